@@ -57,7 +57,7 @@ class Rounds:
             offers[:, 0], offers[:, 1], offers[:, 2] = now, routes, sizes
             arrived = np.full(len(routes), -1, np.int64)
             number = 0
-            while number < len(routes) or net[lk.N_UNDER_WAY] > 0:
+            while number < len(routes) or net[lk.N_IN_FLIGHT] > 0:
                 room.fit(net)
                 number = kernel.run(
                     self.table, net, room.pool, room.queue, offers.ravel(), arrived, number, BUDGET

@@ -7,7 +7,7 @@ an all-reduce and an all-to-all run on every rung, and a Markdown table follows.
 `cpu` is the processor time of the best simulation of `runs` with warm kernels, the making of the trace not included:
 what it takes where nothing else runs, for it keeps one core busy. `seconds` is its wall time, `loop` the part of the
 event loop, by which `hops_per_second` is. `hops` are links that messages cross, in `packet` 4096 bytes of them each;
-`pending` messages are under way or wait at once.
+`pending` messages are in flight or wait at once.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ def timed(topology: Topology) -> tuple[SynthesizedSchedule, float, float]:
 def bar(case: str, name: str, topology: Topology, seconds: float) -> dict[str, Any]:
     """Return the row of one bar."""
     found, took, used = timed(topology)
-    bound = lower_bound(found.wires, "all-reduce", found.size)
+    bound = lower_bound(found.edges, "all-reduce", found.size)
     start = time.perf_counter()
     check_schedule(found)
     return {

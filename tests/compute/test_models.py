@@ -22,7 +22,7 @@ from armillary.compute.table_file import read_table
 from armillary.compute.tiled import Tiled, moved
 from armillary.platform.kernels import Kernels, Override
 from armillary.testing.compute import DEVICE, check_compute_model, part, sample_work
-from armillary.trace.gemm import Gemm, to_numbers, to_products
+from armillary.trace.gemm import Gemm, to_gemms, to_numbers
 
 ARRAY = {"rows": 16, "columns": 8, "dataflow": "weight", "clock": 1e9, "arrays": 2, "stall": True}
 SHARED = Path(__file__).parents[3] / "shared/measured/gemm"
@@ -49,10 +49,10 @@ def table(tmp_path: Path) -> Path:
     return table_file(tmp_path, rows)
 
 
-def one(*products: Gemm, precision: str = "bf16", name: str = "k") -> Work:
-    operations = np.array([sum(each.operations for each in products)])
-    size = np.array([2 * sum(each.elements for each in products)])
-    return Work((name,), operations, size, (precision,), (products,), np.zeros(1, np.int64))
+def one(*gemms: Gemm, precision: str = "bf16", name: str = "k") -> Work:
+    operations = np.array([sum(each.operations for each in gemms)])
+    size = np.array([2 * sum(each.elements for each in gemms)])
+    return Work((name,), operations, size, (precision,), (gemms,), np.zeros(1, np.int64))
 
 
 def makers(table: Path) -> Iterator[Callable[[], ComputeModel]]:
@@ -99,13 +99,13 @@ def test_the_suite_finds_models_that_do_not(how: str, said: str, monkeypatch: py
         check_compute_model(lambda: Bad(DEVICE))
 
 
-def test_a_product_is_written_as_it_is_read() -> None:
-    products = (Gemm(2, 3, 4), Gemm(5, 6, 7, 8, 9))
-    assert to_products(to_numbers(products)) == products
-    assert products[1].operations == 2 * 5 * 6 * 7 * 8 * 9
+def test_a_gemm_is_written_as_it_is_read() -> None:
+    gemms = (Gemm(2, 3, 4), Gemm(5, 6, 7, 8, 9))
+    assert to_gemms(to_numbers(gemms)) == gemms
+    assert gemms[1].operations == 2 * 5 * 6 * 7 * 8 * 9
     for bad in ([1, 2, 3], [1, 1, 1, 1, 0]):
         with pytest.raises(ValueError, match="five integers"):
-            to_products(bad)
+            to_gemms(bad)
 
 
 def test_roofline_knows_what_bounds_a_kernel() -> None:
@@ -121,8 +121,8 @@ def test_roofline_knows_what_bounds_a_kernel() -> None:
 
 def test_a_table_gives_measured_times_and_the_ratio_between_them(table: Path) -> None:
     model = Table.create({"file": table.name}, DEVICE, table.parent)
-    for product in (Gemm(64, 64, 64), Gemm(1024, 256, 4096), Gemm(300, 5000, 777), Gemm(128, 200, 100)):
-        found, roof = model.durations(one(product)), Roofline(DEVICE).durations(one(product))
+    for gemm in (Gemm(64, 64, 64), Gemm(1024, 256, 4096), Gemm(300, 5000, 777), Gemm(128, 200, 100)):
+        found, roof = model.durations(one(gemm)), Roofline(DEVICE).durations(one(gemm))
         assert found.ns[0] == pytest.approx(2 * roof.ns[0], rel=1e-6)
         assert found.bound == ("measured",) and found.beyond is not None and found.beyond[0] == 1
     # Calls add up; a batch is one product of as many rows.
@@ -189,7 +189,7 @@ def test_a_malformed_table_is_one_error(tmp_path: Path, text: str, said: str) ->
 @pytest.mark.parametrize(
     ("name", "peak", "memory", "most"), [("a100", 312e12, 2.039e12, 0.05), ("h100", 989e12, 3.35e12, 0.04)]
 )
-def test_measured_products_that_are_held_back(name: str, peak: float, memory: float, most: float) -> None:
+def test_measured_gemms_that_are_held_back(name: str, peak: float, memory: float, most: float) -> None:
     """Of nearly 7,400 measured products a fifth is predicted from the others; the roofline is off by 36 to 51 %."""
     from armillary.compute.table import ELEMENT, Surface
     from armillary.compute.table_file import Measured
@@ -208,11 +208,11 @@ def test_measured_products_that_are_held_back(name: str, peak: float, memory: fl
     assert error.mean() < 0.07
 
 
-def by_tiles(product: Gemm, down: int, across: int) -> int:
+def by_tiles(gemm: Gemm, down: int, across: int) -> int:
     """Count what tiles of down x across results move, one by one."""
-    rows = [min(down, product.m - at) for at in range(0, product.m, down)]
-    columns = [min(across, product.n - at) for at in range(0, product.n, across)]
-    return sum((a + b) * product.k + a * b for a in rows for b in columns)
+    rows = [min(down, gemm.m - at) for at in range(0, gemm.m, down)]
+    columns = [min(across, gemm.n - at) for at in range(0, gemm.n, across)]
+    return sum((a + b) * gemm.k + a * b for a in rows for b in columns)
 
 
 def test_tiles_move_what_is_counted_by_hand() -> None:
@@ -224,7 +224,7 @@ def test_tiles_move_what_is_counted_by_hand() -> None:
     assert moved(fits, 96) == moved(fits, 1e9) == fits.elements
 
 
-def test_a_small_buffer_makes_products_wait_for_memory() -> None:
+def test_a_small_buffer_makes_gemms_wait_for_memory() -> None:
     work, slow = one(Gemm(4096, 4096, 4096)), replace(DEVICE, memory=1e10)
     large, small = (Tiled(slow, size).durations(work) for size in (1 << 30, 2 * 64 * 64))
     assert large.ns[0] == Roofline(slow).durations(work).ns[0]

@@ -1,4 +1,4 @@
-"""Stalls of a systolic array with finite buffers: by hand, and against a twin that steps through every cycle."""
+"""Stalls of a systolic array with finite buffers: by hand, and against a reference that steps through every cycle."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ FLOWS: tuple[Dataflow, ...] = ("output", "weight", "input")
 LARGE = Buffers(1 << 40, 1 << 40, 1 << 40)
 
 
-def stepped(product: Gemm, rows: int, columns: int, flow: Dataflow, buffers: Buffers, rate: float) -> int:
+def stepped(gemm: Gemm, rows: int, columns: int, flow: Dataflow, buffers: Buffers, rate: float) -> int:
     """Go through every cycle of every fold, and ask of every word whether it is there: slow, and obvious."""
-    through = folds(product, rows, columns, flow)
+    through = folds(gemm, rows, columns, flow)
     sizes = [buffers.ifmap, buffers.filter, buffers.ofmap]
     if flow == "input":
         sizes[0], sizes[1] = sizes[1], sizes[0]
@@ -75,11 +75,11 @@ SIZES = st.integers(1, 20)
     st.sampled_from([0.5, 1, 3, 8]),
 )
 def test_stalls_are_those_of_every_word(m, n, k, rows, columns, flow, buffers, rate) -> None:  # fmt: skip
-    product = Gemm(m, n, k)
-    found = stepped(product, rows, columns, flow, buffers, rate)
+    gemm = Gemm(m, n, k)
+    found = stepped(gemm, rows, columns, flow, buffers, rate)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(systolic_memory, "PASSES", 1000)  # every pass by itself
-        assert stalls(product, rows, columns, flow, buffers, rate) == found
+        assert stalls(gemm, rows, columns, flow, buffers, rate) == found
 
 
 @given(
@@ -91,62 +91,62 @@ def test_stalls_are_those_of_every_word(m, n, k, rows, columns, flow, buffers, r
     st.sampled_from([1, 4, 16]),
 )
 def test_passes_between_are_like_those_before(m, n, k, flow, buffers, rate) -> None:  # fmt: skip
-    product = Gemm(m, n, k)
-    short = stalls(product, 8, 8, flow, buffers, rate)
+    gemm = Gemm(m, n, k)
+    short = stalls(gemm, 8, 8, flow, buffers, rate)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(systolic_memory, "PASSES", 1000)  # every pass by itself
-        whole = stalls(product, 8, 8, flow, buffers, rate)
-    total = whole + cycles(product, 8, 8, flow)
+        whole = stalls(gemm, 8, 8, flow, buffers, rate)
+    total = whole + cycles(gemm, 8, 8, flow)
     assert abs(short - whole) <= 0.05 * total
 
 
 def test_a_flow_is_near_to_halves() -> None:
     draw = Random(1)
     for _ in range(100):
-        product, side, flow = (
+        gemm, side, flow = (
             Gemm(*(draw.randint(20, 400) for _ in range(3))),
             draw.choice([8, 16, 32]),
             draw.choice(FLOWS),
         )
         buffers = Buffers(*(draw.choice([512, 2048, 8192]) for _ in range(3)))
         rate = draw.choice([0.5, 2, 8, 32])
-        by_halves = stalls(product, side, side, flow, buffers, rate)
+        by_halves = stalls(gemm, side, side, flow, buffers, rate)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(systolic_memory, "MOST", -1)
-            as_flow = stalls(product, side, side, flow, buffers, rate)
-        assert abs(as_flow - by_halves) <= 0.2 * (by_halves + cycles(product, side, side, flow))
+            as_flow = stalls(gemm, side, side, flow, buffers, rate)
+        assert abs(as_flow - by_halves) <= 0.2 * (by_halves + cycles(gemm, side, side, flow))
 
 
-def test_a_huge_product_through_tiny_buffers_costs_nothing() -> None:
-    product, tiny = Gemm(1 << 40, 1 << 20, 1 << 20), Buffers(2, 2, 2)
-    assert stalls(product, 8, 8, "output", tiny, 1) > sum(moved(product, 8, 8, "output", tiny)) / 4
+def test_a_huge_gemm_through_tiny_buffers_costs_nothing() -> None:
+    gemm, tiny = Gemm(1 << 40, 1 << 20, 1 << 20), Buffers(2, 2, 2)
+    assert stalls(gemm, 8, 8, "output", tiny, 1) > sum(moved(gemm, 8, 8, "output", tiny)) / 4
 
 
 @pytest.mark.parametrize("flow", FLOWS)
 def test_what_fits_is_fetched_once_and_does_not_stall(flow: Dataflow) -> None:
-    product = Gemm(40, 24, 32)
-    assert stalls(product, 8, 8, flow, LARGE, 1) == 0
-    left, right, written = moved(product, 8, 8, flow, LARGE)
+    gemm = Gemm(40, 24, 32)
+    assert stalls(gemm, 8, 8, flow, LARGE, 1) == 0
+    left, right, written = moved(gemm, 8, 8, flow, LARGE)
     assert (left, right) == (40 * 32, 32 * 24)
     # Partial sums of each of 4 folds along k leave a stationary operand's array.
     assert written == 40 * 24 * (1 if flow == "output" else {"weight": 4, "input": 4}[flow])
 
 
 def test_what_does_not_fit_is_fetched_for_each_pass_or_fold() -> None:
-    product, small = Gemm(40, 24, 32), Buffers(64, 64, 64)
+    gemm, small = Gemm(40, 24, 32), Buffers(64, 64, 64)
     # Weights stay: the left operand streams in each of 3 passes. Outputs stay: the right one in each of 5 folds, too.
-    assert moved(product, 8, 8, "weight", small) == (3 * 40 * 32, 32 * 24, 4 * 40 * 24)
-    assert moved(product, 8, 8, "input", small) == (40 * 32, 5 * 32 * 24, 4 * 40 * 24)
-    assert moved(product, 8, 8, "output", small) == (3 * 40 * 32, 5 * 32 * 24, 40 * 24)
+    assert moved(gemm, 8, 8, "weight", small) == (3 * 40 * 32, 32 * 24, 4 * 40 * 24)
+    assert moved(gemm, 8, 8, "input", small) == (40 * 32, 5 * 32 * 24, 4 * 40 * 24)
+    assert moved(gemm, 8, 8, "output", small) == (3 * 40 * 32, 5 * 32 * 24, 40 * 24)
     # A tile of the right operand, 8 columns of 32, in half of a buffer serves all folds of a pass.
-    assert moved(product, 8, 8, "output", replace(small, filter=512))[1] == 32 * 24
+    assert moved(gemm, 8, 8, "output", replace(small, filter=512))[1] == 32 * 24
 
 
 def test_a_slow_memory_takes_the_time_of_its_words() -> None:
-    product, small = Gemm(64, 64, 64), Buffers(1 << 20, 1 << 20, 1024)
-    free = cycles(product, 8, 8, "weight")
-    written = moved(product, 8, 8, "weight", small)[2]
-    total = free + stalls(product, 8, 8, "weight", small, 1)
+    gemm, small = Gemm(64, 64, 64), Buffers(1 << 20, 1 << 20, 1024)
+    free = cycles(gemm, 8, 8, "weight")
+    written = moved(gemm, 8, 8, "weight", small)[2]
+    total = free + stalls(gemm, 8, 8, "weight", small, 1)
     assert 0.95 * written < total <= written
 
 
@@ -167,16 +167,16 @@ SCALE_SIM = [
 @pytest.mark.parametrize(("run", "total"), SCALE_SIM)
 def test_cycles_are_near_those_of_scale_sim_where_it_fetches_the_same(run: tuple, total: int) -> None:
     m, n, k, rows, columns, flow, *sizes, rate = run
-    product = Gemm(m, n, k)
+    gemm = Gemm(m, n, k)
     buffers = Buffers(*(1024 * size for size in sizes))
-    found = cycles(product, rows, columns, flow) + stalls(product, rows, columns, flow, buffers, rate)
+    found = cycles(gemm, rows, columns, flow) + stalls(gemm, rows, columns, flow, buffers, rate)
     assert found == pytest.approx(total, rel=0.09)
 
 
-def work(product: Gemm) -> Work:
+def work(gemm: Gemm) -> Work:
     """Return a kernel in bf16."""
-    size = np.array([2 * product.elements])
-    return Work(("k",), np.array([product.operations]), size, ("bf16",), ((product,),), np.zeros(1, np.int64))
+    size = np.array([2 * gemm.elements])
+    return Work(("k",), np.array([gemm.operations]), size, ("bf16",), ((gemm,),), np.zeros(1, np.int64))
 
 
 def test_the_model_waits_for_what_its_buffers_fetch_again() -> None:

@@ -127,10 +127,10 @@ def test_groups_cycles_and_a_run(tmp_path: Path) -> None:
         first = builder.compute("n", duration_micros=20)
         second = builder.all_reduce("n", 1 << 20, group=number, after=[first])
         builder.all_gather("n", 1 << 10, after=[second])
-    twin = Trace.from_ranks([builders[rank // 2].graph() for rank in range(4)])
+    reference = Trace.from_ranks([builders[rank // 2].graph() for rank in range(4)])
     groups = {"groups": {1: (0, 1), 2: (2, 3)}}
     for profile in ("physical", "astra-sim"):
-        expected = armillary.simulate(twin, replace(platform(4), **groups), profile=profile).total_ticks
+        expected = armillary.simulate(reference, replace(platform(4), **groups), profile=profile).total_ticks
         assert armillary.simulate(found.trace, platform(4), profile=profile).total_ticks == expected > 20_000
     with pytest.raises(
         InputError, match=r"node 1 'n': communicator_id is 9, expected one of --comm-groups: \[7, 8\]"

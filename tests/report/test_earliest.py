@@ -1,4 +1,4 @@
-"""Longest paths and cycles, against slow and obvious twins."""
+"""Longest paths and cycles, against slow and obvious references."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def test_a_receive_waits_for_its_send(build):
     receives = [message("recv", 0, 60, 2), message("recv", 0, 90, 2)]
     sends = [message("send", 30, 60, 0), message("send", 80, 90, 0)]
     made = build([{"nodes": receives}, {"nodes": sends}], rank_class=[0, 0, 1, 1])
-    # The first message is under way from 30 to 60, the second from 80 to 90.
+    # The first message is in flight from 30 to 60, the second from 80 to 90.
     assert breakdown(made, 0).parts()["waiting"] == 30 + 20
     assert waited_for(made, 0) == [(1, 50)]
     unknown = build([{"nodes": [message("recv", 0, 60, -1)]}, {"nodes": sends}])

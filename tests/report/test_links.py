@@ -124,7 +124,7 @@ def test_queues_drain():
 @settings(deadline=None, max_examples=40)
 @given(st.lists(st.tuples(st.integers(1, 3000), st.integers(0, 6_000_000)), min_size=1, max_size=12))
 def test_queues_are_never_said_to_be_longer_than_they_are(messages):
-    """One link of a byte per ns; a twin adds up what waits at the beginning of each bin and at each arrival."""
+    """One link of a byte per ns; a reference adds up what waits at the beginning of each bin and at each arrival."""
     messages.sort(key=lambda message: message[1])
     pair = edges("pair", [("npu 0", "npu 1", 1.0, 0.0, 1, "link"), ("npu 1", "npu 0", 1.0, 0.0, 1, "link")])
     size, begin = zip(*messages, strict=True)

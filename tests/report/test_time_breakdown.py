@@ -1,4 +1,4 @@
-"""The breakdown adds up, and agrees with a twin that asks every tick."""
+"""The breakdown adds up, and agrees with a reference that asks every tick."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ nodes = st.lists(
 )
 
 
-def twin(nodes, finish):
+def reference(nodes, finish):
     """Ask for every tick who was busy in it."""
     part_of = {"collective": "communication", "send": "communication", "recv": "communication"}
     parts, hidden = dict.fromkeys(PARTS, 0), 0
@@ -50,12 +50,12 @@ def twin(nodes, finish):
 
 @settings(deadline=None)
 @given(nodes, st.integers(0, 30), st.randoms(use_true_random=False))
-def test_it_adds_up_and_equals_the_twin_in_any_order(build, nodes, tail, random):
+def test_it_adds_up_and_equals_the_reference_in_any_order(build, nodes, tail, random):
     finish = max((n["end"] for n in nodes), default=0) + tail
     result = breakdown(build([{"nodes": nodes, "finish": finish}]), 0)
     assert sum(result.parts().values()) == result.finish == finish
     assert min(result.parts().values()) >= 0
-    assert (result.parts(), result.communication_hidden) == twin(nodes, finish)
+    assert (result.parts(), result.communication_hidden) == reference(nodes, finish)
     shuffled = random.sample(nodes, len(nodes))
     assert breakdown(build([{"nodes": shuffled, "finish": finish}]), 0) == result
 

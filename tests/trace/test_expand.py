@@ -25,10 +25,10 @@ from armillary.trace import (
     nodes_of,
     write_trace,
 )
+from armillary.trace.axis_sets import AxisSets
 from armillary.trace.check_ranks import check_trace
 from armillary.trace.cut import cut
 from armillary.trace.expand import expand, expand_for, rank_graph
-from armillary.trace.families import Families
 from armillary.trace.files import groups_of, write_group_file
 from armillary.trace.grid import AXIS, RankGrid
 from armillary.trace.stats import stats
@@ -72,16 +72,16 @@ def attributes(graph: Graph) -> list[dict[str, Any]]:
 
 
 def test_numbers_follow_from_the_order_of_use() -> None:
-    families = Families(pipeline())
-    assert [(f.name, f.base, f.members.shape) for f in families.all] == [
+    axis_sets = AxisSets(pipeline())
+    assert [(f.name, f.base, f.members.shape) for f in axis_sets.all] == [
         ("", 0, (1, 24)), ("tp", 1, (12, 2)), ("dp", 13, (8, 3)), ("pp.ends", 21, (6, 2)),
     ]  # fmt: skip
-    assert families.members(1).tolist() == [0, 1]
-    assert families.members(20).tolist() == [19, 21, 23]
-    assert families.members(21).tolist() == [0, 18]
-    assert families.number(3, 6) == -1
-    assert families.find("tp+dp+pp") == families.find("all") == families.find("") == 0
-    assert families.find("pp.every") == families.find("pp")
+    assert axis_sets.members(1).tolist() == [0, 1]
+    assert axis_sets.members(20).tolist() == [19, 21, 23]
+    assert axis_sets.members(21).tolist() == [0, 18]
+    assert axis_sets.number(3, 6) == -1
+    assert axis_sets.find("tp+dp+pp") == axis_sets.find("all") == axis_sets.find("") == 0
+    assert axis_sets.find("pp.every") == axis_sets.find("pp")
 
 
 def test_a_rank_has_its_own_groups_and_peers_and_a_node_that_defines_them() -> None:
@@ -111,8 +111,8 @@ def any_graphs(draw: Any) -> tuple[Graph, RankGrid]:
         if kind == "compute":
             b.compute("k", flops=draw(st.integers(0, 2**40)))
         elif kind == "collective":
-            family = draw(st.sampled_from([None, "a", "b", "a+b", "b+a", "ab", "one", "0"]))
-            b.collective("c", draw(st.sampled_from(list(CollectiveType))), 8, group=family)
+            axis_set = draw(st.sampled_from([None, "a", "b", "a+b", "b+a", "ab", "one", "0"]))
+            b.collective("c", draw(st.sampled_from(list(CollectiveType))), 8, group=axis_set)
         elif kind == "text":
             b.metadata("m", "['x']")
         else:
@@ -135,7 +135,7 @@ def any_graphs(draw: Any) -> tuple[Graph, RankGrid]:
 def test_substitution_in_columns_is_substitution_in_nodes(case: tuple[Graph, RankGrid], rank: int) -> None:
     graph, grid = case
     trace = Trace((graph,), np.zeros(6, np.int32), grid)
-    families = Families(trace)
+    axis_sets = AxisSets(trace)
     found = rank_graph(trace, rank)
     assert nodes_of(decode(encode(found), "x")) == nodes_of(found)
     defined = [node for node in nodes_of(found) if node.name == "## process_group:init ##"]
@@ -152,7 +152,7 @@ def test_substitution_in_columns_is_substitution_in_nodes(case: tuple[Graph, Ran
             if axis:
                 attrs[other] = int(grid.peers(np.array([rank]), axis, attrs[other])[0])
         if "pg_name" in attrs:
-            number = families.number(families.find(attrs.pop("pg_name")), rank)
+            number = axis_sets.number(axis_sets.find(attrs.pop("pg_name")), rank)
             if number:
                 attrs["pg_name"] = str(number)
                 used.add(number)
@@ -162,7 +162,7 @@ def test_substitution_in_columns_is_substitution_in_nodes(case: tuple[Graph, Ran
     if defined:
         assert defined[0].inputs is not None
         table = {int(g["pg_name"]): g["ranks"] for g in json.loads(defined[0].inputs[0][2:-2])}
-        assert table == {number: families.members(number).tolist() for number in used}
+        assert table == {number: axis_sets.members(number).tolist() for number in used}
         assert all(rank in ranks for ranks in table.values())
         assert defined[0].id not in {node.id for node in rest}
 
@@ -188,7 +188,7 @@ def test_the_rules_are_checked_as_their_ranks_are() -> None:
 
 def test_a_smaller_grid_is_wrong_where_the_whole_one_is(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = {"tp": 3, "cp": 4, "dp": 3, "pp": 4}
-    axes = {name: (digit,) for digit, name in enumerate(sizes)}
+    axes = {name: (mesh_dim,) for mesh_dim, name in enumerate(sizes)}
     grid = RankGrid(tuple(sizes.values()), axes, {"pp.ends": ("pp", (0, 3))})
     fine, wrong = pipeline(grid), pipeline(grid, stray=1)
     assert cut(fine)[0].grid == RankGrid((2, 2, 2, 4), axes, grid.subsets)

@@ -42,7 +42,7 @@ def test_copies_are_what_encoding_each_rank_gives(name: str) -> None:
 
 
 def test_few_files_are_encoded() -> None:
-    """Numbers of 1, 2 and 3 digits and ranks of 1 and 2 bytes make some layouts, not 288."""
+    """Numbers of 1, 2 and 3 mesh dimensions and ranks of 1 and 2 bytes make some layouts, not 288."""
     made = trace("ranks of more bytes")
     assert len(made.graphs) < len(Stamps(made).samples) <= 16
 

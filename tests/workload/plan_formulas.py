@@ -296,13 +296,13 @@ def exchanges(size: Size, layers: int) -> Moved:
         # Of groups a token chooses some, and of their experts any; a place (node or rank) within a group is missed
         # if its group is not chosen, or none of its experts is.
         reached = mix.count // mix.groups * mix.top_groups
-        for family, places in (("ep.across", own.ep // domain), ("ep.inside", own.ep)):
+        for axis_set, places in (("ep.across", own.ep // domain), ("ep.inside", own.ep)):
             part = mix.count // places
             chosen = mix.top_groups / mix.groups
             hit = places * chosen * (1 - comb(reached - part, mix.top_k) / comb(reached, mix.top_k))
             copies = round(size.own * hit)
-            add(found, "all-to-all", family, runs * (2 + again), copies * low)
-            add(found, "all-to-all", family, runs * (2 + again), copies * vector)
+            add(found, "all-to-all", axis_set, runs * (2 + again), copies * low)
+            add(found, "all-to-all", axis_set, runs * (2 + again), copies * vector)
     elif own.ep > 1:
         add(found, "all-to-all", "ep", runs * (2 + again), slots * low)
         add(found, "all-to-all", "ep", runs * (2 + again), slots * vector)

@@ -47,7 +47,7 @@ def machine(npus: int, bandwidth: float = 1e12) -> Platform:
 
 
 def operations(trace: Trace) -> int:
-    """Operations of all matrix products of all ranks; kernels without have 1."""
+    """Operations of all GEMMs of all ranks; kernels without have 1."""
     counts = np.bincount(trace.rank_graph, minlength=len(trace.graphs)).tolist()
     totals = [graph.ints("num_ops")[graph.ints("num_ops") > 1].sum() for graph in trace.graphs]
     return sum(int(total) * count for total, count in zip(totals, counts, strict=True))
@@ -173,12 +173,12 @@ def test_zero_bubble_and_pipedream_waste_less() -> None:
     assert times["1f1b"] / times["pipedream"] == pytest.approx(4 * 11 / (4 * 8 + 3), rel=0.01)
 
 
-def moved(trace: Trace, family: str) -> Counter[str]:
-    """Bytes of the collectives of a family by type, of the first class of ranks."""
+def moved(trace: Trace, axis_set: str) -> Counter[str]:
+    """Bytes of the collectives of an axis set by type, of the first class of ranks."""
     graph, total = trace.graphs[0], Counter[str]()
     codes, names = graph.strings("pg_name")
     for at in np.flatnonzero(graph.types == NodeType.COMM_COLL_NODE).tolist():
-        if names[codes[at]] == family:
+        if names[codes[at]] == axis_set:
             total[CollectiveType(int(graph.ints("comm_type")[at])).name] += int(graph.ints("comm_size")[at])
     return total
 

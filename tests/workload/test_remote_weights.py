@@ -34,8 +34,8 @@ def test_bytes(in_switch: bool) -> None:
     trace = remote_weights_trace(MODEL, PLAN, RemoteWeights(in_switch))
     members = {"dp+cp": 16, "edp": 2}
     own = sum(
-        2 * (count if in_switch else -(-2 * count // members[family]) / 2)
-        for layer in layers_of(MODEL, PLAN) for family, count in layer.parameters.items()
+        2 * (count if in_switch else -(-2 * count // members[axis_set]) / 2)
+        for layer in layers_of(MODEL, PLAN) for axis_set, count in layer.parameters.items()
     )  # fmt: skip
     assert bytes_of(trace, NodeType.MEM_LOAD_NODE) == 2 * own
     assert bytes_of(trace, NodeType.MEM_STORE_NODE) == own

@@ -33,7 +33,7 @@ def _ring_all_to_all(n: int) -> tuple[Round, ...]:
     """Every block goes the shorter way, neighbour by neighbour; the one that is as far both ways goes in halves."""
     whole, tie = (n - 1) // 2, 1 - n % 2
     like = Moves.of(0, [1, n - 1], 1, 2 * n)
-    sizes = 2 * np.arange(whole, -1, -1)[:, None] + np.array([[tie, tie]])  # halves of blocks still under way
+    sizes = 2 * np.arange(whole, -1, -1)[:, None] + np.array([[tie, tie]])  # halves of blocks still in flight
     return tuple(
         _turning(n, Moves(like.source, like.target, size, like.denominator, like.reduce))
         for size in sizes[: n // 2]

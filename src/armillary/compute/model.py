@@ -59,8 +59,8 @@ class Work:
         names: Of the nodes; not unique, since kernels of one name may differ.
         operations: FLOPs, 2 per multiply-add; -1: not named.
         size: Bytes read and written in the local memory; -1: not named.
-        precisions: Of matrix products: ``bf16`` where a node says nothing else.
-        products: The matrix products of a kernel that does nothing else, in the order in which they run; else ().
+        precisions: Of GEMMs: ``bf16`` where a node says nothing else.
+        gemms: The GEMMs of a kernel that does nothing else, in the order in which they run; else ().
         recorded: Recorded duration in ns; 0: none.
         attention: Shape of a kernel that is fused attention, else None; empty: of none is it known.
     """
@@ -69,7 +69,7 @@ class Work:
     operations: Ints
     size: Ints
     precisions: tuple[str, ...]
-    products: tuple[tuple[Gemm, ...], ...]
+    gemms: tuple[tuple[Gemm, ...], ...]
     recorded: Ints
     attention: tuple[Attention | None, ...] = ()
 
@@ -82,7 +82,7 @@ class Work:
 
     def kind(self, at: int) -> str:
         """Return which of `KINDS` kernel `at` is."""
-        if self.products[at]:
+        if self.gemms[at]:
             return "gemm"
         if self.operations[at] > 1:  # generated kernels that compute nothing name 1 operation
             return "flops"

@@ -61,7 +61,7 @@ def idle(work: Work, overrides: Sequence[Override]) -> list[str]:
 def _one(work: Work, at: int) -> Work:
     part = slice(at, at + 1)
     return Work(
-        work.names[part], work.operations[part], work.size[part], work.precisions[part], work.products[part],
+        work.names[part], work.operations[part], work.size[part], work.precisions[part], work.gemms[part],
         work.recorded[part],
     )  # fmt: skip
 

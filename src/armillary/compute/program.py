@@ -165,7 +165,7 @@ def question(work: Work, device: Device) -> str:
             "operations": max(int(work.operations[at]), 0),
             "bytes": max(int(work.size[at]), 0),
             "precision": work.precisions[at],
-            "gemm": [product._asdict() for product in work.products[at]],
+            "gemm": [gemm._asdict() for gemm in work.gemms[at]],
             "recorded_ns": int(work.recorded[at]),
         }
         for at, name in enumerate(work.names)

@@ -40,15 +40,15 @@ def memory_stalls(options: Mapping[str, Any]) -> str:
     )
 
 
-def cycles(product: Gemm, rows: int, columns: int, dataflow: Dataflow) -> int:
+def cycles(gemm: Gemm, rows: int, columns: int, dataflow: Dataflow) -> int:
     """Return the cycles of a product without stalls: all its calls, and the products of a batch, one by one."""
-    through = folds(product, rows, columns, dataflow)
-    return product.calls * product.batch * through.down.count * through.across.count * through.cycles
+    through = folds(gemm, rows, columns, dataflow)
+    return gemm.calls * gemm.batch * through.down.count * through.across.count * through.cycles
 
 
 @dataclass(frozen=True)
 class Systolic(ComputeModel):
-    """Times matrix products; with `stall` a kernel takes at least its bytes ÷ the memory bandwidth that it reaches.
+    """Times GEMMs; with `stall` a kernel takes at least its bytes ÷ the memory bandwidth that it reaches.
 
     Attributes:
         device: The NPU.
@@ -79,17 +79,17 @@ class Systolic(ComputeModel):
         """See `ComputeModel`."""
         ns, bound = np.full(len(work), np.nan), [""] * len(work)
         kernels = self.device.kernels
-        for at, products in enumerate(work.products):
-            if not products:
+        for at, gemms in enumerate(work.gemms):
+            if not gemms:
                 continue
             size = max(int(work.size[at]), 0)
             waits = 0
             if self.buffers and self.stall and size and self.device.memory > 0:
-                element = size / sum(product.elements for product in products)
-                waits, words = self._memory(products, element)
+                element = size / sum(gemm.elements for gemm in gemms)
+                waits, words = self._memory(gemms, element)
                 size = max(size, int(words * element))
             count = waits + sum(
-                -(-cycles(p, self.rows, self.columns, self.dataflow) // self.arrays) for p in products
+                -(-cycles(p, self.rows, self.columns, self.dataflow) // self.arrays) for p in gemms
             )
             computing = count / self.clock * 1e9
             moving = 0.0
@@ -99,7 +99,7 @@ class Systolic(ComputeModel):
             bound[at] = "compute" if computing >= moving and 2 * waits <= count else "memory"
         return Times(ns, tuple(bound))
 
-    def _memory(self, products: tuple[Gemm, ...], element: float) -> tuple[int, int]:
+    def _memory(self, gemms: tuple[Gemm, ...], element: float) -> tuple[int, int]:
         """Return cycles of stalls, and words between buffers and memory; elements have so many bytes.
 
         Arrays work on products side by side, each with its share of buffers and bandwidth.
@@ -110,8 +110,8 @@ class Systolic(ComputeModel):
         )
         rate = self.device.memory * self.device.kernels.memory / element / self.clock / self.arrays
         waits = words = 0
-        for product in products:
-            times, array = product.calls * product.batch, (self.rows, self.columns, self.dataflow)
-            waits += -(-times * stalls(product, *array, own, rate) // self.arrays)
-            words += times * sum(moved(product, *array, own))
+        for gemm in gemms:
+            times, array = gemm.calls * gemm.batch, (self.rows, self.columns, self.dataflow)
+            waits += -(-times * stalls(gemm, *array, own, rate) // self.arrays)
+            words += times * sum(moved(gemm, *array, own))
         return waits, words

@@ -109,28 +109,28 @@ class Folds:
         return by_rows, Burst(r * c, 0, r), Burst(c * s, self.load + self.rows - 1, s + c - 1)
 
 
-def folds(product: Gemm, rows: int, columns: int, dataflow: Dataflow) -> Folds:
+def folds(gemm: Gemm, rows: int, columns: int, dataflow: Dataflow) -> Folds:
     """Return how one product of a batch goes through an array."""
-    m, n, k = product.m, product.n, product.k
+    m, n, k = gemm.m, gemm.n, gemm.k
     down, across, stream = {"output": (m, n, k), "weight": (k, n, m), "input": (k, m, n)}[dataflow]
     load = rows if LOADED[dataflow] else 0
     return Folds(Tiles(down, rows), Tiles(across, columns), stream, load, rows, columns, dataflow)
 
 
 def stalls(
-    product: Gemm, rows: int, columns: int, dataflow: Dataflow, buffers: Buffers, bandwidth: float
+    gemm: Gemm, rows: int, columns: int, dataflow: Dataflow, buffers: Buffers, bandwidth: float
 ) -> int:
     """Return the cycles in which the array stands still in one product of a batch.
 
     Args:
-        product: The product.
+        gemm: The product.
         rows: Of the array.
         columns: Of the array.
         dataflow: What stays in the array.
         buffers: Words of the three buffers.
         bandwidth: Words per cycle between each buffer and the memory.
     """
-    through = folds(product, rows, columns, dataflow)
+    through = folds(gemm, rows, columns, dataflow)
     halves = _halved(dataflow, buffers)
     if _steps(through, halves) > MOST:
         return _as_flow(through, halves, bandwidth)
@@ -217,11 +217,9 @@ def _as_flow(through: Folds, halves: tuple[int, int, int], bandwidth: float) -> 
     return int(whole)
 
 
-def moved(
-    product: Gemm, rows: int, columns: int, dataflow: Dataflow, buffers: Buffers
-) -> tuple[int, int, int]:
+def moved(gemm: Gemm, rows: int, columns: int, dataflow: Dataflow, buffers: Buffers) -> tuple[int, int, int]:
     """Return the words of the left and of the right operand that one product fetches, and of results that it writes."""
-    through, halves = folds(product, rows, columns, dataflow), _halved(dataflow, buffers)
+    through, halves = folds(gemm, rows, columns, dataflow), _halved(dataflow, buffers)
     down, across, stream = through.down.size, through.across.size, through.stream
     by_rows = down * stream * (1 if down * stream <= halves[0] else through.across.count)
     if dataflow == "output":

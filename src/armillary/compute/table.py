@@ -1,4 +1,4 @@
-"""Measured tables: the time of a matrix product from those of its neighbours.
+"""Measured tables: the time of a GEMM from those of its neighbours.
 
 What is interpolated is the ratio of measured time and roofline, which varies little where times vary by a million: its
 logarithm is fitted by a plane over the logarithms of m, n and k, weighted by nearness (local linear regression,
@@ -80,7 +80,7 @@ class Surface:
 
 
 class Table(ComputeModel):
-    """Times kernels that are matrix products of a measured precision.
+    """Times kernels that are GEMMs of a measured precision.
 
     A batch is taken for one product of as many rows, which fills the NPU as well, but for no less than its bytes take.
     """
@@ -110,12 +110,12 @@ class Table(ComputeModel):
         """See `ComputeModel`."""
         ns, beyond = np.full(len(work), np.nan), np.ones(len(work))
         lacking: dict[str, int] = {}
-        for at, products in enumerate(work.products):
+        for at, gemms in enumerate(work.gemms):
             precision = work.precisions[at]
-            if products and precision not in self.surfaces:
+            if gemms and precision not in self.surfaces:
                 lacking[precision] = lacking.get(precision, 0) + 1
-            elif products:
-                times = [self._time(product, precision) for product in products]
+            elif gemms:
+                times = [self._time(gemm, precision) for gemm in gemms]
                 ns[at], beyond[at] = sum(time for time, _ in times), max(outside for _, outside in times)
         bound = tuple("" if np.isnan(each) else "measured" for each in ns)
         notes = [
@@ -124,9 +124,9 @@ class Table(ComputeModel):
         ]
         return Times(ns, bound, beyond, (*self.notes, *notes))
 
-    def _time(self, product: Gemm, precision: str) -> tuple[float, float]:
-        time, outside = self.surfaces[precision].time(product.m * product.batch, product.n, product.k)
-        if product.batch > 1:
-            moved = product.elements // product.calls * ELEMENT[precision]
+    def _time(self, gemm: Gemm, precision: str) -> tuple[float, float]:
+        time, outside = self.surfaces[precision].time(gemm.m * gemm.batch, gemm.n, gemm.k)
+        if gemm.batch > 1:
+            moved = gemm.elements // gemm.calls * ELEMENT[precision]
             time = max(time, moved / self.device.memory * 1e9)
-        return time * product.calls, outside
+        return time * gemm.calls, outside

@@ -1,4 +1,4 @@
-"""Tables of measured matrix products: CSV files with a header, also compressed with gzip."""
+"""Tables of measured GEMMs: CSV files with a header, also compressed with gzip."""
 
 from __future__ import annotations
 

@@ -21,23 +21,23 @@ from armillary.compute.roofline import Roofline
 from armillary.trace.gemm import Gemm
 
 
-def moved(product: Gemm, buffer: float) -> float:
+def moved(gemm: Gemm, buffer: float) -> float:
     """Return the elements that a product moves: all its calls, and the products of a batch, one by one.
 
     Args:
-        product: The product.
+        gemm: The product.
         buffer: Elements of the tile of results that stays on chip.
     """
-    m, n, k = product.m, product.n, product.k
+    m, n, k = gemm.m, gemm.n, gemm.k
     down = min(m, sqrt(buffer))
     across = min(n, buffer / down)
     down = min(m, buffer / across)
-    return product.calls * product.batch * (m * n * k * (1 / down + 1 / across) + m * n)
+    return gemm.calls * gemm.batch * (m * n * k * (1 / down + 1 / across) + m * n)
 
 
 @dataclass(frozen=True)
 class Tiled(ComputeModel):
-    """Times matrix products; other kernels are left to the roofline.
+    """Times GEMMs; other kernels are left to the roofline.
 
     Attributes:
         device: The NPU.
@@ -54,12 +54,12 @@ class Tiled(ComputeModel):
 
     def durations(self, work: Work) -> Times:
         """See `ComputeModel`: the roofline, with the bytes that tiles move."""
-        products = np.array([bool(each) for each in work.products], bool)
+        gemms = np.array([bool(each) for each in work.gemms], bool)
         size = work.size.copy()
-        for at in np.flatnonzero(products & (size > 0)).tolist():
-            element = size[at] / sum(each.elements for each in work.products[at])
-            tiles = sum(moved(each, self.buffer / element) for each in work.products[at])
+        for at in np.flatnonzero(gemms & (size > 0)).tolist():
+            element = size[at] / sum(each.elements for each in work.gemms[at])
+            tiles = sum(moved(each, self.buffer / element) for each in work.gemms[at])
             size[at] = max(int(size[at]), int(tiles * element))
-        known = Work(work.names, work.operations, size, work.precisions, work.products, work.recorded)
+        known = Work(work.names, work.operations, size, work.precisions, work.gemms, work.recorded)
         times = Roofline(self.device).durations(known)
-        return Times(np.where(products, times.ns, np.nan), times.bound)
+        return Times(np.where(gemms, times.ns, np.nan), times.bound)

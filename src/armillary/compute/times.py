@@ -16,7 +16,7 @@ from armillary.compute.roofline import Roofline, with_endless_memory
 from armillary.platform.model import Platform
 from armillary.trace.attention import ATTENTION, to_attention
 from armillary.trace.distinct import distinct_columns
-from armillary.trace.gemm import GEMM, to_products
+from armillary.trace.gemm import GEMM, to_gemms
 from armillary.trace.graph import Graph
 from armillary.trace.schema import NodeType
 
@@ -96,7 +96,7 @@ class KernelTimes:
         ):
             numbers_of = lists[shape] if shape >= 0 else ()
             try:
-                to_products(numbers_of)
+                to_gemms(numbers_of)
             except ValueError as error:
                 raise InputError(f"{graph.node(int(nodes[at]))}: attribute '{GEMM}': {error}") from None
             attends = shapes[fused] if fused >= 0 else ()
@@ -122,7 +122,7 @@ class KernelTimes:
         outside = times.beyond > 1
         nodes = sum(int(outside[kernels].sum()) for _, kernels in self._of.values())
         worst = int(np.argmax(times.beyond))
-        shape = ", ".join(map(str, work.products[worst][:2]))
+        shape = ", ".join(map(str, work.gemms[worst][:2]))
         self.warnings.append(
             f"compute model {self.platform.kernel_model.name}: {int(outside.sum())} of {len(work)} different kernels "
             f"({nodes} nodes) lie outside of what it knows, '{work.names[worst]}' ({shape}) by a factor of "
@@ -168,7 +168,7 @@ def _some(work: Work, which: NDArray[np.bool_]) -> Work:
     at = np.flatnonzero(which).tolist()
     return Work(
         tuple(work.names[i] for i in at), work.operations[which], work.size[which],
-        tuple(work.precisions[i] for i in at), tuple(work.products[i] for i in at), work.recorded[which],
+        tuple(work.precisions[i] for i in at), tuple(work.gemms[i] for i in at), work.recorded[which],
     )  # fmt: skip
 
 
@@ -177,7 +177,7 @@ def _work(rows: Iterable[Row]) -> Work:
     names, operations, size, precisions, shapes, recorded, attention = columns
     return Work(
         names, np.array(operations, np.int64), np.array(size, np.int64), precisions,
-        tuple(map(to_products, shapes)), np.array(recorded, np.int64), tuple(map(to_attention, attention)),
+        tuple(map(to_gemms, shapes)), np.array(recorded, np.int64), tuple(map(to_attention, attention)),
     )  # fmt: skip
 
 

@@ -13,8 +13,8 @@ from armillary.collective.chunk_order.levels import SCHEDULABLE
 from armillary.collective.chunk_order.search import least_time
 from armillary.engine import simulate
 from armillary.engine.common.communicators import CollectiveCall, Communicator
+from armillary.engine.physical.chunk_routes import chunk_routes_of
 from armillary.engine.physical.costs import costs_of, levels_of
-from armillary.engine.physical.courses import course_of
 from armillary.platform.collectives import CHUNK_ORDERS
 from armillary.platform.model import Platform, ports
 from armillary.trace import CollectiveType, GraphBuilder, Trace
@@ -75,15 +75,18 @@ def bound(platform: Platform, operation: str, size: int) -> float:
 
 def orders(platform: Platform, operation: str, size: int) -> list[tuple[str, int, int]]:
     """Return the orders that the chunks take: names of dimensions as visited, and how many chunks and bytes do so."""
-    course = course_of(*_all(platform, operation, size), platform)
+    chunk_routes = chunk_routes_of(*_all(platform, operation, size), platform)
     chunks: Counter[int] = Counter()
     moved: Counter[int] = Counter()
-    for each, way in course.chunks:
-        chunks[way] += 1
-        moved[way] += each
-    steps = len(course.ways[0]) // 2 + 1 if operation == "all-reduce" else None
-    names = [" > ".join(platform.dimensions[phase.dim].name for phase in way[:steps]) for way in course.ways]
-    return [(names[way], count, moved[way]) for way, count in chunks.most_common()]
+    for each, route in chunk_routes.chunks:
+        chunks[route] += 1
+        moved[route] += each
+    steps = len(chunk_routes.routes[0]) // 2 + 1 if operation == "all-reduce" else None
+    names = [
+        " > ".join(platform.dimensions[phase.dim].name for phase in route[:steps])
+        for route in chunk_routes.routes
+    ]
+    return [(names[route], count, moved[route]) for route, count in chunks.most_common()]
 
 
 def compare(

@@ -105,8 +105,8 @@ def compare(
         if against
         else []
     )
-    wires = best[0].wires
-    return Comparison(*best, tuple(built_in), lower_bound(wires, operation, size))
+    edges = best[0].edges
+    return Comparison(*best, tuple(built_in), lower_bound(edges, operation, size))
 
 
 def _counts(n: int, given: int | None) -> tuple[int | None, ...]:

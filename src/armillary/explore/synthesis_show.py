@@ -74,7 +74,7 @@ def describe(found: Comparison) -> dict[str, Any]:
 
 def utilisation(found: Comparison) -> tuple[float, float]:
     """Return the share of the simulated time in which links carry bytes: of all that could, and of the busiest."""
-    links = np.unique(found.schedule.wires.paths.link)
+    links = np.unique(found.schedule.edges.paths.link)
     busy = found.simulated.use.busy[links] / (max(found.simulated.time, 1) * PS)
     return float(busy.mean()), float(busy.max())
 
@@ -88,9 +88,9 @@ def draw(found: Comparison, path: str | Path) -> None:
     check_picture(path)
     figure = new_figure(10, 4)
     over_time, bars = figure.subplots(1, 2, width_ratios=(3, 2))
-    topology, use = found.schedule.wires.topology, found.simulated.use
+    topology, use = found.schedule.edges.topology, found.simulated.use
     share = use.utilisation(topology)
-    used = np.unique(found.schedule.wires.paths.link)
+    used = np.unique(found.schedule.edges.paths.link)
     ends = (np.arange(share.shape[1]) + 1) * use.bin / PS
     scale, unit = _scale(found.simulated.time)
     last = ends[-1] if len(ends) else 1.0

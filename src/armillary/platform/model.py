@@ -135,7 +135,7 @@ class Physical:
     """Delay of every message at its endpoint, ns."""
     kernels: Kernels = field(default_factory=Kernels)
     active_chunks: int = 0
-    """Chunks of a collective that may be under way at a time on one line of NPUs, where messages are moved; 0: as
+    """Chunks of a collective that may be in flight at a time on one line of NPUs, where messages are moved; 0: as
     many as hide latencies."""
     chunk_order: str = "baseline"
     """Which dimensions each chunk visits first, see `armillary.collective.chunk_order`."""

@@ -16,7 +16,7 @@ from armillary.collective.algorithms import ROOTED, find_algorithm
 from armillary.collective.chunk_order.alone import WITHIN, Problem
 from armillary.collective.chunk_order.choose import Scheduler, wrong_plan
 from armillary.collective.chunk_order.greedy import plain_sizes
-from armillary.collective.chunk_order.levels import SCHEDULABLE, Level, Order, course
+from armillary.collective.chunk_order.levels import SCHEDULABLE, Level, Order, chunk_routes
 from armillary.collective.demand import OPERATIONS
 from armillary.collective.load import TOPOLOGIES, line_order, load
 from armillary.collective.rounds import Round, Rounds
@@ -236,7 +236,7 @@ class LevelRows:
     def rows(self, size: int, order: Order) -> list[int]:
         """See `collective.chunk_order.alone.Rows`."""
         result = []
-        for step in course(self.operation, self.levels, order):
+        for step in chunk_routes(self.operation, self.levels, order):
             moving = ceil(step.moving * size)
             result += [step.level, ceil(self.levels[step.level].latency), moving, moving]
         return result

@@ -21,21 +21,21 @@ _SHAPES: tuple[tuple[Gemm, ...], ...] = (
 
 def sample_work() -> Work:
     """Return kernels of all kinds: products of many shapes and precisions, others, and such as name nothing."""
-    products: list[tuple[Gemm, ...]] = []
+    gemms: list[tuple[Gemm, ...]] = []
     names: list[str] = []
     for precision in ("bf16", "fp32", "fp8"):
         for at, shapes in enumerate(_SHAPES):
-            products.append(shapes)
+            gemms.append(shapes)
             names.append(f"{precision}.{at}")
     precisions = tuple(name.partition(".")[0] for name in names)
-    operations = [sum(each.operations for each in shapes) or 10**9 for shapes in products]
-    size = [2 * sum(each.elements for each in shapes) or 10**6 for shapes in products]
+    operations = [sum(each.operations for each in shapes) or 10**9 for shapes in gemms]
+    size = [2 * sum(each.elements for each in shapes) or 10**6 for shapes in gemms]
     return Work(
         (*names, "attend", "norm", "recorded", "nothing"),
         np.array([*operations, 2**32 + 2**22, 1, -1, -1], np.int64),
         np.array([*size, 2**24, 10**7, -1, -1], np.int64),
         (*precisions, "bf16", "bf16", "bf16", "bf16"),
-        (*products, (), (), (), ()),
+        (*gemms, (), (), (), ()),
         np.array([0] * len(names) + [0, 0, 5000, 0], np.int64),
         (*[None] * len(names), Attention(1, 16, 4, 1024, 1024, 128, 128), None, None, None),
     )
@@ -75,7 +75,7 @@ def part(work: Work, which: Sequence[int]) -> Work:
         work.operations[list(which)],
         work.size[list(which)],
         tuple(work.precisions[at] for at in which),
-        tuple(work.products[at] for at in which),
+        tuple(work.gemms[at] for at in which),
         work.recorded[list(which)],
         tuple(work.attention_of(at) for at in which),
     )

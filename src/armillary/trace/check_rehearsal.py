@@ -1,4 +1,4 @@
-"""A run in which nothing takes time, and every rank has one collective under way at a time."""
+"""A run in which nothing takes time, and every rank has one collective in flight at a time."""
 
 from __future__ import annotations
 

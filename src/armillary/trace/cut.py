@@ -6,18 +6,18 @@ from dataclasses import replace
 
 import numpy as np
 
-from armillary.trace.families import Families, grid_of, routes_of
+from armillary.trace.axis_sets import AxisSets, grid_of, routes_of
 from armillary.trace.grid import RankGrid
 from armillary.trace.trace import Trace
 
 KEPT = 2
-"""Ranks that stay along a digit: one alone would make groups equal that are not."""
+"""Ranks that stay along a mesh dimension: one alone would make groups equal that are not."""
 
 
 def cut(trace: Trace) -> tuple[Trace, str]:
     """Return a trace with a grid of fewer ranks that is wrong exactly where this one is, and what was cut.
 
-    Shifted along a digit on which neither graphs nor messages depend, every rank does the same as before with
+    Shifted along a mesh dimension on which neither graphs nor messages depend, every rank does the same as before with
     shifted partners. What ranks wait for therefore has a circle, or groups that disagree, in the whole grid
     exactly if it has in the one with `KEPT` of them.
     """
@@ -25,27 +25,27 @@ def cut(trace: Trace) -> tuple[Trace, str]:
     fixed = _fixed(trace, grid)
     table = trace.rank_graph.reshape(grid.sizes[::-1])
     sizes = list(grid.sizes)
-    for digit, size in enumerate(grid.sizes):
-        along = len(grid.sizes) - 1 - digit
+    for mesh_dim, size in enumerate(grid.sizes):
+        along = len(grid.sizes) - 1 - mesh_dim
         first = np.take(table, [0], axis=along)
-        if size > KEPT and digit not in fixed and bool((table == first).all()):
+        if size > KEPT and mesh_dim not in fixed and bool((table == first).all()):
             table = np.repeat(first, KEPT, axis=along)
-            sizes[digit] = KEPT
+            sizes[mesh_dim] = KEPT
     changed = [f"{a} of {b}" for a, b in zip(sizes, grid.sizes, strict=True) if a != b]
     smaller = Trace(trace.graphs, table.ravel(), replace(grid, sizes=tuple(sizes)))
     return smaller, ", ".join(changed)
 
 
 def _fixed(trace: Trace, grid: RankGrid) -> set[int]:
-    """Return the digits along which something depends on where a rank is."""
-    fixed = {digit for axis, _ in grid.subsets.values() for digit in grid.digits_of(axis)}
-    families = Families(trace)
+    """Return the mesh dimensions along which something depends on where a rank is."""
+    fixed = {mesh_dim for axis, _ in grid.subsets.values() for mesh_dim in grid.mesh_dims_of(axis)}
+    axis_sets = AxisSets(trace)
     for graph in trace.graphs:
         for route in routes_of(graph, grid)[1]:
-            fixed |= set(grid.digits_of(route.axis) if route.axis else range(len(grid.sizes)))
+            fixed |= set(grid.mesh_dims_of(route.axis) if route.axis else range(len(grid.sizes)))
         if "comm_splits" in graph.attr_names:
             codes, names = graph.strings("pg_name")
             for code in np.unique(codes[graph.has("comm_splits")]).tolist():
-                family = families.all[families.find(names[code] if code >= 0 else "")]
-                fixed |= set(grid.digits(family.name) if family.base else range(len(grid.sizes)))
+                axis_set = axis_sets.all[axis_sets.find(names[code] if code >= 0 else "")]
+                fixed |= set(grid.mesh_dims(axis_set.name) if axis_set.base else range(len(grid.sizes)))
     return fixed

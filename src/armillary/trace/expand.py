@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from armillary.base.errors import InputError
 from armillary.trace import columns as c
+from armillary.trace.axis_sets import AxisSets, Route, routes_of
 from armillary.trace.columns import Columns
-from armillary.trace.families import Families, Route, routes_of
 from armillary.trace.graph import Graph
 from armillary.trace.grid import AXIS, RankGrid
 from armillary.trace.process_groups import WORLD
@@ -66,19 +66,19 @@ class Expansion:
 
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
-        self.families = Families(trace)
+        self.axis_sets = AxisSets(trace)
         self._forms: dict[int, Form] = {}
 
     def form(self, rank: int) -> Form:
         """Return the form of the class of a rank."""
         number = int(self.trace.rank_graph[rank])
         if number not in self._forms:
-            self._forms[number] = Form.of(self.trace.graphs[number], self.families)
+            self._forms[number] = Form.of(self.trace.graphs[number], self.axis_sets)
         return self._forms[number]
 
     def graph(self, rank: int) -> Graph:
         """Return the graph of a rank."""
-        return self.form(rank).fill(rank, self.families)
+        return self.form(rank).fill(rank, self.axis_sets)
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +88,7 @@ class Form:
     graph: Graph
     columns: Columns
     used: list[int]
-    """Families whose group numbers are the strings before the last one; that one defines them."""
+    """Axis sets whose group numbers are the strings before the last one; that one defines them."""
     group_at: Ints
     """Attributes whose value is the number of a group."""
     own_at: Ints
@@ -99,13 +99,13 @@ class Form:
     routes: list[Route]
 
     @classmethod
-    def of(cls, graph: Graph, families: Families) -> Form:
+    def of(cls, graph: Graph, axis_sets: AxisSets) -> Form:
         """Lay out the columns of a class graph."""
         part = part_of(graph)
         codes, names = graph.strings("pg_name")
-        family = np.array([families.find(name) for name in names] + [WORLD], np.int64)[codes]
-        used = sorted(set(family.tolist()) - {WORLD})
-        route, routes = routes_of(graph, families.grid)
+        axis_set = np.array([axis_sets.find(name) for name in names] + [WORLD], np.int64)[codes]
+        used = sorted(set(axis_set.tolist()) - {WORLD})
+        route, routes = routes_of(graph, axis_sets.grid)
         code = {name: i for i, name in enumerate(part.names)}
         for name in ("comm_src", "comm_dst"):
             code.setdefault(name, len(code))
@@ -120,7 +120,7 @@ class Form:
         called = part.attr_name
         group = inside & (called == code.get("pg_name", -1))
         drop = inside & (called == code.get(AXIS, -1))
-        drop |= group & (family[node] == WORLD)
+        drop |= group & (axis_set[node] == WORLD)
         drop |= inside & filled[node] & (called == own_name[node])
         ends = inside & filled[node] & (called == peer_name[node])
         times = np.where(ends, 2, np.where(drop, 0, 1))
@@ -132,16 +132,16 @@ class Form:
         new.attr_name[first], new.attr_name[first + 1] = code["comm_src"], code["comm_dst"]
         new.attr_kind[first] = new.attr_kind[first + 1] = KINDS["int32"]
         texts = len(new.string_ptr) - 1
-        number = np.full(len(families.all), -1, np.int64)
+        number = np.full(len(axis_sets.all), -1, np.int64)
         number[used] = texts + len(TEXTS) + np.arange(len(used))
         group_at = np.flatnonzero(group[source])
-        new.attr_value[group_at] = number[family[node[source[group_at]]]]
+        new.attr_value[group_at] = number[axis_set[node[source[group_at]]]]
         new = replace(new, names=list(code))
         if used:
             new = _with_metadata(new, graph, texts, texts + len(TEXTS) + len(used))
         return cls(graph, new, used, group_at, own_at, peer_at, route[node[ends]], routes)
 
-    def fill(self, rank: int, families: Families) -> Graph:
+    def fill(self, rank: int, axis_sets: AxisSets) -> Graph:
         """Return the graph of a rank.
 
         Raises:
@@ -149,8 +149,8 @@ class Form:
         """
         values = self.columns.attr_value.copy()
         values[self.own_at] = rank
-        values[self.peer_at] = self.peers(rank, families.grid)[self.route]
-        texts = self.texts(rank, families)
+        values[self.peer_at] = self.peers(rank, axis_sets.grid)[self.route]
+        texts = self.texts(rank, axis_sets)
         ends = np.cumsum([len(self.columns.pool), *map(len, texts)])[1:]
         columns = replace(
             self.columns,
@@ -165,15 +165,15 @@ class Form:
         found = [int(route.peers(grid, np.array([rank]))[0]) for route in self.routes]
         return np.array(found, np.int64)
 
-    def texts(self, rank: int, families: Families) -> list[bytes]:
+    def texts(self, rank: int, axis_sets: AxisSets) -> list[bytes]:
         """Return the strings of a rank: the numbers of its groups, and the text that defines them."""
         if not self.used:
             return []
-        numbers = [families.number(family, rank) for family in self.used]
-        for family, number in zip(self.used, numbers, strict=True):
+        numbers = [axis_sets.number(axis_set, rank) for axis_set in self.used]
+        for axis_set, number in zip(self.used, numbers, strict=True):
             if number < 0:
-                refuse_outsider(self.graph, families, family, rank)
-        groups = {number: families.members(number).tolist() for number in numbers}
+                refuse_outsider(self.graph, axis_sets, axis_set, rank)
+        groups = {number: axis_sets.members(number).tolist() for number in numbers}
         table = [
             {"pg_name": str(number), "ranks": ranks, "group_size": len(ranks)}
             for number, ranks in groups.items()
@@ -181,18 +181,18 @@ class Form:
         return [*(str(number).encode() for number in numbers), f"['{json.dumps(table)}']".encode()]
 
 
-def refuse_outsider(graph: Graph, families: Families, family: int, rank: int) -> None:
-    """Refuse that `rank` runs a graph with collectives of a family none of whose groups it is in.
+def refuse_outsider(graph: Graph, axis_sets: AxisSets, axis_set: int, rank: int) -> None:
+    """Refuse that `rank` runs a graph with collectives of an axis set none of whose groups it is in.
 
     Raises:
         InputError: names the node.
     """
     codes, names = graph.strings("pg_name")
-    mine = [code for code, name in enumerate(names) if families.find(name) == family]
+    mine = [code for code, name in enumerate(names) if axis_sets.find(name) == axis_set]
     position = int(np.argmax(np.isin(codes, mine)))
-    expected = families.all[family].members[:, 0][:8].tolist()
+    expected = axis_sets.all[axis_set].members[:, 0][:8].tolist()
     raise InputError(
-        f"{graph.node(position)}: rank {rank} is in no group '{families.all[family].name}'; expected a rank that is, "
+        f"{graph.node(position)}: rank {rank} is in no group '{axis_sets.all[axis_set].name}'; expected one that is, "
         f"such as {expected}"
     )
 

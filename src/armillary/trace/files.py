@@ -19,7 +19,7 @@ from armillary.base.errors import InputError
 from armillary.base.files import replacing, write_text
 from armillary.trace._decode import Data, decode, decode_many
 from armillary.trace._encode import choose_mode, encode
-from armillary.trace.families import Families
+from armillary.trace.axis_sets import AxisSets
 from armillary.trace.graph import Graph
 from armillary.trace.process_groups import WORLD, read_groups
 from armillary.trace.stamp import Stamps
@@ -293,8 +293,8 @@ def groups_of(trace: Trace) -> dict[int, list[int]]:
         InputError: a definition cannot be read.
     """
     if trace.grid is not None:
-        families = Families(trace).all[1:]
-        return {f.base + i: ranks for f in families for i, ranks in enumerate(f.members.tolist())}
+        axis_sets = AxisSets(trace).all[1:]
+        return {f.base + i: ranks for f in axis_sets for i, ranks in enumerate(f.members.tolist())}
     groups, findings = read_groups(trace)
     if findings:
         raise InputError(findings[0].message)

@@ -1,4 +1,4 @@
-"""Matrix products of a compute node: its attribute ``gemm``, a list of five integers for each product."""
+"""GEMMs of a compute node: its attribute ``gemm``, a list of five integers for each product."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ GEMM = "gemm"
 
 
 class Gemm(NamedTuple):
-    """A matrix product of (m, k) with (k, n): `calls` of `batch` of them, `batch` in one kernel."""
+    """A GEMM of (m, k) with (k, n): `calls` of `batch` of them, `batch` in one kernel."""
 
     m: int
     n: int
@@ -42,12 +42,12 @@ class Gemm(NamedTuple):
         return self._replace(m=self.k, k=self.m)
 
 
-def to_numbers(products: Iterable[Gemm]) -> list[int]:
+def to_numbers(gemms: Iterable[Gemm]) -> list[int]:
     """Return the value of the attribute."""
-    return [n for each in products for n in (each.calls, each.batch, each.m, each.n, each.k)]
+    return [n for each in gemms for n in (each.calls, each.batch, each.m, each.n, each.k)]
 
 
-def to_products(numbers: Sequence[int]) -> tuple[Gemm, ...]:
+def to_gemms(numbers: Sequence[int]) -> tuple[Gemm, ...]:
     """Return the products that an attribute lists.
 
     Raises:

@@ -1,9 +1,10 @@
 """Ranks as the points of a grid, so that groups and peers follow from rules instead of lists.
 
-A rank is a number whose digits, innermost first, are its coordinates. An axis such as ``dp`` is one or more of the
-digits; ranks that differ only along some axes are a group. In the graphs of a `Trace` that has a grid, ``pg_name`` is
-a family of groups (axes joined by ``+``, or a name of `RankGrid.subsets`), and a message with the attribute
-``comm_axis`` goes as many steps along that axis, cyclically, as its ``comm_dst`` or ``comm_src`` says.
+A rank is a number whose digits, one per mesh dimension, innermost first, are its coordinates. An axis such as ``dp`` is
+one or more mesh dimensions; ranks that differ only along some axes are a group, and the groups along the same axes are
+an axis set. In the graphs of a `Trace` that has a grid, ``pg_name`` is the name of an axis set (axes joined by ``+``,
+or a name of `RankGrid.subsets`), and a message with the attribute ``comm_axis`` goes as many steps along that axis,
+cyclically, as its ``comm_dst`` or ``comm_src`` says.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ class RankGrid:
     """The coordinates of all ranks.
 
     Attributes:
-        sizes: Of each digit, innermost first.
-        axes: The digits of every named axis, innermost first; axes may share digits.
+        sizes: Of each mesh dimension, innermost first.
+        axes: The mesh dimensions of every named axis, innermost first; axes may share mesh dimensions.
         subsets: Name -> (axis, coordinates): groups of the ranks at some coordinates of an axis only.
     """
 
@@ -44,10 +45,10 @@ class RankGrid:
 
     def size(self, axis: str) -> int:
         """Return how many ranks lie along an axis."""
-        return prod(self.sizes[digit] for digit in self.digits_of(axis))
+        return prod(self.sizes[mesh_dim] for mesh_dim in self.mesh_dims_of(axis))
 
-    def digits_of(self, axis: str) -> tuple[int, ...]:
-        """Return the digits of an axis, innermost first.
+    def mesh_dims_of(self, axis: str) -> tuple[int, ...]:
+        """Return the mesh dimensions of an axis, innermost first.
 
         Raises:
             InputError: no such axis.
@@ -57,25 +58,27 @@ class RankGrid:
             raise InputError(f"group '{axis}': no such axis, expected one of {known}{nearest(axis, known)}")
         return self.axes[axis]
 
-    def digits(self, family: str) -> tuple[int, ...]:
-        """Return the digits in which the members of a group differ, innermost first; digits of one value are left out.
+    def mesh_dims(self, axis_set: str) -> tuple[int, ...]:
+        """Return the mesh dimensions in which the members of a group differ, innermost first, without those of size 1.
 
         Raises:
             InputError: no such axis.
         """
-        axes = self.subsets[family][0:1] if family in self.subsets else family.split("+")
-        found = {digit for axis in axes for digit in self.digits_of(axis) if self.sizes[digit] > 1}
+        axes = self.subsets[axis_set][0:1] if axis_set in self.subsets else axis_set.split("+")
+        found = {
+            mesh_dim for axis in axes for mesh_dim in self.mesh_dims_of(axis) if self.sizes[mesh_dim] > 1
+        }
         return tuple(sorted(found))
 
-    def places(self, family: str) -> tuple[int, ...] | None:
+    def places(self, axis_set: str) -> tuple[int, ...] | None:
         """Return the coordinates that a subset keeps, each once; None where it is all, in order."""
-        if family not in self.subsets:
+        if axis_set not in self.subsets:
             return None
-        axis, places = self.subsets[family]
+        axis, places = self.subsets[axis_set]
         outside = [place for place in places if not 0 <= place < self.size(axis)]
         if outside or not places:
             raise InputError(
-                f"group '{family}' has coordinates {list(places)[:8]} of axis '{axis}'; expected some of 0 to "
+                f"group '{axis_set}' has coordinates {list(places)[:8]} of axis '{axis}'; expected some of 0 to "
                 f"{self.size(axis) - 1}"
             )
         kept = tuple(dict.fromkeys(places))
@@ -83,55 +86,55 @@ class RankGrid:
 
     def coordinate(self, axis: str) -> Ints:
         """Return the coordinate of every rank along an axis, (n_ranks,)."""
-        return self._code(np.arange(self.n_ranks), self.digits_of(axis))
+        return self._code(np.arange(self.n_ranks), self.mesh_dims_of(axis))
 
-    def members(self, family: str) -> Ints:
-        """Return the ranks of every group of a family, (groups, members), in order of their first rank."""
-        digits = self.digits(family)
+    def members(self, axis_set: str) -> Ints:
+        """Return the ranks of every group of an axis set, (groups, members), in order of their first rank."""
+        mesh_dims = self.mesh_dims(axis_set)
         ranks = np.arange(self.n_ranks)
-        inside = self._code(ranks, digits)
-        order = np.lexsort((inside, ranks - self._offset(ranks, digits)))
-        table = order.reshape(-1, prod(self.sizes[digit] for digit in digits))
-        places = self.places(family)
+        inside = self._code(ranks, mesh_dims)
+        order = np.lexsort((inside, ranks - self._offset(ranks, mesh_dims)))
+        table = order.reshape(-1, prod(self.sizes[mesh_dim] for mesh_dim in mesh_dims))
+        places = self.places(axis_set)
         if places is not None:
-            mine = self.coordinate(self.subsets[family][0])[table[0]]
+            mine = self.coordinate(self.subsets[axis_set][0])[table[0]]
             table = table[:, [int(np.flatnonzero(mine == place)[0]) for place in places]]
         return np.ascontiguousarray(table)
 
-    def group_of(self, family: str) -> Ints:
+    def group_of(self, axis_set: str) -> Ints:
         """Return the index of every rank's group in `members`, (n_ranks,); -1: it is in none."""
         found = np.full(self.n_ranks, -1, np.int64)
-        table = self.members(family)
+        table = self.members(axis_set)
         found[table] = np.arange(len(table))[:, None]
         return found
 
     def peers(self, ranks: Ints, axis: str, steps: int) -> Ints:
         """Return the ranks that are `steps` along an axis from `ranks`, around its end."""
-        digits = self.digits_of(axis)
-        own = self._code(ranks, digits)
+        mesh_dims = self.mesh_dims_of(axis)
+        own = self._code(ranks, mesh_dims)
         moved = (own + steps) % self.size(axis)
         away = np.zeros_like(ranks)
-        for digit in digits:
-            away += moved % self.sizes[digit] * self._strides[digit]
-            moved = moved // self.sizes[digit]
-        return ranks - self._offset(ranks, digits) + away
+        for mesh_dim in mesh_dims:
+            away += moved % self.sizes[mesh_dim] * self._strides[mesh_dim]
+            moved = moved // self.sizes[mesh_dim]
+        return ranks - self._offset(ranks, mesh_dims) + away
 
     @cached_property
     def _strides(self) -> list[int]:
-        return [prod(self.sizes[:digit]) for digit in range(len(self.sizes))]
+        return [prod(self.sizes[:mesh_dim]) for mesh_dim in range(len(self.sizes))]
 
-    def _code(self, ranks: Ints, digits: tuple[int, ...]) -> Ints:
-        """Return the number that these digits of the ranks make."""
+    def _code(self, ranks: Ints, mesh_dims: tuple[int, ...]) -> Ints:
+        """Return the number that these mesh dimensions of the ranks make."""
         code = np.zeros_like(ranks)
         weight = 1
-        for digit in digits:
-            code += ranks // self._strides[digit] % self.sizes[digit] * weight
-            weight *= self.sizes[digit]
+        for mesh_dim in mesh_dims:
+            code += ranks // self._strides[mesh_dim] % self.sizes[mesh_dim] * weight
+            weight *= self.sizes[mesh_dim]
         return code
 
-    def _offset(self, ranks: Ints, digits: tuple[int, ...]) -> Ints:
-        """Return what these digits contribute to the ranks."""
+    def _offset(self, ranks: Ints, mesh_dims: tuple[int, ...]) -> Ints:
+        """Return what these mesh dimensions contribute to the ranks."""
         offset = np.zeros_like(ranks)
-        for digit in digits:
-            offset += ranks // self._strides[digit] % self.sizes[digit] * self._strides[digit]
+        for mesh_dim in mesh_dims:
+            offset += ranks // self._strides[mesh_dim] % self.sizes[mesh_dim] * self._strides[mesh_dim]
         return offset

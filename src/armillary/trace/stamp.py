@@ -27,7 +27,7 @@ class Stamp:
     Attributes:
         form: The class of ranks.
         body: All but the first frames, in which groups are defined.
-        groups: Where the number of the group of each family of `Form.used` is, (places, digits).
+        groups: Where the number of the group of each axis set of `Form.used` is, (places, mesh dimensions).
         own: Where the rank is, (places, bytes).
         peers: Where the peer of each of `Form.routes` is, (places, bytes).
     """
@@ -67,48 +67,48 @@ class Stamps:
 
     def _widths(self, ranks: Ints) -> Ints:
         """Return how many bytes each number takes in the files of ranks of a class, (ranks, numbers)."""
-        form, families = self.expansion.form(int(ranks[0])), self.expansion.families
+        form, axis_sets = self.expansion.form(int(ranks[0])), self.expansion.axis_sets
         found = [_varint_size(ranks)]
         for each in form.used:
-            family = families.all[each]
-            group = family.group_of[ranks].astype(np.int64)
+            axis_set = axis_sets.all[each]
+            group = axis_set.group_of[ranks].astype(np.int64)
             if (group < 0).any():
-                refuse_outsider(form.graph, families, each, int(ranks[group < 0][0]))
-            found.append(np.char.str_len((family.base + group).astype(str)))
-        found += [_varint_size(route.peers(families.grid, ranks)) for route in form.routes]
+                refuse_outsider(form.graph, axis_sets, each, int(ranks[group < 0][0]))
+            found.append(np.char.str_len((axis_set.base + group).astype(str)))
+        found += [_varint_size(route.peers(axis_sets.grid, ranks)) for route in form.routes]
         return np.stack(found, axis=1)
 
     def file(self, rank: int) -> bytes:
         """Return the bytes of the file of a rank."""
         key = int(self.expansion.trace.rank_graph[rank]), int(self._like[rank])
-        form, families = self.expansion.form(rank), self.expansion.families
-        graph = form.fill(rank, families)
+        form, axis_sets = self.expansion.form(rank), self.expansion.axis_sets
+        graph = form.fill(rank, axis_sets)
         head = encode_frames(graph, 0, 2 if form.used else 1, self.mode)
         if key not in self._stamps:
             self._stamps[key] = self._stamp(rank)
         stamp = self._stamps[key]
         body = stamp.body.copy()
-        for places, text in zip(stamp.groups, form.texts(rank, families), strict=False):
+        for places, text in zip(stamp.groups, form.texts(rank, axis_sets), strict=False):
             body[places] = np.frombuffer(text, np.uint8)
         body[stamp.own] = _varint(rank)
-        for places, peer in zip(stamp.peers, form.peers(rank, families.grid).tolist(), strict=True):
+        for places, peer in zip(stamp.peers, form.peers(rank, axis_sets.grid).tolist(), strict=True):
             body[places] = _varint(peer)
         return head.tobytes() + body.tobytes()
 
     def _stamp(self, rank: int) -> Stamp:
         """Encode the file of a rank, and note where its numbers are."""
-        form, families = self.expansion.form(rank), self.expansion.families
-        graph = form.fill(rank, families)
+        form, axis_sets = self.expansion.form(rank), self.expansion.axis_sets
+        graph = form.fill(rank, axis_sets)
         ends = np.zeros(len(form.columns.attr_name), np.int64)
         body = encode_frames(graph, 2 if form.used else 1, graph.n_nodes + 1, self.mode, ends)
 
         def places(attributes: Ints, width: int) -> Ints:
             return ends[attributes][:, None] + np.arange(-width, 0)
 
-        texts = form.texts(rank, families)[: len(form.used)]
+        texts = form.texts(rank, axis_sets)[: len(form.used)]
         value = form.columns.attr_value[form.group_at]
         first = int(value.min()) if len(value) else 0
-        peers = form.peers(rank, families.grid).tolist()
+        peers = form.peers(rank, axis_sets.grid).tolist()
         return Stamp(
             form,
             body.copy(),

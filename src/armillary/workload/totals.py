@@ -12,11 +12,11 @@ from armillary.trace.grid import AXIS
 
 @dataclass(frozen=True)
 class Traffic:
-    """Communication of one kind among groups of one family, in one step.
+    """Communication of one kind among groups of one axis set, in one step.
 
     Attributes:
         operation: E.g. "all-reduce", or "send".
-        axes: Family of groups of the grid, or the axis along which a message goes; "" without a grid.
+        axes: Axis set of groups of the grid, or the axis along which a message goes; "" without a grid.
         ranks: Members of a group, 2 for a message; None without a grid.
         calls: Of the rank that moves most.
         size: Bytes, the same; as Chakra's ``comm_size`` counts them.
@@ -38,7 +38,7 @@ class Totals:
     Attributes:
         ranks: Number of ranks.
         classes: (ranks, nodes of each) of every distinct graph.
-        flops: Operations of matrix products, all ranks and one step.
+        flops: Operations of GEMMs, all ranks and one step.
         busiest: The same of the rank that has most.
         traffic: Communication of one step, most bytes of a rank first.
     """
@@ -80,7 +80,7 @@ def _flops(graph: Graph) -> int:
 
 
 def _traffic(graph: Graph) -> dict[tuple[str, str], tuple[int, int]]:
-    """Return calls and bytes by operation and family or axis."""
+    """Return calls and bytes by operation and axis set or axis."""
     size, kind = graph.ints("comm_size", 0), graph.ints("comm_type", -1)
     found = {}
     for node_type, attribute in ((NodeType.COMM_COLL_NODE, "pg_name"), (NodeType.COMM_SEND_NODE, AXIS)):
@@ -94,7 +94,7 @@ def _traffic(graph: Graph) -> dict[tuple[str, str], tuple[int, int]]:
     return found
 
 
-def _members(trace: Trace, family: str) -> int | None:
+def _members(trace: Trace, axis_set: str) -> int | None:
     if trace.grid is None:
         return None
-    return int(trace.grid.members(family).shape[1]) if family else trace.n_ranks
+    return int(trace.grid.members(axis_set).shape[1]) if axis_set else trace.n_ranks

@@ -17,7 +17,7 @@ from armillary.collective.chunk_order import greedy
 from armillary.collective.chunk_order.alone import WITHIN, Alone
 from armillary.collective.chunk_order.bound import best_shares, cheapest
 from armillary.collective.chunk_order.choose import chunks_for
-from armillary.collective.chunk_order.levels import SCHEDULABLE, Level, Order, course, loads
+from armillary.collective.chunk_order.levels import SCHEDULABLE, Level, Order, chunk_routes, loads
 from armillary.collective.chunk_order.online import online_greedy
 from armillary.collective.chunk_order.search import least_time, search
 from armillary.engine.common.communicators import CollectiveCall, Communicator
@@ -58,7 +58,7 @@ class Rounded:
     levels: tuple[Level, ...]
 
     def rows(self, size: int, order: Order) -> list[int]:
-        steps = course(self.operation, self.levels, order)
+        steps = chunk_routes(self.operation, self.levels, order)
         turn = len(order) - 1 if self.operation == "all-reduce" else None
         result = []
         for i, step in enumerate(steps):

@@ -1,4 +1,4 @@
-"""Schedules that are searched for: right, as the slow twin finds them, and as good as bounds say."""
+"""Schedules that are searched for: right, as the slow reference finds them, and as good as bounds say."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from armillary.collective.msccl import parse_msccl
 from armillary.collective.msccl_check import check_result
 from armillary.collective.synthesis import OPERATIONS, check_schedule, lower_bound, symmetric
 from armillary.collective.synthesis.check import check_times
+from armillary.collective.synthesis.edges import edges_of
 from armillary.collective.synthesis.greedy import greedy
 from armillary.collective.synthesis.messages import MOST_WRITTEN, messages_of
 from armillary.collective.synthesis.spread import Options
-from armillary.collective.synthesis.wires import wires_of
 from armillary.collective.synthesis.xml import to_msccl
 from armillary.platform.network import Dimension
 from armillary.platform.topology import Shortest, Topology, from_dimensions
 from tests.collective.synthesis.networks import dimensions, fabric, networks
-from tests.collective.synthesis.twins import Greedy, results
+from tests.collective.synthesis.references import Greedy, results
 
 OPTIONS = st.builds(Options, st.integers(0, 99), st.sampled_from([1, 3]), st.booleans())
 
@@ -34,21 +34,23 @@ def torus(side: int, dimensions: int) -> Topology:
 
 @settings(max_examples=40, deadline=None)
 @given(networks, st.integers(1, 3), OPTIONS, st.integers(1, 3000), st.booleans())
-def test_kernel_finds_what_its_slow_twin_finds(
+def test_kernel_finds_what_its_slow_reference_finds(
     topology: Topology, per_npu: int, options: Options, chunk: int, backwards: bool
 ) -> None:
-    wires = wires_of(Shortest(topology), chunk, 1000 * (chunk % 3))
+    edges = edges_of(Shortest(topology), chunk, 1000 * (chunk % 3))
     if backwards:
-        wires = wires.reversed(wires.after)
-    twin = Greedy(wires, per_npu, options)
-    expected = twin.run()
-    if any(twin.lacks[v] for v in range(wires.n)):  # slow wires are needed after all: `greedy` then is loose
+        edges = edges.reversed(edges.after)
+    reference = Greedy(edges, per_npu, options)
+    expected = reference.run()
+    if any(
+        reference.lacks[v] for v in range(edges.n)
+    ):  # slow edges are needed after all: `greedy` then is loose
         assert not options.loose
-        twin = Greedy(wires, per_npu, replace(options, loose=True))
-        expected = twin.run()
-    found = greedy(wires, per_npu, options, "interpreted")
-    assert list(zip(found.wire.tolist(), found.chunk.tolist(), found.start.tolist(), strict=True)) == expected
-    assert found.end == twin.end
+        reference = Greedy(edges, per_npu, replace(options, loose=True))
+        expected = reference.run()
+    found = greedy(edges, per_npu, options, "interpreted")
+    assert list(zip(found.edge.tolist(), found.chunk.tolist(), found.start.tolist(), strict=True)) == expected
+    assert found.end == reference.end
 
 
 @settings(max_examples=40, deadline=None)
@@ -78,7 +80,7 @@ def test_msccl_is_read_and_found_right(topology: Topology, operation: str, per_n
 @settings(max_examples=30, deadline=None)
 @given(dimensions(mesh=False), st.integers(1, 3), OPTIONS)
 def test_translates_of_a_tree_never_meet(topology: Topology, per_npu: int, options: Options) -> None:
-    folded = symmetric.fold(wires_of(Shortest(topology), 1000, 2000))
+    folded = symmetric.fold(edges_of(Shortest(topology), 1000, 2000))
     if folded is None:  # Shortest goes round a ring of 4 both ways, as dimension order does not
         pytest.skip("the ways are not alike")
     check_times(symmetric.spread(folded, per_npu, *symmetric.tree(folded, per_npu, options, "interpreted")))
@@ -86,11 +88,11 @@ def test_translates_of_a_tree_never_meet(topology: Topology, per_npu: int, optio
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_compiled_and_interpreted_kernels_agree(operation: str) -> None:
-    wires = wires_of(Shortest(fabric()), 1000)
-    one, other = (greedy(wires, 3, Options(5, 2, True), mode) for mode in ("compiled", "interpreted"))
+    edges = edges_of(Shortest(fabric()), 1000)
+    one, other = (greedy(edges, 3, Options(5, 2, True), mode) for mode in ("compiled", "interpreted"))
     for column in ("wire", "chunk", "start", "end"):
         assert np.array_equal(getattr(one, column), getattr(other, column))
-    folded = symmetric.fold(wires_of(Shortest(torus(4, 2)), 1000))
+    folded = symmetric.fold(edges_of(Shortest(torus(4, 2)), 1000))
     assert folded
     trees = [symmetric.tree(folded, 2, Options(5, 2), mode) for mode in ("compiled", "interpreted")]
     assert all(np.array_equal(a, b) for a, b in zip(*trees, strict=True))
@@ -103,7 +105,7 @@ def test_compiled_and_interpreted_kernels_agree(operation: str) -> None:
 )
 def test_a_torus_is_used_nearly_to_the_bound(side: int, dims: int, within: float) -> None:
     found = synthesize(torus(side, dims), "all-gather", 10**9, chunks_per_npu=4)
-    bound = lower_bound(found.wires, "all-gather", 10**9)
+    bound = lower_bound(found.edges, "all-gather", 10**9)
     assert bound <= found.predicted <= within * bound + 500.0 * side * dims
 
 
@@ -111,7 +113,7 @@ def test_a_torus_is_used_nearly_to_the_bound(side: int, dims: int, within: float
 @given(networks, st.sampled_from(OPERATIONS), st.integers(1, 10**6))
 def test_nothing_beats_the_bound(topology: Topology, operation: str, size: int) -> None:
     found = synthesize(topology, operation, size, tries=1)
-    assert lower_bound(found.wires, operation, size) <= found.predicted + 1
+    assert lower_bound(found.edges, operation, size) <= found.predicted + 1
 
 
 def test_same_seed_same_schedule_other_seed_another() -> None:

@@ -21,7 +21,7 @@ from armillary.trace.attention import Attention, to_attention
 from armillary.trace.gemm import Gemm
 
 sys.path.insert(0, str(Path(__file__).parent))
-import twin
+import reference
 
 FITTED = ("a100-sxm-80", "h100-sxm", "b200")
 SIZE = st.one_of(st.integers(1, 300), st.integers(1, 64).map(lambda n: 256 * n), st.integers(1, 20_000))
@@ -36,14 +36,14 @@ def times(device: str, work: Work, **factors: float) -> np.ndarray:
 
 
 def kernels(*rows: tuple[str, int, int, tuple[Gemm, ...], Attention | None]) -> Work:
-    names, operations, size, products, attention = zip(*rows, strict=True)
+    names, operations, size, gemms, attention = zip(*rows, strict=True)
     count = len(rows)
     return Work(
         names,
         np.array(operations),
         np.array(size),
         ("bf16",) * count,
-        products,
+        gemms,
         np.zeros(count, np.int64),
         attention,
     )
@@ -78,7 +78,7 @@ def test_it_keeps_to_the_protocol(name: str) -> None:
     st.sampled_from(FITTED), st.sampled_from(["bf16", "fp8"]), SIZE, SIZE, SIZE, st.integers(1, 40),
     st.sampled_from([2.0, 8.0]), st.sampled_from([1.0, 0.8]),
 )  # fmt: skip
-def test_products_are_those_of_the_twin(
+def test_gemms_are_those_of_the_reference(
     name: str, precision: str, m: int, n: int, k: int, batch: int, written: float, sustained: float
 ) -> None:
     gpu = load_gpu(name)
@@ -86,12 +86,12 @@ def test_products_are_those_of_the_twin(
     fast = gemm_seconds(gpu, precision, np.array([[m, n, k, batch]], float), written, sustained=sustained)[0][
         0
     ]
-    assert fast == pytest.approx(twin.one(gpu, precision, m, n, k, batch, written, sustained), rel=1e-9)
+    assert fast == pytest.approx(reference.one(gpu, precision, m, n, k, batch, written, sustained), rel=1e-9)
 
 
 @settings(max_examples=40, deadline=None)
 @given(st.sampled_from(gpu_names()), SIZE, SIZE, SIZE)
-def test_a_product_takes_at_least_its_roofline(name: str, m: int, n: int, k: int) -> None:
+def test_a_gemm_takes_at_least_its_roofline(name: str, m: int, n: int, k: int) -> None:
     gpu = load_gpu(name)
     moved = 2 * (m * k + k * n + m * n)
     assert seconds(gpu, m, n, k) > max(2 * m * n * k / gpu.peaks["bf16"], moved / gpu.bandwidth)
@@ -117,13 +117,13 @@ def test_a_clock_that_is_not_kept_slows_what_computes_and_not_what_moves() -> No
 
 
 def test_layouts_groups_and_sums_in_fp32_cost_more() -> None:
-    product = Gemm(4096, 4096, 4096)
-    bytes_, ops = 2 * product.elements, product.operations
+    gemm = Gemm(4096, 4096, 4096)
+    bytes_, ops = 2 * gemm.elements, gemm.operations
     work = kernels(
-        *((f"mlp.{name}", ops, bytes_, (product,), None) for name in ("gemm", "input", "weight")),
-        ("mlp.weight", ops, bytes_ + 6 * 4096**2, (product,), None),
-        ("many.gemm", 8 * ops, 8 * bytes_, (product._replace(batch=8),), None),
-        ("calls.gemm", 8 * ops, 8 * bytes_, (product._replace(calls=8),), None),
+        *((f"mlp.{name}", ops, bytes_, (gemm,), None) for name in ("gemm", "input", "weight")),
+        ("mlp.weight", ops, bytes_ + 6 * 4096**2, (gemm,), None),
+        ("many.gemm", 8 * ops, 8 * bytes_, (gemm._replace(batch=8),), None),
+        ("calls.gemm", 8 * ops, 8 * bytes_, (gemm._replace(calls=8),), None),
     )
     forward, left, right, summed, grouped, calls = times("b200", work).tolist()
     assert left / forward == pytest.approx(1.01)
@@ -168,7 +168,7 @@ def test_attention_is_told_by_its_shape_else_by_its_name() -> None:
     st.sampled_from(FITTED), st.integers(1, 8), st.sampled_from([(8, 1), (32, 32), (5, 5)]), st.integers(1, 9000),
     st.integers(0, 3000), st.sampled_from([(64, 64), (128, 128), (192, 128)]), st.integers(0, 1), st.integers(0, 2),
 )  # fmt: skip
-def test_attention_is_that_of_the_twin(
+def test_attention_is_that_of_the_reference(
     name: str,
     batch: int,
     heads: tuple[int, int],
@@ -182,7 +182,7 @@ def test_attention_is_that_of_the_twin(
     pairs = [queries * keys, queries * keys - queries * (queries - 1) // 2, max(1, queries * keys // 9)][mask]
     shape = (batch, *heads, queries, keys, *width, back)
     fast = attention_seconds(gpu, "bf16", np.array([(*shape, pairs)], float))[0]
-    assert fast == pytest.approx(twin.attend(gpu, shape, pairs), rel=1e-9)
+    assert fast == pytest.approx(reference.attend(gpu, shape, pairs), rel=1e-9)
 
 
 def test_scores_that_a_mask_and_a_window_leave() -> None:

@@ -1,4 +1,4 @@
-"""FLOPs and bytes against closed forms and slow twins."""
+"""FLOPs and bytes against closed forms and slow references."""
 
 from __future__ import annotations
 

@@ -355,7 +355,7 @@ def test_types() -> None:
     assert work("aten::relu", "aten::relu(Tensor self) -> Tensor", strange, strange) == Work(6, 36)
 
 
-def test_products_name_their_shapes() -> None:
+def test_gemms_name_their_shapes() -> None:
     """They are those whose operations are counted, so that models by shape and by operations see the same work."""
     cases = {
         "aten::mm": (side(h(8, 64), h(64, 32)), Gemm(8, 32, 64)),

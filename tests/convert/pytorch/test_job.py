@@ -131,8 +131,8 @@ def test_the_work_of_an_operator_is_where_its_time_is() -> None:
         ("sgemm", 2 * 64**3),
     ]
     assert graph.ints("duration_ns")[found].tolist() == [488 * US, 170 * US]
-    codes, products = graph.int_lists("gemm")
-    assert [products[code] for code in codes[found]] == [(1, 1, 64, 64, 64)] * 2
+    codes, gemms = graph.int_lists("gemm")
+    assert [gemms[code] for code in codes[found]] == [(1, 1, 64, 64, 64)] * 2
     assert all(graph.io(int(at))["outputs"][1] == "[[64, 64]]" for at in found)
 
 

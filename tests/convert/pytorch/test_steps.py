@@ -114,9 +114,9 @@ def test_kernels_run_as_long_as_they_did_and_in_the_order_of_their_streams(rec: 
     last: dict[int, Step] = {}
     for step in rank.steps:
         if step.kind == "kernel":
-            busy[step.lane, step.name] += step.end - step.begin
-            assert step.lane not in last or last[step.lane] in step.waits
-            last[step.lane] = step
+            busy[step.track, step.name] += step.end - step.begin
+            assert step.track not in last or last[step.track] in step.waits
+            last[step.track] = step
     measured = {
         (event["args"]["stream"], event["name"]): round(event["dur"] * US)
         for event in rec.events
@@ -177,11 +177,11 @@ def test_fork_and_join_of_two_threads() -> None:
     rank = build(forked().linked())
     check_exact(rank)
     backward, optimizer = named(rank, BACKWARD), named(rank, "optimizer")
-    assert any(wait.lane == 1 for wait in backward.waits), "forked by the main thread"
+    assert any(wait.track == 1 for wait in backward.waits), "forked by the main thread"
     before = {id(wait) for wait in optimizer.waits}
     gaps = [step for step in rank.steps if id(step) in before]
     reached = [wait for step in (*gaps, optimizer) for wait in step.waits]
-    assert any(wait.lane == 2 for wait in reached), "joined by it"
+    assert any(wait.track == 2 for wait in reached), "joined by it"
     gap = sum(step.end - step.begin for step in rank.steps if step.kind == "gap")
     assert gap < 200 * US, "the time in which it waited is no gap"
 
@@ -210,4 +210,4 @@ def test_a_pause_of_a_worker_is_a_wait_for_the_main_thread(pause: int) -> None:
     rank = build(rec.linked())
     check_exact(rank)
     second = named(rank, "second")
-    assert any(wait.lane == 1 for wait in second.waits) == (pause > APART)
+    assert any(wait.track == 1 for wait in second.waits) == (pause > APART)

@@ -131,7 +131,7 @@ def test_nccl_runs_after_the_compute_that_was_launched_before_it() -> None:
     rank = build(rec.linked())
     (comm,) = [step for step in rank.steps if step.kind == "comm"]
     assert comm.name.startswith("nccl")
-    assert (comm.lane, comm.end - comm.begin) == (40, 400 * US)
+    assert (comm.track, comm.end - comm.begin) == (40, 400 * US)
     assert "gemm" in {wait.name for wait in comm.waits}
     assert comm.name not in waits(rank, "later"), "nothing said that it waits"
 

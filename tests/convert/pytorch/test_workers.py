@@ -36,7 +36,7 @@ def test_takes_the_time_of_the_event_on_the_stream_of_its_thread() -> None:
     reduce(rec, 100, 120, (110, 500))
     rank = build(rec.linked())
     (comm,) = comms(rank)
-    assert (comm.name, comm.lane, comm.end - rank.start) == ("gloo:all_reduce", 99, 500 * US)
+    assert (comm.name, comm.track, comm.end - rank.start) == ("gloo:all_reduce", 99, 500 * US)
     assert comm.begin - rank.start >= 100 * US
     assert all(wait.end <= rank.start + 110 * US for wait in comm.waits)
     check_exact(rank)
@@ -48,7 +48,7 @@ def test_the_next_one_of_a_thread_waits_for_the_one_before() -> None:
     reduce(rec, 200, 220, (500, 700))
     reduce(rec, 300, 320, (310, 400), thread=98)
     first, other, second = sorted(comms(build(rec.linked())), key=lambda step: step.begin)
-    assert (first.lane, other.lane, second.lane) == (99, 98, 99)
+    assert (first.track, other.track, second.track) == (99, 98, 99)
     assert first in second.waits
     assert first not in other.waits
 

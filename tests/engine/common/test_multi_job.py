@@ -98,7 +98,9 @@ def test_jobs_on_different_npus_run_as_if_alone(first, second, npus, arrival: in
 
 @settings(max_examples=30, deadline=None)
 @given(STEPS, STEPS, st.permutations(range(12)), st.permutations(range(12)), st.integers(0, 400_000))
-def test_jobs_that_share_npus_run_as_the_slow_twin_says(first, second, npus, others, arrival: int) -> None:
+def test_jobs_that_share_npus_run_as_the_slow_reference_says(
+    first, second, npus, others, arrival: int
+) -> None:
     jobs = [
         PlacedJob("a", ring_job(6, first, 3), npus[:6]),
         PlacedJob("b", ring_job(4, second, 3), others[:4], arrival),

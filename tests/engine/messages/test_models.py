@@ -85,7 +85,7 @@ def test_large_collectives_use_the_torus_well(model: str, name: str) -> None:
     least = passes * 3 * (1 << 24) / 4 / 100 if passes else bound(timeline).ticks
     # Headers of TCP are 6 % of its packets, and its window grows first.
     most = {"all-to-all": 1.35}.get(name, 1.15) + (0.6 if "tcp" in model else 0.0)
-    # Of 64 chunks under way at once some packets of late ones come before early ones: 1.156 was measured.
+    # Of 64 chunks in flight at once some packets of late ones come before early ones: 1.156 was measured.
     most += 0.01 if (model, name) == ("packet", "all-gather") else 0.0
     assert least <= timeline.total_ticks <= most * least, timeline.total_ticks / least
     assert np.ptp(timeline.finish) <= 0.05 * timeline.total_ticks

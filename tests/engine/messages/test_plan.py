@@ -61,12 +61,12 @@ def test_times_are_those_predicted_and_those_of_the_traces(
     ties = 3 * len(found.parts) * found.chunk / FASTEST
     assert ran.total_ticks == pytest.approx(simulated.time, rel=0.05, abs=ties)
     assert simulated.use.size.sum() == sum(
-        int(part.wires.paths.hops[part.wire].sum()) * found.chunk for part in found.parts
+        int(part.edges.paths.hops[part.edge].sum()) * found.chunk for part in found.parts
     )
 
 
 def test_no_message_of_a_trace_overtakes_one_that_waits_for_its_data() -> None:
-    """It would keep the lane for the time of a message: 108,334 ns instead of 96,330."""
+    """It would keep the chunk flow for the time of a message: 108,334 ns instead of 96,330."""
     platform = machine("servers", "2 TB/s")
     found = synthesize(network_of(platform), "all-reduce", 4_801_393, chunks_per_npu=1, memory_bandwidth=2e12)
     ran = armillary.simulate(to_trace(found, 2e12), platform, network_model="congestion")

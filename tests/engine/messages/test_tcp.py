@@ -14,7 +14,7 @@ from armillary.engine.transport.transport import Congestion, Transport
 from armillary.engine.transport.use import link_use
 
 from ..physical.programs import Case
-from .test_twin import programs
+from .test_reference import programs
 
 
 def finished(case: Case, transport: Transport) -> tuple[bool, int]:

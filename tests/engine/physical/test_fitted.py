@@ -1,4 +1,4 @@
-"""Collectives and messages that a fit times: kernel against twin, folded or not, and what a fit must say."""
+"""Collectives and messages that a fit times: kernel against reference, folded or not, and what a fit must say."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from armillary.report import bound
 from armillary.trace import CollectiveType, GraphBuilder, Trace
 
 from .programs import Case, cases
-from .test_twin import check
+from .test_reference import check
 
 FILE = """
 title: a small one
@@ -68,7 +68,7 @@ def named(case: Case, name: str) -> Case:
 
 @settings(deadline=None, max_examples=80)
 @given(fitted())
-def test_the_kernel_is_the_twin_folded_or_not(small: Path, given: tuple[Case, str]) -> None:
+def test_the_kernel_is_the_reference_folded_or_not(small: Path, given: tuple[Case, str]) -> None:
     check(named(given[0], given[1] or str(small)))
 
 

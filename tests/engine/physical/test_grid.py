@@ -103,8 +103,8 @@ def cases(draw: Any) -> Case:
     """Up to eight steps that the classes run, each of them its own way; a class is a place along ``pp``."""
     n = draw(st.sampled_from([2, 4, 6, 8, 12, 12, 16, 24]))
     platform, sizes = draw(platforms(n)), factors(draw, n)
-    names = [f"a{digit}" for digit in range(len(sizes))]
-    axes = {name: (digit,) for digit, name in enumerate(names)}
+    names = [f"a{mesh_dim}" for mesh_dim in range(len(sizes))]
+    axes = {name: (mesh_dim,) for mesh_dim, name in enumerate(names)}
     axes["wide"] = tuple(sorted(draw(st.sets(st.integers(0, len(sizes) - 1), min_size=1))))
     axes["pp"] = (draw(st.integers(0, len(sizes) - 1)),)
     grid = RankGrid(tuple(sizes), axes)
@@ -124,11 +124,11 @@ def cases(draw: Any) -> Case:
         size = draw(st.sampled_from([1, 1000, 65536, 100_001]))
         stream, priority = draw(st.sampled_from([None, None, 1])), draw(st.sampled_from([None, 2]))
         axis = draw(st.sampled_from([name for name in axes if grid.size(name) > 1] or [None]))
-        family = "+".join(draw(st.lists(st.sampled_from(list(axes)), min_size=1, max_size=2)))
-        family = draw(st.sampled_from([family, family, "pp.some", ""]))
-        inside = family == "pp.some" or (family and axes["pp"][0] not in grid.digits(family))
+        axis_set = "+".join(draw(st.lists(st.sampled_from(list(axes)), min_size=1, max_size=2)))
+        axis_set = draw(st.sampled_from([axis_set, axis_set, "pp.some", ""]))
+        inside = axis_set == "pp.some" or (axis_set and axes["pp"][0] not in grid.mesh_dims(axis_set))
         who = draw(st.sets(st.integers(0, stages - 1), min_size=1)) if inside else set(range(stages))
-        if family == "pp.some":
+        if axis_set == "pp.some":
             who = some
         splits = draw(st.sampled_from([None, None, [500], [1, 0, 3000]]))
         steps, tag = draw(st.integers(-3, 3)), draw(st.sampled_from([0, 0, number]))
@@ -147,16 +147,16 @@ def cases(draw: Any) -> Case:
                 if stage in who:
                     after = [*after, *last[stage]]
                     last[stage] = [
-                        b.memory_load("m", size, after=after, in_switch=True, group=family or None)
+                        b.memory_load("m", size, after=after, in_switch=True, group=axis_set or None)
                     ]
             elif kind == "memory":
                 b.memory_load("m", size, after=after)
             elif kind == "collective" and stage in who:
                 last[stage] = [
-                    b.collective("c", operation, size, group=family or None, after=[*after, *last[stage]])
+                    b.collective("c", operation, size, group=axis_set or None, after=[*after, *last[stage]])
                 ]
                 if splits and operation == CollectiveType.ALL_TO_ALL:
-                    members = n if not family else grid.members(family).shape[1]
+                    members = n if not axis_set else grid.members(axis_set).shape[1]
                     bytes_ = [splits[(stage + i) % len(splits)] for i in range(members)]
                     b.nodes[-1].attrs.append(("comm_splits", "int64_list", bytes_))
             elif kind == "shift" and axis and steps % grid.size(axis):
@@ -198,7 +198,7 @@ def test_rules_mean_what_they_expand_to(case: Case) -> None:
     same(listed, outcome(expand(case.trace), case.platform))
 
 
-def test_groups_of_one_family_may_lie_differently_in_the_machine() -> None:
+def test_groups_of_one_axis_set_may_lie_differently_in_the_machine() -> None:
     """0, 2, 4, 6 are up to four links apart on a mesh of five, 1, 3, 5, 7 up to three."""
     b = GraphBuilder()
     b.all_reduce("c", 1000, group="b")
@@ -225,7 +225,7 @@ def test_two_routes_to_one_peer_are_one_channel() -> None:
 
 @settings(deadline=None, max_examples=30)
 @given(cases())
-def test_rules_mean_what_the_twin_says(case: Case) -> None:
+def test_rules_mean_what_the_reference_says(case: Case) -> None:
     try:
         slow: Outcome = list(zip(*simulate_slowly(case.trace, case.platform), strict=True))
     except StuckError:
@@ -281,10 +281,10 @@ def test_cost_grows_with_classes(platform: Platform, classes: int) -> None:
 
 
 def test_recorded_durations_have_the_same_streams() -> None:
-    """Families of one communicator are one stream where nodes take the time that was recorded, too."""
+    """Axis sets of one communicator are one stream where nodes take the time that was recorded, too."""
     b = GraphBuilder()
-    for family in ("tp", "tp+one", "all", None):
-        b.all_reduce("c", 8, group=family, duration_micros=5)
+    for axis_set in ("tp", "tp+one", "all", None):
+        b.all_reduce("c", 8, group=axis_set, duration_micros=5)
     grid = RankGrid((2, 1, 4), {"tp": (0,), "one": (1,), "all": (0, 1, 2), "dp": (2,)})
     trace = Trace((b.graph(),), np.zeros(8, np.int32), grid)
     platform = replace(machine(2, 4), system=System(replay_only=True))

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import armillary
 from armillary.engine.common.communicators import CollectiveCall, Communicator
 from armillary.engine.common.timeline import Timeline
-from armillary.engine.physical.courses import course_of
+from armillary.engine.physical.chunk_routes import chunk_routes_of
 from armillary.platform.model import Physical, Platform
 from armillary.platform.network import Dimension, Port
 from armillary.report import bound
@@ -56,7 +56,7 @@ def chosen(platform: Platform, kind: CollectiveType, size: int) -> list[tuple[in
     """
     call = CollectiveCall(0, kind.name.lower().replace("_", "-"), size, None)
     everyone = Communicator(0, np.arange(platform.npus), world=True)
-    phases = course_of(call, everyone, platform).phases
+    phases = chunk_routes_of(call, everyone, platform).phases
     return [(phase.dim, phase.algorithm, phase.parts) for phase in phases]
 
 

@@ -60,7 +60,7 @@ STEPS = st.lists(
 
 @settings(max_examples=80, deadline=None)
 @given(st.lists(STEPS, min_size=2, max_size=2))
-def test_as_the_slow_twin(ranks: list[list[tuple[str, int, int, int, set[int]]]]) -> None:
+def test_as_the_slow_reference(ranks: list[list[tuple[str, int, int, int, set[int]]]]) -> None:
     graphs = []
     for rank, steps in enumerate(ranks):
         b = GraphBuilder(rank=rank)
@@ -77,7 +77,7 @@ def test_as_the_slow_twin(ranks: list[list[tuple[str, int, int, int, set[int]]]]
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(STEPS, min_size=2, max_size=2))
-def test_communication_of_unknown_bytes_as_the_slow_twin(
+def test_communication_of_unknown_bytes_as_the_slow_reference(
     ranks: list[list[tuple[str, int, int, int, set[int]]]],
 ) -> None:
     """On a machine, too, it takes its recorded time and meets nobody."""

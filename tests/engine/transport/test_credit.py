@@ -27,7 +27,7 @@ from armillary.platform.topology import (
 )
 from armillary.platform.topology.routing import Routing
 
-from .credit_twin import Twin
+from .credit_reference import Reference
 
 FLIT = 8
 
@@ -65,7 +65,7 @@ def routed(topology: Topology, way: str) -> Routing:
 
 @settings(max_examples=50, deadline=None)
 @given(data=st.data())
-def test_equals_the_twin_flit_by_flit(data):
+def test_equals_the_reference_flit_by_flit(data):
     make = data.draw(
         st.sampled_from(
             [
@@ -107,7 +107,7 @@ def test_equals_the_twin_flit_by_flit(data):
         {"begin": int(begin[i]), "route": paths[i].tolist(), "size": int(size[i]), "key": int(key[i])}
         for i in range(len(rows))
     ]
-    slow = Twin(credit, topology, depth).run(messages, 2000)
+    slow = Reference(credit, topology, depth).run(messages, 2000)
     assert found.arrived.tolist() == [slow.get(i, -1) for i in range(len(rows))]
     assert bool(found.blocked) == (len(slow) < len(rows))
 
@@ -141,7 +141,7 @@ def test_many_that_have_come_to_their_end_leave_a_buffer_at_once():
         {"begin": 0, "route": paths[i].tolist(), "size": int(size[i]), "key": int(key[i])}
         for i in range(len(rows))
     ]
-    slow = Twin(credit, topology, 80).run(messages, 500)
+    slow = Reference(credit, topology, 80).run(messages, 500)
     assert found.arrived.tolist() == [slow[i] for i in range(len(rows))]
     assert found.arrived[2:].min() > 64
 
@@ -166,11 +166,11 @@ def test_a_link_that_comes_up_moves_what_waits_for_it():
 
     room.fit(net)
     kernel.inject(table, net, room.pool, room.queue, 0, 0, 32, 0, 0)
-    assert advance(1000) == 1000 and net[lk.N_UNDER_WAY] == 1
+    assert advance(1000) == 1000 and net[lk.N_IN_FLIGHT] == 1
     net[lk.N_STAGE] = 1
     room.fit(net)
     kernel.change(table, net, room.pool, room.queue, 1000)
-    assert advance(lk.FOREVER) == 1000 + 4 + 2 and net[lk.N_UNDER_WAY] == 0
+    assert advance(lk.FOREVER) == 1000 + 4 + 2 and net[lk.N_IN_FLIGHT] == 0
 
 
 @pytest.mark.parametrize("hops", [1, 2, 3])
@@ -234,7 +234,7 @@ def test_flits_and_credits_are_conserved():
     while net[lk.N_STATUS] == lk.GROW:
         room.fit(net)
         number = kernel.run(table, net, room.pool, room.queue, rows, arrived, number, 10_000)
-    assert min(arrived) >= 0 and net[lk.N_UNDER_WAY] == 0
+    assert min(arrived) >= 0 and net[lk.N_IN_FLIGHT] == 0
     moved = sum(net[net[lk.N_USE] + link * lk.U_COLUMNS + lk.U_BYTES] for link in range(topology.links))
     assert moved == int((size * routing.paths(source, target).hops).sum())
     for slot in range(topology.links * credit.vcs):

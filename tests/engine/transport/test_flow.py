@@ -21,7 +21,7 @@ from armillary.platform.topology.routing import Ecmp, Shortest
 from armillary.platform.topology.trees import fat_tree, leaf_spine
 from armillary.platform.topology.wiring import Wiring
 
-from .flow_twin import Message, arrivals
+from .flow_reference import Message, arrivals
 
 
 def line(bandwidths: list[float], latency: float = 500.0) -> Topology:
@@ -101,7 +101,7 @@ def scenes(draw: st.DrawFn) -> tuple[list[tuple[int, Topology]], list[Message], 
 
 @settings(max_examples=50, deadline=None)
 @given(scenes())
-def test_equal_to_the_twin_that_finds_all_levels_anew(scene: Any) -> None:
+def test_equal_to_the_reference_that_finds_all_levels_anew(scene: Any) -> None:
     stages, messages, ends = scene
     arrived, net = move(stages, messages, ends)
     assert arrived == arrivals(messages, stages)
@@ -115,7 +115,7 @@ def test_equal_to_the_twin_that_finds_all_levels_anew(scene: Any) -> None:
 
 @settings(max_examples=30, deadline=None)
 @given(topologies(), st.data())
-def test_compiled_equals_the_twin_and_no_message_beats_its_bound(
+def test_compiled_equals_the_reference_and_no_message_beats_its_bound(
     topology: Topology, data: st.DataObject
 ) -> None:
     rng = np.random.default_rng(data.draw(st.integers(0, 1 << 30)))

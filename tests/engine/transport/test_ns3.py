@@ -114,12 +114,12 @@ def test_what_a_full_queue_drops_is_lost() -> None:
 def test_tcp_delivers_all_even_over_queues_that_drop(protocol: str, across: Shortest) -> None:
     size = 1 << 20
     arrived = run(across, [0, 1], [2, 3], [size] * 2, transport=Ns3(protocol)).arrived  # type: ignore[arg-type]
-    wire = 2 * size * (1502 / 1448) / GBPS100 * 1000
-    assert wire < arrived.max() < 1.2 * wire
+    edge = 2 * size * (1502 / 1448) / GBPS100 * 1000
+    assert edge < arrived.max() < 1.2 * edge
     small = Shortest(leaf_spine(2, 1, 2, GBPS100, 500, buffer=30_000))
     held = run(small, [0, 1], [2, 2], [size] * 2, transport=Ns3(protocol, min_rto=1_000_000))  # type: ignore[arg-type]
     assert held.use.drops.sum() > 0
-    assert held.arrived.min() > wire / 2
+    assert held.arrived.min() > edge / 2
 
 
 @needs_ns3

@@ -1,4 +1,4 @@
-"""Packets: tick for tick an obvious twin; by hand; pauses, marks, rates; a deadlock and its cycle."""
+"""Packets: tick for tick an obvious reference; by hand; pauses, marks, rates; a deadlock and its cycle."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from armillary.engine.transport.transport import Room, first_state
 from armillary.platform.network import Dimension
 from armillary.platform.topology import Ecmp, Routing, Shortest, Static, Topology, from_dimensions, leaf_spine
 
-from .packet_twin import PacketTwin
+from .packet_reference import PacketReference
 
 Offer = tuple[int, int, int, int, int]
 
@@ -100,24 +100,24 @@ def cases(draw: st.DrawFn) -> tuple[Packet, Routing, list[Offer]]:
 
 
 def compare(options: Packet, routing: Routing, messages: list[Offer], mode: Mode) -> None:
-    got, twin = moved(options, routing, messages, mode), PacketTwin(options, routing, messages)
-    assert got.arrived.tolist() == twin.arrived
+    got, reference = moved(options, routing, messages, mode), PacketReference(options, routing, messages)
+    assert got.arrived.tolist() == reference.arrived
     for column in ("size", "busy", "depth", "marks", "paused"):
-        assert getattr(got.use, column).tolist() == [line.use[column] for line in twin.lines], column
+        assert getattr(got.use, column).tolist() == [line.use[column] for line in reference.lines], column
     assert not got.use.drops.any()
     buffer = routing.topology.buffer if options.buffer is None else [options.buffer] * routing.topology.links
-    assert all(most <= buffer[link] for link, most in twin.most_held.items()), "a buffer overflowed"
+    assert all(most <= buffer[link] for link, most in reference.most_held.items()), "a buffer overflowed"
 
 
 @settings(max_examples=50, deadline=None)
 @given(cases())
-def test_the_twin_agrees(case: tuple[Packet, Routing, list[Offer]]) -> None:
+def test_the_reference_agrees(case: tuple[Packet, Routing, list[Offer]]) -> None:
     compare(*case, "interpreted")
 
 
 @settings(max_examples=50, deadline=None)
 @given(cases())
-def test_the_twin_agrees_with_compiled(case: tuple[Packet, Routing, list[Offer]]) -> None:
+def test_the_reference_agrees_with_compiled(case: tuple[Packet, Routing, list[Offer]]) -> None:
     compare(*case, "compiled")
 
 
@@ -135,7 +135,7 @@ def test_one_message_by_hand() -> None:
 def test_messages_of_one_key_share_and_lower_keys_go_first() -> None:
     messages = [(0, 0, 1, 300, 1), (0, 0, 2, 300, 1), (0, 0, 3, 200, 0)]
     got = moved(Packet(mtu=100, header=0), Shortest(star(4)), messages)
-    # Sent: 3 3 1 2 1 2 1 2, at 100 ns each; the last is stored once (100 ns) and 20 ns on wires.
+    # Sent: 3 3 1 2 1 2 1 2, at 100 ns each; the last is stored once (100 ns) and 20 ns on edges.
     assert (got.arrived // 1000).tolist() == [820, 920, 320]
 
 
@@ -212,7 +212,7 @@ def test_buffers_in_a_ring_lock_up() -> None:
     routing = clockwise(ring(4))
     options = Packet(mtu=100, header=0, buffer=300)
     arrived, net, pool = run(options, routing, [(0, u, (u + 3) % 4, 2000, 0) for u in range(4)])
-    assert net[lk.N_UNDER_WAY] == 4 and net[lk.N_QUEUE] == 0 and arrived == [-1] * 4
+    assert net[lk.N_IN_FLIGHT] == 4 and net[lk.N_QUEUE] == 0 and arrived == [-1] * 4
     cycle = blocked_cycle(net, pool, routing.topology)
     assert [int(routing.topology.tail[link]) for link in cycle] == [0, 1, 2, 3]
     assert [int(routing.topology.head[link]) for link in cycle] == [1, 2, 3, 0]
@@ -224,14 +224,14 @@ def test_links_that_wait_without_a_cycle() -> None:
     _, net, pool = run(Packet(mtu=100, header=0, buffer=300), Shortest(topology), messages, budget=1)
     ports = [net[pk.PORTS] + link * pk.PO_COLUMNS for link in range(topology.links)]
     assert any(net[port + pk.PO_SHUT] and net[port + pk.PO_FIRST] for port in ports)
-    assert net[lk.N_UNDER_WAY] and blocked_cycle(net, pool, topology) == []
+    assert net[lk.N_IN_FLIGHT] and blocked_cycle(net, pool, topology) == []
 
 
 def test_no_cycle_where_all_arrives() -> None:
     routing = clockwise(ring(4))
     messages = [(0, u, (u + 3) % 4, 2000, 0) for u in range(4)]
     arrived, net, pool = run(Packet(mtu=100, header=0), routing, messages)
-    assert min(arrived) > 0 and net[lk.N_UNDER_WAY] == 0
+    assert min(arrived) > 0 and net[lk.N_IN_FLIGHT] == 0
     assert blocked_cycle(net, pool, routing.topology) == []
 
 
@@ -252,7 +252,7 @@ def test_a_link_that_is_down_for_a_while() -> None:
         net[lk.N_STAGE] = stage
         kernel.change(table, net, room.pool, room.queue, now)
     assert kernel.advance(table, net, room.pool, room.queue, lk.FOREVER) == 1_160_000
-    assert room.pool[net[lk.N_DELIVERED] + lk.P_COOKIE] == 7 and net[lk.N_UNDER_WAY] == 0
+    assert room.pool[net[lk.N_DELIVERED] + lk.P_COOKIE] == 7 and net[lk.N_IN_FLIGHT] == 0
 
 
 def test_parallel_links_go_back_in_pairs() -> None:

@@ -176,7 +176,7 @@ def test_a_connection_over_a_dead_link_is_given_up() -> None:
     kernel.run(table, net, room.pool, room.queue, [0, 0, 100_000, 0], arrived, 0, 100)
     assert arrived == [-1]
     assert net[lk.N_QUEUE] == 0
-    assert net[lk.N_UNDER_WAY] == 1
+    assert net[lk.N_IN_FLIGHT] == 1
 
 
 @st.composite
@@ -216,26 +216,30 @@ def test_intervals_are_sets_of_bytes(added: list[tuple[int, int]], below: int, l
     kernel: Any = load("armillary.engine.transport.tcp_interval_kernel", "interpreted", "tcp")
     net, pool = [0] * 64, [0] * 1000
     net[lk.N_POOL] = lk.P_COLUMNS
-    twin: set[int] = set()
+    reference: set[int] = set()
     for begin, size in added:
         new = set(range(begin, begin + size))
         row, fresh = kernel.add(net, pool, 60, begin, begin + size)
-        assert fresh == len(new - twin)
+        assert fresh == len(new - reference)
         assert pool[row + tk.S_FROM] <= begin < begin + size <= pool[row + tk.S_TO]
-        twin |= new
+        reference |= new
     if added:
-        assert kernel.highest(net, pool, 60) == max(twin) + 1
-    holes = [byte for byte in range(below, limit) if byte not in twin]
+        assert kernel.highest(net, pool, 60) == max(reference) + 1
+    holes = [byte for byte in range(below, limit) if byte not in reference]
     first, end = kernel.gap(net, pool, 60, below, limit)
     assert first == (holes[0] if holes else -1)
     assert not holes or set(range(first, end)) <= set(holes)
-    assert not holes or end == limit or end in twin
+    assert not holes or end == limit or end in reference
     assert kernel.missing(net, pool, 60, below, limit) == len(holes)
-    lost = [byte for byte in range(100) if byte not in twin and len([one for one in twin if one > byte]) > 10]
-    edge = kernel.edge(net, pool, 60, len(twin), 10)
+    lost = [
+        byte
+        for byte in range(100)
+        if byte not in reference and len([one for one in reference if one > byte]) > 10
+    ]
+    edge = kernel.edge(net, pool, 60, len(reference), 10)
     assert not lost or edge == max(lost) + 1
-    assert kernel.cut(net, pool, 60, below) == len([byte for byte in twin if byte < below])
-    assert kernel.missing(net, pool, 60, 0, 100) == 100 - len([byte for byte in twin if byte >= below])
+    assert kernel.cut(net, pool, 60, below) == len([byte for byte in reference if byte < below])
+    assert kernel.missing(net, pool, 60, 0, 100) == 100 - len([byte for byte in reference if byte >= below])
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ def line_error(points):
 
 
 def cost_of_all_cuts(points):
-    """The twin: try every way to cut the sizes into regimes."""
+    """The reference: try every way to cut the sizes into regimes."""
     count, best = len(points), math.inf
     for number in range(count):
         for cuts in itertools.combinations(range(1, count), number):

@@ -1,4 +1,4 @@
-"""The share of matrix products: what counts, and what the number depends on."""
+"""The share of GEMMs: what counts, and what the number depends on."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_parts_add_up_to_the_step() -> None:
         assert each.gemm == each.parts["with weights"] + each.parts["of attention"]
 
 
-def test_faster_products_have_a_smaller_share() -> None:
+def test_faster_gemms_have_a_smaller_share() -> None:
     base = Assumptions()
     for slow, fast in zip(measure(replace(base, efficiency=0.3)), measure(base), strict=True):
         assert slow.share > fast.share

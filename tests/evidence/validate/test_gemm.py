@@ -24,7 +24,7 @@ def run(name: str, *files: Path) -> Table:
 
 
 @pytest.mark.parametrize(("name", "most"), [("gemm-a100", 0.065), ("gemm-h100", 0.05), ("gemm-b200", 0.058)])
-def test_unseen_products_meet_the_bar(shared: Path, name: str, most: float) -> None:
+def test_unseen_gemms_meet_the_bar(shared: Path, name: str, most: float) -> None:
     table = run(name, shared / "measured" / SUITE[name].needs)
     assert table.relation == "held out" and table.bar and most < table.bar.mean
     assert len(table.rows) > 500

@@ -114,14 +114,14 @@ def test_use_is_the_sum_over_all_ranks() -> None:
     assert use.seconds * 32 == pytest.approx(use.busy + use.idle)
     timeline = simulate(step(), platform)
     spans = [timeline.spans(cls) for cls in range(len(timeline.finish))]
-    twin = 0
+    reference = 0
     for cls, (start, end) in enumerate(spans):
         kernels = timeline.table(cls).kind == 1
         ticks: set[int] = set()
         for begin, stop in zip(start[kernels].tolist(), end[kernels].tolist(), strict=True):
             ticks |= set(range(begin, stop))
-        twin += len(ticks) * int((timeline.rank_class == cls).sum())
-    assert use.busy == pytest.approx(twin / 1e9)
+        reference += len(ticks) * int((timeline.rank_class == cls).sum())
+    assert use.busy == pytest.approx(reference / 1e9)
 
 
 def test_messages_count_in_every_dimension_that_they_cross() -> None:

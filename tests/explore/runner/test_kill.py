@@ -1,4 +1,4 @@
-"""A run that is killed, again and again: nothing is lost but the points under way, and nothing is left behind."""
+"""A run that is killed, again and again: nothing is lost but the points in flight, and nothing is left behind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lists and ranges against obvious twins, and ranges with units."""
+"""Lists and ranges against obvious references, and ranges with units."""
 
 import math
 from fractions import Fraction

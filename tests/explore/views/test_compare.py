@@ -75,7 +75,7 @@ def test_terms_add_up_to_the_step_and_to_what_changed(one, two):
 
 
 def ticks_by_hand(timeline, busy, key):
-    """The slow twin: every tick of its own, for the first in `order` of those under way."""
+    """The slow reference: every tick of its own, for the first in `order` of those in flight."""
     found = {}
     for tick in range(timeline.total_ticks):
         if not busy(tick):
@@ -96,7 +96,7 @@ def test_exposed_ticks_go_to_the_group_with_most_of_them(timeline):
         for i in range(len(table.kind))
     ]
 
-    def under_way(tick):
+    def in_flight(tick):
         return {
             BETWEEN_TWO if kind in ("send", "recv") else label
             for kind, label, begin, until in running
@@ -108,11 +108,11 @@ def test_exposed_ticks_go_to_the_group_with_most_of_them(timeline):
 
     alone = {}
     for tick in range(timeline.total_ticks):
-        for name in under_way(tick) if not busy(tick) else ():
+        for name in in_flight(tick) if not busy(tick) else ():
             alone[name] = alone.get(name, 0) + 1
     order = sorted(alone, key=lambda name: (-alone[name], name))
     expected = ticks_by_hand(
-        timeline, busy, lambda tick: next((name for name in order if name in under_way(tick)), "")
+        timeline, busy, lambda tick: next((name for name in order if name in in_flight(tick)), "")
     )
     terms = terms_of([Side("a", timeline), Side("b", timeline)])
     assert {term.name: term.ns[0] for term in terms.by_group} == expected

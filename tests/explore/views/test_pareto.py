@@ -14,7 +14,7 @@ def dominates(one, other):
 
 
 def ranks_by_peeling(points):
-    """The slow twin: take away what nobody left dominates, O(n^2) a layer."""
+    """The slow reference: take away what nobody left dominates, O(n^2) a layer."""
     ranks, left, rank = [0] * len(points), set(range(len(points))), 0
     while left:
         layer = {i for i in left if not any(dominates(points[j], points[i]) for j in left)}

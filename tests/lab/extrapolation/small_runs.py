@@ -12,8 +12,8 @@ from armillary.engine.common.timeline import Timeline
 from armillary.lab.extrapolation import recognise
 from armillary.platform import load_platform
 from armillary.trace import Trace
+from armillary.trace.axis_sets import grid_of
 from armillary.trace.expand import expand
-from armillary.trace.families import grid_of
 from armillary.workload.generate import generate
 from armillary.workload.models.schema import Attention, Decoder, Experts, Mlp
 from armillary.workload.plan.schema import Plan

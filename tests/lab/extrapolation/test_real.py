@@ -26,8 +26,8 @@ def ticks(trace: Trace, bandwidth: str = "10 GB/s") -> int:
     return armillary.simulate(trace, load_platform({"network": network})).total_ticks
 
 
-def products(graph: Graph) -> list[tuple[int, ...]]:
-    """Return m, n and k of every matrix product."""
+def gemms(graph: Graph) -> list[tuple[int, ...]]:
+    """Return m, n and k of every GEMM."""
     codes, lists = graph.int_lists("gemm")
     return [tuple(lists[code][2:]) for code in codes.tolist() if code >= 0]
 
@@ -76,7 +76,7 @@ def test_tp(shared: Path) -> None:
     changed = {
         (before, after)
         for graph, grown in zip(known.graphs, made.graphs, strict=True)
-        for before, after in zip(products(graph), products(grown), strict=True)
+        for before, after in zip(gemms(graph), gemms(grown), strict=True)
         if before != after
     }
     # Tokens 256, width 128, 512 / 2 of the MLP to a rank; the two gradients of weights are one the other turned.

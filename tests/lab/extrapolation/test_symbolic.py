@@ -13,32 +13,32 @@ from small_runs import MIXED, TINY, run, step, written
 
 from armillary.base.errors import InputError
 from armillary.lab.extrapolation import recognise, recognise_one
-from armillary.lab.extrapolation.digits import digits_of, grid_of_digits
+from armillary.lab.extrapolation.mesh_dims import grid_of_mesh_dims, mesh_dims_of
 from armillary.trace import GraphBuilder, Trace
+from armillary.trace.axis_sets import grid_of
 from armillary.trace.expand import expand
-from armillary.trace.families import grid_of
 
 
 @given(st.lists(st.integers(2, 4), min_size=1, max_size=3), st.data())
 @settings(max_examples=50, deadline=None)
-def test_digits_of_a_group_are_those_it_was_made_of(sizes: list[int], data: st.DataObject) -> None:
+def test_mesh_dims_of_a_group_are_those_it_was_made_of(sizes: list[int], data: st.DataObject) -> None:
     chosen = data.draw(st.sets(st.integers(0, len(sizes) - 1), min_size=1))
     members = [
-        sum(place * prod(sizes[:digit]) for digit, place in enumerate(places))
+        sum(place * prod(sizes[:mesh_dim]) for mesh_dim, place in enumerate(places))
         for places in product(*(range(size) if d in chosen else (0,) for d, size in enumerate(sizes)))
     ]
-    digits = digits_of(members)
-    assert digits is not None
-    slow = {sum(i * stride for i, (stride, _) in zip(places, digits, strict=True))
-            for places in product(*(range(size) for _, size in digits))}  # fmt: skip
+    mesh_dims = mesh_dims_of(members)
+    assert mesh_dims is not None
+    slow = {sum(i * stride for i, (stride, _) in zip(places, mesh_dims, strict=True))
+            for places in product(*(range(size) for _, size in mesh_dims))}  # fmt: skip
     assert slow == set(members)
 
 
-def test_no_digits() -> None:
-    assert digits_of([0, 1, 3]) is None
-    assert digits_of([0, 1, 2, 5]) is None
+def test_no_mesh_dims() -> None:
+    assert mesh_dims_of([0, 1, 3]) is None
+    assert mesh_dims_of([0, 1, 2, 5]) is None
     with pytest.raises(InputError, match="groups of 2 and of 3"):
-        grid_of_digits(12, [((1, 2),), ((1, 3),)], [])
+        grid_of_mesh_dims(12, [((1, 2),), ((1, 3),)], [])
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Two-sample tests, by slow twins and by samples of which the answer is known."""
+"""Two-sample tests, by slow references and by samples of which the answer is known."""
 
 from __future__ import annotations
 

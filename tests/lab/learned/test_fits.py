@@ -98,7 +98,7 @@ def test_trees_ask_for_what_matters() -> None:
     assert Tree.from_json(tree.to_json()) == tree
 
 
-def test_products_with_nothing_vanish() -> None:
+def test_gemms_with_nothing_vanish() -> None:
     """Models without shared experts have no weights of them, and models without experts no routed tokens."""
     conditions = [
         {**c, "shared_experts": at % 3, "expert_size": 512 * (1 + at % 5)} for at, c in enumerate(CONDITIONS)

@@ -1,4 +1,4 @@
-"""Rewriting: against slow twins, and what must stay the same."""
+"""Rewriting: against slow references, and what must stay the same."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def test_pieces_share_what_there_was(steps: list[tuple[str, int, list[int]]], se
 
 @settings(max_examples=40, deadline=None)
 @given(PROGRAMS, st.integers(0, 99))
-def test_runs_are_joined_as_a_slow_twin_does(steps: list[tuple[str, int, list[int]]], seed: int) -> None:
+def test_runs_are_joined_as_a_slow_reference_does(steps: list[tuple[str, int, list[int]]], seed: int) -> None:
     rows = read(build(steps))
     made = join_runs(rows, np.random.default_rng(seed), 1.0).of(rows)
     parents = {i: [p for c, p in edges(rows) if c == i] for i in range(rows.n)}

@@ -67,7 +67,7 @@ def test_scattered_messages_are_parts_that_are_gathered():
     assert "gather activations" not in names(plan(pipeline={"scatter": True}, parallel={"tp": 2, "pp": 2}))
 
 
-def test_products_hide_their_collectives():
+def test_gemms_hide_their_collectives():
     without, with_it = (ticks(plan(parallel={"tp": 4, "overlap": on})) for on in (False, True))
     assert with_it < without
 
@@ -81,13 +81,13 @@ def test_tasks_hide_messages_of_experts():
 
 
 def exchanged(model: Any, wish: Plan) -> dict[str, list[int]]:
-    """Return the bytes of the exchanges of a step, by family of groups, in order."""
+    """Return the bytes of the exchanges of a step, by axis set of groups, in order."""
     graph = generate(model, wish).graphs[0]
-    codes, families = graph.strings("pg_name")
+    codes, axis_sets = graph.strings("pg_name")
     sizes, found = graph.ints("comm_size", 0), {}
     for at, name in enumerate(graph.names()):
         if "exchange" in name:
-            found.setdefault(families[codes[at]], []).append(int(sizes[at]))
+            found.setdefault(axis_sets[codes[at]], []).append(int(sizes[at]))
     return found
 
 
@@ -120,16 +120,16 @@ def test_fp8_goes_to_experts_and_bf16_comes_back(domain):
     experts = {"domain": domain} if domain else {}
     low = exchanged(model, plan(parallel={"ep": 8}, numbers={"compute": "fp8"}, experts=experts))
     high = exchanged(model, plan(parallel={"ep": 8}, numbers={"compute": "bf16"}, experts=experts))
-    for family, sizes in high.items():
+    for axis_set, sizes in high.items():
         # Forward: to experts, back; backward: gradients of their results to them, those of tokens back.
-        assert low[family] == [size // (1, 2)[at % 2 == 0] for at, size in enumerate(sizes)]
+        assert low[axis_set] == [size // (1, 2)[at % 2 == 0] for at, size in enumerate(sizes)]
     same = exchanged(
         model, plan(parallel={"ep": 8}, numbers={"compute": "fp8"}, experts=experts | {"dispatch": "bf16"})
     )
     assert same == high
 
 
-def test_early_stop_leaves_out_the_last_product():
+def test_early_stop_leaves_out_the_last_gemm():
     full, early = (layers_of(MODEL, plan(recompute="full", early_stop=stop))[1] for stop in (False, True))
     left_out = {step.name for step in full.backward} - {step.name for step in early.backward}
     assert left_out == {"again.mlp.down.gemm", "again.mlp.down.reduce", "again.mlp.residual.add"}

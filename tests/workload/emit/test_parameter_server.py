@@ -167,7 +167,7 @@ def test_late_worker_is_served_last():
     st.lists(st.integers(1, 5000), min_size=1, max_size=3),
     st.sampled_from([1, 2]),
 )
-def test_engine_and_twin_agree(workers, servers, asynchronous, sizes, microbatches):
+def test_engine_and_reference_agree(workers, servers, asynchronous, sizes, microbatches):
     layers = [layer(f"l{n}", size) for n, size in enumerate(sizes)]
     given = plan(
         workers, servers, microbatches=microbatches, asynchronous=asynchronous, iterations=2, bucket="8 KB"

@@ -51,10 +51,10 @@ def graph(
     return Stage(plan, rank_grid(plan), [chunk], order, stage, Pieces(), [32] * stages, 0).graph()
 
 
-def moved(found: Graph, family: str) -> Counter[str]:
+def moved(found: Graph, axis_set: str) -> Counter[str]:
     codes, names = found.strings("pg_name")
     total: Counter[str] = Counter()
-    for at in (codes == names.index(family)).nonzero()[0].tolist() if family in names else ():
+    for at in (codes == names.index(axis_set)).nonzero()[0].tolist() if axis_set in names else ():
         kind = CollectiveType(int(found.ints("comm_type")[at])).name
         total[kind] += int(found.ints("comm_size")[at])
         total[f"{kind} calls"] += 1

@@ -68,8 +68,8 @@ def test_gradient_of_a_weight_waits_for_its_gathered_input_only() -> None:
     one = layers(decoder(), 4, parallel={"tp": 4})[1]
     weight = next(step for step in one.weight if step.name == "qkv.weight")
     assert weight.after == ("qkv.input", "qkv.gather")
-    gather, product = (next(s for s in one.backward if s.name == f"qkv.{n}") for n in ("gather", "input"))
-    assert gather.after == product.after
+    gather, gemm = (next(s for s in one.backward if s.name == f"qkv.{n}") for n in ("gather", "input"))
+    assert gather.after == gemm.after
 
 
 @pytest.mark.parametrize("cp", [2, 4])

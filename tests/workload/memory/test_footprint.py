@@ -1,4 +1,4 @@
-"""Footprints against a twin that allocates and frees one block after the other, and sizes by hand."""
+"""Footprints against a reference that allocates and frees one block after the other, and sizes by hand."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_states_by_hand():
 
 
 def test_rows_of_tables_keep_no_gradients():
-    """They are in no family: updated after each microbatch, with the moments of each row."""
+    """They are in no axis set: updated after each microbatch, with the moments of each row."""
     made = plan(numbers=Numbers(compute="fp32"))
     found = states(Layer("tables", (), parameters={"dp+cp": 10, "": 1000}), made, rank_grid(made))
     assert (found.weights, found.gradients, found.optimizer) == (4 * 1010, 4 * 10, 8 * 1010)

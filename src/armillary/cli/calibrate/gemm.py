@@ -69,11 +69,11 @@ def command(
     from armillary.base.files import write_text
     from armillary.compute.gpu.device import load_gpu
     from armillary.evidence.calibrate.device_file import device_text
-    from armillary.evidence.calibrate.gemm import calibrate, read_products
+    from armillary.evidence.calibrate.gemm import calibrate, read_gemms
 
     gpu = load_gpu(device)
     scale = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}[unit]
-    found, notes = read_products(list(files), _columns(columns), scale, precision)
+    found, notes = read_gemms(list(files), _columns(columns), scale, precision)
     for note in notes:
         click.echo(f"warning: {note}", err=True)
     fits = {

@@ -1,4 +1,4 @@
-"""`armillary machine gemm`: ask the compute model of a machine for matrix products."""
+"""`armillary machine gemm`: ask the compute model of a machine for GEMMs."""
 
 from __future__ import annotations
 
@@ -56,14 +56,14 @@ def _work(sizes: tuple[str, ...], precision: str, batch: int) -> Work:
     from armillary.compute import Work
     from armillary.trace.gemm import Gemm
 
-    products = []
+    gemms = []
     for text in sizes:
         match = re.fullmatch(r"([1-9]\d{0,8})x([1-9]\d{0,8})x([1-9]\d{0,8})", text)
         if not match:
             raise InputError(f"got '{text}', expected the sizes of a product as MxNxK, e.g. 4096x4096x4096")
-        products.append((Gemm(int(match[1]), int(match[2]), int(match[3]), batch),))
+        gemms.append((Gemm(int(match[1]), int(match[2]), int(match[3]), batch),))
     element = {"fp32": 4, "bf16": 2, "fp8": 1}[precision]
-    operations = [each.operations for (each,) in products]
+    operations = [each.operations for (each,) in gemms]
     if max(operations) >= 2**63:
         raise InputError(
             f"got {max(operations):.3g} operations in a product, expected less than {2.0**63:.3g}"
@@ -71,9 +71,9 @@ def _work(sizes: tuple[str, ...], precision: str, batch: int) -> Work:
     return Work(
         sizes,
         np.array(operations, np.int64),
-        np.array([element * each.elements for (each,) in products], np.int64),
+        np.array([element * each.elements for (each,) in gemms], np.int64),
         (precision,) * len(sizes),
-        tuple(products),
+        tuple(gemms),
         np.zeros(len(sizes), np.int64),
     )
 
@@ -83,7 +83,7 @@ def _rows(work: Work, times: Times) -> list[dict[str, object]]:
         {
             "gemm": name,
             "precision": work.precisions[at],
-            "batch": work.products[at][0].batch,
+            "batch": work.gemms[at][0].batch,
             "time_ns": float(times.ns[at]),
             "flops_per_s": float(work.operations[at] / times.ns[at] * 1e9) if times.ns[at] else None,
             "bound": times.bound[at] if times.bound else "",
@@ -103,12 +103,12 @@ def _table(platform: Platform, work: Work, times: Times) -> Table:
     for number, name in enumerate(("product", "time", "rate", "of peak", "bound by", "extrapolated")):
         out.add_column(name, justify="left" if number in (0, 4) else "right")
     peak = Device.of(platform).peak_of(work.precisions[0])
-    for at, (product,) in enumerate(work.products):
+    for at, (gemm,) in enumerate(work.gemms):
         ns = float(times.ns[at])
         rate = work.operations[at] / ns * 1e9 if ns else 0.0
         share = f"{100 * rate / peak:.1f} %" if peak and rate else "-"
         beyond = 1.0 if times.beyond is None else times.beyond[at]
         bound = times.bound[at] if times.bound else ""
         far = f"{beyond:.3g} times" if beyond > 1 else "no"
-        out.add_row(str(product), format_time(ns), format_flops(rate), share, bound, far)
+        out.add_row(str(gemm), format_time(ns), format_flops(rate), share, bound, far)
     return out

@@ -170,7 +170,7 @@ def _read(
 def _reference(axis: str, value: Fraction, name: str, trace: Trace, told: dict[str, int]) -> Reference:
     from armillary.lab.extrapolation import Reference, recognise
     from armillary.trace import load_trace
-    from armillary.trace.families import grid_of
+    from armillary.trace.axis_sets import grid_of
 
     sizes = {role: int(value) if role == axis else size for role, size in told.items()}
     other, _ = recognise(load_trace(name), axes=sizes)

@@ -13,7 +13,7 @@ from armillary.base.jit import Mode, load
 from armillary.collective.chunk_order.levels import Level, Order
 
 WITHIN = ("earliest-phase", "fifo", "smallest-first")
-"""Which chunk a port serves first, in the order of the numbers of `lanes_kernel`."""
+"""Which chunk a port serves first, in the order of the numbers of `chunk_flows_kernel`."""
 ROW = 4
 """Numbers of a phase: its level, ns besides, ns at the port, and volume, by which chunks are compared."""
 
@@ -64,7 +64,7 @@ class Alone:
     def __init__(self, levels: int, within: str, costs: Rows, mode: Mode = "interpreted") -> None:
         self.levels, self.costs, self.mode = levels, costs, mode
         self.within = WITHIN.index(within)
-        self.kernel = load("armillary.collective.chunk_order.lanes_kernel", mode)
+        self.kernel = load("armillary.collective.chunk_order.chunk_flows_kernel", mode)
         self._ways: dict[tuple[int, Order], list[int]] = {}
 
     def time(self, chunks: Sequence[tuple[int, Order]]) -> int:

@@ -39,7 +39,7 @@ class Step:
     moving: float
 
 
-def course(operation: str, levels: Sequence[Level], order: Order) -> list[Step]:
+def chunk_routes(operation: str, levels: Sequence[Level], order: Order) -> list[Step]:
     """Return the phases of a chunk that visits the levels in this order."""
     result, scale = [], 1.0
     turn = operation == "all-reduce"
@@ -57,7 +57,7 @@ def course(operation: str, levels: Sequence[Level], order: Order) -> list[Step]:
 def loads(operation: str, levels: Sequence[Level], order: Order) -> list[float]:
     """Return the ns per byte of a chunk at the port of each level."""
     total = [0.0] * len(levels)
-    for step in course(operation, levels, order):
+    for step in chunk_routes(operation, levels, order):
         total[step.level] += step.moving
     return total
 

@@ -4,44 +4,44 @@ from __future__ import annotations
 
 import numpy as np
 
+from armillary.collective.synthesis.edges import Edges
 from armillary.collective.synthesis.spread import levels_of, regions_of
-from armillary.collective.synthesis.wires import Wires
 from armillary.platform.topology.graph import Ints
 
 
-def lower_bound(wires: Wires, operation: str, size: int) -> float:
+def lower_bound(edges: Edges, operation: str, size: int) -> float:
     """Return a lower bound in ns on an operation of `size` bytes (`SynthesizedSchedule.size`).
 
-    What must come into NPUs, and into the regions that faster wires join, over the bandwidth of links by which it can.
+    What must come into NPUs, and into the regions that faster edges join, over the bandwidth of links by which it can.
     Of g parts of a network, each needs in an all-gather what the others have. An all-reduce moves 2 (g - 1) size bytes
     between them in all (each result needs all parts; Patarasuk and Yuan, JPDC 2009, section 3, for single NPUs).
     """
     found = [0.0]
     if operation == "reduce-scatter":
-        wires = wires.reversed(wires.after)
-    rows, _ = regions_of(wires, levels_of(wires.cost))
+        edges = edges.reversed(edges.after)
+    rows, _ = regions_of(edges, levels_of(edges.cost))
     for row in rows:
         part = row - row.min()
         count = int(part.max()) + 1
         if count < 2:
             continue
-        into, latency = _ways_in(wires, part, count)
+        into, latency = _ways_in(edges, part, count)
         if operation == "all-reduce":
             found += [
                 float(2 * (count - 1) * size / into.sum()) + latency,
                 float(np.max(size / into)) + latency,
             ]
         else:
-            share = np.bincount(part, minlength=count) / wires.n
+            share = np.bincount(part, minlength=count) / edges.n
             found.append(float(np.max((1 - share) * size / into)) + latency)
     return max(found)
 
 
-def _ways_in(wires: Wires, part: Ints, count: int) -> tuple[Ints, float]:
+def _ways_in(edges: Edges, part: Ints, count: int) -> tuple[Ints, float]:
     """Return (parts) the bandwidth of links into each, bytes/ns, and the least latency of a way in, ns."""
-    crosses = part[wires.source] != part[wires.target]
-    last = wires.paths.link[wires.paths.first[1:] - 1][crosses]
+    crosses = part[edges.source] != part[edges.target]
+    last = edges.paths.link[edges.paths.first[1:] - 1][crosses]
     links, at = np.unique(last, return_index=True)
-    into = np.bincount(part[wires.target[crosses][at]], wires.topology.bandwidth[links], count)
-    delays = np.add.reduceat(wires.latency[wires.paths.link], wires.paths.first[:-1])
+    into = np.bincount(part[edges.target[crosses][at]], edges.topology.bandwidth[links], count)
+    delays = np.add.reduceat(edges.latency[edges.paths.link], edges.paths.first[:-1])
     return into, float(delays[crosses].min()) / 1000

@@ -28,7 +28,7 @@ def check_schedule(schedule: SynthesizedSchedule, mode: Mode | None = None) -> N
     kernel = load("armillary.collective.synthesis.move_kernel", _mode(parts[0], mode))
     for part in parts:
         move = kernel.scatter if part is schedule.scatter else kernel.gather
-        move(part.wire, part.chunk, part.wires.source, part.wires.target, chunks, value.ravel())
+        move(part.edge, part.chunk, part.edges.source, part.edges.target, chunks, value.ravel())
     wrong = value != result
     if schedule.gather is None:
         wrong &= owner[None] == np.arange(n)[:, None]
@@ -43,18 +43,18 @@ def check_times(spread: Spread, mode: Mode | None = None) -> None:
     Raises:
         ValueError: the first send that does not.
     """
-    wires, chunks = spread.wires, spread.chunks
-    since = np.full((wires.n, chunks), -1, np.int64)
+    edges, chunks = spread.edges, spread.chunks
+    since = np.full((edges.n, chunks), -1, np.int64)
     since[np.arange(chunks) // spread.per_npu, np.arange(chunks)] = 0
     kernel = load("armillary.collective.synthesis.move_kernel", _mode(spread, mode))
     wrong = kernel.check(
-        spread.wire, spread.chunk, spread.start, wires.source, wires.target, wires.paths.first, wires.paths.link,
-        wires.duration, wires.latency, wires.after, chunks, np.zeros(wires.topology.links, np.int64), since.ravel(),
+        spread.edge, spread.chunk, spread.start, edges.source, edges.target, edges.paths.first, edges.paths.link,
+        edges.duration, edges.latency, edges.after, chunks, np.zeros(edges.topology.links, np.int64), since.ravel(),
     )  # fmt: skip
     if wrong >= 0:
-        w, c = int(spread.wire[wrong]), int(spread.chunk[wrong])
-        name = wires.topology.node_name
-        ends = f"{name(int(wires.source[w]))} → {name(int(wires.target[w]))}"
+        w, c = int(spread.edge[wrong]), int(spread.chunk[wrong])
+        name = edges.topology.node_name
+        ends = f"{name(int(edges.source[w]))} → {name(int(edges.target[w]))}"
         raise ValueError(f"send {wrong}, chunk {c} {ends} at {int(spread.start[wrong])} ps, cannot be")
     missing = since < 0
     if missing.any():
@@ -65,4 +65,4 @@ def check_times(spread: Spread, mode: Mode | None = None) -> None:
 
 
 def _mode(spread: Spread, mode: Mode | None) -> Mode:
-    return mode or ("interpreted" if len(spread.wire) <= INTERPRETED_SENDS else "compiled")
+    return mode or ("interpreted" if len(spread.edge) <= INTERPRETED_SENDS else "compiled")

@@ -1,6 +1,6 @@
 """All-gather on any graph: whenever a link is free, it takes a chunk that its far end, or the part behind it, lacks.
 
-Time is expanded by events, not by steps (TACOS, Won et al., MICRO 2024, expands by steps of the fastest link): a lane,
+Time is expanded by events, not by steps (TACOS, Won et al., MICRO 2024, expands by steps of the fastest link): a port,
 the link by which messages leave an NPU, is matched when it becomes free, and when something comes to an idle one. Of
 the chunks that can be sent, the first at or after a random one is taken, of several draws the one with the fewest
 copies.
@@ -85,7 +85,7 @@ def wants(par, want, row, chunk):
 @inner
 def start_send(par, st, heap, graph, want, copies, free, sends, entry, chunk, now):
     """Let an entry carry a chunk from now on."""
-    lane, target, _, rows_first, rows, path_first, path, duration, latency = graph
+    port, target, _, rows_first, rows, path_first, path, duration, latency = graph
     first = path_first[entry]
     arrival = hold(free, path, first, path_first[entry + 1], duration, latency, now) + par[P_AFTER]
     node = target[entry]
@@ -101,15 +101,15 @@ def start_send(par, st, heap, graph, want, copies, free, sends, entry, chunk, no
     st[S_MISSING] -= 1
     st[S_END] = max(st[S_END], arrival)
     push(st, heap, arrival, node * par[P_CHUNKS] + chunk)
-    push(st, heap, free[path[first]], -1 - lane[entry])
+    push(st, heap, free[path[first]], -1 - port[entry])
 
 
 @inner
-def match(par, st, heap, lanes, graph, have, want, copies, free, again, sends, one, node, now):
-    """Let an idle lane of `node` take chunk `one`, or any if that is -1, if there is something to take."""
-    lane_first, lane_entry, at = lanes
+def match(par, st, heap, ports, graph, have, want, copies, free, again, sends, one, node, now):
+    """Let an idle port of `node` take chunk `one`, or any if that is -1, if there is something to take."""
+    port_first, port_entry, at = ports
     _, target, region, _, _, path_first, path, _, latency = graph
-    first, count = lane_first[at], lane_first[at + 1] - lane_first[at]
+    first, count = port_first[at], port_first[at + 1] - port_first[at]
     turn = draw(st, count) if count > 1 else 0
     ask = -1
     for rank in range(2 if par[P_LOOSE] == 1 else 1):
@@ -117,7 +117,7 @@ def match(par, st, heap, lanes, graph, have, want, copies, free, again, sends, o
             place = turn + i
             if place >= count:
                 place -= count
-            entry = lane_entry[first + place]
+            entry = port_entry[first + place]
             row = region[entry] if rank == 0 else target[entry]
             if rank == 1 and row == region[entry]:
                 continue
@@ -147,9 +147,9 @@ def run(
     st,
     heap,
     node_first,
-    lane_first,
-    lane_entry,
-    lane_source,
+    port_first,
+    port_entry,
+    port_source,
     graph,
     have,
     want,
@@ -160,8 +160,8 @@ def run(
 ):
     """Fill `sends` until nothing is missing or nothing can happen any more; returns whether the heap is too short.
 
-    Then it is called again, with a longer one. A lane that is matched makes two events at most.
-    Lanes of a node have consecutive numbers. `graph` is (lane, target, region row of an entry, rows that hold a node:
+    Then it is called again, with a longer one. A port that is matched makes two events at most.
+    Ports of a node have consecutive numbers. `graph` is (port, target, region row of an entry, rows that hold a node:
     first and rows, links of an entry: first and links, ps per chunk and ps of latency of a link).
     """
     path_first, path = graph[5], graph[6]
@@ -169,19 +169,19 @@ def run(
         now = heap[0]
         what = heap[H_WHAT]
         node = what // par[P_CHUNKS]
-        lanes_touched = 1 if what < 0 else node_first[node + 1] - node_first[node]
-        if (st[S_HEAP] + 2 * lanes_touched) * H_COLUMNS > len(heap):
+        ports_touched = 1 if what < 0 else node_first[node + 1] - node_first[node]
+        if (st[S_HEAP] + 2 * ports_touched) * H_COLUMNS > len(heap):
             return True
         pop(st, heap)
         if what < 0:
-            lane = -1 - what
-            if free[path[path_first[lane_entry[lane_first[lane]]]]] <= now:
-                lanes = (lane_first, lane_entry, lane)
+            port = -1 - what
+            if free[path[path_first[port_entry[port_first[port]]]]] <= now:
+                ports = (port_first, port_entry, port)
                 match(
                     par,
                     st,
                     heap,
-                    lanes,
+                    ports,
                     graph,
                     have,
                     want,
@@ -190,14 +190,14 @@ def run(
                     again,
                     sends,
                     -1,
-                    lane_source[lane],
+                    port_source[port],
                     now,
                 )
             continue
         chunk = what % par[P_CHUNKS]
         have[node * par[P_WORDS] + (chunk >> 5)] |= 1 << (chunk & 31)
-        for lane in range(node_first[node], node_first[node + 1]):
-            if free[path[path_first[lane_entry[lane_first[lane]]]]] <= now:
-                lanes = (lane_first, lane_entry, lane)
-                match(par, st, heap, lanes, graph, have, want, copies, free, again, sends, chunk, node, now)
+        for port in range(node_first[node], node_first[node + 1]):
+            if free[path[path_first[port_entry[port_first[port]]]]] <= now:
+                ports = (port_first, port_entry, port)
+                match(par, st, heap, ports, graph, have, want, copies, free, again, sends, chunk, node, now)
     return False

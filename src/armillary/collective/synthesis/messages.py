@@ -18,9 +18,9 @@ MOST_WRITTEN = 500_000
 
 @dataclass(frozen=True, eq=False)
 class Messages:
-    """(messages) columns: the wire, ends and chunk of each, and whether its receiver adds it to what it has."""
+    """(messages) columns: the edge, ends and chunk of each, and whether its receiver adds it to what it has."""
 
-    wire: Ints
+    edge: Ints
     source: Ints
     target: Ints
     chunk: Ints
@@ -54,12 +54,12 @@ def messages_of(schedule: SynthesizedSchedule) -> Messages:
         )
     parts: list[tuple[Spread, Ints]] = []
     if schedule.scatter:
-        parts.append((schedule.scatter, np.arange(len(schedule.scatter.wire))[::-1]))
+        parts.append((schedule.scatter, np.arange(len(schedule.scatter.edge))[::-1]))
     if schedule.gather:
-        parts.append((schedule.gather, np.arange(len(schedule.gather.wire))))
-    wire = np.concatenate([part.wire[order] for part, order in parts]).astype(np.int64)
+        parts.append((schedule.gather, np.arange(len(schedule.gather.edge))))
+    edge = np.concatenate([part.edge[order] for part, order in parts]).astype(np.int64)
     chunk = np.concatenate([part.chunk[order] for part, order in parts]).astype(np.int64)
-    adds = np.zeros(len(wire), np.int64)
-    adds[: len(schedule.scatter.wire) if schedule.scatter else 0] = 1
-    wires = schedule.wires
-    return Messages(wire, wires.source[wire], wires.target[wire], chunk, adds)
+    adds = np.zeros(len(edge), np.int64)
+    adds[: len(schedule.scatter.edge) if schedule.scatter else 0] = 1
+    edges = schedule.edges
+    return Messages(edge, edges.source[edge], edges.target[edge], chunk, adds)

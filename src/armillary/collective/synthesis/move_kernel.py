@@ -9,14 +9,14 @@ hold = use("armillary.collective.synthesis.event_kernel").hold
 
 @njit
 def check(
-    wire, chunk, start, source, target, path_first, path, duration, latency, after, chunks, free, since
+    edge, chunk, start, source, target, path_first, path, duration, latency, after, chunks, free, since
 ):
     """Return the first send that has nothing to send, a busy link, or a target that has it already; -1: all are right.
 
     `since` (NPUs, chunks) is when each has each chunk, -1 for not; it and `free`, of the links, are updated.
     """
-    for i in range(len(wire)):
-        w, c, now = wire[i], chunk[i], start[i]
+    for i in range(len(edge)):
+        w, c, now = edge[i], chunk[i], start[i]
         has = since[source[w] * chunks + c]
         first = path_first[w]
         if has < 0 or has > now or since[target[w] * chunks + c] >= 0:
@@ -32,16 +32,16 @@ def check(
 
 
 @njit
-def gather(wire, chunk, source, target, chunks, value):
+def gather(edge, chunk, source, target, chunks, value):
     """Copy numbers along an all-gather; `value` is (NPUs, chunks)."""
-    for i in range(len(wire)):
-        w, c = wire[i], chunk[i]
+    for i in range(len(edge)):
+        w, c = edge[i], chunk[i]
         value[target[w] * chunks + c] = value[source[w] * chunks + c]
 
 
 @njit
-def scatter(wire, chunk, source, target, chunks, value):
+def scatter(edge, chunk, source, target, chunks, value):
     """Add numbers along an all-gather run backwards: what a target has, its source adds to its own."""
-    for i in range(len(wire) - 1, -1, -1):
-        w, c = wire[i], chunk[i]
+    for i in range(len(edge) - 1, -1, -1):
+        w, c = edge[i], chunk[i]
         value[source[w] * chunks + c] += value[target[w] * chunks + c]

@@ -11,9 +11,9 @@ import numpy as np
 
 from armillary.base.errors import InputError
 from armillary.collective.synthesis import symmetric
+from armillary.collective.synthesis.edges import PS, Edges, edges_of
 from armillary.collective.synthesis.greedy import greedy
 from armillary.collective.synthesis.spread import Options, Spread
-from armillary.collective.synthesis.wires import PS, Wires, wires_of
 from armillary.platform.topology.graph import Ints
 from armillary.platform.topology.routing import Routing
 
@@ -65,7 +65,7 @@ def best_spread(routing: Routing, request: Request, *, backwards: bool = False) 
     Args:
         routing: The network.
         request: See `Request`.
-        backwards: On reversed wires: a reduce-scatter, backwards in time.
+        backwards: On reversed edges: a reduce-scatter, backwards in time.
 
     Raises:
         InputError: there are too many chunks, or not all NPUs can reach each other.
@@ -92,19 +92,19 @@ def best_spread(routing: Routing, request: Request, *, backwards: bool = False) 
 
 @dataclass(frozen=True, eq=False)
 class Ground:
-    """Wires to search on, how they fold if they do, and which wire each stands for if not itself."""
+    """Edges to search on, how they fold if they do, and which edge each stands for if not itself."""
 
-    wires: Wires
+    edges: Edges
     per_npu: int
     folded: symmetric.Fold | None
     back: Ints | None
 
     def turned(self, spread: Spread) -> Spread:
-        """Return an all-gather on reversed wires, if each wire stands for the one that goes back."""
+        """Return an all-gather on reversed edges, if each edge stands for the one that goes back."""
         if self.back is None:
             return spread
         return replace(
-            spread, wires=self.wires.reversed(self.wires.after), wire=self.back.astype(np.int32)[spread.wire]
+            spread, edges=self.edges.reversed(self.edges.after), edge=self.back.astype(np.int32)[spread.edge]
         )
 
 
@@ -120,13 +120,13 @@ class Try:
 
 def _ground(routing: Routing, request: Request, per_npu: int, backwards: bool) -> Ground:
     chunk = chunk_bytes(request.size, routing.topology.npus, per_npu)
-    wires = wires_of(routing, chunk, request.after(chunk))
+    edges = edges_of(routing, chunk, request.after(chunk))
     if not backwards:
-        return Ground(wires, per_npu, symmetric.fold(wires), None)
-    back = wires.back()
+        return Ground(edges, per_npu, symmetric.fold(edges), None)
+    back = edges.back()
     if back is None:
-        return Ground(wires.reversed(wires.after), per_npu, None, None)
-    return Ground(wires, per_npu, symmetric.fold(wires), back)
+        return Ground(edges.reversed(edges.after), per_npu, None, None)
+    return Ground(edges, per_npu, symmetric.fold(edges), back)
 
 
 def _better(best: Try | None, ground: Ground, options: Options) -> Try:
@@ -136,7 +136,7 @@ def _better(best: Try | None, ground: Ground, options: Options) -> Try:
         make = partial(symmetric.spread, ground.folded, ground.per_npu, *sends)
         other = Try(sends[-1], ground, options.loose, make)
     else:
-        found = greedy(ground.wires, ground.per_npu, options)
+        found = greedy(ground.edges, ground.per_npu, options)
         other = Try(found.end, ground, options.loose, partial(_same, found))
     return other if best is None or other.end < best.end else best
 

@@ -1,4 +1,4 @@
-"""An all-gather as sends on wires, and what it takes to find one."""
+"""An all-gather as sends on edges, and what it takes to find one."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from armillary.collective.synthesis.wires import Wires, components
+from armillary.collective.synthesis.edges import Edges, components
 from armillary.platform.topology.graph import Ints
 
 Small = NDArray[np.int32]
 STEP = 1.5
-"""Wires whose costs differ by less than this are of one speed."""
+"""Edges whose costs differ by less than this are of one speed."""
 
 
 @dataclass(frozen=True, eq=False)
 class Spread:
     """Every chunk goes from its owner to all NPUs; (sends) columns in the order of `start`.
 
-    Chunk ``owner * per_npu + k`` is the k-th of its owner. Reversed in time, on reversed wires, it is a reduce-scatter.
+    Chunk ``owner * per_npu + k`` is the k-th of its owner. Reversed in time, on reversed edges, it is a reduce-scatter.
     """
 
-    wires: Wires
+    edges: Edges
     per_npu: int
-    wire: Small
+    edge: Small
     chunk: Small
     start: Ints
     """ps at which a message begins to leave."""
@@ -34,7 +34,7 @@ class Spread:
     @property
     def chunks(self) -> int:
         """Number of chunks of all NPUs."""
-        return self.wires.n * self.per_npu
+        return self.edges.n * self.per_npu
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Options:
     Attributes:
         seed: Of the random numbers.
         draws: Draws of which the best is taken.
-        loose: Whether slow wires may bring what faster ones could.
+        loose: Whether slow edges may bring what faster ones could.
     """
 
     seed: int = 0
@@ -53,25 +53,25 @@ class Options:
 
 
 def levels_of(cost: Ints) -> Ints:
-    """Return (wires) which speed each has, 0 the fastest."""
+    """Return (edges) which speed each has, 0 the fastest."""
     values, inverse = np.unique(cost, return_inverse=True)
     steps = np.concatenate([[0], np.cumsum(values[1:] > STEP * values[:-1])])
     return np.asarray(steps[inverse.ravel()], np.int64)
 
 
-def regions_of(wires: Wires, level: Ints) -> tuple[Ints, Ints]:
-    """Return (levels, n) the region of each NPU, by numbers over all levels, and (wires) that of each target.
+def regions_of(edges: Edges, level: Ints) -> tuple[Ints, Ints]:
+    """Return (levels, n) the region of each NPU, by numbers over all levels, and (edges) that of each target.
 
-    The region of level k is what wires of lower levels join; of level 0, the NPU itself. A wire within a region has
+    The region of level k is what edges of lower levels join; of level 0, the NPU itself. A edge within a region has
     its target's number.
     """
-    n = wires.n
+    n = edges.n
     rows = [np.arange(n)]
     for k in range(1, int(level.max(initial=0)) + 1):
         faster = level < k
-        part = components(n, wires.source[faster], wires.target[faster])
+        part = components(n, edges.source[faster], edges.target[faster])
         _, dense = np.unique(part, return_inverse=True)
         rows.append(rows[-1].max() + 1 + dense.ravel())
     table = np.stack(rows).astype(np.int64)
-    region = table[level, wires.target]
-    return table, np.where(region == table[level, wires.source], wires.target, region)
+    region = table[level, edges.target]
+    return table, np.where(region == table[level, edges.source], edges.target, region)

@@ -13,6 +13,7 @@ import numpy as np
 
 from armillary.base.jit import Mode, load
 from armillary.base.working_memory import at_least
+from armillary.collective.synthesis.edges import Edges
 from armillary.collective.synthesis.event_kernel import (
     H_COLUMNS,
     S_END,
@@ -24,7 +25,6 @@ from armillary.collective.synthesis.event_kernel import (
 )
 from armillary.collective.synthesis.greedy import INTERPRETED_SENDS
 from armillary.collective.synthesis.spread import Options, Spread, levels_of, regions_of
-from armillary.collective.synthesis.wires import Wires
 from armillary.platform.topology.graph import Ints, Topology
 from armillary.platform.topology.grids import from_dimensions
 
@@ -34,50 +34,50 @@ AT_ONCE = 1 << 22
 
 @dataclass(frozen=True, eq=False)
 class Fold:
-    """The wires of NPU 0, its generators, and what they become at every other NPU."""
+    """The edges of NPU 0, its generators, and what they become at every other NPU."""
 
-    wires: Wires
+    edges: Edges
     shape: tuple[int, ...]
-    wire: Ints
-    """(generators, n) the wire that generator j is at NPU x."""
+    edge: Ints
+    """(generators, n) the edge that generator j is at NPU x."""
     kind: Ints
     """(links) class of a link: translation maps links of a class onto each other."""
 
     @property
     def add(self) -> Ints:
         """(generators, n) where generator j leads from NPU x."""
-        return self.wires.target[self.wire]
+        return self.edges.target[self.edge]
 
 
-def fold(wires: Wires) -> Fold | None:
-    """Return how wires translate, or None if NPUs are not all alike."""
-    topology = wires.topology
+def fold(edges: Edges) -> Fold | None:
+    """Return how edges translate, or None if NPUs are not all alike."""
+    topology = edges.topology
     if not _from_dimensions(topology):
         return None
-    n, shape = wires.n, topology.shape
-    count = int(np.searchsorted(wires.source, 1))
-    if len(wires.source) != count * n:
+    n, shape = edges.n, topology.shape
+    count = int(np.searchsorted(edges.source, 1))
+    if len(edges.source) != count * n:
         return None
     nodes = np.arange(n)
-    keys = wires.source * n + wires.target
+    keys = edges.source * n + edges.target
     rows = []
     for j in range(count):
-        wanted = nodes * n + translate(nodes, np.full(n, wires.target[j]), shape)
+        wanted = nodes * n + translate(nodes, np.full(n, edges.target[j]), shape)
         at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-        if (keys[at] != wanted).any() or (wires.paths.hops[at] != wires.paths.hops[j]).any():
+        if (keys[at] != wanted).any() or (edges.paths.hops[at] != edges.paths.hops[j]).any():
             return None
         rows.append(at)
-    wire = np.stack(rows)
+    edge = np.stack(rows)
     kind = np.full(topology.links, -1)
     for j in range(count):
-        direct = wires.paths.hops[j] == 1
-        for i in range(int(wires.paths.hops[j])):
-            links = wires.paths.link[wires.paths.first[wire[j]] + i]
+        direct = edges.paths.hops[j] == 1
+        for i in range(int(edges.paths.hops[j])):
+            links = edges.paths.link[edges.paths.first[edge[j]] + i]
             mine = j if direct else count + 2 * int(topology.kind[links[0]]) + (i > 0)
             if ((kind[links] >= 0) & (kind[links] != mine)).any():
                 return None
             kind[links] = mine
-    return Fold(wires, shape, wire, kind)
+    return Fold(edges, shape, edge, kind)
 
 
 def translate(node: Ints, by: Ints, shape: tuple[int, ...]) -> Ints:
@@ -94,46 +94,46 @@ def tree(folded: Fold, per_npu: int, options: Options, mode: Mode | None = None)
 
     A send is ``(source * per_npu + chunk) * generators + generator``.
     """
-    wires, add = folded.wires, folded.add
+    edges, add = folded.edges, folded.add
     generators, n = add.shape
     total = (n - 1) * per_npu
     if mode is None:
         mode = "interpreted" if total <= INTERPRETED_SENDS // 8 else "compiled"
-    level = levels_of(wires.cost)
-    rows, _ = regions_of(wires, level)
-    region = rows[level[folded.wire[:, 0]]]
-    path_first = wires.paths.first[: generators + 1]
-    link = wires.paths.link[: path_first[-1]]
+    level = levels_of(edges.cost)
+    rows, _ = regions_of(edges, level)
+    region = rows[level[folded.edge[:, 0]]]
+    path_first = edges.paths.first[: generators + 1]
+    link = edges.paths.link[: path_first[-1]]
     classes, class_of = np.unique(folded.kind[link], return_inverse=True)
     duration, latency = np.zeros(len(classes), np.int64), np.zeros(len(classes), np.int64)
-    duration[class_of], latency[class_of] = wires.duration[link], wires.latency[link]
-    lane_link, lane_of = np.unique(class_of[path_first[:-1]], return_inverse=True)
-    room = np.bincount(lane_of) * n * per_npu
+    duration[class_of], latency[class_of] = edges.duration[link], edges.latency[link]
+    port_link, port_of = np.unique(class_of[path_first[:-1]], return_inverse=True)
+    room = np.bincount(port_of) * n * per_npu
     pool_first = np.concatenate([[0], np.cumsum(room)])
     covered = np.zeros((int(rows.max()) + 1, per_npu), np.int64)
     covered[rows[:, 0]] = 1
     st = np.zeros(STATE, np.int64)
     st[S_RANDOM], st[S_MISSING] = (options.seed * 7919 + 17) & 0x7FFFFFFF, total
-    lanes = len(lane_link)
+    ports = len(port_link)
     heap = np.zeros(per_npu * H_COLUMNS, np.int64)
     events = load("armillary.collective.synthesis.event_kernel", "interpreted")
     for k in range(per_npu):
         events.push(st, heap, 0, k)
     pool = np.zeros(pool_first[-1], np.int64)
-    pools = (pool, pool_first, np.zeros(lanes, np.int64), np.zeros_like(pool), np.zeros(lanes, np.int64))
+    pools = (pool, pool_first, np.zeros(ports, np.int64), np.zeros_like(pool), np.zeros(ports, np.int64))
     path = (path_first, class_of.astype(np.int64), duration, latency)
     sends = np.zeros(total, np.int64), np.zeros(total, np.int64)
-    par = np.array([n, per_npu, generators, options.draws, options.loose, wires.after], np.int64)
+    par = np.array([n, per_npu, generators, options.draws, options.loose, edges.after], np.int64)
     kernel = load("armillary.collective.synthesis.tree_kernel", mode)
-    free, again = np.zeros(len(classes), np.int64), np.full(lanes, -1)
+    free, again = np.zeros(len(classes), np.int64), np.full(ports, -1)
     more = True
     while more:
         heap = at_least(heap, (int(st[S_HEAP]) + 2 * generators) * H_COLUMNS, "compiled")
         more = kernel.run(
-            par, st, heap, lane_of.astype(np.int64), lane_link.astype(np.int64), rows.ravel(), region.ravel(),
+            par, st, heap, port_of.astype(np.int64), port_link.astype(np.int64), rows.ravel(), region.ravel(),
             add.ravel(), covered.reshape(-1), pools, path, free, again, sends,
         )  # fmt: skip
-    if st[S_MISSING]:  # regions are never left incomplete: faster wires join all of a region
+    if st[S_MISSING]:  # regions are never left incomplete: faster edges join all of a region
         raise AssertionError("a tree ended early")
     assert st[S_SENDS] == total
     return *sends, int(st[S_END])
@@ -141,20 +141,20 @@ def tree(folded: Fold, per_npu: int, options: Options, mode: Mode | None = None)
 
 def spread(folded: Fold, per_npu: int, sends: Ints, start: Ints, end: int) -> Spread:
     """Return the sends of all roots: those of `tree`, translated."""
-    generators, n = folded.wire.shape
+    generators, n = folded.edge.shape
     held, j = sends // generators, sends % generators
     source, k = held // per_npu, held % per_npu
     total = len(sends) * n
-    wire, chunk = np.empty(total, np.int32), np.empty(total, np.int32)
+    edge, chunk = np.empty(total, np.int32), np.empty(total, np.int32)
     roots = np.arange(n)
     each = max(1, AT_ONCE // n)
     for first in range(0, len(sends), each):
         part = slice(first, first + each)
         at = translate(source[part, None], roots[None], folded.shape)
         span = slice(first * n, first * n + at.size)
-        wire[span] = folded.wire[j[part, None], at].ravel()
+        edge[span] = folded.edge[j[part, None], at].ravel()
         chunk[span] = (roots[None] * per_npu + k[part, None]).ravel()
-    return Spread(folded.wires, per_npu, wire, chunk, np.repeat(start, n), end)
+    return Spread(folded.edges, per_npu, edge, chunk, np.repeat(start, n), end)
 
 
 def _from_dimensions(topology: Topology) -> bool:

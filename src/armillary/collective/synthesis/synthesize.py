@@ -8,9 +8,9 @@ from math import ceil
 import numpy as np
 
 from armillary.base.errors import InputError, nearest, one_of
+from armillary.collective.synthesis.edges import Edges
 from armillary.collective.synthesis.search import Request, best_spread, chunk_bytes
 from armillary.collective.synthesis.spread import Spread
-from armillary.collective.synthesis.wires import Wires
 from armillary.platform.topology.graph import Topology
 from armillary.platform.topology.network import Network
 from armillary.platform.topology.routing import Routing, Shortest
@@ -44,12 +44,12 @@ class SynthesizedSchedule:
     @property
     def n(self) -> int:
         """Number of NPUs."""
-        return self.parts[0].wires.n
+        return self.parts[0].edges.n
 
     @property
-    def wires(self) -> Wires:
-        """The wires that its messages take."""
-        return self.gather.wires if self.gather else self.parts[0].wires.reversed(0)
+    def edges(self) -> Edges:
+        """The edges that its messages take."""
+        return self.gather.edges if self.gather else self.parts[0].edges.reversed(0)
 
     @property
     def chunk(self) -> int:
@@ -64,7 +64,7 @@ class SynthesizedSchedule:
     @property
     def messages(self) -> int:
         """Number of messages."""
-        return sum(len(part.wire) for part in self.parts)
+        return sum(len(part.edge) for part in self.parts)
 
 
 def synthesize(

@@ -9,9 +9,9 @@ from collections import defaultdict
 from math import ceil
 from typing import TYPE_CHECKING
 
+from armillary.collective.synthesis.edges import Edges
 from armillary.collective.synthesis.messages import Messages, messages_of
 from armillary.collective.synthesis.synthesize import SynthesizedSchedule
-from armillary.collective.synthesis.wires import Wires
 
 if TYPE_CHECKING:
     from armillary.trace import Trace
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 def to_trace(schedule: SynthesizedSchedule, memory_bandwidth: float = 0.0) -> Trace:
     """Return one graph per NPU.
 
-    A send waits for its data, for the data of the sends before it on its lane, and for the send some places before it:
-    so many are under way as hide the latency, and messages leave in the order found. None overtakes one whose data is
+    A send waits for its data, for the data of the sends before it on its port, and for the send some places before it:
+    so many are in flight as hide the latency, and messages leave in the order found. None overtakes one whose data is
     still to come, which would then leave a message later than was planned.
 
     Args:
@@ -35,18 +35,18 @@ def to_trace(schedule: SynthesizedSchedule, memory_bandwidth: float = 0.0) -> Tr
 
     messages = messages_of(schedule)
     needs = messages.needs(schedule.per_npu)
-    window = _windows(schedule.wires)
+    window = _windows(schedule.edges)
     adds = ceil(schedule.chunk / memory_bandwidth * 1e9) if memory_bandwidth else 0
     builders = [GraphBuilder(rank=rank) for rank in range(schedule.n)]
     ready: list[int] = []
     sent: defaultdict[int, list[int]] = defaultdict(list)
     waits: defaultdict[int, list[list[int]]] = defaultdict(list)
-    for index, (source, target, lane) in enumerate(_rows(messages, schedule.wires)):
-        before, chunk = sent[lane], int(messages.chunk[index])
-        waits[lane].append([ready[need] for need in needs[index]])
-        after = list(dict.fromkeys(node for own in waits[lane][-window[lane] :] for node in own))
-        if len(before) >= window[lane]:
-            after.append(before[-window[lane]])
+    for index, (source, target, port) in enumerate(_rows(messages, schedule.edges)):
+        before, chunk = sent[port], int(messages.chunk[index])
+        waits[port].append([ready[need] for need in needs[index]])
+        after = list(dict.fromkeys(node for own in waits[port][-window[port] :] for node in own))
+        if len(before) >= window[port]:
+            after.append(before[-window[port]])
         before.append(
             builders[source].send(target, schedule.chunk, name=f"send chunk {chunk} to {target}", after=after)
         )
@@ -58,15 +58,15 @@ def to_trace(schedule: SynthesizedSchedule, memory_bandwidth: float = 0.0) -> Tr
     return Trace.from_ranks([builder.graph(f"rank {rank}") for rank, builder in enumerate(builders)])
 
 
-def _rows(messages: Messages, wires: Wires) -> list[tuple[int, int, int]]:
-    lane = wires.lane[messages.wire]
-    return list(zip(messages.source.tolist(), messages.target.tolist(), lane.tolist(), strict=True))
+def _rows(messages: Messages, edges: Edges) -> list[tuple[int, int, int]]:
+    port = edges.port[messages.edge]
+    return list(zip(messages.source.tolist(), messages.target.tolist(), port.tolist(), strict=True))
 
 
-def _windows(wires: Wires) -> dict[int, int]:
-    """Return for each lane how many messages keep it busy until the first has arrived."""
-    moving = wires.duration[wires.lane]
+def _windows(edges: Edges) -> dict[int, int]:
+    """Return for each port how many messages keep it busy until the first has arrived."""
+    moving = edges.duration[edges.port]
     found: dict[int, int] = {}
-    for lane, count in zip(wires.lane.tolist(), (1 - (-wires.cost // moving)).tolist(), strict=True):
-        found[lane] = max(found.get(lane, 0), count)
+    for port, count in zip(edges.port.tolist(), (1 - (-edges.cost // moving)).tolist(), strict=True):
+        found[port] = max(found.get(port, 0), count)
     return found

@@ -2,7 +2,7 @@
 
 A send of the root's chunk from x over generator j at time s stands for one from ``x + r`` of every root r: all links of
 the generator's class are in use at s, each by one root. So each class of links carries one send at a time, and
-translates never meet. `pool` has for each lane, a class of links by which messages leave, the sends that were possible
+translates never meet. `pool` has for each port, a class of links by which messages leave, the sends that were possible
 when their source got the chunk.
 """
 
@@ -37,48 +37,48 @@ def worth(par, covered, region, add, entry):
 
 
 @inner
-def choose(par, st, covered, region, add, pool, pool_first, pool_size, late, late_size, lane):
-    """Take a send out of a lane's pool, or return -1: of several draws the one with the oldest source."""
-    first = pool_first[lane]
-    while pool_size[lane] > 0:
-        at = draw(st, pool_size[lane])
+def choose(par, st, covered, region, add, pool, pool_first, pool_size, late, late_size, port):
+    """Take a send out of a port's pool, or return -1: of several draws the one with the oldest source."""
+    first = pool_first[port]
+    while pool_size[port] > 0:
+        at = draw(st, pool_size[port])
         for _ in range(1, par[P_DRAWS]):
-            at = min(at, draw(st, pool_size[lane]))
+            at = min(at, draw(st, pool_size[port]))
         entry = pool[first + at]
-        pool_size[lane] -= 1
-        pool[first + at] = pool[first + pool_size[lane]]
+        pool_size[port] -= 1
+        pool[first + at] = pool[first + pool_size[port]]
         value = worth(par, covered, region, add, entry)
         if value == 2:
             return entry
         if value == 1 and par[P_LOOSE] == 1:
-            late[first + late_size[lane]] = entry
-            late_size[lane] += 1
-    while late_size[lane] > 0:
-        late_size[lane] -= 1
-        entry = late[first + late_size[lane]]
+            late[first + late_size[port]] = entry
+            late_size[port] += 1
+    while late_size[port] > 0:
+        late_size[port] -= 1
+        entry = late[first + late_size[port]]
         if worth(par, covered, region, add, entry) > 0:
             return entry
     return -1
 
 
 @inner
-def match(par, st, heap, lane_of, rows, region, add, covered, pools, path, free, again, sends, lane, now):
-    """Let a lane that is free take a send, if there is one."""
+def match(par, st, heap, port_of, rows, region, add, covered, pools, path, free, again, sends, port, now):
+    """Let a port that is free take a send, if there is one."""
     pool, pool_first, pool_size, late, late_size = pools
     path_first, links, duration, latency = path
     generators, chunks, n = par[P_GENERATORS], par[P_CHUNKS], par[P_NODES]
-    entry = choose(par, st, covered, region, add, pool, pool_first, pool_size, late, late_size, lane)
+    entry = choose(par, st, covered, region, add, pool, pool_first, pool_size, late, late_size, port)
     if entry < 0:
         return
     j = entry % generators
     first, end = path_first[j], path_first[j + 1]
     ask = clear_at(free, links, first, end, latency, now)
     if ask > now:
-        pool[pool_first[lane] + pool_size[lane]] = entry
-        pool_size[lane] += 1
-        if again[lane] <= now or ask < again[lane]:
-            again[lane] = ask
-            push(st, heap, ask, -1 - lane)
+        pool[pool_first[port] + pool_size[port]] = entry
+        pool_size[port] += 1
+        if again[port] <= now or ask < again[port]:
+            again[port] = ask
+            push(st, heap, ask, -1 - port)
         return
     held = entry // generators
     source, chunk = held // chunks, held % chunks
@@ -94,14 +94,14 @@ def match(par, st, heap, lane_of, rows, region, add, covered, pools, path, free,
     st[S_MISSING] -= 1
     st[S_END] = max(st[S_END], arrival)
     push(st, heap, arrival, target * chunks + chunk)
-    push(st, heap, free[links[first]], -1 - lane)
+    push(st, heap, free[links[first]], -1 - port)
 
 
 @njit
-def run(par, st, heap, lane_of, lane_link, rows, region, add, covered, pools, path, free, again, sends):
+def run(par, st, heap, port_of, port_link, rows, region, add, covered, pools, path, free, again, sends):
     """Fill `sends` until every NPU has or gets every chunk of the root; returns whether the heap is too short.
 
-    Then it is called again, with a longer one. A lane that is matched makes two events at most.
+    Then it is called again, with a longer one. A port that is matched makes two events at most.
 
     `add` is (generators, NPUs) where a generator leads; `region` of the same shape the row of the region of an
     NPU as the generator's speed sees it; `rows` (levels, NPUs) all rows that an NPU is in.
@@ -114,13 +114,13 @@ def run(par, st, heap, lane_of, lane_link, rows, region, add, covered, pools, pa
             return True
         what = pop(st, heap)
         if what < 0:
-            lane = -1 - what
-            if free[lane_link[lane]] <= now:
+            port = -1 - what
+            if free[port_link[port]] <= now:
                 match(
                     par,
                     st,
                     heap,
-                    lane_of,
+                    port_of,
                     rows,
                     region,
                     add,
@@ -130,24 +130,24 @@ def run(par, st, heap, lane_of, lane_link, rows, region, add, covered, pools, pa
                     free,
                     again,
                     sends,
-                    lane,
+                    port,
                     now,
                 )
             continue
         node, chunk = what // chunks, what % chunks
         for j in range(generators):
             if covered[add[j * n + node] * chunks + chunk] == 0:
-                lane = lane_of[j]
-                pool[pool_first[lane] + pool_size[lane]] = what * generators + j
-                pool_size[lane] += 1
+                port = port_of[j]
+                pool[pool_first[port] + pool_size[port]] = what * generators + j
+                pool_size[port] += 1
         for j in range(generators):
-            lane = lane_of[j]
-            if free[lane_link[lane]] <= now and pool_size[lane] > 0:
+            port = port_of[j]
+            if free[port_link[port]] <= now and pool_size[port] > 0:
                 match(
                     par,
                     st,
                     heap,
-                    lane_of,
+                    port_of,
                     rows,
                     region,
                     add,
@@ -157,7 +157,7 @@ def run(par, st, heap, lane_of, lane_link, rows, region, add, covered, pools, pa
                     free,
                     again,
                     sends,
-                    lane,
+                    port,
                     now,
                 )
     return False

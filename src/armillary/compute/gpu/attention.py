@@ -44,8 +44,8 @@ def attention_seconds(
     computed = np.minimum(pairs + queries * edge, queries * keys)
     # Scores, and their product with the values; backward also the gradients of V, P, Q and K.
     flops = np.where(back, 2 * (3 * key + 2 * value), 2 * (key + value))
-    products = flops / (rate * np.where(back, fit.backward_rate, fit.rate))
-    score = np.hypot(products, np.where(back, fit.backward_score, fit.score) / sustained)
+    gemms = flops / (rate * np.where(back, fit.backward_rate, fit.rate))
+    score = np.hypot(gemms, np.where(back, fit.backward_score, fit.score) / sustained)
     groups = batch * heads
     tiles = groups * np.ceil(queries / TILE)
     reach = np.minimum(keys, computed / queries * np.where(pairs < queries * keys, 2, 1))

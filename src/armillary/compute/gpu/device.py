@@ -26,7 +26,7 @@ SECOND = 1e9
 
 @dataclass(frozen=True)
 class GemmFit:
-    """Constants of matrix products of one precision.
+    """Constants of GEMMs of one precision.
 
     Attributes:
         rate: Share of the peak that the tensor cores reach.
@@ -94,7 +94,7 @@ class Factors:
 
     Attributes:
         sustained: Share of the clocks that the fitted constants hold for.
-        gemm: Of matrix products.
+        gemm: Of GEMMs.
         attention: Of fused attention.
         memory: Of kernels that are bound by memory.
     """

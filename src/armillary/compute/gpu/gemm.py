@@ -1,4 +1,4 @@
-"""Matrix products on a GPU: waves of tiles, in the best tile that a library would choose.
+"""GEMMs on a GPU: waves of tiles, in the best tile that a library would choose.
 
 A product is cut into tiles of the result, and where there are few of them k is cut, too. Tiles run on the SMs in waves
 (tile and wave quantisation: NVIDIA, Matrix Multiplication Background User's Guide). What a wave takes is limited by

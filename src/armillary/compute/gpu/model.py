@@ -73,7 +73,7 @@ class GpuModel(ComputeModel):
     def _gemms(self, work: Work, which: Sequence[int], ns: Floats, bound: list[str]) -> None:
         for precision in sorted({work.precisions[at] for at in which}):
             mine = [at for at in which if work.precisions[at] == precision]
-            rows = [(at, product) for at in mine for product in work.products[at]]
+            rows = [(at, gemm) for at in mine for gemm in work.gemms[at]]
             sizes = np.array([(each.m, each.n, each.k, each.batch) for _, each in rows], float)
             written = np.array([self._written(work, at) for at, _ in rows])
             seconds, limit = gemm_seconds(
@@ -92,9 +92,9 @@ class GpuModel(ComputeModel):
         least = max(2.0, element)
         if work.size[at] < 0:
             return least
-        products = work.products[at]
-        operands = sum((each.m * each.k + each.k * each.n) * each.batch * each.calls for each in products)
-        results = sum(each.m * each.n * each.batch * each.calls for each in products)
+        gemms = work.gemms[at]
+        operands = sum((each.m * each.k + each.k * each.n) * each.batch * each.calls for each in gemms)
+        results = sum(each.m * each.n * each.batch * each.calls for each in gemms)
         return float(np.clip((int(work.size[at]) - operands * element) / results, least, 16))
 
     def _layout(self, name: str, batch: int) -> float:

@@ -129,9 +129,9 @@ class Costs:
 
     def _dot(self, instruction: Instruction) -> int:
         contracting = numbers(instruction.attributes.get("lhs_contracting_dims", ""))
-        return self._product(instruction, contracting, instruction.shape)
+        return self._gemm(instruction, contracting, instruction.shape)
 
-    def _product(self, instruction: Instruction, contracting: tuple[int, ...], out: Shape) -> int:
+    def _gemm(self, instruction: Instruction, contracting: tuple[int, ...], out: Shape) -> int:
         """Return 2 · M · N · K, batch dimensions counted in `out`."""
         lhs = instruction.operands[0].shape.dims if instruction.operands else ()
         if any(i >= len(lhs) for i in contracting):
@@ -145,7 +145,7 @@ class Costs:
         out = instruction.shape.leaves[0] if instruction.shape.leaves else instruction.shape
         if name.startswith(("__cublas$gemm", "__cublas$lt$matmul", "__cublas$lt$groupedMatmul")):
             gemm = _find(instruction.config(), "dot_dimension_numbers")
-            return self._product(instruction, _ints(gemm, "lhs_contracting_dimensions"), out)
+            return self._gemm(instruction, _ints(gemm, "lhs_contracting_dimensions"), out)
         if name.startswith("__cudnn$conv"):
             return self._cudnn(instruction, name, out)
         if name.startswith("__cudnn$fmha") and len(instruction.operands) > 1:
@@ -153,7 +153,7 @@ class Costs:
         if name == "__onednn$matmul" and instruction.operands and instruction.operands[0].shape.dims:
             transposed = _find(instruction.config(), "onednn_matmul_config").get("transpose_a", False)
             rank = len(instruction.operands[0].shape.dims)
-            return self._product(instruction, (max(rank - (2 if transposed else 1), 0),), out)
+            return self._gemm(instruction, (max(rank - (2 if transposed else 1), 0),), out)
         if name in ("TopK", "__gpu$TopK"):
             given = instruction.operands[0].shape if instruction.operands else out
             return given.elements * _log2(_at(given, (), [-1]))
@@ -175,7 +175,7 @@ class Costs:
         return 2 * output.elements * kernel.elements // max(features, 1)
 
     def _attention(self, instruction: Instruction, *, backward: bool) -> int:
-        """Return the FLOPs of 2 matrix products of the size of query times key, 5 in the backward pass."""
+        """Return the FLOPs of 2 GEMMs of the size of query times key, 5 in the backward pass."""
         query, key = instruction.operands[0].shape, instruction.operands[1].shape
         first = _find(instruction.config(), "bmm1_dot_dimension_numbers")
         shared = {*_ints(first, "rhs_contracting_dimensions"), *_ints(first, "rhs_batch_dimensions")}

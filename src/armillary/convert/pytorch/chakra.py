@@ -95,15 +95,15 @@ def nodes_of_rank(
             _name_tensors(node, worker)
         if flops or moved:
             node.attrs += [("num_ops", "int64", flops), ("tensor_size", "uint64", moved)]
-            product = worker and flops and _product(worker)
+            gemm = worker and flops and _gemm(worker)
             # An operator whose work several kernels share is no single product.
-            if product and product.operations == flops:
-                node.attrs.append((GEMM, "int64_list", to_numbers([product])))
+            if gemm and gemm.operations == flops:
+                node.attrs.append((GEMM, "int64_list", to_numbers([gemm])))
         nodes.append(node)
     return nodes, dropped
 
 
-def _product(source: HostNode) -> Gemm | None:
+def _gemm(source: HostNode) -> Gemm | None:
     from armillary.convert.pytorch.flops import Arguments, gemm
 
     return gemm(
@@ -121,13 +121,13 @@ def _on_device(source: HostNode) -> bool:
 
 
 def _place(step: Step) -> list[Attribute]:
-    if step.kind == "kernel" or (step.kind == "comm" and step.lane >= 0):
+    if step.kind == "kernel" or (step.kind == "comm" and step.track >= 0):
         device = step.source.device if isinstance(step.source, DeviceOp) else 0
-        attrs: list[Attribute] = [("stream", "int64", step.lane)]
+        attrs: list[Attribute] = [("stream", "int64", step.track)]
         return [*attrs, ("device", "int64", device)] if device else attrs
     if step.kind == "comm":
         return []
-    where: list[Attribute] = [("tid", "int64", step.lane)]
+    where: list[Attribute] = [("tid", "int64", step.track)]
     return where if step.kind in ("cpu", "call") else [*where, (step.kind, "bool", True)]
 
 

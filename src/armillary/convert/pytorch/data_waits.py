@@ -24,7 +24,7 @@ def add_data_waits(steps: Iterable[Step], linked: Linked, comms: Iterable[Commun
             work.setdefault(where, []).append(step)
     asynchronous = {at for at, run in work.items() if any(step.kind != "cpu" for step in run)}
     if (
-        len({step.lane for run in work.values() for step in run if step.kind == "cpu"}) < 2
+        len({step.track for run in work.values() for step in run if step.kind == "cpu"}) < 2
         and not asynchronous
     ):
         return
@@ -61,12 +61,12 @@ def _wait(reader: list[Step], writer: list[Step]) -> None:
     last = max((step for step in writer if step.kind != "cpu"), key=lambda step: step.end, default=None)
     first = min((step for step in reader if step.kind != "cpu"), key=lambda step: step.begin, default=None)
     if first is not None:
-        if last is not None and last.lane != first.lane and last.end <= first.begin:
+        if last is not None and last.track != first.track and last.end <= first.begin:
             first.waits.append(last)
         return
     # What a CPU step without a kernel does with a device's tensor needs only its description.
     source = last if last is not None and last.kind == "comm" and last.name.partition(":")[1] else None
     if last is None:
-        source = writer[0] if writer[0].lane != reader[0].lane else None
+        source = writer[0] if writer[0].track != reader[0].track else None
     if source is not None and source.end <= reader[0].end:
         reader[0].waits.append(source)

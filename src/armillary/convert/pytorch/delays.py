@@ -33,7 +33,7 @@ def add_delays(steps: Sequence[Step], start: int, end: int) -> list[Step]:
     tolerance = min(EARLY, (end - start) // 1000)
     replayed: dict[int, int] = {}
     numbers: dict[int, int] = {}
-    free = max((step.lane for step in steps), default=0) + 1
+    free = max((step.track for step in steps), default=0) + 1
     by_end = sorted(steps, key=lambda step: step.end)
     ends = [step.end for step in by_end]
     result: list[Step] = []
@@ -49,13 +49,15 @@ def add_delays(steps: Sequence[Step], start: int, end: int) -> list[Step]:
         ready = max((replayed[id(wait)] for wait in waits), default=start)
         if step.source:
             # Only the kernel ahead of it takes of its time; others that drained while it began do not.
-            begin = max([step.begin, *(wait.end for wait in waits if wait.source and wait.lane == step.lane)])
+            begin = max(
+                [step.begin, *(wait.end for wait in waits if wait.source and wait.track == step.track)]
+            )
         else:
             begin = recorded if waits else step.begin
         begin = min(begin, step.end)
         if begin - ready > tolerance:
             kind = "gap" if begin - recorded > LATENCY else "latency"
-            number = numbers.setdefault(step.lane, free + len(numbers))
+            number = numbers.setdefault(step.track, free + len(numbers))
             delay = Step(kind, kind, begin, step.key, number, waits=waits, begin=ready)
             step.waits = [*step.waits, delay]
             result.append(delay)

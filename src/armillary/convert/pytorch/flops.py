@@ -1,6 +1,6 @@
 """FLOPs and bytes of PyTorch's operators, from the shapes that an execution trace records.
 
-Matrix products, convolutions and fused attention agree with `torch.utils.flop_counter`; the other families state
+GEMMs, convolutions and fused attention agree with `torch.utils.flop_counter`; the other families state
 their convention in `operators`. Bytes are those of the tensors read and written once each: what a cache saves,
 or a kernel reads again, is not known here.
 
@@ -53,7 +53,7 @@ def work(name: str, op_schema: str, inputs: Arguments, outputs: Arguments) -> Wo
 
 
 def gemm(name: str, op_schema: str, inputs: Arguments, outputs: Arguments) -> Gemm | None:
-    """Return the matrix product that the call of an operator is, with the arguments of `work`; None: it is none."""
+    """Return the GEMM that the call of an operator is, with the arguments of `work`; None: it is none."""
     try:
         known = _known(name, op_schema)
         return known and matmul.gemm(Operator(name, known[0], inputs, outputs), known[1])

@@ -57,7 +57,7 @@ def own_time(steps: Sequence[Step]) -> list[Step]:
             last = max(ends[at], step.begin) if at >= 0 else step.begin
             if last == step.begin or step.end - last > WAKING:  # else it may have woken up after that end
                 if last > step.begin:
-                    gap = Step("gap", "gap", last, step.key, step.lane, waits=step.waits, begin=step.begin)
+                    gap = Step("gap", "gap", last, step.key, step.track, waits=step.waits, begin=step.begin)
                     step.waits, step.begin, step.key = [gap], last, last
                     result.append(gap)
                 # Nothing recorded ended in this time, so the thread did not wait: it takes as long on any device.

@@ -120,7 +120,7 @@ def _groups_of(linked: Linked, rank: int, world: int, steps: Rank) -> ProcessGro
     known = ProcessGroups(linked, rank, world)
     known.learn(steps.communications)
     known.learn_threads(
-        (step.source, step.lane)
+        (step.source, step.track)
         for step in steps.steps
         if isinstance(step.source, Communication)
         and step.name.startswith("gloo:")
@@ -256,6 +256,6 @@ def keep_group_order(steps: Sequence[Step], group_of: Callable[[Communication], 
         step.waits += [wait for wait in front.values() if wait not in step.waits and wait.end <= step.end]
         step.begin = min(step.end, max([step.begin, *(wait.end for wait in step.waits)]))
         for wait in step.waits:  # of one thread or stream the last is enough
-            key = wait.kind if wait.kind == "comm" else "", wait.lane
+            key = wait.kind if wait.kind == "comm" else "", wait.track
             if key not in front or front[key].end <= wait.end:
                 front[key] = wait

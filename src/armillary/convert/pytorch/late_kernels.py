@@ -61,7 +61,7 @@ def explain(
         at = bisect_right(ends, kernel.start) - 1
         while at >= 0 and ends[at] > max(ready, kernel.start - LATENCY):
             other = by_end[at]
-            if other.lane != step.lane and other.key <= step.key:
+            if other.track != step.track and other.key <= step.key:
                 step.waits.append(other)
                 break
             at -= 1
@@ -96,7 +96,7 @@ def _one_at_a_time(made: Sequence[Step]) -> dict[int, Step]:
     for device in {_device(step) for step in made}:
         run = [step for step in made if _device(step) == device and not step.name.startswith(_BESIDE)]
         run.sort(key=lambda step: (step.begin, step.end))
-        handed = [(one, two) for one, two in pairwise(run) if one.lane != two.lane]
+        handed = [(one, two) for one, two in pairwise(run) if one.track != two.track]
         if len(handed) < _HANDOVERS or any(two.begin < one.end for one, two in pairwise(run)):
             continue
         usual = 2 * median(two.begin - one.end for one, two in handed)
@@ -128,7 +128,7 @@ def _split(unseen: list[Step], step: Step, kernel: DeviceOp) -> None:
     """Let a kernel that began while a graph did something unrecorded wait for the part of that until then."""
     at = bisect_left(unseen, kernel.start, key=lambda made: made.begin) - 1
     whole = unseen[at] if at >= 0 else None
-    if whole and kernel.start < whole.end and whole.lane != step.lane and _device(whole) == kernel.device:
+    if whole and kernel.start < whole.end and whole.track != step.track and _device(whole) == kernel.device:
         part = copy(whole)
         part.end = whole.begin = kernel.start
         whole.waits = [part]
@@ -142,7 +142,7 @@ def _unseen(step: Step, kernel: DeviceOp, call: RuntimeCall | None, ready: int) 
     Profilers miss kernels of graphs, or all but a graph's copies and fills (CUPTI before 12, ROCm's tracers).
     """
     name = f"{call.name if call else 'graph'} (not recorded)"
-    made = Step(name, "kernel", kernel.start, step.key, step.lane, waits=list(step.waits), begin=ready)
+    made = Step(name, "kernel", kernel.start, step.key, step.track, waits=list(step.waits), begin=ready)
     made.item = step.item
     made.source = replace(kernel, name=name, start=ready, end=kernel.start, args={})
     step.waits.append(made)

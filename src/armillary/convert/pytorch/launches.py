@@ -47,17 +47,17 @@ def launches(device: DeviceTrace, calls: Mapping[int, RuntimeCall], kernels: Seq
     reached: dict[tuple[int, int], int] = {}
     found: Launches = []
     for kernel in kernels:
-        lane = (kernel.device, kernel.stream)
+        stream = (kernel.device, kernel.stream)
         call = calls.get(kernel.correlation)
         if call is not None and call.start - kernel.start > SKEW:
             call = None
         if call is None and (op := operators.get(kernel.external)) is not None and op.start < kernel.end:
             call = RuntimeCall(op.name, op.start, min(op.end, max(kernel.start, op.start)), op.tid, 0, 0)
-        if call is None and kernel.start - reached.get(lane, -LATENCY) >= LATENCY:
+        if call is None and kernel.start - reached.get(stream, -LATENCY) >= LATENCY:
             at = bisect_right(starts, kernel.start) - 1
             call = spare[at] if at >= 0 else None
         found.append(call)
-        reached[lane] = max(reached.get(lane, kernel.end), kernel.end)
+        reached[stream] = max(reached.get(stream, kernel.end), kernel.end)
     return found
 
 
@@ -67,14 +67,14 @@ def full_queues(kernels: Sequence[DeviceOp], found: Launches) -> dict[int, tuple
     for kernel, call in zip(kernels, found, strict=True):
         runs.setdefault((kernel.device, kernel.stream), []).append((kernel, call))
     full: dict[int, tuple[int, int]] = {}
-    for lane, run in runs.items():
+    for stream, run in runs.items():
         ends = sorted(kernel.end for kernel, _ in run)
         for at, (_, call) in enumerate(run):
             # A graph of thousands of kernels takes milliseconds to launch, with any queue.
             if not call or not call.correlation or "Graph" in call.name or call.end - call.start <= LONG:
                 continue
             if at - bisect_right(ends, call.start) >= PENDING:
-                full[call.correlation] = lane
+                full[call.correlation] = stream
     return full
 
 

@@ -30,7 +30,7 @@ from armillary.convert.pytorch.link import Linked
 from armillary.convert.pytorch.segments import Item
 from armillary.convert.pytorch.steps import SHORT, Step, Thread, connect, fork_and_join
 from armillary.convert.pytorch.streams import add_kernels, blocks
-from armillary.convert.pytorch.tracks import Lane
+from armillary.convert.pytorch.tracks import StreamKey
 from armillary.convert.pytorch.workers import add_workers, cut_at_issue, match_events
 
 
@@ -167,7 +167,7 @@ def _threads(
     calls: dict[int, RuntimeCall],
     kernels: Sequence[DeviceOp],
     found: Launches,
-    full: Mapping[int, Lane],
+    full: Mapping[int, StreamKey],
 ) -> dict[int, Thread]:
     launched: dict[int, DeviceOp] = {}
     cuts: dict[int, list[tuple[int, int]]] = defaultdict(list)

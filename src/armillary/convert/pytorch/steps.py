@@ -37,7 +37,7 @@ class Step:
     end: int
     key: int
     """Issue order: when the CPU came to it, ns."""
-    lane: int
+    track: int
     """Thread or stream."""
     item: Item | None = None
     waits: list[Step] = field(default_factory=list)
@@ -60,7 +60,7 @@ class Step:
 
     def settle(self) -> None:
         """Drop what it cannot have waited for, and set `begin`; a kernel's is measured."""
-        if self.source is None or self.lane < 0:
+        if self.source is None or self.track < 0:
             self.waits = [
                 step for step in dict.fromkeys(self.waits) if step is not self and step.end <= self.end
             ]

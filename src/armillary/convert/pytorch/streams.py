@@ -14,7 +14,7 @@ from armillary.convert.pytorch.late_kernels import explain
 from armillary.convert.pytorch.launches import Launches, launched_before
 from armillary.convert.pytorch.segments import Item
 from armillary.convert.pytorch.steps import ROUNDING, Step, Thread
-from armillary.convert.pytorch.tracks import Lane, Streams
+from armillary.convert.pytorch.tracks import StreamKey, Streams
 
 
 def blocks(call: RuntimeCall, kernel: DeviceOp | None) -> bool:
@@ -34,7 +34,7 @@ def add_kernels(
     calls: dict[int, RuntimeCall],
     kernels: Sequence[DeviceOp],
     launches: Launches,
-    full: Mapping[int, Lane],
+    full: Mapping[int, StreamKey],
     waits: Sequence[StreamWait],
     comms: list[Communication],
     heads: Mapping[int, Step],
@@ -66,7 +66,7 @@ def add_kernels(
     _communicate(made, kernels, launches, streams, comms, heads)
     _follow_events(made, kernels, streams, waits, calls)
     for step, kernel in zip(made, kernels, strict=True):
-        mine = [wait for wait in step.waits if wait.source and wait.lane == step.lane]
+        mine = [wait for wait in step.waits if wait.source and wait.track == step.track]
         step.waits = [*mine, *(wait for wait in step.waits if wait.end <= kernel.start + ROUNDING)]
     _end_waits(made, kernels, streams)
     unseen = explain(made, kernels, launches, streams, threads)
@@ -150,7 +150,7 @@ class Issuing:
         self._waiting: dict[int, deque[tuple[int, Communication]]] = defaultdict(deque)
         for comm in sorted(comms, key=lambda comm: heads[comm.node].end if comm.node in heads else 0):
             if head := heads.get(comm.node):
-                self._waiting[head.lane].append((head.end, comm))
+                self._waiting[head.track].append((head.end, comm))
 
     def around(self, item: Item | None) -> Communication | None:
         """Return the communication that `item`, or an item around it, issues."""
@@ -207,7 +207,7 @@ def _communicate(
             if comm is not None:
                 comms.append(comm)
                 step.kind, step.source = "comm", comm
-        others = [track for track in streams.tracks(kernel.device) if track.number != step.lane]
+        others = [track for track in streams.tracks(kernel.device) if track.number != step.track]
         step.waits += [
             found for track in others if (found := track.before(step.key)) and found.kind == "kernel"
         ]
@@ -217,7 +217,7 @@ def _synchronise(
     threads: Mapping[int, Thread],
     streams: Streams,
     kernels: Sequence[Step],
-    full: Mapping[int, Lane],
+    full: Mapping[int, StreamKey],
     told: Mapping[int, StreamWait],
     calls: Mapping[int, RuntimeCall],
 ) -> None:
@@ -245,10 +245,10 @@ def _waited(
     tracks = list(streams.tracks())
     if told and told.on_correlation in calls:
         recorded = calls[told.on_correlation].start
-        tracks = [track for lane, run in streams.of.items() if lane[1] == told.on_stream for track in run]
+        tracks = [track for stream, run in streams.of.items() if stream[1] == told.on_stream for track in run]
         called = recorded
     elif told and "Stream" in told.kind and told.stream >= 0:
-        tracks = [track for lane, run in streams.of.items() if lane[1] == told.stream for track in run]
+        tracks = [track for stream, run in streams.of.items() if stream[1] == told.stream for track in run]
     last = [found for track in tracks if (found := track.before(called))]
     done = [
         found if found.end <= step.end else track.ended(step.end)  # a device's clock can be late

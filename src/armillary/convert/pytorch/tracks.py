@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from armillary.convert.pytorch.device import DeviceOp
 from armillary.convert.pytorch.steps import Step
 
-Lane = tuple[int, int]
+StreamKey = tuple[int, int]
 """Device and stream as the trace numbers them."""
 
 EARLY = 20_000
@@ -64,7 +64,7 @@ class Streams:
     """All streams of a rank: each one track, or several where kernels ran beside each other."""
 
     def __init__(self) -> None:
-        self.of: dict[Lane, list[Track]] = defaultdict(list)
+        self.of: dict[StreamKey, list[Track]] = defaultdict(list)
         self._taken: set[int] = set()
 
     def add(self, step: Step, kernel: DeviceOp) -> None:
@@ -81,18 +81,18 @@ class Streams:
             mine = Track(self._number(kernel.stream))
             tracks.append(mine)
         step.waits += [track.steps[-1] for track in behind if track is mine or track.ends[-1] <= kernel.start]
-        step.lane = mine.number
+        step.track = mine.number
         mine.add(step)
 
     def tracks(self, device: int | None = None) -> Iterable[Track]:
         """Return all tracks, or those of a device."""
-        for lane, tracks in self.of.items():
-            if device is None or lane[0] == device:
+        for stream, tracks in self.of.items():
+            if device is None or stream[0] == device:
                 yield from tracks
 
-    def before(self, lane: Lane, launched: int) -> list[Step]:
+    def before(self, stream: StreamKey, launched: int) -> list[Step]:
         """Return the last kernels of a stream that were launched before a time."""
-        found = (track.before(launched) for track in self.of.get(lane, ()))
+        found = (track.before(launched) for track in self.of.get(stream, ()))
         return [step for step in found if step]
 
     def _number(self, stream: int) -> int:

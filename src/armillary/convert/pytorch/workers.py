@@ -64,7 +64,7 @@ def add_workers(threads: dict[int, Thread], heads: dict[int, Step], issued: Issu
             continue
         if issue:
             # The operator may first have waited for its operand, as for a DTensor that is still being reduced.
-            last_before = threads[issue.lane].before(event.start)
+            last_before = threads[issue.track].before(event.start)
             if issue.end > event.start or (last_before and _is_within(last_before.item, comm.node)):
                 issue = last_before
         key = issue.end if issue else event.start

@@ -1,7 +1,7 @@
 """The LogGP bus between an NPU and its memory that all collectives of a rank share (``model-shared-bus``).
 
 Two ends, at the NPU and at the memory, send to each other; the NPU's end moves everything once more over an
-inner pair of bus_ends. A bundle is a request; requests wait in lists of `mem`. Rules: spec 1(i).
+inner pair of bus_ends. A chunk step is a request; requests wait in lists of `mem`. Rules: spec 1(i).
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from armillary.engine.astra_sim import layout as lk
 heap_kernel = use("armillary.engine.common.heap_kernel")
 push = heap_kernel.push
 at_rank = use("armillary.engine.astra_sim.congestion.queue_kernel").at_rank
-bus_ends, charges, machines, requests = accessors(lk.BUS, lk.CHARGE, lk.MACHINE, lk.REQUEST)
+bus_ends, charges, member_states, requests = accessors(lk.BUS, lk.CHARGE, lk.MEMBER_STATE, lk.REQUEST)
 CONTENTION = in_variant("contention")
 """Messages wait for links (`armillary.engine.astra_sim.congestion`)."""
 
 
 @inner
 def timed(prog, st, mem, heap, base, size, tick, delay, code, end):
-    """Schedule an event of one end, or of a bundle; returns the new heap size."""
+    """Schedule an event of one end, or of a chunk step; returns the new heap size."""
     if CONTENTION:
-        r = machines.rank(mem, end) if code == lk.EV_BUNDLE else end // lk.ENDS_PER_RANK
+        r = member_states.rank(mem, end) if code == lk.EV_CHUNK_STEP else end // lk.ENDS_PER_RANK
         at_rank(prog, st, mem, heap, r, tick + delay, code, end, 0)
         return st[lk.V_HEAP]
     st[lk.V_SEQ] += 1
@@ -37,8 +37,8 @@ def new_request(st, mem, ticks, then, ref):
         st[lk.V_REQUESTS] = requests.next(mem, request)
     else:
         # Address 0 means none.
-        request = max(st[lk.V_MACHINE], 1)
-        st[lk.V_MACHINE] = request + lk.Q_COLUMNS
+        request = max(st[lk.V_MEMBER_STATE], 1)
+        st[lk.V_MEMBER_STATE] = request + lk.Q_COLUMNS
     for j in range(lk.Q_COLUMNS):
         mem[request + j] = 0
     requests.set_ticks(mem, request, ticks)
@@ -126,8 +126,8 @@ def through_inner(prog, st, mem, end, side, back, then, request, tick, heap, bas
 
 @inner
 def ask(prog, st, mem, r, charge, owner, tick, heap, base, size):
-    """Put the bundle of `charge` on the bus of rank `r`; returns the new heap size."""
-    request = new_request(st, mem, charges.bus(prog, charge), lk.THEN_BUNDLE, owner)
+    """Put the chunk step of `charge` on the bus of rank `r`; returns the new heap size."""
+    request = new_request(st, mem, charges.bus(prog, charge), lk.THEN_CHUNK_STEP, owner)
     requests.set_inner(mem, request, charges.inner(prog, charge))
     requests.set_process_ticks(mem, request, charges.process(prog, charge))
     requests.set_reduce(mem, request, charges.reduce(prog, charge))
@@ -152,10 +152,12 @@ def process_next(prog, st, mem, end, tick, heap, base, size):
 
 @inner
 def retire(prog, st, mem, request, tick, heap, base, size):
-    """A bundle is through: it completes now, or after its reduction; returns the new heap size."""
+    """A chunk step is through: it completes now, or after its reduction; returns the new heap size."""
     reduce = requests.reduce(mem, request)
     if reduce > 0:
-        size = timed(prog, st, mem, heap, base, size, tick, reduce, lk.EV_BUNDLE, requests.ref(mem, request))
+        size = timed(
+            prog, st, mem, heap, base, size, tick, reduce, lk.EV_CHUNK_STEP, requests.ref(mem, request)
+        )
     else:
         st[lk.V_THROUGH] = requests.ref(mem, request)
     requests.set_next(mem, request, st[lk.V_REQUESTS])
@@ -177,7 +179,7 @@ def leave(prog, st, mem, end, request, tick, heap, base, size):
     if outer:
         return through_inner(prog, st, mem, end, 2, 0, lk.THEN_RETIRE, request, tick, heap, base, size)
     then = requests.then(mem, request)
-    if then == lk.THEN_BUNDLE:
+    if then == lk.THEN_CHUNK_STEP:
         return retire(prog, st, mem, request, tick, heap, base, size)
     # The request moved over the inner pair for the sake of another one, at the outer NPU end.
     other = requests.ref(mem, request)
@@ -197,7 +199,7 @@ def leave(prog, st, mem, end, request, tick, heap, base, size):
 
 @inner
 def bus_event(prog, st, mem, code, end, tick, heap, base, size):
-    """Handle one event of an end, up to the completion of a bundle (V_THROUGH); `bus_go_on` does the rest."""
+    """Handle one event of an end, up to the completion of a chunk step (V_THROUGH); `bus_go_on` does the rest."""
     if code == lk.EV_BUS_SENT:
         bus_ends.set_last(st, end, tick)
         bus_ends.set_previous(st, end, lk.SENDING)

@@ -14,11 +14,11 @@ phase_kernel = use("armillary.engine.astra_sim.phase_kernel")
 push = use("armillary.engine.common.heap_kernel").push
 rank_kernel = use("armillary.engine.astra_sim.rank_kernel")
 pair_kernel = use("armillary.engine.astra_sim.pair_kernel")
-way_kernel = use("armillary.engine.astra_sim.way_kernel")
+route_kernel = use("armillary.engine.astra_sim.route_kernel")
 enqueue = use("armillary.engine.astra_sim.order_kernel").enqueue
 touch = use("armillary.engine.astra_sim.tie_kernel").touch
 begin, chain, deliver = phase_kernel.begin, phase_kernel.chain, phase_kernel.deliver
-set_up, machine_size = phase_kernel.set_up, phase_kernel.machine_size
+set_up, member_state_size = phase_kernel.set_up, phase_kernel.member_state_size
 node_row, schedule, next_seq, CONTENTION = (
     rank_kernel.node_row,
     rank_kernel.schedule,
@@ -27,18 +27,22 @@ node_row, schedule, next_seq, CONTENTION = (
 )
 post_send, post_recv = pair_kernel.post_send, pair_kernel.post_recv
 phase_row, queue_of, cost_of, SCHEDULED = (
-    way_kernel.phase_row,
-    way_kernel.queue_of,
-    way_kernel.cost_of,
-    way_kernel.SCHEDULED,
+    route_kernel.phase_row,
+    route_kernel.queue_of,
+    route_kernel.cost_of,
+    route_kernel.SCHEDULED,
 )
-count_way, count_ways, after_kept = way_kernel.count_way, way_kernel.count_ways, way_kernel.after_kept
+count_route, count_routes, after_retained = (
+    route_kernel.count_route,
+    route_kernel.count_routes,
+    route_kernel.after_retained,
+)
 arrivals, comms, costs, free_blocks = accessors(lk.ARRIVALS, lk.COMMS, lk.COST, lk.FREE)
 instances, item_state, items, lines = accessors(lk.INSTANCES, lk.ITEM_STATE, lk.ITEMS, lk.LINE_ROWS)
-machines, member, members, nodes = accessors(lk.MACHINE, lk.MEMBER, lk.MEMBERS, lk.NODES)
+member_states, member, members, nodes = accessors(lk.MEMBER_STATE, lk.MEMBER, lk.MEMBERS, lk.NODES)
 nodes_now, ordinals, phases, plans = accessors(lk.NODE_STATE, lk.ORDINALS, lk.PHASES, lk.PLANS)
 queues_now, ranks, ring_entries, rows = accessors(lk.QUEUES, lk.RANKS, lk.RING_ENTRY, lk.ROWS)
-streams, ways = accessors(lk.STREAMS, lk.ROUTES)
+streams, route_rows = accessors(lk.STREAMS, lk.ROUTES)
 
 
 @inner
@@ -84,18 +88,18 @@ def start_parts(prog, st, mem, heap, r, item, tick):
 @inner
 def allocate(prog, st, mem, pc, line, size):
     """Return a block of empty machines for one phase on one line; its first integer counts those running."""
-    count = lines.machines(prog, line)
+    count = lines.member_states(prog, line)
     block = free_blocks.block(st, line)
-    if block >= 0 and machines.cost(mem, block + 1) == pc:
+    if block >= 0 and member_states.cost(mem, block + 1) == pc:
         free_blocks.set_block(st, line, mem[block])
     else:
-        block = st[lk.V_MACHINE]
-        st[lk.V_MACHINE] += 1 + count * size
+        block = st[lk.V_MEMBER_STATE]
+        st[lk.V_MEMBER_STATE] += 1 + count * size
     mem[block] = count
     for i in range(count):
         position = prog[lines.position(prog, line) + i]
         set_up(mem, block + 1 + i * size, size, pc, position, block + 1, lines.index(prog, line))
-        machines.set_rank(mem, block + 1 + i * size, prog[lines.rank(prog, line) + i])
+        member_states.set_rank(mem, block + 1 + i * size, prog[lines.rank(prog, line) + i])
     return block
 
 
@@ -104,7 +108,7 @@ def evaluate(prog, st, mem, heap, item, chunk, p, line, pc):
     """The last member of a phase has started: schedule when each of them finishes it."""
     comm = items.comm(prog, item)
     first_member = comms.items(prog, comm) + item_state.item_instance(st, item) * comms.reps(prog, comm)
-    count = lines.machines(prog, line)
+    count = lines.member_states(prog, line)
     local = lines.local(prog, line)
     positions = lines.position(prog, line)
     steps = plans.phases(prog, items.plan(prog, item))
@@ -176,13 +180,13 @@ def start_phase(prog, st, mem, heap, r, stream, tick):
 @inner
 def move(prog, st, mem, heap, entry, count, pc, stream, here, tick):
     """Start one member of a phase whose messages are moved one by one."""
-    size = machine_size(prog, pc)
+    size = member_state_size(prog, pc)
     if arrivals.count(st, count) == 0:
         arrivals.set_count(st, count, 1 + allocate(prog, st, mem, pc, ring_entries.line(prog, entry), size))
     block = arrivals.count(st, count) - 1
-    machine = block + 1 + ring_entries.place(prog, entry) * size
-    machines.set_owner(mem, machine, stream)
-    st[lk.V_HEAP] = begin(prog, st, mem, machine, tick, rows.seq(st, here), heap, 0, st[lk.V_HEAP])
+    member_state = block + 1 + ring_entries.place(prog, entry) * size
+    member_states.set_owner(mem, member_state, stream)
+    st[lk.V_HEAP] = begin(prog, st, mem, member_state, tick, rows.seq(st, here), heap, 0, st[lk.V_HEAP])
 
 
 @inner
@@ -193,7 +197,7 @@ def join(prog, st, mem, heap, item, chunk, p, line, count, pc):
         arrivals.set_count(st, count, pc << 24)
     arrivals.add_count(st, count, 1)
     pc = arrivals.count(st, count) >> 24
-    if arrivals.count(st, count) - (pc << 24) == lines.machines(prog, line):
+    if arrivals.count(st, count) - (pc << 24) == lines.member_states(prog, line):
         evaluate(prog, st, mem, heap, item, chunk, p, line, pc)
 
 
@@ -231,12 +235,12 @@ def issue_collective(prog, st, mem, heap, r, item, tick):
     if SCHEDULED:
         routes = plans.routes(prog, plan)
         if prog[lk.Z_CARRIES] == 1:
-            routes = after_kept(prog, st, r, item, plan, instance)
+            routes = after_retained(prog, st, r, item, plan, instance)
             if st[lk.V_STATUS] == lk.CARRIED:
                 st[lk.V_A] = item
                 return
         if routes >= 0 and plans.greedy(prog, plan) == 1:
-            chunks = ways.way(prog, routes)
+            chunks = route_rows.route(prog, routes)
     item_state.set_item_instance(st, item, ordinal)
     item_state.set_item_left(st, item, chunks)
     if chunks == 0 or plans.phases(prog, plan) == 0:
@@ -245,9 +249,9 @@ def issue_collective(prog, st, mem, heap, r, item, tick):
         )
         return
     if routes < 0:
-        count_way(prog, st, r, item, plan)
+        count_route(prog, st, r, item, plan)
     if SCHEDULED and routes >= 0:
-        count_ways(prog, st, r, item, plan, routes, chunks)
+        count_routes(prog, st, r, item, plan, routes, chunks)
     stream = items.stream(prog, item)
     for chunk in range(chunks):
         streams.set_item(st, stream + chunk, item)

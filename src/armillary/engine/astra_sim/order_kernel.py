@@ -6,8 +6,8 @@ from armillary.base.accessors import accessors
 from armillary.base.jit import inner, use
 from armillary.engine.astra_sim import layout as lk
 
-way_kernel = use("armillary.engine.astra_sim.way_kernel")
-phase_row, SCHEDULED = way_kernel.phase_row, way_kernel.SCHEDULED
+route_kernel = use("armillary.engine.astra_sim.route_kernel")
+phase_row, SCHEDULED = route_kernel.phase_row, route_kernel.SCHEDULED
 items, phases, plans, queues_now, streams = accessors(lk.ITEMS, lk.PHASES, lk.PLANS, lk.QUEUES, lk.STREAMS)
 
 

@@ -57,7 +57,7 @@ class PhaseCosts:
     """Places in the table that hold addresses."""
     length: int = 0
     widest: int = 1
-    machine: int = 0
+    member_state: int = 0
     """Most memory that one member of a phase needs."""
     instant: bool = False
     """Some message takes no time, endpoint included: only moving it tells its turn within the tick."""
@@ -92,9 +92,9 @@ class PhaseCosts:
             schedule: What its members do.
             size: Phase bytes D.
             members: Ranks by position.
-            endpoint: Endpoint delay of a bundle in ns.
+            endpoint: Endpoint delay of a chunk step in ns.
             uniform: Every member sees the same hops to its relative peers.
-            on_bus: Its bundles go over the shared bus, if the machine has one.
+            on_bus: Its chunk steps go over the shared bus, if the machine has one.
         """
         key = (schedule, size, endpoint, on_bus, members[:2].tobytes() if uniform else members.tobytes())
         if key not in self.known:
@@ -118,16 +118,16 @@ class PhaseCosts:
         if self.timing.rendezvous:
             rows.append(self._delays(schedule, members, columns, size, control=True, uniform=uniform))
         shared = not absolute and all((row == row[:1]).all() for row in rows)
-        kept = [row[:1] if shared else row for row in rows]
+        retained = [row[:1] if shared else row for row in rows]
         head = block.head
         head[lk.PC_N] = schedule.n
         head[lk.PC_RELATIVE] = ("rotate", "pair", "absolute").index(schedule.relative)
         block.point(lk.PC_ROLES, lk.PC_COLUMNS)
-        block.attach(lk.PC_DELAY, kept[0])
+        block.attach(lk.PC_DELAY, retained[0])
         head[lk.PC_DELAY_STRIDE] = 0 if shared else rows[0].shape[1]
         head[lk.PC_CHAIN] = int(not absolute and _one_at_a_time(schedule.roles[0]))
         if self.timing.rendezvous:
-            block.attach(lk.PC_CONTROL, kept[1])
+            block.attach(lk.PC_CONTROL, retained[1])
         else:
             head[lk.PC_CONTROL] = -1
         head[lk.PC_EQUAL_ROWS] = 1 if shared else schedule.n
@@ -147,7 +147,7 @@ class PhaseCosts:
     def _measure(self, schedule: Schedule) -> None:
         receives = max(len(role.recv_peer) for role in schedule.roles)
         self.widest = max(self.widest, schedule.n)
-        self.machine = max(self.machine, lk.M_COLUMNS + 2 * receives)
+        self.member_state = max(self.member_state, lk.M_COLUMNS + 2 * receives)
         chain = schedule.relative != "absolute" and _one_at_a_time(schedule.roles[0])
         most = max(role.initial + len(role.send_peer) + receives for role in schedule.roles)
         self.bursts = max(self.bursts, 3 if chain else most)
@@ -191,7 +191,7 @@ class PhaseCosts:
         block.attach(at + lk.RO_CHARGE, charge)
 
     def _bus(self, charge: Ints, size: Ints, role: Role) -> None:
-        """Fill what bundles of `size` bytes take on the shared bus (spec: 1(i))."""
+        """Fill what chunk steps of `size` bytes take on the shared bus (spec: 1(i))."""
         bus = self.timing.bus or SharedBus(0, 0, 0, 0.0)
         ticks = network.whole_ticks
         charge[:, lk.CH_BUS] = ticks(np.maximum(size - 1, 0) * bus.G, "a bundle on the shared bus")
@@ -199,7 +199,7 @@ class PhaseCosts:
         work = (size // 100).astype(np.float64) * float(self.timing.local_reduction_delay)
         ticks(work, "a reduction on the shared bus")
         charge[:, lk.CH_PROCESS] = size // 100 * self.timing.local_reduction_delay + 50
-        # A bundle crosses either pair of ends at most four times, and waits for others that do.
+        # A chunk step crosses either pair of ends at most four times, and waits for others that do.
         once = charge[:, [lk.CH_BUS, lk.CH_INNER, lk.CH_PROCESS]].sum(dtype=np.float64)
         self.on_bus = max(self.on_bus, 4 * once + 16.0 * len(charge) * (bus.L + bus.o + bus.g))
         charge[:, lk.CH_LOADS], charge[:, lk.CH_REDUCES] = role.charge_loads, role.charge_reduce

@@ -1,7 +1,7 @@
 """When each member of one collective phase finishes, given when each of them starts.
 
 The pipeline is that of `engine.astra_sim.collective.schedule`. Two evaluators, equal to the tick:
-`chain` follows schedules that have one bundle at a time by a recurrence over the steps; `deliver`
+`chain` follows schedules that have one chunk step at a time by a recurrence over the steps; `deliver`
 moves every message through an event heap and takes any schedule. A phase cost `pc` is an address in `prog`.
 """
 
@@ -19,7 +19,9 @@ send_message = use("armillary.engine.astra_sim.congestion.link_kernel").send_mes
 push, pop = heap_kernel.push, heap_kernel.pop
 at_rank, at_end = queue_kernel.at_rank, queue_kernel.at_end
 ask = bus_kernel.ask
-charges, costs, events, machines, member = accessors(lk.CHARGE, lk.COST, common.EVENT, lk.MACHINE, lk.MEMBER)
+charges, costs, events, member_states, member = accessors(
+    lk.CHARGE, lk.COST, common.EVENT, lk.MEMBER_STATE, lk.MEMBER
+)
 receive_rows, roles, send_rows = accessors(lk.RECEIVE_ROW, lk.ROLE, lk.SEND_ROW)
 CONTENTION = in_variant("contention")
 """Messages wait for links (`armillary.engine.astra_sim.congestion`)."""
@@ -37,9 +39,9 @@ def peer_of(relative, n, member, peer):
 
 @njit
 def chain(prog, st, pc, members):
-    """Evaluate a phase whose members have one bundle at a time: STARTS to ENDS, REGISTERED, SENT.
+    """Evaluate a phase whose members have one chunk step at a time: STARTS to ENDS, REGISTERED, SENT.
 
-    Bundle k of a member completes at its READY_AT; it then posts send k and receive k; receive k
+    Chunk step k of a member completes at its READY_AT; it then posts send k and receive k; receive k
     happens when the message is there and the receive is posted. With ``members == 1`` the member
     stands for all (equal starts): its own messages come back to it.
     """
@@ -75,7 +77,7 @@ def chain(prog, st, pc, members):
             tick = received + wait + reduce
             cause = received if reduce > 0 else member.send_at(st, i)
             if tick == member.ready_at(st, i) and member.registered(st, i) == tick:
-                # Both bundles take no time: the turn within the tick is that of the later of them.
+                # Both chunk steps take no time: the turn within the tick is that of the later of them.
                 cause = max(cause, member.sent(st, i))
             member.set_ready_at(st, i, tick)
             member.set_registered(st, i, received + wait if reduce > 0 else received)
@@ -91,7 +93,7 @@ def role_of(prog, pc, position):
 
 
 @inner
-def machine_size(prog, pc):
+def member_state_size(prog, pc):
     """Return the integers that one machine of this phase needs."""
     most = 0
     for i in range(costs.n(prog, pc) if costs.relative(prog, pc) == 2 else 1):
@@ -102,11 +104,11 @@ def machine_size(prog, pc):
 
 @inner
 def insert(prog, st, mem, at, tick, number, heap, base, size):
-    """Insert bundle `number`; returns the new heap size."""
-    role = role_of(prog, machines.cost(mem, at), machines.position(mem, at))
+    """Insert chunk step `number`; returns the new heap size."""
+    role = role_of(prog, member_states.cost(mem, at), member_states.position(mem, at))
     row = roles.charge(prog, role) + number * lk.CH_COLUMNS
     if charges.bus(prog, row) >= 0:
-        return ask(prog, st, mem, machines.rank(mem, at), row, at, tick, heap, base, size)
+        return ask(prog, st, mem, member_states.rank(mem, at), row, at, tick, heap, base, size)
     wait = charges.wait(prog, row)
     reduce = charges.reduce(prog, row)
     if CONTENTION:
@@ -115,9 +117,9 @@ def insert(prog, st, mem, at, tick, number, heap, base, size):
             st,
             mem,
             heap,
-            machines.rank(mem, at),
+            member_states.rank(mem, at),
             tick + wait,
-            lk.EV_BUNDLE,
+            lk.EV_CHUNK_STEP,
             at,
             row * charges.reduces(prog, row),
         )
@@ -130,8 +132,8 @@ def insert(prog, st, mem, at, tick, number, heap, base, size):
             tick + wait + reduce,
             tick + wait,
             tick,
-            machines.seq(mem, at),
-            lk.EV_BUNDLE,
+            member_states.seq(mem, at),
+            lk.EV_CHUNK_STEP,
             at,
             0,
         )
@@ -141,9 +143,9 @@ def insert(prog, st, mem, at, tick, number, heap, base, size):
         size,
         tick + wait,
         tick,
-        machines.sent(mem, at),
-        machines.seq(mem, at),
-        lk.EV_BUNDLE,
+        member_states.sent(mem, at),
+        member_states.seq(mem, at),
+        lk.EV_CHUNK_STEP,
         at,
         0,
     )
@@ -151,29 +153,31 @@ def insert(prog, st, mem, at, tick, number, heap, base, size):
 
 @inner
 def receive(prog, st, mem, at, tick, sent, heap, base, size):
-    """Take one message: it inserts the next bundle; returns the new heap size."""
-    machines.set_sent(mem, at, sent)
-    role = role_of(prog, machines.cost(mem, at), machines.position(mem, at))
-    number = roles.initial(prog, role) + machines.received(mem, at)
-    machines.add_received(mem, at, 1)
+    """Take one message: it inserts the next chunk step; returns the new heap size."""
+    member_states.set_sent(mem, at, sent)
+    role = role_of(prog, member_states.cost(mem, at), member_states.position(mem, at))
+    number = roles.initial(prog, role) + member_states.received(mem, at)
+    member_states.add_received(mem, at, 1)
     return insert(prog, st, mem, at, tick, number, heap, base, size)
 
 
 @inner
 def other(prog, mem, at, peer):
     """Return the machine on the other side of a transfer."""
-    pc = machines.cost(mem, at)
-    position = peer_of(costs.relative(prog, pc), costs.n(prog, pc), machines.position(mem, at), peer)
-    return machines.block(mem, at) + prog[machines.line(mem, at) + position] * machines.size(mem, at)
+    pc = member_states.cost(mem, at)
+    position = peer_of(costs.relative(prog, pc), costs.n(prog, pc), member_states.position(mem, at), peer)
+    return member_states.block(mem, at) + prog[member_states.line(mem, at) + position] * member_states.size(
+        mem, at
+    )
 
 
 @inner
 def launch(prog, st, mem, at, k, inject, sent, heap, base, size):
     """Put send `k` on the wire at `inject`; returns the heap size."""
-    pc = machines.cost(mem, at)
-    role = role_of(prog, pc, machines.position(mem, at))
+    pc = member_states.cost(mem, at)
+    role = role_of(prog, pc, member_states.position(mem, at))
     row = roles.send(prog, role) + k * lk.SE_COLUMNS
-    column = machines.position(mem, at) * costs.delay_stride(prog, pc) + send_rows.delay(prog, row)
+    column = member_states.position(mem, at) * costs.delay_stride(prog, pc) + send_rows.delay(prog, row)
     delay = prog[costs.delay(prog, pc) + column]
     to = other(prog, mem, at, send_rows.peer(prog, row))
     if CONTENTION:
@@ -182,8 +186,8 @@ def launch(prog, st, mem, at, k, inject, sent, heap, base, size):
             st,
             mem,
             heap,
-            machines.rank(mem, at),
-            machines.rank(mem, to),
+            member_states.rank(mem, at),
+            member_states.rank(mem, to),
             delay,
             lk.EV_MESSAGE,
             to,
@@ -201,18 +205,20 @@ def launch(prog, st, mem, at, k, inject, sent, heap, base, size):
 @inner
 def control_delay(prog, mem, at, k):
     """Return the delay of the rendezvous message that clears send `k`, or -1 without rendezvous."""
-    pc = machines.cost(mem, at)
+    pc = member_states.cost(mem, at)
     if costs.control(prog, pc) < 0:
         return -1
-    role = role_of(prog, pc, machines.position(mem, at))
+    role = role_of(prog, pc, member_states.position(mem, at))
     column = send_rows.delay(prog, roles.send(prog, role) + k * lk.SE_COLUMNS)
-    return prog[costs.control(prog, pc) + machines.position(mem, at) * costs.delay_stride(prog, pc) + column]
+    return prog[
+        costs.control(prog, pc) + member_states.position(mem, at) * costs.delay_stride(prog, pc) + column
+    ]
 
 
 @inner
 def clear(prog, st, mem, at, k, tick, heap):
     """Send the control message that clears the send which receive `k` meets (rendezvous with contention)."""
-    role = role_of(prog, machines.cost(mem, at), machines.position(mem, at))
+    role = role_of(prog, member_states.cost(mem, at), member_states.position(mem, at))
     row = roles.receive(prog, role) + k * lk.RE_COLUMNS
     sender = other(prog, mem, at, receive_rows.peer(prog, row))
     size = control_delay(prog, mem, sender, receive_rows.match(prog, row))
@@ -221,8 +227,8 @@ def clear(prog, st, mem, at, k, tick, heap):
         st,
         mem,
         heap,
-        machines.rank(mem, at),
-        machines.rank(mem, sender),
+        member_states.rank(mem, at),
+        member_states.rank(mem, sender),
         size,
         lk.EV_CLEAR,
         at,
@@ -239,7 +245,7 @@ def cleared(prog, st, mem, at, k, tick, heap):
         mem[slot] = lk.CLEARED
         return
     mem[slot] = lk.POSTED
-    role = role_of(prog, machines.cost(mem, at), machines.position(mem, at))
+    role = role_of(prog, member_states.cost(mem, at), member_states.position(mem, at))
     row = roles.receive(prog, role) + k * lk.RE_COLUMNS
     sender = other(prog, mem, at, receive_rows.peer(prog, row))
     launch(prog, st, mem, sender, receive_rows.match(prog, row), tick, tick, heap, 0, st[lk.V_HEAP])
@@ -248,15 +254,15 @@ def cleared(prog, st, mem, at, k, tick, heap):
 @inner
 def post(prog, st, mem, at, tick, heap, base, size):
     """Post every transfer that may be posted now; returns the new heap size."""
-    role = role_of(prog, machines.cost(mem, at), machines.position(mem, at))
-    done = machines.done(mem, at)
-    received = machines.received(mem, at)
-    while machines.sends(mem, at) < roles.sends(prog, role):
-        k = machines.sends(mem, at)
+    role = role_of(prog, member_states.cost(mem, at), member_states.position(mem, at))
+    done = member_states.done(mem, at)
+    received = member_states.received(mem, at)
+    while member_states.sends(mem, at) < roles.sends(prog, role):
+        k = member_states.sends(mem, at)
         row = roles.send(prog, role) + k * lk.SE_COLUMNS
         if send_rows.done(prog, row) > done or send_rows.received(prog, row) > received:
             break
-        machines.set_sends(mem, at, k + 1)
+        member_states.set_sends(mem, at, k + 1)
         control = control_delay(prog, mem, at, k)
         inject = tick
         if control >= 0:
@@ -278,16 +284,16 @@ def post(prog, st, mem, at, tick, heap, base, size):
                 continue
             inject = max(tick, mem[slot + 1] + control)
         size = launch(prog, st, mem, at, k, inject, tick, heap, base, size)
-    while machines.receives(mem, at) < roles.receives(prog, role):
-        k = machines.receives(mem, at)
+    while member_states.receives(mem, at) < roles.receives(prog, role):
+        k = member_states.receives(mem, at)
         row = roles.receive(prog, role) + k * lk.RE_COLUMNS
         if receive_rows.done(prog, row) > done or receive_rows.received(prog, row) > received:
             break
-        machines.set_receives(mem, at, k + 1)
+        member_states.set_receives(mem, at, k + 1)
         slot = at + lk.M_COLUMNS + 2 * k
         state = mem[slot]
         if CONTENTION:
-            if costs.control(prog, machines.cost(mem, at)) >= 0:
+            if costs.control(prog, member_states.cost(mem, at)) >= 0:
                 clear(prog, st, mem, at, k, tick, heap)
                 continue
             mem[slot] = lk.POSTED
@@ -312,19 +318,19 @@ def set_up(mem, at, size, pc, position, block, line):
     """Lay out the empty machine of one member."""
     for j in range(size):
         mem[at + j] = 0
-    machines.set_cost(mem, at, pc)
-    machines.set_position(mem, at, position)
-    machines.set_block(mem, at, block)
-    machines.set_size(mem, at, size)
-    machines.set_line(mem, at, line)
+    member_states.set_cost(mem, at, pc)
+    member_states.set_position(mem, at, position)
+    member_states.set_block(mem, at, block)
+    member_states.set_size(mem, at, size)
+    member_states.set_line(mem, at, line)
 
 
 @inner
 def begin(prog, st, mem, at, tick, seq, heap, base, size):
-    """Start a member: insert its first bundles, post what needs none; returns the new heap size."""
-    machines.set_seq(mem, at, seq)
-    machines.set_sent(mem, at, tick)
-    role = role_of(prog, machines.cost(mem, at), machines.position(mem, at))
+    """Start a member: insert its first chunk steps, post what needs none; returns the new heap size."""
+    member_states.set_seq(mem, at, seq)
+    member_states.set_sent(mem, at, tick)
+    role = role_of(prog, member_states.cost(mem, at), member_states.position(mem, at))
     for number in range(roles.initial(prog, role)):
         size = insert(prog, st, mem, at, tick, number, heap, base, size)
     return post(prog, st, mem, at, tick, heap, base, size)
@@ -343,16 +349,16 @@ def arrive(prog, st, mem, at, k, tick, sent, heap, base, size):
 
 @inner
 def complete(prog, st, mem, at, tick, heap, base, size):
-    """Count a completed bundle and post what it allows; returns the new heap size."""
-    machines.add_done(mem, at, 1)
+    """Count a completed chunk step and post what it allows; returns the new heap size."""
+    member_states.add_done(mem, at, 1)
     return post(prog, st, mem, at, tick, heap, base, size)
 
 
 @inner
 def finished(prog, mem, at):
-    """Tell whether the member's last bundle has completed."""
-    role = role_of(prog, machines.cost(mem, at), machines.position(mem, at))
-    return machines.done(mem, at) == roles.initial(prog, role) + roles.receives(prog, role)
+    """Tell whether the member's last chunk step has completed."""
+    role = role_of(prog, member_states.cost(mem, at), member_states.position(mem, at))
+    return member_states.done(mem, at) == roles.initial(prog, role) + roles.receives(prog, role)
 
 
 @njit
@@ -364,8 +370,8 @@ def deliver(prog, st, mem, heap, pc, line, positions, members):
     memory and on the heap beyond what is in use.
     """
     base = st[lk.V_HEAP] * lk.HEAP_COLUMNS
-    first = st[lk.V_MACHINE]
-    each = machine_size(prog, pc)
+    first = st[lk.V_MEMBER_STATE]
+    each = member_state_size(prog, pc)
     size = 0
     for i in range(members):
         set_up(mem, first + i * each, each, pc, prog[positions + i], first, line)
@@ -387,7 +393,7 @@ def deliver(prog, st, mem, heap, pc, line, positions, members):
         else:
             size = complete(prog, st, mem, a, tick, heap, base, size)
             i = (a - first) // each
-            # A bundle that takes no time has its turn within the tick after those that it follows.
+            # A chunk step that takes no time has its turn within the tick after those that it follows.
             last = member.registered(st, i) if member.ends(st, i) == tick else -1
             if registered > last or (registered == last and sent > member.sent(st, i)):
                 member.set_ends(st, i, tick)

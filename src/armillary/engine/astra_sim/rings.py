@@ -60,19 +60,19 @@ class Rings:
 
     def _line(self, comm: QuotientComm, classes: list[int], place: dict[int, tuple[int, int]]) -> None:
         number = len(self.line_rows) // lk.LN_COLUMNS
-        machine: dict[int, int] = {}
+        member_state: dict[int, int] = {}
         positions = []
         for position, cls in enumerate(classes):
-            if cls not in machine:
-                machine[cls] = len(machine)
+            if cls not in member_state:
+                member_state[cls] = len(member_state)
                 positions.append(position)
-                place[cls] = (number, machine[cls])
+                place[cls] = (number, member_state[cls])
         index = len(self.lines)
-        self.lines += [machine[cls] for cls in classes]
+        self.lines += [member_state[cls] for cls in classes]
         local = len(self.lines)
-        self.lines += [comm.local[cls] for cls in machine]
+        self.lines += [comm.local[cls] for cls in member_state]
         position_at = len(self.lines)
         self.lines += positions
         rank_at = len(self.lines)
-        self.lines += list(machine)
-        self.line_rows += [len(classes), len(machine), index, local, position_at, rank_at]
+        self.lines += list(member_state)
+        self.line_rows += [len(classes), len(member_state), index, local, position_at, rank_at]

@@ -50,7 +50,7 @@ def execute(lowered: Lowered, mode: Mode | None = None) -> Run:
     guards = Guards(prog, state)
     while state[lk.V_STATUS] in (lk.OK, lk.GROW) and state[lk.V_HEAP] + state[lk.V_NOW] > 0:
         heap = at_least(heap, (state[lk.V_HEAP] + burst) * columns, mode)
-        mem = at_least(mem, state[lk.V_MACHINE] + block, mode)
+        mem = at_least(mem, state[lk.V_MEMBER_STATE] + block, mode)
         kernel.run(
             prog, state, mem, heap, guards.budget(BUDGET), len(heap) // columns - burst, len(mem) - block
         )
@@ -98,7 +98,7 @@ def _state(lowered: Lowered, mode: Mode) -> tuple[Any, dict[str, slice]]:
         "INDEGREE": np.concatenate([rows[:, lk.N_INDEGREE] for rows in per_rank]) if per_rank else none(0),
         "NODE_START": none(z["states"]), "NODE_END": none(z["states"]), "READY": ready, "READY_SIZE": ready_size,
         "LEFT": np.array(outer, np.int64), "QUEUE_HEAD": none(z["queues"]), "INSTANCE_PLAN": none(z["instances"]),
-        "FREE": none(z["lines"]), "ROW_PHASE": none(z["routed"]), "KEPT": none(carries),
+        "FREE": none(z["lines"]), "ROW_PHASE": none(z["routed"]), "RETAINED": none(carries),
         "INSTANCE_ROUTES": none(z["instances"] * carries), "LAST_TOUCH": none(z["queues"] * tied * lk.TO_COLUMNS),
         "COMPLETED": none(ranks * tied * lk.D_COLUMNS), "SERVED_AT": none(z["servers"] * tied),
     }  # fmt: skip
@@ -141,15 +141,15 @@ def _burst(lowered: Lowered) -> tuple[int, int]:
     limit, queues, levels = (lowered.scalars[place] for place in (lk.Z_LIMIT, lk.Z_QUEUES, lk.Z_LEVELS))
     started = min(chunks, limit * queues) + levels + 2
     rows = lowered.tables["LINE_ROWS"].reshape(-1, lk.LN_COLUMNS)
-    machines = int(rows[:, lk.LN_MACHINES].max(initial=1))
+    member_states = int(rows[:, lk.LN_MEMBER_STATES].max(initial=1))
     moved = bool(lowered.scalars[lk.Z_MESSAGES])
-    scratch = 0 if costs.all_chains and not moved else machines
+    scratch = 0 if costs.all_chains and not moved else member_states
     # One event touches a rank, or the two ends of a message; a phase is evaluated by its last member.
-    per_stream = costs.bursts if moved else machines
+    per_stream = costs.bursts if moved else member_states
     events = 2 * z["deferred"] + z["ranks"] + 2 * (started + 1) * per_stream + scratch * costs.bursts + 64
     requests = 4 * events * lk.Q_COLUMNS if costs.timing.bus else 0
     if lowered.listed:
         requests += 2 * events * lk.ROW_COLUMNS
     # Nor are there more phases to move than the whole program has.
     blocks = min(2 * started + 1, z["arrived"]) if moved else 1
-    return events, blocks * (scratch * costs.machine + 1) + requests
+    return events, blocks * (scratch * costs.member_state + 1) + requests

@@ -18,7 +18,7 @@ phase_kernel = use("armillary.engine.astra_sim.phase_kernel")
 bus_kernel = use("armillary.engine.astra_sim.bus_kernel")
 rank_kernel = use("armillary.engine.astra_sim.rank_kernel")
 pair_kernel = use("armillary.engine.astra_sim.pair_kernel")
-way_kernel = use("armillary.engine.astra_sim.way_kernel")
+route_kernel = use("armillary.engine.astra_sim.route_kernel")
 enqueue = use("armillary.engine.astra_sim.order_kernel").enqueue
 tie_kernel = use("armillary.engine.astra_sim.tie_kernel")
 touch, doubt, freed, taken, served = (
@@ -39,12 +39,12 @@ schedule, next_seq, node_row, CONTENTION = (
     rank_kernel.CONTENTION,
 )
 post_send, post_recv = pair_kernel.post_send, pair_kernel.post_recv
-phase_row, queue_of, SCHEDULED = way_kernel.phase_row, way_kernel.queue_of, way_kernel.SCHEDULED
+phase_row, queue_of, SCHEDULED = route_kernel.phase_row, route_kernel.queue_of, route_kernel.SCHEDULED
 issue_part, issue_collective = collective_kernel.issue_part, collective_kernel.issue_collective
 start_waiting = collective_kernel.start_waiting
 busy, channel_state, channels, children = accessors(lk.BUSY, lk.CHANNEL, lk.CHANNELS, lk.CHILDREN)
 deferred, events, free_blocks, item_state = accessors(lk.DEFERRED, common.EVENT, lk.FREE, lk.ITEM_STATE)
-items, machines, messages, nodes = accessors(lk.ITEMS, lk.MACHINE, lk.MESSAGES, lk.NODES)
+items, member_states, messages, nodes = accessors(lk.ITEMS, lk.MEMBER_STATE, lk.MESSAGES, lk.NODES)
 nodes_now, phases, plans, queues_now = accessors(lk.NODE_STATE, lk.PHASES, lk.PLANS, lk.QUEUES)
 rank_state, ranks, ready, ready_size = accessors(lk.RANK_STATE, lk.RANKS, lk.READY, lk.READY_SIZE)
 ring_entries, rows, servers, streams = accessors(lk.RING_ENTRY, lk.ROWS, lk.SERVERS, lk.STREAMS)
@@ -243,12 +243,12 @@ def phase_done(prog, st, mem, heap, stream, tick):
 
 
 @inner
-def bundle_done(prog, st, mem, heap, machine, tick):
-    """A bundle of a message-level phase has completed."""
-    st[lk.V_HEAP] = complete(prog, st, mem, machine, tick, heap, 0, st[lk.V_HEAP])
-    if finished(prog, mem, machine):
-        block = machines.block(mem, machine) - 1
-        stream = machines.owner(mem, machine)
+def chunk_step_done(prog, st, mem, heap, member_state, tick):
+    """A chunk step of a message-level phase has completed."""
+    st[lk.V_HEAP] = complete(prog, st, mem, member_state, tick, heap, 0, st[lk.V_HEAP])
+    if finished(prog, mem, member_state):
+        block = member_states.block(mem, member_state) - 1
+        stream = member_states.owner(mem, member_state)
         mem[block] -= 1
         if mem[block] == 0:
             release(prog, st, mem, block, stream)
@@ -282,11 +282,11 @@ def serve(prog, st, mem, heap, r, node, tick):
 
 
 @njit
-def run(prog, st, mem, heap, budget, heap_room, machine_room):
+def run(prog, st, mem, heap, budget, heap_room, member_state_room):
     """Process up to `budget` events; stops early for lack of room (GROW) or on an error (V_STATUS)."""
     st[lk.V_STATUS] = lk.OK
     while st[lk.V_HEAP] > 0 and budget > 0:
-        if st[lk.V_HEAP] > heap_room or st[lk.V_MACHINE] > machine_room:
+        if st[lk.V_HEAP] > heap_room or st[lk.V_MEMBER_STATE] > member_state_room:
             st[lk.V_STATUS] = lk.GROW
             return
         tick, registered, sent = events.tick(heap, 0), events.registered(heap, 0), events.sent(heap, 0)
@@ -299,8 +299,8 @@ def run(prog, st, mem, heap, budget, heap_room, machine_room):
             phase_done(prog, st, mem, heap, a, tick)
         elif code in (lk.EV_NODE, lk.EV_RECV):
             complete_node(prog, st, mem, heap, a, b, tick)
-        elif code == lk.EV_BUNDLE:
-            bundle_done(prog, st, mem, heap, a, tick)
+        elif code == lk.EV_CHUNK_STEP:
+            chunk_step_done(prog, st, mem, heap, a, tick)
         elif code == lk.EV_MESSAGE:
             st[lk.V_HEAP] = arrive(prog, st, mem, a, b, tick, sent, heap, 0, st[lk.V_HEAP])
         elif code == lk.EV_FIRE:
@@ -310,7 +310,7 @@ def run(prog, st, mem, heap, budget, heap_room, machine_room):
             st[lk.V_THROUGH] = 0
             st[lk.V_HEAP] = bus_event(prog, st, mem, code, a, tick, heap, 0, st[lk.V_HEAP])
             if st[lk.V_THROUGH] > 0:
-                bundle_done(prog, st, mem, heap, st[lk.V_THROUGH], tick)
+                chunk_step_done(prog, st, mem, heap, st[lk.V_THROUGH], tick)
             st[lk.V_HEAP] = bus_go_on(prog, st, mem, a, tick, heap, 0, st[lk.V_HEAP])
         elif code == lk.EV_SEND:
             message_arrived(prog, st, mem, heap, a, b, tick)

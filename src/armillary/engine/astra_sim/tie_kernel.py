@@ -13,8 +13,8 @@ from armillary.base.accessors import accessors
 from armillary.base.jit import in_variant, inner, use
 from armillary.engine.astra_sim import layout as lk
 
-way_kernel = use("armillary.engine.astra_sim.way_kernel")
-phase_row, queue_of, cost_of = way_kernel.phase_row, way_kernel.queue_of, way_kernel.cost_of
+route_kernel = use("armillary.engine.astra_sim.route_kernel")
+phase_row, queue_of, cost_of = route_kernel.phase_row, route_kernel.queue_of, route_kernel.cost_of
 comms, completed, item_state, items = accessors(lk.COMMS, lk.COMPLETED, lk.ITEM_STATE, lk.ITEMS)
 lines, members, phases, plans = accessors(lk.LINE_ROWS, lk.MEMBERS, lk.PHASES, lk.PLANS)
 ready_size, ring_entries, rows, servers = accessors(lk.READY_SIZE, lk.RING_ENTRY, lk.ROWS, lk.SERVERS)
@@ -62,7 +62,7 @@ def together(prog, st, one, p, other, q):
     first_member = comms.items(prog, comm) + item_state.item_instance(st, item) * comms.reps(prog, comm)
     line = ring_entries.line(prog, phases.ring(prog, row) + items.local(prog, item))
     steps = plans.phases(prog, items.plan(prog, item))
-    for i in range(lines.machines(prog, line)):
+    for i in range(lines.member_states(prog, line)):
         member = members.item(st, first_member + prog[lines.local(prog, line) + i])
         here = items.row(prog, member) + first * steps + p
         there = items.row(prog, member) + second * steps + q

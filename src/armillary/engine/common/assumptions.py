@@ -46,15 +46,15 @@ def assumptions(
         found.append(f"{_nodes(free)} with operations or bytes take no time, as in ASTRA-sim ({why})")
     if idle:
         found.append(f"{_nodes(idle)} of CPUs with operations or bytes and no recorded time take none")
-    kept, model = about.get("precision"), platform.kernel_model.name
-    if kept and platform.system.roofline and model in ("gpu", "table", "systolic"):
+    retained, model = about.get("precision"), platform.kernel_model.name
+    if retained and platform.system.roofline and model in ("gpu", "table", "systolic"):
         other = [
-            f"{name} in {kept[key]}"
+            f"{name} in {retained[key]}"
             for key, name, usual in (
-                ("weights", "weights", kept["compute"]),
+                ("weights", "weights", retained["compute"]),
                 ("cache", "keys and values", "bf16"),
             )
-            if kept[key] != usual
+            if retained[key] != usual
         ]
         if other:
             found.append(f"compute model {model} takes the precision of products for {' and '.join(other)}")
@@ -94,7 +94,7 @@ def memory_of(trace: Trace, platform: Platform) -> dict[str, Any]:
     return {MEMORY: {**needs, "capacity_bytes": capacity or None, "fits": fits}}
 
 
-_TWINS = (
+_REFERENCES = (
     ("dataset_splits", "chunks"),
     ("active_chunks", "active_chunks"),
     ("endpoint_delay", "endpoint_delay"),
@@ -115,7 +115,7 @@ def _of_other_profile(platform: Platform, profile: str) -> Iterator[tuple[str, s
     """Yield fields that differ from their defaults and from what counts in this profile, and what to set instead."""
     system, physical = platform.system, platform.physical
     here = profile == "physical"
-    for of_system, of_physical in _TWINS:
+    for of_system, of_physical in _REFERENCES:
         both = ("System", of_system), ("Physical", of_physical)
         (owner, field), (own, counts) = both if here else both[::-1]
         given, used = (system, physical) if here else (physical, system)

@@ -72,7 +72,7 @@ class Simulated(ABC):
     groups: dict[str, int]
     """Size of every communicator that is used, by the number of the group, or by its name."""
     group_names: dict[int, str] = field(default_factory=dict)
-    """Name of each group that has one: its family."""
+    """Name of each group that has one: its axis set."""
     names_of_all: tuple[str, ...] = ()
     """What groups of all ranks are called in the trace, beside nothing."""
     warnings: list[str] = field(default_factory=list)

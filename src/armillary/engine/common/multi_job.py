@@ -194,7 +194,7 @@ def job_timeline(machine: Timeline, composed: Composed, j: int) -> Timeline:
     by_id: dict[int, Ints] = {}
     classes: dict[object, int] = {}
     rank_class = np.zeros(len(places), np.int32)
-    kept: list[tuple[int, int, Ints]] = []
+    retained: list[tuple[int, int, Ints]] = []
     for rank, place in enumerate(places):
         cls = int(machine.rank_class[place.npu])
         if cls not in by_id:
@@ -204,18 +204,18 @@ def job_timeline(machine: Timeline, composed: Composed, j: int) -> Timeline:
         at = by_id[cls][ids.astype(np.int64)]
         key = (cls, at.tobytes())
         if key not in classes:
-            classes[key] = len(kept)
-            kept.append((rank, cls, at))
+            classes[key] = len(retained)
+            retained.append((rank, cls, at))
         rank_class[rank] = classes[key]
-    base = [at + int(machine.node_ptr[cls]) for _, cls, at in kept]
+    base = [at + int(machine.node_ptr[cls]) for _, cls, at in retained]
     nodes = np.concatenate([np.zeros(0, np.int64), *base])
     start, end = (_since(ticks[nodes], job.arrival_ns) for ticks in (machine.node_start, machine.node_end))
-    ptr = np.cumsum([0, *(len(at) for _, _, at in kept)])
-    makers = [partial(_table, machine, cls, at, job.trace.graph(rank)) for rank, cls, at in kept]
+    ptr = np.cumsum([0, *(len(at) for _, _, at in retained)])
+    makers = [partial(_table, machine, cls, at, job.trace.graph(rank)) for rank, cls, at in retained]
     return Timeline(
         rank_class=rank_class,
-        representative=np.array([rank for rank, _, _ in kept], np.int64),
-        class_graph=np.arange(len(kept), dtype=np.int32),
+        representative=np.array([rank for rank, _, _ in retained], np.int64),
+        class_graph=np.arange(len(retained), dtype=np.int32),
         finish=np.array([end[a:b].max(initial=0) for a, b in pairwise(ptr.tolist())], np.int64),
         graphs=LazyTables(makers),
         node_ptr=ptr,
@@ -225,7 +225,7 @@ def job_timeline(machine: Timeline, composed: Composed, j: int) -> Timeline:
         node_late=_moved(machine.node_late, nodes),
         node_call=machine.node_call[nodes],
         **{name: getattr(machine, name) for name in _OF_MACHINE},
-        **_phases(machine, [(cls, at) for _, cls, at in kept], job.arrival_ns),
+        **_phases(machine, [(cls, at) for _, cls, at in retained], job.arrival_ns),
         info={
             **machine.info,
             **job.trace.about,
@@ -282,12 +282,12 @@ def _table(machine: Timeline, cls: int, at: Ints, graph: Graph) -> GraphTable:
     return GraphTable(parent_ptr=ptr, parent=parent, **columns)
 
 
-def _phases(machine: Timeline, kept: list[tuple[int, Ints]], arrival: int) -> dict[str, Any]:
+def _phases(machine: Timeline, retained: list[tuple[int, Ints]], arrival: int) -> dict[str, Any]:
     """Return the phase columns of the nodes that were kept of each class."""
     by_class = np.argsort(machine.phase_class, kind="stable")
     bounds = np.searchsorted(machine.phase_class[by_class], np.arange(len(machine.finish) + 1))
     rows, classes, nodes = [np.zeros(0, np.int64)], [np.zeros(0, np.int32)], [np.zeros(0, np.int32)]
-    for number, (cls, at) in enumerate(kept):
+    for number, (cls, at) in enumerate(retained):
         place = np.full(int(machine.node_ptr[cls + 1] - machine.node_ptr[cls]), -1, np.int32)
         place[at] = np.arange(len(at))
         found = by_class[bounds[cls] : bounds[cls + 1]]

@@ -97,7 +97,7 @@ MOST_BITS = 61
 
 
 def bits(largest: int) -> int:
-    """Return how many binary digits of a byte are counted where no volume is above `largest` bytes."""
+    """Return how many binary mesh dimensions of a byte are counted where no volume is above `largest` bytes."""
     return max(0, min(FRACTION_BITS, MOST_BITS - largest.bit_length()))
 
 

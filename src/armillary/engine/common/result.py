@@ -247,8 +247,8 @@ def _phases(lowered: Simulated, run: Run) -> dict[str, NDArray[Any]]:
         "phase_start": start,
         "phase_end": end,
     }
-    kept = found["phase_dim"] != NO_NETWORK
-    return found if kept.all() else {name: column[kept] for name, column in found.items()}
+    retained = found["phase_dim"] != NO_NETWORK
+    return found if retained.all() else {name: column[retained] for name, column in found.items()}
 
 
 def _traffic(lowered: Simulated, run: Run, dimensions: int) -> NDArray[np.int64]:
@@ -262,8 +262,10 @@ def _traffic(lowered: Simulated, run: Run, dimensions: int) -> NDArray[np.int64]
     )
     _, of_kind, _, _, _, first = _rows(lowered, run, at[one])
     table = _table(lowered)[first]
-    kept = table[:, 0] != NO_NETWORK
-    each = sum_by_dimension(of_kind[kept], table[kept, 0], table[kept, 2:], len(kinds), dimensions)
+    retained = table[:, 0] != NO_NETWORK
+    each = sum_by_dimension(
+        of_kind[retained], table[retained, 0], table[retained, 2:], len(kinds), dimensions
+    )
     calls = np.zeros((len(lowered.representatives), len(kinds)), np.int64)
     np.add.at(calls, (collective[:, lk.I_RANK], kind), 1)
     found: NDArray[np.int64] = np.einsum("ck,kds->cds", calls, each)

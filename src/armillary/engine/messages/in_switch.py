@@ -29,12 +29,12 @@ class SwitchLine:
 
 @dataclass
 class SwitchLines:
-    """The trees of all lines of a program; `ways` are the links between their nodes, by (source, target)."""
+    """The trees of all lines of a program; `links_of` are the links between their nodes, by (source, target)."""
 
     network: Network
     topology: Topology
     """The graph as it is at first."""
-    ways: dict[tuple[int, int], tuple[int, ...]] = field(default_factory=dict)
+    links_of: dict[tuple[int, int], tuple[int, ...]] = field(default_factory=dict)
     switches: list[int] = field(default_factory=list)
     """For every line the switches with a limit, one line after the other, by their place in `limits`."""
     known: dict[tuple[int, ...], SwitchLine] = field(default_factory=dict)
@@ -71,8 +71,8 @@ class SwitchLines:
                 )
             for tree in trees:
                 for node, parent in tree.parent.items():
-                    self.ways.setdefault((node, parent), tree.up[node])
-                    self.ways.setdefault((parent, node), tree.down[node])
+                    self.links_of.setdefault((node, parent), tree.up[node])
+                    self.links_of.setdefault((parent, node), tree.down[node])
             self.known[line] = _numbered(line, trees)
         return self.known[line]
 

@@ -1,7 +1,7 @@
 """The tables of a program of profile `physical` whose messages cross a network; it extends `engine.physical.layout`.
 
 All members of a line carry out a *shape*: a schedule of rounds, in each of which a member sends and receives messages.
-A *run* is one chunk in one phase on one lane. Nodes are NPUs and switches that add up what comes to them.
+A *run* is one chunk in one phase on one chunk flow. Nodes are NPUs and switches that add up what comes to them.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ MOVES.column("size", "class of its size")
 MOVES.column("reduce", "what the receiver does with it: KEPT, REDUCED, ADDED_IN_SWITCH, KEPT_IN_SWITCH")
 MV_SOURCE, MV_TARGET, MV_SIZE, MV_REDUCE = range(4)
 MV_COLUMNS = MOVES.width
-KEPT, REDUCED, ADDED_IN_SWITCH, KEPT_IN_SWITCH = range(4)
+RETAINED, REDUCED, ADDED_IN_SWITCH, RETAINED_IN_SWITCH = range(4)
 SIZES = PROGRAM.rows("SIZES", "sizes", "A class of sizes in a phase.")
 SIZES.column("bytes", "its bytes", "bytes")
 SIZES.column("reduce", "how long it takes to add them up", "ticks; in a switch ps")
-SIZES.column("wire", "how long they are on a wire at least", "ps")
+SIZES.column("edge", "how long they are on a edge at least", "ps")
 SZ_COLUMNS = SIZES.width
 LINE_ROUTES = PROGRAM.rows("LINE_ROUTES", "lines of phases", "A line in a phase.")
 LINE_ROUTES.column("routes", "its first message, in ROUTE_OF")
@@ -73,15 +73,15 @@ Z_ROUTES = PROGRAM.scalar("routes of a stage")
 Z_STAGES = PROGRAM.scalar("stages")
 
 STATE = Layout("state of messages", physical.STATE)
-LANE_RUNS = STATE.columns("LANE", "lanes", "What a lane has besides `LANES`.")
-LANE_RUNS.column("active", "chunks in flight")
-LANE_RUNS.column("waits", "1: it waits for a switch")
+CHUNK_FLOW_RUNS = STATE.columns("CHUNK_FLOW", "chunk_flows", "What a chunk flow has besides `LANES`.")
+CHUNK_FLOW_RUNS.column("active", "chunks in flight")
+CHUNK_FLOW_RUNS.column("waits", "1: it waits for a switch")
 FREE_BLOCKS = STATE.rows("FREE_BLOCKS", "block sizes", "Free blocks of working memory of 2**i words.")
 FREE_BLOCKS.column("block", "address of the first, whose first word is that of the next; 0: none")
 SWITCH_STATE = STATE.columns("SWITCH", "switches", "A switch with a limit.")
 SWITCH_STATE.column("used", "chunks that it adds up")
-WAITING = STATE.rows("WAITING", "lanes", "Lanes that wait for a switch.")
-WAITING.column("lane", "lane")
+WAITING = STATE.rows("WAITING", "chunk_flows", "Chunk flows that wait for a switch.")
+WAITING.column("chunk_flow", "chunk_flow")
 PAIR_STATE = STATE.columns("PAIR", "pairs of nodes", "A pair of nodes.")
 PAIR_STATE.column("busy", "until when its switch adds up what came from it", "ps")
 V_MEMORY = STATE.scalar("words of working memory in use")
@@ -92,13 +92,13 @@ V_TICK = STATE.scalar("the tick")
 V_STEP = STATE.scalar("what is done in it next: WAIT, COLLECT, HAPPEN, START")
 V_CAME = STATE.scalar("list of the messages that have come in it: a row of the pool, 0: none")
 V_CAME_LAST = STATE.scalar("the last of them")
-V_WAITING = STATE.scalar("lanes that wait for a switch")
-V_COUNT = STATE.scalar("of the lanes to be looked at, those of this round")
+V_WAITING = STATE.scalar("chunk flows that wait for a switch")
+V_COUNT = STATE.scalar("of the chunk flows to be looked at, those of this round")
 WAIT, COLLECT, HAPPEN, START = range(4)
 """What is done in a tick, in turn: the network runs to it, then to its end; what has come and is due; what starts."""
 
 RUN = record("RUN", "A run, in working memory; its members (MEMBER) stand behind it.")
-RUN.column("lane", "its lane")
+RUN.column("chunk_flow", "its chunk flow")
 RUN.column("key", "chunk and phase, as `LANES.queue` has them")
 RUN.column("phase", "its phase")
 RUN.column("line", "its row of LINE_ROUTES")

@@ -1,7 +1,7 @@
 """The event loop of profile `physical` over a network that moves messages.
 
-What happens on a rank is that of `engine.physical`; a lane runs rounds of messages instead of volumes. A tick
-ends with what the network delivers up to it; then free nodes are issued, and lanes begin chunks.
+What happens on a rank is that of `engine.physical`; a chunk flow runs rounds of messages instead of volumes. A tick
+ends with what the network delivers up to it; then free nodes are issued, and chunk flows begin chunks.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from armillary.engine.transport import layout as tk
 heaps = use("armillary.engine.common.heap_kernel")
 pop = heaps.pop
 share = use("armillary.engine.physical.share_kernel")
-schedule, touch_lane = share.schedule, share.touch_lane
+schedule, touch_chunk_flow = share.schedule, share.touch_chunk_flow
 phase_row = use("armillary.engine.physical.choice_kernel").phase_row
 rank_kernel = use("armillary.engine.physical.rank_kernel")
 complete_node, touch_rank = rank_kernel.complete_node, rank_kernel.touch_rank
@@ -35,7 +35,9 @@ mover = use("armillary.engine.transport.chosen_kernel")
 advance, change = mover.advance, mover.change
 channel_routes, channel_state = accessors(lk.CHANNEL_ROUTE, physical.CHANNEL_STATE)
 channels, dirty, events, items = accessors(physical.CHANNELS, physical.DIRTY, physical.EVENT, physical.ITEMS)
-lane_runs, lanes, line_routes = accessors(lk.LANE_RUNS, physical.LANES, lk.LINE_ROUTES)
+chunk_flow_runs, chunk_flows, line_routes = accessors(
+    lk.CHUNK_FLOW_RUNS, physical.CHUNK_FLOWS, lk.LINE_ROUTES
+)
 lines, messages, moves = accessors(physical.LINE_ROWS, physical.MESSAGE_STATE, lk.MOVES)
 phase_shapes, phases, plans, pool_rows = accessors(lk.PHASE_SHAPE, physical.PHASES, physical.PLANS, tk.ROW)
 rows, run_members, runs, shapes, sizes = accessors(physical.ROWS, lk.MEMBER, lk.RUN, lk.SHAPES, lk.SIZES)
@@ -45,21 +47,21 @@ stages = accessors(lk.STAGES)
 @inner
 def run_over(prog, st, mem, heap, run, tick):
     """All members of a run are through: the phase of the chunk is done."""
-    lane = runs.lane(mem, run)
+    chunk_flow = runs.chunk_flow(mem, run)
     key = runs.key(mem, run)
     release(prog, st, runs.line(mem, run))
     give_back(st, mem, run, lk.RU_HEAD + shapes.members(prog, runs.shape(mem, run)) * lk.ME_COLUMNS)
-    lane_runs.add_active(st, lane, -1)
-    lanes.add_load(st, lane, -phases.ticks(prog, runs.phase(mem, run)))
-    phase_done(prog, st, heap, lane, key, tick)
-    touch_lane(st, lane)
+    chunk_flow_runs.add_active(st, chunk_flow, -1)
+    chunk_flows.add_load(st, chunk_flow, -phases.ticks(prog, runs.phase(mem, run)))
+    phase_done(prog, st, heap, chunk_flow, key, tick)
+    touch_chunk_flow(st, chunk_flow)
 
 
 @inner
-def start_chunks(prog, st, mem, heap, net_table, net, pool, queue, lane, tick, block):
-    """Let waiting chunks of a lane start, as many as may be under way at a time; returns whether there was room."""
-    item = lanes.item(st, lane)
-    line = lanes.line(st, lane)
+def start_chunks(prog, st, mem, heap, net_table, net, pool, queue, chunk_flow, tick, block):
+    """Start waiting chunks of a chunk flow while fewer are in flight than may be; returns whether there was room."""
+    item = chunk_flows.item(st, chunk_flow)
+    line = chunk_flows.line(st, chunk_flow)
     if lines.members(prog, line) == 0:
         channel = items.channel(prog, item)
         while channel_state.started(st, channel) < channel_state.sent(st, channel):
@@ -75,26 +77,26 @@ def start_chunks(prog, st, mem, heap, net_table, net, pool, queue, lane, tick, b
             send(prog, st, net_table, net, pool, queue, cookie, pair, size, key, tick)
         return True
     plan = items.plan(prog, item)
-    while lanes.queue(st, lane) >= 0:
+    while chunk_flows.queue(st, chunk_flow) >= 0:
         if not room(st, mem, heap, net, block):
             return False
-        key = lanes.queue(st, lane)
+        key = chunk_flows.queue(st, chunk_flow)
         steps = plans.phases(prog, plan)
         phase = phase_row(prog, st, item, key // steps, key % steps)
-        if lane_runs.active(st, lane) >= phase_shapes.window(prog, phase):
+        if chunk_flow_runs.active(st, chunk_flow) >= phase_shapes.window(prog, phase):
             return True
         row = phase_shapes.lines(prog, phase) + line
-        if not occupy(prog, st, row, lane):
+        if not occupy(prog, st, row, chunk_flow):
             return True
-        lanes.set_queue(st, lane, rows.next(st, items.row(prog, item) + key))
+        chunk_flows.set_queue(st, chunk_flow, rows.next(st, items.row(prog, item) + key))
         rows.set_start(st, items.row(prog, item) + key, tick)
-        lane_runs.add_active(st, lane, 1)
-        run = begin_run(prog, st, mem, net_table, net, pool, queue, lane, key, phase, row, tick)
+        chunk_flow_runs.add_active(st, chunk_flow, 1)
+        run = begin_run(prog, st, mem, net_table, net, pool, queue, chunk_flow, key, phase, row, tick)
         if runs.left(mem, run) == 0:
             schedule(st, heap, tick, lk.EV_OVER, run, 0)
         if line_routes.switches(prog, row) > 0:
-            # Other lanes that wait for the switches have their turn first.
-            touch_lane(st, lane)
+            # Other chunk flows that wait for the switches have their turn first.
+            touch_chunk_flow(st, chunk_flow)
             return True
     return True
 
@@ -167,7 +169,7 @@ def room(st, mem, heap, net, block):
 
 @inner
 def settle(prog, st, mem, heap, net_table, net, pool, queue, tick, block):
-    """Start what can start now: nodes, and chunks of lanes.
+    """Start what can start now: nodes, and chunks of chunk flows.
 
     Returns whether all has started that can. Where there was no room (GROW) it is called again, and goes on where it
     stopped.
@@ -176,17 +178,17 @@ def settle(prog, st, mem, heap, net_table, net, pool, queue, tick, block):
         return False
     enter_asking(prog, st, heap, tick)
     if st[lk.V_COUNT] == 0:
-        # What these lanes make others look at is looked at after them.
+        # What these chunk flows make others look at is looked at after them.
         st[lk.V_COUNT] = st[physical.V_DIRTY]
     while st[physical.V_LOOKED] < st[lk.V_COUNT]:
-        lane = dirty.lane(st, st[physical.V_LOOKED])
-        lanes.set_dirty(st, lane, 0)
-        if not start_chunks(prog, st, mem, heap, net_table, net, pool, queue, lane, tick, block):
-            lanes.set_dirty(st, lane, 1)
+        chunk_flow = dirty.chunk_flow(st, st[physical.V_LOOKED])
+        chunk_flows.set_dirty(st, chunk_flow, 0)
+        if not start_chunks(prog, st, mem, heap, net_table, net, pool, queue, chunk_flow, tick, block):
+            chunk_flows.set_dirty(st, chunk_flow, 1)
             return False
         st[physical.V_LOOKED] += 1
     for i in range(st[physical.V_LOOKED], st[physical.V_DIRTY]):
-        dirty.set_lane(st, i - st[physical.V_LOOKED], dirty.lane(st, i))
+        dirty.set_chunk_flow(st, i - st[physical.V_LOOKED], dirty.chunk_flow(st, i))
     st[physical.V_DIRTY] -= st[physical.V_LOOKED]
     st[physical.V_LOOKED] = 0
     st[lk.V_COUNT] = 0

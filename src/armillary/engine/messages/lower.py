@@ -22,7 +22,7 @@ from armillary.engine.messages.program import MessageProgram
 from armillary.engine.messages.routes import routes_of
 from armillary.engine.messages.shapes import Shapes, sizes
 from armillary.engine.messages.window import window_of
-from armillary.engine.physical.courses import Course, plain_course
+from armillary.engine.physical.chunk_routes import ChunkRoutes, plain_chunk_routes
 from armillary.engine.physical.lines import Channels
 from armillary.engine.physical.lower import Build
 from armillary.engine.physical.phases import PhysicalPhase, split_at_once
@@ -41,13 +41,13 @@ class MessageWorkload(ListedWorkload):
 
     fluid = False
 
-    def course(self, call: CollectiveCall) -> Course:
+    def chunk_routes(self, call: CollectiveCall) -> ChunkRoutes:
         """See `PhysicalWorkload`."""
         comm = self.comms.get(call.comm)
-        if call.splits and len(comm.members) > 1 and call not in self._courses:
+        if call.splits and len(comm.members) > 1 and call not in self._chunk_routes:
             at_once = split_at_once(call, comm, self.platform)
-            self._courses[call] = plain_course([at_once], call.size, self.platform)
-        return super().course(call)
+            self._chunk_routes[call] = plain_chunk_routes([at_once], call.size, self.platform)
+        return super().chunk_routes(call)
 
 
 class MessageChannels(Channels):
@@ -122,7 +122,7 @@ def _with_messages(build: Build, program: PhysicalProgram, stages: Sequence[Stag
         lk.Z_ROUTES: len(pairs),
         lk.Z_STAGES: len(stages),
     }
-    routes = routes_of(stages, pairs, lines.in_switches.ways)
+    routes = routes_of(stages, pairs, lines.in_switches.links_of)
     return MessageProgram(**columns, stages=stages, routes=routes, pairs=pairs, platform=platform)
 
 

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from armillary.base.errors import InputError, StuckError
 from armillary.base.jit import Mode, load
 from armillary.base.working_memory import at_least
+from armillary.collective.synthesis.edges import Edges
 from armillary.collective.synthesis.event_kernel import H_COLUMNS, S_HEAP
 from armillary.collective.synthesis.spread import Spread
 from armillary.collective.synthesis.synthesize import SynthesizedSchedule
-from armillary.collective.synthesis.wires import Wires
 from armillary.engine.messages import plan_layout as pk
 from armillary.engine.messages.stages import stages_of
 from armillary.engine.transport import layout as lk
@@ -60,26 +60,26 @@ def simulate_schedule(
         raise InputError(f"network model '{network_model}' for a schedule: expected congestion or flow")
     if mode is None:
         mode = "interpreted" if schedule.messages <= INTERPRETED_MESSAGES else "compiled"
-    wires = schedule.wires
+    edges = schedule.edges
     stage: Stage = stages_of(platform)[0]
     routes = Routes()
-    routes.append(wires.paths)
+    routes.append(edges.paths)
     transport = transport_of(network_model, platform).on(stage.topology, routes)
     table: Any = lower_network(
         [stage], routes, transport.options(stage.topology), transport.tables(stage.topology)
     )
     net = first_state(transport, stage.topology, mode, routes.count)
     room = Room(transport, mode, links=stage.topology.links)
-    phases, owner, node_first = _phases(schedule, wires)
+    phases, owner, node_first = _phases(schedule, edges)
     memory, delay = platform.system.local_mem_bandwidth, ceil(platform.physical.endpoint_delay)
     st = np.zeros(pk.PLAN_STATE, np.int64)
     st[pk.S_REDUCE] = ceil(schedule.chunk / memory * 1e9) * lk.PS if memory > 0 else 0
-    st[pk.S_DELAY], st[pk.S_CHUNKS], st[pk.S_DIRTY] = delay * lk.PS, len(owner), wires.n
-    heap = np.zeros((wires.n + 1024) * H_COLUMNS, np.int64)
+    st[pk.S_DELAY], st[pk.S_CHUNKS], st[pk.S_DIRTY] = delay * lk.PS, len(owner), edges.n
+    heap = np.zeros((edges.n + 1024) * H_COLUMNS, np.int64)
     dirty, marked, busy = (
-        np.arange(wires.n)[::-1].copy(),
-        np.ones(wires.n, np.int64),
-        np.zeros(wires.n, np.int64),
+        np.arange(edges.n)[::-1].copy(),
+        np.ones(edges.n, np.int64),
+        np.zeros(edges.n, np.int64),
     )
     kernel = load("armillary.engine.messages.plan_kernel", mode, transport.name)
     if mode == "interpreted":
@@ -89,7 +89,7 @@ def simulate_schedule(
         room.fit(net)
         heap = at_least(heap, (int(st[S_HEAP]) + 1) * H_COLUMNS, "compiled")
         more = kernel.run(
-            table, net, room.pool, room.queue, st, heap, *phases, wires.target, owner, node_first, dirty, marked,
+            table, net, room.pool, room.queue, st, heap, *phases, edges.target, owner, node_first, dirty, marked,
             busy, schedule.chunk,
         )  # fmt: skip
     if st[pk.S_RECEIVED] != schedule.messages:
@@ -105,38 +105,38 @@ def simulate_schedule(
 Phase = tuple[NDArray[Any], ...]
 
 
-def _phases(schedule: SynthesizedSchedule, wires: Wires) -> tuple[tuple[Phase, Phase], Ints, Ints]:
-    """Return the two phases as the kernel reads them, the owners of chunks, and (n + 1) the first lane of each NPU."""
-    n, chunks = wires.n, schedule.n * schedule.per_npu
+def _phases(schedule: SynthesizedSchedule, edges: Edges) -> tuple[tuple[Phase, Phase], Ints, Ints]:
+    """Return the two phases as the kernel reads them, the owners of chunks, and (n + 1) the first port of each NPU."""
+    n, chunks = edges.n, schedule.n * schedule.per_npu
     owner = np.arange(chunks) // schedule.per_npu
-    lane_first, lane_entry, lane_of = wires.lanes
-    lanes = len(lane_first) - 1
-    node_first = np.searchsorted(wires.source[lane_entry[lane_first[:-1]]], np.arange(n + 1))
+    port_first, port_entry, port_of = edges.ports
+    ports = len(port_first) - 1
+    node_first = np.searchsorted(edges.source[port_entry[port_first[:-1]]], np.arange(n + 1))
     adds = np.zeros(n * chunks, np.int32)
     copies = np.ones(n * chunks, np.int32)
     first = owner * chunks + np.arange(chunks)
     copies[first] = 0
     if schedule.scatter:
         part = schedule.scatter
-        np.add.at(adds, wires.target[part.wire] * chunks + part.chunk, 1)
+        np.add.at(adds, edges.target[part.edge] * chunks + part.chunk, 1)
         copies[first] = adds[first]
     return (
         (
-            _phase(schedule.scatter, lane_of, lanes, True, adds),
-            _phase(schedule.gather, lane_of, lanes, False, copies),
+            _phase(schedule.scatter, port_of, ports, True, adds),
+            _phase(schedule.gather, port_of, ports, False, copies),
         ),
         owner,
         node_first,
     )
 
 
-def _phase(part: Spread | None, lane_of: Ints, lanes: int, backwards: bool, need: NDArray[Any]) -> Phase:
+def _phase(part: Spread | None, port_of: Ints, ports: int, backwards: bool, need: NDArray[Any]) -> Phase:
     none = np.zeros(0, np.int32)
-    wire, chunk = (part.wire, part.chunk) if part else (none, none)
+    edge, chunk = (part.edge, part.chunk) if part else (none, none)
     # NumPy sorts 16 bits by radix.
-    lane = lane_of.astype(np.uint16 if lanes <= 1 << 16 else np.int64)[wire]
-    order = np.argsort(lane[::-1] if backwards else lane, kind="stable").astype(np.int32)
+    port = port_of.astype(np.uint16 if ports <= 1 << 16 else np.int64)[edge]
+    order = np.argsort(port[::-1] if backwards else port, kind="stable").astype(np.int32)
     if backwards:
-        order = np.int32(len(wire) - 1) - order
-    first = np.concatenate([[0], np.cumsum(np.bincount(lane, minlength=lanes))])
-    return first, first[:-1].copy(), order, wire, chunk, need
+        order = np.int32(len(edge) - 1) - order
+    first = np.concatenate([[0], np.cumsum(np.bincount(port, minlength=ports))])
+    return first, first[:-1].copy(), order, edge, chunk, need

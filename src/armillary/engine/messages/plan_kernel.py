@@ -1,6 +1,6 @@
-"""Messages of a schedule that is given in full: each leaves when its data is there and it is its turn on its lane.
+"""Messages of a schedule that is given in full: each leaves when its data is there and it is its turn on its port.
 
-A schedule has two phases, each with its own order on every lane: a lane is a link by which messages leave an NPU. A
+A schedule has two phases, each with its own order on every port: a port is a link by which messages leave an NPU. A
 message waits until its NPU has got `need` messages with its chunk. As in the loop of workloads, messages leave at
 whole ticks, and what arrives within a tick is seen at its end.
 """
@@ -22,7 +22,7 @@ S_HEAP, H_COLUMNS = events.S_HEAP, events.H_COLUMNS
 
 @inner
 def touch(st, dirty, marked, node):
-    """Look at the lanes of an NPU before time goes on."""
+    """Look at the ports of an NPU before time goes on."""
     if marked[node] == 0:
         marked[node] = 1
         dirty[st[pk.S_DIRTY]] = node
@@ -37,7 +37,7 @@ def arrive(st, scatter, gather, target, owner, dirty, marked, cookie, now):
     count = len(scatter[pk.A_CHUNK])
     if cookie < count:
         chunk = scatter[pk.A_CHUNK][cookie]
-        node = target[scatter[pk.A_WIRE][cookie]]
+        node = target[scatter[pk.A_EDGE][cookie]]
         at = node * st[pk.S_CHUNKS] + chunk
         scatter[pk.A_NEED][at] -= 1
         ready = scatter[pk.A_NEED][at] == 0
@@ -45,7 +45,7 @@ def arrive(st, scatter, gather, target, owner, dirty, marked, cookie, now):
             gather[pk.A_NEED][at] -= 1
     else:
         chunk = gather[pk.A_CHUNK][cookie - count]
-        node = target[gather[pk.A_WIRE][cookie - count]]
+        node = target[gather[pk.A_EDGE][cookie - count]]
         at = node * st[pk.S_CHUNKS] + chunk
         gather[pk.A_NEED][at] -= 1
         ready = gather[pk.A_NEED][at] == 0
@@ -58,7 +58,7 @@ def receive(st, heap, scatter, gather, target, owner, dirty, marked, busy, cooki
     """The network has delivered a message; an NPU adds one after the other."""
     at = now + st[pk.S_DELAY]
     if cookie < len(scatter[pk.A_CHUNK]) and st[pk.S_REDUCE] > 0:
-        node = target[scatter[pk.A_WIRE][cookie]]
+        node = target[scatter[pk.A_EDGE][cookie]]
         at = max(at, busy[node]) + st[pk.S_REDUCE]
         busy[node] = at
     if at > now:
@@ -68,17 +68,17 @@ def receive(st, heap, scatter, gather, target, owner, dirty, marked, busy, cooki
 
 
 @inner
-def leave(st, table, net, pool, queue, phase, first_cookie, lane, node, size, now):
-    """Let messages of a lane leave while they have their data; returns whether there was room for all of them."""
-    first, after, order, wire, chunk, need = phase
-    while after[lane] < first[lane + 1]:
-        number = order[after[lane]]
+def leave(st, table, net, pool, queue, phase, first_cookie, port, node, size, now):
+    """Let messages of a port leave while they have their data; returns whether there was room for all of them."""
+    first, after, order, edge, chunk, need = phase
+    while after[port] < first[port + 1]:
+        number = order[after[port]]
         if need[node * st[pk.S_CHUNKS] + chunk[number]] > 0:
             return True
         if full(net):
             return False
-        inject(table, net, pool, queue, first_cookie + number, wire[number], size, 0, now)
-        after[lane] += 1
+        inject(table, net, pool, queue, first_cookie + number, edge[number], size, 0, now)
+        after[port] += 1
     return True
 
 
@@ -88,11 +88,11 @@ def start(st, table, net, pool, queue, scatter, gather, node_first, dirty, marke
     count = len(scatter[pk.A_CHUNK])
     while st[pk.S_DIRTY] > 0:
         node = dirty[st[pk.S_DIRTY] - 1]
-        for lane in range(node_first[node], node_first[node + 1]):
-            if not leave(st, table, net, pool, queue, scatter, 0, lane, node, size, st[pk.S_TICK]):
+        for port in range(node_first[node], node_first[node + 1]):
+            if not leave(st, table, net, pool, queue, scatter, 0, port, node, size, st[pk.S_TICK]):
                 return False
-            if scatter[pk.A_NEXT][lane] == scatter[pk.A_FIRST][lane + 1] and not leave(
-                st, table, net, pool, queue, gather, count, lane, node, size, st[pk.S_TICK]
+            if scatter[pk.A_NEXT][port] == scatter[pk.A_FIRST][port + 1] and not leave(
+                st, table, net, pool, queue, gather, count, port, node, size, st[pk.S_TICK]
             ):
                 return False
         marked[node] = 0

@@ -17,6 +17,6 @@ S_REDUCE = STATE.scalar("how long a reduction takes, ps")
 S_DELAY = STATE.scalar("from the arrival of a message to its use, ps")
 S_CHUNKS = STATE.scalar("chunks")
 PLAN_STATE = STATE.head
-A_FIRST, A_NEXT, A_ORDER, A_WIRE, A_CHUNK, A_NEED = range(6)
-"""Arrays of a phase: of lanes, their first places, and the place of the next message of each; order of the messages;
-wire and chunk of each; how many messages each (NPU, chunk) still needs."""
+A_FIRST, A_NEXT, A_ORDER, A_EDGE, A_CHUNK, A_NEED = range(6)
+"""Arrays of a phase: of ports, their first places, and the place of the next message of each; order of the messages;
+edge and chunk of each; how many messages each (NPU, chunk) still needs."""

@@ -13,13 +13,13 @@ from armillary.platform.topology.routing import Paths
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
-Ways = Mapping[tuple[int, int], tuple[int, ...]]
+LinksOf = Mapping[tuple[int, int], tuple[int, ...]]
 
 
-def routes_of(stages: Sequence[Stage], pairs: Ints, ways: Ways) -> Routes:
+def routes_of(stages: Sequence[Stage], pairs: Ints, links_of: LinksOf) -> Routes:
     """Return the routes of all pairs in every stage; where a pair has none any more, it keeps the one it had.
 
-    Pairs with a switch keep their links in `ways`.
+    Pairs with a switch keep their links in `links_of`.
 
     Raises:
         InputError: a pair cannot reach each other from the start.
@@ -32,32 +32,32 @@ def routes_of(stages: Sequence[Stage], pairs: Ints, ways: Ways) -> Routes:
         except InputError:
             if before is None:
                 raise
-            paths = _some_kept(stage, pairs[npus], before)
-        routes.append(paths if npus.all() else _with_ways(paths, pairs, npus, ways))
+            paths = _some_retained(stage, pairs[npus], before)
+        routes.append(paths if npus.all() else _with_links(paths, pairs, npus, links_of))
         before = paths
     return routes
 
 
-def _with_ways(paths: Paths, pairs: Ints, npus: Bools, ways: Ways) -> Paths:
+def _with_links(paths: Paths, pairs: Ints, npus: Bools, links_of: LinksOf) -> Paths:
     """Return the routes of all pairs from those of NPUs and the links of the others."""
     between = iter(range(int(npus.sum())))
     links = [
-        paths[next(between)] if own else np.array(ways[(a, b)], np.int64)
+        paths[next(between)] if own else np.array(links_of[(a, b)], np.int64)
         for own, (a, b) in zip(npus.tolist(), pairs.tolist(), strict=True)
     ]
     return _paths(links)
 
 
-def _some_kept(stage: Stage, pairs: Ints, before: Paths) -> Paths:
-    ways = []
+def _some_retained(stage: Stage, pairs: Ints, before: Paths) -> Paths:
+    links_of = []
     for number, pair in enumerate(pairs):
         try:
-            ways.append(stage.routing.paths(pair[:1], pair[1:]).link)
+            links_of.append(stage.routing.paths(pair[:1], pair[1:]).link)
         except InputError:
-            ways.append(before[number])  # its messages wait for what is down
-    return _paths(ways)
+            links_of.append(before[number])  # its messages wait for what is down
+    return _paths(links_of)
 
 
-def _paths(ways: Sequence[Ints]) -> Paths:
-    first = np.concatenate([[0], np.cumsum([len(way) for way in ways])]).astype(np.int64)
-    return Paths(first, np.concatenate(ways))
+def _paths(links_of: Sequence[Ints]) -> Paths:
+    first = np.concatenate([[0], np.cumsum([len(way) for way in links_of])]).astype(np.int64)
+    return Paths(first, np.concatenate(links_of))

@@ -45,9 +45,9 @@ def execute(program: MessageProgram, transport: Transport, mode: Mode | None = N
     )
     kernel = load("armillary.engine.messages.loop_kernel", mode, transport.name)
     prog, _ = lk.PROGRAM.program(program.tables, mode, program.scalars)
-    # A lane for which there was no room is to be looked at once more.
+    # A chunk flow for which there was no room is to be looked at once more.
     sizes = {
-        "dirty": 2 * z["lanes"], "block sizes": 64, "pairs of nodes": len(program.pairs),
+        "dirty": 2 * z["chunk_flows"], "block sizes": 64, "pairs of nodes": len(program.pairs),
         "switches": len(program.tables["SWITCH_LIMIT"]),
     }  # fmt: skip
     state, place = first_state(program, mode, lk.STATE, sizes)

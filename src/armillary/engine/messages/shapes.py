@@ -73,8 +73,8 @@ class Shapes:
             reduce = messages.reduce[apart]
             at_end = np.where(
                 into,
-                np.where(reduce, lk.ADDED_IN_SWITCH, lk.KEPT_IN_SWITCH),
-                np.where(reduce, lk.REDUCED, lk.KEPT),
+                np.where(reduce, lk.ADDED_IN_SWITCH, lk.RETAINED_IN_SWITCH),
+                np.where(reduce, lk.REDUCED, lk.RETAINED),
             )
             rows = np.stack([source, target, classes, at_end], axis=1)[order].astype(np.int64)
             self._round(rows, nodes, count, part.repeat)
@@ -158,6 +158,6 @@ def sizes(
     for part, into_switch in parts:
         moved = ceil(part * scale * chunk)
         rate, unit = (switch_rate, 1e3) if into_switch else (memory_bandwidth, 1e9)
-        wire = int(moved / port_rate * 1e3) if into_switch else 0
-        rows += [moved, ceil(moved / rate * unit) if rate > 0 else 0, wire]
+        edge = int(moved / port_rate * 1e3) if into_switch else 0
+        rows += [moved, ceil(moved / rate * unit) if rate > 0 else 0, edge]
     return rows

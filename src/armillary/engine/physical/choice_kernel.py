@@ -1,8 +1,8 @@
-"""Which way a chunk takes through its phases, and the choice of its next level where that is made on the way.
+"""The route of a chunk through its phases, and the choice of its next level where chunks choose as they go.
 
 The first member of a collective that is ready for the next level of a chunk asks; at the end of the tick the level
 with the least load is chosen, for all members, one chunk after the other. The load of a level is that of its fullest
-line: ticks of all that this collective has sent there and that is not through, what is under way in full.
+line: ticks of all that this collective has sent there and that is not through, what is in flight in full.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from armillary.engine.physical import layout as lk
 
 heaps = use("armillary.engine.common.heap_kernel")
 put, take = heaps.put, heaps.take
-asked, asking, chosen, comms = accessors(lk.ASKED, lk.ASKING, lk.CHOSEN, lk.COMMS)
-item_state, items, lanes, phases = accessors(lk.ITEM_STATE, lk.ITEMS, lk.LANES, lk.PHASES)
+queried, asking, chosen, comms = accessors(lk.QUERIED, lk.ASKING, lk.CHOSEN, lk.COMMS)
+item_state, items, chunk_flows, phases = accessors(lk.ITEM_STATE, lk.ITEMS, lk.CHUNK_FLOWS, lk.PHASES)
 plan_chunks, plans = accessors(lk.CHUNKS, lk.PLANS)
 
 
@@ -31,8 +31,8 @@ def phase_row(prog, st, item, chunk, p):
     plan = items.plan(prog, item)
     row = plan_chunks.phase(prog, plans.chunks(prog, plan) + chunk) + p
     if plans.choices(prog, plan) > 0:
-        way = chosen.way(st, choice_of(prog, st, item, chunk))
-        row += way * plans.phases(prog, plan)
+        route = chosen.route(st, choice_of(prog, st, item, chunk))
+        row += route * plans.phases(prog, plan)
     return row
 
 
@@ -47,8 +47,8 @@ def must_ask(prog, st, item, chunk, p):
         return False
     if chosen.item(st, number) == 0:
         chosen.set_item(st, number, item + 1)
-        put(st, asked.at_chunk(st, 0), st[lk.V_ASKED], number)
-        st[lk.V_ASKED] += 1
+        put(st, queried.at_chunk(st, 0), st[lk.V_QUERIED], number)
+        st[lk.V_QUERIED] += 1
     asking.set_item(st, st[lk.V_ASKING], item)
     asking.set_chunk(st, st[lk.V_ASKING], chunk)
     asking.set_phase(st, st[lk.V_ASKING], p)
@@ -62,37 +62,41 @@ def choose(prog, st, number):
     item = chosen.item(st, number) - 1
     plan = items.plan(prog, item)
     comm = items.comm(prog, item)
-    first_lane = comms.lane(prog, comm) + item_state.instance(st, item) * comms.lanes(prog, comm)
+    first_chunk_flow = comms.chunk_flow(prog, comm) + item_state.instance(st, item) * comms.chunk_flows(
+        prog, comm
+    )
     done = chosen.levels(st, number)
     left = plans.choices(prog, plan) - done
-    ways = 1  # that begin with the same levels and one more
+    routes = 1  # that begin with the same levels and one more
     for i in range(2, left):
-        ways *= i
+        routes *= i
     chunk = number - choice_of(prog, st, item, 0)
     first = phase_row(prog, st, item, chunk, done)
     best = 0
     least = lk.NEVER
     for i in range(left):
-        phase = first + i * ways * plans.phases(prog, plan)
+        phase = first + i * routes * plans.phases(prog, plan)
         load = 0
         for line in range(phases.first(prog, phase), phases.first(prog, phase) + phases.lines(prog, phase)):
-            load = max(load, lanes.load(st, first_lane + phases.lane(prog, phase) + line))
+            load = max(load, chunk_flows.load(st, first_chunk_flow + phases.chunk_flow(prog, phase) + line))
         if load < least:
             best = i
             least = load
-    chosen.add_way(st, number, best * ways)
+    chosen.add_route(st, number, best * routes)
     chosen.set_levels(st, number, done + 1)
     chosen.set_item(st, number, 0)
     # What this chunk will bring counts from now on, so that the next one to be asked for goes elsewhere.
-    phase = first + best * ways * plans.phases(prog, plan)
+    phase = first + best * routes * plans.phases(prog, plan)
     for line in range(phases.first(prog, phase), phases.first(prog, phase) + phases.lines(prog, phase)):
-        lanes.add_load(st, first_lane + phases.lane(prog, phase) + line, phases.ticks(prog, phase))
+        chunk_flows.add_load(
+            st, first_chunk_flow + phases.chunk_flow(prog, phase) + line, phases.ticks(prog, phase)
+        )
 
 
 @inner
 def choose_all(prog, st):
     """Choose for every chunk for which a member has asked, in the order of collectives and chunks."""
-    while st[lk.V_ASKED] > 0:
-        number = take(st, asked.at_chunk(st, 0), st[lk.V_ASKED])
-        st[lk.V_ASKED] -= 1
+    while st[lk.V_QUERIED] > 0:
+        number = take(st, queried.at_chunk(st, 0), st[lk.V_QUERIED])
+        st[lk.V_QUERIED] -= 1
         choose(prog, st, number)

@@ -1,4 +1,4 @@
-"""Chunks of collectives that go from phase to phase, and the order in which a lane serves them."""
+"""Chunks of collectives that go from phase to phase, and the order in which a chunk flow serves them."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from armillary.engine.physical import layout as lk
 
 choice = use("armillary.engine.physical.choice_kernel")
 phase_row, must_ask, choose_all = choice.phase_row, choice.must_ask, choice.choose_all
-touch_lane = use("armillary.engine.physical.share_kernel").touch_lane
+touch_chunk_flow = use("armillary.engine.physical.share_kernel").touch_chunk_flow
 complete_node = use("armillary.engine.physical.rank_kernel").complete_node
-phase_of = use("armillary.engine.physical.train_kernel").phase_of
+phase_of = use("armillary.engine.physical.chunk_batch_kernel").phase_of
 arrivals, asking, comms, item_state = accessors(lk.ARRIVALS, lk.ASKING, lk.COMMS, lk.ITEM_STATE)
-items, lanes, line_members, lines = accessors(lk.ITEMS, lk.LANES, lk.LINES, lk.LINE_ROWS)
+items, chunk_flows, line_members, lines = accessors(lk.ITEMS, lk.CHUNK_FLOWS, lk.LINES, lk.LINE_ROWS)
 members, phases, plans, ring_entries = accessors(lk.MEMBERS, lk.PHASES, lk.PLANS, lk.RING_ENTRY)
 rows = accessors(lk.ROWS)
 
 
 @inner
 def order_of(prog, priority, tick):
-    """Return the place of a lane in the global order: lowest is served first, 0 means none yet."""
+    """Return the place of a chunk flow in the global order: lowest is served first, 0 means none yet."""
     return priority * (1 << 50) + prog[lk.Z_SIGN] * (tick + 1)
 
 
 @inner
 def before(st, first, a, b, steps):
-    """Tell whether a volume comes before another in the list of its lane: by place, then phase, then chunk.
+    """Tell whether a volume comes before another in the list of its chunk flow: by place, then phase, then chunk.
 
     `first` is the first row of their item, `steps` how many phases a chunk has.
     """
@@ -39,27 +39,27 @@ def before(st, first, a, b, steps):
 
 
 @inner
-def insert(prog, st, lane, item, key, steps, place):
-    """Insert a waiting volume into a lane's list.
+def insert(prog, st, chunk_flow, item, key, steps, place):
+    """Insert a waiting volume into a chunk flow's list.
 
     Of one place, what other dimensions wait for comes first: with the lowest chunk first, a faster dimension could
     bring chunks back so early that they hold up those that have not left yet.
     """
     first = items.row(prog, item)
     rows.set_place(st, first + key, place)
-    at = lanes.queue(st, lane)
+    at = chunk_flows.queue(st, chunk_flow)
     if at < 0 or before(st, first, key, at, steps):
         rows.set_next(st, first + key, at)
-        lanes.set_queue(st, lane, key)
+        chunk_flows.set_queue(st, chunk_flow, key)
         if at < 0:
-            lanes.set_tail(st, lane, key)
+            chunk_flows.set_tail(st, chunk_flow, key)
         return
-    tail = lanes.tail(st, lane)
+    tail = chunk_flows.tail(st, chunk_flow)
     if before(st, first, tail, key, steps):
         # As a rule, what comes last is served last.
         rows.set_next(st, first + tail, key)
         rows.set_next(st, first + key, -1)
-        lanes.set_tail(st, lane, key)
+        chunk_flows.set_tail(st, chunk_flow, key)
         return
     behind = rows.next(st, first + at)
     while behind >= 0 and before(st, first, behind, key, steps):
@@ -78,7 +78,7 @@ def phase_at(prog, st, item, key):
 
 @inner
 def arrive(prog, st, item, chunk, phase, tick):
-    """One rank is ready for a phase of a chunk; the last one of its line gets its lane, others -1."""
+    """One rank is ready for a phase of a chunk; the last one of its line gets its chunk flow, others -1."""
     plan = items.plan(prog, item)
     comm = items.comm(prog, item)
     line = ring_entries.line(prog, phases.ring(prog, phase) + items.local(prog, item))
@@ -87,51 +87,58 @@ def arrive(prog, st, item, chunk, phase, tick):
     counter += chunk * plans.lines(prog, plan) + phases.line(prog, phase) + line
     if arrivals.add_count(st, counter, 1) < lines.members(prog, line):
         return -1
-    lane = comms.lane(prog, comm) + ordinal * comms.lanes(prog, comm) + phases.lane(prog, phase) + line
+    chunk_flow = (
+        comms.chunk_flow(prog, comm)
+        + ordinal * comms.chunk_flows(prog, comm)
+        + phases.chunk_flow(prog, phase)
+        + line
+    )
     member = comms.items(prog, comm) + ordinal * comms.reps(prog, comm)
-    # All members keep the same times, so that the rows of one of them tell what the lane does.
+    # All members keep the same times, so that the rows of one of them tell what the chunk flow does.
     first = members.item(st, member + line_members.local(prog, lines.local(prog, line)))
-    lanes.set_line(st, lane, line)
-    lanes.set_item(st, lane, first)
-    if lanes.key(st, lane) == 0:
-        # A lane is as urgent as the most urgent of its members, who may differ.
+    chunk_flows.set_line(st, chunk_flow, line)
+    chunk_flows.set_item(st, chunk_flow, first)
+    if chunk_flows.key(st, chunk_flow) == 0:
+        # A chunk flow is as urgent as the most urgent of its members, who may differ.
         urgent = items.priority(prog, item)
         for i in range(lines.members(prog, line)):
             other = members.item(st, member + line_members.local(prog, lines.local(prog, line) + i))
             urgent = min(urgent, items.priority(prog, other))
-        lanes.set_key(st, lane, order_of(prog, urgent, tick))
-    return lane
+        chunk_flows.set_key(st, chunk_flow, order_of(prog, urgent, tick))
+    return chunk_flow
 
 
 @inner
-def enter_train(prog, st, item, tick):
-    """One rank is ready for all chunks of a train."""
-    lane = arrive(prog, st, item, 0, phase_of(prog, items.plan(prog, item), 0), tick)
-    if lane >= 0:
-        lanes.set_queue(st, lane, 0)
-        touch_lane(st, lane)
+def enter_chunk_batch(prog, st, item, tick):
+    """One rank is ready for all chunks of a chunk batch."""
+    chunk_flow = arrive(prog, st, item, 0, phase_of(prog, items.plan(prog, item), 0), tick)
+    if chunk_flow >= 0:
+        chunk_flows.set_queue(st, chunk_flow, 0)
+        touch_chunk_flow(st, chunk_flow)
 
 
 @inner
 def enter(prog, st, heap, item, chunk, p, tick):
-    """One rank is ready for a phase of a chunk; the last one of its line puts it on the lane."""
+    """One rank is ready for a phase of a chunk; the last one of its line puts it on the chunk flow."""
     if must_ask(prog, st, item, chunk, p):
         return
     plan = items.plan(prog, item)
     steps = plans.phases(prog, plan)
     phase = phase_row(prog, st, item, chunk, p)
-    lane = arrive(prog, st, item, chunk, phase, tick)
-    if lane < 0:
+    chunk_flow = arrive(prog, st, item, chunk, phase, tick)
+    if chunk_flow < 0:
         return
     if p + 1 >= plans.choices(prog, plan):
-        lanes.add_load(st, lane, phases.ticks(prog, phase))  # else it was when its level was chosen
+        chunk_flows.add_load(
+            st, chunk_flow, phases.ticks(prog, phase)
+        )  # else it was when its level was chosen
     place = 0
     if prog[lk.Z_WITHIN] == lk.FIFO:
         place = tick
     elif prog[lk.Z_WITHIN] == lk.SMALLEST:
         place = phases.volume(prog, phase)
-    insert(prog, st, lane, lanes.item(st, lane), chunk * steps + p, steps, place)
-    touch_lane(st, lane)
+    insert(prog, st, chunk_flow, chunk_flows.item(st, chunk_flow), chunk * steps + p, steps, place)
+    touch_chunk_flow(st, chunk_flow)
 
 
 @inner
@@ -144,19 +151,19 @@ def enter_asking(prog, st, heap, tick):
 
 
 @inner
-def phase_done(prog, st, heap, lane, key, tick):
-    """Every member of a line has finished a phase of a chunk, or a train: they enter the next, or end."""
-    line = lanes.line(st, lane)
-    first = lanes.item(st, lane)
+def phase_done(prog, st, heap, chunk_flow, key, tick):
+    """Every member of a line has finished a phase of a chunk, or a chunk batch: they enter the next, or end."""
+    line = chunk_flows.line(st, chunk_flow)
+    first = chunk_flows.item(st, chunk_flow)
     comm = items.comm(prog, first)
     plan = items.plan(prog, first)
     steps = plans.phases(prog, plan)
-    train = plans.train(prog, plan) > 0
+    chunk_batch = plans.chunk_batch(prog, plan) > 0
     member = comms.items(prog, comm) + item_state.instance(st, first) * comms.reps(prog, comm)
     begun = rows.start(st, items.row(prog, first) + key)
     for i in range(lines.members(prog, line)):
         item = members.item(st, member + line_members.local(prog, lines.local(prog, line) + i))
-        if train:
+        if chunk_batch:
             complete_node(prog, st, items.rank(prog, item), items.node(prog, item), tick)
             continue
         rows.set_start(st, items.row(prog, item) + key, begun)

@@ -61,7 +61,7 @@ class Costs:
         return {}
 
     def rows(self, size: int, order: Order) -> list[int]:
-        """Return the rows of `lanes_kernel` of a chunk, one after the other."""
+        """Return the rows of `chunk_flows_kernel` of a chunk, one after the other."""
         if order not in self._ways:
             at = {span.dim: number for number, span in enumerate(self.spans)}
             self._ways[order] = [

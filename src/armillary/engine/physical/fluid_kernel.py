@@ -1,7 +1,7 @@
 """The event loop of profile `physical`.
 
 A tick has two halves: first all that ends at it (nodes, volumes, phases, messages), then all that starts:
-free nodes are issued rank by rank, and lanes take their next volume and get their rates. Neither half depends on
+free nodes are issued rank by rank, and chunk flows take their next volume and get their rates. Neither half depends on
 the order of events within it, so ranks that behave alike stay alike.
 """
 
@@ -14,7 +14,7 @@ from armillary.engine.physical import layout as lk
 heaps = use("armillary.engine.common.heap_kernel")
 push, pop = heaps.push, heaps.pop
 share = use("armillary.engine.physical.share_kernel")
-schedule, touch_lane, touch_ports = share.schedule, share.touch_lane, share.touch_ports
+schedule, touch_chunk_flow, touch_ports = share.schedule, share.touch_chunk_flow, share.touch_ports
 join, leave, room_to_join = share.join, share.leave, share.room_to_join
 start_head, mark_stale, settle_ports = share.start_head, share.mark_stale, share.settle_ports
 rank_kernel = use("armillary.engine.physical.rank_kernel")
@@ -22,58 +22,60 @@ complete_node, touch_rank = rank_kernel.complete_node, rank_kernel.touch_rank
 arrived = rank_kernel.arrived
 chunk_kernel = use("armillary.engine.physical.chunk_kernel")
 enter_asking, phase_at, phase_done = chunk_kernel.enter_asking, chunk_kernel.phase_at, chunk_kernel.phase_done
-train_kernel = use("armillary.engine.physical.train_kernel")
-phase_of, end_train = train_kernel.phase_of, train_kernel.end_train
+chunk_batch_kernel = use("armillary.engine.physical.chunk_batch_kernel")
+phase_of, end_chunk_batch = chunk_batch_kernel.phase_of, chunk_batch_kernel.end_chunk_batch
 issue_touched = use("armillary.engine.physical.issue_kernel").issue_touched
 channel_state, channels, dirty, events = accessors(lk.CHANNEL_STATE, lk.CHANNELS, lk.DIRTY, lk.EVENT)
-items, lanes, lines, messages = accessors(lk.ITEMS, lk.LANES, lk.LINE_ROWS, lk.MESSAGE_STATE)
+items, chunk_flows, lines, messages = accessors(lk.ITEMS, lk.CHUNK_FLOWS, lk.LINE_ROWS, lk.MESSAGE_STATE)
 phases, plans, rows = accessors(lk.PHASES, lk.PLANS, lk.ROWS)
 
 
 @inner
-def volume_done(prog, st, heap, lane, tick):
-    """The head of a lane is through its ports; its last byte arrives after the latency."""
-    key = lanes.head(st, lane)
-    item = lanes.item(st, lane)
-    if lanes.chunks(st, lane) > 0:
-        schedule(st, heap, end_train(prog, st, lane, tick), lk.EV_PHASE, lane, key)
-    elif lines.members(prog, lanes.line(st, lane)) == 0:
+def volume_done(prog, st, heap, chunk_flow, tick):
+    """The head of a chunk flow is through its ports; its last byte arrives after the latency."""
+    key = chunk_flows.head(st, chunk_flow)
+    item = chunk_flows.item(st, chunk_flow)
+    if chunk_flows.chunks(st, chunk_flow) > 0:
+        schedule(st, heap, end_chunk_batch(prog, st, chunk_flow, tick), lk.EV_PHASE, chunk_flow, key)
+    elif lines.members(prog, chunk_flows.line(st, chunk_flow)) == 0:
         channel = items.channel(prog, item)
         schedule(st, heap, tick + items.latency(prog, item), lk.EV_ARRIVED, channel, 0)
     else:
         phase = phase_at(prog, st, item, key)
-        lanes.add_load(st, lane, -phases.ticks(prog, phase))
-        schedule(st, heap, tick + phases.latency(prog, phase), lk.EV_PHASE, lane, key)
-    lanes.set_head(st, lane, -1)
-    touch_lane(st, lane)
+        chunk_flows.add_load(st, chunk_flow, -phases.ticks(prog, phase))
+        schedule(st, heap, tick + phases.latency(prog, phase), lk.EV_PHASE, chunk_flow, key)
+    chunk_flows.set_head(st, chunk_flow, -1)
+    touch_chunk_flow(st, chunk_flow)
 
 
 @inner
-def next_head(prog, st, lane, tick):
-    """Let an idle lane take its next waiting volume, if there is one."""
-    item = lanes.item(st, lane)
-    if lines.members(prog, lanes.line(st, lane)) == 0:
+def next_head(prog, st, chunk_flow, tick):
+    """Let an idle chunk flow take its next waiting volume, if there is one."""
+    item = chunk_flows.item(st, chunk_flow)
+    if lines.members(prog, chunk_flows.line(st, chunk_flow)) == 0:
         channel = items.channel(prog, item)
         number = channel_state.started(st, channel)
         if number < channel_state.sent(st, channel):
             channel_state.set_started(st, channel, number + 1)
             message = channels.first(prog, channel) + number
-            lanes.set_key(st, lane, messages.send_key(st, message))  # every message has its own place
-            start_head(st, lane, 0, items.volume(prog, item), tick)
+            chunk_flows.set_key(
+                st, chunk_flow, messages.send_key(st, message)
+            )  # every message has its own place
+            start_head(st, chunk_flow, 0, items.volume(prog, item), tick)
         return
-    key = lanes.queue(st, lane)
+    key = chunk_flows.queue(st, chunk_flow)
     if key < 0:
         return
     plan = items.plan(prog, item)
-    if plans.train(prog, plan) > 0:
-        lanes.set_queue(st, lane, lk.WHOLE)
-        lanes.set_chunks(st, lane, items.chunks(prog, item))
+    if plans.chunk_batch(prog, plan) > 0:
+        chunk_flows.set_queue(st, chunk_flow, lk.WHOLE)
+        chunk_flows.set_chunks(st, chunk_flow, items.chunks(prog, item))
         rows.set_start(st, items.row(prog, item), tick)
-        start_head(st, lane, 0, phases.volume(prog, phase_of(prog, plan, 0)), tick)
+        start_head(st, chunk_flow, 0, phases.volume(prog, phase_of(prog, plan, 0)), tick)
     else:
-        lanes.set_queue(st, lane, rows.next(st, items.row(prog, item) + key))
+        chunk_flows.set_queue(st, chunk_flow, rows.next(st, items.row(prog, item) + key))
         rows.set_start(st, items.row(prog, item) + key, tick)  # of the whole line, see `phase_done`
-        start_head(st, lane, key, phases.volume(prog, phase_at(prog, st, item, key)), tick)
+        start_head(st, chunk_flow, key, phases.volume(prog, phase_at(prog, st, item, key)), tick)
 
 
 @inner
@@ -86,21 +88,21 @@ def settle(prog, st, mem, heap, tick):
         return False
     enter_asking(prog, st, heap, tick)
     while st[lk.V_LOOKED] < st[lk.V_DIRTY]:
-        lane = dirty.lane(st, st[lk.V_LOOKED])
-        lanes.set_dirty(st, lane, 0)
-        if lanes.head(st, lane) < 0:
-            next_head(prog, st, lane, tick)
-        on = lanes.entry(st, lane) > 0
-        if lanes.head(st, lane) >= 0 and not on:
-            if not room_to_join(prog, st, mem, lane):
+        chunk_flow = dirty.chunk_flow(st, st[lk.V_LOOKED])
+        chunk_flows.set_dirty(st, chunk_flow, 0)
+        if chunk_flows.head(st, chunk_flow) < 0:
+            next_head(prog, st, chunk_flow, tick)
+        on = chunk_flows.entry(st, chunk_flow) > 0
+        if chunk_flows.head(st, chunk_flow) >= 0 and not on:
+            if not room_to_join(prog, st, mem, chunk_flow):
                 return False
-            join(prog, st, mem, lane)
-        elif lanes.head(st, lane) < 0 and on:
-            leave(prog, st, mem, lane)
+            join(prog, st, mem, chunk_flow)
+        elif chunk_flows.head(st, chunk_flow) < 0 and on:
+            leave(prog, st, mem, chunk_flow)
         elif on and prog[lk.Z_POLICY] == lk.ORDERED:
-            touch_ports(prog, st, lane)  # its place in the order may be another now
-        if lanes.reset(st, lane) == 1:
-            mark_stale(st, lane)
+            touch_ports(prog, st, chunk_flow)  # its place in the order may be another now
+        if chunk_flows.reset(st, chunk_flow) == 1:
+            mark_stale(st, chunk_flow)
         st[lk.V_LOOKED] += 1
     st[lk.V_DIRTY] = 0
     st[lk.V_LOOKED] = 0
@@ -111,13 +113,13 @@ def settle(prog, st, mem, heap, tick):
 def forget_stale(st, heap):
     """Take events off the heap that nothing will come of: the ends of volumes whose rate has changed since.
 
-    There may be many: every change of a port leaves one for each of its lanes.
+    There may be many: every change of a port leaves one for each of its chunk flows.
     """
     size = 0
     for i in range(st[lk.V_HEAP]):
         at = i * lk.HEAP_COLUMNS
         code, a, b = events.code(heap, at), events.a(heap, at), events.b(heap, at)
-        if code != lk.EV_VOLUME or (lanes.version(st, a) == b and lanes.head(st, a) >= 0):
+        if code != lk.EV_VOLUME or (chunk_flows.version(st, a) == b and chunk_flows.head(st, a) >= 0):
             size = push(heap, 0, size, events.tick(heap, at), 0, 0, events.sequence(heap, at), code, a, b)
     st[lk.V_HEAP] = size
 
@@ -144,7 +146,7 @@ def run(prog, st, mem, heap, budget):
                 if code == lk.EV_NODE:
                     complete_node(prog, st, a, b, tick)
                 elif code == lk.EV_VOLUME:
-                    if lanes.version(st, a) == b and lanes.head(st, a) >= 0:
+                    if chunk_flows.version(st, a) == b and chunk_flows.head(st, a) >= 0:
                         volume_done(prog, st, heap, a, tick)
                 elif code == lk.EV_PHASE:
                     phase_done(prog, st, heap, a, b, tick)

@@ -23,35 +23,35 @@ from armillary.engine.physical.splits import Rows, join, read_splits, with_calls
 from armillary.engine.physical.workload import SET, PhysicalWorkload
 from armillary.platform.model import Platform
 from armillary.trace import Graph, NodeType, Trace
+from armillary.trace.axis_sets import AxisSets, grid_of, routes_of
 from armillary.trace.expand import refuse_outsider
-from armillary.trace.families import Families, grid_of, routes_of
 from armillary.trace.process_groups import WORLD
 
 Ints = NDArray[np.int64]
 
 
 class GridGroups(Communicators):
-    """The groups of a grid, by number; a name stands for a family, by its index."""
+    """The groups of a grid, by number; a name stands for an axis set, by its index."""
 
-    def __init__(self, platform: Platform, families: Families) -> None:
+    def __init__(self, platform: Platform, axis_sets: AxisSets) -> None:
         super().__init__(platform)
-        self.families = families
+        self.axis_sets = axis_sets
 
     def get(self, number: int) -> Communicator:
         """Return communicator `number`, which must exist."""
         if number not in self.found:
-            members = self.families.members(number)
+            members = self.axis_sets.members(number)
             self.found[number] = Communicator(number, members, len(members) == self.npus)
         return self.found[number]
 
     def resolve(self, graph: Graph, position: int, name: str) -> int:
-        """Return the index of the family `name`."""
-        return self.families.find(name)
+        """Return the index of the axis set `name`."""
+        return self.axis_sets.find(name)
 
 
 @dataclass(frozen=True, eq=False)
 class Alike:
-    """Groups of one family whose members run the same graphs and lie alike in the machine."""
+    """Groups of one axis set whose members run the same graphs and lie alike in the machine."""
 
     groups: Ints
     cost: int
@@ -73,15 +73,15 @@ class GridWorkload(PhysicalWorkload):
         super().__init__(platform)
         check_fits(trace, platform)
         self.view_of = trace.rank_graph
-        self.families = Families(trace)
-        self.comms = GridGroups(platform, self.families)
+        self.axis_sets = AxisSets(trace)
+        self.comms = GridGroups(platform, self.axis_sets)
         self.views: list[View] = []
         routes = []
         times = KernelTimes(platform, trace.graphs)
         for graph in trace.graphs:
             route, found = routes_of(graph, grid_of(trace))
             nodes = lower_nodes(graph, platform, times)
-            self.views.append(read_view(graph, self._in_families(nodes), platform, self.comms, route))
+            self.views.append(read_view(graph, self._in_axis_sets(nodes), platform, self.comms, route))
             routes.append(found if self.views[-1].pairs() else [])
         self.views[0].nodes.warnings += times.warnings
         self._slots = [view.slots() for view in self.views]
@@ -92,17 +92,17 @@ class GridWorkload(PhysicalWorkload):
         self._bound: dict[int, View] = {}
         self._joined: dict[tuple[int, int], dict[int, CollectiveCall]] = {}
 
-    def _in_families(self, nodes: PhysicalNodes) -> PhysicalNodes:
+    def _in_axis_sets(self, nodes: PhysicalNodes) -> PhysicalNodes:
         codes, names = nodes.graph.strings("pg_name")
-        family = np.array([self.families.find(name) for name in names] + [WORLD], np.int64)
-        return replace(nodes, group=family[codes[nodes.order]])
+        axis_set = np.array([self.axis_sets.find(name) for name in names] + [WORLD], np.int64)
+        return replace(nodes, group=axis_set[codes[nodes.order]])
 
     def _check_members(self) -> None:
         for v, view in enumerate(self.views):
-            for family in self._slots[v]:
-                outside = (self.view_of == v) & (self.families.all[family].group_of < 0)
+            for axis_set in self._slots[v]:
+                outside = (self.view_of == v) & (self.axis_sets.all[axis_set].group_of < 0)
                 if outside.any():
-                    refuse_outsider(view.nodes.graph, self.families, family, int(np.argmax(outside)))
+                    refuse_outsider(view.nodes.graph, self.axis_sets, axis_set, int(np.argmax(outside)))
 
     def _check_ends(self) -> None:
         """Check that messages without an axis name the rank that runs them, if they name their own end."""
@@ -131,27 +131,27 @@ class GridWorkload(PhysicalWorkload):
         if rank not in self._bound:
             v = self.kind(rank)
             view = self.views[v]
-            number = {family: self.families.number(family, rank) for family in self._slots[v]}
+            number = {axis_set: self.axis_sets.number(axis_set, rank) for axis_set in self._slots[v]}
             peer = view.peer
             if self.messages.peers[v].table.size:
                 peer = np.where(peer >= 0, self.messages.peers[v].of(rank)[peer], -1)
             calls = [replace(call, comm=number[call.comm]) for call in view.calls]
             bound = replace(view, calls=calls, peer=peer)
             joined: dict[int, CollectiveCall] = {}
-            for family, rows in self._splits[v].items():
-                found = self.joined(family, number[family])
+            for axis_set, rows in self._splits[v].items():
+                found = self.joined(axis_set, number[axis_set])
                 joined |= {item: found[k] for k, (item, _) in rows.items()}
             self._bound[rank] = with_calls(bound, joined) if joined else bound
         return self._bound[rank]
 
-    def joined(self, family: int, number: int) -> dict[int, CollectiveCall]:
+    def joined(self, axis_set: int, number: int) -> dict[int, CollectiveCall]:
         """Return the all-to-alls with splits of a group, by their place among its collectives."""
         if not any(self._splits):
             return {}
-        key = (family, number)
+        key = (axis_set, number)
         if key not in self._joined:
-            ranks = self.families.members(number).tolist()
-            members: list[Rows] = [self._splits[self.kind(rank)].get(family, {}) for rank in ranks]
+            ranks = self.axis_sets.members(number).tolist()
+            members: list[Rows] = [self._splits[self.kind(rank)].get(axis_set, {}) for rank in ranks]
             sources = [f"{self.views[self.kind(rank)].nodes.graph.source}: rank {rank}" for rank in ranks]
             self._joined[key] = join(number, members, sources) if any(members) else {}
         return self._joined[key]
@@ -159,7 +159,7 @@ class GridWorkload(PhysicalWorkload):
     def slots(self, rank: int) -> dict[int, int]:
         """See `PhysicalWorkload`."""
         slots = self._slots[self.kind(rank)]
-        return {self.families.number(family, rank): slot for family, slot in slots.items()}
+        return {self.axis_sets.number(axis_set, rank): slot for axis_set, slot in slots.items()}
 
     def channel(self, channel: Channel) -> tuple[list[int], list[int]]:
         """See `PhysicalWorkload`."""
@@ -167,11 +167,11 @@ class GridWorkload(PhysicalWorkload):
 
     def names_of_all(self) -> tuple[str, ...]:
         """See `PhysicalWorkload`."""
-        return self.families.of_all
+        return self.axis_sets.of_all
 
     def group_names(self, numbers: Iterable[int]) -> dict[int, str]:
-        """Return the family of each of these groups but the world."""
-        return {number: self.families.of(number).name for number in numbers if number != WORLD}
+        """Return the axis set of each of these groups but the world."""
+        return {number: self.axis_sets.of(number).name for number in numbers if number != WORLD}
 
     def warnings(self) -> list[str]:
         """See `PhysicalWorkload`."""
@@ -200,19 +200,19 @@ class GridWorkload(PhysicalWorkload):
             plain.append([view.calls[j] for j in np.unique(call[call >= 0]).tolist()])
         return plain
 
-    def _calls(self, family: int, group: int, views: list[int]) -> list[CollectiveCall]:
+    def _calls(self, axis_set: int, group: int, views: list[int]) -> list[CollectiveCall]:
         """Return the calls of a group whose members have these views."""
-        number = self.families.all[family].base + group
-        plain = [replace(j, comm=number) for v in views for j in self._plain[v] if j.comm == family]
-        return [*plain, *self.joined(family, number).values()]
+        number = self.axis_sets.all[axis_set].base + group
+        plain = [replace(j, comm=number) for v in views for j in self._plain[v] if j.comm == axis_set]
+        return [*plain, *self.joined(axis_set, number).values()]
 
     @cached_property
     def _examples(self) -> dict[int, list[tuple[Ints, list[int]]]]:
-        """By family: groups whose members have the same views and lie alike, and those views."""
+        """By axis set: groups whose members have the same views and lie alike, and those views."""
         result: dict[int, list[tuple[Ints, list[int]]]] = {}
-        for family in sorted({family for slots in self._slots for family in slots}):
-            table = self.families.all[family].members
-            uses = np.array([family in slots for slots in self._slots])
+        for axis_set in sorted({axis_set for slots in self._slots for axis_set in slots}):
+            table = self.axis_sets.all[axis_set].members
+            uses = np.array([axis_set in slots for slots in self._slots])
             views = self.view_of[table].astype(np.int64)
             places = [
                 table // stride % dimension.size
@@ -225,12 +225,12 @@ class GridWorkload(PhysicalWorkload):
             of_group = np.array(
                 [alike.setdefault(row.tobytes(), len(alike)) for row in np.concatenate(columns, axis=1)]
             )
-            result[family] = []
+            result[axis_set] = []
             for number in range(len(alike)):
                 groups = np.flatnonzero(of_group == number)
                 found = np.unique(views[groups[0]])
                 if uses[found].any():
-                    result[family].append((groups, found[uses[found]].tolist()))
+                    result[axis_set].append((groups, found[uses[found]].tolist()))
         return result
 
     @cached_property
@@ -238,18 +238,18 @@ class GridWorkload(PhysicalWorkload):
         """See `PhysicalWorkload`."""
         return [
             call
-            for family, examples in self._examples.items()
+            for axis_set, examples in self._examples.items()
             for groups, views in examples
-            for call in self._calls(family, int(groups[0]), views)
+            for call in self._calls(axis_set, int(groups[0]), views)
         ]
 
-    def _alike(self, family: int) -> list[Alike]:
+    def _alike(self, axis_set: int) -> list[Alike]:
         known: dict[object, int] = {}
         result = []
-        for groups, views in self._examples[family]:
-            found = [self.course(call) for call in self._calls(family, int(groups[0]), views)]
-            key = (tuple(views), *(course.stripped() for course in found))
-            dims = tuple(dict.fromkeys(d for course in found for d in course.dims))
+        for groups, views in self._examples[axis_set]:
+            found = [self.chunk_routes(call) for call in self._calls(axis_set, int(groups[0]), views)]
+            key = (tuple(views), *(chunk_routes.stripped() for chunk_routes in found))
+            dims = tuple(dict.fromkeys(d for chunk_routes in found for d in chunk_routes.dims))
             result.append(Alike(groups, known.setdefault(key, len(known)), dims))
         return result
 
@@ -257,34 +257,34 @@ class GridWorkload(PhysicalWorkload):
         """See `PhysicalWorkload`."""
         colour = self.view_of.astype(np.int64) * (int(special.max()) + 1) + special
         rings: list[Ring] = []
-        for family in self._examples:
-            alike = self._alike(family)
-            group_of = self.families.all[family].group_of
-            cost = np.zeros(len(self.families.all[family].members), np.int64)
+        for axis_set in self._examples:
+            alike = self._alike(axis_set)
+            group_of = self.axis_sets.all[axis_set].group_of
+            cost = np.zeros(len(self.axis_sets.all[axis_set].members), np.int64)
             for each in alike:
                 cost[each.groups] = each.cost
             if cost.any():
                 mine = np.where(group_of >= 0, cost[group_of], 0)
                 colour = np.unique(colour * (int(cost.max()) + 1) + mine, return_inverse=True)[1]
-            rings += self._rings(family, alike)
+            rings += self._rings(axis_set, alike)
         return fold(colour, rings, self.messages.pairs(self.platform), self.platform.dimensions)
 
     def memory_groups(self) -> Groups:
         """See `PhysicalWorkload`."""
         calls = [call for view in self.views for call in view.calls if call.operation in MEMORY_OPERATIONS]
         result = []
-        for family in dict.fromkeys(call.comm for call in calls):
-            slot = np.array([slots.get(family, -1) for slots in self._slots])
-            table = self.families.all[family].members
+        for axis_set in dict.fromkeys(call.comm for call in calls):
+            slot = np.array([slots.get(axis_set, -1) for slots in self._slots])
+            table = self.axis_sets.all[axis_set].members
             result += [(ranks, slot[self.view_of[ranks]]) for ranks in table]
         return result
 
-    def _rings(self, family: int, alike: list[Alike]) -> list[Ring]:
-        """Return the lines of all groups of a family, by dimension and length."""
-        slot = np.array([slots.get(family, -1) for slots in self._slots])
+    def _rings(self, axis_set: int, alike: list[Alike]) -> list[Ring]:
+        """Return the lines of all groups of an axis set, by dimension and length."""
+        slot = np.array([slots.get(axis_set, -1) for slots in self._slots])
         lines: dict[tuple[int, int], list[Ints]] = {}
         for each in alike:
-            table = self.families.all[family].members[each.groups]
+            table = self.axis_sets.all[axis_set].members[each.groups]
             for dim in each.dims:
                 part = self._lines(table, dim)
                 lines.setdefault((dim, part.shape[1]), []).append(part)

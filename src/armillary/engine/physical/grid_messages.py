@@ -14,13 +14,13 @@ from armillary.engine.common.fold import Pairs
 from armillary.engine.common.items import Channel, View
 from armillary.engine.physical.workload import path_code
 from armillary.platform.model import Platform
-from armillary.trace.families import Route
+from armillary.trace.axis_sets import Route
 from armillary.trace.grid import RankGrid
 
 Ints = NDArray[np.int64]
 Kind = tuple[bool, int, int]
 """(sends, tag, bytes) of an item."""
-Bundle = dict[Kind, list[int]]
+ItemSet = dict[Kind, list[int]]
 """The items with which a rank deals with one peer."""
 
 
@@ -38,7 +38,7 @@ class Peers:
 
 
 class GridMessages:
-    """Pairs (rank, peer) in ascending order, and which bundle of items each is."""
+    """Pairs (rank, peer) in ascending order, and which item set of items each is."""
 
     def __init__(
         self, views: list[View], view_of: NDArray[np.int32], routes: list[list[Route]], grid: RankGrid
@@ -59,10 +59,10 @@ class GridMessages:
             )
             self.peers.append(Peers(ranks, table))
             _check(view, self.peers[v], self.n)
-        self._items: dict[int, Bundle] = {-1: {}}
+        self._items: dict[int, ItemSet] = {-1: {}}
         self._by_route = [_by_route(view) for view in views]
         first = np.cumsum([0, *map(len, routes)])
-        self.bundles: list[tuple[int, tuple[int, ...]]] = [
+        self.item_sets: list[tuple[int, tuple[int, ...]]] = [
             (v, (k,)) for v, mine in enumerate(routes) for k in range(len(mine))
         ]
         keys = np.concatenate([(p.ranks[:, None] * self.n + p.table).ravel() for p in self.peers])
@@ -72,12 +72,12 @@ class GridMessages:
         self.keys, at, self._pair_of, count = np.unique(
             keys, return_index=True, return_inverse=True, return_counts=True
         )
-        self.bundle = numbers[at]
+        self.item_set = numbers[at]
         self._merge(numbers, np.flatnonzero(count > 1))
         self.back = self._find(self.keys % self.n, self.keys // self.n)
 
     def _merge(self, numbers: Ints, several: Ints) -> None:
-        """Make one bundle of the routes that lead to the same peer."""
+        """Make one item set of the routes that lead to the same peer."""
         if not several.size:
             return
         merged: dict[int, list[int]] = defaultdict(list)
@@ -87,28 +87,28 @@ class GridMessages:
         for pair, parts in merged.items():
             key = tuple(sorted(parts))
             if key not in known:
-                known[key] = len(self.bundles)
-                self.bundles.append(
-                    (self.bundles[key[0]][0], tuple(self.bundles[part][1][0] for part in key))
+                known[key] = len(self.item_sets)
+                self.item_sets.append(
+                    (self.item_sets[key[0]][0], tuple(self.item_sets[part][1][0] for part in key))
                 )
-            self.bundle[pair] = known[key]
+            self.item_set[pair] = known[key]
 
     def _find(self, source: Ints, peer: Ints) -> Ints:
-        """Return the bundles of pairs, -1 where there is none."""
+        """Return the item sets of pairs, -1 where there is none."""
         wanted = source * self.n + peer
         at = np.minimum(np.searchsorted(self.keys, wanted), max(len(self.keys) - 1, 0))
-        return np.where(self.keys[at] == wanted, self.bundle[at], -1) if len(self.keys) else wanted
+        return np.where(self.keys[at] == wanted, self.item_set[at], -1) if len(self.keys) else wanted
 
-    def items(self, bundle: int) -> Bundle:
-        """Return the items of a bundle, -1 for none."""
-        if bundle not in self._items:
-            v, routes = self.bundles[bundle]
-            found: Bundle = defaultdict(list)
+    def items(self, item_set: int) -> ItemSet:
+        """Return the items of a item set, -1 for none."""
+        if item_set not in self._items:
+            v, routes = self.item_sets[item_set]
+            found: ItemSet = defaultdict(list)
             for route in routes:
                 for kind, items in self._by_route[v][route].items():
                     found[kind] = sorted([*found[kind], *items])
-            self._items[bundle] = dict(found)
-        return self._items[bundle]
+            self._items[item_set] = dict(found)
+        return self._items[item_set]
 
     def channel(self, channel: Channel) -> tuple[list[int], list[int]]:
         """Return the items that send on a channel and those that receive."""
@@ -121,7 +121,7 @@ class GridMessages:
 
     def pairs(self, platform: Platform) -> list[Pairs]:
         """Return the partners of all ranks, for the fold."""
-        mark = (self.bundle * (len(self.bundles) + 1) + self.back + 1)[self._pair_of]
+        mark = (self.item_set * (len(self.item_sets) + 1) + self.back + 1)[self._pair_of]
         found, at = [], 0
         for peers in self.peers:
             if peers.table.size:
@@ -136,7 +136,7 @@ class GridMessages:
     def lost(self) -> Iterator[tuple[int, Channel]]:
         """Yield how many messages of each kind are never received, and where one of them goes."""
         both, first, count = np.unique(
-            np.stack([self.bundle, self.back]), axis=1, return_index=True, return_counts=True
+            np.stack([self.item_set, self.back]), axis=1, return_index=True, return_counts=True
         )
         for (there, back), at, times in zip(both.T.tolist(), first.tolist(), count.tolist(), strict=True):
             received = self.items(back)
@@ -159,8 +159,8 @@ def _check(view: View, peers: Peers, n: int) -> None:
         raise InputError(f"{node} has peer {peer}; expected a rank from 0 to {n - 1}")
 
 
-def _by_route(view: View) -> list[Bundle]:
-    found: dict[int, Bundle] = defaultdict(dict)
+def _by_route(view: View) -> list[ItemSet]:
+    found: dict[int, ItemSet] = defaultdict(dict)
     items, kinds, examples = view.messages()
     order = np.argsort(kinds, kind="stable")
     parts = np.split(items[order], np.cumsum(np.bincount(kinds))[:-1]) if items.size else []

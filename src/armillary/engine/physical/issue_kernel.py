@@ -9,14 +9,14 @@ from armillary.engine.physical import layout as lk
 heaps = use("armillary.engine.common.heap_kernel")
 take = heaps.take
 share = use("armillary.engine.physical.share_kernel")
-schedule, touch_lane, room_for = share.schedule, share.touch_lane, share.room_for
+schedule, touch_chunk_flow, room_for = share.schedule, share.touch_chunk_flow, share.room_for
 rank_kernel = use("armillary.engine.physical.rank_kernel")
 node_row, slot_of, complete_node = rank_kernel.node_row, rank_kernel.slot_of, rank_kernel.complete_node
 touch_rank = rank_kernel.touch_rank
 chunks = use("armillary.engine.physical.chunk_kernel")
-enter, enter_train, order_of = chunks.enter, chunks.enter_train, chunks.order_of
+enter, enter_chunk_batch, order_of = chunks.enter, chunks.enter_chunk_batch, chunks.order_of
 channel_state, channels, comms, instances = accessors(lk.CHANNEL_STATE, lk.CHANNELS, lk.COMMS, lk.INSTANCES)
-item_state, items, lanes, members = accessors(lk.ITEM_STATE, lk.ITEMS, lk.LANES, lk.MEMBERS)
+item_state, items, chunk_flows, members = accessors(lk.ITEM_STATE, lk.ITEMS, lk.CHUNK_FLOWS, lk.MEMBERS)
 messages, nodes, ordinals, plans = accessors(lk.MESSAGE_STATE, lk.NODES, lk.ORDINALS, lk.PLANS)
 progress, rank_state, ranks, ready = accessors(lk.NODE_STATE, lk.RANK_STATE, lk.RANKS, lk.READY)
 servers, slots, touched = accessors(lk.SERVERS, lk.SLOTS, lk.TOUCHED)
@@ -46,8 +46,8 @@ def issue_collective(prog, st, heap, r, node, item, tick):
     if count == 0 or plans.phases(prog, plan) == 0:
         schedule(st, heap, tick, lk.EV_NODE, r, node)
         return
-    if plans.train(prog, plan) > 0:
-        enter_train(prog, st, item, tick)
+    if plans.chunk_batch(prog, plan) > 0:
+        enter_chunk_batch(prog, st, item, tick)
         return
     for chunk in range(count):
         enter(prog, st, heap, item, chunk, 0, tick)
@@ -82,11 +82,11 @@ def issue(prog, st, heap, r, node, tick):
         message = channels.first(prog, channel) + number
         messages.set_send_node(st, message, node)
         messages.set_send_key(st, message, order_of(prog, items.priority(prog, item), tick))
-        lane = channels.lane(prog, channel)
-        lanes.set_line(st, lane, channels.line(prog, channel))
+        chunk_flow = channels.chunk_flow(prog, channel)
+        chunk_flows.set_line(st, chunk_flow, channels.line(prog, channel))
         # All messages of a channel have the same bytes and latency: the item of any of them tells both.
-        lanes.set_item(st, lane, item)
-        touch_lane(st, lane)
+        chunk_flows.set_item(st, chunk_flow, item)
+        touch_chunk_flow(st, chunk_flow)
     else:
         channel = items.channel(prog, item)
         number = channel_state.posted(st, channel)

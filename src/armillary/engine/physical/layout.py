@@ -1,8 +1,8 @@
 """The tables of the physical engine: a program, which does not change, and the state of its run.
 
-An *item* is what a node asks of the network or of a memory. A *lane* is one collective on one line of ranks, or one
-channel of point-to-point messages; it serves one chunk at a time. Times are ticks; volumes are in units of which the
-rates of ports are so many per tick.
+An *item* is what a node asks of the network or of a memory. A *chunk flow* is one collective on one line of ranks, or
+one channel of point-to-point messages; it serves one chunk at a time. Times are ticks; volumes are in units of
+which the rates of ports are so many per tick.
 """
 
 from __future__ import annotations
@@ -55,16 +55,16 @@ PL_PHASES = PLANS.column("phases", "phases of a chunk")
 PL_CHUNKS = PLANS.column("chunks", "its first chunk, in CHUNKS")
 PL_LINES = PLANS.column("lines", "lines of all phases together")
 PL_CHOICES = PLANS.column("choices", "levels among which a chunk chooses its way, 0: none")
-PL_TRAIN = PLANS.column("train", "1: its chunks are a train, see `train_kernel`")
+PL_CHUNK_BATCH = PLANS.column("chunk_batch", "1: its chunks are a chunk batch, see `train_kernel`")
 PL_BIGGER = PLANS.column(
-    "bigger", "of a train: how many chunks are of the bigger of two sizes; they come first"
+    "bigger", "of a chunk batch: how many chunks are of the bigger of two sizes; they come first"
 )
 PL_COLUMNS = PLANS.width
 
 PHASES = PROGRAM.rows("PHASES", "phases", "One phase of a chunk of a plan.")
 PH_RING = PHASES.column("ring", "where its communicator stands in RING_ENTRY")
 PH_LINE = PHASES.column("line", "its first counter of arrivals, among those of a chunk")
-PH_LANE = PHASES.column("lane", "add a line to get its lane, among those of an instance")
+PH_CHUNK_FLOW = PHASES.column("chunk_flow", "add a line to get its chunk flow, among those of an instance")
 PH_LATENCY = PHASES.column("latency", "how long its last byte is on its way", "ticks")
 PH_VOLUME = PHASES.column("volume", "what a rank moves", "units")
 PH_FIRST = PHASES.column("first", "its first line")
@@ -78,8 +78,8 @@ CO_REPS = COMMS.column("reps", "classes of ranks in it")
 CO_ARRIVED = COMMS.column("arrived", "its first counter of arrivals")
 CO_STRIDE = COMMS.column("stride", "counters of an instance")
 CO_ITEMS = COMMS.column("items", "its first member, among those of all instances")
-CO_LANE = COMMS.column("lane", "its first lane")
-CO_LANES = COMMS.column("lanes", "lanes of an instance")
+CO_CHUNK_FLOW = COMMS.column("chunk_flow", "its first chunk flow")
+CO_CHUNK_FLOWS = COMMS.column("chunk_flows", "chunk flows of an instance")
 CO_CHOSEN = COMMS.column("chosen", "its first chunk that chooses its way")
 CO_CHUNKS = COMMS.column("chunks", "such chunks of an instance")
 CO_COLUMNS = COMMS.width
@@ -91,7 +91,7 @@ RING_ENTRY.column("place", "and its place there")
 LINE_ROWS = PROGRAM.rows(
     "LINE_ROWS", "lines", "Members of a communicator that run a phase together; or a channel."
 )
-LN_MACHINES = LINE_ROWS.column("members", "how many, 0: a channel")
+LN_MEMBER_STATES = LINE_ROWS.column("members", "how many, 0: a channel")
 LN_LOCAL = LINE_ROWS.column("local", "the first of them, in LINES")
 LN_PORTS = LINE_ROWS.column("ports", "its first port, in LINE_PORTS")
 LN_PORT_COUNT = LINE_ROWS.column("port_count", "how many ports it uses")
@@ -113,16 +113,16 @@ CHANNELS = PROGRAM.rows(
 CN_FIRST = CHANNELS.column("first", "its first message, among those of all")
 CN_SENDER = CHANNELS.column("sender", "rank")
 CN_RECEIVER = CHANNELS.column("receiver", "rank")
-CN_LANE = CHANNELS.column("lane", "its lane")
+CN_CHUNK_FLOW = CHANNELS.column("chunk_flow", "its chunk flow")
 CN_LINE = CHANNELS.column("line", "its line, which has no members")
 CN_COLUMNS = CHANNELS.width
 CHUNKS = PROGRAM.rows("CHUNKS", "chunks of plans", "Chunks of a plan, side by side.")
 CHUNKS.column("phase", "its first phase")
 
 Z_RANKS = PROGRAM.scalar("ranks")
-Z_POLICY = PROGRAM.scalar("how lanes share a port: FAIR, ORDERED")
+Z_POLICY = PROGRAM.scalar("how chunk flows share a port: FAIR, ORDERED")
 Z_SIGN = PROGRAM.scalar("1: who came first is served first; -1: who came last")
-Z_WITHIN = PROGRAM.scalar("which chunk a lane serves first: EARLIEST_PHASE, FIFO, SMALLEST")
+Z_WITHIN = PROGRAM.scalar("which chunk a chunk flow serves first: EARLIEST_PHASE, FIFO, SMALLEST")
 FAIR, ORDERED = range(2)
 EARLIEST_PHASE, FIFO, SMALLEST = range(3)
 
@@ -148,9 +148,11 @@ TOUCHED.column("rank", "rank")
 ITEM_STATE = STATE.columns("ITEM", "items", "An item.")
 ITEM_STATE.column("left", "chunks that have not ended")
 ITEM_STATE.column("instance", "which instance of its communicator it has joined")
-TRAINS = STATE.columns("TRAIN", "items", "The train of an item, if its rate never changed.")
-TRAINS.column("start", "when it left", "ticks")
-TRAINS.column("rate", "at which rate, 0: there is no such train", "units/tick")
+CHUNK_BATCHES = STATE.columns(
+    "CHUNK_BATCH", "items", "The chunk batch of an item, if its rate never changed."
+)
+CHUNK_BATCHES.column("start", "when it left", "ticks")
+CHUNK_BATCHES.column("rate", "at which rate, 0: there is no such chunk batch", "units/tick")
 ORDINALS = STATE.rows("ORDINALS", "ordinals", "A rank in a communicator.")
 ORDINALS.column("joined", "collectives that it has joined")
 INSTANCES = STATE.columns("INSTANCE", "instances", "The n-th collective of a communicator.")
@@ -162,39 +164,41 @@ ARRIVALS.column("count", "members that are ready for it")
 ROWS = STATE.columns("ROW", "rows", "A phase of a chunk of an item: a row of the timeline.")
 ROWS.column("start", "when its first byte left", "ticks")
 ROWS.column("end", "when its last byte was there", "ticks")
-ROWS.column("next", "the row behind it in the list of its lane, -1: none")
+ROWS.column("next", "the row behind it in the list of its chunk flow, -1: none")
 ROWS.column("place", "its place in that list: lowest first")
 
-LANES = STATE.columns("LANE", "lanes", "A lane.")
-LANES.column("head", "phase of a chunk that it serves, as a row of its item; -1: none", start=-1)
-LANES.column("queue", "the first that waits, -1: none; of a train also WHOLE, BROKEN", start=-1)
-LANES.column("tail", "the last that waits")
-LANES.column("remaining", "what is left of the head since its rate was set", "units")
-LANES.column("rate", "how fast it moves", "units/tick")
-LANES.column("since", "when that was set", "ticks")
-LANES.column("version", "how often it was set: an end that was scheduled before is void")
-LANES.column("reset", "1: its head is new")
-LANES.column("entry", "its entries in the lists of its ports, 0: it is on none")
-LANES.column("key", "its place in the global order, 0: none yet")
-LANES.column("dirty", "1: to be looked at when the tick ends; 2: its rate, too")
-LANES.column("item", "the item whose rows tell the times of its line")
-LANES.column("line", "its line")
-LANES.column("load", "how long all takes that was sent to it and has not left", "ticks")
-LANES.column("chunks", "of a train: its chunks")
+CHUNK_FLOWS = STATE.columns("CHUNK_FLOW", "chunk_flows", "A chunk flow.")
+CHUNK_FLOWS.column("head", "phase of a chunk that it serves, as a row of its item; -1: none", start=-1)
+CHUNK_FLOWS.column("queue", "the first that waits, -1: none; of a chunk batch also WHOLE, BROKEN", start=-1)
+CHUNK_FLOWS.column("tail", "the last that waits")
+CHUNK_FLOWS.column("remaining", "what is left of the head since its rate was set", "units")
+CHUNK_FLOWS.column("rate", "how fast it moves", "units/tick")
+CHUNK_FLOWS.column("since", "when that was set", "ticks")
+CHUNK_FLOWS.column("version", "how often it was set: an end that was scheduled before is void")
+CHUNK_FLOWS.column("reset", "1: its head is new")
+CHUNK_FLOWS.column("entry", "its entries in the lists of its ports, 0: it is on none")
+CHUNK_FLOWS.column("key", "its place in the global order, 0: none yet")
+CHUNK_FLOWS.column("dirty", "1: to be looked at when the tick ends; 2: its rate, too")
+CHUNK_FLOWS.column("item", "the item whose rows tell the times of its line")
+CHUNK_FLOWS.column("line", "its line")
+CHUNK_FLOWS.column("load", "how long all takes that was sent to it and has not left", "ticks")
+CHUNK_FLOWS.column("chunks", "of a chunk batch: its chunks")
 DIRTY = STATE.rows("DIRTY", "dirty", "What is to be looked at when the tick ends.")
-DIRTY.column("lane", "lane")
-STALE = STATE.rows("STALE", "lanes", "Lanes whose rate may have changed.")
-STALE.column("lane", "lane")
+DIRTY.column("chunk_flow", "chunk_flow")
+STALE = STATE.rows("STALE", "chunk_flows", "Chunk flows whose rate may have changed.")
+STALE.column("chunk_flow", "chunk_flow")
 WHOLE, BROKEN = -1, -2
-"""`LANES.queue` of a lane with a train: its rate has never changed, or it has."""
+"""`CHUNK_FLOWS.queue` of a chunk flow with a chunk batch: its rate has never changed, or it has."""
 
 PORT_STATE = STATE.columns("PORT", "ports", "One direction of a port.")
-PORT_STATE.column("first", "list of lanes on it, an address in working memory; 0: none")
-PORT_STATE.column("count", "lanes on it, with those that they stand for")
+PORT_STATE.column("first", "list of chunk flows on it, an address in working memory; 0: none")
+PORT_STATE.column("count", "chunk flows on it, with those that they stand for")
 PORT_STATE.column("key", "which place in the global order comes first on it")
-PORT_STATE.column("first_count", "how many lanes have that place")
-PORT_STATE.column("dirty", "1: lanes have come or gone in this tick")
-DIRTY_PORTS = STATE.rows("DIRTY_PORTS", "ports", "Ports that lanes have come to or gone from in this tick.")
+PORT_STATE.column("first_count", "how many chunk flows have that place")
+PORT_STATE.column("dirty", "1: chunk flows have come or gone in this tick")
+DIRTY_PORTS = STATE.rows(
+    "DIRTY_PORTS", "ports", "Ports that chunk flows have come to or gone from in this tick."
+)
 DIRTY_PORTS.column("port", "port")
 LINE_STATE = STATE.columns("LINE", "lines", "A line.")
 LINE_STATE.column("free", "list of entries for its ports that are free, 0: none")
@@ -212,14 +216,14 @@ SERVERS = STATE.columns("SERVER", "servers", "A memory that serves one access af
 SERVERS.column("free", "when it is free", "ticks")
 
 CHOSEN = STATE.rows("CHOSEN", "chosen", "A chunk that chooses its way while it goes.")
-CH_WAY = CHOSEN.column("way", "its way as far as it is known: number of the first with these levels")
+CH_ROUTE = CHOSEN.column("route", "its way as far as it is known: number of the first with these levels")
 CHOSEN.column("levels", "levels chosen so far")
 CHOSEN.column("item", "1 + the item that asks for the next level, 0: none does")
 CH_COLUMNS = CHOSEN.width
-ASKED = STATE.rows(
-    "ASKED", "chosen", "Heap of the chunks whose next level is to be chosen when the tick ends."
+QUERIED = STATE.rows(
+    "QUERIED", "chosen", "Heap of the chunks whose next level is to be chosen when the tick ends."
 )
-ASKED.column("chunk", "number in CHOSEN")
+QUERIED.column("chunk", "number in CHOSEN")
 ASKING = STATE.rows("ASKING", "asking", "A member that waits for that.")
 ASKING.column("item", "its item")
 ASKING.column("chunk", "its chunk")
@@ -231,24 +235,26 @@ V_A = STATE.scalar("GROW: events for which there must be room; MISMATCH: an item
 V_B = STATE.scalar("GROW: words of entries for which there must be room; MISMATCH: another item")
 V_EVENTS = STATE.scalar("events so far")
 V_TOUCHED = STATE.scalar("ranks that are touched")
-V_DIRTY = STATE.scalar("lanes to be looked at")
+V_DIRTY = STATE.scalar("chunk flows to be looked at")
 V_PORTS = STATE.scalar("ports to be looked at")
 V_ENTRIES = STATE.scalar("words of entries in use")
-V_STALE = STATE.scalar("lanes whose rate may have changed")
+V_STALE = STATE.scalar("chunk flows whose rate may have changed")
 V_SEQUENCE = STATE.scalar("events made so far")
-V_ASKED = STATE.scalar("chunks whose next level is to be chosen")
+V_QUERIED = STATE.scalar("chunks whose next level is to be chosen")
 V_ASKING = STATE.scalar("members that wait for that")
 V_NOW = STATE.scalar("the tick")
 V_SETTLING = STATE.scalar("1: its second half has begun")
-V_LOOKED = STATE.scalar("lanes looked at in it")
+V_LOOKED = STATE.scalar("chunk flows looked at in it")
 
-ENTRY = record("ENTRY", "A lane on a port, in working memory; those of a lane stand side by side.")
-ENTRY.column("lane", "the lane")
+ENTRY = record(
+    "ENTRY", "A chunk flow on a port, in working memory; those of a chunk flow stand side by side."
+)
+ENTRY.column("chunk_flow", "the chunk flow")
 ENTRY.column("next", "the entry behind it in the list of the port, 0: none; of a free one: the next free one")
 ENTRY.column("previous", "the entry before it")
-ENTRY.column("weight", "lanes that it stands for")
+ENTRY.column("weight", "chunk flows that it stands for")
 EN_COLUMNS = ENTRY.width
 
 EV_NODE, EV_VOLUME, EV_PHASE, EV_ARRIVED, EV_START = range(5)
-"""Events: a node ends (rank, node); the head of a lane is through its ports (lane, version); its last byte is there
-(lane, row); a message is there (channel); a rank begins (rank)."""
+"""Events: a node ends (rank, node); the head of a chunk flow has passed its ports (chunk flow, version); its last byte
+has arrived (chunk flow, row); a message is there (channel); a rank begins (rank)."""

@@ -93,22 +93,22 @@ def _plan(tables: dict[str, Ints], plan: Ints, chunks: Ints) -> int:
     once, through = 0, dict[int, int]()
     firsts, times = np.unique(chunks, return_counts=True)
     for first, count in zip(firsts.tolist(), times.tolist(), strict=True):
-        ways = []
-        for way in range(factorial(choices)):
-            phases = table[first + way * width : first + (way + 1) * width]
+        routes = []
+        for route in range(factorial(choices)):
+            phases = table[first + route * width : first + (route + 1) * width]
             lines = entries[phases[:, lk.PH_RING], 0]
-            # both phases of an all-reduce in a dimension are on one lane
-            lanes = (phases[:, lk.PH_LANE] + lines).tolist()
+            # both phases of an all-reduce in a dimension are on one chunk flow
+            chunk_flows = (phases[:, lk.PH_CHUNK_FLOW] + lines).tolist()
             ticks = [
                 volume // _rate(tables, line)
                 for volume, line in zip(phases[:, lk.PH_VOLUME].tolist(), lines.tolist(), strict=True)
             ]
-            moved = dict.fromkeys(lanes, 0)
-            for lane, each in zip(lanes, ticks, strict=True):
-                moved[lane] += each
-            ways.append((int(phases[:, lk.PH_LATENCY].sum()) + sum(ticks), moved))
-        once = max(once, min(total for total, _ in ways))
-        for lane in ways[0][1]:
-            least = min(moved[lane] for _, moved in ways)
-            through[lane] = through.get(lane, 0) + count * least
+            moved = dict.fromkeys(chunk_flows, 0)
+            for chunk_flow, each in zip(chunk_flows, ticks, strict=True):
+                moved[chunk_flow] += each
+            routes.append((int(phases[:, lk.PH_LATENCY].sum()) + sum(ticks), moved))
+        once = max(once, min(total for total, _ in routes))
+        for chunk_flow in routes[0][1]:
+            least = min(moved[chunk_flow] for _, moved in routes)
+            through[chunk_flow] = through.get(chunk_flow, 0) + count * least
     return max([once, *through.values()])

@@ -1,4 +1,4 @@
-"""The lines of a program, on each of which lanes are served, and the ports that they use."""
+"""The lines of a program, on each of which chunk flows are served, and the ports that they use."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ class Ring(NamedTuple):
     """Where its local classes begin in RING_ENTRY: the line of each, and its place on that."""
     first: int
     """Number of its first line."""
-    lane: int
-    """First of its lanes among those of an instance of its communicator."""
+    chunk_flow: int
+    """First of its chunk flows among those of an instance of its communicator."""
     lines: int
-    """How many, and as many lanes of an instance."""
+    """How many, and as many chunk flows of an instance."""
 
 
 class Lines:
@@ -62,8 +62,8 @@ class Lines:
         self.members: list[int] = []
         self.ports: list[int] = []
         self.entries: list[int] = []
-        self.lanes: dict[int, int] = defaultdict(int)
-        """Lanes of an instance, by communicator."""
+        self.chunk_flows: dict[int, int] = defaultdict(int)
+        """Chunk flows of an instance, by communicator."""
         self._rings: dict[tuple[int, int, tuple[tuple[int, int], ...]], Ring] = {}
 
     @property
@@ -140,9 +140,9 @@ class Lines:
                 place |= {c: (number, i) for i, c in enumerate(members)}
         for cls in comm.local:
             self.entries += place[cls]
-        lane, count = self.lanes[comm.number], self.count - first
-        self.lanes[comm.number] += count
-        return Ring(entry, first, lane, count)
+        chunk_flow, count = self.chunk_flows[comm.number], self.count - first
+        self.chunk_flows[comm.number] += count
+        return Ring(entry, first, chunk_flow, count)
 
     def _used(self, members: list[int], comm: QuotientComm, phase: PhysicalPhase) -> list[Use]:
         used = [
@@ -162,7 +162,7 @@ class Lines:
 
 
 class Channels:
-    """Channels while they grow; lanes are counted from the first channel on."""
+    """Channels while they grow; chunk flows are counted from the first channel on."""
 
     def __init__(
         self, workload: PhysicalWorkload, classes: Ints, tables: Tables, lines: Lines, scale: Scale

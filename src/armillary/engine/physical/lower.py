@@ -123,8 +123,8 @@ class Build:
         self.plans = Plans(workload, self.lines, scale)
         self.channels = channels(workload, classes, self.tables, self.lines, scale)
         self.slot_ready: list[int] = []
-        self.lanes = self.chosen = self.asking = 0
-        """Lanes; chunks that choose their way, and members that may wait for that."""
+        self.chunk_flows = self.chosen = self.asking = 0
+        """Chunk flows; chunks that choose their way, and members that may wait for that."""
 
     def assemble(self, warnings: list[str]) -> PhysicalProgram:
         """Lay out all tables."""
@@ -132,8 +132,8 @@ class Build:
         views = [self._class(cls) for cls in range(len(self.representatives))]
         comms = self._comm_rows()
         channels = np.array(tables.channels, np.int64)
-        channels[lk.CN_LANE :: lk.CN_COLUMNS] += self.lanes
-        self.lanes += len(tables.channel_at)
+        channels[lk.CN_CHUNK_FLOW :: lk.CN_COLUMNS] += self.chunk_flows
+        self.chunk_flows += len(tables.channel_at)
         items = np.concatenate(tables.items) if tables.items else np.zeros((0, lk.I_COLUMNS), np.int64)
         flat = {
             "NODES": tables.nodes, "CHILDREN": tables.children, "RANKS": tables.ranks, "ITEMS": items,
@@ -176,7 +176,7 @@ class Build:
         slots = tables.ranks[lk.R_SLOTS :: lk.R_COLUMNS]
         return {
             "ranks": len(self.representatives), "states": tables.states, "rows": tables.rows,
-            "items": tables.n_items, "lanes": self.lanes, "ordinals": tables.ordinals,
+            "items": tables.n_items, "chunk_flows": self.chunk_flows, "ordinals": tables.ordinals,
             "instances": tables.instances, "instance_items": tables.instance_items, "arrived": tables.arrived,
             "ports": lines.network_ports + lines.memory.count, "channels": len(tables.channel_at),
             "slots_per_rank": max([1, *slots]), "pairs": tables.pairs, "lines": lines.count,
@@ -219,7 +219,7 @@ class Build:
             plan = self.plans.plan(comm, call)
             ordinal = tables.ordinal(cls, comm.number)
             of_call[j] = plan.number, comm.number, comm.local[cls], plan.chunks, ordinal
-            per_call[:, j] = plan.chunks * len(plan.phases), plan.chunks if plan.course.choices else 0
+            per_call[:, j] = plan.chunks * len(plan.phases), plan.chunks if plan.chunk_routes.choices else 0
         own = view.call[which]
         columns = [lk.I_PLAN, lk.I_COMM, lk.I_LOCAL, lk.I_CHUNKS, lk.I_ORDINAL]
         items[which[:, None], columns] = of_call[own]
@@ -234,22 +234,22 @@ class Build:
             tables.comm_times[int(number)] = max(tables.comm_times[int(number)], int(times))
 
     def _comm_rows(self) -> list[int]:
-        """Return the rows of communicators, and count their instances and lanes."""
+        """Return the rows of communicators, and count their instances and chunk flows."""
         tables, rows = self.tables, []
         for comm in self.quotients:
             for cls in comm.local:
                 tables.comm_ordinals[comm.number].setdefault(cls, -1)
             times, plans = tables.comm_times[comm.number], self.plans.of_comm[comm.number]
-            lanes = self.lines.lanes[comm.number]
-            stride = max(((1 if plan.train else plan.chunks) * plan.lines for plan in plans), default=0)
-            choosing = max((plan.chunks for plan in plans if plan.course.choices), default=0)
+            chunk_flows = self.lines.chunk_flows[comm.number]
+            stride = max(((1 if plan.chunk_batch else plan.chunks) * plan.lines for plan in plans), default=0)
+            choosing = max((plan.chunks for plan in plans if plan.chunk_routes.choices), default=0)
             rows += [
-                tables.instances, len(comm.local), tables.arrived, stride, tables.instance_items, self.lanes,
-                lanes, self.chosen, choosing,
+                tables.instances, len(comm.local), tables.arrived, stride, tables.instance_items, self.chunk_flows,
+                chunk_flows, self.chosen, choosing,
             ]  # fmt: skip
             tables.instances += times
             tables.arrived += times * stride
             tables.instance_items += times * len(comm.local)
-            self.lanes += times * lanes
+            self.chunk_flows += times * chunk_flows
             self.chosen += times * choosing
         return rows

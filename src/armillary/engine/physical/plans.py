@@ -15,7 +15,7 @@ from armillary.engine.common.communicators import CollectiveCall, QuotientComm
 from armillary.engine.common.items import View, channel_at
 from armillary.engine.common.network import Scale
 from armillary.engine.physical import layout as lk
-from armillary.engine.physical.courses import last_latency
+from armillary.engine.physical.chunk_routes import last_latency
 from armillary.engine.physical.lines import Channels, Lines
 from armillary.engine.physical.phases import PhysicalPhase, latency_ticks, reduction_ns
 from armillary.engine.physical.program import Plan
@@ -46,25 +46,34 @@ class Plans:
         return self._known[key]
 
     def _add(self, comm: QuotientComm, call: CollectiveCall) -> Plan:
-        course = self.workload.course(call)
-        plan = Plan(len(self.all), comm, call, course)
+        chunk_routes = self.workload.chunk_routes(call)
+        plan = Plan(len(self.all), comm, call, chunk_routes)
         first: dict[tuple[int, int], int] = {}
-        for size, way in dict.fromkeys(course.chunks):
-            first[size, way] = len(self.phase_rows) // lk.PH_COLUMNS
-            for phases in course.ways if course.choices else [course.ways[way]]:
-                self._add_way(plan, phases, size)
-        plan.train = self._is_train(plan)
-        bigger = sum(chunk == course.chunks[0] for chunk in course.chunks) % len(course.chunks)
-        self.rows += [len(plan.phases), len(self.chunk_rows), plan.lines, course.choices, plan.train, bigger]
-        self.chunk_rows += [first[chunk] for chunk in course.chunks]
+        for size, route in dict.fromkeys(chunk_routes.chunks):
+            first[size, route] = len(self.phase_rows) // lk.PH_COLUMNS
+            for phases in chunk_routes.routes if chunk_routes.choices else [chunk_routes.routes[route]]:
+                self._add_route(plan, phases, size)
+        plan.chunk_batch = self._is_chunk_batch(plan)
+        bigger = sum(chunk == chunk_routes.chunks[0] for chunk in chunk_routes.chunks) % len(
+            chunk_routes.chunks
+        )
+        self.rows += [
+            len(plan.phases),
+            len(self.chunk_rows),
+            plan.lines,
+            chunk_routes.choices,
+            plan.chunk_batch,
+            bigger,
+        ]
+        self.chunk_rows += [first[chunk] for chunk in chunk_routes.chunks]
         self.all.append(plan)
         self.of_comm[comm.number].append(plan)
         return plan
 
-    def _is_train(self, plan: Plan) -> bool:
+    def _is_chunk_batch(self, plan: Plan) -> bool:
         """Tell whether the chunks of a plan follow one another through one phase, the bigger ones first."""
-        course, physical = plan.course, self.workload.platform.physical
-        sizes = [size for size, _ in course.chunks]
+        chunk_routes, physical = plan.chunk_routes, self.workload.platform.physical
+        sizes = [size for size, _ in chunk_routes.chunks]
         return (
             self.workload.fluid
             and len(plan.phases) == 1
@@ -74,10 +83,12 @@ class Plans:
             and (physical.within_dimension != "smallest-first" or sizes[0] == sizes[-1])
         )
 
-    def _add_way(self, plan: Plan, phases: Sequence[PhysicalPhase], size: int) -> None:
+    def _add_route(self, plan: Plan, phases: Sequence[PhysicalPhase], size: int) -> None:
         """Add the rows of the phases of a chunk of `size` bytes."""
         lines, memory = 0, self.workload.platform.system.local_mem_bandwidth
-        last = last_latency(plan.course, lambda p, s: self.lines.ticks(p, self.scale.volume(p.volume * s)))
+        last = last_latency(
+            plan.chunk_routes, lambda p, s: self.lines.ticks(p, self.scale.volume(p.volume * s))
+        )
         for phase in phases:
             ring = self.lines.ring(plan.comm, phase)
             volume = self.scale.volume(phase.volume * size)
@@ -86,7 +97,7 @@ class Plans:
                 latency = last + ceil(reduction_ns(phase, size, memory))
             plan.placed.append((phase, size))
             self.phase_rows += [
-                ring.entry, lines - ring.first, ring.lane - ring.first, latency, volume, ring.first, ring.lines,
+                ring.entry, lines - ring.first, ring.chunk_flow - ring.first, latency, volume, ring.first, ring.lines,
                 self.lines.ticks(phase, volume),
             ]  # fmt: skip
             lines += ring.lines

@@ -34,7 +34,7 @@ from armillary.engine.common.layout import HEAP_COLUMNS
 from armillary.engine.common.lowered import BUDGET, FIRST_WORDS, NO_NETWORK, Run, Simulated
 from armillary.engine.common.timeline import OPERATIONS
 from armillary.engine.physical import layout as lk
-from armillary.engine.physical.courses import Course
+from armillary.engine.physical.chunk_routes import ChunkRoutes
 from armillary.engine.physical.fitted import FITTED
 from armillary.engine.physical.least import least_ticks, plan_ticks
 from armillary.engine.physical.phases import PhysicalPhase
@@ -50,23 +50,23 @@ class Plan:
     number: int
     comm: QuotientComm
     call: CollectiveCall
-    course: Course
+    chunk_routes: ChunkRoutes
     lines: int = 0
     """Lines of all phases of one chunk."""
-    train: bool = False
-    """Whether the chunks are a train, see `train_kernel`."""
+    chunk_batch: bool = False
+    """Whether the chunks are a chunk batch, see `chunk_batch_kernel`."""
     placed: list[tuple[PhysicalPhase, int]] = field(default_factory=list)
     """The phases of each way and size of a chunk, with that size."""
 
     @property
     def chunks(self) -> int:
         """Number of chunks."""
-        return len(self.course.chunks)
+        return len(self.chunk_routes.chunks)
 
     @property
     def phases(self) -> tuple[PhysicalPhase, ...]:
         """The phases of one way."""
-        return self.course.ways[0]
+        return self.chunk_routes.routes[0]
 
     def _dim(self, phase: PhysicalPhase) -> int:
         if self.call.operation in FROM_MEMORY.values():
@@ -120,15 +120,15 @@ class PhysicalProgram(Simulated):
             comm = self.tables["COMMS"].reshape(-1, lk.CO_COLUMNS)[self.items[item, lk.I_COMM]]
             row = comm[:, lk.CO_CHOSEN] + run.table("ITEM_INSTANCE")[item] * comm[:, lk.CO_CHUNKS] + chunk
             chosen = plans[plan, lk.PL_CHOICES][item] > 0
-            way = run.table("CHOSEN")[np.where(chosen, row, 0) * lk.CH_COLUMNS + lk.CH_WAY]
-            first = first + np.where(chosen, way * plans[plan, lk.PL_PHASES][item], 0)
+            route = run.table("CHOSEN")[np.where(chosen, row, 0) * lk.CH_COLUMNS + lk.CH_ROUTE]
+            first = first + np.where(chosen, route * plans[plan, lk.PL_PHASES][item], 0)
         return first + step
 
     def ticks_of_phases(self, run: Any, item: Ints, chunk: Ints, place: Ints) -> tuple[Ints, Ints]:
-        """See `Simulated`; those of a whole train follow from its start and its rate."""
+        """See `Simulated`; those of a whole chunk batch follow from its start and its rate."""
         spans = super().ticks_of_phases(run, item, chunk, place)
-        train = np.stack([run.table("TRAIN_START"), run.table("TRAIN_RATE")])
-        fill_spans(self.tables, train, self._plan, item, chunk, spans)
+        chunk_batch = np.stack([run.table("CHUNK_BATCH_START"), run.table("CHUNK_BATCH_RATE")])
+        fill_spans(self.tables, chunk_batch, self._plan, item, chunk, spans)
         return spans
 
     @cached_property
@@ -218,23 +218,28 @@ def first_state(
         "NODE_INDEGREE": np.concatenate(degrees), "READY": ready, "SLOTS": slots.ravel(),
         "LEFT": spans[:, lk.R_COUNT].copy(),
     }  # fmt: skip
-    return layout.state({"dirty": z["lanes"], **z, **(sizes or {})}, filled, mode)
+    return layout.state({"dirty": z["chunk_flows"], **z, **(sizes or {})}, filled, mode)
 
 
 def fill_spans(
-    tables: Mapping[str, Ints], train: Ints, plan: Ints, item: Ints, chunk: Ints, spans: tuple[Ints, Ints]
+    tables: Mapping[str, Ints],
+    chunk_batch: Ints,
+    plan: Ints,
+    item: Ints,
+    chunk: Ints,
+    spans: tuple[Ints, Ints],
 ) -> None:
-    """Fill in start and end of the chunks of whole trains.
+    """Fill in start and end of the chunks of whole chunk batches.
 
     Args:
         tables: Of the program.
-        train: Start and rate of the train of every item, (2, items); rate 0: it has none.
+        chunk_batch: Start and rate of the chunk batch of every item, (2, items); rate 0: it has none.
         plan: Plan of every item.
         item: Of each row.
         chunk: Of each row.
         spans: Start and end of each row.
     """
-    begun, rate = train
+    begun, rate = chunk_batch
     whole = np.flatnonzero(rate)
     if not whole.size:
         return

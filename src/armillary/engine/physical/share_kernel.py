@@ -1,7 +1,7 @@
-"""Lanes that share ports: a lane is one collective on one line of ranks, or one point-to-point channel.
+"""Chunk flows that share ports: a chunk flow is one collective on one line of ranks, or one point-to-point channel.
 
-A lane serves one volume at a time, its *head*. Every port it uses divides its bandwidth by the lanes on it
-(FAIR), or by those that come first in a global order (ORDERED). The lane's rate is the
+A chunk flow serves one volume at a time, its *head*. Every port it uses divides its bandwidth by the chunk flows on it
+(FAIR), or by those that come first in a global order (ORDERED). The chunk flow's rate is the
 least over its ports. Changes within a tick take effect together at its end (`settle`), so their order does not
 matter. Volumes and rates are integers: a rate is rounded down, a finish is rounded up.
 """
@@ -13,9 +13,13 @@ from armillary.base.jit import inner, use
 from armillary.engine.physical import layout as lk
 
 push = use("armillary.engine.common.heap_kernel").push
-train_kernel = use("armillary.engine.physical.train_kernel")
-advance_train, rest, ticks_of = train_kernel.advance_train, train_kernel.rest, train_kernel.ticks_of
-dirty, dirty_ports, entries, lanes = accessors(lk.DIRTY, lk.DIRTY_PORTS, lk.ENTRY, lk.LANES)
+chunk_batch_kernel = use("armillary.engine.physical.chunk_batch_kernel")
+advance_chunk_batch, rest, ticks_of = (
+    chunk_batch_kernel.advance_chunk_batch,
+    chunk_batch_kernel.rest,
+    chunk_batch_kernel.ticks_of,
+)
+dirty, dirty_ports, entries, chunk_flows = accessors(lk.DIRTY, lk.DIRTY_PORTS, lk.ENTRY, lk.CHUNK_FLOWS)
 line_ports, line_state, lines, port_state = accessors(
     lk.LINE_PORTS, lk.LINE_STATE, lk.LINE_ROWS, lk.PORT_STATE
 )
@@ -42,18 +46,18 @@ def room_for(st, heap, events):
 
 
 @inner
-def touch_lane(st, lane):
-    """Have the lane looked at when the tick ends."""
-    if lanes.dirty(st, lane) == 0:
-        lanes.set_dirty(st, lane, 1)
-        dirty.set_lane(st, st[lk.V_DIRTY], lane)
+def touch_chunk_flow(st, chunk_flow):
+    """Have the chunk flow looked at when the tick ends."""
+    if chunk_flows.dirty(st, chunk_flow) == 0:
+        chunk_flows.set_dirty(st, chunk_flow, 1)
+        dirty.set_chunk_flow(st, st[lk.V_DIRTY], chunk_flow)
         st[lk.V_DIRTY] += 1
 
 
 @inner
-def touch_ports(prog, st, lane):
-    """Have the ports of a lane looked at when the tick ends."""
-    line = lanes.line(st, lane)
+def touch_ports(prog, st, chunk_flow):
+    """Have the ports of a chunk flow looked at when the tick ends."""
+    line = chunk_flows.line(st, chunk_flow)
     first = lines.ports(prog, line)
     for i in range(lines.port_count(prog, line)):
         port = line_ports.port(prog, first + i)
@@ -64,9 +68,9 @@ def touch_ports(prog, st, lane):
 
 
 @inner
-def room_to_join(prog, st, mem, lane):
-    """Tell whether there are entries for the ports of a lane; else ask for room."""
-    line = lanes.line(st, lane)
+def room_to_join(prog, st, mem, chunk_flow):
+    """Tell whether there are entries for the ports of a chunk flow; else ask for room."""
+    line = chunk_flows.line(st, chunk_flow)
     words = lines.port_count(prog, line) * lk.EN_COLUMNS
     if line_state.free(st, line) > 0 or max(st[lk.V_ENTRIES], 1) + words <= len(mem):
         return True
@@ -78,9 +82,9 @@ def room_to_join(prog, st, mem, lane):
 
 
 @inner
-def join(prog, st, mem, lane):
-    """Put a lane on its ports."""
-    line = lanes.line(st, lane)
+def join(prog, st, mem, chunk_flow):
+    """Put a chunk flow on its ports."""
+    line = chunk_flows.line(st, chunk_flow)
     count = lines.port_count(prog, line)
     entry = line_state.free(st, line)
     if entry > 0:
@@ -88,13 +92,13 @@ def join(prog, st, mem, lane):
     else:
         entry = max(st[lk.V_ENTRIES], 1)  # address 0 means none
         st[lk.V_ENTRIES] = entry + count * lk.EN_COLUMNS
-    lanes.set_entry(st, lane, entry)
+    chunk_flows.set_entry(st, chunk_flow, entry)
     first = lines.ports(prog, line)
     for i in range(count):
         port = line_ports.port(prog, first + i)
         at = entry + i * lk.EN_COLUMNS
         head = port_state.first(st, port)
-        entries.set_lane(mem, at, lane)
+        entries.set_chunk_flow(mem, at, chunk_flow)
         entries.set_next(mem, at, head)
         entries.set_previous(mem, at, 0)
         entries.set_weight(mem, at, line_ports.weight(prog, first + i))
@@ -102,16 +106,16 @@ def join(prog, st, mem, lane):
             entries.set_previous(mem, head, at)
         port_state.set_first(st, port, at)
         port_state.add_count(st, port, entries.weight(mem, at))
-    touch_ports(prog, st, lane)
+    touch_ports(prog, st, chunk_flow)
 
 
 @inner
-def leave(prog, st, mem, lane):
-    """Take a lane off its ports."""
-    touch_ports(prog, st, lane)
-    line = lanes.line(st, lane)
+def leave(prog, st, mem, chunk_flow):
+    """Take a chunk flow off its ports."""
+    touch_ports(prog, st, chunk_flow)
+    line = chunk_flows.line(st, chunk_flow)
     first = lines.ports(prog, line)
-    entry = lanes.entry(st, lane)
+    entry = chunk_flows.entry(st, chunk_flow)
     for i in range(lines.port_count(prog, line)):
         port = line_ports.port(prog, first + i)
         at = entry + i * lk.EN_COLUMNS
@@ -126,28 +130,28 @@ def leave(prog, st, mem, lane):
         port_state.add_count(st, port, -entries.weight(mem, at))
     entries.set_next(mem, entry, line_state.free(st, line))
     line_state.set_free(st, line, entry)
-    lanes.set_entry(st, lane, 0)
+    chunk_flows.set_entry(st, chunk_flow, 0)
 
 
 @inner
-def mark_stale(st, lane):
-    """Have the rate of a lane computed anew, once, however many of its ports have changed."""
-    if lanes.dirty(st, lane) < 2:
-        lanes.set_dirty(st, lane, 2)
-        stale.set_lane(st, st[lk.V_STALE], lane)
+def mark_stale(st, chunk_flow):
+    """Have the rate of a chunk flow computed anew, once, however many of its ports have changed."""
+    if chunk_flows.dirty(st, chunk_flow) < 2:
+        chunk_flows.set_dirty(st, chunk_flow, 2)
+        stale.set_chunk_flow(st, st[lk.V_STALE], chunk_flow)
         st[lk.V_STALE] += 1
 
 
 @inner
 def find_first(st, mem, port):
-    """Note which place in the global order comes first at a port, and how many lanes have it; mark all its lanes."""
+    """Note which place in the global order comes first at a port and how many chunk flows have it; mark them all."""
     key = lk.NEVER
     count = 0
     at = port_state.first(st, port)
     while at > 0:
-        lane = entries.lane(mem, at)
-        mark_stale(st, lane)
-        other = lanes.key(st, lane)
+        chunk_flow = entries.chunk_flow(mem, at)
+        mark_stale(st, chunk_flow)
+        other = chunk_flows.key(st, chunk_flow)
         if other < key:
             key = other
             count = 0
@@ -159,74 +163,80 @@ def find_first(st, mem, port):
 
 
 @inner
-def first_at(st, port, lane):
-    """Return how many lanes come first at a port in the global order, 0 if `lane` is not among them."""
-    return port_state.first_count(st, port) if lanes.key(st, lane) == port_state.key(st, port) else 0
+def first_at(st, port, chunk_flow):
+    """Return how many chunk flows come first at a port in the global order, 0 if `chunk_flow` is not among them."""
+    return (
+        port_state.first_count(st, port) if chunk_flows.key(st, chunk_flow) == port_state.key(st, port) else 0
+    )
 
 
 @inner
-def rate_of(prog, st, lane):
-    """Return the rate of a lane now: the least that any of its ports gives it."""
-    line = lanes.line(st, lane)
+def rate_of(prog, st, chunk_flow):
+    """Return the rate of a chunk flow now: the least that any of its ports gives it."""
+    line = chunk_flows.line(st, chunk_flow)
     first = lines.ports(prog, line)
     rate = lk.NEVER
     for i in range(lines.port_count(prog, line)):
         use_of = first + i
         port = line_ports.port(prog, use_of)
-        sharers = port_state.count(st, port) if prog[lk.Z_POLICY] == lk.FAIR else first_at(st, port, lane)
+        sharers = (
+            port_state.count(st, port) if prog[lk.Z_POLICY] == lk.FAIR else first_at(st, port, chunk_flow)
+        )
         if sharers == 0:
             return 0
-        # Never 0 for want of digits: that lane would wait for ever.
+        # Never 0 for want of mesh dimensions: that chunk flow would wait for ever.
         rate = min(rate, max(1, ports.rate(prog, port) // (line_ports.factor(prog, use_of) * sharers)))
     return rate
 
 
 @inner
-def advance(st, lane, tick):
-    """Account for what a lane has moved since its rate was set."""
-    lanes.add_remaining(st, lane, -lanes.rate(st, lane) * (tick - lanes.since(st, lane)))
-    lanes.set_since(st, lane, tick)
+def advance(st, chunk_flow, tick):
+    """Account for what a chunk flow has moved since its rate was set."""
+    chunk_flows.add_remaining(
+        st, chunk_flow, -chunk_flows.rate(st, chunk_flow) * (tick - chunk_flows.since(st, chunk_flow))
+    )
+    chunk_flows.set_since(st, chunk_flow, tick)
 
 
 @inner
-def update(prog, st, heap, lane, tick):
-    """Give a lane its rate, and schedule the end of its head if that has changed."""
-    if lanes.head(st, lane) < 0:
+def update(prog, st, heap, chunk_flow, tick):
+    """Give a chunk flow its rate, and schedule the end of its head if that has changed."""
+    if chunk_flows.head(st, chunk_flow) < 0:
         return
-    rate = rate_of(prog, st, lane)
-    if rate == lanes.rate(st, lane) and lanes.reset(st, lane) == 0:
+    rate = rate_of(prog, st, chunk_flow)
+    if rate == chunk_flows.rate(st, chunk_flow) and chunk_flows.reset(st, chunk_flow) == 0:
         return
-    train = lanes.chunks(st, lane) > 0
-    if train:
-        if rate == 0 or lanes.reset(st, lane) == 0:
-            lanes.set_queue(st, lane, lk.BROKEN)
-        advance_train(prog, st, lane, tick)
+    chunk_batch = chunk_flows.chunks(st, chunk_flow) > 0
+    if chunk_batch:
+        if rate == 0 or chunk_flows.reset(st, chunk_flow) == 0:
+            chunk_flows.set_queue(st, chunk_flow, lk.BROKEN)
+        advance_chunk_batch(prog, st, chunk_flow, tick)
     else:
-        advance(st, lane, tick)
-    lanes.set_reset(st, lane, 0)
-    lanes.set_rate(st, lane, rate)
+        advance(st, chunk_flow, tick)
+    chunk_flows.set_reset(st, chunk_flow, 0)
+    chunk_flows.set_rate(st, chunk_flow, rate)
     # An end that was scheduled at the rate before is void; it stays on the heap until it is due.
-    version = lanes.add_version(st, lane, 1)
+    version = chunk_flows.add_version(st, chunk_flow, 1)
     if rate > 0:
-        end = tick + ticks_of(lanes.remaining(st, lane), rate)
-        if train:
-            end += rest(prog, st, lane, rate)
-        schedule(st, heap, end, lk.EV_VOLUME, lane, version)
+        end = tick + ticks_of(chunk_flows.remaining(st, chunk_flow), rate)
+        if chunk_batch:
+            end += rest(prog, st, chunk_flow, rate)
+        schedule(st, heap, end, lk.EV_VOLUME, chunk_flow, version)
 
 
 @inner
-def start_head(st, lane, key, volume, tick):
-    """Let a lane serve the volume with this key."""
-    lanes.set_head(st, lane, key)
-    lanes.set_remaining(st, lane, volume)
-    lanes.set_rate(st, lane, 0)
-    lanes.set_since(st, lane, tick)
-    lanes.set_reset(st, lane, 1)
+def start_head(st, chunk_flow, key, volume, tick):
+    """Let a chunk flow serve the volume with this key."""
+    chunk_flows.set_head(st, chunk_flow, key)
+    chunk_flows.set_remaining(st, chunk_flow, volume)
+    chunk_flows.set_rate(st, chunk_flow, 0)
+    chunk_flows.set_since(st, chunk_flow, tick)
+    chunk_flows.set_reset(st, chunk_flow, 1)
 
 
 @inner
 def settle_ports(prog, st, mem, heap, tick):
-    """Give every lane on a changed port its new rate; returns whether there was room for that."""
+    """Give every chunk flow on a changed port its new rate; returns whether there was room for that."""
     for i in range(st[lk.V_PORTS]):
         port = dirty_ports.port(st, i)
         port_state.set_dirty(st, port, 0)
@@ -235,14 +245,14 @@ def settle_ports(prog, st, mem, heap, tick):
             continue
         at = port_state.first(st, port)
         while at > 0:
-            mark_stale(st, entries.lane(mem, at))
+            mark_stale(st, entries.chunk_flow(mem, at))
             at = entries.next(mem, at)
     st[lk.V_PORTS] = 0
     if not room_for(st, heap, st[lk.V_STALE]):
         return False
     for i in range(st[lk.V_STALE]):
-        lane = stale.lane(st, i)
-        lanes.set_dirty(st, lane, 0)
-        update(prog, st, heap, lane, tick)
+        chunk_flow = stale.chunk_flow(st, i)
+        chunk_flows.set_dirty(st, chunk_flow, 0)
+        update(prog, st, heap, chunk_flow, tick)
     st[lk.V_STALE] = 0
     return True

@@ -16,7 +16,7 @@ from armillary.engine.common.fold import Order, Ring, fold, pairs_of, world_line
 from armillary.engine.common.items import MEMORY_OPERATIONS, Channel, View, channels_of, unreceived
 from armillary.engine.common.workload import Workload, check_members, read_workload
 from armillary.engine.physical import layout as lk
-from armillary.engine.physical.courses import Course, course_of
+from armillary.engine.physical.chunk_routes import ChunkRoutes, chunk_routes_of
 from armillary.engine.physical.fitted import fit_warnings, largest_message
 from armillary.engine.physical.memory import Groups, refined
 from armillary.engine.physical.nodes import lower_nodes
@@ -79,7 +79,7 @@ class PhysicalWorkload(ABC):
 
     def __init__(self, platform: Platform) -> None:
         self.platform = platform
-        self._courses: dict[CollectiveCall, Course] = {}
+        self._chunk_routes: dict[CollectiveCall, ChunkRoutes] = {}
 
     @abstractmethod
     def view(self, rank: int) -> View:
@@ -137,15 +137,17 @@ class PhysicalWorkload(ABC):
             return np.arange(self.platform.npus)
         return refined(self.platform, special_of(self.platform), self.partition, self.memory_groups())
 
-    def course(self, call: CollectiveCall) -> Course:
+    def chunk_routes(self, call: CollectiveCall) -> ChunkRoutes:
         """Return what the chunks of a call do."""
-        if call not in self._courses:
-            self._courses[call] = course_of(call, self.comms.get(call.comm), self.platform)
-        return self._courses[call]
+        if call not in self._chunk_routes:
+            self._chunk_routes[call] = chunk_routes_of(call, self.comms.get(call.comm), self.platform)
+        return self._chunk_routes[call]
 
     def largest(self) -> int:
         """Return the most bytes that anything moves through a port."""
-        moved = [ceil(p.volume * (call.size + 1)) for call in self.calls for p in self.course(call).phases]
+        moved = [
+            ceil(p.volume * (call.size + 1)) for call in self.calls for p in self.chunk_routes(call).phases
+        ]
         for view in self.views:
             alone = (view.peer >= 0) | (view.nodes.kind[view.nodes.items] == lk.TRANSFER)
             moved.append(int(view.size[alone].max(initial=0)))
@@ -225,7 +227,7 @@ class ListedWorkload(PhysicalWorkload):
         """See `PhysicalWorkload`."""
         read = self.read
         patterns: dict[tuple[bytes, bytes], int] = {}
-        costs: dict[tuple[Course, int], int] = {}
+        costs: dict[tuple[ChunkRoutes, int], int] = {}
         keys = ((view.pattern(), self._costs(view, costs)) for view in self.views)
         pattern = np.array([patterns.setdefault(key, len(patterns)) for key in keys])
         colour = self.structure.astype(np.int64) * len(patterns) + pattern[read.view_of]
@@ -233,14 +235,14 @@ class ListedWorkload(PhysicalWorkload):
         rings = []
         # A collective that moves nothing has no phases, but its members still meet.
         for number, dim in dict.fromkeys(
-            (call.comm, d) for call in self.calls for d in self.course(call).dims
+            (call.comm, d) for call in self.calls for d in self.chunk_routes(call).dims
         ):
             lines = lines_of(self.platform, self.comms.get(number), dim)
             rings.append(Ring(dim, lines, SET, read.slots_in(number, lines)))
         pairs = pairs_of(self.views, read.view_of, read.channels, self.platform, path_code)
         return fold(colour, rings, pairs, self.platform.dimensions)
 
-    def _costs(self, view: View, known: dict[tuple[Course, int], int]) -> bytes:
+    def _costs(self, view: View, known: dict[tuple[ChunkRoutes, int], int]) -> bytes:
         """Return what the collectives of a view cost, as a key: groups of other ranks may have another shape.
 
         It counts the members, too: an all-to-all that moves nothing costs as much in a group of any size, but members
@@ -248,6 +250,6 @@ class ListedWorkload(PhysicalWorkload):
         """
         found = []
         for call in view.calls:
-            key = self.course(call).stripped(), len(self.comms.get(call.comm).members)
+            key = self.chunk_routes(call).stripped(), len(self.comms.get(call.comm).members)
             found.append(known.setdefault(key, len(known)))
         return np.array(found, np.int64)[view.call[view.call >= 0]].tobytes()

@@ -53,7 +53,7 @@ def inject(table, net, pool, queue, cookie, route, size, key, now):
     messages.set_last(pool, message, now)
     messages.set_route(pool, message, route)
     messages.set_key(pool, message, key)
-    net[lk.N_UNDER_WAY] += 1
+    net[lk.N_IN_FLIGHT] += 1
     if routes.first(table, route) == routes.first(table, route + 1):
         push(net, queue, now, message * lk.CODES + ck.ARRIVED)
         return

@@ -1,4 +1,4 @@
-"""Why nothing moves although messages are under way: links that are down, buffers that wait for each other."""
+"""Why nothing moves although messages are in flight: links that are down, buffers that wait for each other."""
 
 from __future__ import annotations
 

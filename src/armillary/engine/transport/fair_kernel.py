@@ -159,8 +159,8 @@ def _open(table, net, pool, row, key, level):
 @inner
 def _hold(table, net, pool, row, key, level, link):
     """Let a flow have a level: it is held back by a link."""
-    kept = flows.mark(pool, row) < 2 * value.stamp(net, net[fk.N_VALUES])
-    if kept:
+    retained = flows.mark(pool, row) < 2 * value.stamp(net, net[fk.N_VALUES])
+    if retained:
         _choose(net, pool, row, 1)
     else:
         flows.add_mark(pool, row, 1)
@@ -174,7 +174,7 @@ def _hold(table, net, pool, row, key, level, link):
         at = share_of(net, other)
         if shares.stamp(net, at) < stamp:
             _touch(table, net, pool, other, key, level)
-        elif kept:
+        elif retained:
             shares.add_left(net, at, weight * (flows.level(pool, row) - level))
             if flows.level(pool, row) == shares.top(net, at):
                 shares.add_top_weight(net, at, -weight)

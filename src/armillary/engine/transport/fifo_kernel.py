@@ -34,7 +34,7 @@ def inject(table, net, pool, queue, cookie, route, size, key, now):
     messages.set_end(pool, row, routes.first(table, route + 1))
     messages.set_size(pool, row, size)
     messages.set_tail(pool, row, now)
-    net[lk.N_UNDER_WAY] += 1
+    net[lk.N_IN_FLIGHT] += 1
     push(
         net,
         queue,

@@ -101,7 +101,7 @@ def inject(table, net, pool, queue, cookie, route, size, key, now):
     if value.scale(net, values) == 0:
         _set_scale(table, net)
     net[lk.N_NOW] = max(net[lk.N_NOW], now)
-    net[lk.N_UNDER_WAY] += 1
+    net[lk.N_IN_FLIGHT] += 1
     row = new_row(net, pool)
     rows.set_cookie(pool, row, cookie)
     flows.set_route(pool, row, route)
@@ -230,17 +230,17 @@ def _forget_ended(table, net, pool, now):
         shares.set_gone(net, at, 0)
         if value.dead(net, values) == 0:
             continue
-        kept = 0
+        retained = 0
         place = shares.first(net, at)
         while place > 0:
             after = pool[place]
             if flow_at(pool, place) == 0:
-                if kept == 0:
+                if retained == 0:
                     shares.set_first(net, at, after)
                 else:
-                    pool[kept] = after
+                    pool[retained] = after
             else:
-                kept = place
+                retained = place
             place = after
     while value.dead(net, values) > 0:
         chain = value.dead(net, values)
@@ -321,7 +321,7 @@ def advance(table, net, pool, queue, limit):
     while True:
         time = queue[lk.Q_TIME] if net[lk.N_QUEUE] > 0 else fk.NEVER
         if time > net[lk.N_NOW]:
-            if net[lk.N_DELIVERED] > 0 and (net[lk.N_UNDER_WAY] > 0 or value.dirty(net, values) == 0):
+            if net[lk.N_DELIVERED] > 0 and (net[lk.N_IN_FLIGHT] > 0 or value.dirty(net, values) == 0):
                 return net[lk.N_NOW]
             if value.dirty(net, values) > 0 and limit > net[lk.N_NOW]:
                 _settle(table, net, pool, queue, net[lk.N_NOW])

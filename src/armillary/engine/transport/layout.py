@@ -54,7 +54,7 @@ N_POOL_ROOM = NET.scalar("words that may be in use before an event")
 N_QUEUE_ROOM = NET.scalar("events that may be in the queue before one")
 N_DELIVERED = NET.scalar("list of the messages that have arrived, 0: none")
 N_DELIVERED_LAST = NET.scalar("the last of them")
-N_UNDER_WAY = NET.scalar("messages in flight")
+N_IN_FLIGHT = NET.scalar("messages in flight")
 N_BIN = NET.scalar("width of a bin, ps")
 BINS = 256
 """Equal spans of time in which the use of every link is counted; twice as wide when the run outlasts them."""

@@ -69,7 +69,7 @@ def inject(table, net, pool, queue, cookie, route, size, key, now):
     messages.set_left(pool, row, size)
     messages.set_flow(pool, row, 0)
     messages.set_route(pool, row, route)
-    net[lk.N_UNDER_WAY] += 1
+    net[lk.N_IN_FLIGHT] += 1
     if last < first:
         push(net, queue, now, row * lk.CODES + pk.HERE)
     elif admit(net, pool, route, row, key, pk.M_KEY):

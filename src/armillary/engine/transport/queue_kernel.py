@@ -142,7 +142,7 @@ def deliver(net, pool, row):
     else:
         rows.set_next(pool, net[lk.N_DELIVERED_LAST], row)
     net[lk.N_DELIVERED_LAST] = row
-    net[lk.N_UNDER_WAY] -= 1
+    net[lk.N_IN_FLIGHT] -= 1
 
 
 @inner

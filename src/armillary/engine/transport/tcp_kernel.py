@@ -32,7 +32,7 @@ transmit, acknowledged, timeout = (
     tcp_sender_kernel.timeout,
 )
 tcp_receiver_kernel = use("armillary.engine.transport.tcp_receiver_kernel")
-receive, ack_due = tcp_receiver_kernel.receive, tcp_receiver_kernel.ack_due
+receive, ack_pending = tcp_receiver_kernel.receive, tcp_receiver_kernel.ack_pending
 connections, messages, option, places = accessors(tk.CONNECTION, tk.MESSAGE, tk.OPTION, tk.PLACES)
 ports, rows, segments = accessors(pk.PORT, lk.ROW, tk.SEGMENT)
 
@@ -43,7 +43,7 @@ def inject(table, net, pool, queue, cookie, route, size, key, now):
     row = new_row(net, pool)
     rows.set_next(pool, row, 0)
     rows.set_cookie(pool, row, cookie)
-    net[lk.N_UNDER_WAY] += 1
+    net[lk.N_IN_FLIGHT] += 1
     place = places.connection(table, route)
     if place < 0:
         push(net, queue, now, row * lk.CODES + tk.HERE)
@@ -126,8 +126,8 @@ def _arrived(table, net, pool, queue, link, row, now):
 def _connection_event(table, net, pool, queue, code, row, now):
     if code == tk.TIMEOUT:
         timeout(table, net, pool, queue, row, now)
-    elif code == tk.ACK_DUE:
-        ack_due(table, net, pool, queue, row, now)
+    elif code == tk.ACK_PENDING:
+        ack_pending(table, net, pool, queue, row, now)
     elif code == tk.CONTINUE:
         connections.set_more(net, row, 0)
         transmit(table, net, pool, queue, row, now)

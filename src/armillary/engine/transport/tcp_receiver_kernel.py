@@ -58,18 +58,18 @@ def receive(table, net, pool, queue, segment, now):
             connections.held(net, connection),
             now,
         )
-    elif connections.due(net, connection) == 0:
-        _due(net, queue, connection, now + option.ack_delay(table, options))
+    elif connections.pending(net, connection) == 0:
+        _pending(net, queue, connection, now + option.ack_delay(table, options))
 
 
 @inner
-def ack_due(table, net, pool, queue, connection, now):
+def ack_pending(table, net, pool, queue, connection, now):
     """The event of the timer of delayed ACKs has come."""
-    connections.set_due_event(net, connection, 0)
-    due = connections.due(net, connection)
-    if due > now:
-        _due(net, queue, connection, due)
-    elif due > 0:
+    connections.set_pending_event(net, connection, 0)
+    pending = connections.pending(net, connection)
+    if pending > now:
+        _pending(net, queue, connection, pending)
+    elif pending > 0:
         _answer(
             table,
             net,
@@ -83,11 +83,11 @@ def ack_due(table, net, pool, queue, connection, now):
 
 
 @inner
-def _due(net, queue, connection, time):
-    connections.set_due(net, connection, time)
-    if connections.due_event(net, connection) == 0:
-        connections.set_due_event(net, connection, time)
-        push(net, queue, time, connection * lk.CODES + tk.ACK_DUE)
+def _pending(net, queue, connection, time):
+    connections.set_pending(net, connection, time)
+    if connections.pending_event(net, connection) == 0:
+        connections.set_pending_event(net, connection, time)
+        push(net, queue, time, connection * lk.CODES + tk.ACK_PENDING)
 
 
 @inner
@@ -111,7 +111,7 @@ def _in_order(net, pool, connection, end):
 def _answer(table, net, pool, queue, connection, stamp, held, now):
     """Send an ACK that tells the interval in row `held` (0: none)."""
     connections.set_owed(net, connection, 0)
-    connections.set_due(net, connection, 0)
+    connections.set_pending(net, connection, 0)
     row = send(table, net, pool, queue, connection, connections.in_order(net, connection), 0, stamp, now)
     segments.set_mark(pool, row, connections.marked(net, connection))
     if held > 0:

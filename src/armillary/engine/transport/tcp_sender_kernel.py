@@ -57,12 +57,12 @@ def _lost(table, net, pool, connection):
 def _pipe(net, pool, connection, lost):
     """Return how many bytes are thought to be on their way (RFC 6675 section 4)."""
     begin = max(connections.una(net, connection), connections.resent(net, connection))
-    under_way = (
+    in_flight = (
         connections.sent_to(net, connection)
         - connections.una(net, connection)
         - connections.sacked(net, connection)
     )
-    return under_way - missing(net, pool, connections.at_board(net, connection), begin, lost)
+    return in_flight - missing(net, pool, connections.at_board(net, connection), begin, lost)
 
 
 @inner

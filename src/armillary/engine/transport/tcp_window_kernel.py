@@ -25,7 +25,7 @@ GAIN = 16
 
 @inner
 def grow(table, net, connection, acked, flight, now):
-    """Enlarge the window after `acked` new bytes, when `flight` were under way before."""
+    """Enlarge the window after `acked` new bytes, when `flight` were in flight before."""
     options = table[lk.T_OPTIONS]
     mss = option.mss(table, options)
     window = connections.cwnd(net, connection)
@@ -43,7 +43,7 @@ def grow(table, net, connection, acked, flight, now):
 
 @inner
 def after_loss(table, net, connection, flight):
-    """Return the window that a loss leaves, and end what CUBIC was at; `flight`: bytes under way."""
+    """Return the window that a loss leaves, and end what CUBIC was at; `flight`: bytes in flight."""
     mss = option.mss(table, table[lk.T_OPTIONS])
     if option.rule(table, table[lk.T_OPTIONS]) != tk.CUBIC:
         return max(flight // 2, 2 * mss)

@@ -10,7 +10,7 @@ A transport is a kernel module with three functions over flat arrays (see `layou
   (pool or queue beyond its room) it is called again after both have grown. What stands in the queue beyond FOREVER
   does not happen unless something else does: `flow` keeps messages there that cannot move.
 * ``change(table, net, pool, queue, now)``: the network has just gone into the stage ``net[N_STAGE]``: links may
-  have other bandwidths. Messages under way keep their routes; on links that are down they wait until these are up.
+  have other bandwidths. Messages in flight keep their routes; on links that are down they wait until these are up.
 
 `inject` may be called at the time that `advance` returned, and at that time or later only.
 """

@@ -1,4 +1,4 @@
-"""Fit the constants of a GPU's matrix products to measured ones.
+"""Fit the constants of a GPU's GEMMs to measured ones.
 
 Of all products a fifth is held out by a hash of its sizes, whatever the file: the constants that come with the package
 have not seen it either. Least squares of the logarithm of predicted over measured time, in which outliers count less.
@@ -80,7 +80,7 @@ def held_out(sizes: Ints) -> NDArray[np.bool_]:
     return found
 
 
-def read_products(
+def read_gemms(
     paths: list[Path], columns: Mapping[str, str], unit_ns: float, precision: str
 ) -> tuple[dict[str, Measured], list[str]]:
     """Return the products of all files by precision, and notes; see `read_table`.

@@ -86,9 +86,11 @@ def _lines(results: Iterable[Result]) -> list[_Line]:
             line.points[result.case.size] = bus
     lines: list[_Line] = []
     for line in found.values():
-        if twin := next((drawn for drawn in lines if drawn.same(line)), None):
-            twin.tests += line.tests
-            twin.points |= {size: rate for size, rate in line.points.items() if size not in twin.points}
+        if reference := next((drawn for drawn in lines if drawn.same(line)), None):
+            reference.tests += line.tests
+            reference.points |= {
+                size: rate for size, rate in line.points.items() if size not in reference.points
+            }
         else:
             lines.append(line)
     return lines

@@ -1,4 +1,4 @@
-"""Compute nodes as real work: matrix products and copies."""
+"""Compute nodes as real work: GEMMs and copies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much of the time of a training step are matrix products? "About 70 %" for Transformer and GNMT.
+"""How much of the time of a training step are GEMMs? "About 70 %" for Transformer and GNMT.
 
 The number stands on a motivation slide of the ASTRA-sim tutorial; device, batch and software are not stated. The
 generator has no encoder-decoder transformer: it is taken for a decoder with as many weights in its layers. In GNMT the
@@ -37,7 +37,7 @@ DEVICES = {
     "a100": ("312 TFLOP/s", "2039 GB/s"),
     "h100": ("989 TFLOP/s", "3350 GB/s"),
 }
-"""Peak of matrix products in 16 bits, and memory bandwidth, of NVIDIA's data sheets (SXM)."""
+"""Peak of GEMMs in 16 bits, and memory bandwidth, of NVIDIA's data sheets (SXM)."""
 WIDTHS = {"base": (512, 8), "big": (1024, 16)}
 """Hidden size and heads (arXiv 1706.03762, table 3)."""
 EFFICIENCIES = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
@@ -178,9 +178,9 @@ def _share(name: str, trace: Trace, chosen: Assumptions) -> Share:
         [".scores" in f".{w}" or ".values" in w or "attend" in w or w.startswith("attention") for w in words]
     )
     attention &= graph.ints("num_ops", 0) > 1
-    product = graph.has(GEMM) & ~attention
+    gemm = graph.has(GEMM) & ~attention
     optimizer = np.array(["optimizer" in word for word in words])
-    masks = (product, attention, ~(product | attention | optimizer), optimizer)
+    masks = (gemm, attention, ~(gemm | attention | optimizer), optimizer)
     parts = {part: float(took[mask].sum()) for part, mask in zip(PARTS, masks, strict=True)}
     gemm = parts[PARTS[0]] + (parts[PARTS[1]] if chosen.counted == "all" else 0.0)
     return Share(name, float(timeline.total_ticks), parts, gemm)

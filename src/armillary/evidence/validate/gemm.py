@@ -1,4 +1,4 @@
-"""Measured matrix products and attention of GPUs beside those of the compute model ``gpu``."""
+"""Measured GEMMs and attention of GPUs beside those of the compute model ``gpu``."""
 
 from __future__ import annotations
 

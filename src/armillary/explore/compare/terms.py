@@ -61,7 +61,7 @@ class Terms:
 def terms_of(sides: Sequence[Side]) -> Terms:
     """Return the parts of the steps of some sides.
 
-    Times are those of the slowest rank. A tick of exposed communication in which several groups were under way counts
+    Times are those of the slowest rank. A tick of exposed communication in which several groups were in flight counts
     for the one that takes most time on all sides together; so with dimensions.
     """
     found = [_parts(side) for side in sides]
@@ -96,7 +96,7 @@ def _parts(side: Side) -> Mapping[str, float]:
 
 
 class _Exposed:
-    """The exposed communication of the slowest rank, to be shared out among those who were under way."""
+    """The exposed communication of the slowest rank, to be shared out among those who were in flight."""
 
     def __init__(self, timeline: Timeline) -> None:
         self.timeline = timeline
@@ -147,7 +147,7 @@ def _groups(timeline: Timeline, cls: int) -> dict[str, NDArray[np.int64]]:
 def _shared(
     scopes: Sequence[_Exposed], of: Callable[[_Exposed], Mapping[str, Interval]], rest: str
 ) -> tuple[Term, ...]:
-    """Return the exposed communication of each side by who was under way, and `rest` where nobody was."""
+    """Return the exposed communication of each side by who was in flight, and `rest` where nobody was."""
     names = dict.fromkeys(name for scope in scopes for name in of(scope))
     alone = {
         name: sum(scope.inside(of(scope)[name]) for scope in scopes if name in of(scope)) for name in names

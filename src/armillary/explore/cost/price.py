@@ -41,7 +41,7 @@ def price(platform: Platform, costs: Costs) -> Price:
     """Return what a machine costs to buy; nothing if it is rented.
 
     The network follows LIBRA (arXiv 2109.11762): each dimension costs USD per GB/s times the bandwidth of its ports,
-    for wires, and for ports of switches and NICs where it is a Switch. A network that is a graph costs what the
+    for edges, and for ports of switches and NICs where it is a Switch. A network that is a graph costs what the
     dimensions cost that collectives take it for.
 
     Raises:

@@ -18,7 +18,7 @@ class Arrived(NamedTuple):
 class Executor(ABC):
     """Does tasks, a few at a time.
 
-    The run calls `start`, then `submit` while fewer than ``2 * slots`` tasks are under way, and `wait` for what became
+    The run calls `start`, then `submit` while fewer than ``2 * slots`` tasks are in flight, and `wait` for what became
     of their points: each of them exactly once, in any order, in as many pieces as it likes. A point that does not come
     to an end must come back as a row, too. `close` may come at any time and leaves no process behind.
 

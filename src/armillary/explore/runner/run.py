@@ -71,7 +71,7 @@ def run(
     """Do all points that the store does not have, and add their rows to it.
 
     Points of the same work are done once. What was over a limit is done again under other limits. However the run
-    ends, what was done is in the store, but for the points that were under way.
+    ends, what was done is in the store, but for the points that were in flight.
 
     Args:
         sweep: What the points are of.
@@ -163,11 +163,11 @@ def through(executor: Executor, kind: Kind, points: Iterable[Point]) -> Iterator
     """Put points through an executor, in tasks of about `TASK_SECONDS`; yield what arrives, or nothing now and then."""
     source = iter(points)
     rest = len(points) if isinstance(points, Sized) else None
-    under_way: dict[int, tuple[Task, set[int]]] = {}
+    in_flight: dict[int, tuple[Task, set[int]]] = {}
     number, size = 0, 1 if kind == "evaluate" else 16
     pace = _Pace()
     while True:
-        while len(under_way) < 2 * executor.slots:
+        while len(in_flight) < 2 * executor.slots:
             if seconds := pace.seconds:
                 size = min(max(1, int(TASK_SECONDS[kind] * executor.slots / seconds)), 2 * size, MOST)
             # Towards the end tasks are small, so that all slots end together.
@@ -177,19 +177,19 @@ def through(executor: Executor, kind: Kind, points: Iterable[Point]) -> Iterator
             if not chunk:
                 break
             rest = None if rest is None else rest - len(chunk)
-            under_way[number] = Task(kind, chunk), set(range(len(chunk)))
-            executor.submit(number, under_way[number][0])
+            in_flight[number] = Task(kind, chunk), set(range(len(chunk)))
+            executor.submit(number, in_flight[number][0])
             number += 1
-        if not under_way:
+        if not in_flight:
             return
         found: Found = []
         for task_number, outcomes in executor.wait(POLL):
-            task, places = under_way[task_number]
+            task, places = in_flight[task_number]
             for place, row in outcomes:
                 places.remove(place)
                 found.append((task.points[place], row))
             if not places:
-                del under_way[task_number]
+                del in_flight[task_number]
         pace.note(len(found))
         yield found
 

@@ -114,8 +114,8 @@ class StepBound:
         lists = {"F": layer.forward, "B": layer.backward, "W": layer.weight}
         chosen = [lists[each] for each in kind]
         steps = [step for each in chosen for step in each]
-        families = dict.fromkeys(step.axes for step in steps if step.axes)
-        key = (id(layer), kind, speed, tuple(places(family) for family in families))
+        axis_sets = dict.fromkeys(step.axes for step in steps if step.axes)
+        key = (id(layer), kind, speed, tuple(places(axis_set) for axis_set in axis_sets))
         if key not in self._delays:
             self.least.kernels(step for step in steps if not step.axes)
 
@@ -153,8 +153,8 @@ def _columns(platform: Platform, model: Model, plan: Plan, grid: RankGrid) -> li
 
 
 def _along_pp(grid: RankGrid) -> int:
-    digits = [digit for digit in grid.axes["pp"] if grid.sizes[digit] > 1]
-    return prod(grid.sizes[: digits[0]]) if digits else 1
+    mesh_dims = [mesh_dim for mesh_dim in grid.axes["pp"] if grid.sizes[mesh_dim] > 1]
+    return prod(grid.sizes[: mesh_dims[0]]) if mesh_dims else 1
 
 
 @dataclass
@@ -199,22 +199,24 @@ class _Pipeline:
                 end = max(end, self._update(stages, ranks))
         return end
 
-    def place(self, family: str, stage: int) -> tuple[Group, int]:
-        """Return the digits of a family, and where the group of the rank of a stage begins."""
-        if family not in self.places:
-            group = group_of(self.grid.sizes, self.grid.digits(family))
-            self.places[family] = [(group, self.on.least.place(group, rank)) for rank in self.ranks]
-        return self.places[family][stage]
+    def place(self, axis_set: str, stage: int) -> tuple[Group, int]:
+        """Return the mesh dimensions of an axis set, and where the group of the rank of a stage begins."""
+        if axis_set not in self.places:
+            group = group_of(self.grid.sizes, self.grid.mesh_dims(axis_set))
+            self.places[axis_set] = [(group, self.on.least.place(group, rank)) for rank in self.ranks]
+        return self.places[axis_set][stage]
 
     def _stages(self, deferred: bool) -> list[Stage]:
         """Return what the stages do; those with equal layers at like places are one."""
         pp, made = self.plan.parallel.pp, dict[tuple[object, ...], Stage]()
-        families = {f for layers in self.virtual for layer in dict.fromkeys(layers) for f in layer.parameters}
-        families |= {axis for axis in ("tp", "cp", "ep", "etp", "fsdp") if axis in self.grid.axes}
+        axis_sets = {
+            f for layers in self.virtual for layer in dict.fromkeys(layers) for f in layer.parameters
+        }
+        axis_sets |= {axis for axis in ("tp", "cp", "ep", "etp", "fsdp") if axis in self.grid.axes}
         found = []
         for stage in range(pp):
             chunks = self.virtual[stage::pp]
-            places = tuple(self.place(family, stage) for family in sorted(families) if family)
+            places = tuple(self.place(axis_set, stage) for axis_set in sorted(axis_sets) if axis_set)
             key = (tuple(tuple(map(id, layers)) for layers in chunks), places, self.speeds[stage])
             if key not in made:
                 made[key] = self._stage(stage, chunks, deferred)
@@ -228,12 +230,12 @@ class _Pipeline:
             key = (id(layer), kind)
             if key not in known:
                 known[key] = self.on.delay(
-                    layer, kind, self.speeds[stage], lambda family: self.place(family, stage)
+                    layer, kind, self.speeds[stage], lambda axis_set: self.place(axis_set, stage)
                 )
             return known[key]
 
-        def collective(operation: str, size: int, family: str) -> int:
-            return self.on.least.collective(operation, size, *self.place(family, stage))
+        def collective(operation: str, size: int, axis_set: str) -> int:
+            return self.on.least.collective(operation, size, *self.place(axis_set, stage))
 
         return stage_of(self.plan, self.grid, chunks, deferred, delays, collective)
 
@@ -305,15 +307,15 @@ class _Pipeline:
         if plan.optimizer == "none":
             return max(done)
         sharded = plan.data.sharding != "ddp"
-        family = "tp+cp+dp+pp" if sharded or plan.parallel.ep > 1 else "tp+pp"
+        axis_set = "tp+cp+dp+pp" if sharded or plan.parallel.ep > 1 else "tp+pp"
         met, owners = 0, [s for s in range(pp) if stages[s].owned]
         for s in owners:
             norm = Step("gradient norm", bytes=stages[s].owned * gradient(plan))
             done[s] += self.on.least.kernel(norm, self.speeds[s])
             met = max(met, done[s])
         for s in owners:
-            if members(self.grid, family) > 1 and len(owners) == pp:
-                done[s] = met + self.on.least.collective("all-reduce", 4, *self.place(family, s))
+            if members(self.grid, axis_set) > 1 and len(owners) == pp:
+                done[s] = met + self.on.least.collective("all-reduce", 4, *self.place(axis_set, s))
             step = Step("optimizer", bytes=stages[s].owned * traffic(plan))
             done[s] += self.on.least.kernel(step, self.speeds[s])
             ranks[s, pk.R_CHAIN] = done[s]

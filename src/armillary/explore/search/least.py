@@ -13,7 +13,7 @@ from armillary.compute.times import ask
 from armillary.engine.common import network
 from armillary.engine.common.communicators import CollectiveCall, Communicator
 from armillary.engine.common.fits import fitted_message
-from armillary.engine.physical.courses import MOST_UNDER_WAY, course_of
+from armillary.engine.physical.chunk_routes import MOST_IN_FLIGHT, chunk_routes_of
 from armillary.engine.physical.phases import PhysicalPhase, latency_ticks
 from armillary.platform.model import Platform
 from armillary.platform.network import links_per_npu, port
@@ -21,10 +21,10 @@ from armillary.trace.gemm import Gemm
 from armillary.workload.layers.layer import Step
 
 Group = tuple[tuple[int, int], ...]
-"""Ranks as (stride, size) of each digit in which they differ."""
+"""Ranks as (stride, size) of each mesh dimension in which they differ."""
 _SAFE = 1 - 1e-9
 """Volumes and rates are fractions that a program counts in whole units: what is left out here for floats."""
-_Ways = tuple[list[list[tuple[float, float, PhysicalPhase]]], int, int]
+_Routes = tuple[list[list[tuple[float, float, PhysicalPhase]]], int, int]
 """Rate, volume and phase of each phase of each way; chunks and bytes of the least of them, 0: as many as are plain."""
 _Kernel = tuple[str, int, int, str, tuple[Gemm, ...]]
 
@@ -44,7 +44,7 @@ class Least:
         )
         self._blocks = np.cumprod([dimension.size for dimension in platform.dimensions]).tolist()
         self._kernels: dict[_Kernel, int] = {}
-        self._costs: dict[tuple[object, ...], _Ways] = {}
+        self._costs: dict[tuple[object, ...], _Routes] = {}
         self._found: dict[tuple[object, ...], int] = {}
         self._lags: dict[tuple[int, int, int], int] = {}
 
@@ -90,7 +90,7 @@ class Least:
         Args:
             operation: As `engine.nodes.OPERATION` names it.
             size: Its ``comm_size``.
-            group: The digits in which members differ.
+            group: The mesh dimensions in which members differ.
             first: A member, the one of the lowest rank.
         """
         if prod(n for _, n in group) < 2 or size <= 0:
@@ -124,23 +124,27 @@ class Least:
         shape = (operation, members, size if by_size else 0)
         if shape not in self._costs:
             comm = Communicator(0, np.array(members, np.int64), len(members) == self.platform.npus)
-            course = course_of(call, comm, self.platform)
-            ways = [] if course.choices else [course.ways[w] for w in sorted({w for _, w in course.chunks})]
-            costs = [[(self._rate(phase), float(phase.volume), phase) for phase in way] for way in ways]
-            sizes = [each for each, _ in course.chunks]
+            chunk_routes = chunk_routes_of(call, comm, self.platform)
+            routes = (
+                []
+                if chunk_routes.choices
+                else [chunk_routes.routes[w] for w in sorted({w for _, w in chunk_routes.chunks})]
+            )
+            costs = [[(self._rate(phase), float(phase.volume), phase) for phase in route] for route in routes]
+            sizes = [each for each, _ in chunk_routes.chunks]
             self._costs[shape] = costs, *((len(sizes), min(sizes)) if by_size else (0, 0))
-        ways_of, chunks, least = self._costs[shape]
+        routes_of, chunks, least = self._costs[shape]
         if not chunks:
             chunks = max(1, min(self.platform.physical.chunks, size))
             least = size // chunks
         memory = self.platform.system.local_mem_bandwidth
         found: list[int] = []
-        for way in ways_of:
-            if len(way) == 1 and chunks > 1 and way[0][2].beside is not None:
-                found.append(_train(*way[0], least, chunks))
+        for route in routes_of:
+            if len(route) == 1 and chunks > 1 and route[0][2].beside is not None:
+                found.append(_train(*route[0], least, chunks))
                 continue
             at, spans = 0, dict[tuple[tuple[int, int], ...], list[int]]()
-            for rate, volume, phase in way:
+            for rate, volume, phase in route:
                 moving = int(volume * least / rate * _SAFE)
                 span = spans.setdefault(phase.ports, [at, 0, 0])
                 span[1] += moving
@@ -148,7 +152,7 @@ class Least:
                 span[2] = at
                 at += latency_ticks(phase, least, memory)
             alone = [before + moving * chunks + at - end for before, moving, end in spans.values()]
-            found.append(max([at, *(alone if len(ways_of) == 1 else [])]))
+            found.append(max([at, *(alone if len(routes_of) == 1 else [])]))
         return min(found, default=0)
 
     def _rate(self, phase: PhysicalPhase) -> float:
@@ -177,7 +181,7 @@ def _train(rate: float, volume: float, phase: PhysicalPhase, size: int, chunks: 
     assert phase.beside is not None
     busy, beside = volume * size / rate, phase.beside
     alone = busy + phase.latency + phase.wait * size
-    turns = alone * -(-chunks // MOST_UNDER_WAY)
+    turns = alone * -(-chunks // MOST_IN_FLIGHT)
     last = chunks * busy + beside.latency + beside.wait * size
     return int(max(alone + (chunks - 1) * beside.step * size, turns, last) * _SAFE)
 
@@ -189,13 +193,13 @@ def _kernel(step: Step) -> _Kernel:
     return step.name, max(1, step.flops), max(1, step.bytes), precision, products
 
 
-def group_of(sizes: Sequence[int], digits: Iterable[int]) -> Group:
-    """Return the (stride, size) of some digits of a grid; neighbours that join are one."""
+def group_of(sizes: Sequence[int], mesh_dims: Iterable[int]) -> Group:
+    """Return the (stride, size) of some mesh dimensions of a grid; neighbours that join are one."""
     found: list[tuple[int, int]] = []
-    for digit in digits:
-        stride = prod(sizes[:digit])
+    for mesh_dim in mesh_dims:
+        stride = prod(sizes[:mesh_dim])
         if found and found[-1][0] * found[-1][1] == stride:
-            found[-1] = (found[-1][0], found[-1][1] * sizes[digit])
+            found[-1] = (found[-1][0], found[-1][1] * sizes[mesh_dim])
         else:
-            found.append((stride, sizes[digit]))
+            found.append((stride, sizes[mesh_dim]))
     return tuple(found)

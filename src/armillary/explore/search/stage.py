@@ -17,7 +17,7 @@ from armillary.workload.plan.numbers import gradient, weight
 from armillary.workload.plan.schema import Plan
 
 Collective = Callable[[str, int, str], int]
-"""Least ns of an operation of so many bytes over the group of a family."""
+"""Least ns of an operation of so many bytes over the group of an axis set."""
 Segment = tuple[int, ...]
 Delays = Callable[[Layer, str], Delay]
 
@@ -39,9 +39,9 @@ class Stage:
     gathers: tuple[int, int] = (0, 0)
 
 
-def members(grid: RankGrid, family: str) -> int:
-    """Return how many ranks a group of a family has."""
-    return prod(grid.sizes[digit] for digit in grid.digits(family)) if family else 1
+def members(grid: RankGrid, axis_set: str) -> int:
+    """Return how many ranks a group of an axis set has."""
+    return prod(grid.sizes[mesh_dim] for mesh_dim in grid.mesh_dims(axis_set)) if axis_set else 1
 
 
 def stage_of(
@@ -130,17 +130,17 @@ class _Lists:
 
     def _gathers(self, layer: Layer) -> tuple[int, int]:
         gathers = [0, 0]
-        for family, parameters in layer.parameters.items():
-            ranks = self._members(family)
+        for axis_set, parameters in layer.parameters.items():
+            ranks = self._members(axis_set)
             if ranks > 1 and parameters:
                 size = shard(parameters, ranks) * weight(self.plan)
-                gathers[self._slot(family)] += self.collective("all-gather", size, self._family(family))
+                gathers[self._slot(axis_set)] += self.collective("all-gather", size, self._axis_set(axis_set))
         return gathers[0], gathers[1]
 
-    def _members(self, family: str) -> int:
-        if family not in self._ranks:
-            self._ranks[family] = members(self.grid, self._family(family))
-        return self._ranks[family]
+    def _members(self, axis_set: str) -> int:
+        if axis_set not in self._ranks:
+            self._ranks[axis_set] = members(self.grid, self._axis_set(axis_set))
+        return self._ranks[axis_set]
 
     def _by_layer(
         self, layers: Sequence[Layer], steps: str, chunk: int, *, closes: bool, counts: bool
@@ -148,40 +148,40 @@ class _Lists:
         """Return a segment for each layer, with the reductions of the buckets that it fills."""
         # What a bucket has of another chunk is there before this one begins.
         found = [[*NOTHING, 0, 0, 0, 0, -1], *map(list, self._each(layers, steps, chunk))]
-        self.open = {family: (size, 0) for family, (size, _) in self.open.items()}
+        self.open = {axis_set: (size, 0) for axis_set, (size, _) in self.open.items()}
         data, element = self.plan.data, gradient(self.plan)
         for i, layer in enumerate(layers, 1):
-            for family, parameters in layer.parameters.items():
-                self.open[family] = (self.open.get(family, (0, 0))[0] + parameters, i)
-                full = self.whole or self.open[family][0] * element >= data.bucket
+            for axis_set, parameters in layer.parameters.items():
+                self.open[axis_set] = (self.open.get(axis_set, (0, 0))[0] + parameters, i)
+                full = self.whole or self.open[axis_set][0] * element >= data.bucket
                 if full and data.overlap:
-                    self._close(family, found, counts)
+                    self._close(axis_set, found, counts)
         if closes:
-            for family in list(self.open):
-                self._close(family, found, counts)
+            for axis_set in list(self.open):
+                self._close(axis_set, found, counts)
         return [tuple(row) for row in found]
 
-    def _close(self, family: str, found: list[list[int]], counts: bool) -> None:
-        parameters, at = self.open.pop(family)
-        ranks = self._members(family)
+    def _close(self, axis_set: str, found: list[list[int]], counts: bool) -> None:
+        parameters, at = self.open.pop(axis_set)
+        ranks = self._members(axis_set)
         part = shard(parameters, ranks) if self.how != "ddp" else parameters
         if counts:
             self.owned += part
         if not parameters or ranks < 2:
             return
-        slot, element = self._slot(family), gradient(self.plan)
+        slot, element = self._slot(axis_set), gradient(self.plan)
         if self.how == "ddp":
-            took = self.collective("all-reduce", parameters * element, family)
+            took = self.collective("all-reduce", parameters * element, axis_set)
         else:
-            took = self.collective("reduce-scatter", part * ranks * element, self._family(family))
+            took = self.collective("reduce-scatter", part * ranks * element, self._axis_set(axis_set))
             if counts and not self.whole:
-                self.gathers[slot] += self.collective("all-gather", part * weight(self.plan), family)
+                self.gathers[slot] += self.collective("all-gather", part * weight(self.plan), axis_set)
         if counts:
             self.calls[slot] += took
         found[at][8 + slot] += took
 
-    def _family(self, family: str) -> str:
-        return "fsdp" if self.how == "hsdp" and family == "dp+cp" else family
+    def _axis_set(self, axis_set: str) -> str:
+        return "fsdp" if self.how == "hsdp" and axis_set == "dp+cp" else axis_set
 
-    def _slot(self, family: str) -> int:
-        return int(family.startswith("e"))
+    def _slot(self, axis_set: str) -> int:
+        return int(axis_set.startswith("e"))

@@ -1,6 +1,6 @@
 """The slow twin of `goodput`: a run played through second by second, event after event, with drawn failures.
 
-It knows nothing of renewals or of Erlang: it keeps a clock, a list of checkpoints under way and one of nodes in repair.
+It knows nothing of renewals or of Erlang: it keeps a clock, a list of checkpoints in flight and one of nodes in repair.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """From a trace to that of another size: its axes are found, and each is scaled by laws that are listed.
 
 This is the opposite of `trace.expand`: ranks that do the same share a graph again, groups become coordinates
-of a rank grid, and peers become steps along one (`symbolic`, `digits`). What an axis is follows from what
+of a rank grid, and peers become steps along one (`symbolic`, `mesh_dims`). What an axis is follows from what
 happens along it (`roles`): messages, all-to-alls, and whether the next kernels wait for a reduction or, where
 operators name tensors, whether what is reduced was computed from tokens. Scaling an axis makes a coordinate
 of the grid larger and multiplies quantities of nodes by factors, each under a rule that is listed with the

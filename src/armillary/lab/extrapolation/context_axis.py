@@ -20,7 +20,7 @@ from armillary.workload.layers.shard import divisors, near
 GATHER, SCATTER = CollectiveType.ALL_GATHER, CollectiveType.REDUCE_SCATTER
 
 
-def scale_context(nodes: Nodes, digit: int, new: int) -> Scaling:
+def scale_context(nodes: Nodes, mesh_dim: int, new: int) -> Scaling:
     """Return what changes in a rank when `new` ranks share every sequence.
 
     A rank has a share of the queries, and of what is linear in the tokens. All keys and values still pass it: round by
@@ -40,7 +40,7 @@ def scale_context(nodes: Nodes, digit: int, new: int) -> Scaling:
     made.note("context: a ring has a round for each of its ranks", nodes.along("cp"))
     _gathered(made, nodes, float(share), old)
     # Experts that are divided over cp have as many replicas more.
-    own = nodes.reductions & (nodes.over_digit(digit) | nodes.over("edp"))
+    own = nodes.reductions & (nodes.over_mesh_dim(mesh_dim) | nodes.over("edp"))
     made.assume("context: reductions of gradients keep their size", own, comm=1.0)
     gathers = own & (nodes.collective == GATHER)
     made.assume("context: gathers of weights, whose size is of a rank's share, shrink", gathers, comm=share)
@@ -51,15 +51,15 @@ def scale_context(nodes: Nodes, digit: int, new: int) -> Scaling:
     return made
 
 
-def experts_apart(grid: RankGrid, digit: int, new: int) -> RankGrid:
-    """Return the grid with `new` ranks along a digit of cp; where experts go over it they stay as many.
+def experts_apart(grid: RankGrid, mesh_dim: int, new: int) -> RankGrid:
+    """Return the grid with `new` ranks along a mesh dimension of cp; where experts go over it they stay as many.
 
     Raises:
         InputError: they go over no other ranks of which they could leave some.
     """
-    factor = Fraction(new, grid.sizes[digit])
-    sizes = {digit: Fraction(new)}
-    if digit in grid.axes.get("ep", ()):
+    factor = Fraction(new, grid.sizes[mesh_dim])
+    sizes = {mesh_dim: Fraction(new)}
+    if mesh_dim in grid.axes.get("ep", ()):
         inner = [d for d in grid.axes["ep"] if d in grid.axes["dp"]]
         outer = [d for d in grid.axes["dp"] if d not in grid.axes["ep"]]
         sizes |= {d: grid.sizes[d] / factor for d in inner[-1:]} | {

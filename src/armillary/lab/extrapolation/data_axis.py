@@ -9,14 +9,14 @@ from armillary.lab.extrapolation.scaling import Scaling
 from armillary.trace import CollectiveType
 
 
-def scale_data(nodes: Nodes, digit: int, factor: Fraction) -> Scaling:
-    """Return what changes in a rank when one digit of its replicas grows by `factor`.
+def scale_data(nodes: Nodes, mesh_dim: int, factor: Fraction) -> Scaling:
+    """Return what changes in a rank when one mesh dimension of its replicas grows by `factor`.
 
     What is reduced or reduced and scattered is whole on every rank and stays; what is gathered, and updated between
     the two, is the share of a rank and shrinks (ZeRO, arXiv 1910.02054, section 5).
     """
     made = Scaling(nodes)
-    group = nodes.over_digit(digit) & nodes.large
+    group = nodes.over_mesh_dim(mesh_dim) & nodes.large
     gathers = group & (nodes.collective == CollectiveType.ALL_GATHER)
     scatters = group & (nodes.collective == CollectiveType.REDUCE_SCATTER)
     reduces = group & (nodes.collective == CollectiveType.ALL_REDUCE)

@@ -35,12 +35,12 @@ class Experts:
 def experts_of(nodes: Nodes) -> Experts:
     """Return what experts do in a graph: what waits for an all-to-all that opens, up to the next, which closes."""
     inside = _inside(nodes)
-    rows = token_count([product for node in np.flatnonzero(inside) for product in nodes.products[node]])
+    rows = token_count([gemm for node in np.flatnonzero(inside) for gemm in nodes.gemms[node]])
     # Gradients of weights that are made later wait for nothing inside; their products are known by their dimensions.
-    known = {_dimensions(p) for node in np.flatnonzero(inside) for p in nodes.products[node]}
-    for node, products in enumerate(nodes.products):
-        inside[node] |= bool(products) and all(
-            _dimensions(p) in known and p.k == rows and _sums(nodes, node, p) for p in products
+    known = {_dimensions(p) for node in np.flatnonzero(inside) for p in nodes.gemms[node]}
+    for node, gemms in enumerate(nodes.gemms):
+        inside[node] |= bool(gemms) and all(
+            _dimensions(p) in known and p.k == rows and _sums(nodes, node, p) for p in gemms
         )
     return Experts(inside, rows)
 
@@ -55,16 +55,16 @@ def expert_part(nodes: Nodes, experts: Experts) -> float:
     mine = reduces & ~_over_any(nodes, set(nodes.grid.axes["ep"]))
     own, other = float(size[mine].sum()), float(size[reduces & ~mine].sum())
     if not own:
-        products = {True: 0.0, False: 0.0}
-        for node, each in enumerate(nodes.products):
+        gemms = {True: 0.0, False: 0.0}
+        for node, each in enumerate(nodes.gemms):
             if batch[node] == batch.max():
                 weights = sum(p.m * p.n * p.batch * p.calls for p in each if _sums(nodes, node, p))
-                products[bool(experts.inside[node])] += weights
-        own = products[True] * (4 if other >= 4 * products[False] else 2)
+                gemms[bool(experts.inside[node])] += weights
+        own = gemms[True] * (4 if other >= 4 * gemms[False] else 2)
     return own / (own + other) if own else 0.0
 
 
-def scale_experts(nodes: Nodes, digit: int, factor: Fraction) -> Scaling:
+def scale_experts(nodes: Nodes, mesh_dim: int, factor: Fraction) -> Scaling:
     """Return what changes in a rank when `factor` times the ranks, with as many tokens each, share the experts.
 
     Each rank has as many tokens, sends each to as many experts, and gets as many from others: all-to-alls keep their
@@ -72,7 +72,7 @@ def scale_experts(nodes: Nodes, digit: int, factor: Fraction) -> Scaling:
 
     Args:
         nodes: Of the rank.
-        digit: Of the grid, which grows.
+        mesh_dim: Of the grid, which grows.
         factor: By how much.
 
     Raises:
@@ -83,7 +83,7 @@ def scale_experts(nodes: Nodes, digit: int, factor: Fraction) -> Scaling:
     _check_even(nodes, exchange)
     experts = experts_of(nodes)
     _check_copies(nodes, exchange, experts)
-    _products(made, nodes, experts, share)
+    _gemms(made, nodes, experts, share)
     made.assume("experts: all ranks have as many tokens, and send as many to the experts of others", exchange)
     made.assume(
         "experts: what works on tokens of experts stays",
@@ -99,7 +99,7 @@ def scale_experts(nodes: Nodes, digit: int, factor: Fraction) -> Scaling:
             f"scale ep: {nodes.graph.source} all-reduces and reduce-scatters between replicas of experts, so shards "
             "of other layers (hsdp) cannot be told from experts; expected another sharding"
         )
-    gathers = replicas & ~own & nodes.over_digit(digit) & (nodes.collective == GATHER)
+    gathers = replicas & ~own & nodes.over_mesh_dim(mesh_dim) & (nodes.collective == GATHER)
     made.assume("experts: replicas of other layers grow with them, whose gathers shrink", gathers, comm=share)
     if np.isin(nodes.collective[replicas], (GATHER, SCATTER)).any():
         made.assume("experts: a rank updates a share of sharded weights", nodes.update, ops=share, size=share)
@@ -130,10 +130,10 @@ def _halves(nodes: Nodes) -> Mask:
     return found
 
 
-def _over_any(nodes: Nodes, digits: set[int]) -> Mask:
+def _over_any(nodes: Nodes, mesh_dims: set[int]) -> Mask:
     found: Mask = np.zeros(nodes.graph.n_nodes, np.bool_)
-    for digit in digits:
-        found |= nodes.over_digit(digit)
+    for mesh_dim in mesh_dims:
+        found |= nodes.over_mesh_dim(mesh_dim)
     return found
 
 
@@ -153,12 +153,12 @@ def _inside(nodes: Nodes) -> Mask:
     return found
 
 
-def _dimensions(product: Gemm) -> tuple[int, ...]:
-    return (*sorted((product.m, product.n, product.k)), product.batch, product.calls)
+def _dimensions(gemm: Gemm) -> tuple[int, ...]:
+    return (*sorted((gemm.m, gemm.n, gemm.k)), gemm.batch, gemm.calls)
 
 
-def _sums(nodes: Nodes, node: int, product: Gemm) -> bool:
-    return accumulates(product, int(nodes.graph.ints(SIZE)[node]), int(nodes.operand[node]))
+def _sums(nodes: Nodes, node: int, gemm: Gemm) -> bool:
+    return accumulates(gemm, int(nodes.graph.ints(SIZE)[node]), int(nodes.operand[node]))
 
 
 def _adds_up(nodes: Nodes, experts: Experts) -> Mask:
@@ -168,15 +168,15 @@ def _adds_up(nodes: Nodes, experts: Experts) -> Mask:
     plain = experts.inside & nodes.kernel & ~nodes.graph.has(GEMM)
     for node in np.flatnonzero(plain).tolist():
         found[node] = any(
-            experts.inside[each] and any(is_gradient(nodes, each, p, experts) for p in nodes.products[each])
+            experts.inside[each] and any(is_gradient(nodes, each, p, experts) for p in nodes.gemms[each])
             for each in parents[ptr[node] : ptr[node + 1]].tolist()
         )
     return found
 
 
-def is_gradient(nodes: Nodes, node: int, product: Gemm, experts: Experts) -> bool:
+def is_gradient(nodes: Nodes, node: int, gemm: Gemm, experts: Experts) -> bool:
     """Say whether a product of an expert is for the gradient of its weight: it sums over rows."""
-    return over_tokens(product, experts.rows, _sums(nodes, node, product))
+    return over_tokens(gemm, experts.rows, _sums(nodes, node, gemm))
 
 
 def _check_even(nodes: Nodes, exchange: Mask) -> None:
@@ -205,12 +205,12 @@ def _check_copies(nodes: Nodes, exchange: Mask, experts: Experts) -> None:
     groups = {1}
     codes, names = graph.strings("pg_name")
     for code in set(codes[experts.inside & (nodes.collective >= 0)].tolist()):
-        groups.add(prod(nodes.grid.sizes[digit] for digit in nodes.grid.digits(names[code])))
+        groups.add(prod(nodes.grid.sizes[mesh_dim] for mesh_dim in nodes.grid.mesh_dims(names[code])))
     at = np.flatnonzero(experts.inside & graph.has(GEMM) & nodes.multiplies)
     opens = np.flatnonzero(exchange)
-    if not len(at) or not len(opens) or not nodes.products[at[0]]:
+    if not len(at) or not len(opens) or not nodes.gemms[at[0]]:
         return
-    first = nodes.products[at[0]][0]
+    first = nodes.gemms[at[0]][0]
     rows = int(nodes.operations[at[0]]) // (2 * first.n * first.k)
     sent = int(graph.ints("comm_size")[opens[opens < at[0]][-1]]) if (opens < at[0]).any() else 0
     copies = [rows * first.k * element for element in (2, 4, 1)]
@@ -221,7 +221,7 @@ def _check_copies(nodes: Nodes, exchange: Mask, experts: Experts) -> None:
         )
 
 
-def _products(made: Scaling, nodes: Nodes, experts: Experts, share: Fraction) -> None:
+def _gemms(made: Scaling, nodes: Nodes, experts: Experts, share: Fraction) -> None:
     """Give a rank fewer experts with more rows: operations stay, bytes of weights are a share."""
     graph = nodes.graph
     at = np.flatnonzero(experts.inside & graph.has(GEMM)).tolist()
@@ -236,34 +236,34 @@ def _products(made: Scaling, nodes: Nodes, experts: Experts, share: Fraction) ->
     for node in at:
         changed = []
         before = after = int(size[node])
-        for product in nodes.products[node]:
+        for gemm in nodes.gemms[node]:
             operand = int(nodes.operand[node])
-            count = product.batch * product.calls
+            count = gemm.batch * gemm.calls
             fewer = count * share
             if fewer.denominator > 1:
                 raise InputError(
                     f"scale ep: {graph.node(node)} has the products of {count} experts, which cannot be divided by "
                     f"{float(1 / share):g}; expected at most {count} times the ranks"
                 )
-            grouped = "batch" if product.batch > 1 or fewer > 1 else "calls"
-            one = product._replace(batch=1, calls=1)
-            sums = is_gradient(nodes, node, product, experts)
+            grouped = "batch" if gemm.batch > 1 or fewer > 1 else "calls"
+            one = gemm._replace(batch=1, calls=1)
+            sums = is_gradient(nodes, node, gemm, experts)
             # What is summed up is added to, in a precision of its own.
-            weights = (product.m * product.n if sums else product.k * product.n) * count
+            weights = (gemm.m * gemm.n if sums else gemm.k * gemm.n) * count
             element = operand
             if sums:
-                element = max(1, round(terms(product, before, operand)[2] / weights))
+                element = max(1, round(terms(gemm, before, operand)[2] / weights))
             after -= int(weights * element * (1 - share))
             whole = (
                 Fraction(int(nodes.operations[node]), one.operations)
-                if len(nodes.products[node]) == 1
+                if len(nodes.gemms[node]) == 1
                 else count
             )
             rows = (one.k if sums else one.m) * whole / fewer
             changed.append(one._replace(**{"k" if sums else "m": -(-rows.numerator // rows.denominator),
                                            grouped: int(fewer)}))  # fmt: skip
         moved[node] = after / before
-        made.products[node] = tuple(changed)
+        made.gemms[node] = tuple(changed)
         mask[node] = True
     made.assume(
         "experts: products have a share of the experts, each with more rows; operations stay",

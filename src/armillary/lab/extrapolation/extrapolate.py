@@ -19,7 +19,7 @@ from armillary.lab.extrapolation.expert_axis import scale_experts
 from armillary.lab.extrapolation.extrapolated import Assumption, Extrapolated, Unclassified
 from armillary.lab.extrapolation.grow import (
     different_along,
-    digit_to_scale,
+    mesh_dim_to_scale,
     with_size,
     with_sizes,
     without_alone,
@@ -42,7 +42,7 @@ from armillary.lab.extrapolation.tensor_axis import divided_part, scale_tensor
 from armillary.lab.extrapolation.token_axis import scale_tokens
 from armillary.platform.model import Platform
 from armillary.trace import CollectiveType, Graph, NodeType, Trace
-from armillary.trace.families import grid_of, routes_of
+from armillary.trace.axis_sets import grid_of, routes_of
 from armillary.trace.grid import RankGrid
 
 RANKS = ("tp", "cp", "ep", "dp", "pp")
@@ -239,9 +239,9 @@ def _check_experts(grid: RankGrid, found: dict[str, Fraction]) -> None:
         raise InputError(
             "scale ep: got 1, which has no all-to-alls, by which experts are told from other layers; expected 2 or more"
         )
-    digit, size = digit_to_scale(grid, "ep", int(found["ep"]))
+    mesh_dim, size = mesh_dim_to_scale(grid, "ep", int(found["ep"]))
     shared = prod(grid.sizes[each] for each in grid.axes["dp"] if each in grid.axes["ep"])
-    unit = shared * size // grid.sizes[digit]
+    unit = shared * size // grid.sizes[mesh_dim]
     if data % unit:
         best = unit * max(1, round(data / unit))
         raise InputError(
@@ -302,34 +302,34 @@ def _scale_ranks(work: _Work, axis: str, size: int, reference: Reference | None)
         # What reduces gradients of experts is not in the trace.
         _remake(work, replicas=size // old)
         return
-    digit, digits = digit_to_scale(grid, axis, size)
-    factor = Fraction(digits, grid.sizes[digit])
-    sizes = (*grid.sizes[:digit], digits, *grid.sizes[digit + 1 :])
+    mesh_dim, mesh_dims = mesh_dim_to_scale(grid, axis, size)
+    factor = Fraction(mesh_dims, grid.sizes[mesh_dim])
+    sizes = (*grid.sizes[:mesh_dim], mesh_dims, *grid.sizes[mesh_dim + 1 :])
     if axis == "cp":
-        sizes = experts_apart(grid, digit, digits).sizes
+        sizes = experts_apart(grid, mesh_dim, mesh_dims).sizes
     else:
-        _check_members(work.trace, digit, axis)
+        _check_members(work.trace, mesh_dim, axis)
     if reference:
         _apply_measured(work, axis, factor, reference)
     elif axis == "dp":
-        work.apply(lambda nodes: _data(nodes, digit, factor))
+        work.apply(lambda nodes: _data(nodes, mesh_dim, factor))
     elif axis == "cp":
-        work.apply(lambda nodes: scale_context(nodes, digit, size))
+        work.apply(lambda nodes: scale_context(nodes, mesh_dim, size))
     elif axis == "ep":
-        work.apply(lambda nodes: scale_experts(nodes, digit, factor))
+        work.apply(lambda nodes: scale_experts(nodes, mesh_dim, factor))
     elif all(has_program(graph) for graph in work.trace.graphs):
         work.apply(lambda nodes: scale_recorded_tensor(nodes, old, size))
     else:
         parts = divided_part([Nodes(graph, grid) for graph in work.trace.graphs])
         work.apply(lambda nodes: scale_tensor(nodes, old, size, parts))
-    if different_along(work.trace, digit):
-        work.note(f"{axis}: the rank at place c does what the one at c modulo {grid.sizes[digit]} did")
+    if different_along(work.trace, mesh_dim):
+        work.note(f"{axis}: the rank at place c does what the one at c modulo {grid.sizes[mesh_dim]} did")
     else:
         work.note(f"{axis}: all ranks along it do the same")
     work.trace = with_sizes(work.trace, sizes)
     if axis == "ep" and reference:
         # A second run has as many replicas of all other layers: those of experts have become fewer.
-        work.trace = with_size(work.trace, *digit_to_scale(grid_of(work.trace), "dp", grid.size("dp")))
+        work.trace = with_size(work.trace, *mesh_dim_to_scale(grid_of(work.trace), "dp", grid.size("dp")))
     work.trace = without_alone(work.trace)
 
 
@@ -341,9 +341,9 @@ def _tokens(
     return scale_tokens(nodes, axis, factor, sizes)
 
 
-def _data(nodes: Nodes, digit: int, factor: Fraction) -> Scaling:
+def _data(nodes: Nodes, mesh_dim: int, factor: Fraction) -> Scaling:
     law = scale_recorded_data if has_program(nodes.graph) else scale_data
-    return law(nodes, digit, factor)
+    return law(nodes, mesh_dim, factor)
 
 
 def _apply_measured(work: _Work, axis: str, factor: Fraction, reference: Reference) -> None:
@@ -372,7 +372,7 @@ def _apply_measured(work: _Work, axis: str, factor: Fraction, reference: Referen
     work.apply(rule)
 
 
-def _check_members(trace: Trace, digit: int, axis: str) -> None:
+def _check_members(trace: Trace, mesh_dim: int, axis: str) -> None:
     """Refuse an axis along which messages or all-to-alls go, whose number or parts depend on its size.
 
     Raises:
@@ -384,9 +384,9 @@ def _check_members(trace: Trace, digit: int, axis: str) -> None:
         along = np.zeros(graph.n_nodes, np.bool_)
         of_node, routes = routes_of(graph, grid)
         for number, route in enumerate(routes):
-            if route.axis is None or digit in grid.digits_of(route.axis):
+            if route.axis is None or mesh_dim in grid.mesh_dims_of(route.axis):
                 along |= of_node == number
-        exchanges = nodes.over_digit(digit) & (nodes.collective == CollectiveType.ALL_TO_ALL)
+        exchanges = nodes.over_mesh_dim(mesh_dim) & (nodes.collective == CollectiveType.ALL_TO_ALL)
         for which, what in ((along, "messages"), (exchanges, "all-to-alls")):
             if which.any() and not (axis == "ep" and which is exchanges):
                 raise InputError(

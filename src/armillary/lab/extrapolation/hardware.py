@@ -14,7 +14,7 @@ from armillary.lab.extrapolation.edit import with_durations
 from armillary.lab.extrapolation.kernels import Nodes
 from armillary.platform.model import Platform
 from armillary.trace import Trace
-from armillary.trace.families import grid_of
+from armillary.trace.axis_sets import grid_of
 from armillary.trace.totals import duration_ns
 
 

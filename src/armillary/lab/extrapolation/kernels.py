@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from armillary.trace import CollectiveType, Graph, NodeType
 from armillary.trace.attention import ATTENTION
-from armillary.trace.gemm import GEMM, Gemm, to_products
+from armillary.trace.gemm import GEMM, Gemm, to_gemms
 from armillary.trace.grid import AXIS, Ints, RankGrid
 from armillary.trace.order import issue_order
 from armillary.workload.emit.replicas import PARTIAL
@@ -46,14 +46,14 @@ class Nodes:
 
     @cached_property
     def operations(self) -> Ints:
-        """Operations of matrix products; 1 stands for none."""
+        """Operations of GEMMs; 1 stands for none."""
         return np.where(self.kernel, self.graph.ints("num_ops"), 0)
 
     @cached_property
-    def products(self) -> list[tuple[Gemm, ...]]:
+    def gemms(self) -> list[tuple[Gemm, ...]]:
         """Of every node."""
         codes, lists = self.graph.int_lists(GEMM)
-        made = [to_products(each) for each in lists]
+        made = [to_gemms(each) for each in lists]
         return [made[code] if code >= 0 else () for code in codes.tolist()]
 
     @cached_property
@@ -97,24 +97,24 @@ class Nodes:
 
     def over(self, axis: str, *, only: bool = False) -> Mask:
         """Say which collectives are of groups along an axis, or `only` along it."""
-        digits = set(self.grid.axes.get(axis, ()))
+        mesh_dims = set(self.grid.axes.get(axis, ()))
         codes, names = self.graph.strings("pg_name")
         found = []
         for name in names:
-            own = set(self.grid.digits(name) if name else range(len(self.grid.sizes)))
-            found.append(bool(own & digits) and (not only or own <= digits))
+            own = set(self.grid.mesh_dims(name) if name else range(len(self.grid.sizes)))
+            found.append(bool(own & mesh_dims) and (not only or own <= mesh_dims))
         world = set(range(len(self.grid.sizes)))
-        found.append(bool(world & digits) and (not only or world <= digits))
+        found.append(bool(world & mesh_dims) and (not only or world <= mesh_dims))
         mask: Mask = np.array(found, np.bool_)[codes] & (self.collective >= 0)
         return mask
 
-    def over_digit(self, digit: int) -> Mask:
-        """Say which collectives are of groups along a digit, though it may have a single value."""
+    def over_mesh_dim(self, mesh_dim: int) -> Mask:
+        """Say which collectives are of groups along a mesh dimension, though it may have a single value."""
         codes, names = self.graph.strings("pg_name")
         subsets, axes = self.grid.subsets, self.grid.axes
         along = [subsets[name][:1] if name in subsets else name.split("+") for name in names]
         inside = [
-            not name or any(digit in axes[axis] for axis in own)
+            not name or any(mesh_dim in axes[axis] for axis in own)
             for name, own in zip(names, along, strict=True)
         ]
         found: Mask = np.array([*inside, True], np.bool_)[codes] & (self.collective >= 0)
@@ -130,8 +130,8 @@ class Nodes:
     def along(self, axis: str) -> Mask:
         """Say which messages go along an axis."""
         codes, names = self.graph.strings(AXIS)
-        digits = set(self.grid.axes.get(axis, ()))
-        inside = [bool(digits) and set(self.grid.digits_of(name)) <= digits for name in names]
+        mesh_dims = set(self.grid.axes.get(axis, ()))
+        inside = [bool(mesh_dims) and set(self.grid.mesh_dims_of(name)) <= mesh_dims for name in names]
         found: Mask = np.array([*inside, False], np.bool_)[codes] & self.message
         return found
 
@@ -178,7 +178,7 @@ class Nodes:
             weights = any(
                 accumulates(each, int(size[parent]), int(operand[parent]))
                 for parent in before
-                for each in self.products[parent]
+                for each in self.gemms[parent]
             )
             after = bool(sums[before].any())
             if sequence:
@@ -263,17 +263,17 @@ def _with_children(graph: Graph, mask: Mask) -> Mask:
     return found
 
 
-def terms(product: Gemm, size: int, operand: int) -> tuple[float, float, float]:
+def terms(gemm: Gemm, size: int, operand: int) -> tuple[float, float, float]:
     """Return the bytes of (left operand, right operand, result) of a product that moves `size` bytes in all.
 
     Operands are what their shapes say, the result is the rest: it may be in other precision, and be added to. Where
     that is too much, the largest is smaller than its shape, as the images of a convolution are.
     """
-    count = product.batch * product.calls * operand
+    count = gemm.batch * gemm.calls * operand
     left, right, out = (
-        product.m * product.k * count,
-        product.k * product.n * count,
-        product.m * product.n * count,
+        gemm.m * gemm.k * count,
+        gemm.k * gemm.n * count,
+        gemm.m * gemm.n * count,
     )
     if left + right < size:
         return left, right, size - left - right
@@ -283,10 +283,10 @@ def terms(product: Gemm, size: int, operand: int) -> tuple[float, float, float]:
     return left * size / whole, right * size / whole, out * size / whole
 
 
-def accumulates(product: Gemm, size: int, operand: int) -> bool:
+def accumulates(gemm: Gemm, size: int, operand: int) -> bool:
     """Say whether a product that moves `size` bytes adds to its result in full precision, as gradients of weights are.
 
     Others write a result of at most two bytes for each element, or as many as an operand has.
     """
-    out = terms(product, size, operand)[2]
-    return out > max(3, 1.5 * operand) * product.m * product.n * product.batch * product.calls
+    out = terms(gemm, size, operand)[2]
+    return out > max(3, 1.5 * operand) * gemm.m * gemm.n * gemm.batch * gemm.calls

@@ -11,11 +11,11 @@ from operator import mul
 import numpy as np
 
 from armillary.base.errors import InputError, nearest, one_of
-from armillary.lab.extrapolation.digits import digit_numbers, digits_of
+from armillary.lab.extrapolation.mesh_dims import mesh_dim_numbers, mesh_dims_of
 from armillary.lab.extrapolation.roles import ROLES, Evidence, named
 from armillary.lab.extrapolation.symbolic import ALONE, from_one_rank, groups_of_trace, symbolic
 from armillary.trace import Graph, Trace
-from armillary.trace.families import grid_of
+from armillary.trace.axis_sets import grid_of
 from armillary.trace.grid import RankGrid
 from armillary.trace.process_groups import definitions, recorded_world
 
@@ -90,18 +90,20 @@ def _named(
     ends = list(accumulate((axes or {}).values(), mul))
     if axes and all(axis.isdecimal() for axis in grid.axes if axis != ALONE):
         start = 1
-        for digit, size in enumerate(grid.sizes):
-            told[digit] = next(
+        for mesh_dim, size in enumerate(grid.sizes):
+            told[mesh_dim] = next(
                 role for role, end in zip(axes, ends, strict=True) if start < end or end == start * size
             )
             start *= size
     for role, number in (groups or {}).items():
-        told |= dict.fromkeys(_digits_of_group(grid, role, number, known), role)
+        told |= dict.fromkeys(_mesh_dims_of_group(grid, role, number, known), role)
     found, evidence = named(made, told)
     return found, tuple(evidence)
 
 
-def _digits_of_group(grid: RankGrid, role: str, number: int, known: Mapping[int, object]) -> tuple[int, ...]:
+def _mesh_dims_of_group(
+    grid: RankGrid, role: str, number: int, known: Mapping[int, object]
+) -> tuple[int, ...]:
     if role not in ROLES:
         raise InputError(
             f"group {role}={number}: no axis '{role}', expected {one_of(ROLES)}{nearest(role, ROLES)}"
@@ -109,8 +111,8 @@ def _digits_of_group(grid: RankGrid, role: str, number: int, known: Mapping[int,
     if number not in known:
         raise InputError(f"group {role}={number}: no group {number}, expected one of {sorted(known)[:8]}")
     members: object = known[number]
-    digits = digits_of(list(members))  # type: ignore[call-overload]
-    numbers = digit_numbers(grid, digits) if digits else None
+    mesh_dims = mesh_dims_of(list(members))  # type: ignore[call-overload]
+    numbers = mesh_dim_numbers(grid, mesh_dims) if mesh_dims else None
     if not numbers:
         raise InputError(f"group {role}={number}: it has no rule, expected one of ranks at equal distances")
     return numbers
@@ -126,7 +128,10 @@ def ranks_named_by(graph: Graph) -> int:
     for _, text in definitions(graph):
         for group in json.loads(text[2:-2]):
             ranks = group.get("ranks", ())
-            ends += [max(ranks, default=0) + 1, *(stride * size for stride, size in digits_of(ranks) or ())]
+            ends += [
+                max(ranks, default=0) + 1,
+                *(stride * size for stride, size in mesh_dims_of(ranks) or ()),
+            ]
     away = np.abs(graph.ints("comm_src") - graph.ints("comm_dst"))[
         graph.has("comm_src") & graph.has("comm_dst")
     ]

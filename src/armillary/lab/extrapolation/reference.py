@@ -12,7 +12,7 @@ from armillary.lab.extrapolation.kernels import Nodes
 from armillary.lab.extrapolation.recorded.tensors import has_program
 from armillary.lab.extrapolation.scaling import QUANTITIES, Floats, Scaling
 from armillary.trace import Graph, NodeType, Trace
-from armillary.trace.families import grid_of
+from armillary.trace.axis_sets import grid_of
 from armillary.trace.gemm import Gemm
 from armillary.trace.grid import Ints
 from armillary.trace.totals import duration_ns
@@ -73,7 +73,7 @@ def scale_measured(
     graph = measured_as
     recorded = has_program(graph) and has_program(other)
     if recorded:
-        twin = _paired(graph, other, reference, axis)
+        paired = _paired(graph, other, reference, axis)
     elif graph.n_nodes != other.n_nodes or (graph.types != other.types).any():
         same = min(graph.n_nodes, other.n_nodes)
         differ = graph.types[:same] != other.types[:same]
@@ -83,32 +83,32 @@ def scale_measured(
             f"differs in {axis} only, for a law to be measured"
         )
     else:
-        twin = np.arange(graph.n_nodes)
-    same_nodes = twin >= 0
+        paired = np.arange(graph.n_nodes)
+    same_nodes = paired >= 0
     made = Scaling(nodes)
     r, f = float(reference.ratio), float(factor)
     changed = np.zeros(graph.n_nodes, np.bool_)
     for name in QUANTITIES:
         if name in graph.attr_names and name in other.attr_names:
             old = graph.ints(name).astype(float)
-            new = np.where(same_nodes, other.ints(name)[twin].astype(float), old)
+            new = np.where(same_nodes, other.ints(name)[paired].astype(float), old)
             made.factors[name] = measured(old, new, r, f)
             changed |= old != new
-    before, after = duration_ns(graph).astype(float), duration_ns(other)[twin].astype(float)
+    before, after = duration_ns(graph).astype(float), duration_ns(other)[paired].astype(float)
     # What operators took in two recordings differs by more than what they do: theirs follow operations and bytes.
     timed = (before > 0) & (after > 0) & (not recorded)
     made.duration = np.where(timed, measured(before, after, r, f), np.nan)
-    ours, theirs = Nodes(graph, nodes.grid).products, Nodes(other, nodes.grid).products
-    for node, products in enumerate(nodes.products):
-        second_run = theirs[twin[node]] if same_nodes[node] else ours[node]
-        if products and len(ours[node]) == len(second_run) and ours[node] != second_run:
+    ours, theirs = Nodes(graph, nodes.grid).gemms, Nodes(other, nodes.grid).gemms
+    for node, gemms in enumerate(nodes.gemms):
+        second_run = theirs[paired[node]] if same_nodes[node] else ours[node]
+        if gemms and len(ours[node]) == len(second_run) and ours[node] != second_run:
             grown = []
-            for now, product, second in zip(products, ours[node], second_run, strict=True):
-                pair = np.array(product, float), np.array(second, float)
+            for now, gemm, second in zip(gemms, ours[node], second_run, strict=True):
+                pair = np.array(gemm, float), np.array(second, float)
                 grown.append(
                     Gemm(*np.ceil(np.array(now, float) * measured(*pair, r, f) - 1e-6).astype(int).tolist())
                 )
-            made.products[node] = tuple(grown)
+            made.gemms[node] = tuple(grown)
     made.followed = recorded
     works = (graph.ints("num_ops") > 0) | (graph.ints("tensor_size") > 0)
     made.unclassified = works & ~same_nodes
@@ -158,14 +158,14 @@ def same_rank(trace: Trace, rank: int, reference: Trace) -> int:
     ours, theirs = grid_of(trace), grid_of(reference)
     found = 0
     place: dict[int, int] = {}
-    for axis, digits in theirs.axes.items():
-        if axis in ours.axes and digits:
+    for axis, mesh_dims in theirs.axes.items():
+        if axis in ours.axes and mesh_dims:
             coordinate = min(int(ours.coordinate(axis)[rank]), theirs.size(axis) - 1)
-            for digit in digits:
-                place[digit] = coordinate % theirs.sizes[digit]
-                coordinate //= theirs.sizes[digit]
+            for mesh_dim in mesh_dims:
+                place[mesh_dim] = coordinate % theirs.sizes[mesh_dim]
+                coordinate //= theirs.sizes[mesh_dim]
     stride = 1
-    for digit, size in enumerate(theirs.sizes):
-        found += place.get(digit, 0) * stride
+    for mesh_dim, size in enumerate(theirs.sizes):
+        found += place.get(mesh_dim, 0) * stride
         stride *= size
     return found

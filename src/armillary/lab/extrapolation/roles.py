@@ -21,7 +21,7 @@ from armillary.lab.extrapolation.recorded.seeds import calls_of_collectives, cou
 from armillary.lab.extrapolation.recorded.tensors import flat, has_program, program_of
 from armillary.lab.extrapolation.symbolic import ALONE
 from armillary.trace import CollectiveType, Graph, NodeType, Trace
-from armillary.trace.families import grid_of
+from armillary.trace.axis_sets import grid_of
 from armillary.trace.grid import AXIS, RankGrid
 from armillary.trace.order import issue_order
 
@@ -30,12 +30,12 @@ REDUCING = (CollectiveType.ALL_REDUCE, CollectiveType.REDUCE_SCATTER)
 NEXT = 8
 """Kernels after a reduction that are asked whether they wait for it."""
 MOST = 24
-"""Reductions of a family that are looked at."""
+"""Reductions of an axis set that are looked at."""
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """Why a digit has its role."""
+    """Why a mesh dimension has its role."""
 
     role: str
     size: int
@@ -45,11 +45,11 @@ class Evidence:
 def named(trace: Trace, told: Mapping[int, str] | None = None) -> tuple[Trace, list[Evidence]]:
     """Return a trace of `symbolic` with its axes by their roles, and why they have them.
 
-    Digits of one role are one axis; ``dp`` has those of experts, too. A family of groups is named by axes.
+    Mesh dimensions of one role are one axis; ``dp`` has those of experts, too. An axis set of groups is named by axes.
 
     Args:
-        trace: Its axes are digits; one whose axes have names already stays as it is.
-        told: Roles of digits that are known.
+        trace: Its axes are mesh dimensions; one whose axes have names already stays as it is.
+        told: Roles of mesh dimensions that are known.
 
     Raises:
         InputError: the role of an axis cannot be found.
@@ -63,24 +63,24 @@ def named(trace: Trace, told: Mapping[int, str] | None = None) -> tuple[Trace, l
         ]
         return trace, found
     roles: dict[int, Evidence] = {}
-    for digit, size in enumerate(grid.sizes):
+    for mesh_dim, size in enumerate(grid.sizes):
         if size > 1:
-            known = (told or {}).get(digit)
-            roles[digit] = Evidence(known, size, "as told") if known else _role(trace, digit)
-    axes = _axes(grid, {digit: each.role for digit, each in roles.items()}, _exchanged(trace))
+            known = (told or {}).get(mesh_dim)
+            roles[mesh_dim] = Evidence(known, size, "as told") if known else _role(trace, mesh_dim)
+    axes = _axes(grid, {mesh_dim: each.role for mesh_dim, each in roles.items()}, _exchanged(trace))
     axes |= {ALONE: ()} if ALONE in grid.axes else {}
-    roles = {digit: _whole(each, axes, grid) for digit, each in roles.items()}
+    roles = {mesh_dim: _whole(each, axes, grid) for mesh_dim, each in roles.items()}
     subsets = {}
     names = {}
     for name, (axis, places) in grid.subsets.items():
         names[name] = f"{_name_of(axes, (int(axis),))}.ends"
         subsets[names[name]] = (_name_of(axes, (int(axis),)), places)
     for graph in trace.graphs:
-        for family in graph.strings("pg_name")[1]:
-            if family and family not in names:
-                names[family] = _name_of(axes, grid.digits(family))
+        for axis_set in graph.strings("pg_name")[1]:
+            if axis_set and axis_set not in names:
+                names[axis_set] = _name_of(axes, grid.mesh_dims(axis_set))
     # Of two stages all are ends: what is large is the table that the ends have in common.
-    ends = "pp" in axes and prod(grid.sizes[digit] for digit in axes["pp"]) == 2
+    ends = "pp" in axes and prod(grid.sizes[mesh_dim] for mesh_dim in axes["pp"]) == 2
     if ends:
         subsets["pp.ends"] = ("pp", (0, 1))
     made = RankGrid(grid.sizes, axes, subsets)
@@ -114,10 +114,14 @@ def _renamed(
 
 
 def _exchanged(trace: Trace) -> set[tuple[int, ...]]:
-    """Return along which digits all-to-alls go: ranks of tp or cp may have experts of their own."""
+    """Return along which mesh dimensions all-to-alls go: ranks of tp or cp may have experts of their own."""
     grid = grid_of(trace)
-    families = {family for graph in trace.graphs for family in graph.strings("pg_name")[1] if family}
-    return {grid.digits(family) for family in families if CollectiveType.ALL_TO_ALL in _kinds(trace, family)}
+    axis_sets = {axis_set for graph in trace.graphs for axis_set in graph.strings("pg_name")[1] if axis_set}
+    return {
+        grid.mesh_dims(axis_set)
+        for axis_set in axis_sets
+        if CollectiveType.ALL_TO_ALL in _kinds(trace, axis_set)
+    }
 
 
 def _axes(
@@ -128,32 +132,35 @@ def _axes(
     if experts:
         axes["dp"], axes["edp"] = tuple(sorted(experts + data)), data
     found: dict[str, tuple[int, ...]] = {}
-    for role, digits in axes.items():
-        if len(digits) > 1 and not (role == "dp" and experts and len(data) < 2):
-            found |= {f"{role}{i}": (digit,) for i, digit in enumerate(d for d in digits if d not in experts)}
-    axes["ep"] = tuple(sorted({*experts, *(digit for digits in exchanged for digit in digits)}))
+    for role, mesh_dims in axes.items():
+        if len(mesh_dims) > 1 and not (role == "dp" and experts and len(data) < 2):
+            found |= {
+                f"{role}{i}": (mesh_dim,)
+                for i, mesh_dim in enumerate(d for d in mesh_dims if d not in experts)
+            }
+    axes["ep"] = tuple(sorted({*experts, *(mesh_dim for mesh_dims in exchanged for mesh_dim in mesh_dims)}))
     # Tokens may go to another node first, and there to their experts.
-    parts = sorted(digits for digits in exchanged if 0 < len(digits) < len(axes["ep"]))
+    parts = sorted(mesh_dims for mesh_dims in exchanged if 0 < len(mesh_dims) < len(axes["ep"]))
     if len(parts) == 2 and not {*parts[0]} & {*parts[1]}:
         found |= {"ep.inside": parts[0], "ep.across": parts[1]}
-    # Names of single digits first: a family is named by the first axis that is just its digits.
-    return found | {role: digits for role, digits in axes.items() if digits}
+    # Names of single mesh dimensions first: an axis set is named by the first axis that is just its mesh dimensions.
+    return found | {role: mesh_dims for role, mesh_dims in axes.items() if mesh_dims}
 
 
 def _whole(each: Evidence, axes: Mapping[str, tuple[int, ...]], grid: RankGrid) -> Evidence:
     """Return the evidence of experts with those of their ranks that are of tp or cp, and of dp with those of ep."""
     if each.role not in ("ep", "dp") or "ep" not in axes:
         return each
-    size = prod(grid.sizes[digit] for digit in axes[each.role])
+    size = prod(grid.sizes[mesh_dim] for mesh_dim in axes[each.role])
     also = {"ep": ", and along others", "dp": ", and those of ep"}[each.role]
     return each if size == each.size else replace(each, size=size, reason=each.reason + also)
 
 
-def _name_of(axes: Mapping[str, tuple[int, ...]], digits: tuple[int, ...]) -> str:
+def _name_of(axes: Mapping[str, tuple[int, ...]], mesh_dims: tuple[int, ...]) -> str:
     for name, own in axes.items():
-        if own == tuple(digits):
+        if own == tuple(mesh_dims):
             return name
-    names, left = [], set(digits)
+    names, left = [], set(mesh_dims)
     for name, own in sorted(axes.items(), key=lambda each: -len(each[1])):
         if own and set(own) <= left:
             names.append(name)
@@ -161,32 +168,32 @@ def _name_of(axes: Mapping[str, tuple[int, ...]], digits: tuple[int, ...]) -> st
     return "+".join(sorted(names, key=lambda name: axes[name]))
 
 
-def _role(trace: Trace, digit: int) -> Evidence:
+def _role(trace: Trace, mesh_dim: int) -> Evidence:
     grid = grid_of(trace)
-    size = grid.sizes[digit]
+    size = grid.sizes[mesh_dim]
     for graph in trace.graphs:
-        role = _by_messages(trace, graph, digit)
+        role = _by_messages(trace, graph, mesh_dim)
         if role:
             reason = "messages go round it" if role == "cp" else "messages go from stage to stage"
             return Evidence(role, size, reason)
-    if any(_attends(Nodes(graph, grid), digit) for graph in trace.graphs):
+    if any(_attends(Nodes(graph, grid), mesh_dim) for graph in trace.graphs):
         return Evidence("cp", size, "keys and values are gathered along it")
-    families = {name for graph in trace.graphs for name in graph.strings("pg_name")[1]}
-    mine = {family for family in families if digit in grid.digits(family)}
-    kinds = {family: _kinds(trace, family) for family in mine}
+    axis_sets = {name for graph in trace.graphs for name in graph.strings("pg_name")[1]}
+    mine = {axis_set for axis_set in axis_sets if mesh_dim in grid.mesh_dims(axis_set)}
+    kinds = {axis_set: _kinds(trace, axis_set) for axis_set in mine}
     waits = {}
-    for family in mine:
-        shares = [share for graph in trace.graphs for share in _activations(Nodes(graph, grid), family)]
+    for axis_set in mine:
+        shares = [share for graph in trace.graphs for share in _activations(Nodes(graph, grid), axis_set)]
         if shares:
-            waits[family] = float(np.median(shares))
-    if any(CollectiveType.ALL_TO_ALL in kinds[family] for family in mine):
+            waits[axis_set] = float(np.median(shares))
+    if any(CollectiveType.ALL_TO_ALL in kinds[axis_set] for axis_set in mine):
         # Ranks of tp with other experts each exchange tokens, too, but only they reduce activations.
-        alone = [share for family, share in waits.items() if grid.digits(family) == (digit,)]
+        alone = [share for axis_set, share in waits.items() if grid.mesh_dims(axis_set) == (mesh_dim,)]
         if max(alone, default=0) < 0.5:
             return Evidence("ep", size, "all-to-alls along it")
-    own = {family: share for family, share in waits.items() if len(grid.digits(family)) == 1}
-    awaited = [family for family, share in waits.items() if share >= 0.5]
-    free = [family for family, share in waits.items() if share < 0.5]
+    own = {axis_set: share for axis_set, share in waits.items() if len(grid.mesh_dims(axis_set)) == 1}
+    awaited = [axis_set for axis_set, share in waits.items() if share >= 0.5]
+    free = [axis_set for axis_set, share in waits.items() if share < 0.5]
     if awaited and free:
         return Evidence("cp", size, "activations and gradients are reduced along it")
     if free or (waits and not awaited):
@@ -195,10 +202,10 @@ def _role(trace: Trace, digit: int) -> Evidence:
     if awaited:
         share = max((own or waits).values())
         return Evidence("tp", size, _reason(trace, share, "activations"))
-    if any(kinds[family] for family in mine):
-        which = ", ".join(sorted(kind.name for family in mine for kind in kinds[family]))
+    if any(kinds[axis_set] for axis_set in mine):
+        which = ", ".join(sorted(kind.name for axis_set in mine for kind in kinds[axis_set]))
         raise InputError(
-            f"the axis of {size} ranks that are {prod(grid.sizes[:digit])} apart has collectives ({which}) but no "
+            f"the axis of {size} ranks that are {prod(grid.sizes[:mesh_dim])} apart has collectives ({which}) but no "
             f"reductions: what it is cannot be found; expected --axes with its role ({one_of(ROLES)})"
         )
     return Evidence("dp", size, "nothing goes along it: replicas on their own")
@@ -210,14 +217,14 @@ def _reason(trace: Trace, share: float, what: str) -> str:
     return f"{share:.0%} of the kernels after a reduction wait for it: {what}"
 
 
-def _by_messages(trace: Trace, graph: Graph, digit: int) -> str:
-    """Return cp or pp where messages go along a digit; "" where none do."""
+def _by_messages(trace: Trace, graph: Graph, mesh_dim: int) -> str:
+    """Return cp or pp where messages go along a mesh dimension; "" where none do."""
     codes, names = graph.strings(AXIS)
-    mine = (codes >= 0) & (codes == (names.index(str(digit)) if str(digit) in names else -2))
+    mine = (codes >= 0) & (codes == (names.index(str(mesh_dim)) if str(mesh_dim) in names else -2))
     if not mine.any():
         return ""
     table = trace.rank_graph.reshape(grid_of(trace).sizes[::-1])
-    alike = bool((table == np.take(table, [0], axis=table.ndim - 1 - digit)).all())
+    alike = bool((table == np.take(table, [0], axis=table.ndim - 1 - mesh_dim)).all())
     # In a ring all do the same, and pass on while they receive.
     ptr, parents = graph.parents()
     waits: dict[bool, list[list[int]]] = {True: [], False: []}
@@ -227,38 +234,38 @@ def _by_messages(trace: Trace, graph: Graph, digit: int) -> str:
     return "cp" if alike and waits[True] == waits[False] else "pp"
 
 
-def _attends(nodes: Nodes, digit: int) -> bool:
-    """Say whether attention gathers what it reads along a digit, and scatters what it makes."""
+def _attends(nodes: Nodes, mesh_dim: int) -> bool:
+    """Say whether attention gathers what it reads along a mesh dimension, and scatters what it makes."""
     codes, names = nodes.graph.strings("pg_name")
-    own = np.array([*(nodes.grid.digits(name) == (digit,) for name in names), False], np.bool_)[codes]
+    own = np.array([*(nodes.grid.mesh_dims(name) == (mesh_dim,) for name in names), False], np.bool_)[codes]
     kinds = set(nodes.collective[own & nodes.attended].tolist())
     return {CollectiveType.ALL_GATHER, CollectiveType.REDUCE_SCATTER} <= kinds
 
 
-def _kinds(trace: Trace, family: str) -> set[CollectiveType]:
+def _kinds(trace: Trace, axis_set: str) -> set[CollectiveType]:
     found = set()
     for graph in trace.graphs:
         codes, names = graph.strings("pg_name")
-        if family in names:
-            large = (codes == names.index(family)) & (graph.ints("comm_size") > SMALL)
+        if axis_set in names:
+            large = (codes == names.index(axis_set)) & (graph.ints("comm_size") > SMALL)
             numbers = np.unique(graph.ints("comm_type", -1)[large]).tolist()
             found |= {CollectiveType(n) for n in numbers if n in CollectiveType.__members__.values()}
     return found
 
 
-def _activations(nodes: Nodes, family: str) -> list[float]:
-    """Return for reductions of a family how much speaks for activations: 1 where their tensors have tokens."""
+def _activations(nodes: Nodes, axis_set: str) -> list[float]:
+    """Return for reductions of an axis set how much speaks for activations: 1 where their tensors have tokens."""
     codes, names = nodes.graph.strings("pg_name")
-    if family not in names or not has_program(nodes.graph):
-        return _waited(nodes, family)
-    mine = (codes == names.index(family)) & nodes.large & np.isin(nodes.collective, REDUCING)
+    if axis_set not in names or not has_program(nodes.graph):
+        return _waited(nodes, axis_set)
+    mine = (codes == names.index(axis_set)) & nodes.large & np.isin(nodes.collective, REDUCING)
     if not mine.any():
         return []
     program = program_of(nodes.graph)
     tokens = {leaf for dim in counting_dims(program) for leaf in dim.leaves()}
     calls = calls_of_collectives(nodes, program, mine)
     if not tokens or len(calls) < mine.sum():
-        return _waited(nodes, family)
+        return _waited(nodes, axis_set)
     sent = [[each for argument in call.inputs for each in flat(argument)] for call in calls.values()]
     return [
         float(any(leaf in tokens for each in tensors for dim in each.dims for leaf in dim.leaves()))
@@ -266,22 +273,22 @@ def _activations(nodes: Nodes, family: str) -> list[float]:
     ]
 
 
-def _waited(nodes: Nodes, family: str) -> list[float]:
-    """Return for reductions of a family which share of the next kernels waits for them."""
+def _waited(nodes: Nodes, axis_set: str) -> list[float]:
+    """Return for reductions of an axis set which share of the next kernels waits for them."""
     graph = nodes.graph
     codes, names = graph.strings("pg_name")
-    if family not in names:
+    if axis_set not in names:
         return []
-    mine = (codes == names.index(family)) & nodes.large & np.isin(nodes.collective, REDUCING)
+    mine = (codes == names.index(axis_set)) & nodes.large & np.isin(nodes.collective, REDUCING)
     order = issue_order(graph)
     ptr, parents = graph.parents()
     called, distinct = graph.name_codes()
     kernel = nodes.kernel & ~np.array([bool(UPDATE.search(name)) for name in distinct], np.bool_)[called]
-    products = np.flatnonzero(nodes.multiplies[order])
+    gemms = np.flatnonzero(nodes.multiplies[order])
     at = np.flatnonzero(mine[order])
     found = []
     for place in at[:: max(1, len(at) // MOST)].tolist():
-        if len(products) and place > products[-1]:
+        if len(gemms) and place > gemms[-1]:
             found.append(0.0)  # only the update follows
             continue
         reached = {int(order[place])}
@@ -300,7 +307,7 @@ def _waited(nodes: Nodes, family: str) -> list[float]:
 
 
 def check_axis(name: str, grid: RankGrid) -> tuple[int, ...]:
-    """Return the digits of an axis to scale.
+    """Return the mesh dimensions of an axis to scale.
 
     Raises:
         InputError: the trace has no such axis.

@@ -32,7 +32,7 @@ class Scaling:
         nodes: Of the graph.
         factors: By attribute, (n_nodes,).
         duration: Of recorded durations where a rule measured them; NaN: they follow operations or bytes.
-        products: Other products of nodes.
+        gemms: Other products of nodes.
         shapes: Factors of the dimensions of fused attention, by node.
         tensors: Inputs and outputs of recorded operators with other shapes, by node.
         rules: What was assumed -> the nodes that it was applied to.
@@ -43,7 +43,7 @@ class Scaling:
     nodes: Nodes
     factors: dict[str, Floats] = field(init=False)
     duration: Floats = field(init=False)
-    products: dict[int, tuple[Gemm, ...]] = field(default_factory=dict)
+    gemms: dict[int, tuple[Gemm, ...]] = field(default_factory=dict)
     shapes: dict[int, dict[str, Fraction]] = field(default_factory=dict)
     tensors: dict[int, tuple[Arguments, Arguments]] = field(default_factory=dict)
     rules: dict[str, Mask] = field(default_factory=dict)
@@ -100,8 +100,8 @@ class Scaling:
         made = with_ints(graph, values) if values else graph
         if "comm_splits" in graph.attr_names and (self.factors[COMMUNICATED] != 1).any():
             made = with_lists(made, "comm_splits", _splits(graph, self.factors[COMMUNICATED]))
-        if self.products:
-            lists = [self.products.get(i) for i in range(graph.n_nodes)]
+        if self.gemms:
+            lists = [self.gemms.get(i) for i in range(graph.n_nodes)]
             made = with_lists(made, GEMM, [None if each is None else to_numbers(each) for each in lists])
         if self.shapes:
             made = with_lists(made, ATTENTION, self._attention())

@@ -1,6 +1,6 @@
-"""From the graphs of all ranks to rules: a trace with a grid whose axes are the digits of the ranks.
+"""From the graphs of all ranks to rules: a trace with a grid whose axes are the mesh dimensions of the ranks.
 
-The opposite of `armillary.trace.expand`: ranks that do the same share a graph again, groups become families and peers
+The opposite of `armillary.trace.expand`: ranks that do the same share a graph again, groups become axis sets and peers
 steps along an axis. So a trace that was read from files can be made larger by making its grid larger.
 """
 
@@ -13,15 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.base.errors import InputError
-from armillary.lab.extrapolation.digits import Digit, digit_numbers, digits_of, grid_of_digits
 from armillary.lab.extrapolation.edit import inserted, kept_nodes, with_ints, with_texts, without
+from armillary.lab.extrapolation.mesh_dims import MeshDim, grid_of_mesh_dims, mesh_dim_numbers, mesh_dims_of
 from armillary.trace import Graph, NodeType, Trace
 from armillary.trace.distinct import distinct_columns
 from armillary.trace.grid import AXIS, Ints, RankGrid
 from armillary.trace.process_groups import Groups, check_whole, definitions, read_groups
 
 ALONE = "alone"
-"""Family of groups of one rank each: an axis of no digits. No name stands for all ranks."""
+"""Axis set of groups of one rank each: an axis of no mesh dimensions. No name stands for all ranks."""
 SENDS, RECEIVES = NodeType.COMM_SEND_NODE, NodeType.COMM_RECV_NODE
 
 
@@ -42,14 +42,14 @@ class _Class:
 def symbolic(
     trace: Trace, given: Mapping[int, tuple[int, ...]] | None = None, marks: Sequence[int] = ()
 ) -> Trace:
-    """Return the trace with a grid whose axes are its digits ("0" is innermost); one with a grid as it is.
+    """Return the trace with a grid whose axes are its mesh dimensions ("0" is innermost); one with a grid as it is.
 
-    Collectives of the first and last coordinates of a digit only are of the subset ``<digit>.ends``.
+    Collectives of the first and last coordinates of a mesh dimension only are of the subset ``<mesh dimension>.ends``.
 
     Args:
         trace: A graph for every rank, or one with a grid.
         given: Ranks of the groups that the trace does not define.
-        marks: Numbers of neighbouring ranks at which a digit ends, besides those that groups show.
+        marks: Numbers of neighbouring ranks at which a mesh dimension ends, besides those that groups show.
 
     Raises:
         InputError: groups or peers follow no rule; names the node.
@@ -102,7 +102,9 @@ def _by_rules(
     if any(tuple({len(group) for group in own}) == (1,) for each in classes for own in each.members):
         grid = RankGrid(grid.sizes, {**grid.axes, ALONE: ()}, grid.subsets)
     graphs = tuple(_ruled(each, grid, ends) for each in classes)
-    subsets = {f"{digit}.ends": (str(digit), (0, grid.sizes[digit] - 1)) for digit in set(ends.values())}
+    subsets = {
+        f"{mesh_dim}.ends": (str(mesh_dim), (0, grid.sizes[mesh_dim] - 1)) for mesh_dim in set(ends.values())
+    }
     return graphs, RankGrid(grid.sizes, grid.axes, subsets)
 
 
@@ -140,21 +142,21 @@ def _class(trace: Trace, example: int, ranks: Ints, groups: Groups) -> _Class:
 
 def _grid(
     n_ranks: int, classes: list[_Class], marks: Sequence[int]
-) -> tuple[RankGrid, dict[tuple[Digit, ...], int]]:
-    """Return the grid, and the digit of those groups that are the two ends of one."""
-    seen: dict[tuple[Digit, ...], None] = {}
+) -> tuple[RankGrid, dict[tuple[MeshDim, ...], int]]:
+    """Return the grid, and the mesh dimension of those groups that are the two ends of one."""
+    seen: dict[tuple[MeshDim, ...], None] = {}
     strides = set()
     for each in classes:
         for column, members in enumerate(each.members):
-            found = {digits_of(group) for group in members}
-            digits = next(iter(found))
-            if digits is None or len(found) > 1:
+            found = {mesh_dims_of(group) for group in members}
+            mesh_dims = next(iter(found))
+            if mesh_dims is None or len(found) > 1:
                 at = int(np.argmax(each.group == column))
                 raise InputError(
                     f"{each.graph.node(at)}: the groups of ranks that do the same have no common rule, such as "
                     f"{list(members[0])[:8]}; expected members at equal distances"
                 )
-            seen[digits] = None
+            seen[mesh_dims] = None
         said: NDArray[np.bool_] = np.all(each.peer >= 0, axis=0)
         away = np.abs(each.peer - each.ranks[:, None])[:, said]
         near, far = away.min(axis=0), away.max(axis=0)
@@ -168,21 +170,23 @@ def _grid(
     for stride in sorted(strides, reverse=True):
         if n_ranks % stride or any(stride % other and other % stride for other in strides):
             strides.discard(stride)
-    pairs = [digits for digits in seen if len(digits) == 1 and digits[0][1] == 2 and strides]
-    ends: dict[tuple[Digit, ...], int] = {
+    pairs = [mesh_dims for mesh_dims in seen if len(mesh_dims) == 1 and mesh_dims[0][1] == 2 and strides]
+    ends: dict[tuple[MeshDim, ...], int] = {
         d: 0 for d in pairs if d[0][0] > min(strides) and d[0][0] % min(strides) == 0
     }
     try:
-        grid = grid_of_digits(n_ranks, seen, {*strides, *marks})
+        grid = grid_of_mesh_dims(n_ranks, seen, {*strides, *marks})
         ends = {}
     except InputError:
-        grid = grid_of_digits(n_ranks, [digits for digits in seen if digits not in ends], {*strides, *marks})
-    for digits in ends:
-        span = digits[0][0]
+        grid = grid_of_mesh_dims(
+            n_ranks, [mesh_dims for mesh_dims in seen if mesh_dims not in ends], {*strides, *marks}
+        )
+    for mesh_dims in ends:
+        span = mesh_dims[0][0]
         start = 1
         for number, size in enumerate(grid.sizes):
             if start * (size - 1) == span and start in strides:
-                ends[digits] = number
+                ends[mesh_dims] = number
                 break
             start *= size
         else:
@@ -200,15 +204,15 @@ def _both_ways(each: _Class, said: NDArray[np.bool_]) -> NDArray[np.bool_]:
     return found
 
 
-def _ruled(each: _Class, grid: RankGrid, ends: Mapping[tuple[Digit, ...], int]) -> Graph:
-    """Return the graph of a class with families and steps instead of numbers."""
+def _ruled(each: _Class, grid: RankGrid, ends: Mapping[tuple[MeshDim, ...], int]) -> Graph:
+    """Return the graph of a class with axis sets and steps instead of numbers."""
     graph = each.graph
     names = []
     for column, members in enumerate(each.members):
-        digits = digits_of(members[0]) or ()
-        numbers = digit_numbers(grid, digits)
-        if digits in ends:
-            names.append(f"{ends[digits]}.ends")
+        mesh_dims = mesh_dims_of(members[0]) or ()
+        numbers = mesh_dim_numbers(grid, mesh_dims)
+        if mesh_dims in ends:
+            names.append(f"{ends[mesh_dims]}.ends")
             continue
         name = "+".join(map(str, numbers)) if numbers else ALONE
         if numbers is None or not _aligned(members, each.ranks, grid, name):
@@ -254,7 +258,7 @@ def _steps(graph: Graph, each: _Class, grid: RankGrid) -> Graph:
     axis_of = np.full(graph.n_nodes, -1, np.int64)
     step_of = np.zeros(graph.n_nodes, np.int64)
     axis_of[given], step_of[given] = np.array(axes)[inverse], np.array(steps)[inverse]
-    made = with_texts(graph, AXIS, axis_of, [str(digit) for digit in range(len(grid.sizes))])
+    made = with_texts(graph, AXIS, axis_of, [str(mesh_dim) for mesh_dim in range(len(grid.sizes))])
     for end, own in (("comm_dst", SENDS), ("comm_src", RECEIVES)):
         mine = (axis_of >= 0) & (graph.types == own)
         values = np.where(mine, step_of, graph.ints(end, 0))
@@ -265,11 +269,11 @@ def _steps(graph: Graph, each: _Class, grid: RankGrid) -> Graph:
 
 
 def _step(peers: Ints, ranks: Ints, grid: RankGrid) -> tuple[int, int]:
-    """Return the digit along which all peers are equally far away, and how far; -1: there is none."""
+    """Return the mesh dimension along which all peers are equally far away, and how far; -1: there is none."""
     moved = [
-        digit
-        for digit in range(len(grid.sizes))
-        if (_coordinate(peers, grid, digit) != _coordinate(ranks, grid, digit)).any()
+        mesh_dim
+        for mesh_dim in range(len(grid.sizes))
+        if (_coordinate(peers, grid, mesh_dim) != _coordinate(ranks, grid, mesh_dim)).any()
     ]
     if len(moved) != 1:
         return -1, 0
@@ -283,6 +287,6 @@ def _step(peers: Ints, ranks: Ints, grid: RankGrid) -> tuple[int, int]:
     return moved[0], int(min(around[0], around[0] - size, key=abs))
 
 
-def _coordinate(ranks: Ints, grid: RankGrid, digit: int) -> Ints:
-    found: Ints = ranks // int(np.prod(grid.sizes[:digit], dtype=np.int64)) % grid.sizes[digit]
+def _coordinate(ranks: Ints, grid: RankGrid, mesh_dim: int) -> Ints:
+    found: Ints = ranks // int(np.prod(grid.sizes[:mesh_dim], dtype=np.int64)) % grid.sizes[mesh_dim]
     return found

@@ -13,7 +13,7 @@ from armillary.base.errors import InputError
 from armillary.lab.extrapolation.kernels import Mask, Nodes
 from armillary.lab.extrapolation.scaling import SIZE, Scaling
 from armillary.lab.extrapolation.tensor_blocks import blocks_of, children_of, parents_of
-from armillary.lab.extrapolation.tensor_products import divide_products, divide_rows
+from armillary.lab.extrapolation.tensor_gemms import divide_gemms, divide_rows
 from armillary.trace import CollectiveType
 from armillary.trace.attention import ATTENTION, Attention
 from armillary.trace.gemm import GEMM
@@ -47,7 +47,7 @@ def divided_part(ranks: Sequence[Nodes]) -> Parts:
     for nodes in ranks:
         blocks = blocks_of(nodes)
         divided, experts = blocks.divided, blocks.experts.inside
-        sizes = np.array([sum(p.k * p.n * p.batch for p in each) for each in nodes.products], float)
+        sizes = np.array([sum(p.k * p.n * p.batch for p in each) for each in nodes.gemms], float)
         outside += float(sizes[~divided & ~experts & ~nodes.update].sum())
         inside += float(sizes[divided & ~experts].sum())
         own += float(sizes[experts].sum())
@@ -84,7 +84,7 @@ def scale_tensor(nodes: Nodes, old: int, new: int, parts: Parts | None = None) -
     closes = own & (nodes.collective == (SCATTER if sequence else REDUCE))
     closes &= sequence | (2 * nodes.graph.ints("comm_size") >= whole)
     last = parents_of(nodes, closes) | (parents_of(nodes, exchange) & blocks.experts.inside)
-    divide_products(made, nodes, blocks, last, share)
+    divide_gemms(made, nodes, blocks, last, share)
     counted = (nodes.operations > 1) | (nodes.graph.ints(SIZE) > 0)
     plain = nodes.kernel & ~nodes.graph.has(GEMM) & ~nodes.update & counted
     full = plain & (children_of(nodes, own & (nodes.collective == GATHER)) | _whole(nodes, own))

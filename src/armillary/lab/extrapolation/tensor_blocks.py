@@ -47,7 +47,7 @@ def blocks_of(nodes: Nodes) -> Blocks:
     own = nodes.over("tp", only=True)
     exchange = nodes.over("ep") & (nodes.collective == CollectiveType.ALL_TO_ALL)
     # Where attention is fused, nothing else than experts comes in batches.
-    grouped = np.array([any(p.batch > 1 for p in each) for each in nodes.products], np.bool_)
+    grouped = np.array([any(p.batch > 1 for p in each) for each in nodes.gemms], np.bool_)
     grouped &= nodes.graph.has(ATTENTION).any()
     experts = experts_of(nodes) if exchange.any() else Experts(np.zeros(nodes.graph.n_nodes, np.bool_), 0)
     if (own & exchange).any() or (grouped & ~experts.inside).any():
@@ -91,8 +91,8 @@ def _between(nodes: Nodes, own: Mask, whole: int) -> Mask:
     """
     size = nodes.graph.ints("comm_size")
     closes = own & (nodes.collective == REDUCE) & (2 * size >= whole)
-    tokens = token_count([p for each in nodes.products for p in each if p.batch == 1])
-    element = element_bytes(nodes, np.flatnonzero([bool(each) for each in nodes.products]).tolist(), whole)
+    tokens = token_count([p for each in nodes.gemms for p in each if p.batch == 1])
+    element = element_bytes(nodes, np.flatnonzero([bool(each) for each in nodes.gemms]).tolist(), whole)
     order = issue_order(nodes.graph)
     exchange = nodes.over("ep") & (nodes.collective == CollectiveType.ALL_TO_ALL)
     found = np.zeros(nodes.graph.n_nodes, np.bool_)
@@ -108,27 +108,27 @@ def _between(nodes: Nodes, own: Mask, whole: int) -> Mask:
         starts = [
             i
             for i, each in enumerate(since)
-            if any(_opens(p, tokens, whole // element) for p in nodes.products[each])
+            if any(_opens(p, tokens, whole // element) for p in nodes.gemms[each])
         ]
         # The last product before a reduction ends its block, whatever its shape.
         closing = max(
-            (i for i, each in enumerate(since) if any(p.m == tokens for p in nodes.products[each])),
+            (i for i, each in enumerate(since) if any(p.m == tokens for p in nodes.gemms[each])),
             default=-1,
         )
         starts = [i for i in starts if i != closing] or starts
         if starts:
             found[since[starts[-1] :]] = True
-            inside = [p for each in since[starts[-1] :] for p in nodes.products[each] if p.m == tokens]
+            inside = [p for each in since[starts[-1] :] for p in nodes.gemms[each] if p.m == tokens]
             weights |= {frozenset((p.k, p.n)) for p in inside}
         since = []
-    for node, each in enumerate(nodes.products):
+    for node, each in enumerate(nodes.gemms):
         sums = [frozenset((p.m, p.n)) for p in each if p.k == tokens and p.batch == 1]
         found[node] = found[node] or (bool(sums) and all(weight in weights for weight in sums))
     return found & (nodes.kernel | nodes.along("cp")) & ~nodes.update
 
 
-def _opens(product: Gemm, tokens: int, activation: int) -> bool:
-    return product.m == tokens and product.m * product.k == activation and product.batch == 1
+def _opens(gemm: Gemm, tokens: int, activation: int) -> bool:
+    return gemm.m == tokens and gemm.m * gemm.k == activation and gemm.batch == 1
 
 
 def parents_of(nodes: Nodes, which: Mask) -> Mask:
@@ -153,20 +153,20 @@ def element_bytes(nodes: Nodes, at: list[int], whole: int) -> int:
 
     Of several those nearest to what the products of the nodes `at` move for each of their elements.
     """
-    products = [product for node in at for product in nodes.products[node]]
-    moved = int(nodes.graph.ints(SIZE)[at].sum()) / max(1, sum(product.elements for product in products))
+    gemms = [gemm for node in at for gemm in nodes.gemms[node]]
+    moved = int(nodes.graph.ints(SIZE)[at].sum()) / max(1, sum(gemm.elements for gemm in gemms))
     return max(
         ELEMENTS,
-        key=lambda each: (sum(bool(list(third(p, whole // each))) for p in products), -abs(each - moved)),
+        key=lambda each: (sum(bool(list(third(p, whole // each))) for p in gemms), -abs(each - moved)),
     )
 
 
-def third(product: Gemm, activation: int) -> Iterator[str]:
+def third(gemm: Gemm, activation: int) -> Iterator[str]:
     """Yield the dimensions that are left when the other two are those of the activation."""
     for dim, (a, b) in {
-        "n": (product.m, product.k),
-        "k": (product.m, product.n),
-        "m": (product.k, product.n),
+        "n": (gemm.m, gemm.k),
+        "k": (gemm.m, gemm.n),
+        "m": (gemm.k, gemm.n),
     }.items():
-        if a * b * product.calls == activation:
+        if a * b * gemm.calls == activation:
             yield dim

@@ -47,7 +47,7 @@ def scale_tokens(nodes: Nodes, axis: Axis, factor: Fraction, sizes: Sizes | None
     activations = nodes.large & ~nodes.gradients
     made.assume("tokens: collectives of activations are linear in the tokens", activations, comm=f)
     made.assume("tokens: messages are linear in the tokens", nodes.message, comm=f)
-    scores = _products(made, nodes, axis, factor, constant)
+    scores = _gemms(made, nodes, axis, factor, constant)
     counted = (nodes.operations > 1) | (nodes.graph.ints(SIZE) > 0)
     plain = (nodes.kernel | nodes.memory) & ~nodes.graph.has(GEMM) & ~constant & counted
     shaped = plain & has_shapes(nodes.graph)
@@ -77,49 +77,47 @@ def scale_tokens(nodes: Nodes, axis: Axis, factor: Fraction, sizes: Sizes | None
     return made
 
 
-def _products(made: Scaling, nodes: Nodes, axis: Axis, factor: Fraction, constant: Mask) -> Mask:
+def _gemms(made: Scaling, nodes: Nodes, axis: Axis, factor: Fraction, constant: Mask) -> Mask:
     """Scale products; return which are of scores."""
     n = nodes.graph.n_nodes
-    tokens = token_count([p for each in nodes.products for p in each if p.batch == 1])
+    tokens = token_count([p for each in nodes.gemms for p in each if p.batch == 1])
     size = nodes.graph.ints(SIZE)
     scores, others = np.zeros(n, np.bool_), np.zeros(n, np.bool_)
     ops, moved = np.ones(n), np.ones(n)
     unfused = not nodes.graph.has(ATTENTION).any()  # else what comes in batches are experts
     named = any(name.endswith("weight") for name in nodes.graph.name_codes()[1])
-    for node, products in enumerate(nodes.products):
-        if not products or constant[node]:
+    for node, gemms in enumerate(nodes.gemms):
+        if not gemms or constant[node]:
             continue
         by_name = nodes.graph.name(node).endswith("weight")
         dims: list[tuple[str, ...]] = []
-        for product in products:
-            if unfused and product.batch > 1 and (pair := _pair(product)):
+        for gemm in gemms:
+            if unfused and gemm.batch > 1 and (pair := _pair(gemm)):
                 scores[node] = True
                 dims.append(("batch",) if axis == "batch" else pair)
             else:
                 others[node] = True
-                wide = accumulates(product, int(size[node]), int(nodes.operand[node]))
-                if axis == "sequence" and product.calls > 1 and product.calls * product.m == tokens:
+                wide = accumulates(gemm, int(size[node]), int(nodes.operand[node]))
+                if axis == "sequence" and gemm.calls > 1 and gemm.calls * gemm.m == tokens:
                     dims.append(("calls",))  # one call for each token of a sample: a recurrence
                 else:
-                    dims.append(
-                        ("k",) if over_tokens(product, tokens, by_name if named else wide) else ("m",)
-                    )
-        before = sum(product.operations for product in products)
-        changed = tuple(_grown(p, d, factor) for p, d in zip(products, dims, strict=True))
-        ops[node] = sum(product.operations for product in changed) / before
+                    dims.append(("k",) if over_tokens(gemm, tokens, by_name if named else wide) else ("m",))
+        before = sum(gemm.operations for gemm in gemms)
+        changed = tuple(_grown(p, d, factor) for p, d in zip(gemms, dims, strict=True))
+        ops[node] = sum(gemm.operations for gemm in changed) / before
         total = after = 0.0
-        for product, dim in zip(products, dims, strict=True):
-            part = int(size[node]) * product.elements // sum(each.elements for each in products)
+        for gemm, dim in zip(gemms, dims, strict=True):
+            part = int(size[node]) * gemm.elements // sum(each.elements for each in gemms)
             for term, own in zip(
-                terms(product, part, int(nodes.operand[node])), ("mk", "kn", "mn"), strict=True
+                terms(gemm, part, int(nodes.operand[node])), ("mk", "kn", "mn"), strict=True
             ):
                 total += term
                 times = sum(d in own or d in ("batch", "calls") for d in dim)
                 after += term * float(factor) ** times
         moved[node] = after / total if total else 1.0
         if scores[node] and axis == "sequence":
-            moved[node] = _with_scores(products, int(size[node]), int(nodes.operand[node]), float(factor))
-        made.products[node] = changed
+            moved[node] = _with_scores(gemms, int(size[node]), int(nodes.operand[node]), float(factor))
+        made.gemms[node] = changed
     text = "tokens: products with weights are linear in the tokens; the bytes of the weights stay"
     made.assume(text, others, ops=ops, size=moved)
     law = "the samples" if axis == "batch" else "the square of the length"
@@ -127,53 +125,53 @@ def _products(made: Scaling, nodes: Nodes, axis: Axis, factor: Fraction, constan
     return scores
 
 
-def _with_scores(products: tuple[Gemm, ...], size: int, operand: int, factor: float) -> float:
+def _with_scores(gemms: tuple[Gemm, ...], size: int, operand: int, factor: float) -> float:
     """Return by what the bytes of products of scores grow: the scores by the square, queries, keys and values not.
 
     Of several products of a kernel as many read or write scores as its bytes have room for.
     """
-    each = max(getattr(p, a) * getattr(p, b) * p.batch for p in products for a, b in [_pair(p)]) * operand
-    square = min(each * min(len(products), size // each), size) if size >= each else size
+    each = max(getattr(p, a) * getattr(p, b) * p.batch for p in gemms for a, b in [_pair(p)]) * operand
+    square = min(each * min(len(gemms), size // each), size) if size >= each else size
     return (square * factor**2 + (size - square) * factor) / size if size else 1.0
 
 
-def token_count(products: list[Gemm]) -> int:
+def token_count(gemms: list[Gemm]) -> int:
     """Return the dimension of products that counts tokens: rows, or summed over for the gradient of a weight.
 
     It is never the number of columns of a product or of one of its two gradients.
     """
     groups: dict[tuple[int, ...], list[Gemm]] = {}
-    for product in products:
-        groups.setdefault(tuple(sorted((product.m, product.n, product.k))), []).append(product)
+    for gemm in gemms:
+        groups.setdefault(tuple(sorted((gemm.m, gemm.n, gemm.k))), []).append(gemm)
     votes: Counter[int] = Counter()
     for each in groups.values():
-        columns = {product.n for product in each}
-        left = {value for product in each for value in (product.m, product.k)} - columns
+        columns = {gemm.n for gemm in each}
+        left = {value for gemm in each for value in (gemm.m, gemm.k)} - columns
         if len(each) > 1 and len(left) == 1:
             votes[left.pop()] += len(each)
     if not votes:
-        votes.update(value for product in products for value in {product.m, product.k})
+        votes.update(value for gemm in gemms for value in {gemm.m, gemm.k})
     return votes.most_common(1)[0][0] if votes else 0
 
 
-def over_tokens(product: Gemm, tokens: int, otherwise: bool) -> bool:
+def over_tokens(gemm: Gemm, tokens: int, otherwise: bool) -> bool:
     """Say whether a product sums over tokens: the gradient of a weight does."""
-    if (product.m == tokens) != (product.k == tokens):
-        return product.k == tokens
+    if (gemm.m == tokens) != (gemm.k == tokens):
+        return gemm.k == tokens
     return otherwise
 
 
-def _pair(product: Gemm) -> tuple[str, ...]:
+def _pair(gemm: Gemm) -> tuple[str, ...]:
     """Return the two dimensions of a batched product that are the length of a sequence; () where it has none."""
     for pair in (("m", "n"), ("m", "k"), ("n", "k")):
-        if getattr(product, pair[0]) == getattr(product, pair[1]):
+        if getattr(gemm, pair[0]) == getattr(gemm, pair[1]):
             return pair
     return ()
 
 
-def _grown(product: Gemm, dims: tuple[str, ...], factor: Fraction) -> Gemm:
-    values = {dim: getattr(product, dim) * factor for dim in dims}
-    return product._replace(
+def _grown(gemm: Gemm, dims: tuple[str, ...], factor: Fraction) -> Gemm:
+    values = {dim: getattr(gemm, dim) * factor for dim in dims}
+    return gemm._replace(
         **{dim: max(1, -(-value.numerator // value.denominator)) for dim, value in values.items()}
     )
 

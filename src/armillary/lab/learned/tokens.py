@@ -19,8 +19,8 @@ from armillary.lab.learned.vocabulary import (
     AT,
     COLUMNS,
     CONSTANTS,
+    GEMMS,
     LISTS,
-    PRODUCTS,
     VALUES,
     Entry,
     Symbol,
@@ -253,7 +253,7 @@ def _listed(graph: Graph, name: str, numbers: Ints) -> Ints:
     """Fill in the columns of an attribute of `LISTS`, and return how many entries each node has."""
     codes, lists = graph.int_lists(name)
     first, size = LISTS[name]
-    most = PRODUCTS if name == GEMM else 1
+    most = GEMMS if name == GEMM else 1
     table = np.zeros((len(lists) + 1, size * most), np.int64)
     many = np.zeros(len(lists) + 1, np.int64)
     for at, values in enumerate(lists):

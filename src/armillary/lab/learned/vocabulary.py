@@ -17,11 +17,9 @@ from armillary.trace.attention import ATTENTION, Attention
 from armillary.trace.gemm import GEMM
 from armillary.trace.schema import INTEGER_KINDS, KINDS
 
-PRODUCTS = 2
-"""Matrix products of a node that have columns."""
-GEMM_COLUMNS = tuple(
-    f"gemm.{at}.{name}" for at in range(PRODUCTS) for name in ("calls", "batch", "m", "n", "k")
-)
+GEMMS = 2
+"""GEMMs of a node that have columns."""
+GEMM_COLUMNS = tuple(f"gemm.{at}.{name}" for at in range(GEMMS) for name in ("calls", "batch", "m", "n", "k"))
 ATTENTION_COLUMNS = tuple(f"attention.{name}" for name in Attention._fields)
 VALUES = (
     "duration_ns", "num_ops", "tensor_size", "comm_size", "comm_tag", "comm_src", "comm_dst", "comm_root",
@@ -76,7 +74,7 @@ class Symbol:
 
     @property
     def group(self) -> str | None:
-        """Family or number of the group of a collective, "" for all ranks; None: it is none."""
+        """Axis set or number of the group of a collective, "" for all ranks; None: it is none."""
         return str(self.constant("pg_name", "")) if self.kind == NodeType.COMM_COLL_NODE else None
 
     @property
@@ -173,7 +171,7 @@ def _symbol(found: Any) -> Symbol:
         if not known or attribute not in KINDS or (key in CONSTANTS and value is None):
             raise ValueError(key)
         if key in LISTS:
-            whole(value, key, 1, PRODUCTS if key == GEMM else 1)
+            whole(value, key, 1, GEMMS if key == GEMM else 1)
         elif value is None:
             if KINDS[attribute] not in INTEGER_KINDS:
                 raise ValueError(f"{key}: {attribute}, expected a kind of integer")

@@ -202,7 +202,7 @@ def _regrouped(
     }
     new_grid = RankGrid(
         grid.sizes,
-        {axes[axis]: grid.digits_of(axis) for axis in order},
+        {axes[axis]: grid.mesh_dims_of(axis) for axis in order},
         {subsets[name]: (axes[grid.subsets[name][0]], grid.subsets[name][1]) for name in subsets},
     )
     return table, axes, new_grid, {}

@@ -14,7 +14,7 @@ from armillary.lab.obfuscation.keyed import I64, generator
 from armillary.lab.obfuscation.pieces import even_out, join_runs, shuffle, split, unfold
 from armillary.lab.obfuscation.relabel import Draft
 from armillary.lab.obfuscation.rows import MISSING, Coded, Rows
-from armillary.trace.families import Families
+from armillary.trace.axis_sets import AxisSets
 from armillary.trace.schema import NodeType
 
 How = Literal["windows", "runs"]
@@ -94,14 +94,14 @@ def _shared(draft: Draft) -> tuple[dict[str, bool], dict[str, int]]:
     if draft.grid is None:
         members |= {str(number): np.array(ranks)[None, :] for number, ranks in draft.groups.items()}
     else:
-        families = Families(draft.trace())
+        axis_sets = AxisSets(draft.trace())
         names = {
             name
             for rows in draft.rows
             for word in ("pg_name", "comm_axis")
             for name in rows.words[word].values
         }
-        members |= {name: families.all[families.find(name)].members for name in names - {""}}
+        members |= {name: axis_sets.all[axis_sets.find(name)].members for name in names - {""}}
     same = {name: bool((kind[table] == kind[table[:, :1]]).all()) for name, table in members.items()}
     return same, {name: table.shape[1] for name, table in members.items()}
 

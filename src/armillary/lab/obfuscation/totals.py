@@ -65,7 +65,7 @@ def _times(values: I64, factor: object) -> I64:
 def communication_kinds(rows: Rows, draft: Draft) -> tuple[I64, list[str]]:
     """Return which kind of communication each node is, -1 for none, and the kinds.
 
-    Collectives go by their type and, on a grid, their family, else the size of their group: all members know both.
+    Collectives go by their type and, on a grid, their axis set, else the size of their group: all members know both.
     """
     code = np.full(rows.n, -1, np.int64)
     names: list[str] = []
@@ -83,14 +83,14 @@ def communication_kinds(rows: Rows, draft: Draft) -> tuple[I64, list[str]]:
     known, inverse = np.unique(pairs, axis=1, return_inverse=True)
     of_pair = []
     for operation, group in known.T.tolist():
-        family = groups.values[group] if group >= 0 else ""
+        axis_set = groups.values[group] if group >= 0 else ""
         if draft.grid is None:
-            ranks = draft.groups.get(int(family) if family.isdecimal() else 0, ())
-            family = str(len(ranks) or len(draft.rank_graph))
+            ranks = draft.groups.get(int(axis_set) if axis_set.isdecimal() else 0, ())
+            axis_set = str(len(ranks) or len(draft.rank_graph))
         operation_name = (
             CollectiveType(operation).name if operation in CollectiveType.__members__.values() else operation
         )
-        name = f"{operation_name} in {family or 'all'}"
+        name = f"{operation_name} in {axis_set or 'all'}"
         if name not in names:
             names.append(name)
         of_pair.append(names.index(name))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from armillary.trace.families import Families, routes_of
+from armillary.trace.axis_sets import AxisSets, routes_of
 from armillary.trace.graph import Graph
 from armillary.trace.process_groups import WORLD, read_groups
 from armillary.trace.schema import CollectiveType, NodeType
@@ -94,13 +94,13 @@ def _circles(trace: Trace, ranks: I64) -> tuple[Circle, ...]:
 def _members(trace: Trace) -> Callable[[str], tuple[int, int]]:
     """Return a function from the name of a group to (members, stride)."""
     if trace.grid is not None:
-        families = Families(trace)
+        axis_sets = AxisSets(trace)
 
-        def of_family(name: str) -> tuple[int, int]:
-            table = families.all[families.find(name)].members
+        def of_axis_set(name: str) -> tuple[int, int]:
+            table = axis_sets.all[axis_sets.find(name)].members
             return table.shape[1], int(table[0, 1] - table[0, 0]) if table.shape[1] > 1 else 0
 
-        return of_family
+        return of_axis_set
     groups, _ = read_groups(trace)
 
     def of_group(name: str) -> tuple[int, int]:

@@ -102,10 +102,10 @@ def _layers(graph: Graph, stages: int, sends: int) -> tuple[int | None, str]:
 
 def _hidden(graph: Graph, inner: Circle | None, tp: int) -> tuple[int | None, str]:
     """Find the hidden size in products, in the sizes of collectives, or in operations and bytes of a kernel."""
-    products = list(_products(graph))
-    if products:
+    gemms = list(_gemms(graph))
+    if gemms:
         sizes = Counter[int]()
-        for m, n, k, count in products:  # tokens are m in two of the three products of a layer
+        for m, n, k, count in gemms:  # tokens are m in two of the three products of a layer
             sizes.update({n: count})
             sizes.update({k: count})
             sizes.subtract({m: count})
@@ -131,7 +131,7 @@ def _hidden(graph: Graph, inner: Circle | None, tp: int) -> tuple[int | None, st
     return None, "no product, and no kernel whose operations and bytes are those of one"
 
 
-def _products(graph: Graph) -> Iterator[tuple[int, int, int, int]]:
+def _gemms(graph: Graph) -> Iterator[tuple[int, int, int, int]]:
     codes, lists = graph.int_lists(GEMM)
     counts = np.bincount(codes[codes >= 0], minlength=len(lists)).tolist()
     for numbers, count in zip(lists, counts, strict=True):

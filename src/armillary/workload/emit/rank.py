@@ -8,8 +8,8 @@ from math import prod
 from armillary.trace import CollectiveType, Graph, NodeType
 from armillary.trace.grid import RankGrid
 from armillary.trace.node import Attribute
-from armillary.trace.tiles import Tile, Tiling
-from armillary.workload.emit.tile import CHAIN, IN, Piece, collective, kernel_attributes, labels, message
+from armillary.trace.templates import GraphOfTemplates, Template
+from armillary.workload.emit.template import CHAIN, IN, Piece, collective, kernel_attributes, labels, message
 from armillary.workload.layers.layer import Step
 
 Nodes = Sequence[int]
@@ -28,19 +28,21 @@ class Rank:
         self.grid, self.handshake = grid, handshake
         self.chain: Nodes = ()
         self.labels = {"layer": -1, "micro_batch": -1}
-        self._tiling = Tiling(source)
-        self._single: dict[tuple[object, ...], Tile] = {}
+        self._graph_of_templates = GraphOfTemplates(source)
+        self._single: dict[tuple[object, ...], Template] = {}
         self._called: dict[tuple[int, ...], int] = {}
         self._inside: dict[str, tuple[list[int], list[int]]] = {}
-        """The last calls of pieces, by family, and the ends of the piece that made them."""
+        """The last calls of pieces, by axis set, and the ends of the piece that made them."""
         self._between: dict[str, int] = {}
         """The last call outside of pieces, until a piece calls that communicator again."""
 
-    def members(self, family: str) -> int:
-        """Return how many ranks a group of a family has; 1 for the empty family."""
-        if family in self.grid.subsets:
-            return len(self.grid.subsets[family][1])
-        return prod(self.grid.sizes[digit] for digit in self.grid.digits(family)) if family else 1
+    def members(self, axis_set: str) -> int:
+        """Return how many ranks a group of an axis set has; 1 for the empty axis set."""
+        if axis_set in self.grid.subsets:
+            return len(self.grid.subsets[axis_set][1])
+        return (
+            prod(self.grid.sizes[mesh_dim] for mesh_dim in self.grid.mesh_dims(axis_set)) if axis_set else 1
+        )
 
     def piece(self, made: Piece, inputs: Nodes, also: Nodes = ()) -> int:
         """Place a piece that works on `inputs` and starts when `also` is done; return its first node.
@@ -48,11 +50,13 @@ class Rank:
         It waits for calls between pieces of communicators that it calls: their calls keep the order of the program,
         as in NCCL. Pieces that overlap do not wait for each other.
         """
-        before = [self._between.pop(family) for family in made.calls if family in self._between]
-        base = self._tiling.place(made.tile, {IN: inputs, CHAIN: [*self.chain, *also, *before]}, self.labels)
+        before = [self._between.pop(axis_set) for axis_set in made.calls if axis_set in self._between]
+        base = self._graph_of_templates.place(
+            made.template, {IN: inputs, CHAIN: [*self.chain, *also, *before]}, self.labels
+        )
         ends = [base + node for node in made.ends]
         self._inside |= {
-            family: ([base + call for call in calls], ends) for family, calls in made.calls.items()
+            axis_set: ([base + call for call in calls], ends) for axis_set, calls in made.calls.items()
         }
         if made.kernel is not None:
             self.chain = [base + made.kernel]
@@ -67,19 +71,19 @@ class Rank:
         self.chain = [node]
         return node
 
-    def calls_beside(self, family: str, after: Nodes) -> Nodes:
+    def calls_beside(self, axis_set: str, after: Nodes) -> Nodes:
         """Return the last calls of pieces, unless `after` waits for the whole piece that made them."""
-        calls, ends = self._inside.get(family, ((), ()))
+        calls, ends = self._inside.get(axis_set, ((), ()))
         return () if set(ends) <= set(after) else calls
 
-    def collective(self, name: str, kind: CollectiveType, family: str, size: int, after: Nodes) -> int:
-        """Place a collective; those of one family keep their order."""
-        step = Step(name, collective=kind, axes=family, size=size)
-        digits = self.grid.digits(family)
-        before = [self._called[digits]] if digits in self._called else []
-        key = (name, kind, family, size)
+    def collective(self, name: str, kind: CollectiveType, axis_set: str, size: int, after: Nodes) -> int:
+        """Place a collective; those of one axis set keep their order."""
+        step = Step(name, collective=kind, axes=axis_set, size=size)
+        mesh_dims = self.grid.mesh_dims(axis_set)
+        before = [self._called[mesh_dims]] if mesh_dims in self._called else []
+        key = (name, kind, axis_set, size)
         node = self._place(key, name, NodeType.COMM_COLL_NODE, lambda: collective(step), [*after, *before])
-        self._called[digits] = self._between[family] = node
+        self._called[mesh_dims] = self._between[axis_set] = node
         return node
 
     def send(self, name: str, axis: str, steps: int, size: int, tag: int, after: Nodes) -> int:
@@ -116,7 +120,7 @@ class Rank:
         return self._place(("handshake",), "handshake", NodeType.COMP_NODE, lambda: work, [node])
 
     def memory(self, name: str, load: bool, size: int, after: Nodes, together: str = "") -> int:
-        """Place a load from, or a store to, remote memory; of all ranks of the family `together` at once, if given."""
+        """Place a load from, or a store to, remote memory; if given, of all ranks of the axis set `together`."""
         kind = NodeType.MEM_LOAD_NODE if load else NodeType.MEM_STORE_NODE
         attributes: list[Attribute] = [
             ("is_cpu_op", "bool", False),
@@ -129,7 +133,7 @@ class Rank:
 
     def graph(self) -> Graph:
         """Return the graph."""
-        return self._tiling.graph()
+        return self._graph_of_templates.graph()
 
     def _place(
         self,
@@ -139,8 +143,8 @@ class Rank:
         attributes: Callable[[], list[Attribute]],
         after: Nodes,
     ) -> int:
-        tile = self._single.get((kind, *key))
-        if tile is None:
-            tile = self._single[(kind, *key)] = Tile()
-            tile.add(name, kind, attributes(), ports=(IN,))
-        return self._tiling.place(tile, {IN: after}, self.labels)
+        template = self._single.get((kind, *key))
+        if template is None:
+            template = self._single[(kind, *key)] = Template()
+            template.add(name, kind, attributes(), ports=(IN,))
+        return self._graph_of_templates.place(template, {IN: after}, self.labels)

@@ -1,7 +1,7 @@
 """A training step whose weights and gradients live in remote memory, as in ZeRO-Infinity (arXiv 2104.07857).
 
 Before a layer runs, forward or backward, its weights are loaded; after its backward pass the gradients are stored.
-What ranks have in common, the ranks of the family share: each loads a part, and an all-gather over the network brings
+What ranks have in common, the ranks of the axis set share: each loads a part, and an all-gather over the network brings
 the rest; gradients take the opposite way with a reduce-scatter. Or switches in the memory fabric do both: every rank
 loads all, which leaves the memory once, and what ranks store is summed up on its way.
 """
@@ -83,30 +83,30 @@ class _Step:
         free = len(self.kernels) - 1 - self.how.prefetch
         after = self.kernels[free] if free >= 0 else ()
         found = []
-        for family, count in layer.parameters.items():
-            members, size = self.rank.members(family), count * weight(self.plan)
+        for axis_set, count in layer.parameters.items():
+            members, size = self.rank.members(axis_set), count * weight(self.plan)
             if members > 1 and self.how.in_switch:
-                found.append(self.rank.memory("load weights", True, size, after, family))
+                found.append(self.rank.memory("load weights", True, size, after, axis_set))
             elif members > 1:
                 part = -(-size // members)
                 own = self.rank.memory("load weights", True, part, after)
                 kind = CollectiveType.ALL_GATHER
-                found.append(self.rank.collective("gather weights", kind, family, part, [own]))
+                found.append(self.rank.collective("gather weights", kind, axis_set, part, [own]))
             elif size:
                 found.append(self.rank.memory("load weights", True, size, after))
         return found
 
     def _store(self, layer: Layer, after: Nodes) -> None:
-        for family, count in layer.parameters.items():
-            members, size = self.rank.members(family), count * gradient(self.plan)
+        for axis_set, count in layer.parameters.items():
+            members, size = self.rank.members(axis_set), count * gradient(self.plan)
             if not size:
                 continue
             part = -(-size // members)
             if members > 1 and self.how.in_switch:
-                done = self.rank.memory("store gradients", False, size, after, family)
+                done = self.rank.memory("store gradients", False, size, after, axis_set)
             elif members > 1:
                 kind = CollectiveType.REDUCE_SCATTER
-                reduced = self.rank.collective("reduce gradients", kind, family, part * members, after)
+                reduced = self.rank.collective("reduce gradients", kind, axis_set, part * members, after)
                 done = self.rank.memory("store gradients", False, part, [reduced])
             else:
                 done = self.rank.memory("store gradients", False, size, after)

@@ -70,14 +70,14 @@ class Replicated:
             self.added.setdefault(number, []).extend(nodes)
             return
         nodes = [*self.added.pop(number, ()), *nodes]
-        for place, (family, parameters) in enumerate(layer.parameters.items()):
-            bucket = self.open.setdefault(family, Bucket())
+        for place, (axis_set, parameters) in enumerate(layer.parameters.items()):
+            bucket = self.open.setdefault(axis_set, Bucket())
             bucket.parameters += parameters
             bucket.partial += layer.partial if place == 0 else 0
             bucket.nodes += nodes
             bucket.layers.append(number)
             if bucket.parameters * self.element >= self.plan.data.bucket and self.plan.data.overlap:
-                self._flush(family, last)
+                self._flush(axis_set, last)
 
     def passed(self, last: bool) -> None:
         """Take note that a backward pass is over; `last`: of the last microbatch."""
@@ -103,33 +103,33 @@ class Replicated:
         """Take note that the optimizer has new weights after this node."""
 
     def _flush_all(self, last: bool) -> None:
-        for family in list(self.open):
-            self._flush(family, last)
+        for axis_set in list(self.open):
+            self._flush(axis_set, last)
 
-    def _flush(self, family: str, last: bool) -> None:
-        bucket = self.open.pop(family)
-        if last and family:  # rows of tables, in no family, were updated after each microbatch
-            self.owned += self.part(family, bucket.parameters)
+    def _flush(self, axis_set: str, last: bool) -> None:
+        bucket = self.open.pop(axis_set)
+        if last and axis_set:  # rows of tables, in no axis set, were updated after each microbatch
+            self.owned += self.part(axis_set, bucket.parameters)
         if bucket.parameters:
             self.reduced += (
-                self.communicate(family, bucket) if self.rank.members(family) > 1 else bucket.nodes
+                self.communicate(axis_set, bucket) if self.rank.members(axis_set) > 1 else bucket.nodes
             )
         if last:
             self.partial += bucket.partial
 
-    def part(self, family: str, parameters: int) -> int:
+    def part(self, axis_set: str, parameters: int) -> int:
         """Return how many of these parameters this rank updates."""
         return parameters
 
-    def kept(self, family: str, parameters: int) -> int:
+    def kept(self, axis_set: str, parameters: int) -> int:
         """Return how many of these weights this rank holds between two uses."""
         return parameters
 
-    def communicate(self, family: str, bucket: Bucket) -> list[int]:
+    def communicate(self, axis_set: str, bucket: Bucket) -> list[int]:
         """Reduce a bucket, and return the nodes that end it."""
         size = bucket.parameters * self.element
         return [
-            self.rank.collective("gradients", CollectiveType.ALL_REDUCE, family, size, bucket.nodes),
+            self.rank.collective("gradients", CollectiveType.ALL_REDUCE, axis_set, size, bucket.nodes),
         ]
 
 
@@ -144,23 +144,25 @@ class ShardedOptimizer(Replicated):
         self.buckets: list[tuple[str, Bucket]] = []
         self.gathered: dict[int, list[int]] = {}
 
-    def part(self, family: str, parameters: int) -> int:
+    def part(self, axis_set: str, parameters: int) -> int:
         """Return the size of the shard."""
-        return shard(parameters, self.rank.members(family))
+        return shard(parameters, self.rank.members(axis_set))
 
-    def communicate(self, family: str, bucket: Bucket) -> list[int]:
+    def communicate(self, axis_set: str, bucket: Bucket) -> list[int]:
         """Reduce and scatter a bucket."""
-        self.buckets.append((family, bucket))
-        size = self.part(family, bucket.parameters) * self.rank.members(family) * self.element
-        return [self.rank.collective("gradients", CollectiveType.REDUCE_SCATTER, family, size, bucket.nodes)]
+        self.buckets.append((axis_set, bucket))
+        size = self.part(axis_set, bucket.parameters) * self.rank.members(axis_set) * self.element
+        return [
+            self.rank.collective("gradients", CollectiveType.REDUCE_SCATTER, axis_set, size, bucket.nodes)
+        ]
 
     def updated(self, node: int) -> None:
         """Gather the new weights, those of the first layers first."""
         self.gathered = {}
-        latest = {(family, *bucket.layers): (family, bucket) for family, bucket in self.buckets}
-        for family, bucket in reversed(latest.values()):
-            size = self.part(family, bucket.parameters) * self.weight
-            done = self.rank.collective("weights", CollectiveType.ALL_GATHER, family, size, [node])
+        latest = {(axis_set, *bucket.layers): (axis_set, bucket) for axis_set, bucket in self.buckets}
+        for axis_set, bucket in reversed(latest.values()):
+            size = self.part(axis_set, bucket.parameters) * self.weight
+            done = self.rank.collective("weights", CollectiveType.ALL_GATHER, axis_set, size, [node])
             for layer in bucket.layers:
                 self.gathered.setdefault(layer, []).append(done)
         self.buckets = []
@@ -199,9 +201,9 @@ class Sharded(Replicated):
         self.place = {number: at for at, (number, _) in enumerate(self.uses)}
         self.gathers, self.ends, self.now = [], [], -1
 
-    def family(self, family: str) -> str:
-        """Return the family over which parameters of a family are divided."""
-        return "fsdp" if self.hybrid and family == "dp+cp" else family
+    def axis_set(self, axis_set: str) -> str:
+        """Return the axis set over which parameters of an axis set are divided."""
+        return "fsdp" if self.hybrid and axis_set == "dp+cp" else axis_set
 
     def weights(self, layer: int) -> Nodes:
         """Place the gathers of this use and of those to prefetch, and return what this one waits for."""
@@ -227,29 +229,29 @@ class Sharded(Replicated):
         self.ends[self.now : self.now + 1] = [node]
 
     def _gather(self, layer: Layer, after: Nodes) -> Iterator[int]:
-        for family, parameters in layer.parameters.items():
-            ranks = self.rank.members(self.family(family))
+        for axis_set, parameters in layer.parameters.items():
+            ranks = self.rank.members(self.axis_set(axis_set))
             if ranks > 1 and parameters:
                 size = shard(parameters, ranks) * self.weight
                 yield self.rank.collective(
-                    "weights", CollectiveType.ALL_GATHER, self.family(family), size, after
+                    "weights", CollectiveType.ALL_GATHER, self.axis_set(axis_set), size, after
                 )
 
-    def part(self, family: str, parameters: int) -> int:
+    def part(self, axis_set: str, parameters: int) -> int:
         """Return the size of the shard."""
-        return shard(parameters, self.rank.members(self.family(family)))
+        return shard(parameters, self.rank.members(self.axis_set(axis_set)))
 
-    def kept(self, family: str, parameters: int) -> int:
+    def kept(self, axis_set: str, parameters: int) -> int:
         """Return the size of the shard."""
-        return self.part(family, parameters)
+        return self.part(axis_set, parameters)
 
-    def communicate(self, family: str, bucket: Bucket) -> list[int]:
+    def communicate(self, axis_set: str, bucket: Bucket) -> list[int]:
         """Reduce and scatter a bucket; replicas of shards add up theirs.
 
         What is partial is summed over tp first, as DTensor does: afterwards a rank has a shard of it only.
         """
-        ranks = self.rank.members(self.family(family))
-        own = self.part(family, bucket.parameters) * self.element
+        ranks = self.rank.members(self.axis_set(axis_set))
+        own = self.part(axis_set, bucket.parameters) * self.element
         done: Nodes = bucket.nodes
         if bucket.partial:
             # Gradients may be made when later layers have called tp, as in a zero-bubble schedule.
@@ -257,8 +259,8 @@ class Sharded(Replicated):
             bucket.partial = 0
         if ranks > 1:
             kind = CollectiveType.REDUCE_SCATTER
-            done = [self.rank.collective("gradients", kind, self.family(family), own * ranks, done)]
-        if self.family(family) != family and self.rank.members("replicate") > 1:
+            done = [self.rank.collective("gradients", kind, self.axis_set(axis_set), own * ranks, done)]
+        if self.axis_set(axis_set) != axis_set and self.rank.members("replicate") > 1:
             kind = CollectiveType.ALL_REDUCE
             done = [self.rank.collective("shards of gradients", kind, "replicate", own, done)]
         return list(done)
@@ -285,10 +287,10 @@ def update(rank: Rank, plan: Plan, replicas: Replicated, clip: bool) -> None:
     if plan.optimizer == "none" or not owned:
         return
     if clip:
-        family = "tp+cp+dp+pp" if replicas.sharded or plan.parallel.ep > 1 else "tp+pp"
+        axis_set = "tp+cp+dp+pp" if replicas.sharded or plan.parallel.ep > 1 else "tp+pp"
         done = [rank.kernel("gradient norm", owned * replicas.element, done)]
-        if rank.members(family) > 1:
-            done = [rank.collective("gradient norm", CollectiveType.ALL_REDUCE, family, 4, done)]
+        if rank.members(axis_set) > 1:
+            done = [rank.collective("gradient norm", CollectiveType.ALL_REDUCE, axis_set, 4, done)]
     moved = int(owned * state(plan) * (plan.offload.optimizer or 0))
     if moved:
         done = [rank.memory("optimizer states", True, moved, done)]

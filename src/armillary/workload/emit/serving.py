@@ -7,7 +7,7 @@ from collections.abc import Callable
 from armillary.trace import Graph
 from armillary.trace.grid import RankGrid
 from armillary.workload.emit.rank import Nodes, Rank
-from armillary.workload.emit.tile import piece
+from armillary.workload.emit.template import piece
 from armillary.workload.layers.layer import Layer
 from armillary.workload.plan.schema import Plan, Serve
 

@@ -10,7 +10,7 @@ from armillary.trace import CollectiveType, Graph
 from armillary.trace.grid import RankGrid
 from armillary.workload.emit.rank import Nodes, Rank
 from armillary.workload.emit.replicas import STRATEGIES, update
-from armillary.workload.emit.tile import Piece, piece
+from armillary.workload.emit.template import Piece, piece
 from armillary.workload.layers.layer import Layer
 from armillary.workload.pipeline.tasks import Task
 from armillary.workload.plan.numbers import gradient, weight

@@ -16,8 +16,8 @@ from armillary.workload.layers.layer import Step
 from armillary.workload.layers.linear import (
     activation,
     gather,
+    gemms,
     mlp_blocks,
-    products,
     reduce,
     replicated,
     scatter,
@@ -84,8 +84,8 @@ def _routed(shard: Shard, model: Decoder, own: Experts, loads: Load) -> list[Blo
     wide = inner * (2 if model.gated else 1)
     rows = loads.received * (shard.etp if shard.distinct else 1)
     read = min(local, rows)  # weights of experts without tokens stay in memory
-    up = products(shard, rows, hidden, wide, count=read)
-    down = products(shard, rows, inner, hidden, count=read)
+    up = gemms(shard, rows, hidden, wide, count=read)
+    down = gemms(shard, rows, inner, hidden, count=read)
     return [
         _exchange(shard, "dispatch", own, loads, hidden),
         Block(

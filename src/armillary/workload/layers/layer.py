@@ -25,16 +25,16 @@ class Step:
 
     Attributes:
         name: Unique in its list.
-        flops: Of the matrix products of a kernel (2 per multiply-add); 0 for what is bound by memory.
+        flops: Of the GEMMs of a kernel (2 per multiply-add); 0 for what is bound by memory.
         bytes: That the kernel reads and writes.
-        precision: Of its matrix products.
+        precision: Of its GEMMs.
         collective: Makes the step a collective over `axes` of `size` bytes, as Chakra counts `comm_size`.
-        axes: Family of groups (`RankGrid.members`); of a message the axis that it goes along.
+        axes: Axis set of groups (`RankGrid.members`); of a message the axis that it goes along.
         size: Bytes.
         shift: Makes the step a message to the rank `shift` along `axes`, and one from the opposite side.
         splits: Of an all-to-all of uneven parts: bytes to each member; their sum is `size`.
         after: Names of steps of the same list that it waits for; None: the step before.
-        gemms: The matrix products of a kernel, where it is nothing else; padding of groups included.
+        gemms: The GEMMs of a kernel, where it is nothing else; padding of groups included.
         attention: Shape of a kernel that is fused attention.
     """
 

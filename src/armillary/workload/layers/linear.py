@@ -35,7 +35,7 @@ def reduce(name: str, axes: str, size: int) -> Step:
     return Step(name, collective=CollectiveType.ALL_REDUCE, axes=axes, size=size)
 
 
-def products(
+def gemms(
     shard: Shard,
     m: int,
     k: int,
@@ -88,7 +88,7 @@ def replicated(
     parameters: int | None = None,
 ) -> Block:
     """Return a projection whose weight every rank of tp has whole, of the tokens of the residual."""
-    forward, back, weight = products(shard, shard.own, k, n, precision=precision)
+    forward, back, weight = gemms(shard, shard.own, k, n, precision=precision)
     held = k * n if parameters is None else parameters
     return Block(
         name,
@@ -126,11 +126,11 @@ def column(
         keep: Whether no other block keeps its input.
         beside: Inputs that are gathered with the others, but not multiplied.
         precision: Absent: that of the plan.
-        weights: See `products`.
+        weights: See `gemms`.
         parameters: Absent: those of the product and bias.
     """
     m, element = shard.tokens, shard.element
-    gemm, back, weight = products(shard, m, k, n, precision=precision, weights=weights)
+    gemm, back, weight = gemms(shard, m, k, n, precision=precision, weights=weights)
     forward, backward = [gemm], [back]
     if shard.sequence:
         forward.insert(0, gather("gather", "tp", shard.own * (k + beside) * element))
@@ -158,7 +158,7 @@ def column(
 def row(shard: Shard, name: str, k: int, n: int, *, bias: bool = False) -> Block:
     """Return a row-parallel projection of `k` inputs on this rank to `n` outputs."""
     m, element = shard.tokens, shard.element
-    gemm, back, weight = products(shard, m, k, n)
+    gemm, back, weight = gemms(shard, m, k, n)
     forward, backward = [gemm], [back]
     if shard.sequence:
         forward.append(scatter("scatter", "tp", m * n * element))
@@ -184,8 +184,8 @@ def _beside(steps: list[Step]) -> list[Step]:
 
     What follows waits for the collective, and its kernels for the product, which has the device before them.
     """
-    product, other = sorted(steps, key=lambda step: step.collective is not None)
-    return [replace(product, after=("",)), replace(other, after=("",))]
+    gemm, other = sorted(steps, key=lambda step: step.collective is not None)
+    return [replace(gemm, after=("",)), replace(other, after=("",))]
 
 
 def norm(shard: Shard, name: str, size: int, weights: int) -> Block:

@@ -41,7 +41,7 @@ class Shard:
         skew: Exponent of the Zipf law of the experts' load.
         domain: Ranks of ep in a node, to which a token is sent once; None: it is sent to each expert.
         dispatch: Bytes of an element on its way to experts.
-        compute: Precision of large matrix products.
+        compute: Precision of large GEMMs.
         gradient: Bytes of an element of a weight's gradient.
         fused: Whether products add them to what is there.
         flash: Whether the scores stay on the chip.
@@ -99,7 +99,7 @@ class Shard:
 
     @property
     def element(self) -> int:
-        """Bytes of an element of an activation: fp8 is for operands of matrix products only, unless a plan says so."""
+        """Bytes of an element of an activation: fp8 is for operands of GEMMs only, unless a plan says so."""
         if self.stores:
             return ELEMENT[self.stores.activations]
         return 4 if self.compute == "fp32" else 2
@@ -115,7 +115,7 @@ class Shard:
 
     @property
     def operand(self) -> int:
-        """Bytes of an operand of a large matrix product."""
+        """Bytes of an operand of a large GEMM."""
         return ELEMENT[self.compute]
 
 
@@ -158,7 +158,7 @@ def inference_shard(plan: Plan, tokens: int, context: int, batch: int, *, divide
         tokens: New tokens of a sequence.
         context: Keys that the last of them sees.
         batch: Sequences.
-        divided: Whether ranks of tp share the tokens outside of matrix products.
+        divided: Whether ranks of tp share the tokens outside of GEMMs.
 
     Raises:
         InputError: a number is not possible.

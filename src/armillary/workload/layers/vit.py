@@ -9,7 +9,7 @@ from armillary.workload.layers.block import Block, layer
 from armillary.workload.layers.decoder import Kind, check_width, transformer_layer
 from armillary.workload.layers.experts import check_experts
 from armillary.workload.layers.layer import Layer, Step
-from armillary.workload.layers.linear import norm, products
+from armillary.workload.layers.linear import gemms, norm
 from armillary.workload.layers.shard import Shard, training_shard
 from armillary.workload.models.schema import Attention, Decoder, Mlp, Vit
 from armillary.workload.plan.schema import Plan
@@ -63,7 +63,7 @@ def _patches(shard: Shard, model: Vit) -> Layer:
     pixels = model.channels * model.patch**2
     share = shard.cp * (shard.tp if shard.sequence else 1)
     rows = -(-shard.batch * model.patches // share)
-    gemm, _, weight = products(shard, rows, pixels, hidden)
+    gemm, _, weight = gemms(shard, rows, pixels, hidden)
     held = shard.own * hidden * element
     mask = shard.own * hidden if shard.dropout else 0
     parameters = hidden * (pixels + 1 + 1 + model.patches + 1)  # bias, class token, positions
@@ -89,7 +89,7 @@ def _head(shard: Shard, model: Vit) -> Layer:
         ("classes", model.classes, model.classes),
     ):
         if wanted:
-            gemm, back, weight = products(shard, shard.batch, hidden, outputs, precision=shard.high)
+            gemm, back, weight = gemms(shard, shard.batch, hidden, outputs, precision=shard.high)
             blocks.append(
                 Block(
                     name,

@@ -206,7 +206,7 @@ def _gradients(
 
 
 def messages(chunks: list[list[Layer]], plan: Plan) -> int:
-    """Return the bytes of one activation and one gradient under way between stages."""
+    """Return the bytes of one activation and one gradient in flight between stages."""
     sizes = [layers[-1].boundary for layers in chunks if layers]
     return 2 * max(sizes, default=0) if plan.parallel.pp > 1 else 0
 

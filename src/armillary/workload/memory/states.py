@@ -39,8 +39,8 @@ def states(layer: Layer, plan: Plan, grid: RankGrid) -> States:
 
     Mixed precision with Adam takes 2 bytes of weights, 4 or 2 of gradients and 12 of optimizer states per parameter:
     fp32 master, momentum, variance (ZeRO, arXiv 1910.02054, §3.1). What `plan.data` shards is divided by the ranks of
-    the family that the layer names. FSDP keeps its shard in fp32, which is the master copy (PyTorch FSDP2). Workers of
-    parameter servers have no optimizer. Rows of tables, in no family, are updated after each microbatch and keep no
+    the axis set that the layer names. FSDP keeps its shard in fp32, the master copy (PyTorch FSDP2). Workers of
+    parameter servers have no optimizer. Rows of tables, in no axis set, are updated after each microbatch and keep no
     gradients. Offloaded shares are taken off.
     """
     sharding, element, each = plan.data.sharding, weight(plan), gradient(plan)
@@ -52,11 +52,11 @@ def states(layer: Layer, plan: Plan, grid: RankGrid) -> States:
         optimizer = 0
     total = {"weights": 0, "gradients": 0, "optimizer": 0}
     whole = 0
-    for family, count in layer.parameters.items():
-        shard = -(-count // shards(plan, grid, family))
+    for axis_set, count in layer.parameters.items():
+        shard = -(-count // shards(plan, grid, axis_set))
         whole += count
         total["weights"] += kept * (shard if sharding in LAYERWISE else count)
-        if family:
+        if axis_set:
             total["gradients"] += each * (shard if layerwise or sharding == "zero-2" else count)
         total["optimizer"] += optimizer * (count if sharding == "ddp" else shard)
     if sharding in LAYERWISE and not layerwise:
@@ -70,12 +70,12 @@ def states(layer: Layer, plan: Plan, grid: RankGrid) -> States:
     )
 
 
-def shards(plan: Plan, grid: RankGrid, family: str) -> int:
-    """Return over how many ranks a sharding divides the parameters of a family."""
-    digits = set(grid.digits(family)) if family else set()
+def shards(plan: Plan, grid: RankGrid, axis_set: str) -> int:
+    """Return over how many ranks a sharding divides the parameters of an axis set."""
+    mesh_dims = set(grid.mesh_dims(axis_set)) if axis_set else set()
     if plan.data.sharding == "hsdp":
-        digits &= set(grid.digits("fsdp"))
-    return prod(grid.sizes[digit] for digit in digits)
+        mesh_dims &= set(grid.mesh_dims("fsdp"))
+    return prod(grid.sizes[mesh_dim] for mesh_dim in mesh_dims)
 
 
 def left(size: int, share: float | None) -> int:

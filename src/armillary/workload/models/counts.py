@@ -176,9 +176,9 @@ def _dlrm(model: Dlrm) -> Parameters:
 
 @_count.register
 def _stack(model: Stack) -> Parameters:
-    products = [(layer.repeat, layer.gemm) for layer in model.layers if layer.gemm]
+    gemms = [(layer.repeat, layer.gemm) for layer in model.layers if layer.gemm]
     images = [(layer.repeat, layer.conv2d) for layer in model.layers if layer.conv2d]
     return Parameters(
-        mlp=sum(repeat * (each.k + each.bias) * each.n for repeat, each in products),
+        mlp=sum(repeat * (each.k + each.bias) * each.n for repeat, each in gemms),
         convolution=sum(repeat * (each.weights + each.bias * each.outputs) for repeat, each in images),
     )

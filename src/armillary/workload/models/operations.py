@@ -1,4 +1,4 @@
-"""Operations of a forward pass and a training step, in closed form: two per multiply-add of every matrix product.
+"""Operations of a forward pass and a training step, in closed form: two per multiply-add of every GEMM.
 
 A backward pass takes twice the forward pass (the gradients of inputs and of weights). Element-wise work, norms, softmax
 and table lookups are not counted: they are bound by memory, and the published formulas leave them out.

@@ -260,7 +260,7 @@ class Gnmt(Described):
 
 
 class Gemm(Part):
-    """A matrix product per sample: an m × k activation times a k × n weight."""
+    """A GEMM per sample: an m × k activation times a k × n weight."""
 
     m: Count = 1
     n: Count
@@ -320,7 +320,7 @@ class StackLayer(Part):
 
 
 class Stack(Described):
-    """Matrix products and convolutions, one after the other."""
+    """GEMMs and convolutions, one after the other."""
 
     kind: Literal["stack"] = "stack"
     layers: list[StackLayer] = Field(min_length=1)

@@ -126,7 +126,7 @@ def _sharded(order: list[str], own: Parallel, shard: int, dp: int) -> list[tuple
 
 
 def _joined(ways: list[list[tuple[str, int]]], own: Parallel) -> RankGrid:
-    """Return the coarsest grid whose digits make up the axes of all these ways to divide the ranks."""
+    """Return the coarsest grid whose mesh dimensions make up the axes of all these ways to divide the ranks."""
     ends = {1}
     for way in ways:
         ends |= {prod(size for _, size in way[: i + 1]) for i in range(len(way))}
@@ -138,7 +138,7 @@ def _joined(ways: list[list[tuple[str, int]]], own: Parallel) -> RankGrid:
                 f"{a} and of {b} neighbouring ranks cut each other, expected one to be a multiple of the other"
             )
     sizes = tuple(b // a for a, b in pairwise(marks)) or (1,)
-    starts = {mark: digit for digit, mark in enumerate(marks)}
+    starts = {mark: mesh_dim for mesh_dim, mark in enumerate(marks)}
     axes: dict[str, tuple[int, ...]] = {}
     for way in ways:
         at = 1

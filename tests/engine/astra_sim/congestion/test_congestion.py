@@ -1,4 +1,4 @@
-"""Contention: against an obvious twin, against the analytical network where nothing is shared, and by hand."""
+"""Contention: against an obvious reference, against the analytical network where nothing is shared, and by hand."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from armillary.platform.model import Platform, System
 from armillary.platform.network import Dimension
 from armillary.trace import CollectiveType, Graph, GraphBuilder, Trace
 
-from .twin import Step, Twin
+from .reference import Reference, Step
 
 KINDS = {
     "all-reduce": CollectiveType.ALL_REDUCE,
@@ -67,7 +67,7 @@ def networks(draw: Any) -> tuple[Dimension, ...]:
 
 @settings(max_examples=120, deadline=None)
 @given(networks(), st.data())
-def test_equal_to_the_twin(dimensions: tuple[Dimension, ...], data: Any) -> None:
+def test_equal_to_the_reference(dimensions: tuple[Dimension, ...], data: Any) -> None:
     npus = int(np.prod([d.size for d in dimensions]))
     steps: list[list[Step]] = []
     for rank in range(npus):
@@ -75,7 +75,7 @@ def test_equal_to_the_twin(dimensions: tuple[Dimension, ...], data: Any) -> None
         step = st.tuples(st.integers(0, 2), others, st.sampled_from([1, 500, 1000, 1001, 3000]))
         steps.append(data.draw(st.lists(step, max_size=4)))
     work = data.draw(st.lists(st.lists(st.integers(1, 3), max_size=3), min_size=npus, max_size=npus))
-    expected = Twin(dimensions, steps, work).run()
+    expected = Reference(dimensions, steps, work).run()
     mode: Mode = data.draw(st.sampled_from(["interpreted", "compiled"]))
     lowered = lower(ranks_of(steps, work), platform(dimensions), contention=True)
     found = execute(lowered, mode)
@@ -144,7 +144,7 @@ def test_a_machine_of_one_npu_has_no_messages() -> None:
 def test_messages_pay_every_dimension() -> None:
     steps: list[list[Step]] = [[(1, 3, 100)], [], [], []]
     dimensions = (Dimension("", "Ring", 2, 1.0, 7.0), Dimension("", "Switch", 2, 2.0, 11.0))
-    assert Twin(dimensions, steps).run()[0] == [1000 + 107 + 2 * 61]
+    assert Reference(dimensions, steps).run()[0] == [1000 + 107 + 2 * 61]
     machine = platform(dimensions)
     found = armillary.simulate(ranks_of(steps), machine, profile="astra-sim", network_model="congestion")
     assert found.finish_ticks[[0, 3]].tolist() == [1229, 1229]

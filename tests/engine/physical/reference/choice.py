@@ -1,4 +1,4 @@
-"""Collectives in flight in the twin, and the choice of the next level of a chunk."""
+"""Collectives in flight in the reference, and the choice of the next level of a chunk."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from armillary.engine.common.communicators import CollectiveCall, Communicators
-from armillary.engine.physical.courses import Course
+from armillary.engine.physical.chunk_routes import ChunkRoutes
 from armillary.engine.physical.phases import PhysicalPhase
-from tests.engine.physical.reference.flows import Lane
+from tests.engine.physical.reference.flows import ChunkFlow
 from tests.engine.physical.reference.nodes import Node
 
 
@@ -18,9 +18,11 @@ class Instance:
     """One collective in flight: the nodes that have joined and who has come to which phase."""
 
     call: CollectiveCall
-    course: Course
+    chunk_routes: ChunkRoutes
     nodes: dict[int, Node] = field(default_factory=dict)
-    lanes: dict[tuple[int, tuple[int, ...], tuple[tuple[int, int], ...]], Lane] = field(default_factory=dict)
+    chunk_flows: dict[tuple[int, tuple[int, ...], tuple[tuple[int, int], ...]], ChunkFlow] = field(
+        default_factory=dict
+    )
     came: dict[tuple[int, int, tuple[int, ...]], int] = field(default_factory=dict)
     left: dict[int, int] = field(default_factory=dict)
     way: dict[int, list[int]] = field(default_factory=dict)
@@ -34,10 +36,10 @@ class Instance:
 
     def ways(self, chunk: int) -> list[tuple[PhysicalPhase, ...]]:
         """Return the ways that a chunk may still take."""
-        if not self.course.choices:
-            return [self.course.ways[self.course.chunks[chunk][1]]]
+        if not self.chunk_routes.choices:
+            return [self.chunk_routes.ways[self.chunk_routes.chunks[chunk][1]]]
         so_far = self.way.get(chunk, [])
-        return [way for way in self.course.ways if [p.dim for p in way[: len(so_far)]] == so_far]
+        return [way for way in self.chunk_routes.ways if [p.dim for p in way[: len(so_far)]] == so_far]
 
 
 class Choices:
@@ -76,7 +78,7 @@ class Choices:
 
     def must_ask(self, instance: Instance, rank: int, chunk: int, p: int) -> bool:
         """Tell whether the level of a phase is still to be chosen; if so the rank waits for that."""
-        if p >= instance.course.choices - 1 or len(instance.way.get(chunk, [])) > p:
+        if p >= instance.chunk_routes.choices - 1 or len(instance.way.get(chunk, [])) > p:
             return False
         self.asking.append((instance, chunk, p, rank))
         return True
@@ -85,5 +87,5 @@ class Choices:
         """Count what a chunk has to move on a line as sent there, or as through."""
         phase = instance.phase(chunk, p)
         where = (phase.dim, line)
-        took = self.took(phase, instance.course.chunks[chunk][0])
+        took = self.took(phase, instance.chunk_routes.chunks[chunk][0])
         instance.sent[where] = instance.sent.get(where, 0) + sign * took

@@ -1,11 +1,11 @@
-"""The slow, obvious twin of the engine of profile `physical`: every rank on its own, every rate from scratch.
+"""The slow, obvious reference of the engine of profile `physical`: every rank on its own, every rate from scratch.
 
 Nothing here is fast, folded or flat. It shares with the engine which algorithm a collective uses and what a
 port can do, and nothing else, so that it is an independent witness of the rules:
 
 * A tick is made of rounds: all that ends now, then all that starts now, until nothing ends now any more.
-* A lane is a collective on one line of ranks, or a channel between two ranks. It serves one volume at a time.
-* A lane's rate is the least over its ports of port rate ÷ (factor × lanes that share the port), rounded down.
+* A chunk flow is a collective on one line of ranks, or a channel between two ranks. It serves one volume at a time.
+* A chunk flow's rate is the least, over its ports, of port rate ÷ (factor × chunk flows there), rounded down.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from armillary.engine.common import network
 from armillary.engine.common.communicators import CollectiveCall, Communicators
 from armillary.engine.common.fits import fitted_message
 from armillary.engine.common.network import bits
-from armillary.engine.physical.courses import last_latency
+from armillary.engine.physical.chunk_routes import last_latency
 from armillary.engine.physical.fitted import largest_message
 from armillary.engine.physical.phases import MEMORY_STORE, PhysicalPhase, latency_ticks, reduction_ns
 from armillary.platform.model import Platform, ports
@@ -30,10 +30,10 @@ from armillary.platform.network import links_per_npu
 from armillary.trace import NodeType, Trace
 from armillary.trace.expand import expand
 from tests.engine.physical.reference.choice import Choices, Instance
-from tests.engine.physical.reference.flows import Lane, Port, share
+from tests.engine.physical.reference.flows import ChunkFlow, Port, share
 from tests.engine.physical.reference.memory import Memories
 from tests.engine.physical.reference.nodes import MEMORY, Node, read, split
-from tests.engine.physical.reference.phases import own_course
+from tests.engine.physical.reference.phases import own_chunk_routes
 
 TAGS = 5 * 10**8
 """Tags are kept modulo this number."""
@@ -43,7 +43,7 @@ TAGS = 5 * 10**8
 class Channel:
     """Messages of one tag and size between two ranks: the k-th send meets the k-th receive."""
 
-    lane: Lane
+    chunk_flow: ChunkFlow
     latency: int
     volume: int
     sends: list[Node] = field(default_factory=list)
@@ -78,12 +78,14 @@ class Machine:
             self.comms.read_metadata(graph)
         self.ranks = {rank: read(rank, trace, platform, self.comms) for rank in range(trace.n_ranks)}
         split(self.ranks, self.comms)
-        self.courses = {
-            node.call: own_course(node.call, self.comms.get(node.call.comm), platform)
+        self.chunk_routes = {
+            node.call: own_chunk_routes(node.call, self.comms.get(node.call.comm), platform)
             for nodes in self.ranks.values() for node in nodes if node.call
         }  # fmt: skip
         largest = [
-            ceil(p.volume * (call.size + 1)) for call, course in self.courses.items() for p in course.phases
+            ceil(p.volume * (call.size + 1))
+            for call, chunk_routes in self.chunk_routes.items()
+            for p in chunk_routes.phases
         ]
         staged = platform.memory.kind == "hierarchical" and not platform.system.replay_only
         alone = [node for nodes in self.ranks.values() for node in nodes if not node.call]
@@ -107,7 +109,7 @@ class Machine:
             (ceil(self.physical.delay.get(r, 0.0)), lambda: None) for r in self.ranks
         ]
         self.busy: set[tuple[int, tuple[str, int]]] = set()
-        self.lanes: list[Lane] = []
+        self.chunk_flows: list[ChunkFlow] = []
         self.instances: dict[tuple[int, int], Instance] = {}
         self.joined: dict[tuple[int, int], int] = {}
         self.channels: dict[tuple[int, int, int, int], Channel] = {}
@@ -116,14 +118,16 @@ class Machine:
         """Go from tick to tick until nothing is left."""
         while True:
             self.starts()
-            moving = [lane for lane in self.lanes if lane.head and lane.rate > 0]
-            times = [self.now + -(-max(lane.left, 0) // lane.rate) for lane in moving]
+            moving = [
+                chunk_flow for chunk_flow in self.chunk_flows if chunk_flow.head and chunk_flow.rate > 0
+            ]
+            times = [self.now + -(-max(chunk_flow.left, 0) // chunk_flow.rate) for chunk_flow in moving]
             times += [tick for tick, _ in self.timers]
             if not times:
                 break
             then = min(times)
-            for lane in moving:
-                lane.left -= lane.rate * (then - self.now)
+            for chunk_flow in moving:
+                chunk_flow.left -= chunk_flow.rate * (then - self.now)
             self.now = then
             self.ends(moving)
         stuck = [node for nodes in self.ranks.values() for node in nodes if node.end < 0]
@@ -132,11 +136,11 @@ class Machine:
                 f"{len(stuck)} nodes never end, the first is {stuck[0].id} on rank {stuck[0].rank}"
             )
 
-    def ends(self, moving: list[Lane]) -> None:
+    def ends(self, moving: list[ChunkFlow]) -> None:
         """Let everything end that ends now."""
-        due = [lane.head[3] for lane in moving if lane.left <= 0 and lane.head]
-        for lane in moving:
-            lane.head = lane.head if lane.left > 0 else None
+        due = [chunk_flow.head[3] for chunk_flow in moving if chunk_flow.left <= 0 and chunk_flow.head]
+        for chunk_flow in moving:
+            chunk_flow.head = chunk_flow.head if chunk_flow.left > 0 else None
         while due or any(tick == self.now for tick, _ in self.timers):
             due += [action for tick, action in self.timers if tick == self.now]
             self.timers = [(tick, action) for tick, action in self.timers if tick > self.now]
@@ -157,17 +161,17 @@ class Machine:
                 self.issue(free[0])
 
     def starts(self) -> None:
-        """Issue free nodes, choose levels, give idle lanes their next volume, and share the ports anew."""
+        """Issue free nodes, choose levels, give idle chunk flows their next volume, and share the ports anew."""
         self.issue_free()
         self.choose()
-        for lane in self.lanes:
-            if lane.head is None and lane.waiting:
-                lane.waiting.sort(key=lambda entry: entry[:2])
-                lane.head = lane.waiting.pop(0)
-                lane.left = lane.head[2]
-                if lane.keys:
-                    lane.key = lane.keys.pop(0)
-        share(self.lanes, self.port_rates, self.physical.scheduling)
+        for chunk_flow in self.chunk_flows:
+            if chunk_flow.head is None and chunk_flow.waiting:
+                chunk_flow.waiting.sort(key=lambda entry: entry[:2])
+                chunk_flow.head = chunk_flow.waiting.pop(0)
+                chunk_flow.left = chunk_flow.head[2]
+                if chunk_flow.keys:
+                    chunk_flow.key = chunk_flow.keys.pop(0)
+        share(self.chunk_flows, self.port_rates, self.physical.scheduling)
 
     def choose(self) -> None:
         """Choose levels, and let those enter that waited for that."""
@@ -201,10 +205,10 @@ class Machine:
         elif node.kind == NodeType.COMM_SEND_NODE:
             channel = self.channel(node, node.rank, node.attrs["comm_dst"])
             channel.sends.append(node)
-            channel.lane.keys.append(self.order(node))
+            channel.chunk_flow.keys.append(self.order(node))
             number = len(channel.sends)
             arrive = lambda: self.after(channel.latency, lambda: self.arrived(channel))  # noqa: E731
-            channel.lane.waiting.append((number, 0, channel.volume, arrive))
+            channel.chunk_flow.waiting.append((number, 0, channel.volume, arrive))
         elif node.kind == NodeType.COMM_RECV_NODE:
             channel = self.channel(node, node.attrs["comm_src"], node.rank)
             channel.receives.append(node)
@@ -232,11 +236,13 @@ class Machine:
     def transfer(self, node: Node) -> None:
         """Access a hierarchical memory: one access after the other in each direction."""
         store, size = node.kind == NodeType.MEM_STORE_NODE, node.attrs["tensor_size"]
-        lane, fill = self.memories.lane(node.rank, store), self.memories.fill(size, store)
-        if lane not in self.lanes:
-            self.lanes.append(lane)
-        lane.keys.append(self.order(node))
-        lane.waiting.append((0, 0, size * self.unit, lambda: self.after(fill, lambda: self.complete(node))))
+        chunk_flow, fill = self.memories.chunk_flow(node.rank, store), self.memories.fill(size, store)
+        if chunk_flow not in self.chunk_flows:
+            self.chunk_flows.append(chunk_flow)
+        chunk_flow.keys.append(self.order(node))
+        chunk_flow.waiting.append(
+            (0, 0, size * self.unit, lambda: self.after(fill, lambda: self.complete(node)))
+        )
 
     def channel(self, node: Node, source: int, target: int) -> Channel:
         """Return the channel of a send or receive."""
@@ -256,10 +262,10 @@ class Machine:
                 uses = {(source, fitted.dim, "out"): 1, (target, fitted.dim, "into"): 1}
                 latency, volume = fitted.latency, fitted.volume
             more = self.physical.terms.communication
-            lane = Lane(uses)
-            self.lanes.append(lane)
+            chunk_flow = ChunkFlow(uses)
+            self.chunk_flows.append(chunk_flow)
             units = ceil(volume * (1 + Fraction(more)) * self.unit)
-            self.channels[key] = Channel(lane, ceil(latency * (1 + more)), units)
+            self.channels[key] = Channel(chunk_flow, ceil(latency * (1 + more)), units)
         return self.channels[key]
 
     def arrived(self, channel: Channel) -> None:
@@ -273,20 +279,20 @@ class Machine:
         """Let a rank join a collective: it comes to the first phase of every chunk."""
         number = self.joined.get((call.comm, node.rank), 0)
         self.joined[(call.comm, node.rank)] = number + 1
-        made = Instance(call, self.courses[call])
+        made = Instance(call, self.chunk_routes[call])
         instance = self.instances.setdefault((call.comm, number), made)
         if instance.call != call:
             raise StuckError(f"mismatched collectives: {instance.call} and {call}")
         instance.nodes[node.rank] = node
-        count = instance.left[node.rank] = len(instance.course.chunks)
-        if not instance.course.phases:
+        count = instance.left[node.rank] = len(instance.chunk_routes.chunks)
+        if not instance.chunk_routes.phases:
             self.after(0, lambda: self.complete(node))
             return
         for chunk in range(count):
             self.enter(instance, node.rank, chunk, 0)
 
     def enter(self, instance: Instance, rank: int, chunk: int, p: int) -> None:
-        """A rank comes to a phase of a chunk; when its whole line has come, the chunk waits for the lane."""
+        """A rank comes to a phase of a chunk; when its whole line has come, the chunk waits for the chunk flow."""
         if self.choices.must_ask(instance, rank, chunk, p):
             return
         phase = instance.phase(chunk, p)
@@ -295,7 +301,7 @@ class Machine:
         if came < len(line):
             return
         where = (phase.dim, line, phase.ports)
-        if where not in instance.lanes:
+        if where not in instance.chunk_flows:
             uses = {
                 (r, d, way): factor
                 for r in line for d, factor in phase.ports for way in ("out", "into") if d >= 0
@@ -303,18 +309,18 @@ class Machine:
                 port: 1 for r in line for d, _ in phase.ports if d < 0
                 for port in self.memories.stages(r, d == MEMORY_STORE)
             }  # fmt: skip
-            lane = Lane(uses, key=min(self.order(instance.nodes[r]) for r in line))
-            instance.lanes[where] = lane
-            self.lanes.append(lane)
-        size = instance.course.chunks[chunk][0]
+            chunk_flow = ChunkFlow(uses, key=min(self.order(instance.nodes[r]) for r in line))
+            instance.chunk_flows[where] = chunk_flow
+            self.chunk_flows.append(chunk_flow)
+        size = instance.chunk_routes.chunks[chunk][0]
         memory = self.platform.system.local_mem_bandwidth
         latency = latency_ticks(phase, size, memory)
-        last = last_latency(instance.course, self.full_rate)
+        last = last_latency(instance.chunk_routes, self.full_rate)
         if last is not None:
             latency = last + ceil(reduction_ns(phase, size, memory))
         volume = ceil(phase.volume * size * self.unit)
-        chooses = instance.course.choices > 0
-        if chooses and p >= instance.course.choices - 1:
+        chooses = instance.chunk_routes.choices > 0
+        if chooses and p >= instance.chunk_routes.choices - 1:
             self.choices.count(instance, line, chunk, p, 1)
 
         def through() -> None:
@@ -323,10 +329,10 @@ class Machine:
             self.after(latency, lambda: self.phase_done(instance, line, chunk, p))
 
         place = self.place(volume)
-        instance.lanes[where].waiting.append(((place, p), chunk, volume, through))
+        instance.chunk_flows[where].waiting.append(((place, p), chunk, volume, through))
 
     def place(self, volume: int) -> int:
-        """Return what a lane orders chunks by before phase and number."""
+        """Return what a chunk flow orders chunks by before phase and number."""
         within = self.physical.within_dimension
         return {"earliest-phase": 0, "fifo": self.now, "smallest-first": volume}[within]
 
@@ -342,7 +348,7 @@ class Machine:
     def phase_done(self, instance: Instance, line: tuple[int, ...], chunk: int, p: int) -> None:
         """A line has finished a phase of a chunk."""
         for rank in line:
-            if p + 1 < len(instance.course.ways[0]):
+            if p + 1 < len(instance.chunk_routes.ways[0]):
                 self.enter(instance, rank, chunk, p + 1)
                 continue
             instance.left[rank] -= 1

@@ -1,4 +1,4 @@
-"""The lanes of the twin, and how they share ports."""
+"""The chunk flows of the reference, and how they share ports."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Port = tuple[int, int, str]
 
 
 @dataclass(eq=False)
-class Lane:
+class ChunkFlow:
     """What shares ports; `waiting` holds (place and phase, chunk, volume, what happens when it is through)."""
 
     uses: dict[Port, int]
@@ -25,25 +25,25 @@ class Lane:
     """Of a channel: the place in the global order of every message that waits."""
 
 
-def share(lanes: list[Lane], rates: Mapping[tuple[int, str], int], scheduling: str) -> None:
-    """Give every lane its rate; ports have `rates`, by dimension or stage of memory and direction."""
-    on: dict[Port, list[Lane]] = {}
-    active = [lane for lane in lanes if lane.head]
-    for lane in active:
-        for port in lane.uses:
-            on.setdefault(port, []).append(lane)
-    for lane in active:
+def share(chunk_flows: list[ChunkFlow], rates: Mapping[tuple[int, str], int], scheduling: str) -> None:
+    """Give every chunk flow its rate; ports have `rates`, by dimension or stage of memory and direction."""
+    on: dict[Port, list[ChunkFlow]] = {}
+    active = [chunk_flow for chunk_flow in chunk_flows if chunk_flow.head]
+    for chunk_flow in active:
+        for port in chunk_flow.uses:
+            on.setdefault(port, []).append(chunk_flow)
+    for chunk_flow in active:
         least = []
-        for port, factor in lane.uses.items():
+        for port, factor in chunk_flow.uses.items():
             sharers = on[port]
             if scheduling != "fair":
                 first = min(_key(other) for other in sharers)
                 sharers = [other for other in sharers if _key(other) == first]
             rate = max(1, rates[port[1:]] // (factor * len(sharers)))
-            least.append(rate if lane in sharers else 0)
-        lane.rate = min(least)
+            least.append(rate if chunk_flow in sharers else 0)
+        chunk_flow.rate = min(least)
 
 
-def _key(lane: Lane) -> tuple[int, int]:
-    assert lane.key is not None
-    return lane.key
+def _key(chunk_flow: ChunkFlow) -> tuple[int, int]:
+    assert chunk_flow.key is not None
+    return chunk_flow.key

@@ -1,4 +1,4 @@
-"""The memories of the twin: what an access waits for."""
+"""The memories of the reference: what an access waits for."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from math import ceil
 
 from armillary.platform.memory import fill_ns
 from armillary.platform.model import Platform
-from tests.engine.physical.reference.flows import Lane, Port
+from tests.engine.physical.reference.flows import ChunkFlow, Port
 from tests.engine.physical.reference.nodes import Node
 
 
@@ -16,7 +16,7 @@ class Memories:
     def __init__(self, platform: Platform) -> None:
         self.platform, self.memory = platform, platform.memory
         self.server_free: dict[int, int] = {}
-        self.lanes: dict[tuple[int, bool], Lane] = {}
+        self.chunk_flows: dict[tuple[int, bool], ChunkFlow] = {}
 
     def rates(self, unit: int) -> dict[tuple[int, str], int]:
         """Return the rates of the ports of stages, in units per tick."""
@@ -37,11 +37,11 @@ class Memories:
             self.server_free[server] = start + took
         return start - now + took
 
-    def lane(self, rank: int, store: bool) -> Lane:
-        """Return the lane of the loads or stores of a rank in a hierarchical memory."""
-        if (rank, store) not in self.lanes:
-            self.lanes[rank, store] = Lane(dict.fromkeys(self.stages(rank, store), 1))
-        return self.lanes[rank, store]
+    def chunk_flow(self, rank: int, store: bool) -> ChunkFlow:
+        """Return the chunk flow of the loads or stores of a rank in a hierarchical memory."""
+        if (rank, store) not in self.chunk_flows:
+            self.chunk_flows[rank, store] = ChunkFlow(dict.fromkeys(self.stages(rank, store), 1))
+        return self.chunk_flows[rank, store]
 
     def fill(self, size: int, store: bool) -> int:
         """Return the ticks of a transfer besides its bytes."""

@@ -1,4 +1,4 @@
-"""Read the ranks of a trace as plain objects, for the twin."""
+"""Read the ranks of a trace as plain objects, for the reference."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from armillary.platform.kernels import KernelModel
 from armillary.platform.model import Platform, local_speed
 from armillary.trace import CollectiveType, Graph, NodeType, Trace
 from armillary.trace.attention import ATTENTION, to_attention
-from armillary.trace.gemm import GEMM, to_products
+from armillary.trace.gemm import GEMM, to_gemms
 from armillary.trace.node import REPLAY_ONLY
 
 MEMORY = (NodeType.MEM_LOAD_NODE, NodeType.MEM_STORE_NODE)
@@ -106,7 +106,7 @@ def _access(node: Node, graph: Graph, position: int, platform: Platform, comms: 
 def _asked(name: str, attrs: dict[str, Any], platform: Platform, recorded: int) -> int:
     """Return the time of one kernel by the compute model of a platform, which is asked for it alone."""
     operations, size = (np.array([attrs.get(each, -1)]) for each in ("num_ops", "tensor_size"))
-    products = to_products(attrs.get(GEMM, ()))
+    products = to_gemms(attrs.get(GEMM, ()))
     work = Work(
         (name,),
         operations,

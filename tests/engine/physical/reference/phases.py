@@ -1,7 +1,7 @@
 """Latency and volume of each phase of a collective, computed afresh from the messages of its rounds.
 
-Which algorithm a phase uses, and between which positions, is the choice of the engine (`course_of`); what that costs is
-not taken from it. Phases that a fit, a switch that reduces, a memory, or a matrix of sizes decides stay as they are.
+Which algorithm a phase uses, and between which positions, is the choice of the engine (`chunk_routes_of`); what that
+costs is not taken from it. Phases that a fit, a reducing switch, a memory or a matrix of sizes decides stay.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from armillary.collective.load import line_order
 from armillary.collective.rounds import Rounds
 from armillary.engine.common.communicators import CollectiveCall, Communicator
 from armillary.engine.common.items import MEMORY_OPERATIONS
-from armillary.engine.physical.courses import Course, course_of
+from armillary.engine.physical.chunk_routes import ChunkRoutes, chunk_routes_of
 from armillary.engine.physical.phases import PhysicalPhase
 from armillary.platform.model import Platform
 from armillary.platform.network import port
 from tests.collective.slow_load import slow_load
 
 
-def own_course(call: CollectiveCall, comm: Communicator, platform: Platform) -> Course:
-    """Return the course of a call with latencies and volumes of our own."""
-    course = course_of(call, comm, platform)
+def own_chunk_routes(call: CollectiveCall, comm: Communicator, platform: Platform) -> ChunkRoutes:
+    """Return the chunk routes of a call with latencies and volumes of our own."""
+    chunk_routes = chunk_routes_of(call, comm, platform)
     in_memory = call.operation in MEMORY_OPERATIONS
     if in_memory or call.splits or platform.physical.fit or platform.physical.terms.communication:
-        return course
+        return chunk_routes
     ways = []
-    for way in course.ways:
+    for way in chunk_routes.ways:
         scale = Fraction(1)
         if way and way[0].operation == "gather":
             scale /= prod(len(phase.positions) for phase in way)
@@ -44,7 +44,7 @@ def own_course(call: CollectiveCall, comm: Communicator, platform: Platform) -> 
             elif phase.operation in ("all-gather", "gather"):
                 scale *= n
         ways.append(tuple(made))
-    return replace(course, ways=tuple(ways))
+    return replace(chunk_routes, ways=tuple(ways))
 
 
 def _computed(phase: PhysicalPhase, scale: Fraction, platform: Platform) -> PhysicalPhase:

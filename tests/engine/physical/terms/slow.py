@@ -1,4 +1,4 @@
-"""The plain twin of `overlap.settle` for kernels beside collectives: every rank on its own, intervals one by one."""
+"""A plain `overlap.settle` for kernels beside collectives: every rank on its own, intervals one by one."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class Watched(Machine):
         """See `Machine`."""
         super().starts()
         for instance in self.instances.values():
-            for (_, line, _), lane in instance.lanes.items():
-                if lane.head:
+            for (_, line, _), chunk_flow in instance.chunk_flows.items():
+                if chunk_flow.head:
                     self._note(instance, line)
 
     def _note(self, instance: Instance, line: tuple[int, ...]) -> None:

@@ -125,7 +125,9 @@ def test_a_round_in_which_collectives_no_longer_match_is_left_out(monkeypatch: p
 
 @settings(deadline=None, max_examples=60)
 @given(cases(), st.sampled_from([0.15, 0.378, 1.0]), st.booleans())
-def test_kernels_beside_collectives_are_those_of_the_twin(case: Case, share: float, fitted: bool) -> None:
+def test_kernels_beside_collectives_are_those_of_the_reference(
+    case: Case, share: float, fitted: bool
+) -> None:
     fit = FitChoice("a100-sxm") if fitted else None
     physical = replace(case.platform.physical, terms=Terms(overlap_compute=share), fit=fit)
     platform = replace(case.platform, physical=physical)

@@ -41,8 +41,8 @@ def ticks(trace: Trace, terms: Terms) -> int:
 def test_each_adds_what_it_says() -> None:
     trace = step([10], [1_000_000])
     alone = ticks(trace, Terms())
-    wire = alone - 11_000
-    assert ticks(trace, Terms(communication=0.1)) == pytest.approx(alone + 0.1 * wire, abs=8)
+    edge = alone - 11_000
+    assert ticks(trace, Terms(communication=0.1)) == pytest.approx(alone + 0.1 * edge, abs=8)
     assert ticks(trace, Terms(launch=2500.0)) == alone + 1500
     assert ticks(trace, Terms(straggler=0.02)) == pytest.approx(
         alone + 11_000 * (slowest(0.02, 4) - 1), abs=2

@@ -14,7 +14,7 @@ from armillary.lab.extrapolation import extrapolate, recognise
 from armillary.lab.extrapolation.edit import with_ints, without
 from armillary.lab.extrapolation.kernels import Nodes
 from armillary.trace import GraphBuilder, Trace
-from armillary.trace.families import grid_of
+from armillary.trace.axis_sets import grid_of
 
 PLANS: list[dict[str, Any]] = [
     *({"data": {"sharding": name}} for name in ("ddp", "zero-1", "zero-2", "fsdp")),

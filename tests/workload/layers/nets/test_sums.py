@@ -278,7 +278,7 @@ def test_refused_widths_and_coordinates():
 
 
 def test_dlrm_bytes_of_products():
-    """A twin: every product of the MLPs reads two operands and writes one."""
+    """A reference: every product of the MLPs reads two operands and writes one."""
     model = load_model("dlrm-mlperf")
     assert isinstance(model, Dlrm)
     layer = dlrm_layers(model, plan())[0]

@@ -19,7 +19,7 @@ DENSE = (
 )
 
 
-def products(pairs: int, depth: int, depth_value: int, *, backward: bool) -> int:
+def gemms(pairs: int, depth: int, depth_value: int, *, backward: bool) -> int:
     """Return the FLOPs for `pairs` of a query and a key in all heads.
 
     Forward: scores and output. Backward: scores, gradients of query and key over `depth`; gradients of the
@@ -32,7 +32,7 @@ def dense(op: Operator, first: int, *, backward: bool) -> int:
     """Return the FLOPs for query, key and value [batch, heads, length, depth] from position `first` on."""
     query, key = op.shape("query", first), op.shape("key", first + 1)
     value = op.shape("value", first + 2)
-    return products(prod(query[:-1]) * key[-2], query[-1], value[-1], backward=backward)
+    return gemms(prod(query[:-1]) * key[-2], query[-1], value[-1], backward=backward)
 
 
 @rule(FAMILY, "scaled_dot_product_attention", "_scaled_dot_product_attention_math", *DENSE)
@@ -59,7 +59,7 @@ def packed(op: Operator, first: int, *, backward: bool) -> int:
     lengths = [op.shape(name, -1) for name in names if name in op.schema.position]
     sequences = lengths[0][0] - 1 if lengths and lengths[0] else 1
     pairs = prod(query[:-1]) * key[-3] // max(sequences, 1)
-    return products(pairs, query[-1], value[-1], backward=backward)
+    return gemms(pairs, query[-1], value[-1], backward=backward)
 
 
 @rule(FAMILY, "_flash_attention_forward", "_efficient_attention_forward", "_cudnn_attention_forward")

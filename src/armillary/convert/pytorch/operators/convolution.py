@@ -1,6 +1,6 @@
 """Convolutions: each weight meets each point of the output, of a transposed one each point of the input.
 
-As for matrix products a bias is not counted. Padding counts like data, as kernels do not skip it.
+As for GEMMs a bias is not counted. Padding counts like data, as kernels do not skip it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What ASTRA-sim makes of collectives: a pipeline of bundles, plans over dimensions, orders of chunks."""
+"""What ASTRA-sim makes of collectives: a pipeline of chunk steps, plans over dimensions, orders of chunks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ASTRA-sim makes of algorithms: messages and bundles, over the definitions of `armillary.collective`.
+"""What ASTRA-sim makes of algorithms: messages and chunk steps, over the definitions of `armillary.collective`.
 
 Who sends what to whom is that of the definition for ring (of whose two directions a chunk takes one, whole), direct and
 halvingDoubling (the order of the distances). Two are other algorithms than those that have the name elsewhere: the
@@ -9,7 +9,7 @@ members that are no power of two, though it is wrong there.
 Sizes truncate as ASTRA-sim's do. A message is ``D // n`` bytes of a phase of D bytes for ring and
 direct, except all-gather, whose D is already one member's contribution.
 
-A reduction is not charged on the message that needs it but by a counter: bundles come in
+A reduction is not charged on the message that needs it but by a counter: chunk steps come in
 alternating batches, one batch that costs nothing and one that reduces (of every second pair only, in
 an all-reduce). For ring, and direct without window, that charges exactly the reducing half.
 """
@@ -125,21 +125,21 @@ def _pipeline(
 ) -> Role:
     """Send k, D // ``divide[k]`` bytes, to ``peers[k]`` and receive from its mirror image.
 
-    Each comes after k+1 bundles and `gate` receives.
+    Each comes after k+1 chunk steps and `gate` receives.
     """
     steps = len(peers)
     done = np.arange(1, steps + 1, dtype=np.int64)
     to = -peers if reverse else peers
     moves = (divide, np.ones(steps, np.int64), done, gate)
-    bundles = initial + steps
-    costs = (np.full(bundles, divide[0], np.int64), np.ones(bundles, np.int64))
-    reductions, loads = _reductions(operation, bundles, *batches)
+    chunk_steps = initial + steps
+    costs = (np.full(chunk_steps, divide[0], np.int64), np.ones(chunk_steps, np.int64))
+    reductions, loads = _reductions(operation, chunk_steps, *batches)
     return Role(initial, to, *moves, -to, *moves, reductions, *costs, loads)
 
 
-def _reductions(operation: str, bundles: int, free: int, charged: int) -> tuple[IntArray, IntArray]:
-    """Return per bundle whether it reduces, and how it loads: after `free` that do neither, `charged` that load."""
-    number = np.arange(bundles)
+def _reductions(operation: str, chunk_steps: int, free: int, charged: int) -> tuple[IntArray, IntArray]:
+    """Return per chunk step whether it reduces, and how it loads: after `free` that do neither, `charged` that load."""
+    number = np.arange(chunk_steps)
     place = number % (free + charged) - free
     # All but the last of a batch of received data go back to memory afterwards.
     loads = np.where(place < 0, 0, np.where(place < charged - free, 2, 1))
@@ -161,8 +161,8 @@ def _halving_doubling(operation: str, n: int) -> Schedule:
     An all-gather also runs for other n whose members pair up at every distance (6, 12, 20 …), as it
     does in ASTRA-sim, but then some members miss some blocks: it has no right data flow.
 
-    Bundle j is sized as message j, the one it precedes, so a reduction is charged at the size of
-    the next message. The last bundle has none to follow it; it never reduces, since the
+    Chunk step j is sized as message j, the one it precedes, so a reduction is charged at the size of
+    the next message. The last chunk step has none to follow it; it never reduces, since the
     log2(n)-th reduction falls on a free batch. That is why only log2(n)-1 are charged.
     """
     if operation == "all-to-all":
@@ -206,7 +206,7 @@ def _tree_role(parent: int | None, children: list[int]) -> Role:
     if not children:
         return Role.of(1, [up], [up], [Charge(), Charge(loads=1)])
     down = [Transfer(child, after_done=3) for child in children]
-    # The bundle of the way down is charged as a reduction too: a property of the model that is kept.
+    # The chunk step of the way down is charged as a reduction too: a property of the model that is kept.
     return Role.of(
         0, [up, *down], [*(Transfer(child) for child in children), up], [Charge(reduce=True, loads=1)] * 3
     )

@@ -141,9 +141,9 @@ class Message:
 
 
 class Execution(Generic[V]):
-    """Moves values along a schedule, message by message, by the rules of the bundle pipeline.
+    """Moves values along a schedule, message by message, by the rules of the chunk step pipeline.
 
-    Nothing in it knows time: any order of deliveries and bundle completions is allowed that keeps
+    Nothing in it knows time: any order of deliveries and chunk step completions is allowed that keeps
     the messages of one pair of members in order. `held[i]` maps the blocks of member i to values.
 
     Raises:
@@ -165,15 +165,15 @@ class Execution(Generic[V]):
         self._posted: Counter[tuple[int, int]] = Counter()
         self._matched: Counter[tuple[int, int]] = Counter()
         self.deliverable: list[tuple[int, int]] = []
-        self.bundles: list[int] = []
+        self.chunk_steps: list[int] = []
         self.sent: list[Message] = []
         for member in range(n):
-            self.bundles += [member] * schedule.role(member).initial
+            self.chunk_steps += [member] * schedule.role(member).initial
             self._post(member)
 
     @property
     def finished(self) -> bool:
-        """Whether every member has completed all its bundles and no message is left over."""
+        """Whether every member has completed all its chunk steps and no message is left over."""
         roles = [self.schedule.role(member) for member in range(self.schedule.n)]
         return not any(self._flying.values()) and self._done == [len(r.charge_reduce) for r in roles]
 
@@ -189,19 +189,19 @@ class Execution(Generic[V]):
                 raise ValueError(f"member {target} gets block {block} from {source}, but has it already")
             mine[block] = self._add(mine[block], value) if payload.reduce else value
         self._received[target] += 1
-        self.bundles.append(target)
+        self.chunk_steps.append(target)
         return Message(source, target, payload)
 
     def complete(self, member: int) -> None:
-        """Complete one of `member`'s bundles, which `bundles` held, and post what it allows."""
+        """Complete one of `member`'s chunk steps, which `chunk_steps` held, and post what it allows."""
         self._done[member] += 1
         self._post(member)
 
     def round(self) -> tuple[list[Message], list[Message]]:
-        """Complete all bundles, then deliver all messages; return those sent and those received."""
+        """Complete all chunk steps, then deliver all messages; return those sent and those received."""
         self.sent = []
-        bundles, self.bundles = self.bundles, []
-        for member in bundles:
+        chunk_steps, self.chunk_steps = self.chunk_steps, []
+        for member in chunk_steps:
             self.complete(member)
         pairs, self.deliverable = self.deliverable, []
         return self.sent, [self.deliver(pair) for pair in pairs]
@@ -209,12 +209,12 @@ class Execution(Generic[V]):
     def run(self, seed: int) -> None:
         """Deliver and complete in an order drawn from `seed` until nothing is left to do."""
         draw = random.Random(seed).random
-        while self.deliverable or self.bundles:
-            choice = int(draw() * (len(self.deliverable) + len(self.bundles)))
+        while self.deliverable or self.chunk_steps:
+            choice = int(draw() * (len(self.deliverable) + len(self.chunk_steps)))
             if choice < len(self.deliverable):
                 self.deliver(_take(self.deliverable, choice))
             else:
-                self.complete(_take(self.bundles, choice - len(self.deliverable)))
+                self.complete(_take(self.chunk_steps, choice - len(self.deliverable)))
 
     def _post(self, member: int) -> None:
         role, cursor = self.schedule.role(member), self._next[member]

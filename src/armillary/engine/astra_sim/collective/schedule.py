@@ -1,16 +1,16 @@
 """A collective algorithm, written once: what each member sends, receives and reduces, and in what order.
 
-Timing is that of a *bundle pipeline* (the endpoint behaviour ASTRA-sim gives every native
-collective). A member owns a counter of completed bundles and of received messages:
+Timing is that of a *chunk step pipeline* (the endpoint behaviour ASTRA-sim gives every native
+collective). A member owns a counter of completed chunk steps and of received messages:
 
-* at the start it inserts `Role.initial` bundles, and posts the transfers whose `after_done` is 0;
-* every received message inserts one more bundle;
-* the k-th inserted bundle takes the endpoint delay, plus the reduction delay of ``charges[k]``;
-* when a bundle completes, the pending transfers whose `after_done` and `after_received` are both
+* at the start it inserts `Role.initial` chunk steps, and posts the transfers whose `after_done` is 0;
+* every received message inserts one more chunk step;
+* the k-th inserted chunk step takes the endpoint delay, plus the reduction delay of ``charges[k]``;
+* when a chunk step completes, the pending transfers whose `after_done` and `after_received` are both
   reached are posted, in order, sends before the receive of the same index;
-* the member is finished when all ``len(charges)`` bundles have completed.
+* the member is finished when all ``len(charges)`` chunk steps have completed.
 
-Bundles complete in the order of their times, not of their insertion, and it is the count that matters.
+Chunk steps complete in the order of their times, not of their insertion, and it is the count that matters.
 Which data a transfer carries does not bear on time: see `armillary.engine.astra_sim.collective.dataflow`.
 """
 
@@ -44,7 +44,7 @@ class Transfer:
 
 @dataclass(frozen=True)
 class Charge:
-    """The cost of one bundle: a reduction of ``phase_bytes // divide * multiply`` bytes, or none."""
+    """The cost of one chunk step: a reduction of ``phase_bytes // divide * multiply`` bytes, or none."""
 
     reduce: bool = False
     divide: int = 1
@@ -54,7 +54,7 @@ class Charge:
 
 @dataclass(frozen=True, eq=False)
 class Role:
-    """What one member does, as columns: one row per send, per receive and per bundle (charge).
+    """What one member does, as columns: one row per send, per receive and per chunk step (charge).
 
     All arrays are int64 and shared between roles and calls: do not write to them.
     ``len(charge_reduce) == initial + len(recv_peer)``. `sends`, `receives` and `charges` give the
@@ -76,7 +76,7 @@ class Role:
     charge_div: IntArray
     charge_mul: IntArray
     charge_loads: IntArray
-    """0 where the bundle leaves the NPU, 1 where it comes from memory (received data), 2 where it also goes back."""
+    """0: the chunk step leaves the NPU; 1: it comes from memory (received data); 2: it also goes back."""
 
     @classmethod
     def of(
@@ -114,7 +114,7 @@ class Role:
 
     @cached_property
     def charges(self) -> tuple[Charge, ...]:
-        """The cost of each bundle, in order of insertion."""
+        """The cost of each chunk step, in order of insertion."""
         columns = (
             self.charge_reduce.astype(bool), self.charge_div, self.charge_mul, self.charge_loads
         )  # fmt: skip

@@ -45,7 +45,7 @@ def chunk_flow_table(schedule: Schedule) -> list[list[Cell]]:
         schedule, lambda member, _block: frozenset((member,)), operator.or_
     )
     rows = [[Cell((), (), dict(held)) for held in execution.held]]
-    while execution.bundles or execution.deliverable:
+    while execution.chunk_steps or execution.deliverable:
         sent, received = execution.round()
         if sent or received:
             rows.append([_cell(execution, member, sent, received) for member in range(schedule.n)])

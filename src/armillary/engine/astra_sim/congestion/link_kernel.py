@@ -12,7 +12,12 @@ from armillary.base.jit import inner, use
 from armillary.engine.astra_sim import layout as lk
 
 queue_kernel = use("armillary.engine.astra_sim.congestion.queue_kernel")
-append, due, new_row, take = queue_kernel.append, queue_kernel.due, queue_kernel.new_row, queue_kernel.take
+append, pending, new_row, take = (
+    queue_kernel.append,
+    queue_kernel.pending,
+    queue_kernel.new_row,
+    queue_kernel.take,
+)
 hops, link_costs, link_dims, link_rows = accessors(lk.HOPS, lk.LINK_COSTS, lk.LINK_DIMS, lk.LINK)
 
 
@@ -75,7 +80,7 @@ def send_message(prog, st, mem, heap, source, to, size, code, a, b, tick):
     hops.set_b(mem, message, b)
     if prog[lk.Z_LINKS] == 0:
         hops.set_at(mem, message, to)
-        due(prog, st, mem, heap, tick + size, lk.HOP + lk.KINDS * message)
+        pending(prog, st, mem, heap, tick + size, lk.HOP + lk.KINDS * message)
         return
     hops.set_at(mem, message, source)
     hops.set_size(mem, message, prog[lk.Z_LINKS] * size)
@@ -99,8 +104,8 @@ def transmit(prog, st, mem, heap, row, message, tick):
     """Let a message occupy a link."""
     cost = hops.cost(mem, message)
     link_rows.set_busy(mem, row, 1)
-    due(prog, st, mem, heap, tick + link_costs.there(prog, cost), lk.HOP + lk.KINDS * message)
-    due(prog, st, mem, heap, tick + link_costs.held(prog, cost), lk.FREE_LINK + lk.KINDS * row)
+    pending(prog, st, mem, heap, tick + link_costs.there(prog, cost), lk.HOP + lk.KINDS * message)
+    pending(prog, st, mem, heap, tick + link_costs.held(prog, cost), lk.FREE_LINK + lk.KINDS * row)
 
 
 @inner

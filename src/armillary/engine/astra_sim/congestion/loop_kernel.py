@@ -20,10 +20,10 @@ at_rank, forget, free_row, pop, take = (
     queue_kernel.take,
 )
 forward, link_free = link_kernel.forward, link_kernel.link_free
-phase_done, complete_node, bundle_done = (
+phase_done, complete_node, chunk_step_done = (
     step_kernel.phase_done,
     step_kernel.complete_node,
-    step_kernel.bundle_done,
+    step_kernel.chunk_step_done,
 )
 issue_free, message_arrived = step_kernel.issue_free, step_kernel.message_arrived
 arrive, receive, launch, cleared = (
@@ -34,7 +34,9 @@ arrive, receive, launch, cleared = (
 )
 bus_event, bus_go_on = bus_kernel.bus_event, bus_kernel.bus_go_on
 clear_pair, go_pair = pair_kernel.clear_pair, pair_kernel.go_pair
-charges, due_rows, hops, machines, tasks = accessors(lk.CHARGE, lk.DUE, lk.HOPS, lk.MACHINE, lk.TASK)
+charges, pending_rows, hops, member_states, tasks = accessors(
+    lk.CHARGE, lk.PENDING, lk.HOPS, lk.MEMBER_STATE, lk.TASK
+)
 
 
 @inner
@@ -42,14 +44,22 @@ def happen(prog, st, mem, heap, code, a, b, tick):
     """Process one event."""
     if code == lk.EV_MESSAGE:
         st[lk.V_HEAP] = arrive(prog, st, mem, a, b, tick, tick, heap, 0, st[lk.V_HEAP])
-    elif code == lk.EV_BUNDLE:
+    elif code == lk.EV_CHUNK_STEP:
         if b > 0:
-            # The bundle is at the memory; it completes when it is reduced.
+            # The chunk step is at the memory; it completes when it is reduced.
             at_rank(
-                prog, st, mem, heap, machines.rank(mem, a), tick + charges.reduce(prog, b), lk.EV_BUNDLE, a, 0
+                prog,
+                st,
+                mem,
+                heap,
+                member_states.rank(mem, a),
+                tick + charges.reduce(prog, b),
+                lk.EV_CHUNK_STEP,
+                a,
+                0,
             )
         else:
-            bundle_done(prog, st, mem, heap, a, tick)
+            chunk_step_done(prog, st, mem, heap, a, tick)
     elif code == lk.EV_FIRE:
         issue_free(prog, st, mem, heap, a, tick)
     elif code == lk.EV_PHASE:
@@ -72,7 +82,7 @@ def happen(prog, st, mem, heap, code, a, b, tick):
         st[lk.V_THROUGH] = 0
         st[lk.V_HEAP] = bus_event(prog, st, mem, code, a, tick, heap, 0, st[lk.V_HEAP])
         if st[lk.V_THROUGH] > 0:
-            bundle_done(prog, st, mem, heap, st[lk.V_THROUGH], tick)
+            chunk_step_done(prog, st, mem, heap, st[lk.V_THROUGH], tick)
         st[lk.V_HEAP] = bus_go_on(prog, st, mem, a, tick, heap, 0, st[lk.V_HEAP])
 
 
@@ -100,12 +110,12 @@ def run_event(prog, st, mem, heap, event, tick):
 
 
 @njit
-def run(prog, st, mem, heap, budget, heap_room, machine_room):
+def run(prog, st, mem, heap, budget, heap_room, member_state_room):
     """Process up to `budget` events; stops early for lack of room (GROW) or on an error (V_STATUS)."""
     st[lk.V_STATUS] = lk.OK
-    tick = due_rows.tick(mem, st[lk.V_NOW])
+    tick = pending_rows.tick(mem, st[lk.V_NOW])
     while budget > 0 and st[lk.V_STATUS] == lk.OK:
-        if st[lk.V_HEAP] > heap_room or st[lk.V_MACHINE] > machine_room:
+        if st[lk.V_HEAP] > heap_room or st[lk.V_MEMBER_STATE] > member_state_room:
             st[lk.V_STATUS] = lk.GROW
             return
         budget -= 1
@@ -115,7 +125,7 @@ def run(prog, st, mem, heap, budget, heap_room, machine_room):
             st[lk.V_ONCE] = hops.next(mem, event)
             run_event(prog, st, mem, heap, event, tick)
         elif st[lk.V_BATCH] > 0:
-            event = take(mem, due_rows.at_head(mem, st[lk.V_BATCH])) // lk.KINDS
+            event = take(mem, pending_rows.at_head(mem, st[lk.V_BATCH])) // lk.KINDS
             if event > 0:
                 run_event(prog, st, mem, heap, event, tick)
             else:
@@ -123,7 +133,7 @@ def run(prog, st, mem, heap, budget, heap_room, machine_room):
                 st[lk.V_BATCH] = 0
                 st[lk.V_EVENTS] -= 1
         elif st[lk.V_NOW] > 0:
-            what = take(mem, due_rows.at_head(mem, st[lk.V_NOW]))
+            what = take(mem, pending_rows.at_head(mem, st[lk.V_NOW]))
             row = what // lk.KINDS
             kind = what % lk.KINDS
             if what == 0:
@@ -142,7 +152,7 @@ def run(prog, st, mem, heap, budget, heap_room, machine_room):
         elif st[lk.V_HEAP] > 0:
             st[lk.V_EVENTS] -= 1
             st[lk.V_NOW] = pop(st, heap)
-            tick = due_rows.tick(mem, st[lk.V_NOW])
+            tick = pending_rows.tick(mem, st[lk.V_NOW])
             if tick >= lk.LAST_TICK:
                 st[lk.V_STATUS] = lk.TOO_LONG
         else:

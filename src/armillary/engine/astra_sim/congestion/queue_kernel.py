@@ -11,7 +11,7 @@ from armillary.base.accessors import accessors
 from armillary.base.jit import inner
 from armillary.engine.astra_sim import layout as lk
 
-buckets, due_rows, hops, tasks = accessors(lk.BUCKETS, lk.DUE, lk.HOPS, lk.TASK)
+buckets, pending_rows, hops, tasks = accessors(lk.BUCKETS, lk.PENDING, lk.HOPS, lk.TASK)
 
 
 @inner
@@ -60,8 +60,8 @@ def new_row(st, mem):
     if row > 0:
         st[lk.V_ROWS] = mem[row]
         return row
-    row = st[lk.V_MACHINE]
-    st[lk.V_MACHINE] = row + lk.ROW_COLUMNS
+    row = st[lk.V_MEMBER_STATE]
+    st[lk.V_MEMBER_STATE] = row + lk.ROW_COLUMNS
     return row
 
 
@@ -115,16 +115,16 @@ def find(prog, st, mem, r, tick):
     """Return the list of a rank at a tick; a new, empty one if there is none yet."""
     first = bucket(prog, st, r, tick)
     row = buckets.list(st, first)
-    while row > 0 and (due_rows.tick(mem, row) != tick or due_rows.rank(mem, row) != r):
-        row = due_rows.chain(mem, row)
+    while row > 0 and (pending_rows.tick(mem, row) != tick or pending_rows.rank(mem, row) != r):
+        row = pending_rows.chain(mem, row)
     if row > 0:
         return row
     row = new_row(st, mem)
-    due_rows.set_rank(mem, row, r)
-    due_rows.set_tick(mem, row, tick)
-    due_rows.set_head(mem, row, 0)
-    due_rows.set_tail(mem, row, 0)
-    due_rows.set_chain(mem, row, buckets.list(st, first))
+    pending_rows.set_rank(mem, row, r)
+    pending_rows.set_tick(mem, row, tick)
+    pending_rows.set_head(mem, row, 0)
+    pending_rows.set_tail(mem, row, 0)
+    pending_rows.set_chain(mem, row, buckets.list(st, first))
     buckets.set_list(st, first, row)
     return row
 
@@ -132,25 +132,25 @@ def find(prog, st, mem, r, tick):
 @inner
 def forget(prog, st, mem, row):
     """Remove a list that has run."""
-    at = bucket(prog, st, due_rows.rank(mem, row), due_rows.tick(mem, row))
+    at = bucket(prog, st, pending_rows.rank(mem, row), pending_rows.tick(mem, row))
     if buckets.list(st, at) == row:
-        buckets.set_list(st, at, due_rows.chain(mem, row))
+        buckets.set_list(st, at, pending_rows.chain(mem, row))
     else:
         before = buckets.list(st, at)
-        while due_rows.chain(mem, before) != row:
-            before = due_rows.chain(mem, before)
-        due_rows.set_chain(mem, before, due_rows.chain(mem, row))
+        while pending_rows.chain(mem, before) != row:
+            before = pending_rows.chain(mem, before)
+        pending_rows.set_chain(mem, before, pending_rows.chain(mem, row))
     free_row(st, mem, row)
 
 
 @inner
-def due(prog, st, mem, heap, tick, what):
+def pending(prog, st, mem, heap, tick, what):
     """Put something at the end of the list of a tick."""
     row = find(prog, st, mem, lk.EVERY, tick)
     # Lists in the heap are never empty, the one that is running may be.
-    if due_rows.head(mem, row) == 0 and row != st[lk.V_NOW]:
+    if pending_rows.head(mem, row) == 0 and row != st[lk.V_NOW]:
         push(st, heap, tick, row)
-    append(mem, due_rows.at_head(mem, row), what)
+    append(mem, pending_rows.at_head(mem, row), what)
 
 
 @inner
@@ -158,15 +158,15 @@ def at_rank(prog, st, mem, heap, r, tick, code, a, b):
     """Let something happen on a rank."""
     batch = find(prog, st, mem, r, tick)
     # A batch that is running has its place in the list of the tick behind it.
-    if due_rows.head(mem, batch) == 0 and batch != st[lk.V_BATCH]:
-        due(prog, st, mem, heap, tick, lk.BATCH + lk.KINDS * batch)
-    append(mem, due_rows.at_head(mem, batch), new_event(st, mem, code, a, b))
+    if pending_rows.head(mem, batch) == 0 and batch != st[lk.V_BATCH]:
+        pending(prog, st, mem, heap, tick, lk.BATCH + lk.KINDS * batch)
+    append(mem, pending_rows.at_head(mem, batch), new_event(st, mem, code, a, b))
 
 
 @inner
 def at_end(prog, st, mem, heap, tick, code, a, b):
     """Let something happen after all that is due at this tick so far."""
-    due(prog, st, mem, heap, tick, new_event(st, mem, code, a, b))
+    pending(prog, st, mem, heap, tick, new_event(st, mem, code, a, b))
 
 
 @inner

@@ -16,7 +16,7 @@ def fire(state: Any, mem: Any, links: int, ranks: int) -> None:
     """Set up the rows of links, and let every rank issue its first nodes at tick 0, in rank order."""
     # Row 0 is none; then the links, the list of tick 0 and its events.
     now = lk.ROW_COLUMNS + links * lk.LK_COLUMNS
-    state[lk.V_MACHINE] = first_rows(links, ranks)
+    state[lk.V_MEMBER_STATE] = first_rows(links, ranks)
     # Tick 0 of no rank in particular is in the first bucket.
     state[lk.V_NOW] = state[state[lk.STATE.places["BUCKETS"]]] = now
     first = now + lk.ROW_COLUMNS

@@ -23,7 +23,7 @@ def inject(table, net, pool, queue, cookie, route, size, key, now):
     """Let a message leave its NPU at `now` (ps); the key has no meaning here."""
     row = new_row(net, pool)
     rows.set_cookie(pool, row, cookie)
-    net[lk.N_UNDER_WAY] += 1
+    net[lk.N_IN_FLIGHT] += 1
     if routes.first(table, route) == routes.first(table, route + 1):
         net[lk.N_NOW] = max(net[lk.N_NOW], now)
         deliver(net, pool, row)
@@ -50,7 +50,7 @@ def advance(table, net, pool, queue, limit):
     if now < lk.FOREVER:
         net[lk.N_NOW] = now
     counted = runs.counted(net, 0)
-    if net[lk.N_UNDER_WAY] == 0 or now == lk.FOREVER or now - counted >= net[lk.N_BIN]:
+    if net[lk.N_IN_FLIGHT] == 0 or now == lk.FOREVER or now - counted >= net[lk.N_BIN]:
         _count_use(table, net, run, counted)
         runs.set_counted(net, 0, net[lk.N_NOW])
     return now
@@ -66,7 +66,7 @@ def _count_use(table, net, run, since):
         uses.set_marks(net, link, marks)
         row = link_row(table, net, link)
         more = size - uses.bytes(net, link)
-        if net[lk.N_UNDER_WAY] > 0:
+        if net[lk.N_IN_FLIGHT] > 0:
             # ns-3 counts a packet when it begins to leave: what is still to leave counts the next time.
             more = min(
                 more, (net[lk.N_NOW] - since) * links.fast(table, row) // max(1, links.slow(table, row))

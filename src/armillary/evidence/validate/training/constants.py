@@ -13,7 +13,7 @@ class Constants:
 
     Attributes:
         sustained: Share of the clocks of a short measurement that a long run keeps.
-        gemm: What matrix products take, over the time that they take alone.
+        gemm: What GEMMs take, over the time that they take alone.
         attention: The same of fused attention.
         memory: The same of kernels that are bound by memory: less if the software fuses them.
         launch: us that a kernel takes at least.

@@ -123,7 +123,7 @@ def _step(nodes: Nodes, node: int) -> Step:
             operations if operations > 1 else 0,
             int(values.get("tensor_size", 0)),
             values.get("precision", "bf16"),
-            gemms=nodes.products[node],
+            gemms=nodes.gemms[node],
             attention=to_attention(values.get(ATTENTION, ())),
         )
     if kind == NodeType.COMM_COLL_NODE and values.get("pg_name"):

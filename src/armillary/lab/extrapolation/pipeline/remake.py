@@ -19,7 +19,7 @@ from armillary.lab.extrapolation.pipeline.motifs import labelled
 from armillary.lab.extrapolation.pipeline.replicas import Replicas, replicas_of
 from armillary.lab.extrapolation.pipeline.segments import Stage, stage_of
 from armillary.trace import Graph, Trace
-from armillary.trace.families import grid_of
+from armillary.trace.axis_sets import grid_of
 from armillary.trace.grid import AXIS, Ints, RankGrid
 from armillary.workload.emit.training import Pieces
 from armillary.workload.emit.training import Stage as Emitted
@@ -108,11 +108,11 @@ def remake(
 
 def _taken(trace: Trace) -> _Taken:
     grid = grid_of(trace)
-    digits = grid.axes.get("pp", ())
-    if len(digits) > 1:
-        raise InputError(f"scale pp: the stages are along {len(digits)} axes, expected one")
-    place = grid.coordinate("pp") if digits else np.zeros(trace.n_ranks, np.int64)
-    count = grid.size("pp") if digits else 1
+    mesh_dims = grid.axes.get("pp", ())
+    if len(mesh_dims) > 1:
+        raise InputError(f"scale pp: the stages are along {len(mesh_dims)} axes, expected one")
+    place = grid.coordinate("pp") if mesh_dims else np.zeros(trace.n_ranks, np.int64)
+    count = grid.size("pp") if mesh_dims else 1
     ranks = []
     for stage in range(count):
         graphs = np.unique(trace.rank_graph[place == stage])
@@ -257,10 +257,10 @@ def _emit(taken: _Taken, plan: Plan, grid: RankGrid, microbatches: int) -> list[
 def _grid(grid: RankGrid, stages: int) -> RankGrid:
     """Return the grid with all axes that the rules name, if only as none."""
     axes = dict.fromkeys(AXES, ()) | dict(grid.axes)
-    axes["edp"] = tuple(digit for digit in axes["dp"] if digit not in axes.get("ep", ()))
+    axes["edp"] = tuple(mesh_dim for mesh_dim in axes["dp"] if mesh_dim not in axes.get("ep", ()))
     if len(axes["dp"]) == 2 and "ep" not in grid.axes:
         axes |= {"fsdp": axes["dp"][:1], "replicate": axes["dp"][1:]}
-    sizes = tuple(stages if digit in axes["pp"] else size for digit, size in enumerate(grid.sizes))
+    sizes = tuple(stages if mesh_dim in axes["pp"] else size for mesh_dim, size in enumerate(grid.sizes))
     return RankGrid(sizes, axes, {"pp.ends": ("pp", (0, stages - 1))} if stages > 1 else {})
 
 
@@ -286,17 +286,17 @@ def _difference(nodes: Nodes, made: Graph, grid: RankGrid) -> str:
 
 
 def _places(graph: Graph, grid: RankGrid) -> NDArray[np.object_]:
-    """Return for every node the digits of its group, or of the axis of its message and how far that goes."""
+    """Return for every node the mesh dimensions of its group, or of the axis of its message and how far that goes."""
     found = np.full(graph.n_nodes, None, object)
     codes, names = graph.strings("pg_name")
-    digits = [(grid.digits(name), grid.places(name)) for name in names]
+    mesh_dims = [(grid.mesh_dims(name), grid.places(name)) for name in names]
     for node in np.flatnonzero(codes >= 0).tolist():
-        found[node] = digits[codes[node]]
+        found[node] = mesh_dims[codes[node]]
     codes, names = graph.strings(AXIS)
     far = graph.ints("comm_dst") + graph.ints("comm_src")
     for node in np.flatnonzero(codes >= 0).tolist():
         axis = names[codes[node]]
-        found[node] = (grid.digits_of(axis), int(far[node]) % max(1, grid.size(axis)))
+        found[node] = (grid.mesh_dims_of(axis), int(far[node]) % max(1, grid.size(axis)))
     return found
 
 

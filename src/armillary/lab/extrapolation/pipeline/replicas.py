@@ -18,7 +18,7 @@ GATHER, SCATTER, REDUCE = CollectiveType.ALL_GATHER, CollectiveType.REDUCE_SCATT
 USUAL = 25 * 2**20
 """Bytes of a bucket of gradients in PyTorch's DistributedDataParallel."""
 SECOND = {"dp": "edp"}
-"""Family -> the other one over the same ranks, whose gradients are reduced on their own: those of experts."""
+"""Axis set -> the other one over the same ranks, whose gradients are reduced on their own: those of experts."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Replicas:
         weight: Bytes of a weight that is gathered.
         bucket: Bytes of gradients that are reduced together, at least.
         overlap: Whether that is during the backward pass.
-        parameters: Of each kind of layer, by family.
+        parameters: Of each kind of layer, by axis set.
         partial: Of these the ones whose gradients are summed over tp, of each kind of layer.
         tied: Parameters that both ends of the pipeline have.
         updates: Whether there is an optimizer.
@@ -54,7 +54,7 @@ class Replicas:
 class _Sum:
     """Gradients of some layers that one collective reduces."""
 
-    family: str
+    axis_set: str
     size: int
     layers: tuple[int, ...]
     late: bool
@@ -84,11 +84,11 @@ def replicas_of(stages: Sequence[Stage], works: Mapping[int, Work]) -> Replicas:
     if sharding == "zero-1" and every:
         sharding = "zero-2"
     gradient, weight = _elements(stages, sharding)
-    partial = [each for each in sums if each.family == PARTIAL]
-    sums = [each for each in sums if each.family != PARTIAL]
+    partial = [each for each in sums if each.axis_set == PARTIAL]
+    sums = [each for each in sums if each.axis_set != PARTIAL]
     early = [each for each in sums if not each.late]
     parameters = _parameters(sums, works, gradient)
-    if not any(each.family == "edp" for each in sums):
+    if not any(each.axis_set == "edp" for each in sums):
         for layer, count in _experts_alone(stages).items():
             parameters[works[layer]]["edp"] = count
     return Replicas(
@@ -120,7 +120,7 @@ def _bucket(
         return max((each.size for each in sums), default=1) + 1
     most = min(each.size for each in early)
     least = max(
-        each.size - parameters[works[each.layers[-1]]].get(each.family, 0) * gradient
+        each.size - parameters[works[each.layers[-1]]].get(each.axis_set, 0) * gradient
         for each in early
         if each.layers
     )
@@ -132,7 +132,7 @@ def _sums(stage: Stage) -> list[_Sum]:
     nodes = stage.nodes
     batch = nodes.graph.ints("micro_batch", -1)
     last = stage.microbatches - 1
-    families, names = nodes.graph.strings("pg_name")
+    axis_sets, names = nodes.graph.strings("pg_name")
     size = nodes.graph.ints("comm_size")
     latest = np.isin(batch, (last, -1))
     own = nodes.reductions & np.isin(nodes.collective, (SCATTER, REDUCE)) & latest
@@ -150,9 +150,9 @@ def _sums(stage: Stage) -> list[_Sum]:
             for segment in stage.segments
             if segment.microbatch == last and segment.kind == "W"
         }
-    used = [names[code] for code in dict.fromkeys(families[own].tolist())]
+    used = [names[code] for code in dict.fromkeys(axis_sets[own].tolist())]
     waiting: dict[str, list[int]] = {
-        name: [] for family in (*used, PARTIAL) for name in (family, SECOND.get(family, family))
+        name: [] for axis_set in (*used, PARTIAL) for name in (axis_set, SECOND.get(axis_set, axis_set))
     }
     found = []
     for node in range(nodes.graph.n_nodes):
@@ -160,11 +160,11 @@ def _sums(stage: Stage) -> list[_Sum]:
             for layers in waiting.values():
                 layers.append(backward[node])
         if own[node] or partial[node]:
-            family = PARTIAL if partial[node] else names[families[node]]
-            if not waiting[family]:
-                family = SECOND.get(family, family)
-            found.append(_Sum(family, int(size[node]), tuple(waiting[family]), bool(batch[node] < 0)))
-            waiting[family] = []
+            axis_set = PARTIAL if partial[node] else names[axis_sets[node]]
+            if not waiting[axis_set]:
+                axis_set = SECOND.get(axis_set, axis_set)
+            found.append(_Sum(axis_set, int(size[node]), tuple(waiting[axis_set]), bool(batch[node] < 0)))
+            waiting[axis_set] = []
     return found
 
 
@@ -197,7 +197,7 @@ def _experts_alone(stages: Sequence[Stage]) -> dict[int, int]:
         for segment in stage.segments:
             for node in segment.nodes if segment.microbatch == 0 else ():
                 if experts.inside[node]:
-                    sums = [each for each in nodes.products[node] if is_gradient(nodes, node, each, experts)]
+                    sums = [each for each in nodes.gemms[node] if is_gradient(nodes, node, each, experts)]
                     found[segment.layer] = found.get(segment.layer, 0) + sum(
                         each.m * each.n * each.batch * each.calls for each in sums
                     )
@@ -232,8 +232,8 @@ def _parameters(sums: Sequence[_Sum], works: Mapping[int, Work], gradient: int) 
     """Return the parameters of each kind of layer, of which sums of several are known (least squares)."""
     kinds = list(dict.fromkeys(works.values()))
     found: dict[Work, dict[str, int]] = {kind: {} for kind in kinds}
-    for family in dict.fromkeys(each.family for each in sums):
-        rows = [each for each in sums if each.family == family]
+    for axis_set in dict.fromkeys(each.axis_set for each in sums):
+        rows = [each for each in sums if each.axis_set == axis_set]
         table = np.zeros((len(rows), len(kinds)))
         for at, each in enumerate(rows):
             for layer in each.layers:
@@ -241,5 +241,5 @@ def _parameters(sums: Sequence[_Sum], works: Mapping[int, Work], gradient: int) 
         counts = np.linalg.lstsq(table, np.array([each.size / gradient for each in rows]), rcond=None)[0]
         for kind, count in zip(kinds, np.rint(counts).astype(int).tolist(), strict=True):
             if count > 0:
-                found[kind][family] = count
+                found[kind][axis_set] = count
     return found

@@ -70,14 +70,14 @@ def scale_recorded_tokens(nodes: Nodes, axis: str, factor: Fraction, sizes: Size
     return made
 
 
-def scale_recorded_data(nodes: Nodes, digit: int, factor: Fraction) -> Scaling:
-    """Return what changes in a rank when one digit of its replicas grows by `factor`: shares of weights shrink."""
+def scale_recorded_data(nodes: Nodes, mesh_dim: int, factor: Fraction) -> Scaling:
+    """Return what changes in a rank when one mesh dimension of replicas grows by `factor`: shares of weights shrink."""
     made, program, factors = Scaling(nodes), program_of(nodes.graph), Factors()
-    group = nodes.over_digit(digit) & nodes.large
+    group = nodes.over_mesh_dim(mesh_dim) & nodes.large
     gathers, scatters = group & (nodes.collective == GATHER), group & (nodes.collective == SCATTER)
     for tensor in shard_tensors(nodes, program, gathers, scatters):
         factors.scale(tensor.dims, 1 / factor)
-    keep_whole(program, factors, nodes.grid.sizes[digit], factor)
+    keep_whole(program, factors, nodes.grid.sizes[mesh_dim], factor)
     buffers = follow_shards(program, factors)
     made.assume("data: all-reduces keep their size", group & (nodes.collective == REDUCE))
     made.assume("data: reduce-scatters keep their size, which is of the whole input", scatters)

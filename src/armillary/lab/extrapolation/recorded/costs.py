@@ -59,10 +59,10 @@ def resize(
         if before.bytes:
             moved[node] = after.bytes / before.bytes
         grown[node] = before != after
-        if call.node in changed and nodes.products[node]:
+        if call.node in changed and nodes.gemms[node]:
             product = gemm(call.name, call.text, *changed[call.node])
             if product is not None:
-                made.products[node] = (product,)
+                made.gemms[node] = (product,)
     made.assume(rule, grown, ops=ops, size=moved)
     made.tensors |= changed | {node: changed[call] for node, call in of.items() if call in changed}
     return costly & ~known

@@ -56,7 +56,7 @@ def scale_outside(nodes: Nodes, program: Program, outside: Mask, old: int, new: 
     for factor in made.factors.values():
         factor[~outside] = 1
     made.tensors = {node: each for node, each in made.tensors.items() if outside[node]}
-    made.products = {node: each for node, each in made.products.items() if outside[node]}
+    made.gemms = {node: each for node, each in made.gemms.items() if outside[node]}
     made.rules = {rule: mask & outside for rule, mask in made.rules.items()}
     made.followed = True
     made.unclassified = unseen & outside

@@ -23,7 +23,7 @@ from armillary.lab.extrapolation.recorded.stages import (
 from armillary.lab.extrapolation.recorded.tensors import program_of
 from armillary.lab.extrapolation.recorded.written import Source, Written, is_restaged
 from armillary.trace import Graph, NodeType, Trace
-from armillary.trace.families import grid_of
+from armillary.trace.axis_sets import grid_of
 from armillary.trace.grid import RankGrid
 
 Note = Callable[[str, int], None]
@@ -66,12 +66,12 @@ def remake_recorded(
     """
     axis = "microbatches" if stages is None else "pp"
     grid = grid_of(trace)
-    digits = grid.axes.get("pp", ())
-    if len(digits) != 1:
+    mesh_dims = grid.axes.get("pp", ())
+    if len(mesh_dims) != 1:
         raise InputError(f"scale {axis}: the trace has no single axis of stages (pp); {EXPECTED}")
-    digit = digits[0]
-    table = np.moveaxis(trace.rank_graph.reshape(grid.sizes[::-1]), len(grid.sizes) - 1 - digit, 0)
-    columns = table.reshape(grid.sizes[digit], -1)
+    mesh_dim = mesh_dims[0]
+    table = np.moveaxis(trace.rank_graph.reshape(grid.sizes[::-1]), len(grid.sizes) - 1 - mesh_dim, 0)
+    columns = table.reshape(grid.sizes[mesh_dim], -1)
     made: dict[tuple[int, ...], list[int]] = {}
     graphs: list[Graph] = []
     unseen: Unknown = []
@@ -90,9 +90,9 @@ def remake_recorded(
         graphs += new
     unknown(unseen)
     table = np.array([made[tuple(column)] for column in columns.T.tolist()], np.int32).T
-    sizes = [len(table) if at == digit else size for at, size in enumerate(grid.sizes)]
-    table = table.reshape(len(table), *np.delete(sizes, digit)[::-1])
-    ranks = np.moveaxis(table, 0, len(sizes) - 1 - digit).ravel()
+    sizes = [len(table) if at == mesh_dim else size for at, size in enumerate(grid.sizes)]
+    table = table.reshape(len(table), *np.delete(sizes, mesh_dim)[::-1])
+    ranks = np.moveaxis(table, 0, len(sizes) - 1 - mesh_dim).ravel()
     subsets = {
         name: (along, (0, len(table) - 1)) if along == "pp" else (along, places)
         for name, (along, places) in grid.subsets.items()

@@ -26,7 +26,7 @@ from armillary.lab.extrapolation.recorded.tensors import (
     program_of,
 )
 from armillary.trace import CollectiveType, Graph, NodeType, Trace
-from armillary.trace.families import grid_of
+from armillary.trace.axis_sets import grid_of
 from armillary.trace.grid import RankGrid
 from armillary.trace.node import Attribute, Node, graph_of, nodes_of
 from armillary.trace.totals import duration_ns
@@ -103,10 +103,10 @@ def add_replicas(trace: Trace, size: int, note: Note) -> Trace:
             )
     graphs = tuple(_replica(graph, grid, note) for graph in trace.graphs)
     at = min(grid.axes["pp"]) if "pp" in grid.axes else len(grid.sizes)
-    if any(digit > at for axis, digits in grid.axes.items() if axis != "pp" for digit in digits):
+    if any(mesh_dim > at for axis, mesh_dims in grid.axes.items() if axis != "pp" for mesh_dim in mesh_dims):
         at = len(grid.sizes)
     note("dp: added: replicas have as many samples as the trace; no buffers are broadcast", 0)
-    return _with_digit(trace, graphs, at, size)
+    return _with_mesh_dim(trace, graphs, at, size)
 
 
 def lacks_replicas(trace: Trace) -> bool:
@@ -116,10 +116,10 @@ def lacks_replicas(trace: Trace) -> bool:
     return alone and all(has_program(graph) for graph in trace.graphs)
 
 
-def _with_digit(trace: Trace, graphs: tuple[Graph, ...], at: int, size: int) -> Trace:
-    """Return the trace with an axis ``dp`` at a digit."""
+def _with_mesh_dim(trace: Trace, graphs: tuple[Graph, ...], at: int, size: int) -> Trace:
+    """Return the trace with an axis ``dp`` at a mesh dimension."""
     grid = grid_of(trace)
-    axes = {axis: tuple(d + (d >= at) for d in digits) for axis, digits in grid.axes.items()}
+    axes = {axis: tuple(d + (d >= at) for d in mesh_dims) for axis, mesh_dims in grid.axes.items()}
     made = RankGrid((*grid.sizes[:at], size, *grid.sizes[at:]), axes | {"dp": (at,)}, grid.subsets)
     table = trace.rank_graph.reshape(grid.sizes[::-1])
     table = np.repeat(np.expand_dims(table, table.ndim - at), size, axis=table.ndim - at)
@@ -298,7 +298,7 @@ def _replica(graph: Graph, grid: RankGrid, note: Note) -> Graph:
 def _shared(graph: Graph, grid: RankGrid) -> list[int]:
     """Return the numbers of those names of groups that are of more than one rank; -1 is that of no name."""
     names = [*graph.strings("pg_name")[1], ""]
-    shared = [bool(grid.digits(name)) if name else grid.n_ranks > 1 for name in names]
+    shared = [bool(grid.mesh_dims(name)) if name else grid.n_ranks > 1 for name in names]
     return [code if code < len(names) - 1 else -1 for code, each in enumerate(shared) if each]
 
 

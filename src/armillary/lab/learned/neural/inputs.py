@@ -40,7 +40,7 @@ def features(conditions: Sequence[Mapping[str, Value]]) -> Floats:
 def varied(condition: Mapping[str, Value], rng: np.random.Generator) -> dict[str, Value]:
     """Return a condition with other sizes, layers, stages and microbatches, under which the same choices are right.
 
-    Where the microbatches are fewer than all stages have under way, those and the stages stay: programs differ there.
+    Where the microbatches are fewer than all stages have in flight, those and the stages stay: programs differ there.
     """
     found = dict(condition)
     for key in ("hidden", "ffn", "expert_size", "vocabulary", "sequence"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from armillary.trace.gemm import GEMM, to_products
+from armillary.trace.gemm import GEMM, to_gemms
 from armillary.workload.generate import generate
 from armillary.workload.models import Decoder, load_model, preset_names
 from armillary.workload.plan.schema import Plan
@@ -17,7 +17,7 @@ SMALL = [
 
 
 @pytest.mark.parametrize("name", SMALL[::2])
-def test_products_have_the_operations_of_their_kernel(name: str) -> None:
+def test_gemms_have_the_operations_of_their_kernel(name: str) -> None:
     """Groups of experts are padded to whole rows; so are no others, and without a mask attention is exact, too."""
     model = load_model(name)
     plan: dict[str, object] = {"ranks": 2, "batch": 4, "microbatch": 2}
@@ -26,7 +26,7 @@ def test_products_have_the_operations_of_their_kernel(name: str) -> None:
     graph = generate(model, Plan.model_validate(plan)).graphs[0]
     codes, lists = graph.int_lists(GEMM)
     operations = graph.ints("num_ops", 0)
-    named = [sum(each.operations for each in to_products(numbers)) for numbers in lists]
+    named = [sum(each.operations for each in to_gemms(numbers)) for numbers in lists]
     padded = any("expert" in word for word in graph.names())
     assert (codes >= 0).sum() > 3
     for node in range(graph.n_nodes):

@@ -1,4 +1,4 @@
-"""The digits of ranks that the groups and messages of a trace make visible: how far apart members are, and how many."""
+"""The mesh dimensions that groups and messages of a trace make visible: how far apart members are, and how many."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from itertools import pairwise
 from armillary.base.errors import InputError
 from armillary.trace.grid import RankGrid
 
-Digit = tuple[int, int]
+MeshDim = tuple[int, int]
 """Distance between neighbours, and how many there are."""
 
 
-def digits_of(members: Sequence[int]) -> tuple[Digit, ...] | None:
-    """Return the digits in which the members of a group differ, innermost first; None: they are no grid."""
+def mesh_dims_of(members: Sequence[int]) -> tuple[MeshDim, ...] | None:
+    """Return the mesh dimensions in which the members of a group differ, innermost first; None: they are no grid."""
     ranks = sorted(members)
-    found: list[Digit] = []
+    found: list[MeshDim] = []
     while len(ranks) > 1:
         stride = ranks[1] - ranks[0]
         size = 1
@@ -33,17 +33,17 @@ def digits_of(members: Sequence[int]) -> tuple[Digit, ...] | None:
     return tuple(found)
 
 
-def grid_of_digits(n_ranks: int, seen: Iterable[tuple[Digit, ...]], strides: Iterable[int]) -> RankGrid:
-    """Return the coarsest grid in which groups of these digits, and messages over these distances, are rules.
+def grid_of_mesh_dims(n_ranks: int, seen: Iterable[tuple[MeshDim, ...]], strides: Iterable[int]) -> RankGrid:
+    """Return the coarsest grid in which groups of these mesh dimensions, and messages over these distances, are rules.
 
-    Its axes are the digits, by number.
+    Its axes are the mesh dimensions, by number.
 
     Raises:
         InputError: groups cut each other.
     """
     marks = {1, n_ranks, *strides}
-    for digits in seen:
-        marks |= {mark for stride, size in digits for mark in (stride, stride * size)}
+    for mesh_dims in seen:
+        marks |= {mark for stride, size in mesh_dims for mark in (stride, stride * size)}
     ordered = sorted(mark for mark in marks if mark)
     for a, b in pairwise(ordered):
         if b % a:
@@ -52,18 +52,18 @@ def grid_of_digits(n_ranks: int, seen: Iterable[tuple[Digit, ...]], strides: Ite
                 f"other: this trace of {n_ranks} ranks has no grid that can be made larger"
             )
     sizes = tuple(b // a for a, b in pairwise(ordered)) or (1,)
-    return RankGrid(sizes, {str(digit): (digit,) for digit in range(len(sizes))})
+    return RankGrid(sizes, {str(mesh_dim): (mesh_dim,) for mesh_dim in range(len(sizes))})
 
 
-def digit_numbers(grid: RankGrid, digits: Iterable[Digit]) -> tuple[int, ...] | None:
-    """Return which digits of a grid these are; None: they are none of its."""
+def mesh_dim_numbers(grid: RankGrid, mesh_dims: Iterable[MeshDim]) -> tuple[int, ...] | None:
+    """Return which mesh dimensions of a grid these are; None: they are none of its."""
     found: list[int] = []
     start = 1
     bounds = []
     for number, size in enumerate(grid.sizes):
         bounds.append((number, start, start * size))
         start *= size
-    for stride, size in digits:
+    for stride, size in mesh_dims:
         inside = [number for number, low, high in bounds if low >= stride and high <= stride * size]
         product = 1
         for number in inside:

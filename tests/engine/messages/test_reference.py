@@ -1,4 +1,4 @@
-"""Messages on FIFO links: the kernel against the slow twin, every node of every rank, to the tick."""
+"""Messages on FIFO links: the kernel against the slow reference, every node of every rank, to the tick."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from armillary.engine.transport.use import link_use
 
 from ..physical.programs import Case
 from .programs import in_switches, programs
-from .twin import MessageMachine
+from .reference import MessageMachine
 
 
 def kernel(case: Case, mode: Mode) -> tuple[list[dict[int, tuple[int, int]]] | str, dict[int, int]]:
@@ -45,12 +45,13 @@ def kernel(case: Case, mode: Mode) -> tuple[list[dict[int, tuple[int, int]]] | s
 
 
 def expected(case: Case) -> tuple[list[dict[int, tuple[int, int]]] | str, dict[int, int]]:
-    """Return the same as `kernel`, of the twin."""
-    twin = MessageMachine(case.trace(), case.platform)
-    twin.run()
-    carried = {link: size for link, size in twin.carried.items() if size}
+    """Return the same as `kernel`, of the reference."""
+    reference = MessageMachine(case.trace(), case.platform)
+    reference.run()
+    carried = {link: size for link, size in reference.carried.items() if size}
     spans = [
-        {node.id: (node.start, node.end) for node in twin.ranks[rank]} for rank in range(len(twin.ranks))
+        {node.id: (node.start, node.end) for node in reference.ranks[rank]}
+        for rank in range(len(reference.ranks))
     ]
     stuck = any(end < 0 for rank in spans for _, end in rank.values())
     return "stuck" if stuck else spans, carried
@@ -58,7 +59,7 @@ def expected(case: Case) -> tuple[list[dict[int, tuple[int, int]]] | str, dict[i
 
 @settings(deadline=None, max_examples=60)
 @given(programs())
-def test_the_kernel_is_the_twin(case: Case) -> None:
+def test_the_kernel_is_the_reference(case: Case) -> None:
     wanted = expected(case)
     for mode in ("interpreted", "compiled"):
         assert kernel(case, mode) == wanted, mode
@@ -66,7 +67,7 @@ def test_the_kernel_is_the_twin(case: Case) -> None:
 
 @settings(deadline=None, max_examples=60)
 @given(in_switches())
-def test_collectives_in_switches_are_those_of_the_twin(case: Case) -> None:
+def test_collectives_in_switches_are_those_of_the_reference(case: Case) -> None:
     try:
         wanted = expected(case)
     except InputError as error:

@@ -1,4 +1,4 @@
-"""Graphs laid out of tiles: fragments that occur many times, packed once and copied as arrays."""
+"""Graphs laid out of templates: fragments that occur many times, packed once and copied as arrays."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from armillary.trace.schema import VERSION
 
 Ints = NDArray[np.int64]
 LABEL = -1
-"""Value of an int32 attribute that every placement of a tile fills in by itself."""
+"""Value of an int32 attribute that every placement of a template fills in by itself."""
 
 
 @dataclass(eq=False)
-class Tile:
+class Template:
     """Nodes with their dependencies on each other, and ports: names for what a placement makes them wait for."""
 
     nodes: list[Node] = field(default_factory=list)
@@ -35,7 +35,7 @@ class Tile:
         after: Iterable[int] = (),
         ports: Iterable[str] = (),
     ) -> int:
-        """Add a node that follows nodes of the tile and what comes through `ports`; return its index."""
+        """Add a node that follows nodes of the template and what comes through `ports`; return its index."""
         index = len(self.nodes)
         self.nodes.append(Node(index, name, kind, (), tuple(after), attrs=list(attrs)))
         for port in ports:
@@ -43,8 +43,8 @@ class Tile:
         return index
 
 
-class Tiling:
-    """The graph of one rank while tiles are placed; the k-th node placed has id k."""
+class GraphOfTemplates:
+    """The graph of one rank while templates are placed; the k-th node placed has id k."""
 
     def __init__(self, source: str) -> None:
         self.source = source
@@ -52,7 +52,7 @@ class Tiling:
         self._packer = Packer(source)
         self._packer.add(Node(name=VERSION), "GlobalMetadata")
         self._first: dict[int, int] = {}
-        self._tiles: list[Tile] = []
+        self._templates: list[Template] = []
         """Those that are packed: their ids stay taken."""
         self._placed: list[tuple[int, int, int]] = []
         """First frame, first id and number of nodes of every placement."""
@@ -60,28 +60,28 @@ class Tiling:
         self._children: list[int] = []
         self._parents: list[int] = []
 
-    def place(self, tile: Tile, ports: Mapping[str, Sequence[int]], labels: Mapping[str, int]) -> int:
-        """Place a tile and return the id of its first node.
+    def place(self, template: Template, ports: Mapping[str, Sequence[int]], labels: Mapping[str, int]) -> int:
+        """Place a template and return the id of its first node.
 
         Args:
-            tile: What to place.
+            template: What to place.
             ports: Ids of the nodes that what hangs on each port waits for; ports left out are open.
-            labels: Values of the attributes that are `LABEL` in the tile; every placement has the same ones.
+            labels: Values of the attributes that are `LABEL` in the template; every placement has the same ones.
         """
-        if id(tile) not in self._first:
-            self._first[id(tile)] = len(self._packer.rows)
-            self._tiles.append(tile)
-            for each in tile.nodes:
+        if id(template) not in self._first:
+            self._first[id(template)] = len(self._packer.rows)
+            self._templates.append(template)
+            for each in template.nodes:
                 self._packer.add(each, f"node '{each.name}'")
         base = self.n_nodes
         for port, parents in ports.items():
-            for node in tile.ports.get(port, ()):
+            for node in template.ports.get(port, ()):
                 self._children += [base + node] * len(parents)
                 self._parents += parents
-        self._placed.append((self._first[id(tile)], base, len(tile.nodes)))
+        self._placed.append((self._first[id(template)], base, len(template.nodes)))
         for name, value in labels.items():
             self._labels.setdefault(name, []).append(value)
-        self.n_nodes += len(tile.nodes)
+        self.n_nodes += len(template.nodes)
         return base
 
     def graph(self) -> Graph:

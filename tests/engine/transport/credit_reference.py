@@ -26,7 +26,7 @@ class Packet:
     sent: list[int] = field(default_factory=list)
 
 
-class Twin:
+class Reference:
     """One network. Flits of all links take whole ps."""
 
     def __init__(self, credit: Credit, topology: Topology, depth: int) -> None:

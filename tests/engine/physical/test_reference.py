@@ -1,4 +1,4 @@
-"""The kernel, folded or not, interpreted or compiled, against the slow twin: every node of every rank, to the tick."""
+"""The kernel, folded or not, interpreted or compiled, against the slow reference: every node, to the tick."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def kernel(case: Case, fold: bool, mode: Mode) -> Outcome:
 
 
 def slowly(case: Case) -> Outcome:
-    """Return what the twin says."""
+    """Return what the reference says."""
     try:
         return list(zip(*simulate_slowly(case.trace(), case.platform), strict=True))
     except StuckError:
@@ -52,7 +52,7 @@ def slowly(case: Case) -> Outcome:
 
 
 def check(case: Case, stuck: bool = False) -> None:
-    """Kernel and twin agree on every rank, and nothing is stuck that should not be."""
+    """Kernel and reference agree on every rank, and nothing is stuck that should not be."""
     expected = slowly(case)
     assert stuck or expected != "stuck"
     for variant in VARIANTS:
@@ -61,7 +61,7 @@ def check(case: Case, stuck: bool = False) -> None:
 
 @settings(deadline=None, max_examples=150)
 @given(cases())
-def test_orderly_programs_never_get_stuck_and_the_kernel_is_the_twin(case: Case) -> None:
+def test_orderly_programs_never_get_stuck_and_the_kernel_is_the_reference(case: Case) -> None:
     check(case)
 
 

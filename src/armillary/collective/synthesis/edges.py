@@ -1,7 +1,7 @@
 """Who can send to whom directly: the links between NPUs, and the ways through switches alone.
 
 A switch forwards and holds nothing, so a way from the link into it to a link out of it is like a link, but shares
-its ends with others: NPUs behind one switch have a wire each to the others, and all wires of an NPU begin in one port.
+its ends with others: NPUs behind one switch have a edge each to the others, and all edges of an NPU begin in one port.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from armillary.platform.topology.graph import Ints, Topology, ranges
 from armillary.platform.topology.routing import Paths, Routing
 
 MOST_PEERS = 256
-"""Wires of an NPU through one fabric of switches; of more NPUs, those at even steps."""
+"""Edges of an NPU through one fabric of switches; of more NPUs, those at even steps."""
 PS = 1000
 
 
 @dataclass(frozen=True, eq=False)
-class Wires:
-    """(wires) columns: from which NPU to which, on what links; in the order of `source`, `target`.
+class Edges:
+    """(edges) columns: from which NPU to which, on what links; in the order of `source`, `target`.
 
-    `after` is what the receiver needs before it can send on or add, in ps. Reversed wires keep their numbers.
+    `after` is what the receiver needs before it can send on or add, in ps. Reversed edges keep their numbers.
     """
 
     topology: Topology
@@ -44,41 +44,41 @@ class Wires:
         return self.topology.npus
 
     @functools.cached_property
-    def lane(self) -> Ints:
-        """(wires) the link by which it leaves its NPU."""
+    def port(self) -> Ints:
+        """(edges) the link by which it leaves its NPU."""
         return self.paths.link[self.paths.first[:-1]]
 
     @functools.cached_property
-    def lanes(self) -> tuple[Ints, Ints, Ints]:
-        """(lanes + 1) where the wires of a lane begin in the second, (wires), and (wires) the number of its lane.
+    def ports(self) -> tuple[Ints, Ints, Ints]:
+        """(ports + 1) where the edges of a port begin in the second, (edges), and (edges) the number of its port.
 
-        Lanes are in the order of their NPUs.
+        Ports are in the order of their NPUs.
         """
-        order = np.lexsort((self.target, self.lane, self.source))
-        lane = self.lane[order]
-        begins = np.flatnonzero(np.concatenate([[True], lane[1:] != lane[:-1]]))
+        order = np.lexsort((self.target, self.port, self.source))
+        port = self.port[order]
+        begins = np.flatnonzero(np.concatenate([[True], port[1:] != port[:-1]]))
         of = np.empty(len(order), np.int64)
         of[order] = np.repeat(np.arange(len(begins)), np.diff(np.append(begins, len(order))))
         return np.append(begins, len(order)), order, of
 
     @functools.cached_property
     def cost(self) -> Ints:
-        """(wires) ps that a chunk takes alone."""
+        """(edges) ps that a chunk takes alone."""
         first = self.paths.first[:-1]
         slowest = np.maximum.reduceat(self.duration[self.paths.link], first)
         return np.asarray(slowest + np.add.reduceat(self.latency[self.paths.link], first) + self.after)
 
-    def reversed(self, after: int) -> Wires:
-        """Return the same wires in the other direction: a reduce-scatter is an all-gather there, backwards in time."""
+    def reversed(self, after: int) -> Edges:
+        """Return the same edges in the other direction: a reduce-scatter is an all-gather there, backwards in time."""
         hops = self.paths.hops
         turned = ranges(self.paths.first[:-1], hops)
         within = turned - np.repeat(self.paths.first[:-1], hops)
         link = self.paths.link[np.repeat(self.paths.first[1:] - 1, hops) - within]
         paths = Paths(self.paths.first, link)
-        return Wires(self.topology, self.target, self.source, paths, self.duration, self.latency, after)
+        return Edges(self.topology, self.target, self.source, paths, self.duration, self.latency, after)
 
     def back(self) -> Ints | None:
-        """Return (wires) the wire of each that goes back on links like its own, or None if some has none."""
+        """Return (edges) the edge of each that goes back on links like its own, or None if some has none."""
         n = self.n
         key, wanted = self.source * n + self.target, self.target * n + self.source
         at = np.minimum(np.searchsorted(key, wanted), len(key) - 1)
@@ -95,13 +95,13 @@ class Wires:
         return at if (alike & ends).all() else None
 
 
-def wires_of(routing: Routing, chunk: int, after: int = 0) -> Wires:
-    """Return the wires of a network.
+def edges_of(routing: Routing, chunk: int, after: int = 0) -> Edges:
+    """Return the edges of a network.
 
     Args:
         routing: Which ways messages take through switches.
         chunk: Bytes of a chunk.
-        after: See `Wires`.
+        after: See `Edges`.
 
     Raises:
         InputError: an NPU has none.
@@ -130,7 +130,7 @@ def wires_of(routing: Routing, chunk: int, after: int = 0) -> Wires:
     duration[up] = np.ceil(chunk * PS / topology.bandwidth[up]).astype(np.int64)
     latency = np.rint(topology.latency * PS).astype(np.int64)
     first = np.concatenate([[0], np.cumsum(hops)])
-    return Wires(topology, source, target, Paths(first, link), duration, latency, after)
+    return Edges(topology, source, target, Paths(first, link), duration, latency, after)
 
 
 def _direct(topology: Topology) -> Ints:

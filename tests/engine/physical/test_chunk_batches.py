@@ -1,4 +1,4 @@
-"""Chunks that run as a train against the same chunks one by one: every column of the timeline is the same."""
+"""Chunks that run as a chunk batch against the same chunks one by one: every column of the timeline is the same."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ from .programs import Case, cases
 
 
 def simulated(
-    trace: Trace, platform: Platform, trains: bool, mode: Mode | None = None
+    trace: Trace, platform: Platform, chunk_batches: bool, mode: Mode | None = None
 ) -> tuple[PhysicalProgram, Run, Timeline]:
-    """Simulate with trains, or every chunk on its own."""
-    with nullcontext() if trains else patch.object(Plans, "_is_train", return_value=False):
+    """Simulate with chunk batches, or every chunk on its own."""
+    with nullcontext() if chunk_batches else patch.object(Plans, "_is_train", return_value=False):
         program = lower(trace, platform)
     run = execute(program, mode)
     return program, run, timeline_of(program, run, platform, {})
 
 
 def check(trace: Trace, platform: Platform, mode: Mode | None = None) -> tuple[PhysicalProgram, Run]:
-    """Compare all columns of both; returns what ran with trains."""
+    """Compare all columns of both; returns what ran with chunk batches."""
     program, run, fast = simulated(trace, platform, True, mode)
     slow = simulated(trace, platform, False, mode)[2]
     for field in fields(Timeline):
@@ -71,7 +71,7 @@ def meeting(late: int) -> Trace:
 
 @pytest.mark.parametrize("scheduling", ["fair", "fifo", "lifo"])
 @pytest.mark.parametrize("late", [1, 30, 90])
-def test_a_rate_that_changes_within_a_train_is_seen(scheduling: Any, late: int) -> None:
+def test_a_rate_that_changes_within_a_chunk_batch_is_seen(scheduling: Any, late: int) -> None:
     """With a slow memory a bigger chunk is reduced later than the smaller one behind it."""
     for memory in (0.0, 2e9, 1e4):
         platform = Platform(
@@ -80,9 +80,9 @@ def test_a_rate_that_changes_within_a_train_is_seen(scheduling: Any, late: int) 
             Physical(chunks=16, scheduling=scheduling),
         )
         program, run = check(meeting(late), platform)
-        assert all(plan.train for plan in program.plans)
+        assert all(plan.chunk_batch for plan in program.plans)
         if memory < 1e9 and late == 30:
-            # Of trains that met, what the rate was is not kept: their rows were written.
+            # Of chunk batches that met, what the rate was is not kept: their rows were written.
             assert (run.table("TRAIN_RATE")[program.is_collective] == 0).any()
 
 
@@ -122,4 +122,4 @@ def test_workloads_have_the_same_phases(plan: dict[str, Any], tmp_path: Any) -> 
         Physical(chunks=64),
     )
     program, _ = check(generate(load_model(str(path)), made), platform, "compiled")
-    assert any(plan.train for plan in program.plans)
+    assert any(plan.chunk_batch for plan in program.plans)

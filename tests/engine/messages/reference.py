@@ -1,4 +1,4 @@
-"""The slow, obvious twin of `engine.messages` with FIFO links: dicts, closures and lists, one message at a time."""
+"""A slow, obvious `engine.messages` with FIFO links: dicts, closures and lists, one message at a time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from armillary.engine.common.communicators import CollectiveCall
 from armillary.engine.messages.in_switch import SwitchLines
 from armillary.engine.messages.stages import network_of
 from armillary.engine.messages.window import segments_of, window_of
-from armillary.engine.physical.courses import plain_course
+from armillary.engine.physical.chunk_routes import plain_chunk_routes
 from armillary.engine.physical.phases import split_at_once
 from armillary.engine.transport.network import paces
 from armillary.platform.model import Platform, ports
@@ -25,7 +25,7 @@ from armillary.platform.network import InNetwork
 from armillary.trace import Trace
 from tests.engine.physical.reference.choice import Instance
 from tests.engine.physical.reference.evaluate import Channel, Machine
-from tests.engine.physical.reference.flows import Lane
+from tests.engine.physical.reference.flows import ChunkFlow
 from tests.engine.physical.reference.nodes import Node
 
 PS = 1000
@@ -42,8 +42,8 @@ class Run:
     switches: set[int] = field(default_factory=set)
     """Places of switches in the line."""
     ability: InNetwork | None = None
-    wire: dict[tuple[int, int, int, int], int] = field(default_factory=dict)
-    """ps that each message is on the wire at least."""
+    edge: dict[tuple[int, int, int, int], int] = field(default_factory=dict)
+    """ps that each message is on the edge at least."""
     at: dict[int, int] = field(default_factory=dict)
     left: dict[int, int] = field(default_factory=dict)
     busy: dict[int, int] = field(default_factory=dict)
@@ -56,21 +56,21 @@ class MessageMachine(Machine):
     def __init__(self, trace: Trace, platform: Platform) -> None:
         super().__init__(trace, platform)
         for call in [
-            call for call in self.courses if call.splits and len(self.comms.get(call.comm).members) > 1
+            call for call in self.chunk_routes if call.splits and len(self.comms.get(call.comm).members) > 1
         ]:
             at_once = split_at_once(call, self.comms.get(call.comm), platform)
-            self.courses[call] = plain_course([at_once], call.size, platform)
+            self.chunk_routes[call] = plain_chunk_routes([at_once], call.size, platform)
         self.routing = network_of(platform).at()
         self.free: dict[int, int] = {}
         self.events: list[tuple[int, int, Any]] = []
         self.sequence = 0
         self.delivered: list[Any] = []
-        self.dirty: list[Lane] = []
+        self.dirty: list[ChunkFlow] = []
         self.active: dict[int, int] = {}
         self.carried: dict[int, int] = {}
         self.trees = SwitchLines(network_of(platform), self.routing.topology)
         self.working: dict[int, int] = {}
-        self.kept_waiting: list[Lane] = []
+        self.kept_waiting: list[ChunkFlow] = []
         self.adding: dict[tuple[int, int], int] = {}
 
     def run(self) -> None:
@@ -134,23 +134,23 @@ class MessageMachine(Machine):
         )
 
     def starts(self) -> None:
-        """Issue free nodes, and let lanes begin chunks."""
+        """Issue free nodes, and let chunk flows begin chunks."""
         self.issue_free()
         self.choose()
         dirty, self.dirty = self.dirty, []
-        for lane in dirty:
-            lane.waiting.sort(key=lambda entry: entry[:2])
-            while lane.waiting and self.active.get(id(lane), 0) < lane.waiting[0][2]:
-                run = getattr(lane.waiting[0][3], "run", None)
+        for chunk_flow in dirty:
+            chunk_flow.waiting.sort(key=lambda entry: entry[:2])
+            while chunk_flow.waiting and self.active.get(id(chunk_flow), 0) < chunk_flow.waiting[0][2]:
+                run = getattr(chunk_flow.waiting[0][3], "run", None)
                 if run and not self.can_work(run):
-                    if lane not in self.kept_waiting:
-                        self.kept_waiting.append(lane)
+                    if chunk_flow not in self.kept_waiting:
+                        self.kept_waiting.append(chunk_flow)
                     break
-                _, _, _, begin = lane.waiting.pop(0)
-                self.active[id(lane)] = self.active.get(id(lane), 0) + 1
+                _, _, _, begin = chunk_flow.waiting.pop(0)
+                self.active[id(chunk_flow)] = self.active.get(id(chunk_flow), 0) + 1
                 begin()
                 if run and run.ability and run.ability.operations:
-                    self.touch(lane)
+                    self.touch(chunk_flow)
                     break
 
     def can_work(self, run: Run) -> bool:
@@ -163,36 +163,36 @@ class MessageMachine(Machine):
             self.working[node] = self.working.get(node, 0) + 1
         return True
 
-    def touch(self, lane: Lane) -> None:
-        """Have a lane looked at."""
-        if lane not in self.dirty:
-            self.dirty.append(lane)
+    def touch(self, chunk_flow: ChunkFlow) -> None:
+        """Have a chunk flow looked at."""
+        if chunk_flow not in self.dirty:
+            self.dirty.append(chunk_flow)
 
     def channel(self, node: Node, source: int, target: int) -> Channel:
         """Return the channel of a send or receive; a send has it looked at."""
         key = (node.attrs.get("comm_tag", 0) % (5 * 10**8), source, target, node.attrs["comm_size"])
         if key not in self.channels:
-            self.channels[key] = Channel(Lane({}), ceil(self.physical.endpoint_delay), key[3])
+            self.channels[key] = Channel(ChunkFlow({}), ceil(self.physical.endpoint_delay), key[3])
         channel = self.channels[key]
         if node.rank == source and node.kind.name == "COMM_SEND_NODE":
-            self.touch(channel.lane)
+            self.touch(channel.chunk_flow)
         return channel
 
     def issue(self, node: Node) -> None:
-        """Start a node; what a send leaves on its lane becomes a message."""
+        """Start a node; what a send leaves on its chunk flow becomes a message."""
         super().issue(node)
         if node.kind.name == "COMM_SEND_NODE":
             channel = self.channel(node, node.rank, node.attrs["comm_dst"])
-            number, _, _, _ = channel.lane.waiting.pop()
+            number, _, _, _ = channel.chunk_flow.waiting.pop()
 
             def begin() -> None:
-                self.active[id(channel.lane)] = 0
+                self.active[id(channel.chunk_flow)] = 0
                 self.send(
                     node.rank, node.attrs["comm_dst"], channel.volume,
                     lambda: self.after(channel.latency, lambda: self.arrived(channel)),
                 )  # fmt: skip
 
-            channel.lane.waiting.append((number, 0, 1, begin))
+            channel.chunk_flow.waiting.append((number, 0, 1, begin))
 
     def enter(self, instance: Instance, rank: int, chunk: int, p: int) -> None:
         """A rank comes to a phase of a chunk; when its whole line has come, the chunk waits for its turn."""
@@ -203,11 +203,11 @@ class MessageMachine(Machine):
         came = instance.came[(chunk, p, line)] = instance.came.get((chunk, p, line), 0) + 1
         if came < len(line):
             return
-        lane = instance.lanes.setdefault((phase.dim, line, phase.ports), Lane({}))
-        size = instance.course.chunks[chunk][0]
+        chunk_flow = instance.chunk_flows.setdefault((phase.dim, line, phase.ports), ChunkFlow({}))
+        size = instance.chunk_routes.chunks[chunk][0]
         place = self.place(ceil(phase.volume * size * self.unit))
 
-        if instance.course.choices and p >= instance.course.choices - 1:
+        if instance.chunk_routes.choices and p >= instance.chunk_routes.choices - 1:
             self.choices.count(instance, line, chunk, p, 1)
         segments = 1
 
@@ -218,17 +218,17 @@ class MessageMachine(Machine):
                 waiting, self.kept_waiting = self.kept_waiting, []
                 for other in waiting:
                     self.touch(other)
-            self.active[id(lane)] -= 1
-            if instance.course.choices:
+            self.active[id(chunk_flow)] -= 1
+            if instance.chunk_routes.choices:
                 self.choices.count(instance, line, chunk, p, -1)
             self.phase_done(instance, line, chunk, p)
-            self.touch(lane)
+            self.touch(chunk_flow)
 
         if phase.algorithm == "in-switch":
             members = self.comms.get(instance.call.comm).members.tolist()
             every = {self.line(instance.call.comm, member, phase.dim) for member in members}
             depths = [in_switch.depth(self.trees.of(sorted(one), "").trees, len(one)) for one in every]
-            chunks = len(instance.course.chunks)
+            chunks = len(instance.chunk_routes.chunks)
             segments = segments_of(chunks, phase, size, self.platform, max(depths))
             run = self.in_switches(phase, sorted(line), size, segments, over)
         else:
@@ -239,8 +239,8 @@ class MessageMachine(Machine):
             self.begin(run)
 
         begin.run = run  # type: ignore[attr-defined]
-        lane.waiting.append(((place, p), chunk, window, begin))
-        self.touch(lane)
+        chunk_flow.waiting.append(((place, p), chunk, window, begin))
+        self.touch(chunk_flow)
 
     def in_switches(self, phase: Any, line: list[int], size: int, segments: int, over: Any) -> Run:
         """Return what a line does in a phase together with switches."""
@@ -261,8 +261,8 @@ class MessageMachine(Machine):
             rounds.append(sorted(messages, key=lambda m: m[0]))
         nodes = found.nodes.tolist()
         rate = ports(self.platform)[phase.dim].out
-        wire = {message: int(message[2] / rate * 1e3) for part in rounds for message in part}
-        return Run(rounds, nodes, over, set(range(len(line), len(nodes))), ability, wire)
+        edge = {message: int(message[2] / rate * 1e3) for part in rounds for message in part}
+        return Run(rounds, nodes, over, set(range(len(line), len(nodes))), ability, edge)
 
     def made(self, call: CollectiveCall, phase: Any, line: tuple[int, ...], size: int, over: Any) -> Run:
         """Return what a line does in a phase, with the bytes of each message."""
@@ -323,7 +323,7 @@ class MessageMachine(Machine):
             done = self.now + ceil(run.ability.latency)
             if reduction >= 0:
                 pair = run.line[a], run.line[b]
-                begin = max(self.now * PS - run.wire[message], self.adding.get(pair, 0))
+                begin = max(self.now * PS - run.edge[message], self.adding.get(pair, 0))
                 end = self.adding[pair] = max(begin + reduction, self.now * PS)
                 done = -(-end // PS) + ceil(run.ability.latency)
         elif reduction >= 0:

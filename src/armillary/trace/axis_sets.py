@@ -20,7 +20,7 @@ Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
-class Family:
+class AxisSet:
     """Groups that follow from one rule; their numbers are `base` and those after it."""
 
     name: str
@@ -37,18 +37,18 @@ class Family:
         return found
 
 
-class Families:
-    """The families of a trace in order of first use, after the world; those of the same groups are one."""
+class AxisSets:
+    """The axis sets of a trace in order of first use, after the world; those of the same groups are one."""
 
     def __init__(self, trace: Trace) -> None:
-        """Find the families.
+        """Find the axis sets.
 
         Raises:
             InputError: a graph names a group that the grid does not have.
         """
         self.grid = grid_of(trace)
         n = self.grid.n_ranks
-        self.all = [Family("", WORLD, np.arange(n)[None, :], n)]
+        self.all = [AxisSet("", WORLD, np.arange(n)[None, :], n)]
         self._at = {"": 0, "0": 0}
         self._known: dict[object, int] = {(self._everything, None): 0}
         for graph in trace.graphs:
@@ -61,27 +61,27 @@ class Families:
 
     @property
     def _everything(self) -> tuple[int, ...]:
-        return tuple(digit for digit, size in enumerate(self.grid.sizes) if size > 1)
+        return tuple(mesh_dim for mesh_dim, size in enumerate(self.grid.sizes) if size > 1)
 
     def find(self, name: str) -> int:
-        """Return the index in `all` of a family.
+        """Return the index in `all` of an axis set.
 
         Raises:
             InputError: the grid has no such axes.
         """
         if name not in self._at:
-            key = (self.grid.digits(name), self.grid.places(name))
+            key = (self.grid.mesh_dims(name), self.grid.places(name))
             if key not in self._known:
                 last = self.all[-1]
                 base = last.base + len(last.members)
-                self.all.append(Family(name, base, self.grid.members(name), self.grid.n_ranks))
+                self.all.append(AxisSet(name, base, self.grid.members(name), self.grid.n_ranks))
                 self._known[key] = len(self.all) - 1
             self._at[name] = self._known[key]
         return self._at[name]
 
     @property
     def of_all(self) -> tuple[str, ...]:
-        """Names of families whose one group is all ranks as it happens: beside no name, and that of all axes."""
+        """Names of axis sets whose one group is all ranks as it happens: beside no name, and that of all axes."""
         return tuple(name for name, at in self._at.items() if at == 0 and not self._means_all(name))
 
     def _means_all(self, name: str) -> bool:
@@ -89,22 +89,22 @@ class Families:
             return True
         if name in self.grid.subsets:
             return False
-        digits = {digit for axis in name.split("+") for digit in self.grid.digits_of(axis)}
-        return digits == set(range(len(self.grid.sizes)))
+        mesh_dims = {mesh_dim for axis in name.split("+") for mesh_dim in self.grid.mesh_dims_of(axis)}
+        return mesh_dims == set(range(len(self.grid.sizes)))
 
-    def number(self, family: int, rank: int) -> int:
+    def number(self, axis_set: int, rank: int) -> int:
         """Return the number of the group of a rank, below 0 if it is in none."""
-        group = int(self.all[family].group_of[rank])
-        return self.all[family].base + group if group >= 0 else -1
+        group = int(self.all[axis_set].group_of[rank])
+        return self.all[axis_set].base + group if group >= 0 else -1
 
-    def of(self, number: int) -> Family:
-        """Return the family of a group."""
-        return next(family for family in reversed(self.all) if family.base <= number)
+    def of(self, number: int) -> AxisSet:
+        """Return the axis set of a group."""
+        return next(axis_set for axis_set in reversed(self.all) if axis_set.base <= number)
 
     def members(self, number: int) -> Ints:
         """Return the ranks of a group."""
-        family = self.of(number)
-        ranks: Ints = family.members[number - family.base]
+        axis_set = self.of(number)
+        ranks: Ints = axis_set.members[number - axis_set.base]
         return ranks
 
 
@@ -140,13 +140,13 @@ def routes_of(graph: Graph, grid: RankGrid) -> tuple[Ints, list[Route]]:
     numbers = []
     for code, steps, example in zip(*used, first, strict=True):
         axis = names[code] if code >= 0 else None
-        digits = None
+        mesh_dims = None
         if axis is not None:
             try:
-                digits, steps = grid.digits_of(axis), steps % grid.size(axis)
+                mesh_dims, steps = grid.mesh_dims_of(axis), steps % grid.size(axis)
             except InputError as error:
                 raise InputError(f"{graph.node(int(at[example]))}: {AXIS}: {error}") from error
-        number = routes.setdefault((digits, steps), len(found))
+        number = routes.setdefault((mesh_dims, steps), len(found))
         if number == len(found):
             found.append(Route(axis, steps))
         numbers.append(number)

@@ -1,4 +1,4 @@
-"""Counts and operations against a list of every tensor and every matrix product, for random decoders."""
+"""Counts and operations against a list of every tensor and every GEMM, for random decoders."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tiles against the same graph written node by node."""
+"""Templates against the same graph written node by node."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from armillary.trace import Node, NodeType, graph_of, nodes_of
-from armillary.trace.tiles import LABEL, Tile, Tiling
+from armillary.trace.templates import LABEL, GraphOfTemplates, Template
 
 Spec = list[tuple[str, list[int], bool, bool]]
-"""Name, nodes before it in the tile, whether it hangs on the port, whether it has the label."""
+"""Name, nodes before it in the template, whether it hangs on the port, whether it has the label."""
 
 
 @st.composite
@@ -28,12 +28,12 @@ def _attributes(name: str, labelled: bool, label: int) -> list[tuple[str, str, o
     return [*sized, ("label", "int32", label)] if labelled else sized
 
 
-def _tile(spec: Spec) -> Tile:
-    tile = Tile()
+def _template(spec: Spec) -> Template:
+    template = Template()
     for name, before, open_, labelled in spec:
         attributes = _attributes(name, labelled, LABEL)
-        tile.add(name, NodeType.COMP_NODE, attributes, before, ("in",) if open_ else ())
-    return tile
+        template.add(name, NodeType.COMP_NODE, attributes, before, ("in",) if open_ else ())
+    return template
 
 
 def _slowly(placed: Sequence[tuple[Spec, list[int], int]]) -> list[Node]:
@@ -49,20 +49,22 @@ def _slowly(placed: Sequence[tuple[Spec, list[int], int]]) -> list[Node]:
 
 
 @given(st.lists(specs(), min_size=1, max_size=3), st.data())
-def test_tiling_equals_the_nodes_one_by_one(kinds: list[Spec], data: st.DataObject) -> None:
-    tiles = [_tile(spec) for spec in kinds]
-    tiling = Tiling("tiles")
+def test_graph_of_templates_equals_the_nodes_one_by_one(kinds: list[Spec], data: st.DataObject) -> None:
+    templates = [_template(spec) for spec in kinds]
+    graph_of_templates = GraphOfTemplates("tiles")
     placed = []
     for _ in range(data.draw(st.integers(0, 6))):
         which = data.draw(st.integers(0, len(kinds) - 1))
         parents = (
-            data.draw(st.lists(st.integers(0, max(tiling.n_nodes - 1, 0)), max_size=3)) if placed else []
+            data.draw(st.lists(st.integers(0, max(graph_of_templates.n_nodes - 1, 0)), max_size=3))
+            if placed
+            else []
         )
         label = data.draw(st.integers(0, 9))
-        assert tiling.place(tiles[which], {"in": parents, "absent": parents}, {"label": label}) == sum(
-            len(spec) for spec, _, _ in placed
-        )
+        assert graph_of_templates.place(
+            templates[which], {"in": parents, "absent": parents}, {"label": label}
+        ) == sum(len(spec) for spec, _, _ in placed)
         placed.append((kinds[which], parents, label))
-    graph = tiling.graph()
+    graph = graph_of_templates.graph()
     assert graph.version == graph_of([]).version
     assert nodes_of(graph) == nodes_of(graph_of(_slowly(placed)))

@@ -85,7 +85,7 @@ class Line:
         return bool(self.queue or self.keys())
 
 
-class PacketTwin:
+class PacketReference:
     """Messages are (begin, source, target, size, key)."""
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The slow twin of network model `flow`: all levels are found anew at every time at which anything happens."""
+"""The slow reference of network model `flow`: all levels are found anew at every time at which anything happens."""
 
 from __future__ import annotations
 
@@ -46,37 +46,37 @@ def arrivals(messages: list[Message], stages: list[tuple[int, Topology]]) -> lis
     """Return when messages arrive, in ps, -1: never."""
     arrived = [-1] * len(messages)
     left = {i: Fraction(message.size) for i, message in enumerate(messages)}
-    under_way: list[int] = []
+    in_flight: list[int] = []
     times = {message.begin for message in messages} | {time for time, _ in stages}
     bounds = [0] * len(messages)
     now, rows = 0, link_rows(stages[0][1]).tolist()
     while True:
         before, rows = rows, link_rows([topology for time, topology in stages if time <= now][-1]).tolist()
-        for i in under_way:
+        for i in in_flight:
             if any(rows[link][:2] != before[link][:2] for link in messages[i].route):
                 bounds[i] = 0
         for i, message in enumerate(messages):
             if message.begin != now:
                 continue
             if message.route and (message.size or any(rows[link][0] == 0 for link in message.route)):
-                under_way.append(i)
+                in_flight.append(i)
                 paces = [Fraction(rows[link][0], rows[link][1]) for link in message.route]
                 bounds[i] = now + -(-message.size * max(paces) // 1)
             else:
                 arrived[i] = now + sum(rows[link][2] for link in message.route)
         rooms = [-(-fast * UNIT // slow) if slow else 0 for slow, fast, *_ in rows]
         while True:
-            flows = [messages[i] for i in under_way]
+            flows = [messages[i] for i in in_flight]
             rates = [
                 Fraction(f.weight * level, UNIT) for f, level in zip(flows, levels(rooms, flows), strict=True)
             ]
             ends = [
                 max(now, now + -(-left[i] // rate), bounds[i]) if rate else None
-                for i, rate in zip(under_way, rates, strict=True)
+                for i, rate in zip(in_flight, rates, strict=True)
             ]
-            done = [i for i, end in zip(under_way, ends, strict=True) if end == now]
+            done = [i for i, end in zip(in_flight, ends, strict=True) if end == now]
             for i in done:
-                under_way.remove(i)
+                in_flight.remove(i)
                 arrived[i] = now + sum(rows[link][2] for link in messages[i].route)
             if not done:
                 break
@@ -84,6 +84,6 @@ def arrivals(messages: list[Message], stages: list[tuple[int, Topology]]) -> lis
         if not later:
             return arrived
         then = min(later)
-        for i, rate in zip(under_way, rates, strict=True):
+        for i, rate in zip(in_flight, rates, strict=True):
             left[i] -= rate * (then - now)
         now = then

@@ -1,4 +1,4 @@
-"""The steps of a layer as a tile of nodes."""
+"""The steps of a layer as a template of nodes."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from armillary.trace.attention import ATTENTION
 from armillary.trace.gemm import GEMM, to_numbers
 from armillary.trace.grid import AXIS
 from armillary.trace.node import Attribute
-from armillary.trace.tiles import LABEL, Tile
+from armillary.trace.templates import LABEL, Template
 from armillary.workload.layers.layer import Step
 
 IN = ""
 """Port of what a list of steps works on."""
 CHAIN = "chain"
-"""Port of the kernels before: those that start a tile do not overtake them."""
+"""Port of the kernels before: those that start a template do not overtake them."""
 LABELS = ("layer", "micro_batch")
 
 
 @dataclass(frozen=True, eq=False)
 class Piece:
-    """A tile of steps.
+    """A template of steps.
 
     Attributes:
-        tile: Its nodes.
+        template: Its nodes.
         last: Nodes after which the result of the steps is there.
         kernel: The last kernel; None: there is none.
-        ends: Nodes on which no other node of the tile waits: when they are done, all of it is.
-        calls: The last calls of every communicator, by its family.
+        ends: Nodes on which no other node of the template waits: when they are done, all of it is.
+        calls: The last calls of every communicator, by its axis set.
     """
 
-    tile: Tile
+    template: Template
     last: tuple[int, ...]
     kernel: int | None
     ends: tuple[int, ...]
@@ -40,11 +40,11 @@ class Piece:
 
 
 def piece(*lists: Sequence[Step]) -> Piece:
-    """Return the tile of one list of steps, or of more of which the later ones continue the first.
+    """Return the template of one list of steps, or of more of which the later ones continue the first.
 
     `Piece.last` is that of the first list: what the later ones (gradients of weights) make stays on the rank.
     """
-    tile = Tile()
+    template = Template()
     at: dict[str, tuple[int, ...]] = {}
     called: dict[str, tuple[int, ...]] = {}
     first: tuple[int, ...] = ()
@@ -61,7 +61,7 @@ def piece(*lists: Sequence[Step]) -> Piece:
                 opens = len(names) < len(step.after)
             ports = (IN, CHAIN) if opens else (CHAIN,) if not after else ()
             # Calls of one communicator run in the order of the program, as in NCCL.
-            before = _add(tile, step, (*after, *called.get(step.axes, ())), ports)
+            before = _add(template, step, (*after, *called.get(step.axes, ())), ports)
             at[step.name] = before
             if step.axes:
                 called[step.axes] = before
@@ -69,23 +69,23 @@ def piece(*lists: Sequence[Step]) -> Piece:
                 kernel = before[0]
         if number == 0:
             first = before or ()
-    followed = {parent for node in tile.nodes for parent in node.data_deps}
-    ends = tuple(node for node in range(len(tile.nodes)) if node not in followed)
-    return Piece(tile, first, kernel, ends, called)
+    followed = {parent for node in template.nodes for parent in node.data_deps}
+    ends = tuple(node for node in range(len(template.nodes)) if node not in followed)
+    return Piece(template, first, kernel, ends, called)
 
 
-def _add(tile: Tile, step: Step, after: Sequence[int], ports: Sequence[str]) -> tuple[int, ...]:
+def _add(template: Template, step: Step, after: Sequence[int], ports: Sequence[str]) -> tuple[int, ...]:
     if step.collective is not None:
-        return (tile.add(step.name, NodeType.COMM_COLL_NODE, collective(step), after, ports),)
+        return (template.add(step.name, NodeType.COMM_COLL_NODE, collective(step), after, ports),)
     if step.shift:
-        sent = tile.add(
+        sent = template.add(
             f"{step.name} send", NodeType.COMM_SEND_NODE, message(step, step.shift, True), after, ports
         )
-        got = tile.add(
+        got = template.add(
             f"{step.name} recv", NodeType.COMM_RECV_NODE, message(step, -step.shift, False), after, ports
         )
         return (sent, got)
-    return (tile.add(step.name, NodeType.COMP_NODE, kernel_attributes(step), after, ports),)
+    return (template.add(step.name, NodeType.COMP_NODE, kernel_attributes(step), after, ports),)
 
 
 def labels() -> list[Attribute]:

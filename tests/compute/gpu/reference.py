@@ -1,4 +1,4 @@
-"""Products and attention on a GPU, one by one and tile by tile: the slow twin of `armillary.compute.gpu`."""
+"""Products and attention on a GPU, one by one and tile by tile: the slow reference of `armillary.compute.gpu`."""
 
 from __future__ import annotations
 

@@ -25,57 +25,57 @@ from armillary.engine.physical.fitted import fitted_phase
 from armillary.engine.physical.phases import Beside, PhysicalPhase, in_memory, phases, spanned_by
 from armillary.platform.model import Platform
 
-MOST_UNDER_WAY = 256
-"""Chunks of a collective that are under way at a time on a line, at most. With 32, one in 64 small chunks paid its
+MOST_IN_FLIGHT = 256
+"""Chunks of a collective that are in flight at a time on a line, at most. With 32, one in 64 small chunks paid its
 latencies twice: 128 KiB on 256 NPUs of a 10 GB/s switch took 324 us, not 167."""
-MOST_WAYS = 720
+MOST_ROUTES = 720
 """Orders of levels of which one is chosen on the way, at most."""
 
 
 @dataclass(frozen=True)
-class Course:
+class ChunkRoutes:
     """What the chunks of a call do.
 
-    Every way has the same number of phases. With `choices`, the number of levels, the ways are all orders of these,
-    in lexicographic order beginning with the plain one, and each chunk takes its way level by level.
+    Every route has the same number of phases. With `choices`, the number of levels, the routes are all orders of these,
+    in lexicographic order beginning with the plain one, and each chunk takes its route level by level.
     """
 
-    ways: tuple[tuple[PhysicalPhase, ...], ...]
+    routes: tuple[tuple[PhysicalPhase, ...], ...]
     chunks: tuple[tuple[int, int], ...]
-    """Bytes and way of every chunk."""
+    """Bytes and route of every chunk."""
     choices: int = 0
 
     @property
     def phases(self) -> list[PhysicalPhase]:
-        """All phases of all ways."""
-        return [phase for way in self.ways for phase in way]
+        """All phases of all routes."""
+        return [phase for route in self.routes for phase in route]
 
     @property
     def dims(self) -> list[int]:
         """Dimensions along which members meet; -1: all at once, as where all follow one choice."""
         return [phase.dim for phase in self.phases] + [-1] * (self.choices > 0) or [-1]
 
-    def stripped(self) -> Course:
+    def stripped(self) -> ChunkRoutes:
         """Return it without the positions of the members, for comparison."""
-        ways = tuple(tuple(replace(phase, positions=()) for phase in way) for way in self.ways)
-        return replace(self, ways=ways)
+        routes = tuple(tuple(replace(phase, positions=()) for phase in route) for route in self.routes)
+        return replace(self, routes=routes)
 
 
-def last_latency(course: Course, ticks: Callable[[PhysicalPhase, int], int]) -> int | None:
+def last_latency(chunk_routes: ChunkRoutes, ticks: Callable[[PhysicalPhase, int], int]) -> int | None:
     """Return the ticks that the last of many chunks takes after its volume, without its reduction; None: as each does.
 
     Where a collective is one phase of chunks that follow each other, the rounds of one hide the latencies of others.
     They end when the fullest link or port has carried all of them and what is around that is over, when the last has
-    gone after the first at the pace of the fullest round, or when all have had their turn among those under way.
+    gone after the first at the pace of the fullest round, or when all have had their turn among those in flight.
 
     Args:
-        course: Of a call.
+        chunk_routes: Of a call.
         ticks: Returns how long a phase keeps its ports busy with a chunk of so many bytes.
     """
-    sizes = [size for size, _ in course.chunks]
-    if len(sizes) < 2 or len(course.ways) != 1 or len(course.ways[0]) != 1:
+    sizes = [size for size, _ in chunk_routes.chunks]
+    if len(sizes) < 2 or len(chunk_routes.routes) != 1 or len(chunk_routes.routes[0]) != 1:
         return None
-    phase = course.ways[0][0]
+    phase = chunk_routes.routes[0][0]
     if phase.beside is None:
         return None
     most = max(sizes)
@@ -83,13 +83,13 @@ def last_latency(course: Course, ticks: Callable[[PhysicalPhase, int], int]) -> 
     total = sum(busy[size] for size in sizes)
     alone = busy[most] + phase.latency + phase.wait * most
     behind = (len(sizes) - 1) * phase.beside.step * most
-    turns = alone * -(-len(sizes) // MOST_UNDER_WAY)
+    turns = alone * -(-len(sizes) // MOST_IN_FLIGHT)
     return max(
         ceil(max(alone + behind, turns)) - total, ceil(phase.beside.latency + phase.beside.wait * most)
     )
 
 
-def course_of(call: CollectiveCall, comm: Communicator, platform: Platform) -> Course:
+def chunk_routes_of(call: CollectiveCall, comm: Communicator, platform: Platform) -> ChunkRoutes:
     """Return what the chunks of a call do on a machine.
 
     Raises:
@@ -97,17 +97,19 @@ def course_of(call: CollectiveCall, comm: Communicator, platform: Platform) -> C
             names cannot be read.
     """
     if call.operation in MEMORY_OPERATIONS:
-        return Course(((in_memory(call, platform),),), ((call.size, 0),))  # a memory has chunks of its own
+        return ChunkRoutes(
+            ((in_memory(call, platform),),), ((call.size, 0),)
+        )  # a memory has chunks of its own
     whole = fitted_phase(call, comm, platform, lambda: phases(call, comm, platform))
-    course = Course(((whole,),), ((call.size, 0),)) if whole else _scheduled(call, comm, platform)
+    chunk_routes = ChunkRoutes(((whole,),), ((call.size, 0),)) if whole else _scheduled(call, comm, platform)
     share = platform.physical.terms.communication
-    return _slowed(course, share) if share else course
+    return _slowed(chunk_routes, share) if share else chunk_routes
 
 
-def _slowed(course: Course, share: float) -> Course:
-    """Return a course whose phases take longer by a share."""
+def _slowed(chunk_routes: ChunkRoutes, share: float) -> ChunkRoutes:
+    """Return a chunk routes whose phases take longer by a share."""
     more = 1 + Fraction(share)
-    ways = tuple(
+    routes = tuple(
         tuple(
             replace(
                 phase,
@@ -116,25 +118,25 @@ def _slowed(course: Course, share: float) -> Course:
                 wait=phase.wait * float(more),
                 beside=phase.beside and Beside(*(ns * float(more) for ns in astuple(phase.beside))),
             )
-            for phase in way
+            for phase in route
         )
-        for way in course.ways
+        for route in chunk_routes.routes
     )
-    return replace(course, ways=ways)
+    return replace(chunk_routes, routes=routes)
 
 
-def _scheduled(call: CollectiveCall, comm: Communicator, platform: Platform) -> Course:
+def _scheduled(call: CollectiveCall, comm: Communicator, platform: Platform) -> ChunkRoutes:
     physical, operation = platform.physical, plain(call.operation)
     how, found = physical.chunk_order, spanned_by(call, comm, platform) or []
     if how == "online-greedy" and operation == "all-gather":
         # Its last level has the most to move; how loaded that will be, nothing says when the first is chosen.
         how = "baseline"
     if how == "baseline" or call.splits or operation not in SCHEDULABLE or len(found) < 2:
-        return plain_course(phases(call, comm, platform), call.size, platform)
+        return plain_chunk_routes(phases(call, comm, platform), call.size, platform)
     choices = 0
     if how == "online-greedy":
         choices = len(found)
-        if factorial(choices) > MOST_WAYS:
+        if factorial(choices) > MOST_ROUTES:
             raise InputError(
                 f"{platform.source or 'platform'}: collectives: chunk_order: online-greedy over {choices} "
                 "dimensions; expected at most 6, or another order, e.g. themis"
@@ -154,10 +156,12 @@ def _scheduled(call: CollectiveCall, comm: Communicator, platform: Platform) -> 
         )
         orders = list(dict.fromkeys(order for _, order in chosen))
     number = {order: i for i, order in enumerate(orders)}
-    ways = tuple(tuple(phases(call, comm, platform, [found[at] for at in order])) for order in orders)
-    return Course(ways, tuple((size, number[order]) for size, order in chosen), choices)
+    routes = tuple(tuple(phases(call, comm, platform, [found[at] for at in order])) for order in orders)
+    return ChunkRoutes(routes, tuple((size, number[order]) for size, order in chosen), choices)
 
 
-def plain_course(way: Sequence[PhysicalPhase], size: int, platform: Platform) -> Course:
-    """Return the course of chunks that all go through the same phases."""
-    return Course((tuple(way),), tuple((each, 0) for each in plain_sizes(size, platform.physical.chunks)))
+def plain_chunk_routes(route: Sequence[PhysicalPhase], size: int, platform: Platform) -> ChunkRoutes:
+    """Return the chunk routes of chunks that all go through the same phases."""
+    return ChunkRoutes(
+        (tuple(route),), tuple((each, 0) for each in plain_sizes(size, platform.physical.chunks))
+    )

@@ -1,4 +1,4 @@
-"""Which way each chunk of a collective goes: its phases, and for each the queue, the direction or tree, and its turn.
+"""The route of each chunk of a collective: its phases, and for each the queue, the direction or tree, and its turn.
 
 `prog` is the program and `st` the state (see `layout`).
 """
@@ -10,12 +10,12 @@ from armillary.base.jit import in_variant, inner
 from armillary.engine.astra_sim import layout as lk
 
 after, bases, counters, instances, items = accessors(lk.AFTER, lk.BASES, lk.COUNTERS, lk.INSTANCES, lk.ITEMS)
-kept_work, phases, plans, rank_state = accessors(lk.KEPT, lk.PHASES, lk.PLANS, lk.RANK_STATE)
-routed, ways = accessors(lk.ROUTED, lk.ROUTES)
+retained_work, phases, plans, rank_state = accessors(lk.RETAINED, lk.PHASES, lk.PLANS, lk.RANK_STATE)
+routed, route_rows = accessors(lk.ROUTED, lk.ROUTES)
 
 
 SCHEDULED = in_variant("contention") or in_variant("scheduled")
-"""Chunks may go several ways, and queues may be in another order than first come, first served."""
+"""Chunks may take several routes, and queues may be in another order than first come, first served."""
 
 
 @inner
@@ -78,42 +78,42 @@ def cost_of(prog, st, at, row, chunk, p):
 
 
 @inner
-def after_kept(prog, st, r, at, plan, instance):
+def after_retained(prog, st, r, at, plan, instance):
     """Return the routes of a collective, given whether work of an earlier one is left over.
 
     Rank 0 forgets that work when it starts a collective, but who starts it first chooses the routes for all.
     """
     if r == 0:
-        kept_work.set_plan(st, 0, -1)
+        retained_work.set_plan(st, 0, -1)
     if plans.greedy(prog, plan) == 0:
         return plans.routes(prog, plan)
     routes = instances.routes(st, instance)
     if routes < 0:
         routes = plans.routes(prog, plan)
-        kept = kept_work.plan(st, 0)
-        if kept >= 0:
-            routes = after.routes(prog, items.plan(prog, at) * prog[lk.Z_PLANS] + kept)
+        retained = retained_work.plan(st, 0)
+        if retained >= 0:
+            routes = after.routes(prog, items.plan(prog, at) * prog[lk.Z_PLANS] + retained)
             if routes < 0:
                 st[lk.V_STATUS] = lk.CARRIED
-                st[lk.V_B] = kept
-        kept_work.set_plan(st, 0, items.plan(prog, at))
+                st[lk.V_B] = retained
+        retained_work.set_plan(st, 0, items.plan(prog, at))
         instances.set_routes(st, instance, routes)
     return routes
 
 
 @inner
-def count_ways(prog, st, r, at, plan, routes, chunks):
-    """Note for each chunk of a collective which way it goes, and its turn at the queues and trees there."""
+def count_routes(prog, st, r, at, plan, routes, chunks):
+    """Note for each chunk of a collective its route, and its turn at the queues and trees there."""
     steps = plans.phases(prog, plan)
-    period = ways.way(prog, routes)
+    period = route_rows.route(prog, routes)
     levels = prog[lk.Z_LEVELS]
     own = r * (levels * 3 + prog[lk.Z_TREES])
     turn = rank_state.turn(st, r) if plans.in_turn(prog, plan) == 1 else 0
     for chunk in range(chunks):
-        way = ways.way(prog, routes + 1 + (turn + chunk) % period)
+        route = route_rows.route(prog, routes + 1 + (turn + chunk) % period)
         for p in range(steps):
             here = items.row(prog, at) + chunk * steps + p
-            number = plans.first(prog, plan) + way * steps + p
+            number = plans.first(prog, plan) + route * steps + p
             routed.set_phase(st, here, number)
             counter = own + phases.level(prog, number) * 3 + phases.family(prog, number)
             routed.set_queue(st, here, counters.add_turn(st, counter, 1) - 1)
@@ -125,7 +125,7 @@ def count_ways(prog, st, r, at, plan, routes, chunks):
 
 
 @inner
-def count_way(prog, st, r, at, plan):
+def count_route(prog, st, r, at, plan):
     """Note the turn of the first chunk of a collective at the queues and trees of each of its phases."""
     chunks = items.chunks(prog, at)
     steps = plans.phases(prog, plan)

@@ -14,7 +14,7 @@ Step = tuple[int, int, int]
 """Compute for some us, then send to a rank some bytes."""
 
 
-class Twin:
+class Reference:
     """Ranks that compute and send in turn, and work on their CPU meanwhile; every receive is posted at tick 0."""
 
     def __init__(
@@ -79,10 +79,10 @@ class Twin:
 
     def cross(self, rank: int, step: int, links: list[int], size: int) -> None:
         self.busy.add(links[0])
-        wire = next(b.dimension for b in self.blocks if b.first <= links[0] < b.first + b.count)
-        arrival = self.now + int(wire.latency + size / wire.bandwidth)
+        edge = next(b.dimension for b in self.blocks if b.first <= links[0] < b.first + b.count)
+        arrival = self.now + int(edge.latency + size / edge.bandwidth)
         self.lists[arrival].append(partial(self.hop, rank, step, links[1:], size))
-        self.lists[self.now + int(size / wire.bandwidth)].append(partial(self.free, links[0]))
+        self.lists[self.now + int(size / edge.bandwidth)].append(partial(self.free, links[0]))
 
     def free(self, link: int) -> None:
         self.busy.remove(link)
