@@ -113,7 +113,7 @@ def test_extrapolation_is_one_warning(tmp_path: Path) -> None:
         ("model: systolic, rows: 4", "missing key 'columns' in platform.compute"),
         ("model: systolic, rows: 4, columns: 4, clock: 1", "platform.compute.clock: got 1, expected a frequency"),
         ("model: systolic, rows: 4, columns: 4, clock: 1 GHz, file: x", "platform.compute.file: unknown key"),
-        ("model: table, file: no.csv", "no.csv: no such file (table of matrix products)"),
+        ("model: table, file: no.csv", "no.csv: no such file (table of GEMMs)"),
         ("model: table, roofline: true, file: x", "got roofline: true and model: table, expected only one"),
         ("model: table, replay: true, file: x", "platform.compute.replay: expected only one of model and replay"),
         ("model: subprocess, command: []", "platform.compute.command: got []"),

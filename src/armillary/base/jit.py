@@ -5,7 +5,7 @@ kernels call them; it is loaded with `load`, once per mode. In mode "compiled" `
 cache folder of its own per version of all sources that take part (Numba does not notice a change in a callee's
 file): ours, with what declares their tables (``layout.py``, ``*_layout.py``), and those of another package that a
 kernel of it uses or imports. In mode "interpreted" `njit`
-does nothing, Numba is not even imported, and the module is the slow twin.
+does nothing, Numba is not even imported, and the module is the slow reference.
 
 The interpreted kernel serves two ends: small problems do not wait for a compiler, and tests compare both
 modes tick for tick. It contains no Python object, no I/O and no logging, so both do the same.

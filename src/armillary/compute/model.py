@@ -19,7 +19,7 @@ from armillary.trace.gemm import Gemm
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 KINDS = ("gemm", "flops", "memory", "unknown")
-"""Products of known shape; other operations, such as fused attention; bytes only; nothing but a recorded duration."""
+"""GEMMs of known shape; other operations, such as fused attention; bytes only; nothing but a recorded duration."""
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """A systolic array: the cycle counts of SCALE-sim (Samajdar et al., ISPASS 2020, section III; its v3 as released).
 
-An array of R rows and C columns works through a product in folds, and drains between two of them. What stays in the
+An array of R rows and C columns works through a GEMM in folds, and drains between two of them. What stays in the
 array lies along rows and columns, the third size streams:
 
 ========  ====  =======  ======  =====================
@@ -41,7 +41,7 @@ def memory_stalls(options: Mapping[str, Any]) -> str:
 
 
 def cycles(gemm: Gemm, rows: int, columns: int, dataflow: Dataflow) -> int:
-    """Return the cycles of a product without stalls: all its calls, and the products of a batch, one by one."""
+    """Return the cycles of a GEMM without stalls: all its calls, and the GEMMs of a batch, one by one."""
     through = folds(gemm, rows, columns, dataflow)
     return gemm.calls * gemm.batch * through.down.count * through.across.count * through.cycles
 
@@ -56,7 +56,7 @@ class Systolic(ComputeModel):
         columns: Of the array.
         dataflow: What stays in the array.
         clock: Hz.
-        arrays: That share the folds of a product evenly.
+        arrays: That share the folds of a GEMM evenly.
         stall: Whether memory bounds it, too: double buffering hides the shorter of the two.
         buffers: Bytes of the buffers on the chip, shared by the arrays; None: each operand is fetched once.
     """
@@ -102,7 +102,7 @@ class Systolic(ComputeModel):
     def _memory(self, gemms: tuple[Gemm, ...], element: float) -> tuple[int, int]:
         """Return cycles of stalls, and words between buffers and memory; elements have so many bytes.
 
-        Arrays work on products side by side, each with its share of buffers and bandwidth.
+        Arrays work on GEMMs side by side, each with its share of buffers and bandwidth.
         """
         assert self.buffers
         own = Buffers(

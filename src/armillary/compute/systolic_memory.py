@@ -72,7 +72,7 @@ class Tiles:
 
 @dataclass(frozen=True)
 class Folds:
-    """How a product goes through an array.
+    """How a GEMM goes through an array.
 
     Attributes:
         down: Tiles along the rows.
@@ -110,7 +110,7 @@ class Folds:
 
 
 def folds(gemm: Gemm, rows: int, columns: int, dataflow: Dataflow) -> Folds:
-    """Return how one product of a batch goes through an array."""
+    """Return how one GEMM of a batch goes through an array."""
     m, n, k = gemm.m, gemm.n, gemm.k
     down, across, stream = {"output": (m, n, k), "weight": (k, n, m), "input": (k, m, n)}[dataflow]
     load = rows if LOADED[dataflow] else 0
@@ -120,10 +120,10 @@ def folds(gemm: Gemm, rows: int, columns: int, dataflow: Dataflow) -> Folds:
 def stalls(
     gemm: Gemm, rows: int, columns: int, dataflow: Dataflow, buffers: Buffers, bandwidth: float
 ) -> int:
-    """Return the cycles in which the array stands still in one product of a batch.
+    """Return the cycles in which the array stands still in one GEMM of a batch.
 
     Args:
-        gemm: The product.
+        gemm: The GEMM.
         rows: Of the array.
         columns: Of the array.
         dataflow: What stays in the array.
@@ -195,7 +195,7 @@ def _as_flow(through: Folds, halves: tuple[int, int, int], bandwidth: float) -> 
     """Return about how long the array stands still if words come and go evenly instead of half by half.
 
     A fold takes at least as long as its words need; but for one half of a buffer they come, or go, within their burst.
-    A tile that serves all folds of a pass has the whole of it to come. Of 300 random products with buffers of 512 words
+    A tile that serves all folds of a pass has the whole of it to come. Of 300 random GEMMs with buffers of 512 words
     or more, nine in ten come within 2 % of the cycles that going through the halves finds, and all within 16 %.
     """
     whole = 0.0
@@ -218,7 +218,7 @@ def _as_flow(through: Folds, halves: tuple[int, int, int], bandwidth: float) -> 
 
 
 def moved(gemm: Gemm, rows: int, columns: int, dataflow: Dataflow, buffers: Buffers) -> tuple[int, int, int]:
-    """Return the words of the left and of the right operand that one product fetches, and of results that it writes."""
+    """Return the words of the left and of the right operand that one GEMM fetches, and of results that it writes."""
     through, halves = folds(gemm, rows, columns, dataflow), _halved(dataflow, buffers)
     down, across, stream = through.down.size, through.across.size, through.stream
     by_rows = down * stream * (1 if down * stream <= halves[0] else through.across.count)

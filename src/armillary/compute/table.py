@@ -25,7 +25,7 @@ ELEMENT = {"fp32": 4, "bf16": 2, "fp8": 1}
 
 
 class Surface:
-    """Times of the products of one precision.
+    """Times of the GEMMs of one precision.
 
     Attributes:
         low: Smallest m, n and k.
@@ -44,7 +44,7 @@ class Surface:
     def time(self, m: int, n: int, k: int) -> tuple[float, float]:
         """Return ns, and by what factor a size is outside (1: it is inside).
 
-        Rows and columns change places where that brings a product inside: (XW)ᵀ = WᵀXᵀ takes as long.
+        Rows and columns change places where that brings a GEMM inside: (XW)ᵀ = WᵀXᵀ takes as long.
         """
         here, there = self._outside(m, n, k), self._outside(n, m, k)
         if there < here:
@@ -82,7 +82,7 @@ class Surface:
 class Table(ComputeModel):
     """Times kernels that are GEMMs of a measured precision.
 
-    A batch is taken for one product of as many rows, which fills the NPU as well, but for no less than its bytes take.
+    A batch is taken for one GEMM of as many rows, which fills the NPU as well, but for no less than its bytes take.
     """
 
     def __init__(self, surfaces: dict[str, Surface], device: Device, notes: list[str]) -> None:
@@ -119,7 +119,7 @@ class Table(ComputeModel):
                 ns[at], beyond[at] = sum(time for time, _ in times), max(outside for _, outside in times)
         bound = tuple("" if np.isnan(each) else "measured" for each in ns)
         notes = [
-            f"{count} different products in {precision}, which is not in the table, take the roofline's time"
+            f"{count} different GEMMs in {precision}, which is not in the table, take the roofline's time"
             for precision, count in lacking.items()
         ]
         return Times(ns, bound, beyond, (*self.notes, *notes))

@@ -27,11 +27,11 @@ PRECISIONS = {
 
 @dataclass(frozen=True)
 class Measured:
-    """Products of one precision.
+    """GEMMs of one precision.
 
     Attributes:
-        sizes: (products, 3) m, n and k; no shape twice.
-        ns: (products) Time of one, the median of its rows.
+        sizes: (GEMMs, 3) m, n and k; no shape twice.
+        ns: (GEMMs) Time of one, the median of its rows.
     """
 
     sizes: Ints
@@ -50,7 +50,7 @@ def read_table(
         precision: Of all rows, if there is no such column.
 
     Returns:
-        Products by precision, and notes.
+        GEMMs by precision, and notes.
 
     Raises:
         InputError: the file is missing or malformed, or a number in it makes no sense.
@@ -67,7 +67,7 @@ def read_table(
         rows.setdefault(known, {}).setdefault((m, n, k), []).append(_time(path, line, row["time"]) * unit_ns)
     if not rows:
         if not left_out:
-            raise InputError(f"{path}: no rows below the header, expected a product in each")
+            raise InputError(f"{path}: no rows below the header, expected a GEMM in each")
         raise InputError(
             f"{path}: precision: got {next(iter(left_out))!r}, expected rows of some of {', '.join(PRECISIONS)}"
         )
@@ -105,13 +105,13 @@ def _text(path: Path) -> str:
     from armillary.base.document import read_text
 
     if path.suffix != ".gz":
-        return read_text(path, "table of matrix products")
+        return read_text(path, "table of GEMMs")
     try:
         return gzip.decompress(path.read_bytes()).decode()
     except FileNotFoundError:
-        return read_text(path, "table of matrix products")
+        return read_text(path, "table of GEMMs")
     except (OSError, EOFError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: cannot read the table of matrix products: {error}") from error
+        raise InputError(f"{path}: cannot read the table of GEMMs: {error}") from error
 
 
 def _whole(path: Path, line: int, name: str, text: str) -> int:

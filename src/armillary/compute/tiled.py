@@ -1,9 +1,9 @@
-"""The roofline with an on-chip buffer: a large product moves its operands more than once.
+"""The roofline with an on-chip buffer: a large GEMM moves its operands more than once.
 
-A tile of a x b results stays in the buffer while rows and columns of the operands stream past it: a product of (m, k)
+A tile of a x b results stays in the buffer while rows and columns of the operands stream past it: a GEMM of (m, k)
 with (k, n) moves m n k (1/a + 1/b) + m n elements. With a b = S elements in the buffer a square tile moves least,
 2 m n k / sqrt(S) + m n, the leading term of the lower bound of Kwasniewski et al. (SC 2019, arXiv 1908.09606). A tile
-is no larger than the result, so that a product that fits moves each element once.
+is no larger than the result, so that a GEMM that fits moves each element once.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from armillary.trace.gemm import Gemm
 
 
 def moved(gemm: Gemm, buffer: float) -> float:
-    """Return the elements that a product moves: all its calls, and the products of a batch, one by one.
+    """Return the elements that a GEMM moves: all its calls, and the GEMMs of a batch, one by one.
 
     Args:
-        gemm: The product.
+        gemm: The GEMM.
         buffer: Elements of the tile of results that stays on chip.
     """
     m, n, k = gemm.m, gemm.n, gemm.k

@@ -21,7 +21,7 @@ from armillary.trace.graph import Graph
 from armillary.trace.schema import NodeType
 
 Row = tuple[str, int, int, str, tuple[int, ...], int, tuple[int, ...]]
-"""A kernel: name, operations, bytes, precision, products, recorded ns, attention."""
+"""A kernel: name, operations, bytes, precision, GEMMs, recorded ns, attention."""
 
 
 class KernelTimes:

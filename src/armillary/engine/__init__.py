@@ -37,7 +37,7 @@ def simulate(
     Args:
         trace: One graph per NPU.
         platform: The machine, or what `armillary.load_platform` takes: a preset, a file, or what that holds.
-        profile: "physical": whatever is active at the same time shares the wires; "astra-sim": tick for
+        profile: "physical": whatever is active at the same time shares link bandwidth; "astra-sim": tick for
             tick what ASTRA-sim computes. 1 tick is 1 ns in both. None: what the platform's file says.
         fold: Simulate one rank of each class that provably behaves alike; the ticks are the same.
         network_model: "analytical": dimensions without contention but for the ports of NPUs; "congestion": messages

@@ -85,7 +85,7 @@ def wrong_model_option(model: str, options: Mapping[str, Any]) -> tuple[KeyPath,
 
 
 PRECISIONS = ("fp32", "bf16", "fp8", "fp4")
-"""Of matrix products: values of the attribute ``precision`` of a compute node, ``bf16`` where it has none."""
+"""Of GEMMs: values of the attribute ``precision`` of a compute node, ``bf16`` where it has none."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ class Kernels:
 
     Attributes:
         peaks: Precision (`PRECISIONS`) -> FLOP/s; empty: `System.peak_performance` for every precision.
-        compute: Share of the peak that matrix products reach.
+        compute: Share of the peak that GEMMs reach.
         memory: Share of the local memory bandwidth.
         overhead: ns that every kernel takes besides.
     """

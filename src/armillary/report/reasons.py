@@ -57,7 +57,7 @@ def bound_line(timeline: Timeline, found: Bound) -> str:
     if found.efficiency is not None:
         return f"{text}: efficiency {_percent(found.efficiency)}"
     if timeline.info.get("profile") == "astra-sim":
-        reason = "messages under way together each get a whole link"
+        reason = "messages in flight together each get a whole link"
         return f"{text}: the astra-sim profile beats it, since its {reason}"
     return f"{text}: the run took less, so the model or the bound is wrong"
 

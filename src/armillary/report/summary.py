@@ -265,7 +265,7 @@ def _print_communication(timeline: Timeline, console: Console, cls: int) -> None
             )
         console.print(table)
         if max((dim.utilisation_busy or 0.0) for dim in used) > 1:
-            note = "over 100 %: in this profile messages that are under way together each get a whole link"
+            note = "over 100 %: in this profile messages that are in flight together each get a whole link"
             console.print(Text(note, "yellow"))
 
 

@@ -20,7 +20,7 @@ _SHAPES: tuple[tuple[Gemm, ...], ...] = (
 
 
 def sample_work() -> Work:
-    """Return kernels of all kinds: products of many shapes and precisions, others, and such as name nothing."""
+    """Return kernels of all kinds: GEMMs of many shapes and precisions, others, and such as name nothing."""
     gemms: list[tuple[Gemm, ...]] = []
     names: list[str] = []
     for precision in ("bf16", "fp32", "fp8"):

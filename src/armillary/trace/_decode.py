@@ -45,7 +45,7 @@ def decode(data: Data, source: str = "<bytes>", mode: jit.Mode | None = None) ->
     Args:
         data: the uncompressed contents.
         source: what to call the file in messages.
-        mode: which twin of the decoder; by default the one that is faster for this size.
+        mode: which form of the decoder; by default the one that is faster for this size.
 
     Raises:
         InputError: the bytes are not a Chakra ET; names the byte where reading failed.
@@ -67,7 +67,7 @@ def decode_many(files: Sequence[Data], sources: Sequence[str], mode: jit.Mode | 
 
 
 def decode_columns(data: Data, offsets: I64, sources: Sequence[str], mode: jit.Mode) -> Columns:
-    """Decode the files that lie in `data` between `offsets` with one twin of the kernel."""
+    """Decode the files that lie in `data` between `offsets` with one form of the kernel."""
     kernel = jit.load(KERNEL, mode)
     memory, heads, pool = _run(kernel, mode, data, offsets, sources)
     count = memory[: k.FILES].tolist()

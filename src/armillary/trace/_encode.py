@@ -26,7 +26,7 @@ def encode(graph: Graph, mode: jit.Mode | None = None) -> bytes:
 
     Args:
         graph: the graph.
-        mode: which twin of the encoder; by default the one that is faster for this size.
+        mode: which form of the encoder; by default the one that is faster for this size.
     """
     return encode_frames(graph, 0, graph.n_nodes + 1, mode or choose_mode(graph.n_nodes)).tobytes()
 
@@ -40,7 +40,7 @@ def encode_frames(
         graph: the graph.
         begin: the first frame.
         end: the frame after the last.
-        mode: which twin of the encoder.
+        mode: which form of the encoder.
         ends: gets, for each attribute of the graph's columns in these frames, where its value ends in the result.
     """
     columns, first, after = graph.columns, graph.first - 1 + begin, graph.first - 1 + end
@@ -73,7 +73,7 @@ def encode_frames(
 
 
 def choose_mode(nodes: int) -> jit.Mode:
-    """Return the twin of the encoder that is faster for so many nodes in all."""
+    """Return the form of the encoder that is faster for so many nodes in all."""
     warm = f"{KERNEL}:compiled" in sys.modules
     return "compiled" if nodes >= (COMPILED_FROM_WARM if warm else COMPILED_FROM) else "interpreted"
 

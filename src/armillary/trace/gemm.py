@@ -1,4 +1,4 @@
-"""GEMMs of a compute node: its attribute ``gemm``, a list of five integers for each product."""
+"""GEMMs of a compute node: its attribute ``gemm``, a list of five integers for each GEMM."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 GEMM = "gemm"
-"""Attribute of a node that does nothing but products: calls, batch, m, n, k of each, as int64_list."""
+"""Attribute of a node that does nothing but GEMMs: calls, batch, m, n, k of each, as int64_list."""
 
 
 class Gemm(NamedTuple):
@@ -34,11 +34,11 @@ class Gemm(NamedTuple):
         return (self.m * self.k + self.k * self.n + self.m * self.n) * self.batch * self.calls
 
     def left(self) -> Gemm:
-        """Return the product that makes the gradient of the left operand."""
+        """Return the GEMM that makes the gradient of the left operand."""
         return self._replace(n=self.k, k=self.n)
 
     def right(self) -> Gemm:
-        """Return the product that makes the gradient of the right operand."""
+        """Return the GEMM that makes the gradient of the right operand."""
         return self._replace(m=self.k, k=self.m)
 
 
@@ -48,12 +48,12 @@ def to_numbers(gemms: Iterable[Gemm]) -> list[int]:
 
 
 def to_gemms(numbers: Sequence[int]) -> tuple[Gemm, ...]:
-    """Return the products that an attribute lists.
+    """Return the GEMMs that an attribute lists.
 
     Raises:
         ValueError: it is no such list.
     """
     if len(numbers) % 5 or any(number < 1 for number in numbers):
-        raise ValueError("expected five integers of at least 1 (calls, batch, m, n, k) for each product")
+        raise ValueError("expected five integers of at least 1 (calls, batch, m, n, k) for each GEMM")
     rows = (numbers[at : at + 5] for at in range(0, len(numbers), 5))
     return tuple(Gemm(m, n, k, batch, calls) for calls, batch, m, n, k in rows)

@@ -120,7 +120,7 @@ def test_a_message_waits_for_a_repair(run: Callable[..., Timeline], model: str) 
         else:
             with pytest.raises(
                 StuckError,
-                match=r"1 message is under way and never arrives\nmessages wait for .*sw → npu 1, which is down",
+                match=r"1 message is in flight and never arrives\nmessages wait for .*sw → npu 1, which is down",
             ):
                 run(model, topology % until, [(0, 1, 0)], star=STAR)
 

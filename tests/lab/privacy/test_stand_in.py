@@ -17,7 +17,7 @@ from armillary.cli import main
 from armillary.lab.privacy.machines import usual_machines
 from armillary.lab.privacy.obfuscate import LEVELS, obfuscate
 from armillary.lab.privacy.population import draw
-from armillary.lab.privacy.stand_in import stand_in
+from armillary.lab.privacy.surrogate import surrogate
 from armillary.trace import GraphBuilder, Trace, encode, write_trace
 from armillary.trace.check_ranks import check_trace
 
@@ -28,7 +28,7 @@ from armillary.trace.check_ranks import check_trace
 )  # fmt: skip
 def test_times_are_kept(ranks: int, exponent: float, tolerance: float, key: int) -> None:
     machines = usual_machines(ranks)[:1]
-    found = stand_in(ranks, machines, np.array([10.0**exponent]), tolerance, str(key))
+    found = surrogate(ranks, machines, np.array([10.0**exponent]), tolerance, str(key))
     made = found.draft.trace()
     assert made.n_ranks == ranks
     assert not [finding for finding in check_trace(made).all if finding.severity == "error"]
@@ -41,7 +41,7 @@ def test_nothing_but_times_goes_in() -> None:
     machines = usual_machines(trace.n_ranks)
     made = obfuscate(trace, machines, LEVELS[4], key="k")
     ticks = [float(armillary.simulate(trace, machine.platform).total_ticks) for machine in machines]
-    again = stand_in(trace.n_ranks, machines, np.array(ticks), 0.05, "k").draft.trace()
+    again = surrogate(trace.n_ranks, machines, np.array(ticks), 0.05, "k").draft.trace()
     assert [encode(graph) for graph in made.trace.graphs] == [encode(graph) for graph in again.graphs]
     assert np.abs(made.errors).max() <= 0.05
     other = obfuscate(trace, machines, LEVELS[4], key="l")
@@ -56,7 +56,7 @@ def test_a_time_that_cannot_be_met_is_refused(tmp_path: Path) -> None:
     command = ["trace", "obfuscate", str(tmp_path / "tiny"), "-o", str(tmp_path / "out"), "--level", "4"]
     result = CliRunner().invoke(main, command)
     assert result.exit_code == 2
-    assert "no stand-in takes 7.49" in result.output + str(result.exception)
+    assert "no surrogate takes 7.49" in result.output + str(result.exception)
     assert not list(tmp_path.glob("out*"))
 
 
@@ -65,8 +65,8 @@ def test_a_machine_that_cannot_time_kernels_is_refused() -> None:
     bare = replace(
         machine, platform=replace(machine.platform, system=replace(machine.platform.system, roofline=False))
     )
-    with pytest.raises(InputError, match="machine h100: a stand-in has no recorded times"):
-        stand_in(4, [bare], np.array([1e8]), 0.05, "k")
+    with pytest.raises(InputError, match="machine h100: a surrogate has no recorded times"):
+        surrogate(4, [bare], np.array([1e8]), 0.05, "k")
 
 
 def test_one_rank_of_several_is_refused(tmp_path: Path) -> None:

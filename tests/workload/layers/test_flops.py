@@ -177,7 +177,7 @@ def test_inference_computes_a_forward_pass() -> None:
 
 
 def test_latent_attention_of_later_tokens() -> None:
-    """Absorbed projections leave the same products of the weights, and scores over the latent vector."""
+    """Absorbed projections leave the same GEMMs of the weights, and scores over the latent vector."""
     latent = {"query_rank": 12, "kv_rank": 10, "plain_size": 6, "rotary_size": 2, "value_size": 4}
     model = decoder(attention={"heads": 8, "latent": latent})
     made = inference_layers(model, plan(2), tokens=1, context=30, batch=4)[1]

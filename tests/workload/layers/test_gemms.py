@@ -1,4 +1,4 @@
-"""Kernels of generated workloads name the products that their operations are."""
+"""Kernels of generated workloads name the GEMMs that their operations are."""
 
 from __future__ import annotations
 

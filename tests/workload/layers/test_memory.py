@@ -79,7 +79,7 @@ def test_recomputation_needs_the_layer_at_work() -> None:
 
 def test_head_keeps_probabilities_in_fp32() -> None:
     last = layers("megatron-22b", 8, parallel={"tp": 8})[-1]
-    assert last.saved == SEQUENCE * (2 * 2 * 6144 + 4 * 51200) // 8  # section 4.3: norm, product, loss
+    assert last.saved == SEQUENCE * (2 * 2 * 6144 + 4 * 51200) // 8  # section 4.3: norm, GEMM, loss
 
 
 @pytest.mark.parametrize("name", [n for n in preset_names() if not n.startswith(("dlrm", "gnmt", "resnet"))])
@@ -89,7 +89,7 @@ def test_parameters_of_one_rank_are_those_of_the_model(name: str) -> None:
 
 
 def test_parameters_of_all_ranks() -> None:
-    """Norms, biases of row-parallel products, routers and positions are on every rank of tp."""
+    """Norms, biases of row-parallel GEMMs, routers and positions are on every rank of tp."""
     count = parameters(load_model("llama-3-70b"))
     made = layers("llama-3-70b", 8, parallel={"tp": 8}, sequence=4096)
     norms = count.norms
@@ -121,7 +121,7 @@ def test_cache(name: str, token: int) -> None:
 
 
 def test_bytes_of_numbers() -> None:
-    """A product reads one byte per operand in fp8 and four in fp32; its output is bf16 or fp32."""
+    """A GEMM reads one byte per operand in fp8 and four in fp32; its output is bf16 or fp32."""
     x, w, y = 8192 * 4096, 4096 * 2 * 14336, 8192 * 2 * 14336
     for compute, operand, element in (("fp8", 1, 2), ("bf16", 2, 2), ("fp32", 4, 4)):
         one = layers("llama-3-8b", 1, numbers={"compute": compute})[1]

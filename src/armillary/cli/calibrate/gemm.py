@@ -108,7 +108,7 @@ def _table(fits: Mapping[str, Fitted]) -> Table:
 
     out = Table(box=None, pad_edge=False, header_style="bold")
     for number, name in enumerate(
-        ("precision", "rows of 20 µs and more", "products", "mean error", "nine of ten")
+        ("precision", "rows of 20 µs and more", "GEMMs", "mean error", "nine of ten")
     ):
         out.add_column(name, justify="left" if number < 2 else "right")
     for name, fitted in fits.items():

@@ -75,7 +75,7 @@ def _throughput(model: Model, plan: Plan, result: Timeline) -> str:
     if plan.recompute != "none" and peak:
         work = models.flops(model, plan.batch, plan.sequence, causal=plan.causal).training * plan.iterations
         share = work / seconds / plan.ranks / (float(peak) * 1e9)
-        if share > 1:  # products of a precision with a higher peak
+        if share > 1:  # GEMMs of a precision with a higher peak
             return text
         which = "bf16 peak" if "peaks_flops_per_ns" in result.info else "peak"
         text += f"; {100 * share:.1f} % of the {which} without what is recomputed"

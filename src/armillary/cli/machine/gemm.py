@@ -60,14 +60,12 @@ def _work(sizes: tuple[str, ...], precision: str, batch: int) -> Work:
     for text in sizes:
         match = re.fullmatch(r"([1-9]\d{0,8})x([1-9]\d{0,8})x([1-9]\d{0,8})", text)
         if not match:
-            raise InputError(f"got '{text}', expected the sizes of a product as MxNxK, e.g. 4096x4096x4096")
+            raise InputError(f"got '{text}', expected the sizes of a GEMM as MxNxK, e.g. 4096x4096x4096")
         gemms.append((Gemm(int(match[1]), int(match[2]), int(match[3]), batch),))
     element = {"fp32": 4, "bf16": 2, "fp8": 1}[precision]
     operations = [each.operations for (each,) in gemms]
     if max(operations) >= 2**63:
-        raise InputError(
-            f"got {max(operations):.3g} operations in a product, expected less than {2.0**63:.3g}"
-        )
+        raise InputError(f"got {max(operations):.3g} operations in a GEMM, expected less than {2.0**63:.3g}")
     return Work(
         sizes,
         np.array(operations, np.int64),
@@ -100,7 +98,7 @@ def _table(platform: Platform, work: Work, times: Times) -> Table:
     from armillary.compute import Device
 
     out = Table(box=None, pad_edge=False, header_style="bold")
-    for number, name in enumerate(("product", "time", "rate", "of peak", "bound by", "extrapolated")):
+    for number, name in enumerate(("GEMM", "time", "rate", "of peak", "bound by", "extrapolated")):
         out.add_column(name, justify="left" if number in (0, 4) else "right")
     peak = Device.of(platform).peak_of(work.precisions[0])
     for at, (gemm,) in enumerate(work.gemms):

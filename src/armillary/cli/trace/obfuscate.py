@@ -26,7 +26,7 @@ _HELP = f"""{SUBCOMMANDS["obfuscate"]}
 INPUT and OUT are prefixes of the files PREFIX.<rank>.et of all ranks, or a file each; INPUT may be a study that
 generates its workload. Level 1 replaces names, ids and groups and leaves out shapes and metadata; 2 also perturbs sizes
 and times by 5 %; 3 also joins, splits and orders nodes anew and scales totals by factors up to 4. What was asked for is
-weakened until the simulated time stays within the tolerance on all machines. Level 4 writes a stand-in: a training step
+weakened until the simulated time stays within the tolerance on all machines. Level 4 writes a surrogate: a step
 of another model on as many ranks that takes as long.
 """
 _PATH = click.Path(path_type=Path)
@@ -145,7 +145,7 @@ def command(
     from armillary.lab.privacy.show import remains_tables
 
     strength, allowed = _strength(**wanted), _share("--tolerance", tolerance)
-    if strength.stand_in and legend:
+    if strength.surrogate and legend:
         raise click.UsageError(
             "--level 4 and --map exclude each other: nothing of the original is left to name"
         )
@@ -155,10 +155,10 @@ def command(
         if found.whole:
             check_prefix("--out", out)
         trace = found.trace
-        if strength.stand_in and not found.whole:
+        if strength.surrogate and not found.whole:
             raise InputError(f"{source}: is one rank, expected the prefix of all for --level 4")
         chosen = own if own and not machine else read_machines(machine, trace.n_ranks)
-        if strength.stand_in and not (own or machine):
+        if strength.surrogate and not (own or machine):
             chosen = chosen[:1]
         made = obfuscate(
             trace,

@@ -1,7 +1,7 @@
 """Fused attention on a GPU (FlashAttention: Dao et al., arXiv 2205.14135, 2307.08691).
 
-A tile of queries of one head goes over its keys on one SM: two products of the tensor cores for each score, and a
-softmax that other units compute. The backward pass has five products, as it makes the scores once more.
+A tile of queries of one head goes over its keys on one SM: two GEMMs of the tensor cores for each score, and a
+softmax that other units compute. The backward pass has five GEMMs, as it makes the scores once more.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def attention_seconds(
     causal = queries * (keys - (queries - 1) / 2)
     edge = np.where(pairs < causal, TILE, np.where(pairs < queries * keys, TILE / 2, 0))
     computed = np.minimum(pairs + queries * edge, queries * keys)
-    # Scores, and their product with the values; backward also the gradients of V, P, Q and K.
+    # Scores, and their GEMM with the values; backward also the gradients of V, P, Q and K.
     flops = np.where(back, 2 * (3 * key + 2 * value), 2 * (key + value))
     gemms = flops / (rate * np.where(back, fit.backward_rate, fit.rate))
     score = np.hypot(gemms, np.where(back, fit.backward_score, fit.score) / sustained)

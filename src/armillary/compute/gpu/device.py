@@ -34,11 +34,11 @@ class GemmFit:
         step: s that 64 of k take in a tile at least, while it has its SM for itself.
         tile: s of filling the pipeline and writing the result of a tile.
         launch: s of a kernel besides.
-        memory: Share of the memory bandwidth that products reach.
+        memory: Share of the memory bandwidth that GEMMs reach.
         sharp: Exponent by which limits that lie close together add up: infinite is the largest alone.
-        drop: Share by which a long product is slower, since clocks sink under load.
+        drop: Share by which a long GEMM is slower, since clocks sink under load.
         after: s after which half of `drop` is there.
-        split: s of summing up the parts of a product whose k is split.
+        split: s of summing up the parts of a GEMM whose k is split.
         cast: s of making the left operand of that precision before; 0: it is.
         cast_memory: Share of the memory bandwidth that this reaches.
     """
@@ -62,14 +62,14 @@ class AttentionFit:
     """Constants of fused attention of one precision.
 
     Attributes:
-        rate: Share of the peak that the two products reach.
+        rate: Share of the peak that the two GEMMs reach.
         score: s that an SM spends on the softmax of a score.
         tile: s of a tile of queries besides.
         launch: s of a kernel besides.
         memory: Share of the memory bandwidth.
         sharp: As of `GemmFit`.
         other: Time of heads of other than 128 elements, which libraries tune their kernels for less.
-        backward_rate: `rate` of the backward pass, of its five products.
+        backward_rate: `rate` of the backward pass, of its five GEMMs.
         backward_score: `score` of it.
         backward_other: `other` of it.
         context_launch: s of what an inference engine does before a prefill (rotary embedding, cache).
@@ -116,17 +116,17 @@ class Gpu:
         bandwidth: Of the memory, bytes/s.
         capacity: Of the memory, bytes.
         sms: Streaming multiprocessors.
-        tiles: Rows and columns of the tiles of products, and how many SMs share one.
+        tiles: Rows and columns of the tiles of GEMMs, and how many SMs share one.
         depth: Bytes of k in a step.
         gemm: Constants by precision.
         attention: Constants by precision.
-        layouts: Time of ``input`` and ``weight`` gradients and of ``grouped`` products over that of a forward one of
+        layouts: Time of ``input`` and ``weight`` gradients and of ``grouped`` GEMMs over that of a forward one of
             the same sizes and bytes.
         share: Of the memory bandwidth, that kernels bound by it reach.
         launch: s that every kernel takes besides.
         factors: See `Factors`.
         like: Device that absent constants are taken from; "": none is absent.
-        derived: Whether the constants of products are among them.
+        derived: Whether the constants of GEMMs are among them.
         fitted: By what part, what they were fitted to, and the errors: for people.
     """
 

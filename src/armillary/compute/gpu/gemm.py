@@ -1,6 +1,6 @@
 """GEMMs on a GPU: waves of tiles, in the best tile that a library would choose.
 
-A product is cut into tiles of the result, and where there are few of them k is cut, too. Tiles run on the SMs in waves
+A GEMM is cut into tiles of the result, and where there are few of them k is cut, too. Tiles run on the SMs in waves
 (tile and wave quantisation: NVIDIA, Matrix Multiplication Background User's Guide). What a wave takes is limited by
 tensor cores, by the operands that an SM takes in, and by the latency of a step of k; the whole by the memory. The
 heuristic of a library is taken to find the fastest choice.
@@ -24,10 +24,10 @@ RESIDENT = 128 * 128
 """Results of the tiles that share an SM, whose steps hide each other's latency."""
 MOST_RESIDENT = 4
 CACHED = 6
-"""How much faster than the memory the cache is, which holds the parts of a split product."""
+"""How much faster than the memory the cache is, which holds the parts of a split GEMM."""
 BOUNDS = ("compute", "cache", "latency", "memory")
 _ROWS = 512
-"""Products at a time: what numpy works on stays in the caches."""
+"""GEMMs at a time: what numpy works on stays in the caches."""
 
 
 def gemm_seconds(
@@ -38,18 +38,18 @@ def gemm_seconds(
     fit: GemmFit | None = None,
     sustained: float = 1.0,
 ) -> tuple[Floats, Ints]:
-    """Return how long products take, and what limits them.
+    """Return how long GEMMs take, and what limits them.
 
     Args:
         gpu: The device.
         precision: Of the operands.
-        sizes: (products, 4) m, n, k and how many in one kernel.
-        written: (products) or all alike: bytes read and written of an element of the result.
+        sizes: (GEMMs, 4) m, n, k and how many in one kernel.
+        written: (GEMMs) or all alike: bytes read and written of an element of the result.
         fit: Constants other than those of `gpu`.
         sustained: Share of the clocks.
 
     Returns:
-        (products) s, and index into `BOUNDS`.
+        (GEMMs) s, and index into `BOUNDS`.
     """
     fit = fit or gpu.gemm_fit(precision)
     candidates = _candidates(gpu)

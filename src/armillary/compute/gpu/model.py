@@ -23,7 +23,7 @@ FUSED = ("attend",)
 
 @dataclass(frozen=True)
 class GpuModel(ComputeModel):
-    """Times products by their shape, fused attention by its shape or operations, other kernels by their bytes.
+    """Times GEMMs by their shape, fused attention by its shape or operations, other kernels by their bytes.
 
     Attributes:
         gpu: The device.
@@ -130,7 +130,7 @@ class GpuModel(ComputeModel):
         if not which:
             return
         moving = memory_seconds(self.gpu, np.maximum(work.size[which], 0)) * self.factors.memory
-        # Products of no known shape run at the rate of large ones.
+        # GEMMs of no known shape run at the rate of large ones.
         rates = np.array(
             [
                 self.gpu.peaks.get(work.precisions[at], self.gpu.peaks["bf16"])

@@ -186,7 +186,7 @@ class Costs:
 
 
 def _at(shape: Shape, dims: tuple[int, ...], default: list[int]) -> int:
-    """Return the product of the sizes of those of the dimensions that exist."""
+    """Return the GEMM of the sizes of those of the dimensions that exist."""
     return prod(shape.dims[i] for i in dims or default if -len(shape.dims) <= i < len(shape.dims))
 
 

@@ -96,7 +96,7 @@ def nodes_of_rank(
         if flops or moved:
             node.attrs += [("num_ops", "int64", flops), ("tensor_size", "uint64", moved)]
             gemm = worker and flops and _gemm(worker)
-            # An operator whose work several kernels share is no single product.
+            # An operator whose work several kernels share is no single GEMM.
             if gemm and gemm.operations == flops:
                 node.attrs.append((GEMM, "int64_list", to_numbers([gemm])))
         nodes.append(node)

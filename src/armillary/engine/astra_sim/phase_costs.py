@@ -194,8 +194,8 @@ class PhaseCosts:
         """Fill what chunk steps of `size` bytes take on the shared bus (spec: 1(i))."""
         bus = self.timing.bus or SharedBus(0, 0, 0, 0.0)
         ticks = network.whole_ticks
-        charge[:, lk.CH_BUS] = ticks(np.maximum(size - 1, 0) * bus.G, "a bundle on the shared bus")
-        charge[:, lk.CH_INNER] = ticks(np.maximum(size - 1, 0) * INNER_GAP, "a bundle on the shared bus")
+        charge[:, lk.CH_BUS] = ticks(np.maximum(size - 1, 0) * bus.G, "a chunk step on the shared bus")
+        charge[:, lk.CH_INNER] = ticks(np.maximum(size - 1, 0) * INNER_GAP, "a chunk step on the shared bus")
         work = (size // 100).astype(np.float64) * float(self.timing.local_reduction_delay)
         ticks(work, "a reduction on the shared bus")
         charge[:, lk.CH_PROCESS] = size // 100 * self.timing.local_reduction_delay + 50

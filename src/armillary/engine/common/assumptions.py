@@ -57,7 +57,7 @@ def assumptions(
             if retained[key] != usual
         ]
         if other:
-            found.append(f"compute model {model} takes the precision of products for {' and '.join(other)}")
+            found.append(f"compute model {model} takes the precision of GEMMs for {' and '.join(other)}")
     return {"assumptions": found, "free_nodes": free + idle, "assumed_nodes": free + idle + untimed}
 
 

@@ -46,7 +46,7 @@ class MessageProgram(PhysicalProgram):
     """(pairs, 2) NPUs, and switches that reduce, that send and receive messages."""
     platform: Platform
 
-    holds = "messages of {} that are under way"
+    holds = "messages of {} that are in flight"
 
     def network_use(self, run: Any) -> NetworkUse:
         """See `Simulated.network_use`; links have their bandwidths before anything fails."""
@@ -62,7 +62,7 @@ class MessageProgram(PhysicalProgram):
         stage = run.scalar(lk.V_STAGE)
         topology = self.stages[stage].topology
         lines = [
-            f"{flying} message{'s are' if flying > 1 else ' is'} under way and never arrive{'s'[flying > 1 :]}"
+            f"{flying} message{'s are' if flying > 1 else ' is'} in flight and never arrive{'s'[flying > 1 :]}"
         ]
         down = [link for link in run.blocked if not topology.bandwidth[link]]
         lines += [

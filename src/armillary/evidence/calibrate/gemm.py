@@ -1,6 +1,6 @@
 """Fit the constants of a GPU's GEMMs to measured ones.
 
-Of all products a fifth is held out by a hash of its sizes, whatever the file: the constants that come with the package
+Of all GEMMs a fifth is held out by a hash of its sizes, whatever the file: the constants that come with the package
 have not seen it either. Least squares of the logarithm of predicted over measured time, in which outliers count less.
 """
 
@@ -22,11 +22,11 @@ from armillary.compute.model import Floats, Ints
 from armillary.compute.table_file import Measured, read_table
 
 LEAST_NS = 20_000.0
-"""Products that take at least so long count in errors: shorter ones are mostly launch."""
+"""GEMMs that take at least so long count in errors: shorter ones are mostly launch."""
 FITTED_NS = 12_000.0
 """Least of what is fitted to."""
 MOST = 2500
-"""Products that are fitted to; more change little."""
+"""GEMMs that are fitted to; more change little."""
 FEWEST = 40
 """Fewer tell too little of a dozen constants."""
 _FITTED = (
@@ -41,10 +41,10 @@ _SOFT = 0.05
 
 @dataclass(frozen=True)
 class Errors:
-    """How far predicted times of products of `LEAST_NS` and more are off.
+    """How far predicted times of GEMMs of `LEAST_NS` and more are off.
 
     Attributes:
-        count: Products.
+        count: GEMMs.
         mean: Mean absolute relative error; nan of none.
         worst: That nine of ten stay below.
     """
@@ -60,7 +60,7 @@ class Fitted:
 
     Attributes:
         fit: The constants.
-        rows: Products measured.
+        rows: GEMMs measured.
         inside: Errors of those that were fitted to.
         outside: Errors of those that were held out.
         groups: What was left out -> errors of it, by constants fitted to the rest.
@@ -74,7 +74,7 @@ class Fitted:
 
 
 def held_out(sizes: Ints) -> NDArray[np.bool_]:
-    """Return which of (products, 3) m, n and k no fit sees: a fifth, by a hash."""
+    """Return which of (GEMMs, 3) m, n and k no fit sees: a fifth, by a hash."""
     mixed = sizes[:, 0] * 73_856_093 ^ sizes[:, 1] * 19_349_663 ^ sizes[:, 2] * 83_492_791
     found: NDArray[np.bool_] = (mixed >> 5) % 5 == 0
     return found
@@ -83,7 +83,7 @@ def held_out(sizes: Ints) -> NDArray[np.bool_]:
 def read_gemms(
     paths: list[Path], columns: Mapping[str, str], unit_ns: float, precision: str
 ) -> tuple[dict[str, Measured], list[str]]:
-    """Return the products of all files by precision, and notes; see `read_table`.
+    """Return the GEMMs of all files by precision, and notes; see `read_table`.
 
     Raises:
         InputError: a file is missing or malformed.
@@ -104,13 +104,13 @@ def read_gemms(
 
 
 def predicted_ns(gpu: Gpu, precision: str, sizes: Ints, fit: GemmFit | None = None) -> Floats:
-    """Return (products) ns of single products."""
+    """Return (GEMMs) ns of single GEMMs."""
     four = np.column_stack([sizes, np.ones(len(sizes))]).astype(float)
     return gemm_seconds(gpu, precision, four, fit=fit)[0] * 1e9
 
 
 def errors(gpu: Gpu, precision: str, measured: Measured, fit: GemmFit, which: NDArray[np.bool_]) -> Errors:
-    """Return the errors of some of the products."""
+    """Return the errors of some of the GEMMs."""
     which = which & (measured.ns >= LEAST_NS)
     if not which.any():
         return Errors(0, float("nan"), float("nan"))
@@ -130,27 +130,27 @@ def calibrate(
 
     Args:
         gpu: Whose data sheet and tiles hold, and from whose constants the search starts.
-        precision: Of the products.
-        measured: The products.
+        precision: Of the GEMMs.
+        measured: The GEMMs.
         leave_out: Whether to fit again and again without a third of all m, and of all pairs of n and k.
         progress: Called with what is fitted next.
 
     Raises:
-        InputError: the device has no peak of that precision, or there are too few products.
+        InputError: the device has no peak of that precision, or there are too few GEMMs.
     """
     if precision not in gpu.peaks:
         raise InputError(
-            f"device {gpu.name} has no peak of {precision}, in which there are {len(measured.ns)} products"
+            f"device {gpu.name} has no peak of {precision}, in which there are {len(measured.ns)} GEMMs"
         )
     held = held_out(measured.sizes)
     enough = int((~held & (measured.ns >= FITTED_NS)).sum())
     if enough < FEWEST:
         raise InputError(
-            f"{enough} products in {precision} take {FITTED_NS / 1e3:g} us or more and are not held out, expected "
+            f"{enough} GEMMs in {precision} take {FITTED_NS / 1e3:g} us or more and are not held out, expected "
             f"{FEWEST} at least to fit {len(_FITTED)} constants"
         )
     tell = progress or (lambda what: None)
-    tell(f"{precision}: {enough} products")
+    tell(f"{precision}: {enough} GEMMs")
     fit = _fit(gpu, precision, measured, ~held)
     groups: dict[str, list[Errors]] = {}
     if leave_out:

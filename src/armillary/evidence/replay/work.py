@@ -40,7 +40,7 @@ class Work:
             self._copy(size)
 
     def _multiply(self, flops: int) -> None:
-        """Multiply square matrices; the last product has fewer rows."""
+        """Multiply square matrices; the last GEMM has fewer rows."""
         n = min(LARGEST_MATRIX, max(1, round((flops / 2) ** (1 / 3))))
         a, b, c = (matrix[: n * n].view(n, n) for matrix in self._matrices)
         whole, rest = divmod(flops, 2 * n**3)

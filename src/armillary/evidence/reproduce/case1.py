@@ -32,8 +32,8 @@ class Assumptions(WorkloadAssumptions):
     profile: str = choice(
         "physical",
         ("physical", "astra-sim"),
-        "Profile physical shares the wires; astra-sim has the conventions of ASTRA-sim 2, in which the groups of GPT-3 "
-        "and Transformer-1T form one ring each: it takes minutes, so the sweep leaves it out.",
+        "Profile physical shares link bandwidth; astra-sim has the conventions of ASTRA-sim 2, in which the groups of "
+        "GPT-3 and Transformer-1T form one ring each: it takes minutes, so the sweep leaves it out.",
         others=(),
     )
 

@@ -68,7 +68,7 @@ class DlrmAssumptions(TrainingAssumptions):
     dlrm_precision: str = choice(
         "fp32",
         ("fp32", "bf16"),
-        "Of rows, sums and products, at the one peak of the node; bf16 keeps an fp32 copy besides: not public.",
+        "Of rows, sums and GEMMs, at the one peak of the node; bf16 keeps an fp32 copy besides: not public.",
     )
 
 
@@ -82,11 +82,11 @@ class NodeAssumptions(DlrmAssumptions):
         others=("624 TFLOP/s",),
     )  # fmt: skip
     efficiency: float = assumed(
-        "100 %", readers.part, "Of the peak, what products reach: a roofline of peaks.", others=("50 %",)
+        "100 %", readers.part, "Of the peak, what GEMMs reach: a roofline of peaks.", others=("50 %",)
     )
     buffer: int = assumed(
         "40 MB", readers.size,
-        f"On chip, for the tiles of matrix products. {RECALLED}; it is also the L2 cache of the A100.",
+        f"On chip, for the tiles of GEMMs. {RECALLED}; it is also the L2 cache of the A100.",
         others=("4 MB", "1 TB"),
     )  # fmt: skip
     memory: float = assumed(

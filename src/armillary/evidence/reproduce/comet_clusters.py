@@ -50,7 +50,7 @@ def varied(platform: Platform, *, peak: float = 0.0, intra: float = 0.0, inter: 
 def part(name: str, chosen: Assumptions, nodes: int) -> Platform:
     """Return so many nodes of one of `CLUSTERS`, a power of 2, as compact as they can be: whole pods or near-cubes.
 
-    All precisions have the one peak, as nobody publishes one of fp32 rows and products of tensor units for all four.
+    All precisions have the one peak, as nobody publishes one of fp32 rows and GEMMs of tensor units for all four.
 
     Raises:
         InputError: the pods do not divide the nodes.

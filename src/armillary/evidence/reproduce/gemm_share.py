@@ -2,7 +2,7 @@
 
 The number stands on a motivation slide of the ASTRA-sim tutorial; device, batch and software are not stated. The
 generator has no encoder-decoder transformer: it is taken for a decoder with as many weights in its layers. In GNMT the
-element-wise work of an LSTM cell is in the kernel of the recurrent product, and counts as product.
+element-wise work of an LSTM cell is in the kernel of the recurrent GEMM, and counts as GEMM.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ WIDTHS = {"base": (512, 8), "big": (1024, 16)}
 """Hidden size and heads (arXiv 1706.03762, table 3)."""
 EFFICIENCIES = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 PARTS = ("with weights", "of attention", "element-wise", "optimizer")
-LABELS = {"with weights": "products with weights", "of attention": "products of attention"} | {
+LABELS = {"with weights": "GEMMs with weights", "of attention": "GEMMs of attention"} | {
     each: each for each in PARTS[2:]
 }
 COLOURS = dict(zip(LABELS.values(), (figures.BLUE, figures.SKY, figures.ORANGE, figures.GREY), strict=True))
@@ -58,7 +58,7 @@ class Assumptions:
     )
     efficiency: float = assumed(
         "60 %", readers.part,
-        "Of the peak, what matrix products reach: large ones 60 to 80 %, small ones less.",
+        "Of the peak, what GEMMs reach: large ones 60 to 80 %, small ones less.",
         others=("30 %", "45 %", "80 %"),
     )  # fmt: skip
     memory: float = assumed(
@@ -79,7 +79,7 @@ class Assumptions:
     counted: str = choice(
         "all",
         ("all", "weights"),
-        "What is a GEMM: also products of queries, keys and values, or those with weights only.",
+        "What is a GEMM: also GEMMs of queries, keys and values, or those with weights only.",
     )
     optimizer: str = choice("adam", ("adam", "none"), "Both models use it; its kernels are no GEMMs.")
 
@@ -209,14 +209,14 @@ def run(chosen: Assumptions) -> Outcome:
         Claim(
             "GEMM is about 70 % of the runtime of Transformer and GNMT",
             MOTIVATION,
-            f"for {share(SAID, 0)} products must reach "
+            f"for {share(SAID, 0)} GEMMs must reach "
             + joined([f"{_efficiency_for(curve)} ({each.model})" for each, curve in zip(found, curves, strict=True)])
             + f" of the peak; here it is {share(chosen.efficiency, 0)}",
             tuple(Case(each.model, each.share, stated_share(SAID, digits=0)) for each in found),
         ),
         Claim(
             "The share is a property of the models", f"{MOTIVATION}, implied",
-            "by how much the share changes between products at 20 % and at 90 % of the peak: the efficiency of kernels "
+            "by how much the share changes between GEMMs at 20 % and at 90 % of the peak: the efficiency of kernels "
             "decides it as much as the model does",
             tuple(
                 Case(each.model, swing, at_most(POINTS, _points)) for each, swing in zip(found, spread, strict=True)
@@ -225,9 +225,9 @@ def run(chosen: Assumptions) -> Outcome:
     )  # fmt: skip
     title = f"One {chosen.device.upper()}, {chosen.tokens} tokens a step, {chosen.attention} attention"
     grids = (
-        Grid("Where the time of a training step goes: products with weights, of attention, …", header, rows),
+        Grid("Where the time of a training step goes: GEMMs with weights, of attention, …", header, rows),
         Grid(
-            "GEMM share by what products reach of the peak",
+            "GEMM share by what GEMMs reach of the peak",
             ("efficiency", *(each.model for each in found)),
             by,
         ),
@@ -240,7 +240,7 @@ def _points(part: float) -> str:
 
 
 def _efficiency_for(curve: list[float]) -> str:
-    """Return the efficiency at which the share is as stated; it falls as products get faster."""
+    """Return the efficiency at which the share is as stated; it falls as GEMMs get faster."""
     if curve[0] <= SAID:
         return f"less than {share(EFFICIENCIES[0], 0)}"
     if curve[-1] >= SAID:
@@ -249,7 +249,7 @@ def _efficiency_for(curve: list[float]) -> str:
 
 
 def draw(figure: Any, found: list[Share], swept: list[list[Share]]) -> None:
-    """Draw the parts of a step, and the share over what products reach."""
+    """Draw the parts of a step, and the share over what GEMMs reach."""
     left, right = figures.panels(figure, ("share of a training step", "GEMM share of the step"), share=True)
     names = [each.model for each in found]
     parts = {LABELS[part]: [100 * each.parts[part] / each.step for each in found] for part in PARTS}
@@ -258,7 +258,7 @@ def draw(figure: Any, found: list[Share], swept: list[list[Share]]) -> None:
     shares = {name: [100 * point[at].share for point in swept] for at, name in enumerate(names)}
     reached = [100 * value for value in EFFICIENCIES]
     figures.curves(right, reached, shares, dict(zip(names, MODEL_COLOURS, strict=True)))
-    right.set_xlabel("of the peak, what products reach")
+    right.set_xlabel("of the peak, what GEMMs reach")
     figures.written(right.xaxis, lambda value: f"{value:.0f} %")
     for axes in (left, right):
         axes.axhline(100 * SAID, color="black", linewidth=0.8, linestyle="--", label="stated")

@@ -35,7 +35,7 @@ _LEAST_US = gemm_fit.LEAST_NS / 1e3
 
 @dataclass
 class _Column:
-    """Measured products of one device and precision."""
+    """Measured GEMMs of one device and precision."""
 
     sizes: list[tuple[int, int, int]] = field(default_factory=list)
     us: list[float] = field(default_factory=list)
@@ -51,10 +51,10 @@ def device_of(name: str) -> Gpu | None:
 
 
 def run_gemm(files: Sequence[Path], progress: Progress, name: str = "gemm") -> Table:
-    """Predict products of 20 us and more: of a file that was fitted to, those that were held out.
+    """Predict GEMMs of 20 us and more: of a file that was fitted to, those that were held out.
 
     Raises:
-        InputError: a file is missing or malformed, or holds no such product.
+        InputError: a file is missing or malformed, or holds no such GEMM.
     """
     rows: list[Row] = []
     partly = False
@@ -71,15 +71,15 @@ def run_gemm(files: Sequence[Path], progress: Progress, name: str = "gemm") -> T
             rows += _rows(device, word, sizes[keep], us[keep])
     progress(len(files), len(files))
     if not rows:
-        raise InputError(f"{', '.join(map(str, files))}: no products of {_LEAST_US:g} us or more")
+        raise InputError(f"{', '.join(map(str, files))}: no GEMMs of {_LEAST_US:g} us or more")
     what = (
         "a fifth of all shapes, which no constant has seen"
         if partly
-        else "all products of the file, also such as the constants may have seen"
+        else "all GEMMs of the file, also such as the constants may have seen"
     )
     return Table(
         name,
-        f"Matrix products of unseen shapes, {_LEAST_US:g} us and more",
+        f"GEMMs of unseen shapes, {_LEAST_US:g} us and more",
         "us",
         SOURCE if partly else ", ".join(path.name for path in files),
         tuple(rows),
@@ -116,7 +116,7 @@ def _rows(device: str, word: str, sizes: Ints, us: Floats) -> list[Row]:
     if gpu is None:
         reason = f"no device is known by the name '{device}'"
     elif precision is None or precision not in gpu.peaks:
-        reason = f"{gpu.name} has no products in {word}"
+        reason = f"{gpu.name} has no GEMMs in {word}"
     group = f"{gpu.name if gpu else device} {precision or word}"
     predicted = np.full(len(us), np.nan)
     if gpu and precision and not reason and len(us):
@@ -213,7 +213,7 @@ def _suite(device: str, title: str) -> Suite:
     name = f"gemm-{device}"
     return Suite(
         name,
-        f"Matrix products of unseen shapes on {title}",
+        f"GEMMs of unseen shapes on {title}",
         f"gemm/{device}.csv.gz",
         lambda files, progress: run_gemm(files, progress, name),
     )
@@ -223,7 +223,7 @@ SUITES: tuple[Suite, ...] = (
     _suite("a100", "A100"),
     _suite("h100", "H100"),
     _suite("b200", "B200"),
-    Suite("gemm", "Matrix products of unseen shapes on all three", "gemm", run_gemm, COLUMNS),
+    Suite("gemm", "GEMMs of unseen shapes on all three", "gemm", run_gemm, COLUMNS),
     Suite(
         "attention-h100",
         "Prefill attention on H100",

@@ -87,7 +87,7 @@ def _model_flops(prepared: Prepared, timeline: Timeline, found: dict[str, float]
         return None
     work = models.flops(model, plan.batch, plan.sequence, causal=plan.causal).training
     share: float = work / found["step_time"] / plan.ranks / (float(peak) * 1e9)
-    # Products of a precision with a higher peak may do more than the peak of bf16 allows.
+    # GEMMs of a precision with a higher peak may do more than the peak of bf16 allows.
     return share if share <= 1 else None
 
 

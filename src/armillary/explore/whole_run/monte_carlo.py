@@ -1,4 +1,4 @@
-"""The slow twin of `goodput`: a run played through second by second, event after event, with drawn failures.
+"""The slow reference of `goodput`: a run played through second by second, event after event, with drawn failures.
 
 It knows nothing of renewals or of Erlang: it keeps a clock, a list of checkpoints in flight and one of nodes in repair.
 """

@@ -25,7 +25,7 @@ class Experts:
 
     Attributes:
         inside: Nodes between the all-to-alls that bring tokens and those that take them back.
-        rows: Rows of the products of one expert.
+        rows: Rows of the GEMMs of one expert.
     """
 
     inside: Mask
@@ -36,7 +36,7 @@ def experts_of(nodes: Nodes) -> Experts:
     """Return what experts do in a graph: what waits for an all-to-all that opens, up to the next, which closes."""
     inside = _inside(nodes)
     rows = token_count([gemm for node in np.flatnonzero(inside) for gemm in nodes.gemms[node]])
-    # Gradients of weights that are made later wait for nothing inside; their products are known by their dimensions.
+    # Gradients of weights that are made later wait for nothing inside; their GEMMs are known by their dimensions.
     known = {_dimensions(p) for node in np.flatnonzero(inside) for p in nodes.gemms[node]}
     for node, gemms in enumerate(nodes.gemms):
         inside[node] |= bool(gemms) and all(
@@ -48,7 +48,7 @@ def experts_of(nodes: Nodes) -> Experts:
 def expert_part(nodes: Nodes, experts: Experts) -> float:
     """Return which part of a rank's weights are experts, by the bytes of gradients that replicas reduce.
 
-    Where experts have no replicas, theirs are those of their products, in the precision of the others.
+    Where experts have no replicas, theirs are those of their GEMMs, in the precision of the others.
     """
     size, batch = nodes.graph.ints("comm_size"), nodes.graph.ints("micro_batch", 0)
     reduces = nodes.reductions & (nodes.collective == REDUCE)
@@ -68,7 +68,7 @@ def scale_experts(nodes: Nodes, mesh_dim: int, factor: Fraction) -> Scaling:
     """Return what changes in a rank when `factor` times the ranks, with as many tokens each, share the experts.
 
     Each rank has as many tokens, sends each to as many experts, and gets as many from others: all-to-alls keep their
-    size, products of experts their operations. A rank has a share of the experts, each with more rows.
+    size, GEMMs of experts their operations. A rank has a share of the experts, each with more rows.
 
     Args:
         nodes: Of the rank.
@@ -162,7 +162,7 @@ def _sums(nodes: Nodes, node: int, gemm: Gemm) -> bool:
 
 
 def _adds_up(nodes: Nodes, experts: Experts) -> Mask:
-    """Say which kernels without products add up gradients of experts: those after products that sum over tokens."""
+    """Say which kernels without GEMMs add up gradients of experts: those after GEMMs that sum over tokens."""
     ptr, parents = nodes.graph.parents()
     found = np.zeros(nodes.graph.n_nodes, np.bool_)
     plain = experts.inside & nodes.kernel & ~nodes.graph.has(GEMM)
@@ -175,7 +175,7 @@ def _adds_up(nodes: Nodes, experts: Experts) -> Mask:
 
 
 def is_gradient(nodes: Nodes, node: int, gemm: Gemm, experts: Experts) -> bool:
-    """Say whether a product of an expert is for the gradient of its weight: it sums over rows."""
+    """Say whether a GEMM of an expert is for the gradient of its weight: it sums over rows."""
     return over_tokens(gemm, experts.rows, _sums(nodes, node, gemm))
 
 
@@ -227,7 +227,7 @@ def _gemms(made: Scaling, nodes: Nodes, experts: Experts, share: Fraction) -> No
     at = np.flatnonzero(experts.inside & graph.has(GEMM)).tolist()
     if not at:
         raise InputError(
-            f"scale ep: {graph.source} has no products with shapes (attribute gemm) between its all-to-alls, so what "
+            f"scale ep: {graph.source} has no GEMMs with shapes (attribute gemm) between its all-to-alls, so what "
             "the weights of experts are is not seen; expected them, or a second trace with another ep "
             "(--also TRACE --at ep=N)"
         )
@@ -242,7 +242,7 @@ def _gemms(made: Scaling, nodes: Nodes, experts: Experts, share: Fraction) -> No
             fewer = count * share
             if fewer.denominator > 1:
                 raise InputError(
-                    f"scale ep: {graph.node(node)} has the products of {count} experts, which cannot be divided by "
+                    f"scale ep: {graph.node(node)} has the GEMMs of {count} experts, which cannot be divided by "
                     f"{float(1 / share):g}; expected at most {count} times the ranks"
                 )
             grouped = "batch" if gemm.batch > 1 or fewer > 1 else "calls"
@@ -266,7 +266,7 @@ def _gemms(made: Scaling, nodes: Nodes, experts: Experts, share: Fraction) -> No
         made.gemms[node] = tuple(changed)
         mask[node] = True
     made.assume(
-        "experts: products have a share of the experts, each with more rows; operations stay",
+        "experts: GEMMs have a share of the experts, each with more rows; operations stay",
         mask,
         size=moved,
     )

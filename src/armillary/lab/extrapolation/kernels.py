@@ -23,7 +23,7 @@ SMALL = 64
 UPDATE = re.compile(r"optim|adam|\bsgd|lamb|gradient norm|clip_grad|_foreach_|unscale", re.IGNORECASE)
 WEIGHTS = re.compile(r"weight|param|optim", re.IGNORECASE)
 OPERAND = {"fp8": 1, "fp32": 4, "fp64": 8}
-"""Bytes of an operand by the precision of a product; others 2."""
+"""Bytes of an operand by the precision of a GEMM; others 2."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +64,7 @@ class Nodes:
 
     @cached_property
     def operand(self) -> Ints:
-        """Bytes of an operand of every product."""
+        """Bytes of an operand of every GEMM."""
         codes, names = self.graph.strings("precision")
         sizes = np.array([*(OPERAND.get(name, 2) for name in names), 2], np.int64)
         found: Ints = sizes[codes]
@@ -153,10 +153,10 @@ class Nodes:
     def partial(self) -> Mask:
         """Sums over tp of gradients of weights that every rank of tp holds.
 
-        With sequence parallelism they are the all-reduces over tp that lie between products and what replicas do:
+        With sequence parallelism they are the all-reduces over tp that lie between GEMMs and what replicas do:
         they wait for its reductions, or these for them. Without replicas they wait for gradients of weights, and no
-        product comes after them. Without sequence parallelism (norms of heads) both must be so: after a reduction,
-        and before no product.
+        GEMM comes after them. Without sequence parallelism (norms of heads) both must be so: after a reduction,
+        and before no GEMM.
         """
         own = self.over("tp", only=True)
         reduces = own & (self.collective == CollectiveType.ALL_REDUCE)
@@ -264,7 +264,7 @@ def _with_children(graph: Graph, mask: Mask) -> Mask:
 
 
 def terms(gemm: Gemm, size: int, operand: int) -> tuple[float, float, float]:
-    """Return the bytes of (left operand, right operand, result) of a product that moves `size` bytes in all.
+    """Return the bytes of (left operand, right operand, result) of a GEMM that moves `size` bytes in all.
 
     Operands are what their shapes say, the result is the rest: it may be in other precision, and be added to. Where
     that is too much, the largest is smaller than its shape, as the images of a convolution are.
@@ -284,7 +284,7 @@ def terms(gemm: Gemm, size: int, operand: int) -> tuple[float, float, float]:
 
 
 def accumulates(gemm: Gemm, size: int, operand: int) -> bool:
-    """Say whether a product that moves `size` bytes adds to its result in full precision, as gradients of weights are.
+    """Say whether a GEMM that moves `size` bytes adds to its result in full precision, as gradients of weights are.
 
     Others write a result of at most two bytes for each element, or as many as an operand has.
     """

@@ -32,7 +32,7 @@ class Scaling:
         nodes: Of the graph.
         factors: By attribute, (n_nodes,).
         duration: Of recorded durations where a rule measured them; NaN: they follow operations or bytes.
-        gemms: Other products of nodes.
+        gemms: Other GEMMs of nodes.
         shapes: Factors of the dimensions of fused attention, by node.
         tensors: Inputs and outputs of recorded operators with other shapes, by node.
         rules: What was assumed -> the nodes that it was applied to.
@@ -93,7 +93,7 @@ class Scaling:
                     raise InputError(
                         f"{graph.node(at)}: {name} becomes {new[at]:.3g}, expected less than 2**60"
                     )
-                # Kernels without products say 1 operation, which stays.
+                # Kernels without GEMMs say 1 operation, which stays.
                 values[name] = np.where((name == OPERATIONS) & (old <= 1), old, new.astype(np.int64))
         durations = duration_ns(graph)
         grown = np.rint(durations * self._of_durations())

@@ -24,7 +24,7 @@ GATHER, SCATTER, REDUCE = CollectiveType.ALL_GATHER, CollectiveType.REDUCE_SCATT
 
 @dataclass(frozen=True)
 class Parts:
-    """What of the weights of a rank is divided, by the products.
+    """What of the weights of a rank is divided, by the GEMMs.
 
     Attributes:
         dense: The divided part of those that are not of experts.
@@ -41,7 +41,7 @@ class Parts:
 
 
 def divided_part(ranks: Sequence[Nodes]) -> Parts:
-    """Return which part of the weights of all products of these graphs is divided."""
+    """Return which part of the weights of all GEMMs of these graphs is divided."""
     inside = outside = own = 0.0
     shared = 1.0
     for nodes in ranks:
@@ -61,7 +61,7 @@ def divided_part(ranks: Sequence[Nodes]) -> Parts:
 def scale_tensor(nodes: Nodes, old: int, new: int, parts: Parts | None = None) -> Scaling:
     """Return what changes in a rank when tp goes from `old` to `new`.
 
-    Kernels between the collectives that open and close a divided block do ``old / new`` of the work. Of a product
+    Kernels between the collectives that open and close a divided block do ``old / new`` of the work. Of a GEMM
     two dimensions are those of the activation that the collective moves; the third is the divided one. Outside, with
     sequence parallelism (gathers and scatters instead of reductions), each rank has its share of the tokens.
 
@@ -72,7 +72,7 @@ def scale_tensor(nodes: Nodes, old: int, new: int, parts: Parts | None = None) -
         parts: Of the weights that are divided, see `divided_part`; absent: all.
 
     Raises:
-        InputError: it cannot be seen how a product is divided, or ranks would have copies of heads.
+        InputError: it cannot be seen how a GEMM is divided, or ranks would have copies of heads.
     """
     made, share = Scaling(nodes), Fraction(old, new)
     _check_heads(nodes, old, new)
@@ -108,7 +108,7 @@ def scale_tensor(nodes: Nodes, old: int, new: int, parts: Parts | None = None) -
     parts = parts or Parts()
     kept, updated = parts.kept(x)
     text = "tensor: weights, their gradients and what updates them are divided"
-    text += "" if parts.dense == 1 else f", {parts.dense:.0%} of them as of the products"
+    text += "" if parts.dense == 1 else f", {parts.dense:.0%} of them as of the GEMMs"
     weights = nodes.gradients & ~own
     made.assume(text, weights, comm=kept)
     made.assume(text, nodes.update, ops=updated, size=updated)
@@ -146,5 +146,5 @@ def _check_heads(nodes: Nodes, old: int, new: int) -> None:
 
 
 def _whole(nodes: Nodes, own: Mask) -> Mask:
-    """Say which kernels without products make what is scattered, so that they have all tokens."""
+    """Say which kernels without GEMMs make what is scattered, so that they have all tokens."""
     return parents_of(nodes, own & (nodes.collective == SCATTER)) & nodes.kernel & ~nodes.multiplies

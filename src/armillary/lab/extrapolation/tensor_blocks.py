@@ -42,7 +42,7 @@ def blocks_of(nodes: Nodes) -> Blocks:
     """Return what is divided in a graph.
 
     Raises:
-        InputError: it has experts that cannot be told from other products.
+        InputError: it has experts that cannot be told from other GEMMs.
     """
     own = nodes.over("tp", only=True)
     exchange = nodes.over("ep") & (nodes.collective == CollectiveType.ALL_TO_ALL)
@@ -86,8 +86,8 @@ def _inside(nodes: Nodes, own: Mask) -> Mask:
 def _between(nodes: Nodes, own: Mask, whole: int) -> Mask:
     """Return which nodes are inside of blocks that a reduction closes.
 
-    Such a block begins with the last product of whole rows of tokens before the reduction. Gradients of weights are
-    inside where their weight is that of a product inside.
+    Such a block begins with the last GEMM of whole rows of tokens before the reduction. Gradients of weights are
+    inside where their weight is that of a GEMM inside.
     """
     size = nodes.graph.ints("comm_size")
     closes = own & (nodes.collective == REDUCE) & (2 * size >= whole)
@@ -110,7 +110,7 @@ def _between(nodes: Nodes, own: Mask, whole: int) -> Mask:
             for i, each in enumerate(since)
             if any(_opens(p, tokens, whole // element) for p in nodes.gemms[each])
         ]
-        # The last product before a reduction ends its block, whatever its shape.
+        # The last GEMM before a reduction ends its block, whatever its shape.
         closing = max(
             (i for i, each in enumerate(since) if any(p.m == tokens for p in nodes.gemms[each])),
             default=-1,
@@ -149,9 +149,9 @@ def children_of(nodes: Nodes, which: Mask) -> Mask:
 
 
 def element_bytes(nodes: Nodes, at: list[int], whole: int) -> int:
-    """Return the bytes of an element: those with which most products have `whole` bytes as one matrix.
+    """Return the bytes of an element: those with which most GEMMs have `whole` bytes as one matrix.
 
-    Of several those nearest to what the products of the nodes `at` move for each of their elements.
+    Of several those nearest to what the GEMMs of the nodes `at` move for each of their elements.
     """
     gemms = [gemm for node in at for gemm in nodes.gemms[node]]
     moved = int(nodes.graph.ints(SIZE)[at].sum()) / max(1, sum(gemm.elements for gemm in gemms))

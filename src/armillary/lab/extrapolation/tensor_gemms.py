@@ -1,4 +1,4 @@
-"""Which dimension of a product tensor parallelism divides, and what that makes of it."""
+"""Which dimension of a GEMM tensor parallelism divides, and what that makes of it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from armillary.trace.gemm import Gemm
 
 
 def divide_gemms(made: Scaling, nodes: Nodes, blocks: Blocks, last: Mask, share: Fraction) -> None:
-    """Divide products: flops by the share, bytes by what of each matrix is divided; `last` ones close a block."""
+    """Divide GEMMs: flops by the share, bytes by what of each matrix is divided; `last` ones close a block."""
     whole = blocks.whole
     at = np.flatnonzero(np.array([bool(each) for each in nodes.gemms]) & blocks.divided).tolist()
     if not at:
@@ -42,14 +42,14 @@ def divide_gemms(made: Scaling, nodes: Nodes, blocks: Blocks, last: Mask, share:
                 tokens = "k" if accumulates(gemm, part, int(nodes.operand[node])) else "m"
                 every = list(third(gemm, whole // element))
                 dims = [dim for dim in every if dim != tokens]
-                # Bytes of recorded products may be more than those of their matrices, so that all look like sums.
+                # Bytes of recorded GEMMs may be more than those of their matrices, so that all look like sums.
                 dims = ["batch"] if gemm.batch > 1 else dims or every * (not blocks.sequence)
             if not dims and (blocks.sequence or experts.inside[node]):
                 dims = _by_place(nodes, node, gemm, last, shares)
             if not dims:
                 unknown[nodes.graph.name(node)] += 1
                 continue
-            # What is summed up after a product was divided in what it sums over itself.
+            # What is summed up after a GEMM was divided in what it sums over itself.
             dim = "k" if last[node] and "k" in dims else dims[0]
             changed.append(_divided(gemm, dim, share, nodes.graph.node(node)))
             padded[node] |= (getattr(gemm, dim) * share).denominator > 1
@@ -64,25 +64,25 @@ def divide_gemms(made: Scaling, nodes: Nodes, blocks: Blocks, last: Mask, share:
     if unknown:
         names = ", ".join(f"'{name}' ({count})" for name, count in unknown.most_common(4))
         raise InputError(
-            f"scale tp: it cannot be seen which dimension of {unknown.total()} products is divided: {names}; "
+            f"scale tp: it cannot be seen which dimension of {unknown.total()} GEMMs is divided: {names}; "
             "expected a second trace with another tp (--also TRACE --at tp=N)"
         )
     made.assume(
-        "tensor: products inside of divided blocks lose a share of one dimension",
+        "tensor: GEMMs inside of divided blocks lose a share of one dimension",
         mask,
         ops=share,
         size=factor,
     )
-    made.note("tensor: dimensions that do not divide are padded in products, not in operations", padded)
+    made.note("tensor: dimensions that do not divide are padded in GEMMs, not in operations", padded)
 
 
 def _by_place(
     nodes: Nodes, node: int, gemm: Gemm, last: Mask, shares: dict[frozenset[int], int]
 ) -> list[str]:
-    """Return the dimension of a product that is divided, by what is around it: one that closes a block sums over it.
+    """Return the dimension of a GEMM that is divided, by what is around it: one that closes a block sums over it.
 
     So it is where activations are smaller than others (latent attention), or a weight as wide as a token. Gradients of
-    weights are divided as the weight was, `shares` keeps what of it that is; of square ones that of the product is,
+    weights are divided as the weight was, `shares` keeps what of it that is; of square ones that of the GEMM is,
     whose result was scattered.
     """
     if not accumulates(gemm, int(nodes.graph.ints(SIZE)[node]), int(nodes.operand[node])):
@@ -97,7 +97,7 @@ def _by_place(
 
 
 def divide_rows(made: Scaling, nodes: Nodes, which: Mask, share: Fraction) -> None:
-    """Give products of weights that every rank has whole a share of the tokens."""
+    """Give GEMMs of weights that every rank has whole a share of the tokens."""
     size, factor = nodes.graph.ints(SIZE), np.ones(nodes.graph.n_nodes)
     for node in np.flatnonzero(which).tolist():
         before, after, changed = int(size[node]), 0.0, []
@@ -111,12 +111,12 @@ def divide_rows(made: Scaling, nodes: Nodes, which: Mask, share: Fraction) -> No
         factor[node] = after / before if before else 1.0
         made.gemms[node] = tuple(changed)
     made.assume(
-        "tensor: products outside of divided blocks have a share of the tokens", which, ops=share, size=factor
+        "tensor: GEMMs outside of divided blocks have a share of the tokens", which, ops=share, size=factor
     )
 
 
 def _hidden(nodes: Nodes, experts: Experts) -> set[int]:
-    """Return the width of a token: what all products of experts have in common besides their rows."""
+    """Return the width of a token: what all GEMMs of experts have in common besides their rows."""
     found: set[int] | None = None
     for node in np.flatnonzero(experts.inside).tolist():
         for gemm in nodes.gemms[node]:
@@ -126,7 +126,7 @@ def _hidden(nodes: Nodes, experts: Experts) -> set[int]:
 
 
 def _of_expert(gemm: Gemm, gradient: bool, common: set[int]) -> list[str]:
-    """Return the dimension of an expert's product that is neither rows nor the width of a token; []: it is not seen."""
+    """Return the dimension of an expert's GEMM that is neither rows nor the width of a token; []: it is not seen."""
     found = [dim for dim in ("mn" if gradient else "nk") if getattr(gemm, dim) not in common]
     return found if len(found) == 1 else []
 
@@ -134,8 +134,6 @@ def _of_expert(gemm: Gemm, gradient: bool, common: set[int]) -> list[str]:
 def _divided(gemm: Gemm, dim: str, share: Fraction, where: str) -> Gemm:
     value = getattr(gemm, dim) * share
     if value < 1:
-        raise InputError(
-            f"{where}: {dim} {getattr(gemm, dim)} of its product {gemm} cannot be divided further"
-        )
+        raise InputError(f"{where}: {dim} {getattr(gemm, dim)} of its GEMM {gemm} cannot be divided further")
     # A dimension that does not divide is padded.
     return gemm._replace(**{dim: -(-value.numerator // value.denominator)})

@@ -30,7 +30,7 @@ SHARED = {"batch": "samples", "context": "queries", "ring": "queries"}
 def scale_tokens(nodes: Nodes, axis: Axis, factor: Fraction, sizes: Sizes | None = None) -> Scaling:
     """Return what changes in a rank when it has `factor` times as many samples, or as long ones.
 
-    Activations and products with weights are linear in the tokens; scores of attention are quadratic in the length;
+    Activations and GEMMs with weights are linear in the tokens; scores of attention are quadratic in the length;
     weights, their gradients and the optimizer stay. Operators that name the shapes of their tensors follow these.
 
     Args:
@@ -78,7 +78,7 @@ def scale_tokens(nodes: Nodes, axis: Axis, factor: Fraction, sizes: Sizes | None
 
 
 def _gemms(made: Scaling, nodes: Nodes, axis: Axis, factor: Fraction, constant: Mask) -> Mask:
-    """Scale products; return which are of scores."""
+    """Scale GEMMs; return which are of scores."""
     n = nodes.graph.n_nodes
     tokens = token_count([p for each in nodes.gemms for p in each if p.batch == 1])
     size = nodes.graph.ints(SIZE)
@@ -118,17 +118,17 @@ def _gemms(made: Scaling, nodes: Nodes, axis: Axis, factor: Fraction, constant: 
         if scores[node] and axis == "sequence":
             moved[node] = _with_scores(gemms, int(size[node]), int(nodes.operand[node]), float(factor))
         made.gemms[node] = changed
-    text = "tokens: products with weights are linear in the tokens; the bytes of the weights stay"
+    text = "tokens: GEMMs with weights are linear in the tokens; the bytes of the weights stay"
     made.assume(text, others, ops=ops, size=moved)
     law = "the samples" if axis == "batch" else "the square of the length"
-    made.assume(f"tokens: products of scores grow by {law}", scores, ops=ops, size=moved)
+    made.assume(f"tokens: GEMMs of scores grow by {law}", scores, ops=ops, size=moved)
     return scores
 
 
 def _with_scores(gemms: tuple[Gemm, ...], size: int, operand: int, factor: float) -> float:
-    """Return by what the bytes of products of scores grow: the scores by the square, queries, keys and values not.
+    """Return by what the bytes of GEMMs of scores grow: the scores by the square, queries, keys and values not.
 
-    Of several products of a kernel as many read or write scores as its bytes have room for.
+    Of several GEMMs of a kernel as many read or write scores as its bytes have room for.
     """
     each = max(getattr(p, a) * getattr(p, b) * p.batch for p in gemms for a, b in [_pair(p)]) * operand
     square = min(each * min(len(gemms), size // each), size) if size >= each else size
@@ -136,9 +136,9 @@ def _with_scores(gemms: tuple[Gemm, ...], size: int, operand: int, factor: float
 
 
 def token_count(gemms: list[Gemm]) -> int:
-    """Return the dimension of products that counts tokens: rows, or summed over for the gradient of a weight.
+    """Return the dimension of GEMMs that counts tokens: rows, or summed over for the gradient of a weight.
 
-    It is never the number of columns of a product or of one of its two gradients.
+    It is never the number of columns of a GEMM or of one of its two gradients.
     """
     groups: dict[tuple[int, ...], list[Gemm]] = {}
     for gemm in gemms:
@@ -155,14 +155,14 @@ def token_count(gemms: list[Gemm]) -> int:
 
 
 def over_tokens(gemm: Gemm, tokens: int, otherwise: bool) -> bool:
-    """Say whether a product sums over tokens: the gradient of a weight does."""
+    """Say whether a GEMM sums over tokens: the gradient of a weight does."""
     if (gemm.m == tokens) != (gemm.k == tokens):
         return gemm.k == tokens
     return otherwise
 
 
 def _pair(gemm: Gemm) -> tuple[str, ...]:
-    """Return the two dimensions of a batched product that are the length of a sequence; () where it has none."""
+    """Return the two dimensions of a batched GEMM that are the length of a sequence; () where it has none."""
     for pair in (("m", "n"), ("m", "k"), ("n", "k")):
         if getattr(gemm, pair[0]) == getattr(gemm, pair[1]):
             return pair
@@ -177,7 +177,7 @@ def _grown(gemm: Gemm, dims: tuple[str, ...], factor: Fraction) -> Gemm:
 
 
 def _between(nodes: Nodes, scores: Mask) -> Mask:
-    """Say which kernels wait for products of scores and are waited for by such."""
+    """Say which kernels wait for GEMMs of scores and are waited for by such."""
     ptr, parents = nodes.graph.parents()
     found = np.zeros(len(scores), np.bool_)
     for node in np.flatnonzero(scores).tolist():

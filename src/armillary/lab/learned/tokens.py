@@ -79,7 +79,7 @@ def tokens_of(
 
     Raises:
         InputError: the graph has a cycle, or a node what tokens cannot say: uneven splits, or more than two matrix
-            products.
+            GEMMs.
     """
     order = _order(graph)
     symbols, numbers = _classified(graph, vocabulary)

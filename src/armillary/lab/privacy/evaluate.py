@@ -223,7 +223,7 @@ def _samples(task: Task) -> tuple[Floats, list[Sample]]:
 
 
 def obfuscated(trace: Trace, machines: Sequence[Machine], setting: Setting, key: str) -> Obfuscated:
-    """Obfuscate with another key where there is no stand-in, as a user would."""
+    """Obfuscate with another key where there is no surrogate, as a user would."""
     for again in range(3):
         with suppress(InputError):
             return obfuscate(

@@ -17,7 +17,7 @@ from armillary.lab.obfuscation.restructure import restructure
 from armillary.lab.obfuscation.sizes import perturb
 from armillary.lab.privacy.balance import balance, simulate_on
 from armillary.lab.privacy.machines import Machine
-from armillary.lab.privacy.stand_in import stand_in
+from armillary.lab.privacy.surrogate import surrogate
 from armillary.trace.check_ranks import check_trace
 from armillary.trace.trace import Trace
 
@@ -37,13 +37,13 @@ class Strength:
         sizes: Factor minus 1 by which single sizes, operations and times may be wrong; 0: they are right.
         structure: Whether nodes are joined, split and ordered anew.
         totals: Factor by which the total of each kind of work may be wrong, where the time stays; 1: not at all.
-        stand_in: Whether another workload takes the place of the original; the others do not matter then.
+        surrogate: Whether another workload takes the place of the original; the others do not matter then.
     """
 
     sizes: float = 0.0
     structure: bool = False
     totals: float = 1.0
-    stand_in: bool = False
+    surrogate: bool = False
 
     def __post_init__(self) -> None:
         """Refuse what is out of range.
@@ -57,7 +57,7 @@ class Strength:
             raise InputError(f"totals {self.totals:g}: expected a factor from 1 to 100")
 
 
-LEVELS = {1: Strength(), 2: Strength(0.05), 3: Strength(0.05, True, 4.0), 4: Strength(stand_in=True)}
+LEVELS = {1: Strength(), 2: Strength(0.05), 3: Strength(0.05, True, 4.0), 4: Strength(surrogate=True)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,7 +108,7 @@ def obfuscate(
 ) -> Obfuscated:
     """Return a trace that hides as much as `strength` says, or less if its times would not stay.
 
-    A stand-in is one, or an error.
+    A surrogate is one, or an error.
 
     Args:
         trace: The original.
@@ -119,15 +119,15 @@ def obfuscate(
         groups: Groups of ranks that the trace does not define.
 
     Raises:
-        InputError: the original cannot be simulated on a machine, `tolerance` is out of range, or there is no stand-in.
+        InputError: the original cannot be simulated on a machine, `tolerance` is out of range, or no surrogate fits.
     """
     if not 0 < tolerance <= 1:
         raise InputError(f"tolerance {100 * tolerance:g} %: expected more than 0 % and no more than 100 %")
     draft, legend = relabel(trace, key, groups)
     lines = [simulate_on(draft, machine) for machine in machines]
     ticks = np.array([max(line.total_ticks, 1) for line in lines], np.float64)
-    if strength.stand_in:
-        other = stand_in(trace.n_ranks, machines, ticks, tolerance, key)
+    if strength.surrogate:
+        other = surrogate(trace.n_ranks, machines, ticks, tolerance, key)
         return Obfuscated(
             other.draft.trace(), Legend(), strength, strength, None, _names(machines), ticks, np.expm1(other.errors)
         )  # fmt: skip

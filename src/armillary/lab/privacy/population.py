@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from armillary.base.errors import InputError
-from armillary.lab.privacy.stand_in import RECOMPUTE, SHARDING
+from armillary.lab.privacy.surrogate import RECOMPUTE, SHARDING
 from armillary.trace.trace import Trace
 from armillary.workload.generate import generate
 from armillary.workload.models.schema import Attention, Decoder, Mlp

@@ -19,7 +19,7 @@ from armillary.lab.privacy.evaluate import Setting, carried_out, obfuscated
 from armillary.lab.privacy.facts import Circle, facts_of
 from armillary.lab.privacy.machines import usual_machines
 from armillary.lab.privacy.population import BATCH, PP, RANKS, SEQUENCE, TP, Configuration
-from armillary.lab.privacy.stand_in import RECOMPUTE, SHARDING
+from armillary.lab.privacy.surrogate import RECOMPUTE, SHARDING
 from armillary.trace.schema import CollectiveType
 from armillary.trace.trace import Trace
 from armillary.workload.models.counts import parameters

@@ -29,7 +29,7 @@ STAND_IN_CLEAR = (
     "the number of ranks",
     "the simulated time on each machine, within the tolerance: it says how much work a step is",
 )
-"""What a stand-in tells of the original."""
+"""What a surrogate tells of the original."""
 
 
 def remains(before: Trace, made: Obfuscated) -> dict[str, Any]:
@@ -62,7 +62,7 @@ def remains(before: Trace, made: Obfuscated) -> dict[str, Any]:
                 "why": "the total of the gradients that replicas reduce is its number of parameters",
             }
         ],
-        "cannot_be_hidden": list(STAND_IN_CLEAR if made.reached.stand_in else CLEAR),
+        "cannot_be_hidden": list(STAND_IN_CLEAR if made.reached.surrogate else CLEAR),
     }
 
 

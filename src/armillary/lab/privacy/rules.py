@@ -101,15 +101,15 @@ def _layers(graph: Graph, stages: int, sends: int) -> tuple[int | None, str]:
 
 
 def _hidden(graph: Graph, inner: Circle | None, tp: int) -> tuple[int | None, str]:
-    """Find the hidden size in products, in the sizes of collectives, or in operations and bytes of a kernel."""
+    """Find the hidden size in GEMMs, in the sizes of collectives, or in operations and bytes of a kernel."""
     gemms = list(_gemms(graph))
     if gemms:
         sizes = Counter[int]()
-        for m, n, k, count in gemms:  # tokens are m in two of the three products of a layer
+        for m, n, k, count in gemms:  # tokens are m in two of the three GEMMs of a layer
             sizes.update({n: count})
             sizes.update({k: count})
             sizes.subtract({m: count})
-        return sizes.most_common(1)[0][0], "the most frequent side of matrix products"
+        return sizes.most_common(1)[0][0], "the most frequent side of GEMMs"
     found = Counter[int]()
     for (operations, moved), count in _tokens(graph).most_common(40):
         for hidden in _square(operations, moved, tp):
@@ -118,7 +118,7 @@ def _hidden(graph: Graph, inner: Circle | None, tp: int) -> tuple[int | None, st
         best, count = found.most_common(1)[0]
         return (
             best,
-            f"operations and bytes of {count} kernels are those of a product with {best} x {best // tp} weights",
+            f"operations and bytes of {count} kernels are those of a GEMM with {best} x {best // tp} weights",
         )
     if inner is not None:
         size = _common_size(graph)
@@ -127,8 +127,8 @@ def _hidden(graph: Graph, inner: Circle | None, tp: int) -> tuple[int | None, st
         )
         if ratio:
             guess = max(_STEP, round(ratio[0] * tp / _STEP) * _STEP)
-            return guess, "operations of the smallest product per byte of the most frequent collective"
-    return None, "no product, and no kernel whose operations and bytes are those of one"
+            return guess, "operations of the smallest GEMM per byte of the most frequent collective"
+    return None, "no GEMM, and no kernel whose operations and bytes are those of one"
 
 
 def _gemms(graph: Graph) -> Iterator[tuple[int, int, int, int]]:
@@ -141,7 +141,7 @@ def _gemms(graph: Graph) -> Iterator[tuple[int, int, int, int]]:
 
 
 def _square(operations: int, moved: int, tp: int) -> Iterator[int]:
-    """Yield h for which a product of (t, h / tp) with (h / tp, h) does these operations on so many bytes of bf16.
+    """Yield h for which a GEMM of (t, h / tp) with (h / tp, h) does these operations on so many bytes of bf16.
 
     2 t h² / tp operations; 2 (t h / tp + t h + h² / tp) bytes; t is an integer, too.
     """

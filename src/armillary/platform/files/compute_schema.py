@@ -38,7 +38,7 @@ class KernelOverride(Part):
 
     name: str = Field(default="*", min_length=1, description="Pattern of names, as of files: '*.attend'.")
     kind: Literal["gemm", "flops", "memory", "unknown"] | None = Field(
-        default=None, description="Products of known shape, other operations, bytes only, a duration only."
+        default=None, description="GEMMs of known shape, other operations, bytes only, a duration only."
     )
     duration: Time | None = Field(default=None, description="That each takes.")
     factor: Annotated[float, Ruled(FACTOR)] | None = Field(
@@ -113,9 +113,7 @@ class Compute(Part):
 class Factors(Part):
     """What the model's times are multiplied by; of the device's file where absent."""
 
-    gemm: Annotated[float, Field(gt=0, lt=1e3)] | None = Field(
-        default=None, description="Of matrix products."
-    )
+    gemm: Annotated[float, Field(gt=0, lt=1e3)] | None = Field(default=None, description="Of GEMMs.")
     attention: Annotated[float, Field(gt=0, lt=1e3)] | None = Field(
         default=None, description="Of fused attention."
     )
@@ -153,7 +151,7 @@ class TableColumns(Part):
 
 
 class Table(Compute):
-    """Measured times of matrix products by their shape; other kernels by the roofline model."""
+    """Measured times of GEMMs by their shape; other kernels by the roofline model."""
 
     model: Literal["table"]  # type: ignore[assignment]
     file: str = Field(min_length=1, description="CSV with a header, perhaps .gz; relative to the study.")
@@ -171,7 +169,7 @@ class Table(Compute):
 
 
 class Tiled(Compute):
-    """The roofline model, with matrix products that move the tiles of a buffer."""
+    """The roofline model, with GEMMs that move the tiles of a buffer."""
 
     model: Literal["tiled"]  # type: ignore[assignment]
     buffer: Annotated[Size, Field(gt=0)] = Field(
@@ -186,13 +184,13 @@ class Tiled(Compute):
 class SystolicBuffers(Part):
     """Buffers of a systolic array, each in two halves; SCALE-sim's names."""
 
-    ifmap: Annotated[Size, Field(gt=0)] = Field(description="Of the left operand of a product.")
+    ifmap: Annotated[Size, Field(gt=0)] = Field(description="Of the left operand of a GEMM.")
     filter: Annotated[Size, Field(gt=0)] = Field(description="Of the right operand.")
     ofmap: Annotated[Size, Field(gt=0)] = Field(description="Of the result.")
 
 
 class Systolic(Compute):
-    """A systolic array, for matrix products of known shape; other kernels by the roofline model."""
+    """A systolic array, for GEMMs of known shape; other kernels by the roofline model."""
 
     model: Literal["systolic"]  # type: ignore[assignment]
     rows: Count
@@ -201,7 +199,7 @@ class Systolic(Compute):
         default="weight", description="What stays in the array."
     )
     clock: Clock
-    arrays: Count = Field(default=1, description="Of an NPU, which share every product.")
+    arrays: Count = Field(default=1, description="Of an NPU, which share every GEMM.")
     stall: bool = Field(default=True, description="A kernel takes at least its bytes ÷ the memory bandwidth.")
     buffers: SystolicBuffers | None = Field(
         default=None, description="On the chip; absent: as large as it takes to fetch each operand once."

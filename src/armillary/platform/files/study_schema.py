@@ -48,7 +48,7 @@ RankTimes = Annotated[
 
 
 class Peaks(Part):
-    """Peak performance by the precision of matrix products (physical)."""
+    """Peak performance by the precision of GEMMs (physical)."""
 
     bf16: Flops = Field(description="Also that of nodes which name no precision.")
     fp8: Flops | None = None

@@ -33,7 +33,7 @@ class StepKeys(Part):
 
 
 class TermsKeys(Part):
-    """Terms of a step that kernels and wires do not show; each is off unless it is given (physical)."""
+    """Terms of a step that kernels and links do not show; each is off unless it is given (physical)."""
 
     overlap: OverlapKeys = OverlapKeys()
     communication: Share = Field(

@@ -1,4 +1,4 @@
-"""The core of attention: scores, softmax, and their product with the values.
+"""The core of attention: scores, softmax, and their GEMM with the values.
 
 It has no weights. Its backward pass takes twice the operations of the forward one, in fused kernels, too: that these
 compute the scores once more is not counted, as in the published formulas; so selective recomputation, whose purpose
@@ -113,7 +113,7 @@ def _unfused(shard: Shard, heads: Heads, seen: int) -> Block:
     up, down = (2 * seen * heads.query * size for size in (heads.key, heads.value))
     dropout = (Step("dropout", bytes=2 * held + scores),) if shard.dropout else ()
     precision = shard.high
-    # Products are of whole matrices, a mask is applied to their result.
+    # GEMMs are of whole matrices, a mask is applied to their result.
     groups = shard.batch * heads.query
     first = Gemm(-(-rows // groups), shard.keys, heads.key, groups)
     second = Gemm(first.m, heads.value, shard.keys, groups)

@@ -73,7 +73,7 @@ def layer(name: str, shard: Shard, blocks: Sequence[Block], boundary: int, cache
 
 
 def _added(shard: Shard, block: Block) -> Steps:
-    """Return the steps of a block's weights, with the kernel that adds their gradients up where no product does."""
+    """Return the steps of a block's weights, with the kernel that adds their gradients up where no GEMM does."""
     count = sum(block.parameters.values())
     if shard.fused or not shard.training or not block.weight or not count:
         return block.weight

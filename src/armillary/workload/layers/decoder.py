@@ -59,7 +59,7 @@ def decoder_inference(model: Decoder, plan: Plan, tokens: int, context: int, bat
     """
     _check_positions(model, context, "prompt and answer of")
     check_width(plan.parallel.tp, model)
-    # Engines reduce after each row-parallel product; only experts whole on a rank need the tokens divided.
+    # Engines reduce after each row-parallel GEMM; only experts whole on a rank need the tokens divided.
     divided = model.experts is not None and plan.parallel.etp not in (None, plan.parallel.tp)
     shard = inference_shard(plan, tokens, context, batch, divided=divided)
     check_experts(shard, model)
@@ -101,7 +101,7 @@ def transformer_layer(shard: Shard, model: Decoder, kind: Kind, *, qkv_bias: boo
     made = layer(kind.name, shard, blocks, boundary, cache)
     if not shard.training or shard.recompute != "full":
         return made
-    # Nothing of the backward pass works on what the last product and residual make.
+    # Nothing of the backward pass works on what the last GEMM and residual make.
     idle = blocks[-1 if kind.experts else -2 :] if shard.early_stop else []
     return recomputed(made, boundary, sum(len(block.forward) for block in idle))
 

@@ -55,7 +55,7 @@ def embedding(shard: Shard, model: Decoder) -> Layer:
 
 
 def head(shard: Shard, model: Decoder, *, shares_table: bool) -> Layer:
-    """Return the final norm, the product with the vocabulary, and the loss, of which ranks of tp have parts.
+    """Return the final norm, the GEMM with the vocabulary, and the loss, of which ranks of tp have parts.
 
     Args:
         shard: The share of this rank.

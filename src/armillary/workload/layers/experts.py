@@ -1,4 +1,4 @@
-"""A mixture of experts on one rank, as Megatron-LM runs it: route, exchange tokens, grouped products, exchange back.
+"""A mixture of experts on one rank, as Megatron-LM runs it: route, exchange tokens, grouped GEMMs, exchange back.
 
 Tokens go over ep to the ranks of their experts, and there to all ranks of etp, which share every expert by columns and
 rows. Without sequence parallelism ranks of tp have the same tokens; then etp must be tp, and their results are summed.

@@ -1,8 +1,8 @@
-"""Products with weights, and what stands around them: norms, activations, the feed-forward block.
+"""GEMMs with weights, and what stands around them: norms, activations, the feed-forward block.
 
-Products are divided over ranks as Megatron-LM divides them (arXiv 1909.08053, 2205.05198).
+GEMMs are divided over ranks as Megatron-LM divides them (arXiv 1909.08053, 2205.05198).
 
-Of a product Y = X·W a column-parallel one has some of the columns of W, and the whole X; a row-parallel one has some of
+Of a GEMM Y = X·W a column-parallel one has some of the columns of W, and the whole X; a row-parallel one has some of
 the rows, and its Y are terms of a sum. With sequence parallelism X of the first is gathered, and gathered once more for
 the gradient of W while that of X is computed; Y of the second is reduced and scattered.
 """
@@ -54,7 +54,7 @@ def gemms(
         m: Rows of X (of all weights together).
         k: Columns of X.
         n: Columns of Y.
-        count: How many weights, each for some of the rows (a grouped product).
+        count: How many weights, each for some of the rows (a grouped GEMM).
         precision: Absent: that of the plan.
         weights: As which inference reads them; absent: as the plan says, or with a `precision` as that.
     """
@@ -127,7 +127,7 @@ def column(
         beside: Inputs that are gathered with the others, but not multiplied.
         precision: Absent: that of the plan.
         weights: See `gemms`.
-        parameters: Absent: those of the product and bias.
+        parameters: Absent: those of the GEMM and bias.
     """
     m, element = shard.tokens, shard.element
     gemm, back, weight = gemms(shard, m, k, n, precision=precision, weights=weights)
@@ -180,9 +180,9 @@ def row(shard: Shard, name: str, k: int, n: int, *, bias: bool = False) -> Block
 
 
 def _beside(steps: list[Step]) -> list[Step]:
-    """Return a product and its collective, which work on one piece after the other, as steps that start together.
+    """Return a GEMM and its collective, which work on one piece after the other, as steps that start together.
 
-    What follows waits for the collective, and its kernels for the product, which has the device before them.
+    What follows waits for the collective, and its kernels for the GEMM, which has the device before them.
     """
     gemm, other = sorted(steps, key=lambda step: step.collective is not None)
     return [replace(gemm, after=("",)), replace(other, after=("",))]
@@ -225,7 +225,7 @@ def activation(shard: Shard, name: str, rows: int, inputs: int, outputs: int) ->
 def mlp_blocks(
     shard: Shard, hidden: int, size: int, *, gated: bool, bias: bool, name: str = "mlp", keep: bool = True
 ) -> list[Block]:
-    """Return the blocks of hidden -> size -> hidden; up and gate are one product.
+    """Return the blocks of hidden -> size -> hidden; up and gate are one GEMM.
 
     Args:
         shard: The share of this rank.

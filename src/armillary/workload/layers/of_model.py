@@ -13,7 +13,7 @@ from armillary.workload.plan.schema import Plan
 def layers_of(model: Model, plan: Plan, place: int = 0) -> list[Layer]:
     """Return the layers of a model, sized for one rank and one microbatch of a training step, in order.
 
-    Embedding, layers, head (norm, output product and loss). Layers that are alike are one object.
+    Embedding, layers, head (norm, output GEMM and loss). Layers that are alike are one object.
 
     Args:
         model: The model.

@@ -32,7 +32,7 @@ class Shard:
         keys: Tokens of a sample that the last of them sees.
         tp: Ranks that share every matrix.
         sequence: Whether they share the residual, too (sequence parallelism).
-        overlap: Whether they gather and scatter beside the products.
+        overlap: Whether they gather and scatter beside the GEMMs.
         cp: Ranks that share every sample.
         ring: Whether keys and values go round them; else all are gathered.
         ep: Ranks that share the experts.
@@ -43,7 +43,7 @@ class Shard:
         dispatch: Bytes of an element on its way to experts.
         compute: Precision of large GEMMs.
         gradient: Bytes of an element of a weight's gradient.
-        fused: Whether products add them to what is there.
+        fused: Whether GEMMs add them to what is there.
         flash: Whether the scores stay on the chip.
         eager: Whether their scale, mask and casts are kernels of their own.
         causal: Whether to count only the scores that a causal mask keeps.
@@ -110,7 +110,7 @@ class Shard:
 
     @property
     def high(self) -> Precision:
-        """Precision of products that stay out of fp8: attention, router, head."""
+        """Precision of GEMMs that stay out of fp8: attention, router, head."""
         return "fp32" if self.compute == "fp32" else "bf16"
 
     @property

@@ -67,7 +67,7 @@ def flops(
         model: The model.
         batch: Samples.
         sequence: Tokens per sample of a decoder or translator (both its sides); if None its own default.
-        recomputation: ``selective`` does the attention scores and their product with the values again, ``full``
+        recomputation: ``selective`` does the attention scores and their GEMM with the values again, ``full``
             everything but the head.
         causal: Count only the scores that a causal mask keeps, as fused kernels do; published formulas count all.
 

@@ -47,7 +47,7 @@ def stored(count: int, precision: Precision) -> int:
 
 
 def weight(plan: Plan) -> int:
-    """Return the bytes of a weight as kernels use it in training; fp8 products work on weights kept in bf16."""
+    """Return the bytes of a weight as kernels use it in training; fp8 GEMMs work on weights kept in bf16."""
     return ELEMENT["fp32" if plan.numbers.compute == "fp32" else "bf16"]
 
 

@@ -22,7 +22,7 @@ class Parallel(Part):
     )
     overlap: bool = Field(
         default=False,
-        description="With sequence: gather and scatter in pieces beside the products that they belong to.",
+        description="With sequence: gather and scatter in pieces beside the GEMMs that they belong to.",
     )
     cp: Count = Field(default=1, description="Context parallel: ranks that share every sequence.")
     context: Literal["ring", "all-gather"] = Field(
@@ -95,7 +95,7 @@ class Numbers(Part):
     """Types of numbers; sizes in bytes follow from them."""
 
     compute: Precision = Field(
-        default="bf16", description="Of matrix products; in training fp8 and fp4 keep weights in bf16."
+        default="bf16", description="Of GEMMs; in training fp8 and fp4 keep weights in bf16."
     )
     weights: Precision | None = Field(
         default=None, description="As inference stores and reads them, with scales; absent: as compute."
@@ -113,7 +113,7 @@ class Numbers(Part):
     gradients: Literal["fp32", "bf16"] = Field(default="fp32", description="As they are summed and reduced.")
     fused: bool = Field(
         default=True,
-        description="Add up gradients of weights in the products that make them; else by kernels of their own.",
+        description="Add up gradients of weights in the GEMMs that make them; else by kernels of their own.",
     )
 
 

@@ -1,4 +1,4 @@
-"""Fused attention: two products forward, five backward, of which one computes the scores again.
+"""Fused attention: two GEMMs forward, five backward, of which one computes the scores again.
 
 A causal mask does not halve them, and softmax is not counted: so does `torch.utils.flop_counter`.
 """

@@ -1,4 +1,4 @@
-"""Matrix products: a multiply-add is two FLOPs; what is added afterwards (a bias) is not counted."""
+"""GEMMs: a multiply-add is two FLOPs; what is added afterwards (a bias) is not counted."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def product(left: list[int], right: list[int]) -> int:
 
 
 def gemm(op: Operator, rule_of_op: object) -> Gemm | None:
-    """Return the product that an operator is; None where it is none, or more than one.
+    """Return the GEMM that an operator is; None where it is none, or more than one.
 
     Args:
         op: The operator.
@@ -56,19 +56,19 @@ def gemm(op: Operator, rule_of_op: object) -> Gemm | None:
     FAMILY, "mm", "bmm", "matmul", "_int_mm", "_scaled_mm", "_scaled_mm_v2", "mv", "dot", "vdot", "_sparse_mm"
 )
 def mm(op: Operator) -> int:
-    """Return the FLOPs of a product of the first two arguments."""
+    """Return the FLOPs of a GEMM of the first two arguments."""
     return product(op.shape("self", 0), op.shape("mat2", 1))
 
 
 @rule(FAMILY, "addmm", "baddbmm", "addbmm", "addmv", "_addmm_activation")
 def addmm(op: Operator) -> int:
-    """Return the FLOPs of a product of the second and the third argument."""
+    """Return the FLOPs of a GEMM of the second and the third argument."""
     return product(op.shape("", 1), op.shape("", 2))
 
 
 @rule(FAMILY, "linear", "mkldnn_linear")
 def linear(op: Operator) -> int:
-    """Return the FLOPs of a product with a transposed weight [out, in], or [in]."""
+    """Return the FLOPs of a GEMM with a transposed weight [out, in], or [in]."""
     weight = op.shape("weight", 1)
     return product(op.shape("input", 0), weight[::-1])
 
@@ -82,13 +82,13 @@ def linear_backward(op: Operator) -> int:
 
 @rule(FAMILY, "_weight_int4pack_mm", "_weight_int8pack_mm")
 def packed(op: Operator) -> int:
-    """Return the FLOPs of a product with a packed weight; the result has its columns."""
+    """Return the FLOPs of a GEMM with a packed weight; the result has its columns."""
     return 2 * op.shape("self", 0)[-1] * prod(op.result_shape())
 
 
 @rule(FAMILY, "_grouped_mm", "_scaled_grouped_mm", "_scaled_grouped_mm_v2")
 def grouped(op: Operator) -> int:
-    """Return the FLOPs of products of the groups of [rows, inner] or [group, rows, inner] with theirs.
+    """Return the FLOPs of GEMMs of the groups of [rows, inner] or [group, rows, inner] with theirs.
 
     Groups cut whatever size both share: the rows (2-D by 3-D), the columns (3-D by 2-D), or the sum (2-D by 2-D).
     """
@@ -102,6 +102,6 @@ def grouped(op: Operator) -> int:
 
 @rule(FAMILY, "_trilinear", "bilinear")
 def trilinear(op: Operator) -> int:
-    """Return the FLOPs of x1ᵀ W x2 for each row: a product with W [out, in1, in2], then one with x2."""
+    """Return the FLOPs of x1ᵀ W x2 for each row: a GEMM with W [out, in1, in2], then one with x2."""
     outer, first, second = op.shape("weight", 2)
     return 2 * (op.size("input1", 0)[0] // first) * outer * second * (first + 1)

@@ -86,7 +86,7 @@ def adaptive_backward(op: Operator) -> int:
 @rule(FAMILY, "upsample_bilinear2d", "_upsample_bilinear2d_aa", "upsample_bilinear2d_backward")
 @rule(FAMILY, "grid_sampler_2d")
 def bilinear(op: Operator) -> int:
-    """Return 8 FLOPs for each element written: four products, and weights times their sum."""
+    """Return 8 FLOPs for each element written: four GEMMs, and weights times their sum."""
     return 8 * op.elements
 
 

@@ -1,1 +1,1 @@
-"""Network model `ns3`: the packet simulator ns-3 itself, as the referee of our models."""
+"""Network model `ns3`: the packet simulator ns-3 itself, as the reference of our own models."""

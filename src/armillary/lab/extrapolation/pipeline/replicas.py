@@ -187,7 +187,7 @@ def _elements(stages: Sequence[Stage], sharding: str) -> tuple[int, int]:
 
 
 def _experts_alone(stages: Sequence[Stage]) -> dict[int, int]:
-    """Return how many parameters the experts of each layer have that no replica reduces, by their products."""
+    """Return how many parameters the experts of each layer have that no replica reduces, by their GEMMs."""
     found: dict[int, int] = {}
     for stage in stages:
         nodes = stage.nodes

@@ -91,7 +91,7 @@ def scale_recorded_data(nodes: Nodes, mesh_dim: int, factor: Fraction) -> Scalin
 def scale_recorded_tensor(nodes: Nodes, old: int, new: int) -> Scaling:
     """Return what changes in a rank when tp goes from `old` to `new`.
 
-    What the products before a reduction sum over is a rank's share. It is the same dimension in the weights that made
+    What the GEMMs before a reduction sum over is a rank's share. It is the same dimension in the weights that made
     it, whether one or several, in their gradients and in the states of the optimizer.
 
     Raises:
@@ -110,7 +110,7 @@ def scale_recorded_tensor(nodes: Nodes, old: int, new: int) -> Scaling:
         factors.scale([dim], share)
     _check_depth(program, factors, old, new)
     buffers = follow_shards(program, factors)
-    rule = "tensor: operators on what ranks have a share of, from the products that are summed up over them"
+    rule = "tensor: operators on what ranks have a share of, from the GEMMs that are summed up over them"
     unseen = _resize(made, program, factors, rule, buffers)
     stays = (
         nodes.kernel & ~unseen & (made.factors["tensor_size"] == 1) & (nodes.graph.ints("tensor_size") > 0)

@@ -23,7 +23,7 @@ def resize(
     """Give operators the work that they have with tensors of other dimensions.
 
     Args:
-        made: Takes the factors, products and shapes of tensors of the nodes.
+        made: Takes the factors, GEMMs and shapes of tensors of the nodes.
         program: What the nodes do to tensors.
         factors: Of the dimensions.
         rule: What is noted of operators that change.

@@ -121,10 +121,10 @@ def calls_of_collectives(nodes: Nodes, program: Program, which: Mask) -> dict[in
 
 
 def summed_dims(nodes: Nodes, program: Program, reductions: Mask) -> list[Dim]:
-    """Return what ranks sum up a share of each: the dimensions that the products before a reduction sum over.
+    """Return what ranks sum up a share of each: the dimensions that the GEMMs before a reduction sum over.
 
     Raises:
-        InputError: what is reduced comes from no product.
+        InputError: what is reduced comes from no GEMM.
     """
     found: list[Dim] = []
     calls = calls_of_collectives(nodes, program, reductions)
@@ -134,7 +134,7 @@ def summed_dims(nodes: Nodes, program: Program, reductions: Mask) -> list[Dim]:
         own = [dim for tensor in tensors for dim in _summed(tensor, nodes.graph.n_nodes)]
         if not own:
             raise InputError(
-                f"scale tp: {nodes.graph.node(node)} reduces what no product, look-up or sum is seen to make, so what "
+                f"scale tp: {nodes.graph.node(node)} reduces what no GEMM, look-up or sum is seen to make, so what "
                 "ranks have a share of is not known; expected a second trace with another tp (--also TRACE --at tp=N)"
             )
         found += own
@@ -142,7 +142,7 @@ def summed_dims(nodes: Nodes, program: Program, reductions: Mask) -> list[Dim]:
 
 
 def _summed(tensor: Tensor, before: int) -> Iterator[Dim]:
-    """Yield what the products that a tensor comes from sum over: the nearest ones, through copies and sums."""
+    """Yield what the GEMMs that a tensor comes from sum over: the nearest ones, through copies and sums."""
     seen, todo = {id(tensor)}, [(tensor, before)]
     while todo:
         each, limit = todo.pop()

@@ -1,4 +1,4 @@
-"""The network in PyTorch, for its gradients; `network.hidden` is its plain twin."""
+"""The network in PyTorch, for its gradients; `network.hidden` is its plain reference."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Kernels as counts of elements, and layers that run them one after the other.
 
-Activations and weights are of the type of the matrix products (of bf16 where these are fp8), weight gradients of their
+Activations and weights are of the type of the GEMMs (of bf16 where these are fp8), weight gradients of their
 own. Every product with weights takes the same operations for the gradient of its input as for that of its weights, also
 the first one of a model, whose input needs none: sums are those of `armillary.workload.models.operations`.
 """

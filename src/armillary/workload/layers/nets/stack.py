@@ -1,4 +1,4 @@
-"""The layers of a stack of matrix products and convolutions."""
+"""The layers of a stack of GEMMs and convolutions."""
 
 from __future__ import annotations
 

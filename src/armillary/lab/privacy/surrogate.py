@@ -46,7 +46,7 @@ class _Drawn:
     ticks: Floats
 
 
-def stand_in(ranks: int, machines: Sequence[Machine], ticks: Floats, tolerance: float, key: str) -> Balanced:
+def surrogate(ranks: int, machines: Sequence[Machine], ticks: Floats, tolerance: float, key: str) -> Balanced:
     """Return another workload that takes so long on each machine.
 
     Args:
@@ -62,7 +62,7 @@ def stand_in(ranks: int, machines: Sequence[Machine], ticks: Floats, tolerance: 
     for machine in machines:
         if not machine.platform.system.roofline:
             raise InputError(
-                f"machine {machine.name}: a stand-in has no recorded times, expected the peak of an NPU and the "
+                f"machine {machine.name}: a surrogate has no recorded times, expected the peak of an NPU and the "
                 "bandwidth of its memory"
             )
     nearest: list[_Drawn] = []
@@ -83,7 +83,7 @@ def stand_in(ranks: int, machines: Sequence[Machine], ticks: Floats, tolerance: 
         for times in (ticks, best.ticks)
     )
     raise InputError(
-        f"no stand-in takes {wanted}: the nearest of {DRAWS * TRIES} takes {reached}; expected fewer machines, a "
+        f"no surrogate takes {wanted}: the nearest of {DRAWS * TRIES} takes {reached}; expected fewer machines, a "
         "larger tolerance, or level 3"
     )
 
@@ -125,7 +125,7 @@ def _workload(ranks: int, draw: np.random.Generator, *, smallest: bool) -> tuple
     hidden, sequence, microbatch = _HEAD * heads, pick((512, 1024, 2048, 4096)), pick((1, 2, 4))
     microbatches = 1 if smallest else pp * pick((1, 2))
     model = Decoder(
-        name="stand-in", layers=1 if smallest else pp * int(draw.integers(1, 9)), hidden=hidden,
+        name="surrogate", layers=1 if smallest else pp * int(draw.integers(1, 9)), hidden=hidden,
         vocabulary=pick((32000, 50304, 128256)), context=sequence, tied=False, norm="rms", activation="swiglu",
         attention=Attention(heads=heads, kv_heads=8), mlp=Mlp(size=pick((2, 3, 4)) * hidden),
     )  # fmt: skip
