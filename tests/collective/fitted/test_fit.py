@@ -8,7 +8,7 @@ from armillary.base.errors import InputError
 from armillary.collective.fitted import fit_names, load_fit
 from armillary.collective.fitted.between import Spanning, Stage, nic_share, steps
 from armillary.collective.fitted.derive import derive
-from armillary.collective.fitted.model import STAND_INS, CollectiveFit
+from armillary.collective.fitted.model import SUBSTITUTES, CollectiveFit
 from armillary.collective.fitted.read import measured_names, sheets
 from armillary.collective.fitted.regimes import Regime, at_members, at_size, share
 from armillary.collective.fitted.write import text_of
@@ -72,7 +72,7 @@ def test_between_nodes_latency_grows_with_nodes_and_steps_and_nics_share_the_byt
 @pytest.mark.parametrize("name", fit_names())
 def test_every_fit_of_the_package_times_everything(name):
     known = load_fit(name)
-    for operation in STAND_INS:
+    for operation in SUBSTITUTES:
         inside = known.time(operation, 8, 1, 1 << 26)
         if inside is None:
             assert operation == "all-reduce", name

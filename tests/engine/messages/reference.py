@@ -111,7 +111,7 @@ class MessageMachine(Machine):
 
     def send(self, source: int, target: int, size: int, arrived: Any) -> None:
         """Let a message leave now."""
-        own = self.trees.ways.get((source, target))
+        own = self.trees.links_of.get((source, target))
         links = list(own) if own else self.routing.paths([source], [target])[0].tolist()
         self.at(self.now * PS, lambda now: self.hop(links, size, now, now, arrived))
 

@@ -41,13 +41,13 @@ def command(fit: str, operation: str, sizes: tuple[str, ...], gpus_per_node: int
     from armillary.base.units import format_bandwidth, format_bytes, format_time, parse_bytes
     from armillary.cli.outputs import show_table
     from armillary.collective.fitted import load_fit
-    from armillary.collective.fitted.model import STAND_INS
+    from armillary.collective.fitted.model import SUBSTITUTES
     from armillary.collective.fitted.regimes import share
 
     known = load_fit(fit)
-    if operation not in STAND_INS:
+    if operation not in SUBSTITUTES:
         raise InputError(
-            f"operation: got '{operation}', expected {one_of(STAND_INS)}{nearest(operation, STAND_INS)}"
+            f"operation: got '{operation}', expected {one_of(SUBSTITUTES)}{nearest(operation, SUBSTITUTES)}"
         )
     if gpus_per_node * nodes < 2:
         raise InputError("--gpus-per-node: got 1 on 1 node, expected at least 2 GPUs in all")

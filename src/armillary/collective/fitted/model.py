@@ -46,7 +46,7 @@ OPERATIONS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "broad
 """What is measured."""
 
 _RING = ("all-gather", "reduce-scatter", "all-reduce")
-STAND_INS = {
+SUBSTITUTES = {
     "all-reduce": (),
     "all-gather": ("reduce-scatter", "all-reduce"),
     "reduce-scatter": ("all-gather", "all-reduce"),
@@ -104,7 +104,7 @@ class CollectiveFit:
         """Return how long a collective takes alone, or None if the fit cannot tell.
 
         Args:
-            operation: One of `STAND_INS`.
+            operation: One of `SUBSTITUTES`.
             per_node: Members in each node; a message: 2 within a node, 1 between two nodes.
             nodes: How many nodes they are in.
             size: Bytes, as nccl-tests count them: of the larger buffer (all-gather: its output, reduce-scatter: its
@@ -114,7 +114,9 @@ class CollectiveFit:
         if members <= 1 or size <= 0:
             return CollectiveTime(0.0, 0.0, "nothing to send")
         measured: Mapping[str, object] = self.inside if nodes == 1 else self.between
-        used = next((name for name in (operation, *STAND_INS.get(operation, ())) if measured.get(name)), None)
+        used = next(
+            (name for name in (operation, *SUBSTITUTES.get(operation, ())) if measured.get(name)), None
+        )
         if used is None:
             return None
         # The one measured is taken at the size at which it sends as much.

@@ -32,7 +32,7 @@ from armillary.base.errors import InputError, nearest
 from armillary.base.hints import KeyPath
 from armillary.collective.fitted.between import Spanning, Stage
 from armillary.collective.fitted.derive import borrowed, derive
-from armillary.collective.fitted.model import STAND_INS, CollectiveFit, DataSheet
+from armillary.collective.fitted.model import SUBSTITUTES, CollectiveFit, DataSheet
 from armillary.collective.fitted.regimes import Curve, Regime
 from armillary.platform.fields import Bandwidth, Count, Part, Size, Time
 from armillary.platform.files.native_errors import first_error
@@ -139,7 +139,7 @@ def _read(path: Path) -> CollectiveFit:
         raise first_error(document, error) from error
     for part, given in (("inside", file.inside), ("between", file.between)):
         for operation in given:
-            document.choice((part, operation), operation, STAND_INS)
+            document.choice((part, operation), operation, SUBSTITUTES)
     if not file.inside and not file.between:
         raise document.error((), "expected measured operations under 'inside' or 'between'")
     device = file.device

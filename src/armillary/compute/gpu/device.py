@@ -18,7 +18,7 @@ from armillary.base.errors import InputError, nearest, one_of
 from armillary.compute.gpu.read import Reader
 
 FOLDER = Path(__file__).parent / "devices"
-STAND_IN = {"fp4": ("fp8", "bf16"), "fp8": ("bf16",), "fp32": ("bf16",), "bf16": ()}
+SUBSTITUTE = {"fp4": ("fp8", "bf16"), "fp8": ("bf16",), "fp32": ("bf16",), "bf16": ()}
 """Precision -> those whose constants it takes where it has none."""
 SECOND = 1e9
 """ns."""
@@ -150,12 +150,12 @@ class Gpu:
 
     def gemm_fit(self, precision: str) -> GemmFit:
         """Return the constants of a precision, or of the nearest that has some."""
-        return next(self.gemm[each] for each in (precision, *STAND_IN[precision]) if each in self.gemm)
+        return next(self.gemm[each] for each in (precision, *SUBSTITUTE[precision]) if each in self.gemm)
 
     def attention_fit(self, precision: str) -> AttentionFit:
         """Return the constants of a precision, or of the nearest that has some."""
         return next(
-            self.attention[each] for each in (precision, *STAND_IN[precision]) if each in self.attention
+            self.attention[each] for each in (precision, *SUBSTITUTE[precision]) if each in self.attention
         )
 
 

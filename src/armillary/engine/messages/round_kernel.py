@@ -14,7 +14,9 @@ from armillary.engine.transport import layout as tk
 
 mover = use("armillary.engine.transport.chosen_kernel")
 inject = mover.inject
-free_blocks, ports, line_routes, moves = accessors(lk.FREE_BLOCKS, physical.PORTS, lk.LINE_ROUTES, lk.MOVES)
+free_blocks, chunk_flows, line_routes, moves = accessors(
+    lk.FREE_BLOCKS, physical.CHUNK_FLOWS, lk.LINE_ROUTES, lk.MOVES
+)
 phase_shapes, received, receives, rounds = accessors(lk.PHASE_SHAPE, lk.RECEIVED, lk.RECEIVES, lk.ROUNDS)
 route_of, run_members, runs, sends, shapes = accessors(lk.ROUTE_OF, lk.MEMBER, lk.RUN, lk.SENDS, lk.SHAPES)
 sizes = accessors(lk.SIZES)
@@ -66,12 +68,12 @@ def member_of(run, m):
 
 
 @inner
-def begin_run(prog, st, mem, net_table, net, pool, queue, port, key, phase, line_row, tick):
-    """Start a phase of a chunk on a port: all members come to their first round."""
+def begin_run(prog, st, mem, net_table, net, pool, queue, chunk_flow, key, phase, line_row, tick):
+    """Start a phase of a chunk on a chunk flow: all members come to their first round."""
     shape = line_routes.shape(prog, line_row)
     members = shapes.members(prog, shape)
     run = allocate(st, mem, lk.RU_HEAD + members * lk.ME_COLUMNS)
-    runs.set_port(mem, run, port)
+    runs.set_chunk_flow(mem, run, chunk_flow)
     runs.set_key(mem, run, key)
     runs.set_phase(mem, run, phase)
     runs.set_line(mem, run, line_row)
@@ -131,8 +133,8 @@ def meet(prog, st, mem, net_table, net, pool, queue, run, me, move, other_member
     if run_members.times(mem, other) != run_members.times(mem, me):
         return
     pair = pair_of(prog, mem, run, move)
-    port = runs.port(mem, run)
-    key = ports.key(st, port) if prog[physical.Z_POLICY] == physical.ORDERED else 0
+    chunk_flow = runs.chunk_flow(mem, run)
+    key = chunk_flows.key(st, chunk_flow) if prog[physical.Z_POLICY] == physical.ORDERED else 0
     cookie = ((run << lk.MOVE_BITS) + move) * 2
     move_row = shapes.move(prog, runs.shape(mem, run)) + move
     size = sizes.bytes(prog, size_row(prog, mem, run, move_row))

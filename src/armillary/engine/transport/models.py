@@ -25,7 +25,7 @@ def transport_of(network_model: str, platform: Platform) -> Transport:
     if network_model == "flow":
         return Flow()
     try:
-        return _referee(platform.packets) if network_model == "ns3" else _packets(platform.packets)
+        return _reference(platform.packets) if network_model == "ns3" else _packets(platform.packets)
     except InputError as error:
         source = platform.packets.source
         raise InputError(f"{source}: {error}" if source else str(error)) from None
@@ -41,7 +41,7 @@ def _packets(packets: Packets) -> Transport:
     return Packet(**options, dcqcn=control)
 
 
-def _referee(packets: Packets) -> Transport:
+def _reference(packets: Packets) -> Transport:
     """Return ns-3 with the protocol that is nearest to ours: paced UDP, or TCP."""
     from armillary.engine.transport.ns3.transport import Ns3
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from armillary.base.errors import InputError, nearest, one_of
-from armillary.collective.fitted.model import STAND_INS
+from armillary.collective.fitted.model import SUBSTITUTES
 from armillary.collective.fitted.read import plain_name, sheets
 from armillary.evidence.calibrate.samples import Sample
 
@@ -17,8 +17,10 @@ def known_operation(name: str | None) -> str:
     Raises:
         InputError: It is unknown.
     """
-    if name is not None and name not in STAND_INS:
-        raise InputError(f"--operation: got '{name}', expected {one_of(STAND_INS)}{nearest(name, STAND_INS)}")
+    if name is not None and name not in SUBSTITUTES:
+        raise InputError(
+            f"--operation: got '{name}', expected {one_of(SUBSTITUTES)}{nearest(name, SUBSTITUTES)}"
+        )
     return name or ""
 
 

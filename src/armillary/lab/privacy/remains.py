@@ -25,7 +25,7 @@ CLEAR = (
     "scales totals by a factor of --totals at most, and the nearest public model is often still the right one",
 )
 """What a trace cannot hide and still be simulated."""
-STAND_IN_CLEAR = (
+SURROGATE_CLEAR = (
     "the number of ranks",
     "the simulated time on each machine, within the tolerance: it says how much work a step is",
 )
@@ -62,7 +62,7 @@ def remains(before: Trace, made: Obfuscated) -> dict[str, Any]:
                 "why": "the total of the gradients that replicas reduce is its number of parameters",
             }
         ],
-        "cannot_be_hidden": list(STAND_IN_CLEAR if made.reached.surrogate else CLEAR),
+        "cannot_be_hidden": list(SURROGATE_CLEAR if made.reached.surrogate else CLEAR),
     }
 
 

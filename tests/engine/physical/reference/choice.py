@@ -32,14 +32,14 @@ class Instance:
 
     def phase(self, chunk: int, p: int) -> PhysicalPhase:
         """Return a phase of a chunk."""
-        return self.ways(chunk)[0][p]
+        return self.routes(chunk)[0][p]
 
-    def ways(self, chunk: int) -> list[tuple[PhysicalPhase, ...]]:
+    def routes(self, chunk: int) -> list[tuple[PhysicalPhase, ...]]:
         """Return the ways that a chunk may still take."""
         if not self.chunk_routes.choices:
-            return [self.chunk_routes.ways[self.chunk_routes.chunks[chunk][1]]]
+            return [self.chunk_routes.routes[self.chunk_routes.chunks[chunk][1]]]
         so_far = self.way.get(chunk, [])
-        return [way for way in self.chunk_routes.ways if [p.dim for p in way[: len(so_far)]] == so_far]
+        return [way for way in self.chunk_routes.routes if [p.dim for p in way[: len(so_far)]] == so_far]
 
 
 class Choices:
@@ -62,7 +62,7 @@ class Choices:
             if len(instance.way.get(chunk, [])) > p:
                 continue  # another member has asked as well
             best: list[Any] = []
-            for phase in dict.fromkeys(way[p] for way in instance.ways(chunk)):
+            for phase in dict.fromkeys(way[p] for way in instance.routes(chunk)):
                 lines = {
                     self.line(instance.call.comm, rank, phase.dim)
                     for rank in self.comms.get(instance.call.comm).members.tolist()

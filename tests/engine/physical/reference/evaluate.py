@@ -348,7 +348,7 @@ class Machine:
     def phase_done(self, instance: Instance, line: tuple[int, ...], chunk: int, p: int) -> None:
         """A line has finished a phase of a chunk."""
         for rank in line:
-            if p + 1 < len(instance.chunk_routes.ways[0]):
+            if p + 1 < len(instance.chunk_routes.routes[0]):
                 self.enter(instance, rank, chunk, p + 1)
                 continue
             instance.left[rank] -= 1

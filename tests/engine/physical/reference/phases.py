@@ -29,7 +29,7 @@ def own_chunk_routes(call: CollectiveCall, comm: Communicator, platform: Platfor
     if in_memory or call.splits or platform.physical.fit or platform.physical.terms.communication:
         return chunk_routes
     ways = []
-    for way in chunk_routes.ways:
+    for way in chunk_routes.routes:
         scale = Fraction(1)
         if way and way[0].operation == "gather":
             scale /= prod(len(phase.positions) for phase in way)
