@@ -30,6 +30,7 @@ _NAMES: dict[KeyPath, str] = {
     ("numbers", "embeddings"): "embedding-precision",
     ("numbers", "cache"): "cache-precision",
     ("numbers", "activations"): "activation-precision",
+    ("pipeline", "virtual"): "virtual-pipeline",
     ("offload", "optimizer"): "offload-optimizer",
     ("offload", "weights"): "offload-weights",
     ("offload", "activations"): "offload-activations",
@@ -37,6 +38,8 @@ _NAMES: dict[KeyPath, str] = {
     ("experts", "dispatch"): "expert-dispatch",
 }
 """Options that are not named as the last key."""
+_ALSO = {"virtual-pipeline": ("--virtual",)}
+"""Shorter names of options: the key of a plan file."""
 _METAVARS = {
     "bytes": "SIZE",
     "time": "TIME",
@@ -190,7 +193,7 @@ def _option(name: str, schema: dict[str, Any], heading: str) -> Callable[[F], F]
         extra = {"metavar": "N,…", "callback": _numbers}
     elif kind := _kind(value):
         extra = {"metavar": _METAVARS[kind]}
-    return option(f"--{name}", default=None, heading=heading, help=text, **extra)
+    return option(f"--{name}", *_ALSO.get(name, ()), default=None, heading=heading, help=text, **extra)
 
 
 def _kind(value: dict[str, Any]) -> str | None:
