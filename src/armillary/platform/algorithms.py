@@ -15,6 +15,7 @@ from armillary.platform.collectives import (
     WINDOWED,
     spelled,
 )
+from armillary.platform.dimension_topologies import TOPOLOGIES
 from armillary.platform.limits import COUNT, Choice, Maybe, check
 from armillary.platform.network import Dimension
 
@@ -86,9 +87,9 @@ def read_names(
 
 def natural_algorithm(kind: str, dimension: Dimension) -> Algorithm:
     """Return the algorithm of a collective that suits a dimension's wiring, of those that ASTRA-sim runs."""
-    if dimension.topology in ("Ring", "Torus", "Mesh"):
-        return Algorithm("ring")
-    if dimension.topology == "FullyConnected" or kind == "all-to-all":
+    if own := TOPOLOGIES[dimension.topology].natural:
+        return Algorithm(own)
+    if kind == "all-to-all":
         return Algorithm("direct")
     power_of_two = dimension.size & (dimension.size - 1) == 0
     return Algorithm("halvingDoubling" if power_of_two else "ring")

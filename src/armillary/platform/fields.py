@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -98,6 +98,29 @@ class Chosen:
 
     def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> dict[str, Any]:
         return {"type": "string", "examples": list(self.point.built_in)}
+
+
+@dataclass(frozen=True)
+class Named:
+    """Makes a field one of the names of a registry."""
+
+    names: Collection[str]
+
+    def read(self, value: object) -> str:
+        """Return the name.
+
+        Raises:
+            ValueError: There is none of that name.
+        """
+        if problem := Choice(self.names)(value):
+            raise ValueError(problem)
+        return str(value)
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> core_schema.CoreSchema:
+        return core_schema.no_info_plain_validator_function(self.read)
+
+    def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> dict[str, Any]:
+        return {"type": "string", "enum": list(self.names)}
 
 
 Bandwidth = Annotated[float, Quantity(units.parse_bandwidth, "bandwidth", "400 GB/s", RATE)]

@@ -8,6 +8,7 @@ from dataclasses import replace
 from armillary.base.errors import InputError
 from armillary.platform.algorithms import parse_algorithm
 from armillary.platform.collectives import COLLECTIVES
+from armillary.platform.dimension_topologies import TOPOLOGIES
 from armillary.platform.model import Platform
 
 NOT_ASTRA_SIM = "profile astra-sim does not model this, profile physical does"
@@ -26,7 +27,7 @@ def astra_sim_view(platform: Platform) -> Platform:
     return replace(
         platform,
         dimensions=tuple(
-            replace(dimension, topology="Ring") if dimension.topology == "Torus" else dimension
+            replace(dimension, topology=TOPOLOGIES[dimension.topology].astra_sim)
             for dimension in platform.dimensions
         ),
     )
@@ -77,8 +78,8 @@ def astra_sim_conflicts(platform: Platform) -> Iterator[Conflict]:
     if platform.packets.given:
         yield ("packets",), NOT_ASTRA_SIM
     for dimension in platform.dimensions:
-        if dimension.topology == "Mesh":
-            yield ("network", dimension.name, "topology"), f"got 'Mesh': {NOT_ASTRA_SIM}"
+        if not TOPOLOGIES[dimension.topology].astra_sim:
+            yield ("network", dimension.name, "topology"), f"got '{dimension.topology}': {NOT_ASTRA_SIM}"
         if dimension.in_network:
             yield ("network", dimension.name, "in_network"), NOT_ASTRA_SIM
         if dimension.port and dimension.port.out != dimension.port.into:

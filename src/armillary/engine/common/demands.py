@@ -24,6 +24,7 @@ from armillary.collective.demand import (
 from armillary.collective.demand import block_of as block_of_members
 from armillary.engine.common import network
 from armillary.engine.common.communicators import CollectiveCall, Communicator
+from armillary.platform.dimension_topologies import TOPOLOGIES
 from armillary.platform.model import Platform, ports
 from armillary.platform.network import Dimension, Port, links_per_npu, port
 
@@ -104,9 +105,7 @@ class Demands:
             if hop:
                 # The two links that join a Ring of 2 are one.
                 links = (
-                    1
-                    if d.size == 2 and d.topology in ("Ring", "Torus")
-                    else links_per_npu(d.topology, d.size)
+                    1 if d.size == 2 and TOPOLOGIES[d.topology].loop else links_per_npu(d.topology, d.size)
                 )
                 rate = min(both.out, both.into) / links
                 latency += int(hop) * d.latency

@@ -322,8 +322,8 @@ def _flat(call: CollectiveCall, comm: Communicator, platform: Platform) -> Physi
             links = links_per_npu(dimension.topology, dimension.size)
             used.append((d, links))
             rate = min(rate, port(dimension).slower / links)
-            offsets = positions[:, None] - positions[None, :]
-            latency += int(network.hops(dimension, offsets).max()) * dimension.latency
+            far = network.hops(dimension, positions[:, None], positions[None, :]).max()
+            latency += int(far) * dimension.latency
     chunks = max(1, min(platform.physical.chunks, call.size))
     known = "Switch", n, call.size / chunks, latency / 2, rate
     if operation in ROOTED:

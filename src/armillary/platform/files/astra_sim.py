@@ -15,6 +15,7 @@ from armillary.base.document import Document, Source, is_there, read_document
 from armillary.base.hints import KeyPath, show
 from armillary.platform.algorithms import algorithm_text, read_algorithms
 from armillary.platform.collectives import COLLECTIVES
+from armillary.platform.dimension_topologies import TOPOLOGIES
 from armillary.platform.files.astra_sim_keys import (
     INTER_DIMENSION,
     INTRA_DIMENSION,
@@ -29,9 +30,9 @@ from armillary.platform.groups import read_groups
 from armillary.platform.limits import placed
 from armillary.platform.memory import RemoteMemory
 from armillary.platform.model import Physical, Platform, SchedulingName, SharedBus, System
-from armillary.platform.network import Dimension, TopologyName
+from armillary.platform.network import Dimension
 
-TOPOLOGIES = ("Ring", "FullyConnected", "Switch")
+_TOPOLOGIES = tuple(name for name, topology in TOPOLOGIES.items() if topology.astra_sim == name)
 _MEMORY_KINDS = {
     "NO_MEMORY_EXPANSION": "none",
     "PER_NPU_MEMORY_EXPANSION": "per-npu",
@@ -107,7 +108,7 @@ def _read_network(document: Document, warnings: list[str]) -> tuple[Dimension, .
     # That program refuses one NPU, on which a trace of one rank runs.
     fewest = 1 if len(columns["topology"]) == 1 else 2
     for d, topology in enumerate(columns["topology"]):
-        document.choice(("topology", d), topology, TOPOLOGIES)
+        document.choice(("topology", d), topology, _TOPOLOGIES)
         size = document.whole(("npus_count", d), columns["npus_count"][d], fewest)
         bandwidth = document.number(
             ("bandwidth", d), columns["bandwidth"][d], "a number of GB/s above 0", low=0.0, exclusive=True
@@ -116,7 +117,7 @@ def _read_network(document: Document, warnings: list[str]) -> tuple[Dimension, .
         # That program's GB is 2**30 bytes; the order of these operations decides how times truncate.
         rate = bandwidth * 2**30 / 10**9
         with placed(document, (), {key: (name, d) for key, name in _COLUMN_OF.items()}):
-            dimensions.append(Dimension(f"dim{d}", cast(TopologyName, topology), size, rate, latency))
+            dimensions.append(Dimension(f"dim{d}", topology, size, rate, latency))
     if math.prod(dimension.size for dimension in dimensions) > _INT_MAX:
         document.reject(("npus_count",), columns["npus_count"], f"at most {_INT_MAX} NPUs in all")
     if len(dimensions) > _DEFAULT_DIMENSIONS:
