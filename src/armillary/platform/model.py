@@ -117,29 +117,40 @@ class System:
         check_table(self, "custom_by_node", Number(whole=True), TEXT)
 
 
+KEY = "key"
+"""Metadata of a field that only profile ``physical`` models: its key in a platform file, see `only`."""
+
+
+def only(*key: str) -> dict[str, tuple[str, ...]]:
+    """Return the metadata of such a field; profile ``astra-sim`` refuses it where it is not what it is by default."""
+    return {KEY: key}
+
+
 @dataclass(frozen=True)
 class Physical:
     """What only profile ``physical`` models; peak FLOP/s and memory bandwidth are those of `System`."""
 
-    scheduling: SchedulingName = "fair"
+    scheduling: SchedulingName = field(default="fair", metadata=only("scheduling"))
     algorithm: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Collective -> one name per dimension, as `platform.collectives.ALGORITHMS` lists them (``direct`` may end in a
     window) or ``natural`` or ``auto``; a single ``one…`` name covers all dimensions. Not listed: natural."""
     chunks: int = 1
-    speed: dict[int, float] = field(default_factory=dict)
+    speed: dict[int, float] = field(default_factory=dict, metadata=only("npu", "speed"))
     """Rank -> compute speed relative to the others; not listed: 1."""
-    delay: dict[int, float] = field(default_factory=dict)
+    delay: dict[int, float] = field(default_factory=dict, metadata=only("stragglers"))
     """Rank -> ns that it starts late; not listed: 0."""
-    jitter: Jitter | None = None
+    jitter: Jitter | None = field(default=None, metadata=only("jitter"))
     endpoint_delay: float = 0.0
     """Delay of every message at its endpoint, ns."""
     kernels: Kernels = field(default_factory=Kernels)
     active_chunks: int = 0
     """Chunks of a collective that may be under way at a time on one line of NPUs, where messages are moved; 0: as
     many as hide latencies."""
-    chunk_order: str = "baseline"
+    chunk_order: str = field(default="baseline", metadata=only("collectives", "chunk_order"))
     """Which dimensions each chunk visits first, see `armillary.collective.chunk_order`."""
-    within_dimension: WithinDimensionName = "earliest-phase"
+    within_dimension: WithinDimensionName = field(
+        default="earliest-phase", metadata=only("collectives", "within_dimension")
+    )
     """Which chunk of a collective a dimension serves first."""
     memory: LocalMemory = field(default_factory=LocalMemory)
     fit: FitChoice | None = None

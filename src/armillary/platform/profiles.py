@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import fields, replace
 
 from armillary.base.errors import InputError
 from armillary.platform.algorithms import parse_algorithm
 from armillary.platform.collectives import COLLECTIVES
 from armillary.platform.dimension_topologies import TOPOLOGIES
-from armillary.platform.model import Platform
+from armillary.platform.model import KEY, Physical, Platform
 
+_PLAIN = Physical()
 NOT_ASTRA_SIM = "profile astra-sim does not model this, profile physical does"
 Conflict = tuple[tuple[str, ...], str]
 """Where in a platform file (a dimension by its name), and what is wrong."""
@@ -91,16 +92,11 @@ def astra_sim_conflicts(platform: Platform) -> Iterator[Conflict]:
         for name in names:
             if name != "natural" and parse_algorithm(name) is None:
                 yield ("collectives", kind), f"got '{name}': {NOT_ASTRA_SIM}"
-    if physical.scheduling != "fair":
-        yield ("scheduling",), f"got '{physical.scheduling}': {NOT_ASTRA_SIM}"
-    if physical.chunk_order != "baseline":
-        yield ("collectives", "chunk_order"), f"got '{physical.chunk_order}': {NOT_ASTRA_SIM}"
-    if physical.within_dimension != "earliest-phase":
-        yield ("collectives", "within_dimension"), f"got '{physical.within_dimension}': {NOT_ASTRA_SIM}"
-    if physical.speed:
-        yield ("npu", "speed"), NOT_ASTRA_SIM
-    if physical.delay:
-        yield ("stragglers",), NOT_ASTRA_SIM
+    for each in fields(physical):
+        value = getattr(physical, each.name)
+        if KEY in each.metadata and value != getattr(_PLAIN, each.name):
+            got = f"got '{value}': " if isinstance(value, str) else ""
+            yield each.metadata[KEY], got + NOT_ASTRA_SIM
     if platform.memory.kind == "hierarchical":
         yield ("remote_memory", "kind"), f"got 'hierarchical': {NOT_ASTRA_SIM}"
     local = platform.physical.memory
@@ -114,8 +110,6 @@ def astra_sim_conflicts(platform: Platform) -> Iterator[Conflict]:
         yield ("compute", "efficiency"), f"got less than 100 %: {NOT_ASTRA_SIM}"
     if physical.kernels.overhead:
         yield ("compute", "kernel_overhead"), NOT_ASTRA_SIM
-    if physical.jitter:
-        yield ("jitter",), NOT_ASTRA_SIM
     if physical.fit:
         yield ("collectives", "fit"), f"got '{physical.fit.name}': {NOT_ASTRA_SIM}"
     for name in physical.terms.on():
