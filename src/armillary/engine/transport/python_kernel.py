@@ -17,7 +17,7 @@ push, pop, new_row, deliver = queue_kernel.push, queue_kernel.pop, queue_kernel.
 comes, reached = queue_kernel.comes, queue_kernel.reached
 use_kernel = use("armillary.engine.transport.use_kernel")
 link_row, duration, carried = use_kernel.link_row, use_kernel.duration, use_kernel.carried
-routes, rows, runs, uses = accessors(lk.ROUTE_FIRST, lk.ROW, pl.RUN, lk.USE)
+routes, rows, runs = accessors(lk.ROUTE_FIRST, lk.ROW, pl.RUN)
 if compiling():
     raise InputError("network models of other packages run in Python, got mode compiled, expected interpreted")
 
@@ -68,8 +68,7 @@ def advance(table, net, pool, queue, limit):
 
 @inner
 def _count_use(table, net, run, route, size, begin, end):
-    """Count a message on its links as if they carried it evenly from when it leaves until it arrives."""
+    """Count a message on its links, each at its bandwidth and just before it arrives: before, it may have waited."""
     for link in run.links(table, net[lk.N_STAGE], route):
-        busy = uses.busy(net, link.number) + duration(table, link_row(table, net, link.number), size)
-        carried(table, net, link.number, size, begin, end)
-        uses.set_busy(net, link.number, busy)
+        long = duration(table, link_row(table, net, link.number), size)
+        carried(table, net, link.number, size, max(begin, end - long), end)
