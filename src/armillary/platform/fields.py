@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Discriminator, model_validator
+from pydantic import BaseModel, ConfigDict, Discriminator, WithJsonSchema, model_validator
 from pydantic.json_schema import models_json_schema
 from pydantic_core import PydanticCustomError, core_schema
 
@@ -133,6 +133,8 @@ Flops = Annotated[float, Quantity(units.parse_flops, "flops", "312 TFLOP/s")]
 Size = Annotated[int, Quantity(units.parse_bytes, "bytes", "1 GiB", whole="bytes")]
 Count = Annotated[int, Ruled(COUNT)]
 Side = Annotated[int, Ruled(SIDE)]
+Options = Annotated[dict[str, Any], WithJsonSchema({"type": "object"})]
+"""Of what another package adds; it checks them itself."""
 TAGS = ("<text>", "<mapping>")
 """Names of the two ways to write some values; pydantic puts them into the place of an error."""
 BY_TYPE = Discriminator(lambda value: TAGS[isinstance(value, dict)])

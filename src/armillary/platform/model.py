@@ -30,6 +30,7 @@ from armillary.platform.limits import (
 )
 from armillary.platform.memory import LocalMemory, RemoteMemory
 from armillary.platform.network import Dimension, Port, port
+from armillary.platform.network_models import NetworkChoice
 from armillary.platform.terms import FitChoice, Terms
 
 if TYPE_CHECKING:
@@ -218,6 +219,8 @@ class Platform:
     """Its graph, where it was described as one; then `dimensions` are what collectives take it for."""
     packets: Packets = field(default_factory=Packets)
     kernel_model: KernelModel = field(default_factory=KernelModel)
+    network_model: NetworkChoice = field(default_factory=NetworkChoice)
+    """What the file says of the network model: that of a simulation which names none."""
 
     def __post_init__(self) -> None:
         """Refuse what cannot be, see `armillary.platform.limits`."""
@@ -251,7 +254,7 @@ def _check_platform(platform: Platform) -> None:
         FieldError: names the field.
     """
     parts = {"system": System, "physical": Physical, "memory": RemoteMemory}
-    parts |= {"packets": Packets, "kernel_model": KernelModel}
+    parts |= {"packets": Packets, "kernel_model": KernelModel, "network_model": NetworkChoice}
     check(
         platform, dimensions=Kind(tuple, "a tuple of Dimension"), queues_per_dim=COUNT, rendezvous=FLAG,
         dialect=Choice(("native", "astra-sim")), profile=Choice(get_args(ProfileName)),

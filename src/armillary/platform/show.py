@@ -73,6 +73,7 @@ def describe(platform: Platform) -> dict[str, Any]:
         "remote_memory": None
         if memory.kind == "none"
         else vars(memory) | {"stages": [vars(stage) for stage in memory.stages]},
+        "network_model": platform.network_model.name or None,
         "groups": {str(key): list(ranks) for key, ranks in platform.groups.items()},
         "warnings": list(platform.warnings),
     }
@@ -173,6 +174,8 @@ def _system_rows(platform: Platform) -> list[tuple[str, str]]:
     if system.shared_bus:
         bus = system.shared_bus
         rows.append(("shared bus", f"L {bus.L} ns, o {bus.o} ns, g {bus.g} ns, G {bus.G} ns/B"))
+    if platform.network_model.name:
+        rows.append(("network model", platform.network_model.name))
     if memory.kind == "hierarchical":
         rows.append(("remote memory", f"hierarchical, in chunks of {format_bytes(memory.chunk)}"))
         rows += [(f"  {stage.name}", _stage(stage)) for stage in memory.stages]

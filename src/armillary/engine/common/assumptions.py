@@ -13,6 +13,7 @@ from armillary.platform.algorithms import natural_algorithm, parse_algorithm
 from armillary.platform.collectives import COLLECTIVES
 from armillary.platform.kernels import Kernels
 from armillary.platform.model import Physical, Platform, System
+from armillary.platform.network_models import NETWORK_MODELS
 
 if TYPE_CHECKING:
     from armillary.engine.common.lowered import Simulated
@@ -245,11 +246,18 @@ def column_of(platform: Platform, network_model: str) -> str:
 def without_effect(platform: Platform, network_model: str) -> Iterator[str]:
     """Yield a warning for everything that was given and has no effect in a network model of profile physical."""
     source = f"{platform.source or 'platform'}: platform"
-    model = column_of(platform, network_model)
+    model, chosen = column_of(platform, network_model), platform.network_model
+    if chosen.options and chosen.name != network_model:
+        yield (
+            f"{source}.network_model.options has no effect in network model {network_model}; {chosen.name} uses it"
+        )
     if platform.packets.given and network_model not in PROTOCOLS:
         yield f"{source}.packets has no effect in network model {network_model}; packet and ns3 use it"
     for option in OPTIONS:
         if (option.protocol and network_model not in PROTOCOLS) or not option.given(platform):
+            continue
+        # Another package's is told all that any model is told; what it makes of it nobody knows.
+        if option.counts and network_model not in NETWORK_MODELS.built_in:
             continue
         if model not in option.counts and option.key == "topology.buffer":
             yield f"{source}.topology: buffers have no end in network model {network_model}; packet knows them"

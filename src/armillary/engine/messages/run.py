@@ -36,7 +36,7 @@ def execute(program: MessageProgram, transport: Transport, mode: Mode | None = N
     z = program.sizes
     topology = program.stages[0].topology
     transport = transport.on(topology, program.routes)
-    if transport.name == "ns3":
+    if transport.in_python:
         mode = "interpreted"
     elif mode is None:
         mode = "interpreted" if _estimate(program, transport) < INTERPRETED_EVENTS else "compiled"

@@ -10,6 +10,8 @@ elif in_variant("flow"):
     mover = use("armillary.engine.transport.flow_kernel")
 elif in_variant("ns3"):
     mover = use("armillary.engine.transport.ns3.ns3_kernel")
+elif in_variant("python"):
+    mover = use("armillary.engine.transport.python_kernel")
 elif in_variant("packet"):
     mover = use("armillary.engine.transport.packet_kernel")
 elif in_variant("tcp"):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Discriminator, Field, Tag, TypeAdapter, ValidationError, WithJsonSchema, model_validator
+from pydantic import Discriminator, Field, Tag, TypeAdapter, ValidationError, model_validator
 
 from armillary.base import units
 from armillary.base.document import Document
 from armillary.base.hints import KeyPath, key_text
-from armillary.platform.fields import BY_TYPE, TAGS, Count, Efficiency, Part, Quantity, Ruled, Size, Time
+from armillary.platform.fields import BY_TYPE, TAGS, Count, Efficiency, Options, Part, Quantity, Ruled, Size, Time
 from armillary.platform.files.native_errors import first_error
 from armillary.platform.kernels import (
     COMPUTE_MODELS,
@@ -236,7 +236,7 @@ class Other(Compute):
     """A compute model of another package."""
 
     model: Annotated[str, Field(min_length=1)]  # type: ignore[assignment]
-    given: Annotated[dict[str, Any], WithJsonSchema({"type": "object"})] = Field(
+    given: Options = Field(
         default={}, alias="options", description="What the model says it takes."
     )
 

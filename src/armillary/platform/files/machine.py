@@ -29,6 +29,7 @@ from armillary.platform.limits import POSITIVE, TIME, placed
 from armillary.platform.memory import RemoteMemory
 from armillary.platform.model import Packets, Physical, Platform, ProfileName, System
 from armillary.platform.network import Dimension
+from armillary.platform.network_models import NetworkChoice
 from armillary.platform.profiles import NOT_ASTRA_SIM, astra_sim_conflicts
 from armillary.platform.terms import FitChoice
 
@@ -133,6 +134,7 @@ def read_machine(model: PlatformFile, document: Document, path: KeyPath, profile
         topology=topology,
         packets=_packets(model, document, path),
         kernel_model=kernel_model(compute, document, (*path, "compute")),
+        network_model=_network_model(model, document, (*path, "network_model")),
         warnings=tuple(_warnings(model, compute, document, profile)),
         source=document.path,
     )
@@ -182,6 +184,16 @@ def _packets(model: PlatformFile, document: Document, path: KeyPath) -> Packets:
         return replace(packets, source=f"{document.where(path)}: {key_text(path)}")
     except ValidationError as error:
         raise first_error(document, error, path) from None
+
+
+def _network_model(model: PlatformFile, document: Document, path: KeyPath) -> NetworkChoice:
+    given = model.network_model
+    if given is None:
+        return NetworkChoice()
+    name, options = (given, {}) if isinstance(given, str) else (given.name, given.options)
+    folder = document.path.parent if document.path else Path()
+    with placed(document, path):
+        return NetworkChoice(name, options, f"{document.where(path)}: {key_text(path)}", folder)
 
 
 def _kernels(npu: Npu, compute: Compute) -> Kernels:
