@@ -144,9 +144,9 @@ PROTOCOLS = {
     "ns3": {"lossless": "ns3", "tcp": "ns3-tcp"},
 }
 """Network model -> protocol of packets -> column of the table."""
-MODELS = (
-    "analytical", "congestion", "flow", "packet", "packet-tcp", "packet-credit", "ns3", "ns3-tcp",
-)  # fmt: skip
+MODELS = tuple(
+    column for name in NETWORK_MODELS.built_in for column in PROTOCOLS.get(name, {"": name}).values()
+)
 """The columns of the table: network models of profile physical, by the protocol of their packets."""
 _TITLES = {
     "packet": "packet with protocol lossless",

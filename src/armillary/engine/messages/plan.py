@@ -81,7 +81,7 @@ def simulate_schedule(
         np.ones(wires.n, np.int64),
         np.zeros(wires.n, np.int64),
     )
-    kernel = load("armillary.engine.messages.plan_kernel", mode, transport.name)
+    kernel = load("armillary.engine.messages.plan_kernel", mode, transport.kernel)
     if mode == "interpreted":
         table = table.tolist()
     more = True

@@ -43,7 +43,7 @@ def execute(program: MessageProgram, transport: Transport, mode: Mode | None = N
     table = lower_network(
         program.stages, program.routes, transport.options(topology), transport.tables(topology)
     )
-    kernel = load("armillary.engine.messages.loop_kernel", mode, transport.name)
+    kernel = load("armillary.engine.messages.loop_kernel", mode, transport.kernel)
     prog, _ = lk.PROGRAM.program(program.tables, mode, program.scalars)
     # A lane for which there was no room is to be looked at once more.
     sizes = {

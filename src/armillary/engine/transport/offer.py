@@ -68,7 +68,7 @@ def offer(
     rows = np.stack([begin[order], order, size[order], key[order]], axis=1).ravel()
     flat: Any = (table, rows) if mode == "compiled" else (table.tolist(), rows.tolist())
     arrived = np.full(len(order), -1, np.int64)
-    kernel = load("armillary.engine.transport.offer_kernel", mode, transport.name)
+    kernel = load("armillary.engine.transport.offer_kernel", mode, transport.kernel)
     net, room = (
         first_state(transport, topology, mode, routes.count),
         Room(transport, mode, links=topology.links),

@@ -43,6 +43,7 @@ class Transport(ABC):
 
     name: ClassVar[str]
     kernel: ClassVar[str]
+    """Its module; `chosen_kernel` is compiled with it."""
     in_python: ClassVar[bool] = False
     """Whether its kernel calls what no compiler knows: it is interpreted then."""
     burst: int = 64
