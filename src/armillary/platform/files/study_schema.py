@@ -12,17 +12,7 @@ from pydantic import ConfigDict, Field, Tag, WithJsonSchema, model_validator
 from pydantic_core import PydanticCustomError
 
 from armillary.base import units
-from armillary.platform.fields import (
-    BY_TYPE,
-    TAGS,
-    Chosen,
-    Efficiency,
-    Flops,
-    Options,
-    Part,
-    Ruled,
-    WholeTime,
-)
+from armillary.platform.fields import BY_TYPE, TAGS, Chosen, Efficiency, Flops, Options, Part, Ruled, WholeTime
 from armillary.platform.files.collectives_schema import Collectives
 from armillary.platform.files.memory_schema import Memory, RemoteMemory
 from armillary.platform.files.network_schema import NetworkDimension
