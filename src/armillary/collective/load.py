@@ -68,7 +68,8 @@ def load(rounds: Rounds, topology: str, size: int, positions: Sequence[int] | No
         rounds: A collective.
         topology: One of `dimension_topologies.TOPOLOGIES`; a Torus of one dimension is a Ring.
         size: NPUs in the dimension.
-        positions: Where in it the members are; None: they fill it, in order (a ring on a line: in `line_order`).
+        positions: Where in it the members are; None: they fill it, in order (a ring on a line: in `line_order`; on
+            what is neither, in the better of both).
 
     Raises:
         InputError: there is no such topology.
@@ -92,6 +93,8 @@ def load(rounds: Rounds, topology: str, size: int, positions: Sequence[int] | No
         where = ()  # all places are alike
     elif topology == "Mesh" and rounds.around and positions is None:
         where = line_order(range(size))
+    elif rounds.around and positions is None and not TOPOLOGIES[topology].loop:
+        return placed(rounds, topology, size, tuple(range(size)))[0]
     return _load(rounds, "Ring" if topology == "Torus" else topology, size, where)
 
 

@@ -160,7 +160,15 @@ def links_load(rounds: Rounds, topology: str) -> tuple[int, Fraction]:
     The slow, obvious reference of `collective.load`: messages one by one, links one by one.
     """
     n = rounds.n
-    where = line_order(range(n)) if topology == "Mesh" and rounds.around else tuple(range(n))
+    if rounds.around and not TOPOLOGIES[topology].turns:
+        orders = [line_order(range(n))] + [tuple(range(n))] * (topology != "Mesh")
+        return min((_moved(rounds, topology, where) for where in orders), key=lambda found: found[::-1])
+    return _moved(rounds, topology, tuple(range(n)))
+
+
+def _moved(rounds: Rounds, topology: str, where: tuple[int, ...]) -> tuple[int, Fraction]:
+    """Return the same with the members at these positions."""
+    n = rounds.n
     hops, volume = 0, Fraction(0)
     for part in rounds.rounds:
         ports: Counter[tuple[str, int]] = Counter()
