@@ -8,6 +8,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from math import ceil
 from pathlib import Path
 
 import pytest
@@ -22,30 +23,40 @@ SECTIONS = {
     for part in re.split(r"^## ", PAGE.read_text(), flags=re.M)[1:]
     if (match := re.search(r"\{literalinclude\} \.\./tests/newcomer/([\w-]+)\.patch", part))
 }
-ALL_REDUCE = 2 * 7 / 8 * 240e6
-"""Bytes that each of 8 members sends in an all-reduce of 240 MB."""
+SHARE = 2 * 7 / 8
+"""Of the bytes of an all-reduce, what each of 8 members sends."""
 EXPECTED = {
-    # Three links of 100 bytes per ns each; of which one is used at a time, and six rounds of one link.
-    "topology": round(ALL_REDUCE / 100 + 6 * 500),
-    # log2(8) rounds of half of the data, over a switch, which is two links away.
-    "collective": round(3 * (80e6 / 2 / 50 + 2 * 500)),
-    # 300 us of kernels at 75 % of their clock.
-    "study-key": 400_000,
-    # All-reduce in a ring, 64 chunks of the same size: 1,875,000 bytes, times 2 * 7/8.
-    "column": round(ALL_REDUCE / 64),
-    # 20 us, an all-reduce over 8, and 30 us.
-    "front-end": round(50e3 + ALL_REDUCE / 50 + 14 * 500),
-    # 2 us of launch, and 75 % of 864 GB/s.
-    "device": -(-round(2e3 + 648e6 / (0.75 * 864)) // 1),
-    # First all of the data over the outer dimension of 4, then a quarter over the inner one.
-    "chunk-order": round(2 * 3 / 4 * 240e6 / 25 + 2 * 3 / 4 * 60e6 / 100 + 6 * 500 + 6 * 500),
-    # All seven arrive at the root together, each in the time of one.
-    "transport": round(80e6 / 8 / 50 + 2 * 500),
-    # NPUs times the time of a ring among them; of 2, 4 and 8, two are the best.
-    "objective": round(2 * (2 * 1 / 2 * 240e6 / 50 + 2 * 500)),
-    "report": round(ALL_REDUCE / 50 + 14 * 500),
+    # One of three links at a time, of 100 bytes per ns each; six rounds.
+    "topology": f"({SHARE * 240e6 / 100 + 6 * 500:,.0f} ticks)",
+    # log2(8) rounds of half of the data, over the two links of a switch.
+    "collective": f"({3 * (80e6 / 2 / 50 + 2 * 500):,.0f} ticks)",
+    # Each kernel ends at a whole tick.
+    "study-key": f"({ceil(100e3 / 0.75) + ceil(200e3 / 0.75):,} ticks)",
+    # A part of each of 64 chunks.
+    "column": f" {SHARE * 256 / 64:g} MiB ",
+    "front-end": f"({20e3 + SHARE * 240e6 / 50 + 14 * 500 + 30e3:,.0f} ticks)",
+    "device": f"({ceil(2e3 + 650e6 / (0.75 * 864)):,} ticks)",
+    # All of the data over the outer dimension of 4, a quarter over the inner one, six latencies each.
+    "chunk-order": f"({2 * 3 / 4 * (240e6 / 25 + 60e6 / 100) + 12 * 500:,.0f} ticks)",
+    # All messages at once, and one after the other.
+    "transport": f"({10e6 / 50 + 2 * 500:,.0f} ticks)",
+    # Two NPUs for the time of a ring of two.
+    "objective": f" {2 * (240e6 / 50 + 2 * 500) / 1e9:g} NPU s ",
+    "report": f"| exposed communication | {SHARE * 240e6 / 50 + 14 * 500:,.0f} |",
 }
-"""What follows from a closed form, ns or bytes."""
+"""What must be in the output, from closed forms."""
+MISSPELT = {
+    "topology": ("hypercube.yaml", "Hypercube", "Hypercub"),
+    "collective": ("bruck.yaml", "bruck", "bruk"),
+    "study-key": ("clock.yaml", "clock", "clok"),
+    "front-end": ("", "table", "tabel"),
+    "device": ("l40s.yaml", "l40s", "l40"),
+    "chunk-order": ("order.yaml", "outermost-first", "outermost"),
+    "transport": ("", "uncontended", "uncontende"),
+    "objective": ("sizes.yaml", "npu_seconds", "npu_second"),
+    "report": ("", "--markdown", "--markdwn"),
+}
+"""A name in a file, or in the first command where there is none; an error then has the right one."""
 
 
 @pytest.fixture(scope="module")
@@ -62,10 +73,20 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(root: Path, folder: Path, command: list[str]) -> str:
     """Run a command of a transcript with the package below `root`, and return what a terminal would show."""
+    if command[0] == "cat":
+        return (folder / command[1]).read_text()
     words = [sys.executable, "-m", *command] if command[0] == "armillary" else [sys.executable, *command[1:]]
-    environment = os.environ | {"PYTHONPATH": str(root / "src"), "COLUMNS": "100"}
+    # Nothing in the folder of a test stands in for a module.
+    own = {"PYTHONPATH": str(root / "src"), "PYTHONSAFEPATH": "1", "COLUMNS": "100"}
+    environment = os.environ | own
     found = subprocess.run(
-        words, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=300
+        words,
+        cwd=folder,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=300,
     )
     return found.stdout
 
@@ -100,16 +121,24 @@ def test_change(name: str, package: Path, tmp_path: Path) -> None:
     assert 1 <= len(touched) <= MOST_FILES
     folder = tmp_path / "work"
     folder.mkdir()
-    shown = ""
+    shown, first = "", []
     for block in blocks_of(name):
         if block.file:
             (folder / block.file).write_text(block.text)
         elif block.language == "console":
             for command, expected in steps(block.text):
-                got = run(root, folder, shlex.split(command))
+                words = shlex.split(command)
+                got = run(root, folder, words)
+                first = first or [words] * (words[0] == "armillary")
                 assert same(expected, got), f"{PAGE.name}: $ {command}\npromises\n{expected}\nbut got\n{got}"
                 shown += got
-    assert f"{EXPECTED[name]:,}" in shown
+    assert EXPECTED[name] in shown
+    if name in MISSPELT:
+        changed, right, wrong = MISSPELT[name]
+        if changed:
+            (folder / changed).write_text((folder / changed).read_text().replace(right, wrong))
+        got = run(root, folder, [wrong if word == right and not changed else word for word in first[0]])
+        assert re.search(rf"error: .*\\W{re.escape(right)}\\W", got.lower()) or right in got, got
 
 
 def blocks_of(name: str) -> list[Block]:
@@ -176,5 +205,7 @@ def test_a_patch_that_no_longer_fits_says_how_to_refresh_it(package: Path, tmp_p
     path.parent.mkdir(parents=True)
     path.write_text("nothing\n")
     (path.parent / "communication.py").write_text("nothing\n")
-    with pytest.raises(pytest.fail.Exception, match=r"Refresh it: .* git diff --cached src > tests/newcomer/column"):
+    with pytest.raises(
+        pytest.fail.Exception, match=r"Refresh it: .* git diff --cached src > tests/newcomer/column"
+    ):
         fitting(Path(__file__).with_name("column.patch"), tmp_path)
