@@ -81,6 +81,7 @@ def run(root: Path, folder: Path, command: list[str]) -> str:
     environment = os.environ | own
     found = subprocess.run(
         words,
+        check=False,
         cwd=folder,
         env=environment,
         stdout=subprocess.PIPE,
