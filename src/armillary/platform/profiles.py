@@ -100,8 +100,8 @@ def astra_sim_conflicts(platform: Platform) -> Iterator[Conflict]:
         yield ("npu", "speed"), NOT_ASTRA_SIM
     if physical.delay:
         yield ("stragglers",), NOT_ASTRA_SIM
-    if platform.memory.kind == "hierarchical":
-        yield ("remote_memory", "kind"), f"got 'hierarchical': {NOT_ASTRA_SIM}"
+    if platform.memory.kind == "hierarchical" or platform.memory.plugged:
+        yield ("remote_memory", "kind"), f"got '{platform.memory.kind}': {NOT_ASTRA_SIM}"
     local = platform.physical.memory
     # A platform made in Python may have the bandwidth of `System` only.
     other = local.read and local.read * 1e9 != platform.system.local_mem_bandwidth
