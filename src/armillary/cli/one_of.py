@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from armillary.base.extension import ExtensionPoint
 
 
-class OneOf(click.ParamType):
+class OneOf(click.ParamType):  # type: ignore[type-arg]  # generic in newer versions of click only
     """One of the names of an extension point; looks for other packages only where it has to list them all."""
 
     name = "name"

@@ -9,10 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.base.errors import InputError
+from armillary.base.hints import show
 from armillary.compute.find import make_model
 from armillary.compute.model import Device, Floats, Times, Work
 from armillary.compute.overrides import idle, overridden
 from armillary.compute.roofline import Roofline, with_endless_memory
+from armillary.platform.kernels import COMPUTE_MODELS
 from armillary.platform.model import Platform
 from armillary.trace.attention import ATTENTION, to_attention
 from armillary.trace.distinct import distinct_columns
@@ -147,7 +149,9 @@ def ask(platform: Platform, work: Work, *, modelled: bool = True, fill: bool = T
     if modelled:
         model = make_model(platform)
         try:
-            times = _checked(model.durations(work), work, chosen.name)
+            with COMPUTE_MODELS.guard(chosen.name):
+                found = model.durations(work)
+            times = _checked(found, work, chosen.name)
         except InputError as error:
             raise InputError(f"{chosen.source}: {error}" if chosen.source else str(error)) from error
         finally:
@@ -185,8 +189,16 @@ def _checked(times: Times, work: Work, name: str) -> Times:
     """Refuse what a model must not return.
 
     Raises:
-        InputError: too few or too many times, or one that is negative or infinite.
+        InputError: no times, too few or too many, or one that is negative or infinite.
     """
+    if (
+        not isinstance(times, Times)
+        or not isinstance(times.ns, np.ndarray)
+        or times.ns.dtype.kind not in "iuf"
+    ):
+        raise InputError(
+            f"compute model '{name}' gave {show(getattr(times, 'ns', times))}, expected Times with ns as an array"
+        )
     lengths = {len(times.ns), len(times.bound) or len(work), len(work)}
     if times.beyond is not None:
         lengths.add(len(times.beyond))

@@ -11,8 +11,10 @@ if TYPE_CHECKING:
     from armillary.platform.files.native import Collective, Study, json_schema, load_platform, load_study
     from armillary.platform.kernels import Jitter, KernelModel, Kernels, Override
     from armillary.platform.memory import LocalMemory, MemoryStage, RemoteMemory
+    from armillary.platform.memory_model import MemoryModel
     from armillary.platform.model import Packets, Physical, Platform, SharedBus, System, ports
     from armillary.platform.network import Dimension, Port
+    from armillary.platform.network_models import NetworkChoice
     from armillary.platform.profiles import astra_sim_view, check_physical, with_roofline
     from armillary.platform.show import describe, table
 
@@ -23,7 +25,9 @@ _MODULES = {
     "kernels": ("Jitter", "KernelModel", "Kernels", "Override"),
     "memory": ("LocalMemory", "MemoryStage", "RemoteMemory"),
     "model": ("Packets", "Physical", "Platform", "SharedBus", "System", "ports"),
+    "memory_model": ("MemoryModel",),
     "network": ("Dimension", "Port"),
+    "network_models": ("NetworkChoice",),
     "profiles": ("astra_sim_view", "check_physical", "with_roofline"),
     "show": ("describe", "table"),
 }
@@ -36,7 +40,9 @@ __all__ = [
     "KernelModel",
     "Kernels",
     "LocalMemory",
+    "MemoryModel",
     "MemoryStage",
+    "NetworkChoice",
     "Override",
     "Packets",
     "Physical",

@@ -97,8 +97,8 @@ def astra_sim_conflicts(platform: Platform) -> Iterator[Conflict]:
         if KEY in each.metadata and value != getattr(_PLAIN, each.name):
             got = f"got '{value}': " if isinstance(value, str) else ""
             yield each.metadata[KEY], got + NOT_ASTRA_SIM
-    if platform.memory.kind == "hierarchical":
-        yield ("remote_memory", "kind"), f"got 'hierarchical': {NOT_ASTRA_SIM}"
+    if platform.memory.kind == "hierarchical" or platform.memory.plugged:
+        yield ("remote_memory", "kind"), f"got '{platform.memory.kind}': {NOT_ASTRA_SIM}"
     local = platform.physical.memory
     # A platform made in Python may have the bandwidth of `System` only.
     other = local.read and local.read * 1e9 != platform.system.local_mem_bandwidth

@@ -72,7 +72,9 @@ def describe(platform: Platform) -> dict[str, Any]:
         },
         "remote_memory": None
         if memory.kind == "none"
-        else vars(memory) | {"stages": [vars(stage) for stage in memory.stages]},
+        else {key: value for key, value in vars(memory).items() if key not in ("options", "folder")}
+        | {"stages": [vars(stage) for stage in memory.stages]}
+        | ({"options": dict(memory.options)} if memory.plugged else {}),
         "network_model": platform.network_model.name or None,
         "groups": {str(key): list(ranks) for key, ranks in platform.groups.items()},
         "warnings": list(platform.warnings),
@@ -141,7 +143,8 @@ def _system_rows(platform: Platform) -> list[tuple[str, str]]:
         (
             "local memory",
             _or(system.local_mem_bandwidth, format_bandwidth(system.local_mem_bandwidth / 1e9))
-            + (f", {format_bytes(physical.memory.capacity)}" if physical.memory.capacity else ""),
+            + (f", {format_bytes(physical.memory.capacity)}" if physical.memory.capacity else "")
+            + (f", accesses of kind {physical.memory.kind}" if physical.memory.kind else ""),
         ),
         ("peak performance", _peak(system.peak_performance, physical.kernels.peaks)),
         ("compute time", _compute(platform)),
@@ -179,6 +182,8 @@ def _system_rows(platform: Platform) -> list[tuple[str, str]]:
     if memory.kind == "hierarchical":
         rows.append(("remote memory", f"hierarchical, in chunks of {format_bytes(memory.chunk)}"))
         rows += [(f"  {stage.name}", _stage(stage)) for stage in memory.stages]
+    elif memory.plugged:
+        rows.append(("remote memory", memory.kind))
     elif memory.kind != "none":
         speed = format_bandwidth(memory.bandwidth) if memory.bandwidth else "infinite bandwidth"
         node = f", {memory.npus_per_node} NPUs per node" if memory.kind == "per-node" else ""

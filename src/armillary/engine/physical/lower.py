@@ -17,7 +17,7 @@ from armillary.engine.common.network import Scale, bits
 from armillary.engine.physical import layout as lk
 from armillary.engine.physical.lines import Channels, Lines
 from armillary.engine.physical.nodes import COMPUTE, CPU, PhysicalNodes, slots_of
-from armillary.engine.physical.plans import Plans, fill_accesses, fill_messages, fill_transfers, priorities
+from armillary.engine.physical.plans import Plans, fill_messages, fill_transfers, priorities
 from armillary.engine.physical.program import PhysicalProgram
 from armillary.engine.physical.terms.straggler import slowest
 from armillary.engine.physical.workload import ListedWorkload, PhysicalWorkload
@@ -200,7 +200,7 @@ class Build:
         items = np.zeros((len(nodes.items), lk.I_COLUMNS), np.int64)
         self._fill_collectives(view, items, cls)
         fill_messages(view, items, rank, self.channels)
-        fill_accesses(view, items, rank, self.platform)
+        self.workload.accesses.fill(view, items, rank)
         fill_transfers(view, items, cls, self.channels)
         tables.items.append(items)
         tables.n_items += len(items)

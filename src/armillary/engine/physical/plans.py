@@ -10,7 +10,6 @@ from math import ceil
 import numpy as np
 from numpy.typing import NDArray
 
-from armillary.base.errors import InputError
 from armillary.engine.common.communicators import CollectiveCall, QuotientComm
 from armillary.engine.common.items import View, channel_at
 from armillary.engine.common.network import Scale
@@ -112,28 +111,6 @@ def fill_messages(view: View, items: Ints, rank: int, channels: Channels) -> Non
         rows = np.array([channels.of(channel_at(view, item, rank)) for item in examples.tolist()], np.int64)
         items[which, lk.I_CHANNEL : lk.I_VOLUME + 1] = rows[kinds]
         items[which, lk.I_PRIORITY] = priorities(view, channels.platform)[which]
-
-
-def fill_accesses(view: View, items: Ints, rank: int, platform: Platform) -> None:
-    """Fill in the accesses of a memory without stages.
-
-    Raises:
-        InputError: there is none.
-    """
-    nodes, memory = view.nodes, platform.memory
-    which = np.flatnonzero(nodes.kind[nodes.items] == lk.MEMORY)
-    if not which.size:
-        return
-    if memory.kind == "none":
-        node = int(nodes.order[nodes.items[which[0]]])
-        raise InputError(
-            f"{nodes.graph.node(node)} accesses remote memory, but the machine has none; expected one"
-        )
-    size = view.size[which]
-    transfer = -(-size // memory.bandwidth) if memory.bandwidth else np.zeros_like(size)
-    node_of_rank = rank // max(memory.npus_per_node, 1)
-    items[which, lk.I_SERVER] = {"per-npu": -1, "pool": 0}.get(memory.kind, node_of_rank)
-    items[which, lk.I_SERVICE] = memory.latency + transfer
 
 
 def fill_transfers(view: View, items: Ints, cls: int, channels: Channels) -> None:

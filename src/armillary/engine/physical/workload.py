@@ -18,7 +18,7 @@ from armillary.engine.common.workload import Workload, check_members, read_workl
 from armillary.engine.physical import layout as lk
 from armillary.engine.physical.courses import Course, course_of
 from armillary.engine.physical.fitted import fit_warnings, largest_message
-from armillary.engine.physical.memory import Groups, refined
+from armillary.engine.physical.memory import Groups, RemoteAccesses, refined
 from armillary.engine.physical.nodes import lower_nodes
 from armillary.engine.physical.splits import join_splits
 from armillary.platform.model import Platform
@@ -79,6 +79,7 @@ class PhysicalWorkload(ABC):
 
     def __init__(self, platform: Platform) -> None:
         self.platform = platform
+        self.accesses = RemoteAccesses(platform)
         self._courses: dict[CollectiveCall, Course] = {}
 
     @abstractmethod
@@ -129,9 +130,7 @@ class PhysicalWorkload(ABC):
 
     def classify(self) -> Ints:
         """Return the class of every rank; ranks that may differ by more than whom they deal with are their own."""
-        shared = self.platform.memory.kind in ("pool", "per-node") and any(
-            (view.nodes.kind == lk.MEMORY).any() for view in self.views
-        )
+        shared = any((view.nodes.kind == lk.MEMORY).any() for view in self.views) and self.accesses.shared
         # A message that nobody receives takes part of a port that its receiver does not know of.
         if shared or self.loses_messages or self.platform.physical.jitter:
             return np.arange(self.platform.npus)

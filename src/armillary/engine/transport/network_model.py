@@ -58,8 +58,8 @@ class Message:
 class NetworkModel(ABC):
     """Says when messages arrive.
 
-    A simulation calls `create` once and then `arrivals` whenever messages leave, in the order of time. What is said once
-    holds: a message arrives when `arrivals` said. The same calls must give the same times.
+    A simulation calls `create` once and then `arrivals` whenever messages leave, in the order of time. What is said
+    once holds: a message arrives when `arrivals` said. The same calls must give the same times.
 
     The engine does the rest: it runs the rounds of collectives, finds routes, lets messages wait while a link of their
     route is down, and counts what links carry. A message within one node arrives at once and is not asked about.

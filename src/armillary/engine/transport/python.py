@@ -39,7 +39,9 @@ class PythonTransport(Transport):
     in_python = True
     burst = message = 1
 
-    def __init__(self, model: Any, named: str, options: Mapping[str, Any], folder: Path, source: str = "") -> None:
+    def __init__(
+        self, model: Any, named: str, options: Mapping[str, Any], folder: Path, source: str = ""
+    ) -> None:
         if not (isinstance(model, type) and issubclass(model, NetworkModel)):
             raise InputError(f"network model '{named}' is {model!r}, expected a subclass of NetworkModel")
         self._class, self._named, self._options = model, named, options
@@ -63,7 +65,7 @@ class PythonTransport(Transport):
     def blocked(self, net: Ints, pool: Ints, table: Ints, topology: Topology) -> list[int]:
         """See `Transport.blocked`."""
         run = self._run
-        return run.down(table, int(net[lk.N_STAGE])) if run else []
+        return run.down(table.tolist(), int(net[lk.N_STAGE])) if run else []
 
     def abandoned(self, net: Ints, topology: Topology) -> list[str]:
         """See `Transport.abandoned`."""
@@ -98,7 +100,9 @@ class PythonRun:
         rows, self.waiting = self.waiting, []
         return rows
 
-    def depart(self, rows: Sequence[int], table: Sequence[int], stage: int, now: int) -> list[tuple[int, int]]:
+    def depart(
+        self, rows: Sequence[int], table: Sequence[int], stage: int, now: int
+    ) -> list[tuple[int, int]]:
         """Return (row, ps) of the messages among `rows` of which is known when they arrive."""
         going: list[int] = []
         messages: list[Message] = []

@@ -19,7 +19,9 @@ use_kernel = use("armillary.engine.transport.use_kernel")
 link_row, duration, carried = use_kernel.link_row, use_kernel.duration, use_kernel.carried
 routes, rows, runs = accessors(lk.ROUTE_FIRST, lk.ROW, pl.RUN)
 if compiling():
-    raise InputError("network models of other packages run in Python, got mode compiled, expected interpreted")
+    raise InputError(
+        "network models of other packages run in Python, got mode compiled, expected interpreted"
+    )
 
 
 @inner

@@ -17,8 +17,9 @@ read in the order of the space, whatever order they were done in.
 
 from __future__ import annotations
 
+from armillary.explore.executor_names import EXECUTORS
 from armillary.explore.runner.executor import Executor
-from armillary.explore.runner.executors import EXECUTORS, make_executor
+from armillary.explore.runner.executors import make_executor
 from armillary.explore.runner.results import Results, sweep
 from armillary.explore.runner.run import Counts, run, screen
 from armillary.explore.runner.store import Store

@@ -9,7 +9,18 @@ from pydantic import Discriminator, Field, Tag, TypeAdapter, ValidationError, mo
 from armillary.base import units
 from armillary.base.document import Document
 from armillary.base.hints import KeyPath, key_text
-from armillary.platform.fields import BY_TYPE, TAGS, Count, Efficiency, Options, Part, Quantity, Ruled, Size, Time
+from armillary.platform.fields import (
+    BY_TYPE,
+    TAGS,
+    Count,
+    Efficiency,
+    Options,
+    Part,
+    Quantity,
+    Ruled,
+    Size,
+    Time,
+)
 from armillary.platform.files.native_errors import first_error
 from armillary.platform.kernels import (
     COMPUTE_MODELS,
@@ -236,9 +247,7 @@ class Other(Compute):
     """A compute model of another package."""
 
     model: Annotated[str, Field(min_length=1)]  # type: ignore[assignment]
-    given: Options = Field(
-        default={}, alias="options", description="What the model says it takes."
-    )
+    given: Options = Field(default={}, alias="options", description="What the model says it takes.")
 
     def options(self) -> dict[str, Any]:
         """Return the options of the model."""

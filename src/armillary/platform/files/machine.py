@@ -65,6 +65,7 @@ def read_machine(model: PlatformFile, document: Document, path: KeyPath, profile
     with placed(document, path, {"dimensions": ("network",)}):
         npus = Platform(dimensions).npus
     npu, collectives, remote = model.npu, model.collectives, model.remote_memory
+    folder = document.path.parent if document.path else Path()
     compute = read_compute(model.compute, document, (*path, "compute"))
     if compute.times and compute.replay:
         other = "roofline" if compute.roofline else "model"
@@ -121,11 +122,11 @@ def read_machine(model: PlatformFile, document: Document, path: KeyPath, profile
             jitter=Jitter(model.jitter.sigma, model.jitter.seed) if model.jitter else None,
             endpoint_delay=float(npu.endpoint_delay or 0),
             kernels=kernels,
-            memory=local_memory(npu.memory),
+            memory=local_memory(npu.memory, folder),
             fit=_fit(collectives, dimensions, document, (*path, "collectives")),
             terms=terms_of(model.terms),
         ),
-        memory=remote_memory(remote) if remote else RemoteMemory(),
+        memory=remote_memory(remote, folder) if remote else RemoteMemory(),
         groups=groups,
         queues_per_dim=collectives.queues,
         rendezvous=model.rendezvous,

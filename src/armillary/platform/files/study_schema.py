@@ -12,7 +12,17 @@ from pydantic import ConfigDict, Field, Tag, WithJsonSchema, model_validator
 from pydantic_core import PydanticCustomError
 
 from armillary.base import units
-from armillary.platform.fields import BY_TYPE, TAGS, Chosen, Efficiency, Flops, Options, Part, Ruled, WholeTime
+from armillary.platform.fields import (
+    BY_TYPE,
+    TAGS,
+    Chosen,
+    Efficiency,
+    Flops,
+    Options,
+    Part,
+    Ruled,
+    WholeTime,
+)
 from armillary.platform.files.collectives_schema import Collectives
 from armillary.platform.files.memory_schema import Memory, RemoteMemory
 from armillary.platform.files.network_schema import NetworkDimension
@@ -119,7 +129,7 @@ class PlatformFile(Part):
         | None
     ) = Field(
         default=None,
-        description="How messages share links, unless a command says so; if absent analytical, or flow with a topology.",
+        description="How messages share links, unless a command says; if absent analytical, or flow with a topology.",
     )
     npu: Npu = Npu()
     collectives: Collectives = Collectives()
