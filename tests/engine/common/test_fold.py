@@ -279,10 +279,15 @@ def result(lowered: Lowered, run: Run, platform: Platform) -> Outcome:
 
 
 def check(case: Case) -> None:
-    """All variants agree on every rank; so does the order of registration, unless they know that it is in doubt."""
+    """All variants, and the order of registration, agree on every rank, unless they know that the order is in doubt.
+
+    Then a simulation takes the order of registration. Three rings, all of which take no time, and 5 chunks both ways
+    are such a case: not folded, ranks take their chunks in another order and wait for each other.
+    """
     expected, settled = outcome(case, *VARIANTS[0])
     for variant in VARIANTS[1:]:
-        assert outcome(case, *variant)[0] == expected, f"fold, messages, mode = {variant}"
+        found, sure = outcome(case, *variant)
+        assert found == expected or not (settled or sure), f"fold, messages, mode = {variant}"
     if settled:
         assert as_registered(case, "compiled") == expected
 
