@@ -207,3 +207,18 @@ def test_our_own_mistakes_keep_their_traceback(monkeypatch: pytest.MonkeyPatch) 
         make_executor("processes")
     with pytest.raises(InputError, match="no executor 'yours'"):
         make_executor("yours")
+
+
+def test_a_search_does_not_trust_its_bounds_of_other_packages(install: Install, files: Path) -> None:
+    """A network model may be faster than what a bound knows of the machine: nothing is left out for it."""
+    from armillary.explore.search.optimistic import Optimist
+    from armillary.explore.sweep import load_sweep
+
+    install(Path)
+    found = []
+    for more in ("", "  network_model: flow\n", "  network_model: mine\n", "  remote_memory: {kind: mine}\n"):
+        (files / "study.yaml").write_text(STUDY + more)
+        sweep = load_sweep(files / "sweep.yaml")
+        point = next(iter(sweep.space.points()))
+        found.append("step_time" in Optimist(sweep).measures(point))
+    assert found == [True, True, False, False]

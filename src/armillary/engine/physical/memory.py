@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,9 +26,11 @@ from armillary.engine.common.network import LIMIT
 from armillary.engine.common.nodes import refuse
 from armillary.engine.physical import layout as lk
 from armillary.platform.memory import speed
-from armillary.platform.memory_model import MemoryModel, access_ns, memory_model
 from armillary.platform.model import Platform, local_speed
 from armillary.trace import Graph, NodeType
+
+if TYPE_CHECKING:
+    from armillary.platform.memory_model import MemoryModel
 
 Ints = NDArray[np.int64]
 ABSENT, LOCAL, REMOTE = range(3)
@@ -78,6 +81,8 @@ def _local_ticks(
     """Return latency + bytes over the bandwidth of the direction, or what another package's kind says; rounded up."""
     size, own = graph.ints("tensor_size", 0)[order], platform.physical.memory
     if own.kind:
+        from armillary.platform.memory_model import access_ns, memory_model
+
         refuse(graph, order, local & (size < 0), "has a tensor_size out of range", "0 or more")
         with _placed(platform, "npu.memory"):
             took = access_ns(memory_model(own, platform.npus), own.kind, size[local], store[local])
@@ -115,6 +120,8 @@ class RemoteAccesses:
 
     @cached_property
     def _model(self) -> MemoryModel:
+        from armillary.platform.memory_model import memory_model
+
         return memory_model(self._platform.memory, self._platform.npus)
 
     @property
@@ -140,6 +147,8 @@ class RemoteAccesses:
             raise InputError(
                 f"{nodes.graph.node(int(at[0]))} accesses remote memory, but the machine has none; expected one"
             )
+        from armillary.platform.memory_model import access_ns
+
         store = nodes.graph.types[at] == NodeType.MEM_STORE_NODE
         with _placed(self._platform, "remote_memory"):
             took = access_ns(self._model, memory.kind, view.size[which], store)

@@ -19,6 +19,17 @@ compared with ns-3.
 
 from __future__ import annotations
 
-from armillary.engine.transport.network_model import Link, Message, NetworkModel
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from armillary.engine.transport.network_model import Link, Message, NetworkModel
 
 __all__ = ["Link", "Message", "NetworkModel"]
+
+
+def __getattr__(name: str) -> object:
+    """Import a public name on first use: most runs need none."""
+    if name in __all__:
+        return getattr(importlib.import_module(f"{__name__}.network_model"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
