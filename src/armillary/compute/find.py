@@ -36,8 +36,8 @@ def make_model(platform: Platform) -> ComputeModel:
     Raises:
         InputError: there is none, or its options are wrong.
     """
-    chosen = platform.kernel_model
+    chosen = platform.compute
     try:
-        return find_model(chosen.name).create(chosen.options, Device.of(platform), chosen.folder)
+        return find_model(chosen.model).create(chosen.options, Device.of(platform), chosen.folder)
     except InputError as error:
         raise InputError(f"{chosen.source}: {error}" if chosen.source else str(error)) from error

@@ -40,15 +40,17 @@ _MEMORIES = Choice(("none", "per-npu", "per-node", "pool", "hierarchical"))
 
 @dataclass(frozen=True)
 class LocalMemory:
-    """What only profile ``physical`` models of an NPU's memory.
+    """The memory of an NPU; of it, profile ``astra-sim`` knows the bandwidth only.
 
     Attributes:
+        bandwidth: Bytes per ns; 0: not given, and what is reduced costs no time.
         capacity: Bytes; 0: not given.
         latency: ns until the first byte.
-        read: Bytes per ns of a load from it; 0: not given.
+        read: Bytes per ns of a load from it; 0: `bandwidth`.
         write: The same of a store.
     """
 
+    bandwidth: float = 0.0
     capacity: int = 0
     latency: float = 0.0
     read: float = 0.0
@@ -56,7 +58,17 @@ class LocalMemory:
 
     def __post_init__(self) -> None:
         """Refuse what cannot be, see `armillary.platform.limits`."""
-        check(self, capacity=BYTES, latency=TIME, read=Maybe(RATE, 0), write=Maybe(RATE, 0))
+        rate = Maybe(RATE, 0)
+        check(self, bandwidth=rate, capacity=BYTES, latency=TIME, read=rate, write=rate)
+
+    @property
+    def bytes_per_s(self) -> float:
+        """The bandwidth per second, as ASTRA-sim's formula of a reduction has it: that decides how times round."""
+        return self.bandwidth * 1e9
+
+    def rate(self, store: bool) -> float:
+        """Return the bytes per ns of a load or a store; 0: not given."""
+        return (self.write if store else self.read) or self.bandwidth
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from armillary.collective.demand import OPERATIONS
 from armillary.collective.load import TOPOLOGIES, line_order, load
 from armillary.collective.rounds import Round, Rounds
 from armillary.engine import simulate
-from armillary.platform.model import Physical, Platform
+from armillary.platform.model import Collectives, Platform
 from armillary.platform.network import Dimension, Port, TopologyName
 from armillary.trace import CollectiveType, GraphBuilder, Trace
 
@@ -214,7 +214,7 @@ def _check_simulated(name: str, algorithm: CollectiveAlgorithm, operation: str) 
             continue
         links = {"Switch": 1, "FullyConnected": 3}.get(topology, 2)
         dimension = Dimension("d", topology, 4, 50.0 / links, 500.0, Port(50.0, 50.0))
-        platform = Platform((dimension,), physical=Physical(algorithm={operation: (name,)}))
+        platform = Platform((dimension,), collectives=Collectives({operation: (name,)}))
         builder = GraphBuilder()
         builder.collective(operation, CollectiveType[operation.upper().replace("-", "_")], 16_000_000)
         trace = Trace.replicate(builder.graph(), 4)

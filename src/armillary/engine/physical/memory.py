@@ -22,7 +22,7 @@ from armillary.engine.common.items import FROM_MEMORY
 from armillary.engine.common.network import LIMIT
 from armillary.engine.common.nodes import refuse
 from armillary.platform.memory import speed
-from armillary.platform.model import Platform, local_speed
+from armillary.platform.model import Platform
 from armillary.trace import Graph, NodeType
 
 Ints = NDArray[np.int64]
@@ -58,9 +58,9 @@ def read_accesses(
     local, store = memory & (where == LOCAL), graph.types[order] == NodeType.MEM_STORE_NODE
     together = memory & (graph.ints(IN_SWITCH, 0)[order] != 0)
     refuse(graph, order, together & local, f"has {IN_SWITCH} in local memory", "remote memory")
-    staged = platform.memory.kind == "hierarchical"
+    staged = platform.remote_memory.kind == "hierarchical"
     if not staged:
-        problem = f"has {IN_SWITCH}, which memories of kind '{platform.memory.kind}' do not do"
+        problem = f"has {IN_SWITCH}, which memories of kind '{platform.remote_memory.kind}' do not do"
         refuse(graph, order, together, problem, "remote_memory of kind hierarchical")
     if local.any():
         ticks[local] = _local_ticks(graph, order, platform, local, store)
@@ -72,14 +72,14 @@ def _local_ticks(
     graph: Graph, order: Ints, platform: Platform, local: NDArray[np.bool_], store: NDArray[np.bool_]
 ) -> Ints:
     """Return latency + bytes over the bandwidth of the direction, rounded up."""
-    read, write = (local_speed(platform, away) for away in (False, True))
+    read, write = (platform.npu.memory.rate(away) for away in (False, True))
     if not (read and write):
         at = int(order[np.flatnonzero(local)[0]])
         raise InputError(
             f"{graph.node(at)} accesses local memory; expected npu.memory.bandwidth, which times it"
         )
     size = graph.ints("tensor_size", 0)[order]
-    took = platform.physical.memory.latency + size / np.where(store, write, read)
+    took = platform.npu.memory.latency + size / np.where(store, write, read)
     refuse(graph, order, local & ((size < 0) | (took >= LIMIT)), "has a tensor_size out of range", "less")
     result: Ints = np.maximum(np.ceil(took[local]), 1).astype(np.int64)
     return result
@@ -125,14 +125,14 @@ class MemoryPorts:
     def __init__(
         self, platform: Platform, classes: Ints, representatives: Ints, first: int, groups: Groups
     ) -> None:
-        self._stages = platform.memory.stages
+        self._stages = platform.remote_memory.stages
         self._sizes = np.bincount(classes)
-        per_node = max(platform.memory.npus_per_node, 1)
+        per_node = max(platform.remote_memory.npus_per_node, 1)
         # Without stages nobody asks for them.
         types = node_types(classes if self._stages else classes[:0], per_node)
         of_representative = representatives // per_node if self._stages else types
         self._node, self._per_node, self._classes = types[of_representative], per_node, classes
-        self._groups = GroupPlaces(classes, platform.memory.npus_per_node, groups)
+        self._groups = GroupPlaces(classes, platform.remote_memory.npus_per_node, groups)
         self._in_node = [
             int((classes[rank // per_node * per_node :][:per_node] == cls).sum())
             for cls, rank in enumerate(representatives.tolist())
@@ -194,8 +194,8 @@ def refined(platform: Platform, special: Ints, partition: Callable[[Ints], Ints]
         partition: Returns the classes for such numbers.
         groups: That access a hierarchical memory at once.
     """
-    classes, per_node = partition(special), platform.memory.npus_per_node
-    while per_node and platform.memory.kind == "hierarchical":
+    classes, per_node = partition(special), platform.remote_memory.npus_per_node
+    while per_node and platform.remote_memory.kind == "hierarchical":
         types = node_types(classes, per_node)
         both = np.stack([classes, types[np.arange(len(classes)) // per_node]])
         finer = partition(np.unique(both, axis=1, return_inverse=True)[1].ravel())

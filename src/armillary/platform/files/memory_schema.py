@@ -105,8 +105,8 @@ def local_memory(given: Memory | None) -> values.LocalMemory:
     """Return the local memory that a study file describes."""
     if given is None:
         return values.LocalMemory()
-    read, write = given.read or given.bandwidth, given.write or given.bandwidth
-    return values.LocalMemory(given.capacity or 0, given.latency, read, write)
+    own = given.read or 0.0, given.write or 0.0
+    return values.LocalMemory(given.bandwidth, given.capacity or 0, given.latency, *own)
 
 
 def remote_memory(given: RemoteMemory) -> values.RemoteMemory:
