@@ -104,7 +104,7 @@ class Npu:
     @property
     def message_delay(self) -> float:
         """`endpoint_delay` in profile ``physical``, ns."""
-        return self.endpoint_delay or 0.0
+        return float(self.endpoint_delay or 0)
 
 
 @dataclass(frozen=True)

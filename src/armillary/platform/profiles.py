@@ -22,7 +22,7 @@ Conflict = tuple[tuple[str, ...], str]
 
 
 def astra_sim_view(platform: Platform) -> Platform:
-    """Return a platform as profile ``astra-sim`` sees it: a Torus is a Ring there, and defaults are that program's.
+    """Return a platform as profile ``astra-sim`` sees it: a Torus is a Ring there.
 
     Raises:
         InputError: A native platform has something that only profile ``physical`` models.
@@ -39,11 +39,14 @@ def astra_sim_view(platform: Platform) -> Platform:
 
 
 def physical_view(platform: Platform) -> Platform:
-    """Return a platform as profile ``physical`` sees it: active chunks of ASTRA-sim are of all collectives together.
+    """Return a platform as profile ``physical`` sees it.
+
+    Of ASTRA-sim's files, active chunks do not count: they are those of all collectives of a dimension together, here
+    those of each on its line.
 
     Raises:
-        InputError: ASTRA-sim's files say what it does not model: the shared bus, an algorithm with a window or over all
-            dimensions at once, or fewer algorithms than dimensions.
+        InputError: The shared bus, an algorithm with a window or over all dimensions at once, or fewer algorithms than
+            dimensions.
     """
     source = platform.source or "platform"
     instead = "profile physical does not model this, profile astra-sim does"
