@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 import armillary
 from armillary.base.errors import InputError
-from armillary.platform import AstraSimSystem, Collectives, Npu, Platform, load_platform
+from armillary.platform import AstraSimSystem, Collectives, Npu, Platform, load_platform, read_platform
 from armillary.trace import GraphBuilder, Trace
 
 STUDY = """\
@@ -83,6 +84,20 @@ def test_what_has_no_effect_warns(system: AstraSimSystem, words: str) -> None:
     assert [text for text in found.info["warnings"] if words in text], found.info["warnings"]
     found = armillary.simulate(trace(), platform, profile="astra-sim")
     assert not [text for text in found.info["warnings"] if "no effect" in text]
+
+
+def test_active_chunks_of_astra_sims_files_do_not_count_in_physical() -> None:
+    system = {"preferred-dataset-splits": 4, "active-chunks-per-dimension": 2}
+    network = {"topology": ["Ring"], "npus_count": [8], "bandwidth": [50], "latency": [500]}
+    given = read_platform(system, network)
+    found = armillary.simulate(trace(), given, profile="physical", network_model="flow")
+    words = "active-chunks-per-dimension has no effect in profile physical"
+    assert [text for text in found.info["warnings"] if words in text]
+    less = replace(given, collectives=replace(given.collectives, active_chunks=1))
+    assert (
+        found.total_ticks
+        == armillary.simulate(trace(), less, profile="physical", network_model="flow").total_ticks
+    )
 
 
 def test_what_counts_does_not_warn() -> None:

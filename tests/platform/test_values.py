@@ -234,6 +234,7 @@ VALUES = {
     Terms: {},
     FitChoice: {"name": "h100-sxm"},
 }
+PARTS = (Npu, Compute, Collectives, LocalMemory, AstraSimSystem)
 NOT_CHECKED = {"source", "folder", "warnings", "topology"}
 """Where something is from, and a graph, which checks itself."""
 
@@ -243,6 +244,51 @@ def test_every_public_part_of_a_machine_is_here() -> None:
 
     parts = {getattr(public, name) for name in public.__all__}
     assert {part for part in parts if is_dataclass(part)} - VALUES.keys() == {public.Collective, public.Study}
+
+
+def test_no_part_of_a_machine_says_what_another_says() -> None:
+    parts = {each.name for each in fields(Platform)}
+    names = [each.name for part in PARTS for each in fields(part)]
+    assert len(set(names)) == len(names)
+    assert parts & set(names) <= {"source"}  # of a file, and of a line in it
+
+
+def test_a_machine_has_the_keys_of_a_study_file() -> None:
+    from armillary.platform.files.collectives_schema import Collectives as CollectivesKeys
+    from armillary.platform.files.memory_schema import Memory
+    from armillary.platform.files.study_schema import Npu as NpuKeys
+    from armillary.platform.files.study_schema import PlatformFile
+
+    def names(part: Any) -> set[str]:
+        return {each.name for each in fields(part)}
+
+    assert names(Npu) == NpuKeys.model_fields.keys()
+    assert names(LocalMemory) == Memory.model_fields.keys()
+    assert names(Collectives) - {"algorithms"} <= CollectivesKeys.model_fields.keys()
+    assert names(Platform) - {"dimensions", "astra_sim", "dialect", "profile", "warnings", "source"} <= (
+        PlatformFile.model_fields.keys()
+    )
+
+
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        ({"npu": Npu(speed={4: 0.5})}, "Platform.npu.speed[4]: got 4, expected a rank from 0 to 3"),
+        ({"stragglers": {-1: 1.0}}, "Platform.stragglers[-1]: got -1, expected a rank from 0 to 3"),
+        (
+            {"collectives": Collectives({"broadcast": ("ring",)}), "dialect": "astra-sim"},
+            "Platform.collectives.algorithms: got 'broadcast', expected one of all-reduce",
+        ),
+        (
+            {"collectives": Collectives({"all-reduce": ("auto",)}), "dialect": "astra-sim"},
+            "Platform.collectives.algorithms.all-reduce[0]: got 'auto', expected an algorithm: ring, oneRing, ",
+        ),
+    ],
+)
+def test_parts_that_do_not_fit_each_other_are_refused(keys: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputError) as error:
+        python(**keys)
+    assert str(error.value).startswith(words)
 
 
 @pytest.mark.parametrize("part", VALUES, ids=lambda part: part.__name__)
