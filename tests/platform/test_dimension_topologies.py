@@ -110,7 +110,7 @@ def test_no_collective_on_a_new_topology_beats_its_bound(
     chordal: str, operation: str, members: range
 ) -> None:
     dimensions = (Dimension("inner", chordal, 8, 50.0, 500.0), Dimension("outer", "Switch", 2, 100.0, 700.0))
-    platform = Platform(dimensions, physical=Physical(), groups={1: tuple(members)})
+    platform = Platform(dimensions, groups={1: tuple(members)})
     graphs = []
     for rank in range(16):
         builder = GraphBuilder()

@@ -37,14 +37,14 @@ def make_model(platform: Platform) -> ComputeModel:
     Raises:
         InputError: there is none, or its options are wrong.
     """
-    chosen = platform.kernel_model
+    chosen = platform.compute
     try:
-        kind = find_model(chosen.name)
-        with COMPUTE_MODELS.guard(chosen.name):
+        kind = find_model(chosen.model)
+        with COMPUTE_MODELS.guard(chosen.model):
             model = kind.create(chosen.options, Device.of(platform), chosen.folder)
         if not isinstance(model, ComputeModel):
             raise InputError(
-                f"compute model '{chosen.name}': create returned {show(model)}, expected a ComputeModel"
+                f"compute model '{chosen.model}': create returned {show(model)}, expected a ComputeModel"
             )
         return model
     except InputError as error:

@@ -43,10 +43,10 @@ class KernelTimes:
         self.warnings: list[str] = []
         self._known: dict[Row, int] = {}
         self._of: dict[int, tuple[NDArray[np.int64], NDArray[np.int64]]] = {}
-        system, chosen = platform.system, platform.kernel_model
-        modelled = system.roofline and not system.replay_only
-        self.asked = modelled and (chosen.name != "roofline" or bool(chosen.overrides))
-        self.asked |= bool(chosen.overrides) and not system.replay_only
+        chosen = platform.compute
+        modelled = chosen.modelled
+        self.asked = modelled and (chosen.model != "roofline" or bool(chosen.overrides))
+        self.asked |= bool(chosen.overrides) and not chosen.replay
         """Whether there is more to it than the roofline model, or recorded times."""
         if not self.asked:
             return
@@ -56,7 +56,8 @@ class KernelTimes:
         times = ask(platform, work, modelled=modelled, fill=fill)
         self._ns = times.ns
         self.warnings = [
-            f"compute model {chosen.name}: {note}" for note in (*times.notes, *idle(work, chosen.overrides))
+            f"compute model {chosen.model or 'roofline'}: {note}"
+            for note in (*times.notes, *idle(work, chosen.overrides))
         ]
         self._warn_of_extrapolation(work, times)
 
@@ -126,7 +127,7 @@ class KernelTimes:
         worst = int(np.argmax(times.beyond))
         shape = ", ".join(map(str, work.products[worst][:2]))
         self.warnings.append(
-            f"compute model {self.platform.kernel_model.name}: {int(outside.sum())} of {len(work)} different kernels "
+            f"compute model {self.platform.compute.model}: {int(outside.sum())} of {len(work)} different kernels "
             f"({nodes} nodes) lie outside of what it knows, '{work.names[worst]}' ({shape}) by a factor of "
             f"{times.beyond[worst]:.3g}: their times are extrapolated"
         )
@@ -144,14 +145,14 @@ def ask(platform: Platform, work: Work, *, modelled: bool = True, fill: bool = T
     Raises:
         InputError: the model or its options are wrong, or a kernel cannot be timed.
     """
-    device, chosen = Device.of(platform), platform.kernel_model
+    device, chosen = Device.of(platform), platform.compute
     times = Times(np.full(len(work), np.nan), ("",) * len(work))
     if modelled:
         model = make_model(platform)
         try:
-            with COMPUTE_MODELS.guard(chosen.name):
+            with COMPUTE_MODELS.guard(chosen.model):
                 found = model.durations(work)
-            times = _checked(found, work, chosen.name)
+            times = _checked(found, work, chosen.model)
         except InputError as error:
             raise InputError(f"{chosen.source}: {error}" if chosen.source else str(error)) from error
         finally:
@@ -159,7 +160,7 @@ def ask(platform: Platform, work: Work, *, modelled: bool = True, fill: bool = T
     missing = np.isnan(times.ns)
     if not modelled:  # those that nothing else times, see `armillary.compute.untimed`
         missing &= (work.recorded == 0) & ((work.operations > 0) | (work.size > 0))
-    if missing.any() and (modelled or fill) and not (modelled and chosen.name == "roofline"):
+    if missing.any() and (modelled or fill) and not (modelled and chosen.model == "roofline"):
         other = Roofline(device if modelled else with_endless_memory(device)).durations(_some(work, missing))
         ns, words = times.ns.copy(), np.array(times.bound or ("",) * len(work), object)
         ns[missing], words[missing] = other.ns, other.bound

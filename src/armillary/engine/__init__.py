@@ -86,7 +86,7 @@ def simulate(
     from armillary.engine.physical.terms.check import check_terms
     from armillary.trace.process_groups import check_whole
 
-    if not platform.system.replay_only:
+    if not platform.compute.replay:
         check_whole(trace)
     check_terms(platform, profile, network_model)
     found = list(of_other_profile(platform, profile))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 from dataclasses import dataclass
+from functools import lru_cache
 
 from armillary.base.document import Document
 from armillary.base.errors import nearest
@@ -30,6 +31,7 @@ def known_name(name: str, known: Collection[str]) -> str:
     return by_letters.get(word) or by_letters.get(aliases.get(word, "")) or name
 
 
+@lru_cache(maxsize=256)
 def parse_algorithm(name: str) -> Algorithm | None:
     """Return the algorithm a name such as ``ring`` or ``direct12`` stands for, or None if there is none."""
     match = re.fullmatch(r"([a-zA-Z]+)([0-9]{1,9})", name)

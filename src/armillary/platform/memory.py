@@ -63,18 +63,20 @@ def wrong_local_kind(value: object) -> str:
 
 @dataclass(frozen=True)
 class LocalMemory:
-    """What only profile ``physical`` models of an NPU's memory.
+    """The memory of an NPU; of it, profile ``astra-sim`` knows the bandwidth only.
 
     Attributes:
+        bandwidth: Bytes per ns; 0: not given, and what is reduced costs no time.
         capacity: Bytes; 0: not given.
         latency: ns until the first byte.
-        read: Bytes per ns of a load from it; 0: not given.
+        read: Bytes per ns of a load from it; 0: `bandwidth`.
         write: The same of a store.
         kind: What times accesses instead, one of another package; empty: latency, read and write.
         options: Of that.
         folder: What paths in the options are relative to.
     """
 
+    bandwidth: float = 0.0
     capacity: int = 0
     latency: float = 0.0
     read: float = 0.0
@@ -85,12 +87,22 @@ class LocalMemory:
 
     def __post_init__(self) -> None:
         """Refuse what cannot be, see `armillary.platform.limits`."""
+        rate = Maybe(RATE, 0)
         check(
-            self, capacity=BYTES, latency=TIME, read=Maybe(RATE, 0), write=Maybe(RATE, 0), kind=wrong_local_kind,
+            self, bandwidth=rate, capacity=BYTES, latency=TIME, read=rate, write=rate, kind=wrong_local_kind,
             options=_OPTIONS,
         )  # fmt: skip
         if self.options and not self.kind:
             raise refuse(self, ("options",), "expected only with a kind")
+
+    @property
+    def bytes_per_s(self) -> float:
+        """The bandwidth per second, as ASTRA-sim's formula of a reduction has it: that decides how times round."""
+        return self.bandwidth * 1e9
+
+    def rate(self, store: bool) -> float:
+        """Return the bytes per ns of a load or a store; 0: not given."""
+        return (self.write if store else self.read) or self.bandwidth
 
 
 @dataclass(frozen=True)

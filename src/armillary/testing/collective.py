@@ -24,7 +24,7 @@ from armillary.collective.load import line_order, load
 from armillary.collective.rounds import Round, Rounds
 from armillary.engine import simulate
 from armillary.platform.dimension_topologies import TOPOLOGIES
-from armillary.platform.model import Physical, Platform
+from armillary.platform.model import Collectives, Platform
 from armillary.platform.network import Dimension, Port
 from armillary.trace import CollectiveType, GraphBuilder, Trace
 
@@ -235,7 +235,7 @@ def _check_simulated(name: str, algorithm: CollectiveAlgorithm, operation: str) 
     for topology in _fitting(algorithm, 4):
         links = TOPOLOGIES[topology].links(4)
         dimension = Dimension("d", topology, 4, 50.0 / links, 500.0, Port(50.0, 50.0))
-        platform = Platform((dimension,), physical=Physical(algorithm={operation: (name,)}))
+        platform = Platform((dimension,), collectives=Collectives({operation: (name,)}))
         builder = GraphBuilder()
         builder.collective(operation, CollectiveType[operation.upper().replace("-", "_")], 16_000_000)
         trace = Trace.replicate(builder.graph(), 4)

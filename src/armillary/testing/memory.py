@@ -58,7 +58,7 @@ def _ticks(
     fold: bool = True,
 ) -> int:  # fmt: skip
     """Return the ticks in which some ranks access `size` bytes each, one access after the other."""
-    platform = Platform((Dimension("d", "Switch", npus, 100.0, 500.0),), memory=memory)
+    platform = Platform((Dimension("d", "Switch", npus, 100.0, 500.0),), remote_memory=memory)
     builders = [GraphBuilder(rank=rank) for rank in range(npus)]
     for rank, b in enumerate(builders):
         for number in range(times if rank in ranks else 0):

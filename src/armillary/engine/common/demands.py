@@ -69,7 +69,7 @@ class Demands:
         platform, dimensions = self.platform, self._dimensions
         sizes = zip(network.strides(dimensions), dimensions, strict=True)
         coordinates = np.array([comm.members // stride % d.size for stride, d in sizes])
-        delay = platform.physical.endpoint_delay
+        delay = platform.npu.message_delay
         group = Group(coordinates, dimensions, delay, self.anywhere)
         if call.involved is None or not group.grid:
             return group
@@ -112,8 +112,8 @@ class Demands:
                 moving = max(moving, size / rate)
         if self.anywhere:
             latency, moving = 0.0, size / sum(max(each.out, each.into) for each in ports(self.platform))
-        least = latency + self.platform.physical.endpoint_delay + moving
-        if self.platform.physical.fit is not None:
+        least = latency + self.platform.npu.message_delay + moving
+        if self.platform.collectives.fit is not None:
             from armillary.engine.common.fits import fitted_message
 
             if found := fitted_message(self.platform, [int(hop) for hop in hops], size):
@@ -139,7 +139,7 @@ class Demands:
         for c, dims in enumerate(cuts):
             through[c, list(dims)] = True
         bytes_, each, ns = (np.zeros((len(plans), len(cuts), width)) for width in (2, 2, 4))
-        measured = self.platform.physical.fit is not None
+        measured = self.platform.collectives.fit is not None
         latencies = [
             0.0 if measured else min((group.cuts[own].latency for group in dict.fromkeys(groups)
                 for own in [tuple(d for d in dims if d in group.spanned)] if own in group.cuts), default=0.0)
@@ -168,7 +168,7 @@ class Demands:
 
     def _measured(self, call: CollectiveCall, comm: Communicator) -> tuple[float, float] | None:
         """Return latency and transfer of a collective that a fit times, ns; None: none does."""
-        if self.platform.physical.fit is None:
+        if self.platform.collectives.fit is None:
             return None
         from armillary.engine.common.fits import timed
 

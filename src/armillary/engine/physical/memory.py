@@ -26,7 +26,7 @@ from armillary.engine.common.network import LIMIT
 from armillary.engine.common.nodes import refuse
 from armillary.engine.physical import layout as lk
 from armillary.platform.memory import speed
-from armillary.platform.model import Platform, local_speed
+from armillary.platform.model import Platform
 from armillary.trace import Graph, NodeType
 
 if TYPE_CHECKING:
@@ -65,9 +65,9 @@ def read_accesses(
     local, store = memory & (where == LOCAL), graph.types[order] == NodeType.MEM_STORE_NODE
     together = memory & (graph.ints(IN_SWITCH, 0)[order] != 0)
     refuse(graph, order, together & local, f"has {IN_SWITCH} in local memory", "remote memory")
-    staged = platform.memory.kind == "hierarchical"
+    staged = platform.remote_memory.kind == "hierarchical"
     if not staged:
-        problem = f"has {IN_SWITCH}, which memories of kind '{platform.memory.kind}' do not do"
+        problem = f"has {IN_SWITCH}, which memories of kind '{platform.remote_memory.kind}' do not do"
         refuse(graph, order, together, problem, "remote_memory of kind hierarchical")
     if local.any():
         ticks[local] = _local_ticks(graph, order, platform, local, store)
@@ -79,7 +79,7 @@ def _local_ticks(
     graph: Graph, order: Ints, platform: Platform, local: NDArray[np.bool_], store: NDArray[np.bool_]
 ) -> Ints:
     """Return latency + bytes over the bandwidth of the direction, or what another package's kind says; rounded up."""
-    size, own = graph.ints("tensor_size", 0)[order], platform.physical.memory
+    size, own = graph.ints("tensor_size", 0)[order], platform.npu.memory
     if own.kind:
         from armillary.platform.memory_model import access_ns, memory_model
 
@@ -91,7 +91,7 @@ def _local_ticks(
         refuse(graph, order, every, "takes longer than can be counted", f"less than {LIMIT:.2g} ns")
         whole: Ints = np.maximum(np.ceil(took), 1).astype(np.int64)
         return whole
-    read, write = (local_speed(platform, away) for away in (False, True))
+    read, write = (own.rate(away) for away in (False, True))
     if not (read and write):
         at = int(order[np.flatnonzero(local)[0]])
         raise InputError(
@@ -122,12 +122,12 @@ class RemoteAccesses:
     def _model(self) -> MemoryModel:
         from armillary.platform.memory_model import memory_model
 
-        return memory_model(self._platform.memory, self._platform.npus)
+        return memory_model(self._platform.remote_memory, self._platform.npus)
 
     @property
     def shared(self) -> bool:
         """Whether ranks wait for each other's accesses."""
-        if self._platform.memory.kind in ("none", "hierarchical"):
+        if self._platform.remote_memory.kind in ("none", "hierarchical"):
             return False
         with _placed(self._platform, "remote_memory"):
             return self._model.per != "npu"
@@ -138,7 +138,7 @@ class RemoteAccesses:
         Raises:
             InputError: there is no remote memory, or its kind says what no time is.
         """
-        nodes, memory = view.nodes, self._platform.memory
+        nodes, memory = view.nodes, self._platform.remote_memory
         which = np.flatnonzero(nodes.kind[nodes.items] == lk.MEMORY)
         if not which.size:
             return
@@ -200,14 +200,14 @@ class MemoryPorts:
     def __init__(
         self, platform: Platform, classes: Ints, representatives: Ints, first: int, groups: Groups
     ) -> None:
-        self._stages = platform.memory.stages
+        self._stages = platform.remote_memory.stages
         self._sizes = np.bincount(classes)
-        per_node = max(platform.memory.npus_per_node, 1)
+        per_node = max(platform.remote_memory.npus_per_node, 1)
         # Without stages nobody asks for them.
         types = node_types(classes if self._stages else classes[:0], per_node)
         of_representative = representatives // per_node if self._stages else types
         self._node, self._per_node, self._classes = types[of_representative], per_node, classes
-        self._groups = GroupPlaces(classes, platform.memory.npus_per_node, groups)
+        self._groups = GroupPlaces(classes, platform.remote_memory.npus_per_node, groups)
         self._in_node = [
             int((classes[rank // per_node * per_node :][:per_node] == cls).sum())
             for cls, rank in enumerate(representatives.tolist())
@@ -269,8 +269,8 @@ def refined(platform: Platform, special: Ints, partition: Callable[[Ints], Ints]
         partition: Returns the classes for such numbers.
         groups: That access a hierarchical memory at once.
     """
-    classes, per_node = partition(special), platform.memory.npus_per_node
-    while per_node and platform.memory.kind == "hierarchical":
+    classes, per_node = partition(special), platform.remote_memory.npus_per_node
+    while per_node and platform.remote_memory.kind == "hierarchical":
         types = node_types(classes, per_node)
         both = np.stack([classes, types[np.arange(len(classes)) // per_node]])
         finer = partition(np.unique(both, axis=1, return_inverse=True)[1].ravel())

@@ -62,7 +62,7 @@ class Plans:
 
     def _is_train(self, plan: Plan) -> bool:
         """Tell whether the chunks of a plan follow one another through one phase, the bigger ones first."""
-        course, physical = plan.course, self.workload.platform.physical
+        course, collectives = plan.course, self.workload.platform.collectives
         sizes = [size for size, _ in course.chunks]
         return (
             self.workload.fluid
@@ -70,12 +70,12 @@ class Plans:
             and sizes == sorted(sizes, reverse=True)
             and len(set(sizes)) <= 2
             and self.scale.volume(plan.phases[0].volume * sizes[-1]) > 0
-            and (physical.within_dimension != "smallest-first" or sizes[0] == sizes[-1])
+            and (collectives.within_dimension != "smallest-first" or sizes[0] == sizes[-1])
         )
 
     def _add_way(self, plan: Plan, phases: Sequence[PhysicalPhase], size: int) -> None:
         """Add the rows of the phases of a chunk of `size` bytes."""
-        lines, memory = 0, self.workload.platform.system.local_mem_bandwidth
+        lines, memory = 0, self.workload.platform.npu.memory.bytes_per_s
         last = last_latency(plan.course, lambda p, s: self.lines.ticks(p, self.scale.volume(p.volume * s)))
         for phase in phases:
             ring = self.lines.ring(plan.comm, phase)
@@ -97,7 +97,7 @@ Ints = NDArray[np.int64]
 
 def priorities(view: View, platform: Platform) -> Ints:
     """Return the place of each item under scheduling "priority": the highest comm_priority is first."""
-    if platform.physical.scheduling != "priority":
+    if platform.scheduling != "priority":
         return np.zeros(len(view.call), np.int64)
     nodes = view.nodes
     priority = nodes.graph.ints("comm_priority", 0)[nodes.order[nodes.items]]
@@ -126,5 +126,5 @@ def fill_transfers(view: View, items: Ints, cls: int, channels: Channels) -> Non
         number = channels.add(("memory", cls, store), (cls, cls), len(mine), used)
         for item in mine.tolist():
             size = int(view.size[item])
-            fill = ceil(fill_ns(platform.memory, size, store, platform.npus))
+            fill = ceil(fill_ns(platform.remote_memory, size, store, platform.npus))
             items[item, lk.I_CHANNEL : lk.I_VOLUME + 1] = number, fill, channels.scale.volume(size)

@@ -31,8 +31,8 @@ def special_of(platform: Platform) -> Ints:
     """Return a number for every rank that is equal where its speed and start delay are."""
     kinds: dict[tuple[float, float], int] = {(1.0, 0.0): 0}
     special = np.zeros(platform.npus, np.int64)
-    for rank in {*platform.physical.speed, *platform.physical.delay}:
-        own = (platform.physical.speed.get(rank, 1.0), platform.physical.delay.get(rank, 0.0))
+    for rank in {*platform.npu.speed, *platform.stragglers}:
+        own = (platform.npu.speed.get(rank, 1.0), platform.stragglers.get(rank, 0.0))
         special[rank] = kinds.setdefault(own, len(kinds))
     return special
 
@@ -132,7 +132,7 @@ class PhysicalWorkload(ABC):
         """Return the class of every rank; ranks that may differ by more than whom they deal with are their own."""
         shared = any((view.nodes.kind == lk.MEMORY).any() for view in self.views) and self.accesses.shared
         # A message that nobody receives takes part of a port that its receiver does not know of.
-        if shared or self.loses_messages or self.platform.physical.jitter:
+        if shared or self.loses_messages or self.platform.jitter:
             return np.arange(self.platform.npus)
         return refined(self.platform, special_of(self.platform), self.partition, self.memory_groups())
 
@@ -148,7 +148,7 @@ class PhysicalWorkload(ABC):
         for view in self.views:
             alone = (view.peer >= 0) | (view.nodes.kind[view.nodes.items] == lk.TRANSFER)
             moved.append(int(view.size[alone].max(initial=0)))
-        if self.platform.physical.fit or self.platform.physical.terms.communication:
+        if self.platform.collectives.fit or self.platform.terms.communication:
             moved.append(largest_message(self.platform, self._message_sizes()))
         return max([1, *moved])
 
@@ -159,7 +159,7 @@ class PhysicalWorkload(ABC):
 
     def fit_warnings(self) -> list[str]:
         """Return what a person should know of a fit that times what is communicated."""
-        if self.platform.physical.fit is None:
+        if self.platform.collectives.fit is None:
             return []
         calls = ((call, self.comms.get(call.comm)) for call in self.calls)
         return fit_warnings(self.platform, calls, self._message_sizes())

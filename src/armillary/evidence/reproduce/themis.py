@@ -30,7 +30,7 @@ from armillary.evidence.reproduce.sources import CASE_2, HUGE, OUR_BAR
 from armillary.evidence.reproduce.sources import THEMIS as SOURCE
 from armillary.explore.chunk_schedules import bound, scheduled, under
 from armillary.platform.dimension_topologies import TOPOLOGIES
-from armillary.platform.model import Physical, Platform, WithinDimensionName
+from armillary.platform.model import Collectives, Platform, WithinDimensionName
 from armillary.platform.network import Dimension, Port, TopologyName
 from armillary.report import figures
 
@@ -138,7 +138,7 @@ class Assumptions:
             Dimension(f"{kind}{at}", kind, n, rate, self.latency, Port(rate, rate))
             for at, (kind, n, rate) in enumerate(dims)
         )
-        return Platform(made, physical=Physical(chunks=self.chunks))
+        return Platform(made, collectives=Collectives(chunks=self.chunks))
 
 
 def closed_form(platform: Platform) -> float:
@@ -170,7 +170,7 @@ def measure(chosen: Assumptions, dims: Dims) -> Machine:
     platform = chosen.platform(dims)
     used, time = {}, {}
     for name, (how, within) in COLUMNS.items():
-        each = replace(platform, physical=replace(platform.physical, within_dimension=within))
+        each = replace(platform, collectives=replace(platform.collectives, within_dimension=within))
         found = scheduled(under(each, how), "all-reduce", chosen.size)
         used[name], time[name] = found.used, found.time
     least = bound(platform, "all-reduce", chosen.size)

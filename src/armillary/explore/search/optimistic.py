@@ -67,7 +67,7 @@ class Optimist:
             return 0.0
         platform = study.platform
         named = platform.network_model.name
-        if platform.memory.plugged or (named and named not in NETWORK_MODELS.built_in):
+        if platform.remote_memory.plugged or (named and named not in NETWORK_MODELS.built_in):
             return 0.0  # what another package's models say may beat every bound of ours
         if id(platform) not in self._machines:
             self._kept.append(platform)  # its id stays taken

@@ -132,9 +132,8 @@ def local_memory(given: Memory | None, folder: Path) -> values.LocalMemory:
     """Return the local memory that a study file in a folder describes."""
     if given is None:
         return values.LocalMemory()
-    read, write = given.read or given.bandwidth, given.write or given.bandwidth
-    own = given.kind or "", given.options, folder
-    return values.LocalMemory(given.capacity or 0, given.latency, read, write, *own)
+    own = given.read or 0.0, given.write or 0.0, given.kind or "", given.options, folder
+    return values.LocalMemory(given.bandwidth, given.capacity or 0, given.latency, *own)
 
 
 def remote_memory(given: RemoteMemory, folder: Path) -> values.RemoteMemory:

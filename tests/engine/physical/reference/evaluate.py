@@ -72,7 +72,7 @@ class Machine:
 
     def __init__(self, trace: Trace, platform: Platform) -> None:
         trace = expand(trace)
-        self.platform, self.physical = platform, platform.physical
+        self.platform = platform
         self.comms = Communicators(platform)
         for graph in trace.graphs:
             self.comms.read_metadata(graph)
@@ -85,7 +85,7 @@ class Machine:
         largest = [
             ceil(p.volume * (call.size + 1)) for call, course in self.courses.items() for p in course.phases
         ]
-        staged = platform.memory.kind == "hierarchical" and not platform.system.replay_only
+        staged = platform.remote_memory.kind == "hierarchical" and not platform.compute.replay
         alone = [node for nodes in self.ranks.values() for node in nodes if not node.call]
         largest += [
             node.attrs.get(
@@ -104,7 +104,7 @@ class Machine:
         self.choices = Choices(self.comms, self.line, self.full_rate)
         self.now = 0
         self.timers: list[tuple[int, Any]] = [
-            (ceil(self.physical.delay.get(r, 0.0)), lambda: None) for r in self.ranks
+            (ceil(self.platform.stragglers.get(r, 0.0)), lambda: None) for r in self.ranks
         ]
         self.busy: set[tuple[int, tuple[str, int]]] = set()
         self.lanes: list[Lane] = []
@@ -147,7 +147,7 @@ class Machine:
     def issue_free(self) -> None:
         """Issue free nodes whose slot is idle, rank by rank, the lowest first."""
         for rank, nodes in self.ranks.items():
-            while self.now >= ceil(self.physical.delay.get(rank, 0.0)):
+            while self.now >= ceil(self.platform.stragglers.get(rank, 0.0)):
                 free = [
                     node for node in nodes
                     if node.start < 0 and node.waits == 0 and not (node.slot and (rank, node.slot) in self.busy)
@@ -167,7 +167,7 @@ class Machine:
                 lane.left = lane.head[2]
                 if lane.keys:
                     lane.key = lane.keys.pop(0)
-        share(self.lanes, self.port_rates, self.physical.scheduling)
+        share(self.lanes, self.port_rates, self.platform.scheduling)
 
     def choose(self) -> None:
         """Choose levels, and let those enter that waited for that."""
@@ -181,7 +181,7 @@ class Machine:
 
     def order(self, node: Node) -> tuple[int, int]:
         """Return the place that what a node asks for now has in the global order: the lowest is first."""
-        kind = self.physical.scheduling
+        kind = self.platform.scheduling
         priority = -max(-1000, min(1000, node.attrs.get("comm_priority", 0))) if kind == "priority" else 0
         return priority, -self.now if kind == "lifo" else self.now
 
@@ -212,7 +212,7 @@ class Machine:
                 self.after(0, lambda: self.complete(node))
         elif node.local:
             self.after(node.ticks, lambda: self.complete(node))
-        elif node.kind in MEMORY and self.platform.memory.kind == "hierarchical":
+        elif node.kind in MEMORY and self.platform.remote_memory.kind == "hierarchical":
             self.transfer(node)
         elif node.kind in MEMORY:
             self.after(self.memories.wait(node, self.now), lambda: self.complete(node))
@@ -245,7 +245,7 @@ class Machine:
         if key not in self.channels:
             hops = network.path(self.platform.dimensions, np.array(source), np.array(target))
             uses: dict[Port, int] = {}
-            latency = self.physical.endpoint_delay
+            latency = self.platform.npu.message_delay
             for d, (dimension, hop) in enumerate(zip(self.platform.dimensions, hops, strict=True)):
                 latency += int(hop) * dimension.latency
                 if hop:
@@ -255,7 +255,7 @@ class Machine:
             if fitted := fitted_message(self.platform, [int(hop) for hop in hops], size):
                 uses = {(source, fitted.dim, "out"): 1, (target, fitted.dim, "into"): 1}
                 latency, volume = fitted.latency, fitted.volume
-            more = self.physical.terms.communication
+            more = self.platform.terms.communication
             lane = Lane(uses)
             self.lanes.append(lane)
             units = ceil(volume * (1 + Fraction(more)) * self.unit)
@@ -307,7 +307,7 @@ class Machine:
             instance.lanes[where] = lane
             self.lanes.append(lane)
         size = instance.course.chunks[chunk][0]
-        memory = self.platform.system.local_mem_bandwidth
+        memory = self.platform.npu.memory.bytes_per_s
         latency = latency_ticks(phase, size, memory)
         last = last_latency(instance.course, self.full_rate)
         if last is not None:
@@ -327,7 +327,7 @@ class Machine:
 
     def place(self, volume: int) -> int:
         """Return what a lane orders chunks by before phase and number."""
-        within = self.physical.within_dimension
+        within = self.platform.collectives.within_dimension
         return {"earliest-phase": 0, "fifo": self.now, "smallest-first": volume}[within]
 
     def line(self, comm: int, rank: int, dim: int) -> tuple[int, ...]:
