@@ -24,7 +24,7 @@ import numpy as np
 import armillary
 from armillary.engine.common.timeline import Timeline
 from armillary.platform.logical import logical_dimensions
-from armillary.platform.model import Packets, Physical, Platform
+from armillary.platform.model import Collectives, Packets, Platform
 from armillary.platform.network import Dimension
 from armillary.platform.topology import UNBOUNDED, Network, Topology, from_dimensions, leaf_spine
 from armillary.trace import GraphBuilder, Trace
@@ -93,7 +93,7 @@ def platform_of(topology: Topology, hierarchy: tuple[int, ...], algorithm: str) 
     routing: Any = "dimension-order" if topology.dimensions else "ecmp"
     names = {"all-reduce": (algorithm,) * len(hierarchy)}
     return Platform(
-        logical_dimensions(topology, hierarchy), topology=Network(topology, routing), physical=Physical(algorithm=names)
+        logical_dimensions(topology, hierarchy), collectives=Collectives(names), topology=Network(topology, routing)
     )  # fmt: skip
 
 

@@ -20,9 +20,8 @@ from typing import Any
 from armillary.base.jit import load
 from armillary.engine.astra_sim.program import Lowered, lower
 from armillary.engine.astra_sim.run import execute
-from armillary.platform.algorithms import Algorithm
 from armillary.platform.links import link_blocks, route
-from armillary.platform.model import Platform, System
+from armillary.platform.model import Collectives, Platform
 from armillary.platform.network import Dimension
 from armillary.trace import GraphBuilder, Trace
 
@@ -39,10 +38,14 @@ def all_to_all(topology: Any, npus: int, size: int) -> tuple[Trace, Platform, in
     network = dimensions(topology, npus)
     builder = GraphBuilder()
     builder.all_to_all("exchange", size)
-    system = System(algorithms={"all-to-all": (Algorithm("direct"),)})
+    collectives = Collectives({"all-to-all": ("direct",)})
     blocks = link_blocks(network)
     hops = npus * sum(len(route(blocks, 0, to)) for to in range(1, npus))
-    return Trace.replicate(builder.graph(), npus), Platform(network, system, dialect="astra-sim"), hops
+    return (
+        Trace.replicate(builder.graph(), npus),
+        Platform(network, collectives=collectives, dialect="astra-sim"),
+        hops,
+    )
 
 
 def permutations(rounds: int, *sizes: int) -> tuple[Trace, Platform, int]:

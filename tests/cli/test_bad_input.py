@@ -260,7 +260,7 @@ COMMANDS: dict[str, str] = {
     f"{ASTRA} --num-queue-per-dim=2": "--num-queues-per-dim",
     f"{ASTRA} --num-queues-per-dim=0": "num-queues-per-dim",
     f"{ASTRA} --rendezvous-protocol=maybe": "rendezvous-protocol",
-    f"{ASTRA} --network-model congested": "is not one of",
+    f"{ASTRA} --network-model congested": "expected one of",
     "astra-sim --workload-configuration=step": "--system-configuration",
     "collective show rnig --ranks 4": "did you mean 'ring'",
     "collective show ring --ranks 1": "at least 2",

@@ -49,12 +49,15 @@ def test_a_group_with_a_command_of_its_own() -> None:
         ("plan cost s.yaml --costs h1", "h100"),
         ("plan whole-run --mtbf lla", "llama-3"),
         ("run s.yaml --network-model ns", "ns3"),
+        ("sweep s.yaml --executor se", "serial"),
+        ("trace convert --from py", "pytorch"),
     ],
 )
 def test_names_that_we_know(line: str, name: str) -> None:
     assert name in completed(line)
     # A file may stand there, too, unless the choices are all there is.
-    assert ("FILES" in completed(line)) == ("--network-model" not in line)
+    closed = any(option in line for option in ("--network-model", "--executor", "--from"))
+    assert ("FILES" in completed(line)) == (not closed)
 
 
 @pytest.mark.parametrize("shell", ["zsh", "fish"])

@@ -49,7 +49,9 @@ def of_formats(command: click.Command) -> list[click.Parameter]:
         command.make_context("convert", ["--from", name, "x", "-o", "y"], resilient_parsing=True)
         for name in names()
     ]
-    return [option for context in contexts for option in command.get_params(context)]
+    found = [option for context in contexts for option in command.get_params(context)]
+    # Click keeps the names of --help from whatever context came first.
+    return [option for option in found if "--help" not in option.opts]
 
 
 def options(commands: Commands) -> list[tuple[str, click.Option]]:

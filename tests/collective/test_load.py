@@ -20,8 +20,9 @@ from armillary.collective.algorithms import (
     rounds_for,
 )
 from armillary.collective.choose import choose, natural
-from armillary.collective.load import TOPOLOGIES, Load, line_order, load
+from armillary.collective.load import Load, line_order, load
 from armillary.collective.rounds import Round, Rounds
+from armillary.platform.dimension_topologies import TOPOLOGIES
 from armillary.platform.network import InNetwork
 from tests.collective.slow_load import slow_load
 

@@ -20,7 +20,7 @@ from armillary.compute.systolic import Dataflow, Systolic, cycles
 from armillary.compute.table import Table
 from armillary.compute.table_file import read_table
 from armillary.compute.tiled import Tiled, moved
-from armillary.platform.kernels import Kernels, Override
+from armillary.platform.kernels import Override
 from armillary.testing.compute import DEVICE, check_compute_model, part, sample_work
 from armillary.trace.gemm import Gemm, to_gemms, to_numbers
 
@@ -315,4 +315,4 @@ def test_models_of_other_packages_are_found(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_a_device_knows_its_peaks() -> None:
     assert Device(1e12, 1e12).peak_of("fp8") == 1e12
-    assert Device(1e12, 1e12, Kernels({"bf16": 2e12})).peak_of("fp8") == 0
+    assert Device(1e12, 1e12, peaks={"bf16": 2e12}).peak_of("fp8") == 0

@@ -201,7 +201,7 @@ def study(**buffers: object) -> dict[str, object]:
 
 def test_buffers_in_a_file() -> None:
     sizes = {"ifmap": "64 KiB", "filter": "64 KiB", "ofmap": "32 KiB"}
-    found = load_platform(study(buffers=sizes)).kernel_model.options["buffers"]
+    found = load_platform(study(buffers=sizes)).compute.options["buffers"]
     assert found == {"ifmap": 65536, "filter": 65536, "ofmap": 32768}
     with pytest.raises(InputError, match="ofmap"):
         load_platform(study(buffers={"ifmap": "64 KiB", "filter": "64 KiB"}))
@@ -212,6 +212,6 @@ def test_buffers_in_a_file() -> None:
 @pytest.mark.parametrize("value", [{"ifmap": 1}, {"ifmap": 0, "filter": 1, "ofmap": 1}, 7])
 def test_buffers_in_python_are_three_sizes(value: object) -> None:
     platform = load_platform(study())
-    options = platform.kernel_model.options | {"buffers": value}
+    options = platform.compute.options | {"buffers": value}
     with pytest.raises(InputError, match="buffers"):
-        replace(platform.kernel_model, options=options)
+        replace(platform.compute, options=options)

@@ -146,7 +146,7 @@ def test_a_bad_attribute_names_its_node(tmp_path: Path) -> None:
 
 def test_the_example_runs() -> None:
     study = load_study(Path(__file__).parents[2] / "examples/compute/study.yaml")
-    assert study.platform.kernel_model.options["command"] == ["python3", "tensor_core.py"]
+    assert study.platform.compute.options["command"] == ["python3", "tensor_core.py"]
     result = CliRunner().invoke(main, ["run", str(study.path)], catch_exceptions=False)
     assert "subprocess, 1 override, else roofline at 60 % of the peak" in result.output
 

@@ -15,7 +15,7 @@ import armillary
 from armillary.base.errors import InputError
 from armillary.convert import Converted, front_end
 from armillary.convert.eg_wire import FIELDS
-from armillary.platform import Algorithm, Dimension, Platform, System
+from armillary.platform import Collectives, Dimension, LocalMemory, Npu, Platform
 from armillary.trace import CollectiveType, GraphBuilder, NodeType, Trace, nodes_of, read_graph, write_trace
 from armillary.trace._check import validate
 
@@ -102,10 +102,12 @@ def test_packed_lists_and_the_last_of_a_field_count_as_in_protobuf(tmp_path: Pat
 
 
 def platform(npus: int) -> Platform:
-    algorithms = {"all-reduce": (Algorithm("ring"),), "all-gather": (Algorithm("ring"),)}
-    system = System(local_mem_bandwidth=2e12, algorithms=algorithms)
+    algorithms = {"all-reduce": ("ring",), "all-gather": ("ring",)}
+    collectives = Collectives(algorithms)
     return Platform(
-        dimensions=(Dimension("node", "Switch", npus, bandwidth=100.0, latency=500.0),), system=system
+        dimensions=(Dimension("node", "Switch", npus, bandwidth=100.0, latency=500.0),),
+        npu=Npu(memory=LocalMemory(2000.0)),
+        collectives=collectives,
     )
 
 

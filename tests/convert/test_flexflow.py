@@ -13,7 +13,7 @@ import armillary
 from armillary.base.errors import InputError
 from armillary.convert import Converted, front_end, report
 from armillary.convert.flexflow.task_graph import read_tasks
-from armillary.platform import Algorithm, Dimension, Platform, System
+from armillary.platform import Collectives, Dimension, LocalMemory, Npu, Platform
 from armillary.trace import NodeType, Trace, nodes_of
 from armillary.trace._check import validate
 
@@ -44,9 +44,11 @@ def convert(text: str, folder: Path, all_reduce: bool = False) -> Converted:
 
 
 def machine(npus: int) -> Platform:
-    system = System(local_mem_bandwidth=2e12, algorithms={"all-reduce": (Algorithm("ring"),)})
+    collectives = Collectives({"all-reduce": ("ring",)})
     return Platform(
-        dimensions=(Dimension("node", "Switch", npus, bandwidth=100.0, latency=500.0),), system=system
+        dimensions=(Dimension("node", "Switch", npus, bandwidth=100.0, latency=500.0),),
+        npu=Npu(memory=LocalMemory(2000.0)),
+        collectives=collectives,
     )
 
 

@@ -13,7 +13,7 @@ import armillary
 from armillary import astra_sim
 from armillary.base.errors import InputError
 from armillary.convert import Converted, front_end, report
-from armillary.platform import Dimension, Platform, System
+from armillary.platform import Dimension, Platform
 from armillary.trace import Graph, NodeType, nodes_of, read_graph, write_trace
 from armillary.trace._check import validate
 
@@ -86,9 +86,7 @@ def test_takes_as_long_as_the_same_custom_collective(tmp_path: Path) -> None:
         tmp_path / "sum", system | {"all-reduce-implementation-custom": [str(tmp_path / "a.xml")]}, network
     )
     assert converted.finish_ticks.tolist() == custom.finish_ticks.tolist()
-    platform = Platform(
-        dimensions=(Dimension("node", "Ring", 4, bandwidth=100.0, latency=500.0),), system=System()
-    )
+    platform = Platform(dimensions=(Dimension("node", "Ring", 4, bandwidth=100.0, latency=500.0),))
     assert armillary.simulate(convert(ring(4), tmp_path).trace, platform, profile="physical").total_ticks > 0
 
 

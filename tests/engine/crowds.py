@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from armillary.platform.algorithms import Algorithm
-from armillary.platform.memory import MemoryStage, RemoteMemory
-from armillary.platform.model import Packets, Physical, Platform, SharedBus, System
+from armillary.platform.astra_sim_system import AstraSimSystem, SharedBus
+from armillary.platform.kernels import Compute
+from armillary.platform.memory import LocalMemory, MemoryStage, RemoteMemory
+from armillary.platform.model import Collectives, Npu, Packets, Platform
 from armillary.platform.network import Dimension, InNetwork
 from armillary.trace import CollectiveType, GraphBuilder, NodeType, Trace
 
@@ -128,38 +129,42 @@ def machines(draw: Any, astra_sim: bool = False) -> Platform:
     )
     if astra_sim:
         names = st.sampled_from(["ring", "direct", "halvingDoubling"] if npus & (npus - 1) == 0 else ["ring"])
-        algorithms = {
-            operation: tuple(Algorithm(draw(names)) for _ in sizes) for operation in COLLECTIVES.values()
-        }
-        system = System(
-            local_mem_bandwidth=50e9, algorithms=algorithms, dataset_splits=draw(st.sampled_from([1, 4, 16])),
-            active_chunks=draw(st.sampled_from([1, 2, 8])), endpoint_delay=draw(st.sampled_from([0, 1, 10])),
+        algorithms = {operation: tuple(draw(names) for _ in sizes) for operation in COLLECTIVES.values()}
+        chunks, active = draw(st.sampled_from([1, 4, 16])), draw(st.sampled_from([1, 2, 8]))
+        system = AstraSimSystem(
             intra_dimension=draw(st.sampled_from(["FIFO", "RG", "smallestFirst", "lessRemainingPhaseFirst"])),
-        )  # fmt: skip
-        bus = draw(st.sampled_from([None, None, SharedBus(1, 2, 3, 0.5)]))
+            queues_per_dim=draw(st.sampled_from([1, 1, 2])),
+            rendezvous=draw(st.booleans()),
+            shared_bus=draw(st.sampled_from([None, None, SharedBus(1, 2, 3, 0.5)])),
+        )
         return Platform(
-            dimensions, replace(system, shared_bus=bus), memory=draw(st.sampled_from(MEMORIES[:2])), groups=groups,
-            queues_per_dim=draw(st.sampled_from([1, 1, 2])), rendezvous=draw(st.booleans()), dialect="astra-sim",
-        )  # fmt: skip
+            dimensions,
+            Npu(memory=LocalMemory(50.0), endpoint_delay=draw(st.sampled_from([0, 1, 10]))),
+            collectives=Collectives(algorithms, chunks, active),
+            remote_memory=draw(st.sampled_from(MEMORIES[:2])),
+            groups=groups,
+            astra_sim=system,
+            dialect="astra-sim",
+        )
     if draw(st.booleans()):
         dimensions = tuple(
             replace(d, in_network=draw(st.sampled_from([None, InNetwork(operations=1), InNetwork()])))
             if d.topology == "Switch" else d
             for d in dimensions
         )  # fmt: skip
-    physical = Physical(
-        scheduling=draw(st.sampled_from(["fair", "fair", "fifo", "lifo", "priority"])),
+    collectives = Collectives(
         chunks=draw(st.sampled_from([1, 2, 8])),
+        active_chunks=draw(st.sampled_from([0, 0, 1])),
         chunk_order=draw(st.sampled_from(["baseline", "themis", "online-greedy"])),
         within_dimension=draw(st.sampled_from(["earliest-phase", "fifo", "smallest-first"])),
-        endpoint_delay=draw(st.sampled_from([0.0, 2.5])),
-        active_chunks=draw(st.sampled_from([0, 0, 1])),
     )
     return Platform(
         dimensions,
-        System(replay_only=draw(st.sampled_from([False, False, True]))),
-        physical,
+        Npu(endpoint_delay=draw(st.sampled_from([None, 2.5]))),
+        Compute(replay=draw(st.sampled_from([False, False, True]))),
+        collectives,
         draw(st.sampled_from(MEMORIES)),
         groups,
+        draw(st.sampled_from(["fair", "fair", "fifo", "lifo", "priority"])),
         packets=draw(st.sampled_from(PACKETS)),
     )

@@ -35,7 +35,8 @@ from armillary.engine.transport.offer import offer
 from armillary.engine.transport.packet import Packet
 from armillary.engine.transport.tcp import Tcp
 from armillary.engine.transport.transport import Congestion, Transport
-from armillary.platform.model import Platform, System, recorded_machine
+from armillary.platform.memory import LocalMemory
+from armillary.platform.model import Npu, Platform, recorded_machine
 from armillary.platform.network import Dimension
 from armillary.platform.topology import from_dimensions
 from armillary.platform.topology.dimension_order import DimensionOrder
@@ -218,7 +219,7 @@ def test_thousands_at_once(model: str, kind: str) -> None:
     trace = trace_of([Crowd(kind, 3000, 1000, 0, 1000, 1)], 2)
     dialect = {"dialect": "astra-sim"} if model in ASTRA_SIM else {}
     platform = Platform(
-        (Dimension("d", "Ring", 2, 50.0, 500.0),), System(local_mem_bandwidth=50e9), **dialect
+        (Dimension("d", "Ring", 2, 50.0, 500.0),), npu=Npu(memory=LocalMemory(50.0)), **dialect
     )
     agree((PHYSICAL | ASTRA_SIM)[model], trace, platform, "compiled")
 
@@ -236,8 +237,8 @@ def test_five_thousand_ranks(model: str) -> None:
             b.all_reduce("c", 5000, dims=[True, False], after=[received])
         graphs.append(b.graph(f"rank {rank}"))
     dialect = {"dialect": "astra-sim"} if model in ASTRA_SIM else {}
-    system = System(local_mem_bandwidth=50e9)
-    platform = Platform(tuple(Dimension("d", "Ring", n, 50.0, 500.0) for n in sizes), system, **dialect)
+    npu = Npu(memory=LocalMemory(50.0))
+    platform = Platform(tuple(Dimension("d", "Ring", n, 50.0, 500.0) for n in sizes), npu, **dialect)
     agree((PHYSICAL | ASTRA_SIM)[model], Trace.from_ranks(graphs), platform, "compiled")
 
 

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 import armillary
 from armillary.base.errors import StuckError
-from armillary.platform.algorithms import Algorithm
-from armillary.platform.model import Platform, System
+from armillary.platform.model import Collectives, Platform
 from armillary.platform.network import Dimension
 from armillary.trace import Graph, GraphBuilder, Trace
 
@@ -43,8 +42,8 @@ def test_folded_ranks_finish_when_single_ones_do(case: Case) -> None:
     groups, steps = case
     trace = Trace.from_ranks([graph(own) for own in steps])
     network = (Dimension("network", "Switch", len(steps), bandwidth=10.0, latency=10.0),)
-    algorithms = {"all-gather": (Algorithm("direct"),)}
-    machine = Platform(network, System(algorithms=algorithms), groups=groups)
+    algorithms = {"all-gather": ("direct",)}
+    machine = Platform(network, collectives=Collectives(algorithms), groups=groups)
     for profile in ("physical", "astra-sim"):
         assert finish(trace, machine, profile, True) == finish(trace, machine, profile, False)
 

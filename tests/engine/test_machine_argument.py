@@ -10,7 +10,7 @@ import pytest
 
 import armillary
 from armillary.base.errors import InputError
-from armillary.platform import Physical, Platform, System, load_platform
+from armillary.platform import AstraSimSystem, Collectives, Npu, Platform, load_platform, read_platform
 from armillary.trace import GraphBuilder, Trace
 
 STUDY = """\
@@ -70,37 +70,40 @@ def test_what_is_no_trace_is_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "profile", "words"),
+    ("system", "words"),
     [
-        ({"system": System(dataset_splits=16)}, "physical", "System.dataset_splits has no effect in profile physical"),
-        ({"system": System(active_chunks=4)}, "physical", "System.active_chunks has no effect"),
-        ({"system": System(endpoint_delay=99)}, "physical", "System.endpoint_delay has no effect"),
-        ({"system": System(inter_dimension="roundRobin")}, "physical", "System.inter_dimension has no effect"),
-        ({"queues_per_dim": 4}, "physical", "platform.collectives.queues has no effect"),
-        ({"rendezvous": True}, "physical", "platform.rendezvous has no effect"),
-        ({"physical": Physical(chunks=16)}, "astra-sim", "Physical.chunks has no effect in profile astra-sim; System."),
-        ({"physical": Physical(endpoint_delay=7.0)}, "astra-sim", "Physical.endpoint_delay has no effect"),
+        (AstraSimSystem(inter_dimension="roundRobin"), "inter_dimension has no effect in profile physical"),
+        (AstraSimSystem(local_reduction_delay=5), "AstraSimSystem.local_reduction_delay has no effect"),
+        (AstraSimSystem(queues_per_dim=4), "platform.collectives.queues has no effect"),
+        (AstraSimSystem(rendezvous=True), "platform.rendezvous has no effect"),
     ],
 )  # fmt: skip
-def test_what_has_no_effect_warns(change: dict[str, Any], profile: str, words: str) -> None:
-    platform = replace(load_platform("hgx-h100"), **{"system": System(), "physical": Physical(), **change})
-    platform = Platform(
-        platform.dimensions, system=replace(platform.system, algorithms=NATURAL), physical=platform.physical,
-        queues_per_dim=platform.queues_per_dim, rendezvous=platform.rendezvous,
-    )  # fmt: skip
-    found = armillary.simulate(trace(), platform, profile=profile)
+def test_what_has_no_effect_warns(system: AstraSimSystem, words: str) -> None:
+    platform = Platform(load_platform("hgx-h100").dimensions, astra_sim=system)
+    found = armillary.simulate(trace(), platform, profile="physical")
     assert [text for text in found.info["warnings"] if words in text], found.info["warnings"]
+    found = armillary.simulate(trace(), platform, profile="astra-sim")
+    assert not [text for text in found.info["warnings"] if "no effect" in text]
+
+
+def test_active_chunks_of_astra_sims_files_do_not_count_in_physical() -> None:
+    system = {"preferred-dataset-splits": 4, "active-chunks-per-dimension": 2}
+    network = {"topology": ["Ring"], "npus_count": [8], "bandwidth": [50], "latency": [500]}
+    given = read_platform(system, network)
+    found = armillary.simulate(trace(), given, profile="physical", network_model="flow")
+    words = "active-chunks-per-dimension has no effect in profile physical"
+    assert [text for text in found.info["warnings"] if words in text]
+    less = replace(given, collectives=replace(given.collectives, active_chunks=1))
+    assert (
+        found.total_ticks
+        == armillary.simulate(trace(), less, profile="physical", network_model="flow").total_ticks
+    )
 
 
 def test_what_counts_does_not_warn() -> None:
     for profile in ("physical", "astra-sim"):
         both = Platform(
-            load_platform("hgx-h100").dimensions,
-            System(dataset_splits=16, algorithms=NATURAL),
-            Physical(chunks=16),
+            load_platform("hgx-h100").dimensions, Npu(endpoint_delay=7), collectives=Collectives(chunks=16)
         )
         warnings = armillary.simulate(trace(), both, profile=profile).info["warnings"]
         assert not [text for text in warnings if "no effect" in text]
-
-
-NATURAL = load_platform("hgx-h100").system.algorithms

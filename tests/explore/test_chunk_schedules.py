@@ -12,13 +12,13 @@ from armillary.base.errors import InputError
 from armillary.cli import main
 from armillary.engine import simulate
 from armillary.explore import chunk_schedules
-from armillary.platform.model import Physical, Platform
+from armillary.platform.model import Collectives, Platform
 from armillary.platform.network import Dimension, Port
 from armillary.trace import GraphBuilder, Trace
 
 SQUARE = Platform(
     tuple(Dimension(name, "Switch", 8, 100.0, 500.0, Port(100.0, 100.0)) for name in ("inner", "outer")),
-    physical=Physical(chunks=16),
+    collectives=Collectives(chunks=16),
 )
 FILE = """
 platform:
@@ -60,7 +60,7 @@ def test_what_cannot_be_scheduled_is_refused() -> None:
 
 def test_online_greedy_refuses_more_levels_than_it_has_orders_for() -> None:
     dims = tuple(Dimension(f"d{i}", "Ring", 2, 1.0, 0.0) for i in range(7))
-    deep = Platform(dims, physical=Physical(chunk_order="online-greedy"))
+    deep = Platform(dims, collectives=Collectives(chunk_order="online-greedy"))
     with pytest.raises(InputError, match="online-greedy over 7 dimensions; expected at most 6"):
         chunk_schedules.scheduled(deep, "all-reduce", 100)
     themis = chunk_schedules.under(deep, "themis")
@@ -83,7 +83,7 @@ def test_any_grid_of_dimensions_is_scheduled_and_folds() -> None:
     trace = Trace.from_ranks(graphs)
     times = {}
     for how in ("baseline", "themis", "online-greedy"):
-        platform = Platform(dims, groups=groups, physical=Physical(chunks=16, chunk_order=how))  # type: ignore[arg-type]
+        platform = Platform(dims, collectives=Collectives(chunks=16, chunk_order=how), groups=groups)  # type: ignore[arg-type]
         times[how] = simulate(trace, platform).total_ticks
         assert times[how] == simulate(trace, platform, fold=False).total_ticks
     assert times["themis"] < times["baseline"] > times["online-greedy"]
@@ -95,7 +95,7 @@ def test_messages_follow_the_plan_too() -> None:
     trace = Trace.replicate(graph.graph(), 64)
     times = {}
     for how in ("baseline", "themis", "online-greedy"):
-        platform = replace(SQUARE, physical=replace(SQUARE.physical, chunk_order=how))  # type: ignore[arg-type]
+        platform = replace(SQUARE, collectives=replace(SQUARE.collectives, chunk_order=how))  # type: ignore[arg-type]
         times[how] = simulate(trace, platform, network_model="congestion").total_ticks
     assert times["themis"] < 0.7 * times["baseline"] > times["online-greedy"]
 
@@ -133,7 +133,7 @@ def test_the_study_file_says_which_scheduler(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("how", ["auto", "optimal"])
 def test_plans_of_very_many_chunks_are_refused(how: str) -> None:
-    many = replace(SQUARE, physical=replace(SQUARE.physical, chunks=10**6))
+    many = replace(SQUARE, collectives=replace(SQUARE.collectives, chunks=10**6))
     with pytest.raises(
         InputError, match=f"collectives: chunks: got 1000000, expected at most 2048 with chunk_order {how}"
     ):

@@ -11,23 +11,26 @@ import pytest
 from armillary.base.errors import InputError
 from armillary.platform import (
     Algorithm,
+    Collectives,
+    Compute,
     Dimension,
     Jitter,
     Kernels,
     LocalMemory,
-    Physical,
+    Npu,
     Platform,
     Port,
     SharedBus,
     astra_sim_view,
-    check_physical,
     describe,
     load_platform,
     load_study,
+    physical_view,
     ports,
     read_platform,
     table,
 )
+from armillary.platform.profiles import astra_sim_algorithms, astra_sim_endpoint_delay
 
 STUDY = """\
 workload: {collective: broadcast, size: 1 GiB}
@@ -73,32 +76,30 @@ def test_everything_physical(tmp_path: Path) -> None:
         Dimension("rack.1", "Torus", 2, 12.5, 1000.0, Port(50.0, 25.0)),
         Dimension("row", "Mesh", 2, 10.0, 1000.0, Port(20.0, 20.0)),
     )
-    assert platform.physical == Physical(
-        scheduling="fifo",
-        algorithm={
+    assert (platform.scheduling, platform.stragglers) == ("fifo", {5: 2e6, 6: 1e3})
+    assert platform.npu == Npu({"bf16": 1e12, "fp8": 2e12}, LocalMemory(2000.0, 80 * 10**9), speed={3: 0.8})
+    assert platform.compute == Compute("roofline", kernels=Kernels(0.45, 0.8, 2000))
+    assert platform.collectives == Collectives(
+        {
             "all-reduce": ("direct", "auto", "ring", "rabenseifner"),
             "all-gather": ("auto",) * 4,
             "broadcast": ("natural",) * 4,
         },
         chunks=8,
-        speed={3: 0.8},
-        delay={5: 2e6, 6: 1e3},
-        jitter=Jitter(0.05, 7),
-        kernels=Kernels({"bf16": 1e12, "fp8": 2e12}, compute=0.45, memory=0.8, overhead=2000),
-        memory=LocalMemory(80 * 10**9, 0.0, 2000.0, 2000.0),
     )
-    assert platform.system.algorithms["all-reduce"] == tuple(
+    assert platform.jitter == Jitter(0.05, 7)
+    assert astra_sim_algorithms(platform, "all-reduce") == tuple(
         map(Algorithm, ("direct", "ring", "ring", "ring"))
     )
     assert platform.warnings == ()
-    check_physical(platform)
+    assert physical_view(platform) == platform
 
 
 def test_physical_is_the_default_and_per_npu(tmp_path: Path) -> None:
     study = load_study(write(tmp_path, "workload: {trace: t}\n" + ONE))
     assert study.profile == "physical"
     assert (study.platform.dimensions[0].bandwidth, ports(study.platform)) == (4.0, (Port(8.0, 8.0),))
-    assert (study.platform.physical.endpoint_delay, study.platform.system.endpoint_delay) == (0, 10)
+    assert (study.platform.npu.message_delay, astra_sim_endpoint_delay(study.platform)) == (0, 10)
     assert load_platform(tmp_path / "study.yaml") == study.platform
 
 
@@ -134,20 +135,21 @@ def test_a_torus_is_a_ring_in_profile_astra_sim(tmp_path: Path) -> None:
 def test_endpoint_delay_counts_in_both_profiles(tmp_path: Path) -> None:
     text = ONE.replace("platform: {", "platform: {npu: {endpoint_delay: 7 ns}, ")
     platform = load_platform(write(tmp_path, text))
-    assert (platform.physical.endpoint_delay, platform.system.endpoint_delay) == (7, 7)
+    assert (platform.npu.message_delay, astra_sim_endpoint_delay(platform)) == (7, 7)
 
 
 def test_astra_sim_files_under_physical() -> None:
     system = {**SYSTEM, "scheduling-policy": "LIFO", "all-reduce-implementation": ["ring", "direct"]}
     platform = read_platform(system, NETWORK)
-    assert platform.physical == Physical(
-        scheduling="lifo", algorithm={"all-reduce": ("ring", "direct")}, chunks=4
-    )
+    assert platform.scheduling == "lifo"
+    assert platform.collectives == Collectives({"all-reduce": ("ring", "direct")}, 4, active_chunks=1)
     gib = 2**30 / 10**9
     assert ports(platform) == (Port(2 * gib, 2 * gib), Port(4 * gib, 4 * gib))
-    assert read_platform({**SYSTEM, "endpoint-delay": 3}, NETWORK).physical.endpoint_delay == 3
-    check_physical(platform)
+    assert read_platform({**SYSTEM, "endpoint-delay": 3}, NETWORK).npu.message_delay == 3
     assert astra_sim_view(platform) == platform
+    assert physical_view(platform) == replace(
+        platform, collectives=replace(platform.collectives, active_chunks=0)
+    )
 
 
 @pytest.mark.parametrize(
@@ -160,14 +162,14 @@ def test_astra_sim_files_under_physical() -> None:
 )
 def test_physical_refuses_algorithms(names: list[str], problem: str) -> None:
     with pytest.raises(InputError, match=problem):
-        check_physical(read_platform({**SYSTEM, "all-reduce-implementation": names}, NETWORK))
+        physical_view(read_platform({**SYSTEM, "all-reduce-implementation": names}, NETWORK))
 
 
 def test_physical_refuses_the_shared_bus() -> None:
     platform = read_platform({**SYSTEM, "model-shared-bus": 1}, NETWORK)
-    assert platform.system.shared_bus == SharedBus(0, 0, 0, 0.0)
+    assert platform.astra_sim.shared_bus == SharedBus(0, 0, 0, 0.0)
     with pytest.raises(InputError, match="model-shared-bus: profile physical does not model this"):
-        check_physical(platform)
+        physical_view(platform)
 
 
 CONFLICTS = [
@@ -227,7 +229,7 @@ def test_description_and_table(tmp_path: Path) -> None:
     assert values["algorithms"]["broadcast"] == ["natural"] * 4
     assert values["physical"] == {
         "scheduling": "fifo",
-        "algorithms": {kind: list(names) for kind, names in platform.physical.algorithm.items()},
+        "algorithms": {kind: list(names) for kind, names in platform.collectives.algorithms.items()},
         "endpoint_delay_ns": 0,
         "speed": {"3": 0.8},
         "stragglers_ns": {"5": 2e6, "6": 1e3},

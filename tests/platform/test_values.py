@@ -14,19 +14,21 @@ from hypothesis import strategies as st
 import armillary
 from armillary.base.errors import InputError
 from armillary.platform import (
+    AstraSimSystem,
+    Collectives,
+    Compute,
     Dimension,
     Jitter,
-    KernelModel,
     Kernels,
     LocalMemory,
     MemoryStage,
+    NetworkChoice,
+    Npu,
     Override,
-    Physical,
     Platform,
     Port,
     RemoteMemory,
     SharedBus,
-    System,
 )
 from armillary.platform.algorithms import Algorithm
 from armillary.platform.collectives import CHUNK_ORDERS
@@ -72,63 +74,66 @@ CASES = {
     "size": Case(lambda v: Platform((dimension(size=v),)), lambda v: network(size=v)),
     "topology": Case(lambda v: Platform((dimension(topology=v),)), lambda v: network(topology=v)),
     "peak": Case(
-        lambda v: python(physical=Physical(kernels=Kernels({"bf16": v}))),
+        lambda v: python(npu=Npu(peak={"bf16": v})),
         lambda v: keys(npu={"peak": {"bf16": v}}), "FLOP/s",
     ),
     "share": Case(
-        lambda v: python(physical=Physical(kernels=Kernels(compute=v))),
+        lambda v: python(compute=Compute(kernels=Kernels(compute=v))),
         lambda v: keys(compute={"efficiency": {"compute": v}}), "%", 100,
     ),
     "overhead": Case(
-        lambda v: python(physical=Physical(kernels=Kernels(overhead=v))),
+        lambda v: python(compute=Compute(kernels=Kernels(overhead=v))),
         lambda v: keys(compute={"kernel_overhead": v}), "ns",
     ),
-    "chunks": Case(lambda v: python(physical=Physical(chunks=v)), lambda v: keys(collectives={"chunks": v})),
-    "splits": Case(lambda v: python(system=System(dataset_splits=v)), lambda v: keys(collectives={"chunks": v})),
-    "queues": Case(lambda v: python(queues_per_dim=v), lambda v: keys(collectives={"queues": v})),
+    "chunks": Case(lambda v: python(collectives=Collectives(chunks=v)), lambda v: keys(collectives={"chunks": v})),
+    "queues": Case(
+        lambda v: python(astra_sim=AstraSimSystem(queues_per_dim=v)), lambda v: keys(collectives={"queues": v})
+    ),
     "chunk order": Case(
-        lambda v: python(physical=Physical(chunk_order=v)), lambda v: keys(collectives={"chunk_order": v})
+        lambda v: python(collectives=Collectives(chunk_order=v)), lambda v: keys(collectives={"chunk_order": v})
     ),
     "within": Case(
-        lambda v: python(physical=Physical(within_dimension=v)), lambda v: keys(collectives={"within_dimension": v})
+        lambda v: python(collectives=Collectives(within_dimension=v)),
+        lambda v: keys(collectives={"within_dimension": v}),
     ),
-    "scheduling": Case(lambda v: python(physical=Physical(scheduling=v)), lambda v: keys(scheduling=v)),
+    "scheduling": Case(lambda v: python(scheduling=v), lambda v: keys(scheduling=v)),
     "optimization": Case(
-        lambda v: python(system=System(collective_optimization=v)), lambda v: keys(collectives={"optimization": v})
+        lambda v: python(astra_sim=AstraSimSystem(collective_optimization=v)),
+        lambda v: keys(collectives={"optimization": v}),
     ),
     "algorithm": Case(
-        lambda v: python(physical=Physical(algorithm={"all-reduce": (v,)})),
+        lambda v: python(collectives=Collectives(algorithms={"all-reduce": (v,)})),
         lambda v: keys(collectives={"all-reduce": [v]}),
     ),
-    "rendezvous": Case(lambda v: python(rendezvous=v), lambda v: keys(rendezvous=v)),
-    "speed": Case(lambda v: python(physical=Physical(speed={1: v})), lambda v: keys(npu={"speed": {1: v}})),
+    "rendezvous": Case(lambda v: python(astra_sim=AstraSimSystem(rendezvous=v)), lambda v: keys(rendezvous=v)),
+    "speed": Case(lambda v: python(npu=Npu(speed={1: v})), lambda v: keys(npu={"speed": {1: v}})),
     "straggler": Case(
-        lambda v: python(physical=Physical(delay={1: v})), lambda v: keys(stragglers={1: v}), "ns"
+        lambda v: python(stragglers={1: v}), lambda v: keys(stragglers={1: v}), "ns"
     ),
     "sigma": Case(
-        lambda v: python(physical=Physical(jitter=Jitter(v))), lambda v: keys(jitter={"sigma": v}), "%", 100
+        lambda v: python(jitter=Jitter(v)), lambda v: keys(jitter={"sigma": v}), "%", 100
     ),
     "seed": Case(
-        lambda v: python(physical=Physical(jitter=Jitter(0.5, v))), lambda v: keys(jitter={"sigma": "50 %", "seed": v})
+        lambda v: python(jitter=Jitter(0.5, v)), lambda v: keys(jitter={"sigma": "50 %", "seed": v})
     ),
     "launch": Case(
-        lambda v: python(physical=Physical(terms=Terms(launch=v))), lambda v: keys(terms={"launch": v}), "ns"
+        lambda v: python(terms=Terms(launch=v)), lambda v: keys(terms={"launch": v}), "ns"
     ),
     "term": Case(
-        lambda v: python(physical=Physical(terms=Terms(communication=v))), lambda v: keys(terms={"communication": v}),
+        lambda v: python(terms=Terms(communication=v)), lambda v: keys(terms={"communication": v}),
         "%", 100,
     ),
     "factor": Case(
-        lambda v: python(kernel_model=KernelModel(overrides=(Override(factor=v),))),
+        lambda v: python(compute=Compute(overrides=(Override(factor=v),))),
         lambda v: keys(compute={"overrides": [{"factor": v}]}),
     ),
     "model": Case(
-        lambda v: python(kernel_model=KernelModel(v)),
+        lambda v: python(compute=Compute(model=v)),
         lambda v: keys(npu={"peak": "1 TFLOP/s", "memory": {"bandwidth": "1 TB/s"}}, compute={"model": v}),
     ),
     "group": Case(lambda v: python(groups={1: (0, v)}), lambda v: keys(groups={1: [0, v]})),
     "memory latency": Case(
-        lambda v: python(physical=Physical(memory=LocalMemory(latency=v))),
+        lambda v: python(npu=Npu(memory=LocalMemory(latency=v))),
         lambda v: keys(npu={"memory": {"bandwidth": "1 TB/s", "latency": v}}), "ns",
     ),
     "switch latency": Case(
@@ -214,21 +219,24 @@ VALUES = {
     Dimension: {"name": "d", "topology": "Ring", "size": 4, "bandwidth": 1.0, "latency": 0.0},
     Algorithm: {"name": "ring"},
     SharedBus: {"L": 0, "o": 0, "g": 0, "G": 0.0},
-    System: {},
+    AstraSimSystem: {},
     Jitter: {"sigma": 0.1},
     Kernels: {},
     LocalMemory: {},
     Override: {"factor": 1.0},
     Interval: {"low": 0.9, "high": 1.1},
-    KernelModel: {},
-    Physical: {},
+    Compute: {},
+    Npu: {},
+    Collectives: {},
     MemoryStage: {"name": "s", "per": "npu", "count": 1, "read": 1.0, "write": 1.0},
+    NetworkChoice: {},
     RemoteMemory: {},
     Packets: {},
     Platform: {"dimensions": (Dimension("d", "Ring", 4, 1.0, 0.0),)},
     Terms: {},
     FitChoice: {"name": "h100-sxm"},
 }
+PARTS = (Npu, Compute, Collectives, LocalMemory, AstraSimSystem)
 NOT_CHECKED = {"source", "folder", "warnings", "topology"}
 """Where something is from, and a graph, which checks itself."""
 
@@ -238,6 +246,53 @@ def test_every_public_part_of_a_machine_is_here() -> None:
 
     parts = {getattr(public, name) for name in public.__all__}
     assert {part for part in parts if is_dataclass(part)} - VALUES.keys() == {public.Collective, public.Study}
+
+
+def test_no_part_of_a_machine_says_what_another_says() -> None:
+    parts = {each.name for each in fields(Platform)}
+    names = [each.name for part in PARTS for each in fields(part)]
+    # Compute models and kinds of memory of other packages have options, and a folder for paths in them.
+    names = [name for name in names if name not in ("options", "folder")]
+    assert len(set(names)) == len(names)
+    assert parts & set(names) <= {"source"}  # of a file, and of a line in it
+
+
+def test_a_machine_has_the_keys_of_a_study_file() -> None:
+    from armillary.platform.files.collectives_schema import Collectives as CollectivesKeys
+    from armillary.platform.files.memory_schema import Memory
+    from armillary.platform.files.study_schema import Npu as NpuKeys
+    from armillary.platform.files.study_schema import PlatformFile
+
+    def names(part: Any) -> set[str]:
+        return {each.name for each in fields(part)}
+
+    assert names(Npu) == NpuKeys.model_fields.keys()
+    assert names(LocalMemory) - {"folder"} == Memory.model_fields.keys()
+    assert names(Collectives) - {"algorithms"} <= CollectivesKeys.model_fields.keys()
+    assert names(Platform) - {"dimensions", "astra_sim", "dialect", "profile", "warnings", "source"} <= (
+        PlatformFile.model_fields.keys()
+    )
+
+
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        ({"npu": Npu(speed={4: 0.5})}, "Platform.npu.speed[4]: got 4, expected a rank from 0 to 3"),
+        ({"stragglers": {-1: 1.0}}, "Platform.stragglers[-1]: got -1, expected a rank from 0 to 3"),
+        (
+            {"collectives": Collectives({"broadcast": ("ring",)}), "dialect": "astra-sim"},
+            "Platform.collectives.algorithms: got 'broadcast', expected one of all-reduce",
+        ),
+        (
+            {"collectives": Collectives({"all-reduce": ("auto",)}), "dialect": "astra-sim"},
+            "Platform.collectives.algorithms.all-reduce[0]: got 'auto', expected an algorithm: ring, oneRing, ",
+        ),
+    ],
+)
+def test_parts_that_do_not_fit_each_other_are_refused(keys: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputError) as error:
+        python(**keys)
+    assert str(error.value).startswith(words)
 
 
 @pytest.mark.parametrize("part", VALUES, ids=lambda part: part.__name__)
@@ -273,20 +328,20 @@ def test_options_of_packets_are_checked(protocol: str, value: object, data: st.D
 @pytest.mark.parametrize(
     ("model", "options", "words"),
     [
-        ("gpu", {}, "KernelModel.options: missing key 'device'"),
-        ("tiled", {"buffer": -1}, "KernelModel.options.buffer: got -1, expected more than 0"),
+        ("gpu", {}, "Compute.options: missing key 'device'"),
+        ("tiled", {"buffer": -1}, "Compute.options.buffer: got -1, expected more than 0"),
         (
             "tiled",
             {"buffer": 1, "bufer": 1},
-            "KernelModel.options.bufer: unknown key (did you mean 'buffer'?)",
+            "Compute.options.bufer: unknown key (did you mean 'buffer'?)",
         ),
-        ("subprocess", {"command": "ls"}, "KernelModel.options.command: got 'ls', expected a list of words"),
-        ("rooflin", {}, "KernelModel.name: got 'rooflin', expected one of roofline"),
+        ("subprocess", {"command": "ls"}, "Compute.options.command: got 'ls', expected a list of words"),
+        ("rooflin", {}, "Compute.model: got 'rooflin', expected one of roofline"),
     ],
 )
 def test_options_of_compute_models_are_checked(model: str, options: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError) as error:
-        KernelModel(model, options)
+        Compute(model, options)
     assert str(error.value).startswith(words)
 
 

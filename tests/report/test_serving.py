@@ -9,8 +9,9 @@ import pytest
 
 import armillary
 from armillary.engine.common.timeline import Timeline
-from armillary.platform.memory import RemoteMemory
-from armillary.platform.model import Physical, Platform, System
+from armillary.platform.kernels import Compute
+from armillary.platform.memory import LocalMemory
+from armillary.platform.model import Npu, Platform
 from armillary.platform.network import Dimension
 from armillary.report import ServingTimes, serving_times, to_json
 from armillary.report.serving import serving_lines
@@ -31,9 +32,9 @@ BIG = 1e30
 
 def machine(npus: int, *, peak: float = BIG, memory: float = BIG, bandwidth: float = 1e12) -> Platform:
     """One switch without latency; operations and bytes per second of an NPU."""
-    system = System(roofline=True, peak_performance=peak, local_mem_bandwidth=memory)
+    npu = Npu(peak, LocalMemory(memory / 1e9))
     network = (Dimension("switch", "Switch", npus, bandwidth, 0.0),) if npus > 1 else ()
-    return Platform(network, system, Physical(), RemoteMemory())
+    return Platform(network, npu, Compute("roofline"))
 
 
 def times(plan: Plan, platform: Platform, model: Decoder = DENSE) -> ServingTimes:

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from armillary import simulate
 from armillary.engine.common.timeline import KINDS, Timeline
-from armillary.platform.model import Platform, System
+from armillary.platform.kernels import Compute
+from armillary.platform.model import Platform
 from armillary.platform.network import Dimension
 from armillary.report import collectives, to_json
 from armillary.report.communication import transfers
@@ -22,7 +23,7 @@ PORT = 100.0
 
 
 def machine(npus: int) -> Platform:
-    return Platform((Dimension("node", "Switch", npus, PORT, 500.0),), System(replay_only=False))
+    return Platform((Dimension("node", "Switch", npus, PORT, 500.0),), compute=Compute(replay=False))
 
 
 def late_ranks(starts: list[int], operation: str, size: int, group: bool = False) -> Trace:

@@ -11,8 +11,9 @@ import pytest
 import armillary
 from armillary.base.errors import InputError
 from armillary.engine.common.timeline import Timeline
-from armillary.platform.memory import RemoteMemory
-from armillary.platform.model import Physical, Platform, System
+from armillary.platform.kernels import Compute
+from armillary.platform.memory import LocalMemory, RemoteMemory
+from armillary.platform.model import Npu, Platform
 from armillary.platform.network import Dimension
 from armillary.trace import CollectiveType, NodeType, Trace
 from armillary.trace.check_ranks import check_trace
@@ -40,10 +41,10 @@ MIXED = TINY.model_copy(update={"experts": Experts(count=8, top_k=2, size=32, de
 
 def machine(npus: int, bandwidth: float = 1e12) -> Platform:
     """One switch of this many bytes per ns without latency, and memory outside; without limit for local memory."""
-    system = System(roofline=True, peak_performance=1e12, local_mem_bandwidth=1e30)
+    npu = Npu(1e12, LocalMemory(1e21))
     memory = RemoteMemory("per-npu", bandwidth=100)
     network = (Dimension("switch", "Switch", npus, bandwidth, 0.0),) if npus > 1 else ()
-    return Platform(network, system, Physical(), memory)
+    return Platform(network, npu, Compute("roofline"), remote_memory=memory)
 
 
 def operations(trace: Trace) -> int:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
-from armillary.base.errors import InputError, nearest, one_of
+from armillary.base.errors import ArmillaryError, InputError, nearest, one_of
 
 
 @dataclass(frozen=True)
@@ -67,3 +68,22 @@ class ExtensionPoint(Collection[str]):
             return others[name].load()
         except Exception as error:  # whatever another package does when it is imported
             raise InputError(f"{self.what} '{name}' cannot be loaded: {error}") from error
+
+    @contextmanager
+    def guard(self, name: str) -> Iterator[None]:
+        """Turn what the code behind a name raises into one line, if it is another package's.
+
+        Errors for users and of files pass, as does a lack of memory, of which a sweep makes a row of its own. Our own
+        mistakes keep their traceback.
+
+        Raises:
+            InputError: names the extension and what it raised.
+        """
+        try:
+            yield
+        except (ArmillaryError, OSError, MemoryError):
+            raise
+        except Exception as error:
+            if name in self.built_in:
+                raise
+            raise InputError(f"{self.what} '{name}' failed: {type(error).__name__}: {error}") from error

@@ -198,6 +198,11 @@ def in_variant(name: str) -> bool:
     return _variant == name
 
 
+def variant() -> str:
+    """Return the variant in which the module that calls this is being loaded."""
+    return _variant
+
+
 def compiling() -> bool:
     """Tell whether the module that calls this is being loaded in mode "compiled"."""
     return _mode == "compiled"

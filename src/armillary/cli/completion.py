@@ -61,6 +61,12 @@ def _software() -> Iterable[str]:
     return stack_names()
 
 
+def _formats() -> Iterable[str]:
+    from armillary.convert import names
+
+    return names()
+
+
 complete_models = _names_or_files(_models)
 complete_machines = _names_or_files(_machines)
 complete_devices = _names_or_files(_devices)
@@ -68,3 +74,8 @@ complete_fits = _names_or_files(_fits)
 complete_costs = _names_or_files(_costs)
 complete_failures = _names_or_files(_failures)
 complete_software = _names_or_files(_software)
+
+
+def complete_formats(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Return the front ends that begin so."""
+    return [CompletionItem(name) for name in _formats() if name.startswith(incomplete)]

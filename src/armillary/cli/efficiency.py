@@ -43,11 +43,11 @@ def with_efficiency(platform: Platform, percent: str | None, trace: Trace | None
         share = 0.0
     if not 0 < share <= 1:
         raise InputError(f"--efficiency '{percent}': expected a percentage above 0, up to 100, e.g. 45")
-    if not platform.system.roofline and not any(
+    if not platform.compute.model and not any(
         untimed(graph).any() for graph in (trace.graphs if trace else ())
     ):
         raise InputError(
             "--efficiency: compute nodes take their recorded times, expected a machine with compute.roofline: true"
         )
-    kernels = replace(platform.physical.kernels, compute=share, memory=share)
-    return replace(platform, physical=replace(platform.physical, kernels=kernels))
+    kernels = replace(platform.compute.kernels, compute=share, memory=share)
+    return replace(platform, compute=replace(platform.compute, kernels=kernels))

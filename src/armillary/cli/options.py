@@ -13,6 +13,7 @@ import click
 
 from armillary.cli.command import option
 from armillary.cli.completion import complete_devices, complete_machines
+from armillary.cli.one_of import OneOf
 from armillary.cli.output_file import OUTPUT, PAGE, PICTURE
 
 Decorator = Callable[[Any], Any]
@@ -46,14 +47,14 @@ OTHER_NAMES = {
 """What others, and earlier versions, call an option, without hyphens -> its one name; no command has the others."""
 MACHINE = "Machine"
 WORKLOAD = "Workload"
-NETWORK_MODELS = ("analytical", "congestion", "flow", "packet", "ns3")
 IMAGE = "(.png, .svg or .pdf)"
 
 network_model_option: Decorator = option(
     "--network-model",
-    type=click.Choice(NETWORK_MODELS),
+    type=OneOf("armillary.platform.network_models:NETWORK_MODELS"),
     heading=MACHINE,
-    help="How messages share links; by default analytical, or flow where the network is a graph.",
+    help="How messages share links; by default what the study says, else analytical, or flow where the network is a "
+    "graph.",
 )
 comm_groups_option: Decorator = option(
     "--comm-groups", type=click.Path(path_type=Path), metavar="JSON", heading=WORKLOAD,

@@ -43,7 +43,7 @@ def costs_of(platform: Platform, simulate: Callable[[Platform], Timeline]) -> Te
     from armillary.base.errors import InputError
     from armillary.explore.term_costs import term_costs
 
-    if not platform.physical.terms.on():
+    if not platform.terms.on():
         raise InputError("--term-costs: all terms are off; expected platform.terms in the study")
     return term_costs(platform, simulate)
 

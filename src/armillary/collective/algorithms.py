@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from armillary.base.errors import InputError, nearest, one_of
+from armillary.base.hints import show
 from armillary.collective.algorithm import CollectiveAlgorithm
 from armillary.collective.demand import OPERATIONS, plain
 from armillary.collective.rounds import Moves, Round, Rounds
@@ -44,7 +45,8 @@ def find_algorithm(name: str) -> CollectiveAlgorithm:
         raise InputError(
             f"collective algorithm '{name}' is {found!r}, expected a subclass of CollectiveAlgorithm"
         )
-    made = found()
+    with ALGORITHMS.guard(name):
+        made = found()
     if unknown := [each for each in made.operations if each not in OPERATIONS]:
         raise InputError(
             f"collective algorithm '{name}': operations: got '{unknown[0]}', expected some of {', '.join(OPERATIONS)}"
@@ -89,7 +91,9 @@ def rounds_for(name: str, operation: str, n: int, root: int = 0, chunks: int | N
         raise InputError(f"{name} has no {operation}: expected {one_of(exist)}")
     if n < 2:
         raise InputError(f"{name} {operation} over {n} member(s): a collective needs at least 2")
-    if problem := found.refuses(plain(operation), n):
+    with ALGORITHMS.guard(name):
+        problem = found.refuses(plain(operation), n)
+    if problem:
         raise InputError(f"{name} {operation} over {n} members: {problem}")
     if not 0 <= root < n:
         raise InputError(f"{name} {operation} over {n} members: root {root}, expected 0 to {n - 1}")
@@ -103,7 +107,10 @@ def rounds_for(name: str, operation: str, n: int, root: int = 0, chunks: int | N
 @lru_cache(maxsize=512)
 def _rounds(name: str, operation: str, n: int, root: int, chunks: int) -> Rounds:
     found = find_algorithm(name)
-    made = found.rounds(operation, n, root, chunks)
+    with ALGORITHMS.guard(name):
+        made = tuple(found.rounds(operation, n, root, chunks))
+    if wrong := [each for each in made if not isinstance(each, Round)]:
+        raise InputError(f"collective algorithm '{name}': rounds: got {show(wrong[0])}, expected a Round")
     return Rounds(name, operation, n, root, made, chunks, found.trees(n), found.around)
 
 

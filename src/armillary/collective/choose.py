@@ -7,16 +7,17 @@ from math import log2
 from armillary.collective import in_switch
 from armillary.collective.algorithms import ROOTED, algorithms_for, find_algorithm, rounds_for
 from armillary.collective.load import load
+from armillary.platform.dimension_topologies import TOPOLOGIES
 from armillary.platform.network import InNetwork
 
 
 def natural(topology: str, operation: str, n: int) -> str:
     """Return the algorithm that fits `topology`, whatever the size.
 
-    Ring on Ring, Torus and Mesh; direct on FullyConnected; halving-doubling on a Switch, or ring where n
-    is no power of two (folding would double the bytes). Rooted operations take the binomial tree, which is right for
-    few bytes only: where the size is known, ask `choose`. An all-to-all is direct on a Switch, and a barrier there is a
-    dissemination.
+    What the topology names: ring on Ring, Torus and Mesh, direct on FullyConnected. Where it names none, as on a
+    Switch: halving-doubling, or ring where n is no power of two (folding would double the bytes); an all-to-all is
+    direct, and a barrier a dissemination. Rooted operations take the binomial tree, which is right for few bytes only:
+    where the size is known, ask `choose`.
 
     Raises:
         InputError: there is no such operation.
@@ -24,9 +25,9 @@ def natural(topology: str, operation: str, n: int) -> str:
     if operation in ROOTED:
         return "binomialTree"
     exist = algorithms_for(operation)
-    if topology in ("Ring", "Torus", "Mesh"):
-        return "ring"
-    if topology == "FullyConnected" or operation == "all-to-all":
+    if own := TOPOLOGIES[topology].natural:
+        return own
+    if operation == "all-to-all":
         return "direct"
     if "halvingDoubling" not in exist:
         return "recursiveDoubling"
@@ -99,7 +100,7 @@ def parts_for(
     ahead = find_algorithm(name).ahead(n)
     if ahead is None:
         return None
-    hop = latency_ns * (2 if topology == "Switch" else 1)
+    hop = latency_ns * TOPOLOGIES[topology].apart
     moving = ahead * size * chunks / bandwidth
     best = moving / hop if hop * MOST_PARTS**2 > moving else float(MOST_PARTS**2)
     return 1 << max(0, round(log2(max(best, 1.0)) / 2 - log2(chunks)))

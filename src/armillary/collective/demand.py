@@ -33,11 +33,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.platform.collectives import PHYSICAL_COLLECTIVES
+from armillary.platform.dimension_topologies import TOPOLOGIES
 from armillary.platform.network import Dimension, port
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Dims = tuple[int, ...]
+_LINES = ("Ring", "Torus", "Mesh")
+"""Topologies of which each half is a cut that is known."""
 MOST_SUBSETS = 4
 """Dimensions of which every choice is a cut; of more, each of them alone and all together."""
 SHORT = 1000
@@ -127,7 +130,7 @@ class Group:
         return [
             self._half(d)
             for d in self.spanned
-            if self.dimensions[d].topology not in ("Switch", "FullyConnected") and len(self.places[d]) > 2
+            if self.dimensions[d].topology in _LINES and len(self.places[d]) > 2
         ]
 
     @cached_property
@@ -148,15 +151,12 @@ class Group:
 
     def _hops(self, d: int) -> Ints:
         dimension, places = self.dimensions[d], self.places[d]
-        offset = np.abs(places[:, None] - places[None, :])
-        if dimension.topology in ("Switch", "FullyConnected"):
-            one = 2 if dimension.topology == "Switch" else 1
-            return np.where(offset == 0, 0, one)
-        around = offset if dimension.topology == "Mesh" else np.minimum(offset, dimension.size - offset)
-        return np.asarray(around, np.int64)
+        here, there = places[:, None], places[None, :]
+        far = TOPOLOGIES[dimension.topology].hops(here, there, dimension.size)
+        return np.where(here == there, 0, far)
 
     def _latency(self, d: int) -> float:
-        return self.dimensions[d].latency * (2 if self.dimensions[d].topology == "Switch" else 1)
+        return self.dimensions[d].latency * TOPOLOGIES[self.dimensions[d].topology].apart
 
     def _cut(self, dims: Dims) -> Cut:
         if self.grid:
@@ -194,7 +194,7 @@ class Group:
         rate = both.slower
         if dimension.topology == "FullyConnected":
             links = np.full(n, rate * (n - 1) / (dimension.size - 1))
-        elif self._line(d):
+        elif dimension.topology in _LINES and self._line(d):
             links = np.full(n, rate)
             links[[0, -1]] = rate / 2
         else:

@@ -1,7 +1,8 @@
 """What rounds cost on one network dimension: link hops, and bytes through the fullest port or link.
 
 Bandwidth B is one-way per NPU, full duplex. A Ring or Mesh (a line) splits it over its two directions, so a
-directed link has B/2; a FullyConnected link has B/(size - 1); a Switch port has all of B. A message takes one
+directed link has B/2; a FullyConnected link has B/(size - 1), and so on by the links of an NPU; a Switch port has all
+of B. A message takes one
 way round a Ring, the shorter one. Where both are as long, it goes up from even positions and down from odd ones
 (`upwards`), as the messages of every network model do. The time of the rounds on an idle network is
 ``hops * latency + volume * D / B``. Parts of D that follow each other need not wait for all rounds of the part before:
@@ -21,10 +22,11 @@ import numpy as np
 
 from armillary.base.errors import InputError, nearest, one_of
 from armillary.collective import in_switch
-from armillary.collective.rounds import IntArray, Moves, Round, Rounds
-from armillary.platform.topology.dimension_order import upwards
+from armillary.collective.rounds import IntArray, Round, Rounds
+from armillary.platform.dimension_topologies import TOPOLOGIES, upwards
 
-TOPOLOGIES = ("Ring", "Torus", "Mesh", "FullyConnected", "Switch")
+_LINES = ("Ring", "Mesh")
+"""Rings and lines, whose links have closed forms; every message of others is followed link by link."""
 
 
 class Around(NamedTuple):
@@ -64,9 +66,10 @@ def load(rounds: Rounds, topology: str, size: int, positions: Sequence[int] | No
 
     Args:
         rounds: A collective.
-        topology: One of `TOPOLOGIES`; a Torus of one dimension is a Ring.
+        topology: One of `dimension_topologies.TOPOLOGIES`; a Torus of one dimension is a Ring.
         size: NPUs in the dimension.
-        positions: Where in it the members are; None: they fill it, in order (a ring on a line: in `line_order`).
+        positions: Where in it the members are; None: they fill it, in order (a ring on a line: in `line_order`; on
+            what is neither, in the better of both).
 
     Raises:
         InputError: there is no such topology.
@@ -90,6 +93,8 @@ def load(rounds: Rounds, topology: str, size: int, positions: Sequence[int] | No
         where = ()  # all places are alike
     elif topology == "Mesh" and rounds.around and positions is None:
         where = line_order(range(size))
+    elif rounds.around and positions is None and not TOPOLOGIES[topology].loop:
+        return placed(rounds, topology, size, tuple(range(size)))[0]
     return _load(rounds, "Ring" if topology == "Torus" else topology, size, where)
 
 
@@ -175,7 +180,7 @@ class _Total:
         self.ways = [Fraction(0), Fraction(0)]
         self.rounds: list[Callable[[int, int], bool]] = []
         """For each kind of round: whether it uses a port (direction, member), a link up or down a line (direction, its
-        lower end) or one between two members (0, sender * n + receiver; -1, how many places on)."""
+        lower end) or one between two positions (0, tail * size + head; -1, how many places on)."""
 
     def fullest(self, topology: str, sent: int) -> tuple[Fraction | int, list[bool]]:
         """Return the bytes through what carries most, as if it had all of a port, and which rounds use it."""
@@ -183,10 +188,10 @@ class _Total:
             most: Fraction | int = sent
             way = int(self.into.max() > self.out.max())
             where = way, int(np.argmax((self.out, self.into)[way]))
-        elif topology == "FullyConnected":
+        elif topology not in _LINES:
             step = max(self.steps.items(), key=lambda item: item[1], default=(0, 0))
             pair = max(self.pairs.items(), key=lambda item: item[1], default=(0, 0))
-            most = (step[1] + pair[1]) * (self.size - 1)
+            most = (step[1] + pair[1]) * TOPOLOGIES[topology].links(self.size)
             where = (-1, step[0]) if step[1] > pair[1] else (0, pair[0])
         else:
             along = [np.cumsum(links) for links in self.links]
@@ -202,7 +207,7 @@ def _gap(topology: str, size: int, where: Sequence[int]) -> int | None:
     """Return the distance between neighbours if the members are evenly spaced all around, else None."""
     if topology in ("FullyConnected", "Switch"):
         return 1
-    if topology == "Mesh":
+    if topology != "Ring":
         return None
     if not where:
         return 1
@@ -279,11 +284,12 @@ def _member_by_member(
         np.add.at(out, moves.source, sizes)
         np.add.at(into, moves.target, sizes)
         np.add.at(total.reduced, moves.target[moves.reduce], sizes[moves.reduce] * part.repeat)
-        if topology in ("Ring", "Mesh"):
+        if topology in _LINES:
             length = _along(links, topology, size, place[moves.source], place[moves.target], sizes)
             far = max(far, int(length.max(initial=0)))
-        elif topology == "FullyConnected":
-            _per_pair(pairs, moves, n, sizes)
+        elif topology != "Switch":
+            length = _link_by_link(pairs, topology, size, place[moves.source], place[moves.target], sizes)
+            far = max(far, int(length.max(initial=0)))
     total.out += out * part.repeat
     total.into += into * part.repeat
     total.links += links * part.repeat
@@ -293,9 +299,9 @@ def _member_by_member(
     if topology == "Switch":
         total.rounds.append(lambda way, member: bool((out, into)[way][member]))
         return 2, full
-    if topology == "FullyConnected":
+    if topology not in _LINES:
         total.rounds.append(lambda way, pair: way == 0 and pair in pairs)
-        return 1, max(pairs.values(), default=0) * (size - 1)
+        return far, max(pairs.values(), default=0) * TOPOLOGIES[topology].links(size)
     along = np.cumsum(links, axis=1)
     total.rounds.append(lambda way, link: bool(along[way, link]))
     return far, max(full, 2 * int(along.max()))
@@ -326,12 +332,23 @@ def _along(
     return length
 
 
-def _per_pair(pairs: dict[int, int], moves: Moves, n: int, sizes: IntArray) -> None:
-    keys, index = np.unique(moves.source * n + moves.target, return_inverse=True)
-    sums = np.zeros(len(keys), dtype=sizes.dtype)
-    np.add.at(sums, index, sizes)
-    for key, total in zip(keys.tolist(), sums.tolist(), strict=True):
-        pairs[key] = pairs.get(key, 0) + total
+def _link_by_link(
+    pairs: dict[int, int], topology: str, size: int, source: IntArray, target: IntArray, sizes: IntArray
+) -> IntArray:
+    """Add messages to `pairs`, the loads of links by their ends (tail * size + head); return their lengths."""
+    length, at, left = np.zeros(len(source), np.int64), source, np.flatnonzero(source != target)
+    while len(left):
+        to = TOPOLOGIES[topology].step(at[left], target[left], size)
+        keys, index = np.unique(at[left] * size + to, return_inverse=True)
+        sums = np.zeros(len(keys), dtype=sizes.dtype)
+        np.add.at(sums, index, sizes[left])
+        for key, total in zip(keys.tolist(), sums.tolist(), strict=True):
+            pairs[key] = pairs.get(key, 0) + total
+        length[left] += 1
+        at = at.copy()
+        at[left] = to
+        left = left[to != target[left]]
+    return length
 
 
 def _width(rounds: Rounds, unit: int) -> type[np.int64] | type[object]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from armillary.base.errors import InputError
+from armillary.base.hints import show
 from armillary.compute.model import ComputeModel, Device
 from armillary.platform.kernels import COMPUTE_MODELS
 from armillary.platform.model import Platform
@@ -36,8 +37,15 @@ def make_model(platform: Platform) -> ComputeModel:
     Raises:
         InputError: there is none, or its options are wrong.
     """
-    chosen = platform.kernel_model
+    chosen = platform.compute
     try:
-        return find_model(chosen.name).create(chosen.options, Device.of(platform), chosen.folder)
+        kind = find_model(chosen.model)
+        with COMPUTE_MODELS.guard(chosen.model):
+            model = kind.create(chosen.options, Device.of(platform), chosen.folder)
+        if not isinstance(model, ComputeModel):
+            raise InputError(
+                f"compute model '{chosen.model}': create returned {show(model)}, expected a ComputeModel"
+            )
+        return model
     except InputError as error:
         raise InputError(f"{chosen.source}: {error}" if chosen.source else str(error)) from error

@@ -29,26 +29,26 @@ class Device:
     Attributes:
         peak: FLOP/s; 0: not given.
         memory: Bandwidth of the local memory, bytes/s; 0: not given.
-        kernels: Peaks by precision, and the shares that kernels reach in the roofline model.
+        kernels: What kernels reach of both in the roofline model.
         latency: Of the local memory, ns.
+        peaks: Precision -> FLOP/s; empty where `peak` holds for all.
     """
 
     peak: float
     memory: float
     kernels: Kernels = field(default_factory=Kernels)
     latency: float = 0.0
+    peaks: Mapping[str, float] = field(default_factory=dict)
 
     @staticmethod
     def of(platform: Platform) -> Device:
         """Return the NPU of a platform."""
-        system, physical = platform.system, platform.physical
-        return Device(
-            system.peak_performance, system.local_mem_bandwidth, physical.kernels, physical.memory.latency
-        )
+        npu, memory = platform.npu, platform.npu.memory
+        return Device(npu.peak_flops, memory.bytes_per_s, platform.compute.kernels, memory.latency, npu.peaks)
 
     def peak_of(self, precision: str) -> float:
         """Return the FLOP/s of a precision; 0: not given."""
-        return self.kernels.peaks.get(precision, 0.0) if self.kernels.peaks else self.peak
+        return self.peaks.get(precision, 0.0) if self.peaks else self.peak
 
 
 @dataclass(frozen=True)

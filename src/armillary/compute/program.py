@@ -154,7 +154,7 @@ def question(work: Work, device: Device) -> str:
     about = {
         "peak_flops": device.peak,
         "memory_bytes_per_s": device.memory,
-        "peaks": device.kernels.peaks,
+        "peaks": dict(device.peaks),
     }
     lines: list[dict[str, Any]] = [{"device": about}]
     lines += [

@@ -82,5 +82,5 @@ class Roofline(ComputeModel):
             at = int(np.flatnonzero(known)[(peak == 0) & (operations > 0)][0])
             raise InputError(
                 f"kernel '{work.names[at]}' has precision '{work.precisions[at]}' without a peak; "
-                f"expected {one_of(self.device.kernels.peaks)}"
+                f"expected {one_of(self.device.peaks)}"
             )

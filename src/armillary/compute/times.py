@@ -9,10 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.base.errors import InputError
+from armillary.base.hints import show
 from armillary.compute.find import make_model
 from armillary.compute.model import Device, Floats, Times, Work
 from armillary.compute.overrides import idle, overridden
 from armillary.compute.roofline import Roofline, with_endless_memory
+from armillary.platform.kernels import COMPUTE_MODELS
 from armillary.platform.model import Platform
 from armillary.trace.attention import ATTENTION, to_attention
 from armillary.trace.distinct import distinct_columns
@@ -41,10 +43,10 @@ class KernelTimes:
         self.warnings: list[str] = []
         self._known: dict[Row, int] = {}
         self._of: dict[int, tuple[NDArray[np.int64], NDArray[np.int64]]] = {}
-        system, chosen = platform.system, platform.kernel_model
-        modelled = system.roofline and not system.replay_only
-        self.asked = modelled and (chosen.name != "roofline" or bool(chosen.overrides))
-        self.asked |= bool(chosen.overrides) and not system.replay_only
+        chosen = platform.compute
+        modelled = chosen.modelled
+        self.asked = modelled and (chosen.model != "roofline" or bool(chosen.overrides))
+        self.asked |= bool(chosen.overrides) and not chosen.replay
         """Whether there is more to it than the roofline model, or recorded times."""
         if not self.asked:
             return
@@ -54,7 +56,8 @@ class KernelTimes:
         times = ask(platform, work, modelled=modelled, fill=fill)
         self._ns = times.ns
         self.warnings = [
-            f"compute model {chosen.name}: {note}" for note in (*times.notes, *idle(work, chosen.overrides))
+            f"compute model {chosen.model or 'roofline'}: {note}"
+            for note in (*times.notes, *idle(work, chosen.overrides))
         ]
         self._warn_of_extrapolation(work, times)
 
@@ -124,7 +127,7 @@ class KernelTimes:
         worst = int(np.argmax(times.beyond))
         shape = ", ".join(map(str, work.gemms[worst][:2]))
         self.warnings.append(
-            f"compute model {self.platform.kernel_model.name}: {int(outside.sum())} of {len(work)} different kernels "
+            f"compute model {self.platform.compute.model}: {int(outside.sum())} of {len(work)} different kernels "
             f"({nodes} nodes) lie outside of what it knows, '{work.names[worst]}' ({shape}) by a factor of "
             f"{times.beyond[worst]:.3g}: their times are extrapolated"
         )
@@ -142,12 +145,14 @@ def ask(platform: Platform, work: Work, *, modelled: bool = True, fill: bool = T
     Raises:
         InputError: the model or its options are wrong, or a kernel cannot be timed.
     """
-    device, chosen = Device.of(platform), platform.kernel_model
+    device, chosen = Device.of(platform), platform.compute
     times = Times(np.full(len(work), np.nan), ("",) * len(work))
     if modelled:
         model = make_model(platform)
         try:
-            times = _checked(model.durations(work), work, chosen.name)
+            with COMPUTE_MODELS.guard(chosen.model):
+                found = model.durations(work)
+            times = _checked(found, work, chosen.model)
         except InputError as error:
             raise InputError(f"{chosen.source}: {error}" if chosen.source else str(error)) from error
         finally:
@@ -155,7 +160,7 @@ def ask(platform: Platform, work: Work, *, modelled: bool = True, fill: bool = T
     missing = np.isnan(times.ns)
     if not modelled:  # those that nothing else times, see `armillary.compute.untimed`
         missing &= (work.recorded == 0) & ((work.operations > 0) | (work.size > 0))
-    if missing.any() and (modelled or fill) and not (modelled and chosen.name == "roofline"):
+    if missing.any() and (modelled or fill) and not (modelled and chosen.model == "roofline"):
         other = Roofline(device if modelled else with_endless_memory(device)).durations(_some(work, missing))
         ns, words = times.ns.copy(), np.array(times.bound or ("",) * len(work), object)
         ns[missing], words[missing] = other.ns, other.bound
@@ -185,8 +190,16 @@ def _checked(times: Times, work: Work, name: str) -> Times:
     """Refuse what a model must not return.
 
     Raises:
-        InputError: too few or too many times, or one that is negative or infinite.
+        InputError: no times, too few or too many, or one that is negative or infinite.
     """
+    if (
+        not isinstance(times, Times)
+        or not isinstance(times.ns, np.ndarray)
+        or times.ns.dtype.kind not in "iuf"
+    ):
+        raise InputError(
+            f"compute model '{name}' gave {show(getattr(times, 'ns', times))}, expected Times with ns as an array"
+        )
     lengths = {len(times.ns), len(times.bound) or len(work), len(work)}
     if times.beyond is not None:
         lengths.add(len(times.beyond))

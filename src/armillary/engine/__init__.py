@@ -6,8 +6,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from armillary.base.errors import InputError, nearest, one_of
+from armillary.platform.network_models import ASTRA_SIM_MODELS, NETWORK_MODELS
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from armillary.base.document import Source
     from armillary.engine.common.lowered import Run, Simulated
     from armillary.engine.common.timeline import Timeline
@@ -17,10 +20,8 @@ if TYPE_CHECKING:
 __all__ = ["simulate"]
 
 PROFILES = ("physical", "astra-sim")
-NETWORK_MODELS = {
-    "physical": ("analytical", "congestion", "flow", "packet", "ns3"),
-    "astra-sim": ("analytical", "congestion"),
-}
+MODELS_OF: dict[str, Collection[str]] = {"physical": NETWORK_MODELS, "astra-sim": ASTRA_SIM_MODELS}
+"""Profile -> the network models that it has."""
 
 
 def simulate(
@@ -42,7 +43,8 @@ def simulate(
         fold: Simulate one rank of each class that provably behaves alike; the ticks are the same.
         network_model: "analytical": dimensions without contention but for the ports of NPUs; "congestion": messages
             wait for the links that they cross, one on each at a time; "flow": they share links max-min fairly;
-            "packet": they are cut into packets, as `Platform.packets` says; "ns3": ns-3 moves these (extra ns3). None:
+            "packet": they are cut into packets, as `Platform.packets` says; "ns3": ns-3 moves these (extra ns3); or a
+            `NetworkModel` of another package by its name. None: what the platform's file says; if that says nothing,
             analytical where the network is given by dimensions, flow where it is a graph.
         messages: Move every message of every rank, in profile astra-sim in that program's order within a tick. Without,
             it is done where that order has an effect and the run is not too large; a warning says if it is.
@@ -65,12 +67,12 @@ def simulate(
     check_trace(trace)
     profile = platform.profile if profile is None else profile
     graph = platform.topology is not None and profile == "physical"
-    network_model = network_model or ("flow" if graph else "analytical")
+    network_model = network_model or platform.network_model.name or ("flow" if graph else "analytical")
     check_available(profile, network_model)
     if graph and network_model == "analytical":
         raise InputError(
             f"{platform.source or 'platform'}: network model 'analytical' knows dimensions, not graphs; expected "
-            f"{one_of(NETWORK_MODELS[profile][1:])}, or platform.network instead of platform.topology"
+            f"{one_of([*NETWORK_MODELS][1:])}, or platform.network instead of platform.topology"
         )
     contention = network_model == "congestion"
     from armillary.engine.common.assumptions import (
@@ -84,7 +86,7 @@ def simulate(
     from armillary.engine.physical.terms.check import check_terms
     from armillary.trace.process_groups import check_whole
 
-    if not platform.system.replay_only:
+    if not platform.compute.replay:
         check_whole(trace)
     check_terms(platform, profile, network_model)
     found = list(of_other_profile(platform, profile))
@@ -154,9 +156,9 @@ def check_available(profile: str, network_model: str) -> None:
             f"profile '{profile}' is not available in this version; "
             f"expected {one_of(PROFILES)}{nearest(str(profile), PROFILES)}"
         )
-    known = NETWORK_MODELS[profile]
+    known = MODELS_OF[profile]
     if network_model not in known:
-        elsewhere = [name for name in PROFILES if network_model in NETWORK_MODELS[name]]
+        elsewhere = [name for name in PROFILES if network_model in MODELS_OF[name]]
         there = f" (profile {elsewhere[0]} has it)" if elsewhere else nearest(str(network_model), known)
         raise InputError(
             f"network model '{network_model}' is not available in this version in profile {profile}; "

@@ -37,7 +37,7 @@ class Scheduled:
 
 
 def scheduled(platform: Platform, operation: str, size: int) -> Scheduled:
-    """Simulate one collective of all NPUs, alone, as `platform.physical.chunk_order` says.
+    """Simulate one collective of all NPUs, alone, as `platform.collectives.chunk_order` says.
 
     Args:
         platform: The machine.
@@ -64,13 +64,13 @@ def scheduled(platform: Platform, operation: str, size: int) -> Scheduled:
 
 def under(platform: Platform, how: str) -> Platform:
     """Return the machine with another scheduler."""
-    return replace(platform, physical=replace(platform.physical, chunk_order=how))
+    return replace(platform, collectives=replace(platform.collectives, chunk_order=how))
 
 
 def bound(platform: Platform, operation: str, size: int) -> float:
     """Return what no plan beats, ns: see `least_time`."""
     costs = costs_of(*_all(platform, operation, size), platform)
-    return least_time(operation, levels_of(costs, size, platform.physical.chunks), size)
+    return least_time(operation, levels_of(costs, size, platform.collectives.chunks), size)
 
 
 def orders(platform: Platform, operation: str, size: int) -> list[tuple[str, int, int]]:

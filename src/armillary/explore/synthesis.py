@@ -93,8 +93,8 @@ def compare(
             chunks_per_npu=count,
             seed=seed,
             tries=tries,
-            memory_bandwidth=platform.system.local_mem_bandwidth,
-            endpoint_delay=platform.physical.endpoint_delay,
+            memory_bandwidth=platform.npu.memory.bytes_per_s,
+            endpoint_delay=platform.npu.message_delay,
         )
         run = simulate_schedule(found, platform, network_model)
         if best is None or run.time < best[1].time:
@@ -121,10 +121,10 @@ def built_ins(platform: Platform, operation: str, size: int, network_model: str)
     """Yield what the built-in algorithms take, see `ALL_ALGORITHMS` and `MOST_BUILT_IN`."""
     n, dimensions = platform.npus, platform.dimensions
     seen = set()
-    chunks = max(1, platform.physical.chunks)
+    chunks = max(1, platform.collectives.chunks)
     rounds = 2 * n * sum(2 * dimension.size for dimension in dimensions)
     chunks = max(1, min(chunks, MOST_BUILT_IN // rounds))
-    given = platform.physical.algorithm.get(operation)
+    given = platform.collectives.algorithms.get(operation)
     choices: list[tuple[str, ...]] = [given] if given else []
     choices += [("natural",) * len(dimensions)]
     if n <= AUTO:
@@ -140,11 +140,11 @@ def built_ins(platform: Platform, operation: str, size: int, network_model: str)
         if named in seen:
             continue
         seen.add(named)
-        physical = replace(platform.physical, algorithm={operation: named}, chunks=chunks)
+        collectives = replace(platform.collectives, algorithms={operation: named}, chunks=chunks)
         try:
             timeline = simulate(
                 collective_trace(operation, n, n, size),
-                replace(platform, physical=physical),
+                replace(platform, collectives=collectives),
                 network_model=network_model,
             )
         except InputError:

@@ -34,7 +34,7 @@ class TermCosts:
 
 def with_terms(platform: Platform, terms: Terms) -> Platform:
     """Return a platform with other terms."""
-    return replace(platform, physical=replace(platform.physical, terms=terms))
+    return replace(platform, terms=terms)
 
 
 def term_costs(platform: Platform, simulate: Callable[[Platform], Timeline]) -> TermCosts:
@@ -46,7 +46,7 @@ def term_costs(platform: Platform, simulate: Callable[[Platform], Timeline]) -> 
         platform: With terms.
         simulate: Runs what is asked about on a platform.
     """
-    terms = platform.physical.terms
+    terms = platform.terms
     whole = simulate(platform).total_ticks
     each = []
     for name, value in terms.on().items():

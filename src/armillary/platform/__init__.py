@@ -7,51 +7,60 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from armillary.platform.algorithms import Algorithm
+    from armillary.platform.astra_sim_system import AstraSimSystem, SharedBus
     from armillary.platform.files.astra_sim import read_platform
     from armillary.platform.files.native import Collective, Study, json_schema, load_platform, load_study
-    from armillary.platform.kernels import Jitter, KernelModel, Kernels, Override
+    from armillary.platform.kernels import Compute, Jitter, Kernels, Override
     from armillary.platform.memory import LocalMemory, MemoryStage, RemoteMemory
-    from armillary.platform.model import Packets, Physical, Platform, SharedBus, System, ports
+    from armillary.platform.memory_model import MemoryModel
+    from armillary.platform.model import Collectives, Npu, Packets, Platform, ports
     from armillary.platform.network import Dimension, Port
-    from armillary.platform.profiles import astra_sim_view, check_physical, with_roofline
+    from armillary.platform.network_models import NetworkChoice
+    from armillary.platform.profiles import astra_sim_view, physical_view, with_roofline
     from armillary.platform.show import describe, table
 
 _MODULES = {
     "algorithms": ("Algorithm",),
+    "astra_sim_system": ("AstraSimSystem", "SharedBus"),
     "files.astra_sim": ("read_platform",),
     "files.native": ("Collective", "Study", "json_schema", "load_platform", "load_study"),
-    "kernels": ("Jitter", "KernelModel", "Kernels", "Override"),
+    "kernels": ("Compute", "Jitter", "Kernels", "Override"),
     "memory": ("LocalMemory", "MemoryStage", "RemoteMemory"),
-    "model": ("Packets", "Physical", "Platform", "SharedBus", "System", "ports"),
+    "memory_model": ("MemoryModel",),
+    "model": ("Collectives", "Npu", "Packets", "Platform", "ports"),
     "network": ("Dimension", "Port"),
-    "profiles": ("astra_sim_view", "check_physical", "with_roofline"),
+    "network_models": ("NetworkChoice",),
+    "profiles": ("astra_sim_view", "physical_view", "with_roofline"),
     "show": ("describe", "table"),
 }
 
 __all__ = [
     "Algorithm",
+    "AstraSimSystem",
     "Collective",
+    "Collectives",
+    "Compute",
     "Dimension",
     "Jitter",
-    "KernelModel",
     "Kernels",
     "LocalMemory",
+    "MemoryModel",
     "MemoryStage",
+    "NetworkChoice",
+    "Npu",
     "Override",
     "Packets",
-    "Physical",
     "Platform",
     "Port",
     "RemoteMemory",
     "SharedBus",
     "Study",
-    "System",
     "astra_sim_view",
-    "check_physical",
     "describe",
     "json_schema",
     "load_platform",
     "load_study",
+    "physical_view",
     "ports",
     "read_platform",
     "table",

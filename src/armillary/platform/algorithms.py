@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 from dataclasses import dataclass
+from functools import lru_cache
 
 from armillary.base.document import Document
 from armillary.base.errors import nearest
@@ -15,6 +16,7 @@ from armillary.platform.collectives import (
     WINDOWED,
     spelled,
 )
+from armillary.platform.dimension_topologies import TOPOLOGIES
 from armillary.platform.limits import COUNT, Choice, Maybe, check
 from armillary.platform.network import Dimension
 
@@ -29,6 +31,7 @@ def known_name(name: str, known: Collection[str]) -> str:
     return by_letters.get(word) or by_letters.get(aliases.get(word, "")) or name
 
 
+@lru_cache(maxsize=256)
 def parse_algorithm(name: str) -> Algorithm | None:
     """Return the algorithm a name such as ``ring`` or ``direct12`` stands for, or None if there is none."""
     match = re.fullmatch(r"([a-zA-Z]+)([0-9]{1,9})", name)
@@ -86,9 +89,9 @@ def read_names(
 
 def natural_algorithm(kind: str, dimension: Dimension) -> Algorithm:
     """Return the algorithm of a collective that suits a dimension's wiring, of those that ASTRA-sim runs."""
-    if dimension.topology in ("Ring", "Torus", "Mesh"):
-        return Algorithm("ring")
-    if dimension.topology == "FullyConnected" or kind == "all-to-all":
+    if own := TOPOLOGIES[dimension.topology].natural:
+        return Algorithm(own)
+    if kind == "all-to-all":
         return Algorithm("direct")
     power_of_two = dimension.size & (dimension.size - 1) == 0
     return Algorithm("halvingDoubling" if power_of_two else "ring")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Discriminator, model_validator
+from pydantic import BaseModel, ConfigDict, Discriminator, WithJsonSchema, model_validator
 from pydantic.json_schema import models_json_schema
 from pydantic_core import PydanticCustomError, core_schema
 
@@ -97,7 +97,30 @@ class Chosen:
         return core_schema.no_info_plain_validator_function(self.read)
 
     def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> dict[str, Any]:
-        return {"type": "string", "examples": list(self.point.built_in)}
+        return {"type": "string", "examples": list(self.point)}
+
+
+@dataclass(frozen=True)
+class Named:
+    """Makes a field one of the names of a registry."""
+
+    names: Collection[str]
+
+    def read(self, value: object) -> str:
+        """Return the name.
+
+        Raises:
+            ValueError: There is none of that name.
+        """
+        if problem := Choice(self.names)(value):
+            raise ValueError(problem)
+        return str(value)
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> core_schema.CoreSchema:
+        return core_schema.no_info_plain_validator_function(self.read)
+
+    def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> dict[str, Any]:
+        return {"type": "string", "enum": list(self.names)}
 
 
 Bandwidth = Annotated[float, Quantity(units.parse_bandwidth, "bandwidth", "400 GB/s", RATE)]
@@ -110,6 +133,8 @@ Flops = Annotated[float, Quantity(units.parse_flops, "flops", "312 TFLOP/s")]
 Size = Annotated[int, Quantity(units.parse_bytes, "bytes", "1 GiB", whole="bytes")]
 Count = Annotated[int, Ruled(COUNT)]
 Side = Annotated[int, Ruled(SIDE)]
+Options = Annotated[dict[str, Any], WithJsonSchema({"type": "object"})]
+"""Of what another package adds; it checks them itself."""
 TAGS = ("<text>", "<mapping>")
 """Names of the two ways to write some values; pydantic puts them into the place of an error."""
 BY_TYPE = Discriminator(lambda value: TAGS[isinstance(value, dict)])

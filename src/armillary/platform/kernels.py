@@ -1,4 +1,4 @@
-"""How long kernels take on an NPU, as values: the roofline, compute models and their options, overrides, jitter."""
+"""How long kernels take on an NPU, as values: compute models and their options, overrides, jitter."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ from armillary.platform.limits import (
     Number,
     Rule,
     check,
-    check_table,
     refuse,
     wrong_option,
 )
@@ -105,13 +104,11 @@ class Kernels:
     """What kernels reach of an NPU in the roofline model.
 
     Attributes:
-        peaks: Precision (`PRECISIONS`) -> FLOP/s; empty: `System.peak_performance` for every precision.
         compute: Share of the peak that GEMMs reach.
         memory: Share of the local memory bandwidth.
         overhead: ns that every kernel takes besides.
     """
 
-    peaks: dict[str, float] = field(default_factory=dict)
     compute: float = 1.0
     memory: float = 1.0
     overhead: float = 0.0
@@ -119,9 +116,6 @@ class Kernels:
     def __post_init__(self) -> None:
         """Refuse what cannot be, see `armillary.platform.limits`."""
         check(self, compute=SHARE, memory=SHARE, overhead=TIME)
-        check_table(self, "peaks", Choice(PRECISIONS), POSITIVE)
-        if self.peaks and "bf16" not in self.peaks:
-            raise refuse(self, ("peaks",), "missing key 'bf16'")
 
 
 KERNEL_KINDS = ("gemm", "flops", "memory", "unknown")
@@ -179,21 +173,25 @@ class Interval:
 
 
 @dataclass(frozen=True)
-class KernelModel:
-    """What times compute nodes where `System.roofline` is set: a model of `armillary.compute`.
+class Compute:
+    """What times compute nodes.
 
     Attributes:
-        name: ``roofline``, another built-in model, or one of another package.
+        model: ``roofline``, another built-in model, or one of another package; empty: their recorded durations.
         options: Of the model.
         overrides: The first that fits a kernel counts; they also hold for recorded durations.
+        replay: Compute, communication and memory accesses take their recorded durations, whatever else is said.
+        kernels: What kernels reach of the NPU.
         source: The file, line and key that say so, or empty.
         folder: What paths are relative to.
         uncertainty: How far measured steps lie from predicted ones; None: not known.
     """
 
-    name: str = "roofline"
+    model: str = ""
     options: dict[str, Any] = field(default_factory=dict)
     overrides: tuple[Override, ...] = ()
+    replay: bool = False
+    kernels: Kernels = field(default_factory=Kernels)
     source: str = field(default="", compare=False)
     folder: Path = field(default=Path(), compare=False)
     uncertainty: Interval | None = None
@@ -202,12 +200,19 @@ class KernelModel:
         """Refuse what cannot be, see `armillary.platform.limits`."""
         options, overrides = Kind(Mapping, "a mapping"), Kind(tuple, "a tuple of Override")
         uncertainty = Kind(Interval, "an Interval or None", none=True)
+        model: Rule = Maybe(Choice(COMPUTE_MODELS), "")
         check(
-            self, name=Choice(COMPUTE_MODELS), options=options, overrides=overrides, uncertainty=uncertainty
-        )
-        place, problem = wrong_model_option(self.name, self.options)
+            self, model=model, options=options, overrides=overrides, replay=FLAG,
+            kernels=Kind(Kernels, "a Kernels"), uncertainty=uncertainty,
+        )  # fmt: skip
+        place, problem = wrong_model_option(self.model, self.options)
         if problem:
             raise refuse(self, ("options", *place), problem)
         for at, each in enumerate(self.overrides):
             if not isinstance(each, Override):
                 raise refuse(self, ("overrides", at), f"got {show(each)}, expected an Override")
+
+    @property
+    def modelled(self) -> bool:
+        """Whether a model times compute nodes: one is chosen, and nothing is replayed."""
+        return bool(self.model) and not self.replay

@@ -14,10 +14,13 @@ in-switch collective switches copy, or add up, what is the same for all NPUs: ev
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from math import ceil
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal
 
+from armillary.base.extension import ExtensionPoint
 from armillary.base.hints import show
 from armillary.platform.limits import (
     BYTES,
@@ -35,28 +38,71 @@ from armillary.platform.limits import (
 )
 
 _STAGES = Choice(("npu", "node", "machine"))
-_MEMORIES = Choice(("none", "per-npu", "per-node", "pool", "hierarchical"))
+MEMORY_KINDS = ExtensionPoint(
+    "armillary.memory", "memory kind", ("per-npu", "per-node", "pool", "hierarchical")
+)
+"""Of memory outside the NPUs; those of other packages also time the memory of an NPU."""
+_OPTIONS = Kind(Mapping, "a mapping")
+
+
+def _wrong_kind(value: object) -> str:
+    """Return what is wrong with a kind; looks for other packages only where it is not built in."""
+    known = isinstance(value, str) and (value == "none" or value in MEMORY_KINDS)
+    return "" if known else Choice(("none", *MEMORY_KINDS))(value)
+
+
+def wrong_local_kind(value: object) -> str:
+    """Return what is wrong with a kind of the memory of an NPU, of which only other packages have some."""
+    if value == "" or (isinstance(value, str) and value in MEMORY_KINDS.others()):
+        return ""
+    others = tuple(MEMORY_KINDS.others())
+    if not others:
+        return f"got {show(value)}, expected none: kinds of local memory are of other packages, and none is installed"
+    return Choice(others)(value)
 
 
 @dataclass(frozen=True)
 class LocalMemory:
-    """What only profile ``physical`` models of an NPU's memory.
+    """The memory of an NPU; of it, profile ``astra-sim`` knows the bandwidth only.
 
     Attributes:
+        bandwidth: Bytes per ns; 0: not given, and what is reduced costs no time.
         capacity: Bytes; 0: not given.
         latency: ns until the first byte.
-        read: Bytes per ns of a load from it; 0: not given.
+        read: Bytes per ns of a load from it; 0: `bandwidth`.
         write: The same of a store.
+        kind: What times accesses instead, one of another package; empty: latency, read and write.
+        options: Of that.
+        folder: What paths in the options are relative to.
     """
 
+    bandwidth: float = 0.0
     capacity: int = 0
     latency: float = 0.0
     read: float = 0.0
     write: float = 0.0
+    kind: str = ""
+    options: dict[str, Any] = field(default_factory=dict)
+    folder: Path = field(default=Path(), compare=False)
 
     def __post_init__(self) -> None:
         """Refuse what cannot be, see `armillary.platform.limits`."""
-        check(self, capacity=BYTES, latency=TIME, read=Maybe(RATE, 0), write=Maybe(RATE, 0))
+        rate = Maybe(RATE, 0)
+        check(
+            self, bandwidth=rate, capacity=BYTES, latency=TIME, read=rate, write=rate, kind=wrong_local_kind,
+            options=_OPTIONS,
+        )  # fmt: skip
+        if self.options and not self.kind:
+            raise refuse(self, ("options",), "expected only with a kind")
+
+    @property
+    def bytes_per_s(self) -> float:
+        """The bandwidth per second, as ASTRA-sim's formula of a reduction has it: that decides how times round."""
+        return self.bandwidth * 1e9
+
+    def rate(self, store: bool) -> float:
+        """Return the bytes per ns of a load or a store; 0: not given."""
+        return (self.write if store else self.read) or self.bandwidth
 
 
 @dataclass(frozen=True)
@@ -88,22 +134,25 @@ class MemoryStage:
 class RemoteMemory:
     """Remote memory: latency ns, bandwidth bytes per ns (whole number; 0 = infinite).
 
-    A hierarchical one has neither, but `stages`, from the memory to the NPU, and moves `chunk` bytes at a time.
+    A hierarchical one has neither, but `stages`, from the memory to the NPU, and moves `chunk` bytes at a time. One of
+    a kind of another package has neither, but `options`, in which paths are relative to `folder`.
     """
 
-    kind: Literal["none", "per-npu", "per-node", "pool", "hierarchical"] = "none"
+    kind: str = "none"
     latency: int = 0
     bandwidth: int = 0
     npus_per_node: int = 0
     stages: tuple[MemoryStage, ...] = ()
     chunk: int = 0
+    options: dict[str, Any] = field(default_factory=dict)
+    folder: Path = field(default=Path(), compare=False)
 
     def __post_init__(self) -> None:
         """Refuse what cannot be, see `armillary.platform.limits`."""
         whole = Number(high=2**63 - 1, whole=True)
         check(
-            self, kind=_MEMORIES, latency=whole, bandwidth=whole, npus_per_node=Number(high=MOST_COUNT, whole=True),
-            stages=Kind(tuple, "a tuple of MemoryStage"), chunk=BYTES,
+            self, kind=_wrong_kind, latency=whole, bandwidth=whole, npus_per_node=Number(high=MOST_COUNT, whole=True),
+            stages=Kind(tuple, "a tuple of MemoryStage"), chunk=BYTES, options=_OPTIONS,
         )  # fmt: skip
         for at, stage in enumerate(self.stages):
             if not isinstance(stage, MemoryStage):
@@ -112,6 +161,15 @@ class RemoteMemory:
             raise refuse(self, (), "expected stages and chunk with kind hierarchical, and only there")
         if self.kind == "per-node" and not self.npus_per_node:
             raise refuse(self, (), "expected npus_per_node with kind per-node, and only there")
+        if self.plugged and (self.latency or self.bandwidth):
+            raise refuse(self, (), f"expected no latency and bandwidth with kind {self.kind}, but options")
+        if self.options and not self.plugged:
+            raise refuse(self, ("options",), "expected only with a kind of another package")
+
+    @property
+    def plugged(self) -> bool:
+        """Whether it is of a kind of another package."""
+        return self.kind != "none" and self.kind not in MEMORY_KINDS.built_in
 
 
 def speed(stage: MemoryStage, store: bool) -> float:

@@ -1,4 +1,4 @@
-"""The machine as plain, immutable values. Time is ns, sizes are bytes, unless a name says otherwise."""
+"""The machine as plain, immutable values: times in ns, sizes in bytes, rates in bytes per ns and FLOP/s."""
 
 from __future__ import annotations
 
@@ -9,20 +9,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from armillary.base.hints import show
-from armillary.platform.algorithms import Algorithm, wrong_name
-from armillary.platform.collectives import ALGORITHMS, CHUNK_ORDERS, PHYSICAL_COLLECTIVES
+from armillary.platform.algorithms import wrong_name
+from armillary.platform.astra_sim_system import AstraSimSystem
+from armillary.platform.collectives import (
+    ALGORITHMS,
+    ASTRA_SIM_ALGORITHMS,
+    CHUNK_ORDERS,
+    COLLECTIVES,
+    PHYSICAL_COLLECTIVES,
+)
 from armillary.platform.groups import checked_groups
-from armillary.platform.kernels import Jitter, KernelModel, Kernels
+from armillary.platform.kernels import PRECISIONS, Compute, Jitter
 from armillary.platform.limits import (
     COUNT,
-    FLAG,
     MOST_COUNT,
     POSITIVE,
     TEXT,
     TIME,
-    WHOLE_TIME,
     Choice,
     Kind,
+    Maybe,
     Number,
     check,
     check_table,
@@ -30,6 +36,7 @@ from armillary.platform.limits import (
 )
 from armillary.platform.memory import LocalMemory, RemoteMemory
 from armillary.platform.network import Dimension, Port, port
+from armillary.platform.network_models import NetworkChoice
 from armillary.platform.terms import FitChoice, Terms
 
 if TYPE_CHECKING:
@@ -51,114 +58,90 @@ CollectiveName = Literal[
 ]
 
 
-_COLLECTIVES = Choice(get_args(CollectiveName))
 _SCHEDULING, _CHUNK_ORDERS = Choice(get_args(SchedulingName)), Choice(CHUNK_ORDERS)
 _WITHIN = Choice(get_args(WithinDimensionName))
-_OPTIMIZATIONS = Choice(("baseline", "localBWAware"))
 _PROTOCOLS = Choice(("lossless", "credit", "tcp"))
+_RANK = Kind(object, "a rank")
+"""How many there are the platform knows."""
+
+
+PHYSICAL = {"profile": "physical"}
+"""Metadata of a field that profile ``astra-sim`` refuses where its value is not the default."""
 
 
 @dataclass(frozen=True)
-class SharedBus:
-    """LogGP parameters of the NPU-memory bus (``model-shared-bus``): L, o, g in ns, G in ns per byte."""
+class Npu:
+    """One NPU, and the ranks whose NPU differs.
 
-    L: int
-    o: int
-    g: int
-    G: float
+    Attributes:
+        peak: FLOP/s of every precision, or those of each of `PRECISIONS`, of which ``bf16`` is a must; 0: not given.
+        memory: Its local memory.
+        endpoint_delay: ns of every message at its endpoint; None: 0, and 10 in profile ``astra-sim``.
+        speed: Rank -> compute speed relative to the others; not listed: 1.
+    """
 
-    def __post_init__(self) -> None:
-        """Refuse what cannot be, see `armillary.platform.limits`."""
-        check(self, L=WHOLE_TIME, o=WHOLE_TIME, g=WHOLE_TIME, G=TIME)
-
-
-InterDimension = Literal["ascending", "roundRobin", "onlineGreedy", "offlineGreedy", "offlineGreedyFlex"]
-"""In which order chunks visit the dimensions."""
-IntraDimension = Literal["FIFO", "RG", "smallestFirst", "lessRemainingPhaseFirst"]
-"""In which order the phases that wait for a dimension go."""
-
-
-_INTER, _INTRA = Choice(get_args(InterDimension)), Choice(get_args(IntraDimension))
-
-
-@dataclass(frozen=True)
-class System:
-    """What an ASTRA-sim system file says; bandwidth in bytes/s, performance in FLOP/s, delays in ns."""
-
-    collective_optimization: Literal["baseline", "localBWAware"] = "baseline"
-    endpoint_delay: int = 10
-    local_reduction_delay: int = 1
-    inter_dimension: InterDimension = "ascending"
-    intra_dimension: IntraDimension = "FIFO"
-    active_chunks: int = 1
-    dataset_splits: int = 1
-    local_mem_bandwidth: float = 0.0
-    peak_performance: float = 0.0
-    roofline: bool = False
-    replay_only: bool = False
-    shared_bus: SharedBus | None = None
-    algorithms: dict[str, tuple[Algorithm, ...]] = field(default_factory=dict)
-    """CollectiveName -> one algorithm per dimension (possibly fewer than dimensions)."""
-    custom: dict[str, str] = field(default_factory=dict)
-    """CollectiveName -> prefix of the per-rank execution traces that replace the algorithm."""
-    custom_by_node: dict[int, str] = field(default_factory=dict)
-    """Workload node id -> such a prefix; wins over `custom`."""
-
-    def __post_init__(self) -> None:
-        """Refuse what cannot be, see `armillary.platform.limits`."""
-        check(
-            self, collective_optimization=_OPTIMIZATIONS, endpoint_delay=WHOLE_TIME, local_reduction_delay=WHOLE_TIME,
-            inter_dimension=_INTER, intra_dimension=_INTRA, active_chunks=COUNT, dataset_splits=COUNT,
-            local_mem_bandwidth=Number(), peak_performance=Number(), roofline=FLAG, replay_only=FLAG,
-            shared_bus=Kind(SharedBus, "a SharedBus or None", none=True),
-        )  # fmt: skip
-        check_table(self, "algorithms", _COLLECTIVES, Kind(tuple, "a tuple of Algorithm, one per dimension"))
-        check_table(self, "custom", _COLLECTIVES, TEXT)
-        check_table(self, "custom_by_node", Number(whole=True), TEXT)
-
-
-@dataclass(frozen=True)
-class Physical:
-    """What only profile ``physical`` models; peak FLOP/s and memory bandwidth are those of `System`."""
-
-    scheduling: SchedulingName = "fair"
-    algorithm: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """Collective -> one name per dimension, as `platform.collectives.ALGORITHMS` lists them (``direct`` may end in a
-    window) or ``natural`` or ``auto``; a single ``one…`` name covers all dimensions. Not listed: natural."""
-    chunks: int = 1
-    speed: dict[int, float] = field(default_factory=dict)
-    """Rank -> compute speed relative to the others; not listed: 1."""
-    delay: dict[int, float] = field(default_factory=dict)
-    """Rank -> ns that it starts late; not listed: 0."""
-    jitter: Jitter | None = None
-    endpoint_delay: float = 0.0
-    """Delay of every message at its endpoint, ns."""
-    kernels: Kernels = field(default_factory=Kernels)
-    active_chunks: int = 0
-    """Chunks of a collective that may be in flight at a time on one line of NPUs, where messages are moved; 0: as
-    many as hide latencies."""
-    chunk_order: str = "baseline"
-    """Which dimensions each chunk visits first, see `armillary.collective.chunk_order`."""
-    within_dimension: WithinDimensionName = "earliest-phase"
-    """Which chunk of a collective a dimension serves first."""
+    peak: float | dict[str, float] = 0.0
     memory: LocalMemory = field(default_factory=LocalMemory)
+    endpoint_delay: float | None = None
+    speed: dict[int, float] = field(default_factory=dict, metadata=PHYSICAL)
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be, see `armillary.platform.limits`."""
+        if isinstance(self.peak, Mapping):
+            check_table(self, "peak", Choice(PRECISIONS), POSITIVE)
+            if "bf16" not in self.peak:
+                raise refuse(self, ("peak",), "missing key 'bf16'")
+        else:
+            check(self, peak=Number())
+        check(self, memory=Kind(LocalMemory, "a LocalMemory"), endpoint_delay=Maybe(TIME))
+        check_table(self, "speed", _RANK, POSITIVE)
+
+    @property
+    def peak_flops(self) -> float:
+        """FLOP/s of what names no precision; 0: not given."""
+        return self.peak["bf16"] if isinstance(self.peak, Mapping) else self.peak
+
+    @property
+    def peaks(self) -> dict[str, float]:
+        """Precision -> FLOP/s; empty where one peak holds for all."""
+        return dict(self.peak) if isinstance(self.peak, Mapping) else {}
+
+    @property
+    def message_delay(self) -> float:
+        """`endpoint_delay` in profile ``physical``, ns."""
+        return float(self.endpoint_delay or 0)
+
+
+@dataclass(frozen=True)
+class Collectives:
+    """How collectives run.
+
+    Attributes:
+        algorithms: Collective -> one name per dimension, as `platform.collectives.ALGORITHMS` lists them (``direct``
+            may end in a window); a single ``one…`` name covers all dimensions. Not listed: natural. A machine of
+            ASTRA-sim's files may list fewer names, and in that profile runs nothing that is not listed.
+        chunks: Into which a collective is split.
+        active_chunks: That may be in flight per dimension: in profile ``physical`` of a collective, on one line of
+            NPUs, where messages are moved. 0: as many as hide latencies, and 1 in profile ``astra-sim``.
+        chunk_order: Which dimensions each chunk visits first, see `armillary.collective.chunk_order`.
+        within_dimension: Which chunk of a collective a dimension serves first.
+        fit: What times collectives and messages instead of schedules; None: nothing.
+    """
+
+    algorithms: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    chunks: int = 1
+    active_chunks: int = 0
+    chunk_order: str = field(default="baseline", metadata=PHYSICAL)
+    within_dimension: WithinDimensionName = field(default="earliest-phase", metadata=PHYSICAL)
     fit: FitChoice | None = None
-    """What times collectives and messages instead of schedules; None: nothing."""
-    terms: Terms = field(default_factory=Terms)
 
     def __post_init__(self) -> None:
         """Refuse what cannot be, see `armillary.platform.limits`."""
         check(
-            self, scheduling=_SCHEDULING, chunks=COUNT, active_chunks=Number(high=MOST_COUNT, whole=True),
-            endpoint_delay=TIME, chunk_order=_CHUNK_ORDERS, within_dimension=_WITHIN,
-            jitter=Kind(Jitter, "a Jitter or None", none=True), kernels=Kind(Kernels, "a Kernels"),
-            memory=Kind(LocalMemory, "a LocalMemory"), fit=Kind(FitChoice, "a FitChoice or None", none=True),
-            terms=Kind(Terms, "a Terms"),
+            self, chunks=COUNT, active_chunks=Number(high=MOST_COUNT, whole=True), chunk_order=_CHUNK_ORDERS,
+            within_dimension=_WITHIN, fit=Kind(FitChoice, "a FitChoice or None", none=True),
         )  # fmt: skip
-        rank = Kind(object, "a rank")  # how many there are the platform knows
-        check_table(self, "speed", rank, POSITIVE)
-        check_table(self, "delay", rank, TIME)
-        check_table(self, "algorithm", TEXT, Kind(tuple, "a tuple of names, one per dimension"))
+        check_table(self, "algorithms", TEXT, Kind(tuple, "a tuple of names, one per dimension"))
 
 
 @dataclass(frozen=True)
@@ -189,24 +172,47 @@ class Packets:
 
 @dataclass(frozen=True)
 class Platform:
-    """A whole machine; `groups` are communicators in the order their file lists the ranks."""
+    """A whole machine, in the parts and by the names of a study file: bytes per ns, ns and FLOP/s.
+
+    Attributes:
+        dimensions: Of the network, innermost first.
+        npu: What an NPU is.
+        compute: How compute nodes are timed.
+        collectives: How collectives run.
+        remote_memory: Outside of the NPUs.
+        groups: Communicator id -> its ranks, in the order their file lists them.
+        scheduling: Who uses a port first.
+        stragglers: Rank -> ns that it starts late; not listed: 0.
+        jitter: Random spread of compute durations; None: none.
+        terms: What slows a step besides.
+        packets: What network model ``packet`` moves.
+        network_model: That of a simulation which names none.
+        topology: Its graph, where it was described as one; then `dimensions` are what collectives take it for.
+        astra_sim: What only profile ``astra-sim`` uses.
+        dialect: Of the files that it was read from: of those of ASTRA-sim each profile makes what that program would.
+        profile: What the file says of the profile: that of a simulation which names none.
+        warnings: Of the reader.
+        source: The file.
+    """
 
     dimensions: tuple[Dimension, ...]
-    system: System = field(default_factory=System)
-    physical: Physical = field(default_factory=Physical)
-    memory: RemoteMemory = field(default_factory=RemoteMemory)
+    npu: Npu = field(default_factory=Npu)
+    compute: Compute = field(default_factory=Compute)
+    collectives: Collectives = field(default_factory=Collectives)
+    remote_memory: RemoteMemory = field(default_factory=RemoteMemory)
     groups: dict[int, tuple[int, ...]] = field(default_factory=dict)
-    queues_per_dim: int = 1
-    rendezvous: bool = False
+    scheduling: SchedulingName = field(default="fair", metadata=PHYSICAL)
+    stragglers: dict[int, float] = field(default_factory=dict, metadata=PHYSICAL)
+    jitter: Jitter | None = field(default=None, metadata=PHYSICAL)
+    terms: Terms = field(default_factory=Terms)
+    packets: Packets = field(default_factory=Packets)
+    network_model: NetworkChoice = field(default_factory=NetworkChoice)
+    topology: Network | None = None
+    astra_sim: AstraSimSystem = field(default_factory=AstraSimSystem)
     dialect: Literal["astra-sim", "native"] = "native"
     profile: ProfileName = "physical"
-    """What the file says of the profile: that of a simulation which names none."""
     warnings: tuple[str, ...] = ()
     source: Path | None = None
-    topology: Network | None = None
-    """Its graph, where it was described as one; then `dimensions` are what collectives take it for."""
-    packets: Packets = field(default_factory=Packets)
-    kernel_model: KernelModel = field(default_factory=KernelModel)
 
     def __post_init__(self) -> None:
         """Refuse what cannot be, see `armillary.platform.limits`."""
@@ -225,7 +231,7 @@ def recorded_machine(npus: int) -> Platform:
     """Return a machine of `npus` NPUs on which compute, communication and memory take their recorded durations."""
     # The network carries nothing; a machine must have one.
     network = Dimension("recorded", "Switch", npus, bandwidth=1.0, latency=0.0)
-    return Platform((network,), System(replay_only=True))
+    return Platform((network,), compute=Compute(replay=True))
 
 
 def ports(platform: Platform) -> tuple[Port, ...]:
@@ -239,57 +245,47 @@ def _check_platform(platform: Platform) -> None:
     Raises:
         FieldError: names the field.
     """
-    parts = {"system": System, "physical": Physical, "memory": RemoteMemory}
-    parts |= {"packets": Packets, "kernel_model": KernelModel}
+    parts = {"npu": Npu, "compute": Compute, "collectives": Collectives, "remote_memory": RemoteMemory}
+    parts |= {"terms": Terms, "packets": Packets, "astra_sim": AstraSimSystem, "network_model": NetworkChoice}
     check(
-        platform, dimensions=Kind(tuple, "a tuple of Dimension"), queues_per_dim=COUNT, rendezvous=FLAG,
-        dialect=Choice(("native", "astra-sim")), profile=Choice(get_args(ProfileName)),
-        groups=Kind(dict, "a mapping of group id to ranks"),
+        platform, dimensions=Kind(tuple, "a tuple of Dimension"), scheduling=_SCHEDULING,
+        jitter=Kind(Jitter, "a Jitter or None", none=True), dialect=Choice(("native", "astra-sim")),
+        profile=Choice(get_args(ProfileName)), groups=Kind(dict, "a mapping of group id to ranks"),
         **{name: Kind(part, f"a {part.__name__}") for name, part in parts.items()},
     )  # fmt: skip
+    check_table(platform, "stragglers", _RANK, TIME)
     for at, dimension in enumerate(platform.dimensions):
         if not isinstance(dimension, Dimension):
             raise refuse(platform, ("dimensions", at), f"got {show(dimension)}, expected a Dimension")
     npus = platform.npus
     if npus > MOST_COUNT:
         raise refuse(platform, ("dimensions",), f"has {npus} NPUs in all, expected at most {MOST_COUNT}")
-    for name in ("speed", "delay"):
-        for rank in getattr(platform.physical, name):
+    for place, table in ((("npu", "speed"), platform.npu.speed), (("stragglers",), platform.stragglers)):
+        for rank in table:
             if isinstance(rank, bool) or not isinstance(rank, Integral) or not 0 <= int(rank) < npus:
-                problem = f"got {show(rank)}, expected a rank from 0 to {npus - 1}"
-                raise refuse(platform, ("physical", name, rank), problem)
-    for place, problem in checked_groups(platform.groups, npus):
-        raise refuse(platform, ("groups", *place), problem)
+                raise refuse(
+                    platform, (*place, rank), f"got {show(rank)}, expected a rank from 0 to {npus - 1}"
+                )
+    for where, problem in checked_groups(platform.groups, npus):
+        raise refuse(platform, ("groups", *where), problem)
     _check_algorithms(platform)
-    fit, count = platform.physical.fit, len(platform.dimensions)
+    fit, count = platform.collectives.fit, len(platform.dimensions)
     if fit and fit.inner > count:
         problem = f"got {fit.inner}, expected {count} or less, the dimensions"
-        raise refuse(platform, ("physical", "fit", "inner"), problem)
+        raise refuse(platform, ("collectives", "fit", "inner"), problem)
 
 
 def _check_algorithms(platform: Platform) -> None:
     """Refuse names of algorithms that are none, and too many of them."""
-    count = len(platform.dimensions)
-    known = Choice(PHYSICAL_COLLECTIVES)
-    for kind, names in platform.physical.algorithm.items():
+    count, native = len(platform.dimensions), platform.dialect == "native"
+    known = Choice(PHYSICAL_COLLECTIVES if native else COLLECTIVES)
+    for kind, names in platform.collectives.algorithms.items():
         if problem := known(kind):
-            raise refuse(platform, ("physical", "algorithm"), problem)
+            raise refuse(platform, ("collectives", "algorithms"), problem)
         for at, name in enumerate(names):
-            if problem := wrong_name(name, ALGORITHMS):
-                raise refuse(platform, ("physical", "algorithm", kind, at), problem)
-        short = platform.dialect == "native" and len(names) != count
+            if problem := wrong_name(name, ALGORITHMS if native else ASTRA_SIM_ALGORITHMS):
+                raise refuse(platform, ("collectives", "algorithms", kind, at), problem)
+        short = native and len(names) != count
         if len(names) > count or (short and not (len(names) == 1 and names[0].startswith("one"))):
             problem = f"lists {len(names)} algorithms, expected {count}, one per network dimension"
-            raise refuse(platform, ("physical", "algorithm", kind), problem)
-    for kind, algorithms in platform.system.algorithms.items():
-        if len(algorithms) > count:
-            problem = (
-                f"lists {len(algorithms)} algorithms, expected at most {count}, one per network dimension"
-            )
-            raise refuse(platform, ("system", "algorithms", kind), problem)
-
-
-def local_speed(platform: Platform, store: bool) -> float:
-    """Return the bytes per ns of accesses of local memory, 0 if nothing says so."""
-    own = platform.physical.memory
-    return (own.write if store else own.read) or platform.system.local_mem_bandwidth / 1e9
+            raise refuse(platform, ("collectives", "algorithms", kind), problem)

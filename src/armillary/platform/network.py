@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, get_args
 
+from armillary.platform.dimension_topologies import TOPOLOGIES
 from armillary.platform.limits import (
     COUNT,
     MOST_COUNT,
@@ -19,8 +19,9 @@ from armillary.platform.limits import (
     refuse,
 )
 
-TopologyName = Literal["Ring", "FullyConnected", "Switch", "Mesh", "Torus"]
-_TOPOLOGIES = Choice(get_args(TopologyName))
+TopologyName = str
+"""One of `dimension_topologies.TOPOLOGIES`."""
+_TOPOLOGIES = Choice(TOPOLOGIES)
 
 
 @dataclass(frozen=True)
@@ -82,6 +83,8 @@ class Dimension:
             self, name=TEXT, topology=_TOPOLOGIES, size=COUNT, bandwidth=RATE, latency=TIME,
             port=Kind(Port, "a Port or None", none=True), in_network=Kind(InNetwork, "an InNetwork or None", none=True),
         )  # fmt: skip
+        if problem := TOPOLOGIES[self.topology].refuses(self.size):
+            raise refuse(self, ("size",), problem)
         if self.in_network is not None and self.topology != "Switch":
             raise refuse(
                 self, (), f"got in_network for topology '{self.topology}', expected it for Switch only"
@@ -89,8 +92,8 @@ class Dimension:
 
 
 def links_per_npu(topology: TopologyName, size: int) -> int:
-    """Return how many links an NPU has in a dimension: n-1 fully connected, but 1 if alone; 1 to a switch, else 2."""
-    return {"FullyConnected": max(size - 1, 1), "Switch": 1}.get(topology, 2)
+    """Return how many links an NPU has in a dimension."""
+    return TOPOLOGIES[topology].links(size)
 
 
 def port(dimension: Dimension) -> Port:

@@ -1,16 +1,23 @@
-"""What each profile makes of a platform, and refuses in it."""
+"""What each profile makes of a platform, and refuses in it.
+
+The parts of a `Platform` have the meaning of a study file. What profile ``astra-sim`` makes of them, and profile
+``physical`` of a machine that ASTRA-sim's files describe, is derived here and nowhere else.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import MISSING, fields, replace
 
 from armillary.base.errors import InputError
-from armillary.platform.algorithms import parse_algorithm
+from armillary.platform.algorithms import Algorithm, natural_algorithm, parse_algorithm
 from armillary.platform.collectives import COLLECTIVES
-from armillary.platform.model import Platform
+from armillary.platform.dimension_topologies import TOPOLOGIES
+from armillary.platform.model import PHYSICAL, Platform
 
 NOT_ASTRA_SIM = "profile astra-sim does not model this, profile physical does"
+_ENDPOINT_DELAY = 10
+"""ns, of ASTRA-sim where its system file has no ``endpoint-delay``."""
 Conflict = tuple[tuple[str, ...], str]
 """Where in a platform file (a dimension by its name), and what is wrong."""
 
@@ -26,40 +33,27 @@ def astra_sim_view(platform: Platform) -> Platform:
     return replace(
         platform,
         dimensions=tuple(
-            replace(dimension, topology="Ring") if dimension.topology == "Torus" else dimension
+            replace(dimension, topology=TOPOLOGIES[dimension.topology].astra_sim)
             for dimension in platform.dimensions
         ),
     )
 
 
-def with_roofline(platform: Platform) -> Platform:
-    """Return a platform whose roofline model times compute nodes, as generated workloads need: they have no times.
+def physical_view(platform: Platform) -> Platform:
+    """Return a platform as profile ``physical`` sees it.
+
+    Of ASTRA-sim's files, active chunks do not count: they are those of all collectives of a dimension together, here
+    those of each on its line.
 
     Raises:
-        InputError: it has no peak performance or no memory bandwidth, or takes recorded times only.
-    """
-    system, source = platform.system, platform.source or "platform"
-    if system.replay_only:
-        raise InputError(f"{source}: compute.replay: a generated workload has no recorded times")
-    if not (system.peak_performance and system.local_mem_bandwidth):
-        raise InputError(
-            f"{source}: expected npu.peak and npu.memory.bandwidth: they time the kernels of a generated workload"
-        )
-    return replace(platform, system=replace(system, roofline=True))
-
-
-def check_physical(platform: Platform) -> None:
-    """Refuse what ASTRA-sim files can say and profile ``physical`` does not accept.
-
-    Raises:
-        InputError: The shared bus, an algorithm with a window or over all dimensions at once, or fewer
-            algorithms than dimensions.
+        InputError: The shared bus, an algorithm with a window or over all dimensions at once, or fewer algorithms than
+            dimensions.
     """
     source = platform.source or "platform"
     instead = "profile physical does not model this, profile astra-sim does"
-    if platform.system.shared_bus:
+    if platform.astra_sim.shared_bus:
         raise InputError(f"{source}: model-shared-bus: {instead}")
-    for kind, names in platform.physical.algorithm.items():
+    for kind, names in platform.collectives.algorithms.items():
         for name in names:
             if name.startswith("one") or name[-1].isdigit():
                 raise InputError(f"{source}: {kind}: got '{name}': {instead}")
@@ -68,6 +62,49 @@ def check_physical(platform: Platform) -> None:
                 f"{source}: {kind}: lists {len(names)} algorithms, expected {len(platform.dimensions)}, one per "
                 "network dimension (only profile astra-sim runs on the first dimensions alone)"
             )
+    if platform.dialect == "native":
+        return platform
+    return replace(platform, collectives=replace(platform.collectives, active_chunks=0))
+
+
+def astra_sim_algorithms(platform: Platform, kind: str) -> tuple[Algorithm, ...]:
+    """Return the algorithms of a collective in profile ``astra-sim``: one per dimension, or of the first dimensions.
+
+    What is not listed takes the natural ones, but ASTRA-sim's own files must list all that runs: there it has none.
+    """
+    usual = () if platform.dialect == "astra-sim" else ("natural",) * len(platform.dimensions)
+    names = platform.collectives.algorithms.get(kind, usual)
+    return tuple(  # zip ends with the names: a single one… name covers all dimensions
+        parse_algorithm(name) or natural_algorithm(kind, dimension)
+        for name, dimension in zip(names, platform.dimensions, strict=False)
+    )
+
+
+def astra_sim_endpoint_delay(platform: Platform) -> int:
+    """Return the ns of a message at its endpoint in profile ``astra-sim``: by default that program's."""
+    given = platform.npu.endpoint_delay
+    return _ENDPOINT_DELAY if given is None else int(given)
+
+
+def astra_sim_active_chunks(platform: Platform) -> int:
+    """Return how many chunks may be in flight per dimension in profile ``astra-sim``."""
+    return platform.collectives.active_chunks or 1
+
+
+def with_roofline(platform: Platform) -> Platform:
+    """Return a platform whose roofline model times compute nodes, as generated workloads need: they have no times.
+
+    Raises:
+        InputError: it has no peak performance or no memory bandwidth, or takes recorded times only.
+    """
+    npu, source = platform.npu, platform.source or "platform"
+    if platform.compute.replay:
+        raise InputError(f"{source}: compute.replay: a generated workload has no recorded times")
+    if not (npu.peak_flops and npu.memory.bandwidth):
+        raise InputError(
+            f"{source}: expected npu.peak and npu.memory.bandwidth: they time the kernels of a generated workload"
+        )
+    return replace(platform, compute=replace(platform.compute, model=platform.compute.model or "roofline"))
 
 
 def astra_sim_conflicts(platform: Platform) -> Iterator[Conflict]:
@@ -77,45 +114,41 @@ def astra_sim_conflicts(platform: Platform) -> Iterator[Conflict]:
     if platform.packets.given:
         yield ("packets",), NOT_ASTRA_SIM
     for dimension in platform.dimensions:
-        if dimension.topology == "Mesh":
-            yield ("network", dimension.name, "topology"), f"got 'Mesh': {NOT_ASTRA_SIM}"
+        if not TOPOLOGIES[dimension.topology].astra_sim:
+            yield ("network", dimension.name, "topology"), f"got '{dimension.topology}': {NOT_ASTRA_SIM}"
         if dimension.in_network:
             yield ("network", dimension.name, "in_network"), NOT_ASTRA_SIM
         if dimension.port and dimension.port.out != dimension.port.into:
             yield ("network", dimension.name, "bandwidth"), f"up and down differ: {NOT_ASTRA_SIM}"
-    physical = platform.physical
-    for kind, names in physical.algorithm.items():
+    npu, collectives, kernels = platform.npu, platform.collectives, platform.compute.kernels
+    for kind, names in collectives.algorithms.items():
         if kind not in COLLECTIVES:
             yield ("collectives", kind), NOT_ASTRA_SIM
         for name in names:
             if name != "natural" and parse_algorithm(name) is None:
                 yield ("collectives", kind), f"got '{name}': {NOT_ASTRA_SIM}"
-    if physical.scheduling != "fair":
-        yield ("scheduling",), f"got '{physical.scheduling}': {NOT_ASTRA_SIM}"
-    if physical.chunk_order != "baseline":
-        yield ("collectives", "chunk_order"), f"got '{physical.chunk_order}': {NOT_ASTRA_SIM}"
-    if physical.within_dimension != "earliest-phase":
-        yield ("collectives", "within_dimension"), f"got '{physical.within_dimension}': {NOT_ASTRA_SIM}"
-    if physical.speed:
-        yield ("npu", "speed"), NOT_ASTRA_SIM
-    if physical.delay:
-        yield ("stragglers",), NOT_ASTRA_SIM
-    if platform.memory.kind == "hierarchical":
-        yield ("remote_memory", "kind"), f"got 'hierarchical': {NOT_ASTRA_SIM}"
-    local = platform.physical.memory
-    # A platform made in Python may have the bandwidth of `System` only.
-    other = local.read and local.read * 1e9 != platform.system.local_mem_bandwidth
-    if local.latency or local.read != local.write or other:
+    for path, part in ((), platform), (("npu",), npu), (("collectives",), collectives):
+        for each in fields(part):
+            usual = each.default if each.default_factory is MISSING else each.default_factory()
+            value = getattr(part, each.name)
+            if each.metadata == PHYSICAL and value != usual:
+                got = f"got '{value}': " if isinstance(value, str) else ""
+                yield (*path, each.name), got + NOT_ASTRA_SIM
+    if npu.message_delay % 1:
+        yield ("npu", "endpoint_delay"), f"got {npu.endpoint_delay} ns, no whole number: {NOT_ASTRA_SIM}"
+    remote = platform.remote_memory
+    if remote.kind == "hierarchical" or remote.plugged:
+        yield ("remote_memory", "kind"), f"got '{remote.kind}': {NOT_ASTRA_SIM}"
+    own = npu.memory
+    if own.kind or own.latency or not own.rate(store=False) == own.rate(store=True) == own.bandwidth:
         yield ("npu", "memory"), f"a latency, and bandwidths of reads and writes: {NOT_ASTRA_SIM}"
-    if physical.kernels.peaks:
+    if npu.peaks:
         yield ("npu", "peak"), f"got a peak by precision: {NOT_ASTRA_SIM}"
-    if physical.kernels.compute != 1 or physical.kernels.memory != 1:
+    if kernels.compute != 1 or kernels.memory != 1:
         yield ("compute", "efficiency"), f"got less than 100 %: {NOT_ASTRA_SIM}"
-    if physical.kernels.overhead:
+    if kernels.overhead:
         yield ("compute", "kernel_overhead"), NOT_ASTRA_SIM
-    if physical.jitter:
-        yield ("jitter",), NOT_ASTRA_SIM
-    if physical.fit:
-        yield ("collectives", "fit"), f"got '{physical.fit.name}': {NOT_ASTRA_SIM}"
-    for name in physical.terms.on():
+    if collectives.fit:
+        yield ("collectives", "fit"), f"got '{collectives.fit.name}': {NOT_ASTRA_SIM}"
+    for name in platform.terms.on():
         yield ("terms",), f"{name.replace('_', '.', 1)}: {NOT_ASTRA_SIM}"

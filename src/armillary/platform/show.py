@@ -7,9 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from armillary.base.units import format_bandwidth, format_bytes, format_count, format_flops, format_time
 from armillary.platform.algorithms import algorithm_text
+from armillary.platform.collectives import COLLECTIVES
 from armillary.platform.memory import MemoryStage
 from armillary.platform.model import Platform, ports
 from armillary.platform.network import Dimension, InNetwork, Port, port
+from armillary.platform.profiles import (
+    astra_sim_active_chunks,
+    astra_sim_algorithms,
+    astra_sim_endpoint_delay,
+)
 from armillary.platform.terms import words
 
 if TYPE_CHECKING:
@@ -18,7 +24,8 @@ if TYPE_CHECKING:
 
 def describe(platform: Platform) -> dict[str, Any]:
     """Return a platform as plain values, ready for JSON: ns, bytes/s and FLOP/s, as the key names say."""
-    system, memory, physical = platform.system, platform.memory, platform.physical
+    npu, compute, collectives = platform.npu, platform.compute, platform.collectives
+    memory, astra_sim, bus = platform.remote_memory, platform.astra_sim, platform.astra_sim.shared_bus
     return {
         "source": str(platform.source) if platform.source else None,
         "dialect": platform.dialect,
@@ -37,42 +44,46 @@ def describe(platform: Platform) -> dict[str, Any]:
             for dimension, port in zip(platform.dimensions, ports(platform), strict=True)
         ],
         "algorithms": {kind: list(names) for kind, names in _algorithms(platform).items()},
-        "custom_collectives": dict(system.custom) | {str(k): v for k, v in system.custom_by_node.items()},
-        "collective_optimization": system.collective_optimization,
-        "inter_dimension_scheduling": system.inter_dimension,
-        "intra_dimension_scheduling": system.intra_dimension,
-        "chunks": system.dataset_splits,
-        "active_chunks": system.active_chunks,
-        "queues_per_dimension": platform.queues_per_dim,
-        "rendezvous": platform.rendezvous,
-        "endpoint_delay_ns": system.endpoint_delay,
-        "local_memory_bandwidth_bytes_per_s": system.local_mem_bandwidth,
-        "peak_flops": system.peak_performance,
-        "peak_flops_by_precision": physical.kernels.peaks,
-        "local_memory_capacity_bytes": physical.memory.capacity or None,
-        "roofline": system.roofline,
-        "replay_only": system.replay_only,
-        "compute_model": platform.kernel_model.name if system.roofline else None,
-        "compute_overrides": [vars(each) for each in platform.kernel_model.overrides],
-        "shared_bus": vars(system.shared_bus) | {"local_reduction_delay_ns": system.local_reduction_delay}
-        if system.shared_bus
+        "custom_collectives": dict(astra_sim.custom)
+        | {str(node): prefix for node, prefix in astra_sim.custom_by_node.items()},
+        "collective_optimization": astra_sim.collective_optimization,
+        "inter_dimension_scheduling": astra_sim.inter_dimension,
+        "intra_dimension_scheduling": astra_sim.intra_dimension,
+        "chunks": collectives.chunks,
+        "active_chunks": astra_sim_active_chunks(platform),
+        "queues_per_dimension": astra_sim.queues_per_dim,
+        "rendezvous": astra_sim.rendezvous,
+        "endpoint_delay_ns": astra_sim_endpoint_delay(platform),
+        "local_memory_bandwidth_bytes_per_s": npu.memory.bytes_per_s,
+        "peak_flops": npu.peak_flops,
+        "peak_flops_by_precision": npu.peaks,
+        "local_memory_capacity_bytes": npu.memory.capacity or None,
+        "roofline": bool(compute.model),
+        "replay_only": compute.replay,
+        "compute_model": compute.model or None,
+        "compute_overrides": [vars(each) for each in compute.overrides],
+        "shared_bus": vars(bus) | {"local_reduction_delay_ns": astra_sim.local_reduction_delay}
+        if bus
         else None,
         "physical": {
-            "scheduling": physical.scheduling,
-            "algorithms": {kind: list(names) for kind, names in physical.algorithm.items()},
-            "endpoint_delay_ns": physical.endpoint_delay,
-            "speed": {str(rank): speed for rank, speed in physical.speed.items()},
-            "stragglers_ns": {str(rank): delay for rank, delay in physical.delay.items()},
-            "jitter": vars(physical.jitter) if physical.jitter else None,
-            "compute_efficiency": physical.kernels.compute,
-            "memory_efficiency": physical.kernels.memory,
-            "kernel_overhead_ns": physical.kernels.overhead,
-            "collective_fit": physical.fit.name if physical.fit else None,
-            "terms": physical.terms.facts(),
+            "scheduling": platform.scheduling,
+            "algorithms": {kind: list(names) for kind, names in collectives.algorithms.items()},
+            "endpoint_delay_ns": npu.message_delay,
+            "speed": {str(rank): speed for rank, speed in npu.speed.items()},
+            "stragglers_ns": {str(rank): delay for rank, delay in platform.stragglers.items()},
+            "jitter": vars(platform.jitter) if platform.jitter else None,
+            "compute_efficiency": compute.kernels.compute,
+            "memory_efficiency": compute.kernels.memory,
+            "kernel_overhead_ns": compute.kernels.overhead,
+            "collective_fit": collectives.fit.name if collectives.fit else None,
+            "terms": platform.terms.facts(),
         },
         "remote_memory": None
         if memory.kind == "none"
-        else vars(memory) | {"stages": [vars(stage) for stage in memory.stages]},
+        else {key: value for key, value in vars(memory).items() if key not in ("options", "folder")}
+        | {"stages": [vars(stage) for stage in memory.stages]}
+        | ({"options": dict(memory.options)} if memory.plugged else {}),
+        "network_model": platform.network_model.name or None,
         "groups": {str(key): list(ranks) for key, ranks in platform.groups.items()},
         "warnings": list(platform.warnings),
     }
@@ -121,67 +132,74 @@ def _able_text(able: InNetwork) -> str:
 
 
 def _system_rows(platform: Platform) -> list[tuple[str, str]]:
-    system, memory, physical = platform.system, platform.memory, platform.physical
+    npu, collectives, kernels = platform.npu, platform.collectives, platform.compute.kernels
+    memory, astra_sim = platform.remote_memory, platform.astra_sim
+    active, delay = astra_sim_active_chunks(platform), astra_sim_endpoint_delay(platform)
     rows = [(kind, ", ".join(names)) for kind, names in _algorithms(platform).items()]
     rows += [
         (f"in switches of {d.name}", _able_text(d.in_network)) for d in platform.dimensions if d.in_network
     ]
     rows += [
-        ("collective optimization", system.collective_optimization),
-        ("chunks", f"{system.dataset_splits}, {system.active_chunks} active per dimension"),
-        ("queues per dimension", str(platform.queues_per_dim)),
+        ("collective optimization", astra_sim.collective_optimization),
+        ("chunks", f"{collectives.chunks}, {active} active per dimension"),
+        ("queues per dimension", str(astra_sim.queues_per_dim)),
         (
             "endpoint delay",
-            f"{format_time(physical.endpoint_delay)} in physical, {format_time(system.endpoint_delay)} in astra-sim"
-            if physical.endpoint_delay != system.endpoint_delay
-            else format_time(system.endpoint_delay),
+            f"{format_time(npu.message_delay)} in physical, {format_time(delay)} in astra-sim"
+            if npu.message_delay != delay
+            else format_time(delay),
         ),
-        ("rendezvous", "yes" if platform.rendezvous else "no"),
+        ("rendezvous", "yes" if astra_sim.rendezvous else "no"),
         (
             "local memory",
-            _or(system.local_mem_bandwidth, format_bandwidth(system.local_mem_bandwidth / 1e9))
-            + (f", {format_bytes(physical.memory.capacity)}" if physical.memory.capacity else ""),
+            _or(npu.memory.bandwidth, format_bandwidth(npu.memory.bandwidth))
+            + (f", {format_bytes(npu.memory.capacity)}" if npu.memory.capacity else "")
+            + (f", accesses of kind {npu.memory.kind}" if npu.memory.kind else ""),
         ),
-        ("peak performance", _peak(system.peak_performance, physical.kernels.peaks)),
+        ("peak performance", _peak(npu.peak_flops, npu.peaks)),
         ("compute time", _compute(platform)),
     ]
-    if (system.inter_dimension, system.intra_dimension) != ("ascending", "FIFO"):
-        row = f"{system.inter_dimension} across dimensions, {system.intra_dimension} within, in astra-sim"
-        rows.append(("chunk scheduling", row))
-    if physical.kernels.compute != 1 or physical.kernels.memory != 1:
-        shares = (
-            f"{100 * physical.kernels.compute:g} % of the peak, {100 * physical.kernels.memory:g} % of memory"
+    if (astra_sim.inter_dimension, astra_sim.intra_dimension) != ("ascending", "FIFO"):
+        row = (
+            f"{astra_sim.inter_dimension} across dimensions, {astra_sim.intra_dimension} within, in astra-sim"
         )
+        rows.append(("chunk scheduling", row))
+    if kernels.compute != 1 or kernels.memory != 1:
+        shares = f"{100 * kernels.compute:g} % of the peak, {100 * kernels.memory:g} % of memory"
         rows.append(("kernel efficiency", f"{shares} bandwidth, in physical"))
-    if physical.kernels.overhead:
-        rows.append(("kernel overhead", f"{format_time(physical.kernels.overhead)}, in physical"))
-    if physical.scheduling != "fair":
-        rows.append(("scheduling", f"{physical.scheduling}, in physical"))
-    if physical.speed:
-        rows.append(("compute speed", _span(physical.speed, lambda factor: f"x {factor:g}")))
-    if physical.delay:
-        rows.append(("stragglers", _span(physical.delay, format_time)))
-    if physical.jitter:
-        rows.append(("jitter", f"{100 * physical.jitter.sigma:g} %, seed {physical.jitter.seed}"))
-    if physical.fit:
-        names = [dimension.name for dimension in platform.dimensions[: physical.fit.inner]]
-        rows.append(("collective fit", f"{physical.fit.name}, in physical; a node is {', '.join(names)}"))
-    if physical.terms.on():
-        rows.append(("terms", f"{words(physical.terms.facts())}, in physical"))
-    if system.replay_only:
+    if kernels.overhead:
+        rows.append(("kernel overhead", f"{format_time(kernels.overhead)}, in physical"))
+    if platform.scheduling != "fair":
+        rows.append(("scheduling", f"{platform.scheduling}, in physical"))
+    if npu.speed:
+        rows.append(("compute speed", _span(npu.speed, lambda factor: f"x {factor:g}")))
+    if platform.stragglers:
+        rows.append(("stragglers", _span(platform.stragglers, format_time)))
+    if platform.jitter:
+        rows.append(("jitter", f"{100 * platform.jitter.sigma:g} %, seed {platform.jitter.seed}"))
+    if collectives.fit:
+        names = [dimension.name for dimension in platform.dimensions[: collectives.fit.inner]]
+        rows.append(("collective fit", f"{collectives.fit.name}, in physical; a node is {', '.join(names)}"))
+    if platform.terms.on():
+        rows.append(("terms", f"{words(platform.terms.facts())}, in physical"))
+    if platform.compute.replay:
         rows.append(("replay", "every node takes its recorded duration"))
-    if system.shared_bus:
-        bus = system.shared_bus
+    if astra_sim.shared_bus:
+        bus = astra_sim.shared_bus
         rows.append(("shared bus", f"L {bus.L} ns, o {bus.o} ns, g {bus.g} ns, G {bus.G} ns/B"))
+    if platform.network_model.name:
+        rows.append(("network model", platform.network_model.name))
     if memory.kind == "hierarchical":
         rows.append(("remote memory", f"hierarchical, in chunks of {format_bytes(memory.chunk)}"))
         rows += [(f"  {stage.name}", _stage(stage)) for stage in memory.stages]
+    elif memory.plugged:
+        rows.append(("remote memory", memory.kind))
     elif memory.kind != "none":
         speed = format_bandwidth(memory.bandwidth) if memory.bandwidth else "infinite bandwidth"
         node = f", {memory.npus_per_node} NPUs per node" if memory.kind == "per-node" else ""
         rows.append(("remote memory", f"{memory.kind}, {speed}, {format_time(memory.latency)}{node}"))
-    rows += [(f"custom {kind}", prefix) for kind, prefix in system.custom.items()]
-    rows += [(f"custom of node {node}", prefix) for node, prefix in system.custom_by_node.items()]
+    rows += [(f"custom {kind}", prefix) for kind, prefix in astra_sim.custom.items()]
+    rows += [(f"custom of node {node}", prefix) for node, prefix in astra_sim.custom_by_node.items()]
     if platform.groups:
         rows.append(("communicator groups", format_count(len(platform.groups))))
     return rows
@@ -189,18 +207,19 @@ def _system_rows(platform: Platform) -> list[tuple[str, str]]:
 
 def _algorithms(platform: Platform) -> dict[str, tuple[str, ...]]:
     """Return the algorithms as stated, and the natural ones for what ASTRA-sim runs and the file does not list."""
-    natural = {kind: tuple(map(algorithm_text, row)) for kind, row in platform.system.algorithms.items()}
-    return natural | platform.physical.algorithm
+    found = {kind: astra_sim_algorithms(platform, kind) for kind in COLLECTIVES}
+    usual = {kind: tuple(map(algorithm_text, row)) for kind, row in found.items() if row}
+    return usual | platform.collectives.algorithms
 
 
 def _compute(platform: Platform) -> str:
-    model, system = platform.kernel_model, platform.system
-    if system.replay_only:
+    compute = platform.compute
+    if compute.replay:
         return "as recorded"
-    text = f"{model.name} model" if system.roofline else "as recorded"
-    if "file" in model.options and system.roofline:
-        text += f", {model.options['file']}"
-    return text + (f", overrides of {len(model.overrides)} kinds of kernels" if model.overrides else "")
+    text = f"{compute.model} model" if compute.model else "as recorded"
+    if "file" in compute.options and compute.model:
+        text += f", {compute.options['file']}"
+    return text + (f", overrides of {len(compute.overrides)} kinds of kernels" if compute.overrides else "")
 
 
 def _peak(peak: float, peaks: dict[str, float]) -> str:

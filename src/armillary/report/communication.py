@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from armillary.engine.common.timeline import KINDS, Timeline
+from armillary.platform.dimension_topologies import TOPOLOGIES
 from armillary.report.intervals import Ticks, measure, union
 from armillary.report.late import Late
 from armillary.report.ranks import nanoseconds
@@ -206,14 +207,12 @@ def port_bandwidths(timeline: Timeline) -> list[tuple[float, float]]:
 
 
 def _capacity(dimension: dict[str, object]) -> float | None:
-    """Return what an NPU can send in bytes per ns: a Ring has 2 links, a Switch 1, FullyConnected n-1."""
+    """Return what an NPU can send in bytes per ns, by all of its links; None where these are not known."""
     link, size = dimension.get("bandwidth_bytes_per_ns"), dimension.get("size")
     if not isinstance(link, int | float):
         return None
-    topology = dimension.get("topology")
-    if topology == "FullyConnected" and isinstance(size, int):
-        return float(link) * (size - 1)
-    return float(link) * (2 if topology == "Ring" else 1)
+    topology = TOPOLOGIES.get(str(dimension.get("topology")))
+    return float(link) * topology.links(size) if topology and isinstance(size, int) else None
 
 
 def _ratio(sent: int, time_ns: float, capacity: float | None) -> float | None:

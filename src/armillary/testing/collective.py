@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil
 
+import numpy as np
+
 from armillary.base.errors import one_of
 from armillary.collective import blocks as data
 from armillary.collective.algorithm import CollectiveAlgorithm
@@ -18,11 +20,12 @@ from armillary.collective.chunk_order.choose import Scheduler, wrong_plan
 from armillary.collective.chunk_order.greedy import plain_sizes
 from armillary.collective.chunk_order.levels import SCHEDULABLE, Level, Order, chunk_routes
 from armillary.collective.demand import OPERATIONS
-from armillary.collective.load import TOPOLOGIES, line_order, load
+from armillary.collective.load import line_order, load
 from armillary.collective.rounds import Round, Rounds
 from armillary.engine import simulate
-from armillary.platform.model import Physical, Platform
-from armillary.platform.network import Dimension, Port, TopologyName
+from armillary.platform.dimension_topologies import TOPOLOGIES
+from armillary.platform.model import Collectives, Platform
+from armillary.platform.network import Dimension, Port
 from armillary.trace import CollectiveType, GraphBuilder, Trace
 
 MEMBERS = (*range(2, 14), 16, 17, 32)
@@ -82,7 +85,7 @@ def _check_rounds(name: str, algorithm: CollectiveAlgorithm, operation: str, n: 
     if one.trees:
         return  # what switches cost is not a matter of links between members
     one = replace(one, around=algorithm.around)
-    for topology in algorithm.topologies or TOPOLOGIES:
+    for topology in _fitting(algorithm, n):
         found, moved = load(one, topology, n), links_load(one, topology)
         assert (found.hops, found.volume) == moved, (
             f"{what} on a {topology}: load says {found.hops} hops and {found.volume} D, its messages {moved}"
@@ -157,7 +160,15 @@ def links_load(rounds: Rounds, topology: str) -> tuple[int, Fraction]:
     The slow, obvious reference of `collective.load`: messages one by one, links one by one.
     """
     n = rounds.n
-    where = line_order(range(n)) if topology == "Mesh" and rounds.around else tuple(range(n))
+    if rounds.around and not TOPOLOGIES[topology].turns:
+        orders = [line_order(range(n))] + [tuple(range(n))] * (topology != "Mesh")
+        return min((_moved(rounds, topology, where) for where in orders), key=lambda found: found[::-1])
+    return _moved(rounds, topology, tuple(range(n)))
+
+
+def _moved(rounds: Rounds, topology: str, where: tuple[int, ...]) -> tuple[int, Fraction]:
+    """Return the same with the members at these positions."""
+    n = rounds.n
     hops, volume = 0, Fraction(0)
     for part in rounds.rounds:
         ports: Counter[tuple[str, int]] = Counter()
@@ -170,8 +181,8 @@ def links_load(rounds: Rounds, topology: str) -> tuple[int, Fraction]:
                     links[link] += size * share  # type: ignore[assignment]
             ports["out", source] += size  # type: ignore[assignment]
             ports["into", target] += size  # type: ignore[assignment]
-        # A directed link has B of a Switch, B / (n - 1) of a FullyConnected and half of B else.
-        slower = {"Switch": 1, "FullyConnected": n - 1}.get(topology, 2)
+        # The links of an NPU share B.
+        slower = TOPOLOGIES[topology].links(n)
         fullest = max(ports.values(), default=0) if topology != "FullyConnected" else 0
         volume += part.repeat * max(Fraction(fullest), Fraction(slower * max(links.values(), default=0)))
         hops += part.repeat * far
@@ -190,12 +201,23 @@ def _routes(
     if topology == "Mesh":
         way = 1 if target > source else -1
         return [([(at, at + way, 0) for at in range(source, target, way)], whole)]
+    if not TOPOLOGIES[topology].loop:
+        route, at = [], np.array(source)
+        while int(at) != target:
+            route.append((int(at), int(to := TOPOLOGIES[topology].step(at, np.array(target), n)), 0))
+            at = to
+        return [(route, whole)]
     if n == 2:  # two links join the same two, and a message is spread over both
         return [([(source, target, which)], whole / 2) for which in range(2)]
     ahead = (target - source) % n
     up = 2 * ahead < n or (2 * ahead == n and source % 2 == 0)
     way, length = (1, ahead) if up else (-1, n - ahead)
     return [([((source + way * k) % n, (source + way * (k + 1)) % n, 0) for k in range(length)], whole)]
+
+
+def _fitting(algorithm: CollectiveAlgorithm, size: int) -> list[str]:
+    """Return the topologies on which an algorithm runs, and that a dimension of this size may have."""
+    return [name for name in algorithm.topologies or TOPOLOGIES if not TOPOLOGIES[name].refuses(size)]
 
 
 def _columns(part: Round) -> list[tuple[int, int, Fraction, bool]]:
@@ -208,13 +230,12 @@ def _check_simulated(name: str, algorithm: CollectiveAlgorithm, operation: str) 
     """Compare phases with moved messages, one chunk on an idle dimension; switches need a machine of their own."""
     if algorithm.trees(4) or algorithm.usual_chunks(4):
         return
-    known: tuple[TopologyName, ...] = ("Ring", "FullyConnected", "Switch", "Mesh")
-    for topology in known:
-        if (algorithm.topologies and topology not in algorithm.topologies) or algorithm.refuses(operation, 4):
-            continue
-        links = {"Switch": 1, "FullyConnected": 3}.get(topology, 2)
+    if algorithm.refuses(operation, 4):
+        return
+    for topology in _fitting(algorithm, 4):
+        links = TOPOLOGIES[topology].links(4)
         dimension = Dimension("d", topology, 4, 50.0 / links, 500.0, Port(50.0, 50.0))
-        platform = Platform((dimension,), physical=Physical(algorithm={operation: (name,)}))
+        platform = Platform((dimension,), collectives=Collectives({operation: (name,)}))
         builder = GraphBuilder()
         builder.collective(operation, CollectiveType[operation.upper().replace("-", "_")], 16_000_000)
         trace = Trace.replicate(builder.graph(), 4)

@@ -7,11 +7,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from armillary.compute.model import ComputeModel, Device, Times, Work
-from armillary.platform.kernels import Kernels
 from armillary.trace.attention import Attention
 from armillary.trace.gemm import Gemm
 
-DEVICE = Device(peak=1e14, memory=2e12, kernels=Kernels({"bf16": 1e14, "fp8": 2e14, "fp32": 1e13}))
+DEVICE = Device(peak=1e14, memory=2e12, peaks={"bf16": 1e14, "fp8": 2e14, "fp32": 1e13})
 """An NPU to make a model with."""
 _SHAPES: tuple[tuple[Gemm, ...], ...] = (
     (Gemm(4096, 4096, 4096),), (Gemm(1, 1, 1),), (Gemm(7, 12289, 33),), (Gemm(128, 128, 64, batch=512),),

@@ -74,7 +74,7 @@ def test_a_dry_run_counts_and_leaves_nothing(sweep: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--executor", "rya"], "no executor 'rya', expected"),
+        (["--executor", "rya"], "got 'rya', expected"),
         (["--workers", "0"], "'--workers': 0 is not in the range x>=1"),
         (["--dry-run", "--csv", "a.csv"], "--dry-run writes nothing"),
         (["--csv", "rings.yaml/where.csv"], "rings.yaml' is not a folder"),

@@ -23,7 +23,8 @@ from armillary.collective.chunk_order.search import least_time, search
 from armillary.engine.common.communicators import CollectiveCall, Communicator
 from armillary.engine.physical.costs import costs_of, levels_of
 from armillary.platform.collectives import CHUNK_ORDERS
-from armillary.platform.model import Physical, Platform
+from armillary.platform.memory import LocalMemory
+from armillary.platform.model import Collectives, Npu, Platform
 from armillary.platform.network import Dimension, Port
 from armillary.trace import CollectiveType, GraphBuilder, Trace
 
@@ -150,12 +151,12 @@ def test_flexible_chunks_even_the_loads_out() -> None:
     assert len(sizes) > 2 and max(sizes) == 10**9 // 64 and len(plan) <= 4 * 64
 
 
-def platform(dims: list[tuple[str, int, float]], **physical: object) -> Platform:
+def platform(dims: list[tuple[str, int, float]], **keys: object) -> Platform:
     made = tuple(
         Dimension(f"d{i}", topology, n, rate, 500.0, Port(rate, rate))  # type: ignore[arg-type]
         for i, (topology, n, rate) in enumerate(dims)
     )
-    return Platform(made, physical=Physical(**physical))  # type: ignore[arg-type]
+    return Platform(made, collectives=Collectives(**keys))  # type: ignore[arg-type]
 
 
 @st.composite
@@ -175,18 +176,18 @@ def spaces(draw: st.DrawFn) -> tuple[Platform, str, int]:
     chunks, within = draw(st.sampled_from([1, 6, 16])), draw(st.sampled_from(WITHIN))
     machine = platform(dims, chunks=chunks, within_dimension=within)
     if draw(st.booleans()):
-        machine = replace(machine, system=replace(machine.system, local_mem_bandwidth=3e11))
+        machine = replace(machine, npu=Npu(memory=LocalMemory(300.0)))
     if draw(st.booleans()):
         auto = ("auto",) * len(dims)
         algorithms = {"all-reduce": auto, "all-gather": auto}
-        machine = replace(machine, physical=replace(machine.physical, algorithm=algorithms))
+        machine = replace(machine, collectives=replace(machine.collectives, algorithms=algorithms))
     return machine, draw(st.sampled_from(SCHEDULABLE)), draw(st.sampled_from([777, 9_600_001, 10**9]))
 
 
 def simulated(machine: Platform, operation: str, size: int, how: str) -> int:
     graph = GraphBuilder()
     graph.collective("c", KINDS[operation], size)
-    machine = replace(machine, physical=replace(machine.physical, chunk_order=how))  # type: ignore[arg-type]
+    machine = replace(machine, collectives=replace(machine.collectives, chunk_order=how))
     return armillary.simulate(Trace.replicate(graph.graph(), machine.npus), machine).total_ticks
 
 
@@ -194,7 +195,11 @@ def simulated(machine: Platform, operation: str, size: int, how: str) -> int:
 @given(spaces(), st.sampled_from([*GREEDY, "online-greedy"]))
 def test_a_plan_alone_takes_as_long_as_its_simulation(space: tuple[Platform, str, int], how: str) -> None:
     machine, operation, size = space
-    n, chunks, within = len(machine.dimensions), machine.physical.chunks, machine.physical.within_dimension
+    n, chunks, within = (
+        len(machine.dimensions),
+        machine.collectives.chunks,
+        machine.collectives.within_dimension,
+    )
     job, everyone = CollectiveCall(0, operation, size, None), Communicator(0, np.arange(machine.npus), True)
     costs = costs_of(job, everyone, machine)
     found = levels_of(costs, size, chunks)

@@ -19,7 +19,8 @@ from armillary.convert.pytorch.host import HostTrace
 from armillary.convert.pytorch.job import convert_job
 from armillary.convert.pytorch.link import Linked
 from armillary.convert.pytorch.link import link as join
-from armillary.platform.model import Platform, System, recorded_machine
+from armillary.platform.memory import LocalMemory
+from armillary.platform.model import Npu, Platform, recorded_machine
 from armillary.platform.network import Dimension
 from armillary.trace import NodeType
 from armillary.trace.check_ranks import check_trace
@@ -34,7 +35,7 @@ T = tensor(1, 250_000)
 def machine(ranks: int, bandwidth: float = 100.0) -> Platform:
     """Return a machine with a network of so many GB/s."""
     network = Dimension("node", "Switch", ranks, bandwidth=bandwidth, latency=500.0)
-    return Platform((network,), System(local_mem_bandwidth=1e12))
+    return Platform((network,), npu=Npu(memory=LocalMemory(1000.0)))
 
 
 def end(converted: Converted, platform: Platform | None = None) -> int:

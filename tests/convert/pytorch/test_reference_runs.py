@@ -27,7 +27,8 @@ from armillary.convert.pytorch.device import read_device
 from armillary.convert.pytorch.host import read_host
 from armillary.convert.pytorch.job import convert_job
 from armillary.convert.pytorch.link import Linked, link
-from armillary.platform.model import Platform, System, recorded_machine
+from armillary.platform.memory import LocalMemory
+from armillary.platform.model import Npu, Platform, recorded_machine
 from armillary.platform.network import Dimension
 from armillary.trace import CollectiveType, NodeType
 from armillary.trace.check_ranks import check_trace
@@ -71,7 +72,7 @@ def dlrm(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Linked]
 def real_machine(ranks: int) -> Platform:
     """Return a machine on which communication takes the time of a network."""
     network = Dimension("node", "Switch", ranks, bandwidth=100.0, latency=1000.0)
-    return Platform((network,), System(local_mem_bandwidth=1e12))
+    return Platform((network,), npu=Npu(memory=LocalMemory(1000.0)))
 
 
 def ends(converted: Converted, machine: Platform) -> np.ndarray[Any, Any]:

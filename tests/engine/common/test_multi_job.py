@@ -14,8 +14,8 @@ from armillary import PlacedJob, simulate_jobs
 from armillary.base.errors import InputError
 from armillary.engine.common.multi_job import JobsResult
 from armillary.platform.kernels import Jitter
-from armillary.platform.memory import RemoteMemory
-from armillary.platform.model import Physical, Platform, System
+from armillary.platform.memory import LocalMemory, RemoteMemory
+from armillary.platform.model import Npu, Platform
 from armillary.platform.network import Dimension
 from armillary.report import breakdown
 from armillary.trace import Graph, GraphBuilder, RankGrid, Trace
@@ -25,7 +25,7 @@ from tests.engine.physical.reference.evaluate import simulate_slowly
 LINE = Platform((Dimension("node", "Switch", 8, 100.0, 500.0),))
 PLANE = Platform(
     (Dimension("node", "FullyConnected", 4, 50.0, 300.0), Dimension("rail", "Ring", 3, 25.0, 700.0)),
-    system=System(local_mem_bandwidth=2e12),
+    npu=Npu(memory=LocalMemory(2000.0)),
 )
 
 
@@ -199,15 +199,16 @@ def test_a_pool_of_memory_is_shared_by_jobs_on_different_npus() -> None:
     builder = GraphBuilder()
     builder.memory_load("weights", 10**6)
     trace = Trace.replicate(builder.graph(), 1)
-    platform = replace(LINE, memory=RemoteMemory("pool", 100, 10))
+    platform = replace(LINE, remote_memory=RemoteMemory("pool", 100, 10))
     result = simulate_jobs([PlacedJob("a", trace, [0]), PlacedJob("b", trace, [1])], platform)
     assert [job.slowdown for job in result.jobs] == [1, 2]
 
 
 def test_stragglers_and_jitter_are_those_of_the_machine() -> None:
     trace = Trace.replicate(kernels(10, 10), 2)
-    physical = Physical(delay={1: 5000.0}, jitter=Jitter(0.2, 3))
-    result = simulate_jobs([PlacedJob("a", trace, [1, 2], 2000)], replace(LINE, physical=physical))
+    result = simulate_jobs(
+        [PlacedJob("a", trace, [1, 2], 2000)], replace(LINE, stragglers={1: 5000.0}, jitter=Jitter(0.2, 3))
+    )
     assert result["a"].slowdown == 1 and result["a"].start == 2000
     assert sorted(start[0] for start, _ in spans(result, "a")) == [0, 5000]
 

@@ -31,18 +31,16 @@ for graph in (
 def programs(draw: st.DrawFn, graphs: tuple[bool, ...] = (False, True)) -> Case:
     """A program on dimensions, or on a graph with as many NPUs."""
     case = draw(cases(most=6, staged=False))
-    physical = replace(
-        case.platform.physical,
-        active_chunks=draw(st.sampled_from([0, 0, 1, 2])),
-        scheduling="fair",
-    )
-    platform = replace(case.platform, physical=physical)
+    collectives = replace(case.platform.collectives, active_chunks=draw(st.sampled_from([0, 0, 1, 2])))
+    platform = replace(case.platform, collectives=collectives, scheduling="fair")
     if draw(st.sampled_from(graphs)) and platform.npus in GRAPHS:
         chosen = draw(st.sampled_from(GRAPHS[platform.npus]))
         network = Network(chosen, draw(st.sampled_from(["ecmp", "shortest"])) if not chosen.host else "rail")
-        physical = replace(physical, algorithm={})
         platform = replace(
-            platform, physical=physical, dimensions=logical_dimensions(chosen), topology=network
+            platform,
+            collectives=replace(collectives, algorithms={}),
+            dimensions=logical_dimensions(chosen),
+            topology=network,
         )
     return replace(case, platform=platform)
 
@@ -67,6 +65,6 @@ def in_switches(draw: st.DrawFn) -> Case:
         )
         platform = replace(platform, dimensions=dimensions)
     names = tuple("in-switch" if d.in_network else "natural" for d in platform.dimensions)
-    algorithm = dict.fromkeys(find_algorithm("in-switch").operations, names)
-    platform = replace(platform, physical=replace(platform.physical, algorithm=algorithm))
+    algorithms = dict.fromkeys(find_algorithm("in-switch").operations, names)
+    platform = replace(platform, collectives=replace(platform.collectives, algorithms=algorithms))
     return replace(case, platform=platform)

@@ -172,7 +172,7 @@ class MessageMachine(Machine):
         """Return the channel of a send or receive; a send has it looked at."""
         key = (node.attrs.get("comm_tag", 0) % (5 * 10**8), source, target, node.attrs["comm_size"])
         if key not in self.channels:
-            self.channels[key] = Channel(ChunkFlow({}), ceil(self.physical.endpoint_delay), key[3])
+            self.channels[key] = Channel(ChunkFlow({}), ceil(self.platform.npu.message_delay), key[3])
         channel = self.channels[key]
         if node.rank == source and node.kind.name == "COMM_SEND_NODE":
             self.touch(channel.chunk_flow)
@@ -247,7 +247,7 @@ class MessageMachine(Machine):
         found = self.trees.of(line, "")
         ability = self.trees.ability(found)
         schedule = in_switch.rounds(phase.operation, len(line), found.trees, segments)
-        memory, rounds = self.platform.system.local_mem_bandwidth, []
+        memory, rounds = self.platform.npu.memory.bytes_per_s, []
         for part in schedule.expanded():
             messages = []
             columns = (part.source, part.target, part.numerator, part.denominator, part.reduce)
@@ -276,7 +276,7 @@ class MessageMachine(Machine):
         if phase.dim >= 0:
             at = placed(schedule, dimension.topology, dimension.size, phase.positions)[1]
             order = [order[phase.positions.index(position)] for position in at]
-        memory, rounds = self.platform.system.local_mem_bandwidth, []
+        memory, rounds = self.platform.npu.memory.bytes_per_s, []
         for part in schedule.expanded():
             columns = (part.source, part.target, part.numerator, part.denominator, part.reduce)
             messages = []
@@ -317,7 +317,7 @@ class MessageMachine(Machine):
     def came(self, run: Run, message: tuple[int, int, int, int]) -> None:
         """A message has arrived: its sender is through with it, and its receiver when it has reduced it."""
         a, b, _, reduction = message
-        delay = ceil(self.physical.endpoint_delay)
+        delay = ceil(self.platform.npu.message_delay)
         done = self.now + delay
         if run.ability and b in run.switches:
             done = self.now + ceil(run.ability.latency)

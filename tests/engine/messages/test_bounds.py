@@ -28,12 +28,16 @@ MODELS = ("analytical", "congestion", "flow", "packet")
     st.sampled_from([1, 2, 8]), st.sampled_from(["baseline", "themis"]),
 )  # fmt: skip
 def test_no_model_beats_the_bound_of_another(case: Case, scheduling: Any, chunks: int, order: Any) -> None:
-    trace, physical = case.trace(), case.platform.physical
+    trace = case.trace()
     other = replace(
-        physical, scheduling=scheduling, chunks=chunks, chunk_order=order, algorithm={}, active_chunks=0
+        case.platform,
+        scheduling=scheduling,
+        collectives=replace(
+            case.platform.collectives, chunks=chunks, chunk_order=order, algorithms={}, active_chunks=0
+        ),
     )
     runs = [(case.platform, model) for model in MODELS]
-    runs += [(replace(case.platform, physical=other), model) for model in ("analytical", "flow")]
+    runs += [(other, model) for model in ("analytical", "flow")]
     runs += [(replace(case.platform, packets=Packets(protocol)), "packet") for protocol in ("tcp", "credit")]
     found = []
     for platform, model in runs:

@@ -54,7 +54,7 @@ def test_no_program_beats_its_bound_and_no_link_its_bandwidth(model: str) -> Non
         assert other.network is not None
         most = timeline.network.topology.bandwidth * timeline.total_ticks
         assert (timeline.network.use.size <= most + 2048).all()  # a packet and an ACK may outlast the run
-        if case.platform.physical.chunk_order != "online-greedy":  # which chooses by what is through first
+        if case.platform.collectives.chunk_order != "online-greedy":  # which chooses by what is through first
             assert ((timeline.network.use.size > 0) >= (other.network.use.size > 0)).all()
             assert (timeline.network.use.size >= other.network.use.size).all()  # headers come on top
         again = run(trace, case, model)

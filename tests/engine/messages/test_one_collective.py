@@ -11,7 +11,7 @@ import pytest
 import armillary
 from armillary.collective.algorithms import algorithms_for
 from armillary.collective.demand import OPERATIONS
-from armillary.platform.model import Physical, Platform
+from armillary.platform.model import Collectives, Platform
 from armillary.platform.network import Dimension, Port, links_per_npu
 from armillary.report import bound
 from armillary.trace import CollectiveType, GraphBuilder, Trace
@@ -37,7 +37,9 @@ def ratio(topology: str, n: int, operation: str, algorithm: str, size: int, chun
     """Return analytical ÷ flow, after both have kept their common bound."""
     link = RATE / links_per_npu(topology, n)  # type: ignore[arg-type]
     dimension = Dimension("d", topology, n, link, LATENCY, Port(RATE, RATE))  # type: ignore[arg-type]
-    platform = Platform((dimension,), physical=Physical(algorithm={operation: (algorithm,)}, chunks=chunks))
+    platform = Platform(
+        (dimension,), collectives=Collectives(algorithms={operation: (algorithm,)}, chunks=chunks)
+    )
     builder = GraphBuilder()
     builder.collective("c", CollectiveType[operation.upper().replace("-", "_")], size)
     trace = Trace.replicate(builder.graph(), n)

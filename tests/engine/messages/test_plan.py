@@ -47,7 +47,7 @@ def test_times_are_those_predicted_and_those_of_the_traces(
     name: str, operation: str, memory: str | None, per_npu: int, size: int
 ) -> None:
     platform = machine(name, memory)
-    adds = platform.system.local_mem_bandwidth
+    adds = platform.npu.memory.bytes_per_s
     found = synthesize(network_of(platform), operation, size, chunks_per_npu=per_npu, memory_bandwidth=adds)
     simulated = simulate_schedule(found, platform, mode="interpreted")
     if operation == "all-gather":

@@ -9,9 +9,9 @@ import numpy as np
 from hypothesis import strategies as st
 
 from armillary.collective.algorithms import algorithms_for
-from armillary.platform.kernels import Jitter, KernelModel, Kernels, Override
+from armillary.platform.kernels import Compute, Jitter, Kernels, Override
 from armillary.platform.memory import LocalMemory, MemoryStage, RemoteMemory
-from armillary.platform.model import Physical, Platform, System
+from armillary.platform.model import Collectives, Npu, Platform
 from armillary.platform.network import Dimension, InNetwork, Port
 from armillary.trace import CollectiveType, Graph, GraphBuilder, NodeType, Trace, encode
 
@@ -136,7 +136,7 @@ def platforms(draw: Any, most: int = 24, staged: bool = True) -> tuple[Platform,
         latency = draw(st.sampled_from([0.0, 100.0] if same else [0.0, 1.0, 0.6, 100.0, 700.0]))
         able = draw(st.sampled_from(IN_NETWORK)) if topology == "Switch" else None
         dimensions.append(Dimension(f"d{d}", topology, size, out, latency, Port(out, into), able))
-    algorithm = {}
+    algorithms = {}
     for operation in dict.fromkeys(TYPES.values()):
         names = ["ring", "direct", "halvingDoubling"]
         if operation != "all-reduce" or len(sizes) == 1:
@@ -144,23 +144,23 @@ def platforms(draw: Any, most: int = 24, staged: bool = True) -> tuple[Platform,
         names += ["natural", "auto"]
         if draw(st.booleans()):
             able = "in-switch" in algorithms_for(operation)
-            algorithm[operation] = tuple(
+            algorithms[operation] = tuple(
                 draw(st.sampled_from([*names, *["in-switch"] * 4 * (able and d.in_network is not None)]))
                 for d in dimensions
             )
     ranks = st.integers(0, n - 1)
     late = draw(st.booleans())
-    physical = Physical(
-        scheduling=draw(st.sampled_from(["fair", "fifo", "lifo", "priority"])),
-        algorithm=algorithm,
+    scheduling = draw(st.sampled_from(["fair", "fifo", "lifo", "priority"]))
+    collectives = Collectives(
+        algorithms,
         chunks=draw(st.sampled_from([1, 1, 2, 3, 8])),
         chunk_order=draw(st.sampled_from(["baseline", *ORDERS])),
         within_dimension=draw(st.sampled_from(["earliest-phase", "fifo", "smallest-first"])),
-        speed=draw(st.dictionaries(ranks, st.sampled_from([0.5, 0.8, 1.0, 1.3]), max_size=3)) if late else {},
-        delay=draw(st.dictionaries(ranks, st.sampled_from([1.0, 2.5, 700.0]), max_size=3)) if late else {},
-        jitter=draw(st.sampled_from([None, None, None, Jitter(0.2, 3)])),
-        endpoint_delay=draw(st.sampled_from([0.0, 0.0, 2.5])),
     )
+    speed = draw(st.dictionaries(ranks, st.sampled_from([0.5, 0.8, 1.0, 1.3]), max_size=3)) if late else {}
+    delay = draw(st.dictionaries(ranks, st.sampled_from([1.0, 2.5, 700.0]), max_size=3)) if late else {}
+    jitter = draw(st.sampled_from([None, None, None, Jitter(0.2, 3)]))
+    endpoint_delay = draw(st.sampled_from([None, 0.0, 2.5]))
     memory = draw(
         st.sampled_from(
             [
@@ -171,24 +171,26 @@ def platforms(draw: Any, most: int = 24, staged: bool = True) -> tuple[Platform,
             ]
         )
     )
+    own = LocalMemory()
     if draw(st.booleans()):
-        physical = replace(physical, memory=LocalMemory(0, draw(st.sampled_from([0.0, 2.5])), 20.0, 7.0))
+        own = LocalMemory(latency=draw(st.sampled_from([0.0, 2.5])), read=20.0, write=7.0)
     groups, ways = _groups(draw, n)
-    system = System(local_mem_bandwidth=draw(st.sampled_from([0.0, 20e9])), peak_performance=3e9)
-    if system.local_mem_bandwidth:
-        system = replace(system, roofline=draw(st.booleans()))
-        kernels = Kernels(
-            draw(st.sampled_from([{}, {"bf16": 3e9, "fp8": 7e9}])),
-            *draw(st.sampled_from([(1.0, 1.0, 0.0), (0.45, 0.8, 2.5), (0.3, 1.0, 0.0)])),
+    own, peak = replace(own, bandwidth=draw(st.sampled_from([0.0, 20.0]))), 3e9
+    compute = Compute(overrides=OVERRIDES[2:])
+    if own.bandwidth:
+        peak = draw(st.sampled_from([3e9, {"bf16": 3e9, "fp8": 7e9}]))
+        compute = Compute(
+            draw(st.sampled_from(["", "roofline"])),
+            overrides=draw(st.sampled_from([(), (), OVERRIDES])),
+            kernels=Kernels(*draw(st.sampled_from([(1.0, 1.0, 0.0), (0.45, 0.8, 2.5), (0.3, 1.0, 0.0)]))),
         )
-        physical = replace(physical, kernels=kernels)
-    model = KernelModel(
-        overrides=draw(st.sampled_from([(), (), OVERRIDES])) if system.local_mem_bandwidth else OVERRIDES[2:]
-    )
-    if system.roofline and draw(st.booleans()):
+    if compute.model and draw(st.booleans()):
         name, options = draw(st.sampled_from([("systolic", ARRAY), ("gpu", {"device": "h100-sxm"})]))
-        model = replace(model, name=name, options=options)
-    platform = Platform(tuple(dimensions), system, physical, memory, groups, kernel_model=model)
+        compute = replace(compute, model=name, options=options)
+    npu = Npu(peak, own, endpoint_delay, speed)
+    platform = Platform(
+        tuple(dimensions), npu, compute, collectives, memory, groups, scheduling, delay, jitter
+    )
     return platform, [None, None, *ways]
 
 
@@ -264,10 +266,10 @@ def cases(draw: Any, orderly: bool = True, most: int = 9, staged: bool = True) -
             o["gemm"] = draw(st.sampled_from([None, None, [1, 1, 9, 5, 3], [2, 3, 1, 1, 4, 1, 1, 2, 2, 2]]))
             o["stream" if kind == "compute" else "tid"] = draw(st.sampled_from([None, 1, 2]))
         elif kind == "memory":
-            o["local"] = draw(st.sampled_from([None, False] + [True] * (platform.physical.memory.read > 0)))
+            o["local"] = draw(st.sampled_from([None, False] + [True] * (platform.npu.memory.read > 0)))
             o["store"], o["way"] = draw(st.booleans()), None
             way = draw(st.integers(0, len(ways) - 1))
-            if platform.memory.kind == "hierarchical" and not o["local"] and draw(st.booleans()):
+            if platform.remote_memory.kind == "hierarchical" and not o["local"] and draw(st.booleans()):
                 o["way"] = ways[way] or [None] * n
                 meets = {("way", 0 if ways[way] is None else way), ("memory", int(o["store"]))}
                 if orderly:

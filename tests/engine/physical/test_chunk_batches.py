@@ -19,7 +19,9 @@ from armillary.engine.common.timeline import Timeline
 from armillary.engine.physical.lower import lower
 from armillary.engine.physical.plans import Plans
 from armillary.engine.physical.program import PhysicalProgram, execute
-from armillary.platform.model import Physical, Platform, System
+from armillary.platform.kernels import Compute
+from armillary.platform.memory import LocalMemory
+from armillary.platform.model import Collectives, Npu, Platform
 from armillary.platform.network import Dimension, Port
 from armillary.trace import GraphBuilder, Trace
 from armillary.workload.generate import generate
@@ -52,10 +54,10 @@ def check(trace: Trace, platform: Platform, mode: Mode | None = None) -> tuple[P
 @settings(deadline=None, max_examples=50)
 @given(cases(), st.sampled_from([2, 7, 64]))
 def test_any_program_has_the_same_phases(case: Case, chunks: int) -> None:
-    physical = replace(case.platform.physical, chunks=chunks)
-    if physical.chunk_order in ("auto", "optimal"):
-        physical = replace(physical, chunk_order="baseline")
-    check(case.trace(), replace(case.platform, physical=physical), "interpreted")
+    collectives = replace(case.platform.collectives, chunks=chunks)
+    if collectives.chunk_order in ("auto", "optimal"):
+        collectives = replace(collectives, chunk_order="baseline")
+    check(case.trace(), replace(case.platform, collectives=collectives), "interpreted")
 
 
 def meeting(late: int) -> Trace:
@@ -76,8 +78,9 @@ def test_a_rate_that_changes_within_a_chunk_batch_is_seen(scheduling: Any, late:
     for memory in (0.0, 2e9, 1e4):
         platform = Platform(
             (Dimension("d", "Ring", 6, 10.0, 100.0, Port(10.0, 7.3)),),
-            System(local_mem_bandwidth=memory),
-            Physical(chunks=16, scheduling=scheduling),
+            npu=Npu(memory=LocalMemory(memory / 1e9)),
+            collectives=Collectives(chunks=16),
+            scheduling=scheduling,
         )
         program, run = check(meeting(late), platform)
         assert all(plan.chunk_batch for plan in program.plans)
@@ -118,8 +121,9 @@ def test_workloads_have_the_same_phases(plan: dict[str, Any], tmp_path: Any) -> 
             Dimension("node", "Switch", 4, 100.0, 500.0, Port(100.0, 100.0)),
             Dimension("fabric", "Switch", 4, 10.0, 2000.0, Port(10.0, 10.0)),
         ),
-        System(local_mem_bandwidth=1e12, peak_performance=1e14, roofline=True),
-        Physical(chunks=64),
+        npu=Npu(peak=1e14, memory=LocalMemory(1000.0)),
+        compute=Compute(model="roofline"),
+        collectives=Collectives(chunks=64),
     )
     program, _ = check(generate(load_model(str(path)), made), platform, "compiled")
     assert any(plan.chunk_batch for plan in program.plans)

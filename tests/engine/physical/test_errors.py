@@ -10,9 +10,10 @@ import pytest
 
 import armillary
 from armillary.base.errors import InputError, StuckError
-from armillary.platform.kernels import Kernels
-from armillary.platform.memory import RemoteMemory
-from armillary.platform.model import Physical, Platform, System
+from armillary.platform.astra_sim_system import AstraSimSystem
+from armillary.platform.kernels import Compute
+from armillary.platform.memory import LocalMemory, RemoteMemory
+from armillary.platform.model import Collectives, Npu, Platform
 from armillary.platform.network import Dimension, Port
 from armillary.trace import CollectiveType, GraphBuilder, NodeType, Trace
 
@@ -65,30 +66,27 @@ BAD: dict[str, tuple[Callable[[GraphBuilder, int], Any], Platform, str]] = {
     "cycle": (lambda b, r: b.compute("a", after=[b.compute("b", after=[1])]), machine(), "cycle"),
     "endless node": (lambda b, r: b.compute("a", duration_micros=1 << 60), machine(), "duration_micros"),
     "roofline without a peak": (
-        lambda b, r: b.compute("a", flops=5), machine(system=System(roofline=True)), "needs npu.peak"
+        lambda b, r: b.compute("a", flops=5), machine(compute=Compute(model="roofline")), "needs npu.peak"
     ),
     "negative work": (
         lambda b, r: b.compute("a", flops=-5),
-        machine(system=System(roofline=True, peak_performance=1e9, local_mem_bandwidth=1e9)), "negative num_ops"
+        machine(npu=Npu(peak=1e9, memory=LocalMemory(1.0)), compute=Compute(model="roofline")), "negative num_ops"
     ),
     "a precision without a peak": (
         lambda b, r: b.add("a", 4, [("num_ops", "int64", 5), ("precision", "string", "fp4")]),
-        machine(
-            system=System(roofline=True, peak_performance=1e9, local_mem_bandwidth=1e9),
-            physical=Physical(kernels=Kernels({"bf16": 1e9, "fp8": 2e9})),
-        ),
+        machine(npu=Npu(peak={"bf16": 1e9, "fp8": 2e9}, memory=LocalMemory(1.0)), compute=Compute(model="roofline")),
         "has a precision without a peak; expected one of bf16, fp8",
     ),
     "hardly any bandwidth": (all_reduce, machine(rate=1e-9), "bandwidth"),
     "another number of ranks": (all_reduce, machine(8), "4 ranks.*8 NPUs"),
     "custom collectives of a trace": (
-        all_reduce, machine(system=System(custom={"all-reduce": "x"})), "all-reduce|custom"
+        all_reduce, machine(astra_sim=AstraSimSystem(custom={"all-reduce": "x"})), "all-reduce|custom"
     ),
     "algorithm with a window": (
-        all_reduce, machine(physical=Physical(algorithm={"all-reduce": ("direct2",)})), "direct2"
+        all_reduce, machine(collectives=Collectives(algorithms={"all-reduce": ("direct2",)})), "direct2"
     ),
     "algorithm without this collective": (
-        all_reduce, machine(physical=Physical(algorithm={"all-reduce": ("pairwise",)})), "pairwise has no all-reduce"
+        all_reduce, machine(collectives=Collectives({"all-reduce": ("pairwise",)})), "pairwise has no all-reduce"
     ),
     "splits of another length": (
         collective(("comm_type", "int64", 6), BYTES, ("comm_splits", "int64_list", [1, 2])), machine(),
@@ -145,7 +143,7 @@ def test_a_group_of_one_takes_no_time(kind: CollectiveType) -> None:
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: str(kind.name))
 @pytest.mark.parametrize("chunks", [1, 8])
 def test_no_bytes_take_only_latency(kind: CollectiveType, chunks: int) -> None:
-    platform = machine(2, 2, physical=Physical(chunks=chunks))
+    platform = machine(2, 2, collectives=Collectives(chunks=chunks))
     took = armillary.simulate(trace(lambda b, r: b.collective("c", kind, 0)), platform).total_ticks
     free = replace(platform, dimensions=tuple(replace(d, latency=0.0) for d in platform.dimensions))
     assert took > 0
@@ -168,7 +166,7 @@ def test_a_machine_without_links_between_members_of_no_dimension() -> None:
 
 
 def test_ranks_without_nodes_and_late_ranks() -> None:
-    platform = machine(physical=Physical(delay={1: 50.5}, speed={2: 0.5}))
+    platform = machine(npu=Npu(speed={2: 0.5}), stragglers={1: 50.5})
     timeline = armillary.simulate(
         trace(lambda b, r: b.compute("w", duration_micros=1) if r else None), platform
     )
@@ -186,12 +184,12 @@ def test_very_large_and_very_fast() -> None:
 def test_a_million_bytes_on_a_long_line() -> None:
     """The middle link of a line carries n²/4 messages: far more than any port, and still no overflow."""
     line = Platform((Dimension("d", "Mesh", 64, 10.0, 1.0, Port(10.0, 10.0)),))
-    line = replace(line, physical=Physical(algorithm={"all-gather": ("direct",)}))
+    line = replace(line, collectives=Collectives(algorithms={"all-gather": ("direct",)}))
     took = armillary.simulate(trace(lambda b, r: b.all_gather("x", 1 << 40), 64), line).total_ticks
     assert took == pytest.approx(32 * 32 * 2 * 2**40 / 10, rel=1e-6)
 
 
 def test_memory_of_a_pool_serves_the_lowest_rank_first() -> None:
-    platform = machine(memory=RemoteMemory("pool", 100, 10))
+    platform = machine(remote_memory=RemoteMemory("pool", 100, 10))
     timeline = armillary.simulate(trace(lambda b, r: b.memory_load("m", 1000)), platform)
     assert timeline.finish_ticks.tolist() == [200, 400, 600, 800]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import armillary
 from armillary.base.errors import InputError
 from armillary.collective.fitted import load_fit
-from armillary.platform.model import Physical, Platform
+from armillary.platform.model import Collectives, Platform
 from armillary.platform.network import Dimension, Port
 from armillary.platform.terms import FitChoice, Terms
 from armillary.report import bound
@@ -54,16 +54,16 @@ def fitted(draw: Any) -> tuple[Case, str]:
         straggler=draw(st.sampled_from([0.0, 0.02])),
     )
     fit = FitChoice("", draw(st.integers(1, len(platform.dimensions))))
-    physical = replace(platform.physical, fit=draw(st.sampled_from([fit, fit, None])), terms=terms)
-    return replace(case, platform=replace(platform, physical=physical)), draw(
+    collectives = replace(platform.collectives, fit=draw(st.sampled_from([fit, fit, None])))
+    return replace(case, platform=replace(platform, collectives=collectives, terms=terms)), draw(
         st.sampled_from(["a100-sxm", ""])
     )
 
 
 def named(case: Case, name: str) -> Case:
-    physical = case.platform.physical
-    fit = physical.fit and replace(physical.fit, name=name)
-    return replace(case, platform=replace(case.platform, physical=replace(physical, fit=fit)))
+    collectives = case.platform.collectives
+    fit = collectives.fit and replace(collectives.fit, name=name)
+    return replace(case, platform=replace(case.platform, collectives=replace(collectives, fit=fit)))
 
 
 @settings(deadline=None, max_examples=80)
@@ -89,7 +89,7 @@ def machine(fit: FitChoice = A100, sizes: tuple[int, ...] = (8, 2)) -> Platform:
         Dimension(f"d{i}", "Switch", n, rate, 1000.0, Port(rate, rate))
         for i, (n, rate) in enumerate(zip(sizes, rates, strict=False))
     )
-    return Platform(dimensions, physical=Physical(fit=fit))
+    return Platform(dimensions, collectives=Collectives(fit=fit))
 
 
 def one(kind: CollectiveType, size: int, platform: Platform) -> int:

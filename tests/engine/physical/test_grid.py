@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 import armillary
 from armillary.base.errors import InputError, StuckError
-from armillary.platform.kernels import Jitter
-from armillary.platform.memory import RemoteMemory
-from armillary.platform.model import Physical, Platform, System
+from armillary.platform.kernels import Compute, Jitter
+from armillary.platform.memory import LocalMemory, RemoteMemory
+from armillary.platform.model import Collectives, Npu, Platform
 from armillary.platform.network import Dimension, Port
 from armillary.trace import CollectiveType, GraphBuilder, Trace
 from armillary.trace.expand import expand
@@ -83,18 +83,23 @@ def platforms(draw: Any, n: int) -> Platform:
     )  # fmt: skip
     ranks = st.integers(0, n - 1)
     late = draw(st.booleans())
-    physical = Physical(
-        scheduling=draw(st.sampled_from(["fair", "fifo", "lifo", "priority"])),
-        chunks=draw(st.sampled_from([1, 1, 3])),
-        speed=draw(st.dictionaries(ranks, st.sampled_from([0.5, 1.3]), max_size=2)) if late else {},
-        delay=draw(st.dictionaries(ranks, st.sampled_from([2.5, 700.0]), max_size=2)) if late else {},
-        jitter=draw(st.sampled_from([None, None, None, None, Jitter(0.2, 3)])),
-    )
+    scheduling = draw(st.sampled_from(["fair", "fifo", "lifo", "priority"]))
+    collectives = Collectives(chunks=draw(st.sampled_from([1, 1, 3])))
+    speed = draw(st.dictionaries(ranks, st.sampled_from([0.5, 1.3]), max_size=2)) if late else {}
+    delay = draw(st.dictionaries(ranks, st.sampled_from([2.5, 700.0]), max_size=2)) if late else {}
+    jitter = draw(st.sampled_from([None, None, None, None, Jitter(0.2, 3)]))
     memory = draw(
         st.sampled_from([RemoteMemory("per-npu", 100, 5), RemoteMemory("pool", 100, 0), draw(staged())])
     )
+    npu = Npu(memory=LocalMemory(draw(st.sampled_from([0.0, 20.0]))), speed=speed)
     return Platform(
-        dimensions, System(local_mem_bandwidth=draw(st.sampled_from([0.0, 20e9]))), physical, memory
+        dimensions,
+        npu,
+        collectives=collectives,
+        remote_memory=memory,
+        scheduling=scheduling,
+        stragglers=delay,
+        jitter=jitter,
     )
 
 
@@ -136,7 +141,7 @@ def cases(draw: Any) -> Case:
         operation = draw(
             st.sampled_from([CollectiveType.ALL_REDUCE, CollectiveType.ALL_TO_ALL, CollectiveType.ALL_GATHER])
         )
-        together = platform.memory.kind == "hierarchical" and draw(st.booleans())
+        together = platform.remote_memory.kind == "hierarchical" and draw(st.booleans())
         lost_from = draw(st.integers(0, stages - 1))
         for stage, b in enumerate(builders):
             after = [node for dep in sorted(deps) for node in made[stage][dep]]
@@ -256,10 +261,10 @@ def layers(grid: RankGrid, count: int = 3) -> Trace:
 AXES = {"tp": (0,), "dp": (1,), "pp": (2,)}
 
 
-def machine(*sizes: int, **physical: Any) -> Platform:
+def machine(*sizes: int, speed: dict[int, float] | None = None, **keys: Any) -> Platform:
     """A machine of switches."""
     dimensions = tuple(Dimension(f"d{i}", "Switch", n, 50.0, 1000.0) for i, n in enumerate(sizes))
-    return Platform(dimensions, physical=Physical(**physical))
+    return Platform(dimensions, Npu(speed=speed or {}), **keys)
 
 
 @pytest.mark.parametrize(
@@ -287,7 +292,7 @@ def test_recorded_durations_have_the_same_streams() -> None:
         b.all_reduce("c", 8, group=axis_set, duration_micros=5)
     grid = RankGrid((2, 1, 4), {"tp": (0,), "one": (1,), "all": (0, 1, 2), "dp": (2,)})
     trace = Trace((b.graph(),), np.zeros(8, np.int32), grid)
-    platform = replace(machine(2, 4), system=System(replay_only=True))
+    platform = replace(machine(2, 4), compute=Compute(replay=True))
     found = outcome(trace, platform)
     same(found, outcome(expand(trace), platform))
     assert found[0][0] == 10_000

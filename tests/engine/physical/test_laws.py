@@ -16,7 +16,7 @@ import armillary
 from armillary.engine.common.communicators import CollectiveCall, Communicator
 from armillary.engine.common.timeline import Timeline
 from armillary.engine.physical.chunk_routes import chunk_routes_of
-from armillary.platform.model import Physical, Platform
+from armillary.platform.model import Collectives, Platform
 from armillary.platform.network import Dimension, Port
 from armillary.report import bound
 from armillary.trace import CollectiveType, GraphBuilder, Trace
@@ -25,14 +25,14 @@ OPERATIONS = [kind for kind in CollectiveType if kind.name not in ("BARRIER",)]
 TOPOLOGIES = ["Ring", "FullyConnected", "Switch", "Mesh", "Torus"]
 
 
-def machine(*dimensions: tuple[str, int, float, float], **physical: Any) -> Platform:
+def machine(*dimensions: tuple[str, int, float, float], **keys: Any) -> Platform:
     """A platform of (topology, size, bytes per ns of a port, latency) with one algorithm for all, or natural."""
-    name = physical.pop("algorithm", None)
+    name = keys.pop("algorithm", None)
     kinds = [kind.name.lower().replace("_", "-") for kind in CollectiveType]
-    algorithm = {kind: (name,) * len(dimensions) for kind in kinds} if name else {}
+    algorithms = {kind: (name,) * len(dimensions) for kind in kinds} if name else {}
     return Platform(
         tuple(Dimension(f"d{i}", t, n, b, a, Port(b, b)) for i, (t, n, b, a) in enumerate(dimensions)),  # type: ignore[arg-type]
-        physical=Physical(algorithm=algorithm, **physical),
+        collectives=Collectives(algorithms, **keys),
     )
 
 
@@ -118,7 +118,7 @@ def test_fewer_bytes_are_never_slower(
     platform: Platform, job: tuple[CollectiveType, int], part: float
 ) -> None:
     kind, size = job
-    fewer = max(int(size * part), platform.physical.chunks)  # not fewer chunks
+    fewer = max(int(size * part), platform.collectives.chunks)  # not fewer chunks
     assume(fewer <= size and chosen(platform, kind, fewer) == chosen(platform, kind, size))
     assert took(platform, kind, fewer) <= took(platform, kind, size)
 
@@ -129,7 +129,7 @@ def test_twice_the_bandwidth_takes_half_the_time(platform: Platform, job: tuple[
     better = platform
     for d in range(len(platform.dimensions)):
         better = _faster(better, d, 2, 1)
-    rounding = platform.physical.chunks * 2 * len(platform.dimensions)
+    rounding = platform.collectives.chunks * 2 * len(platform.dimensions)
     slow, fast = took(platform, *job), took(better, *job)
     assert slow / 2 - rounding <= fast <= slow / 2 + rounding
 

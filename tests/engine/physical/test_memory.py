@@ -15,8 +15,9 @@ from armillary.base.errors import InputError
 from armillary.engine.transport.offer import offer
 from armillary.engine.transport.packet import Packet
 from armillary.platform.files.topology import edges
+from armillary.platform.kernels import Compute
 from armillary.platform.memory import LocalMemory, MemoryStage, RemoteMemory, together_ns
-from armillary.platform.model import Physical, Platform, System
+from armillary.platform.model import Npu, Platform
 from armillary.platform.network import Dimension
 from armillary.platform.topology.graph import UNBOUNDED, Topology
 from armillary.platform.topology.routing import Shortest
@@ -27,7 +28,7 @@ CHUNK = 1000
 
 def machine(npus: int, memory: RemoteMemory, **more: Any) -> Platform:
     """NPUs on a switch, with a memory."""
-    return Platform((Dimension("d", "Switch", npus, 10.0, 100.0),), memory=memory, **more)
+    return Platform((Dimension("d", "Switch", npus, 10.0, 100.0),), remote_memory=memory, **more)
 
 
 def pool(groups: int, switches: int, per_node: int, *rates: float, latency: float = 0.0) -> RemoteMemory:
@@ -150,17 +151,15 @@ def test_in_switch_carries_what_is_common_once() -> None:
 def test_local_accesses_take_latency_and_bytes_by_direction(store: bool, expected: int) -> None:
     b = GraphBuilder()
     (b.memory_store if store else b.memory_load)("m", 10_000, local=True)
-    platform = machine(2, RemoteMemory(), physical=Physical(memory=LocalMemory(0, 50.0, 10.0, 5.0)))
+    platform = machine(2, RemoteMemory(), npu=Npu(memory=LocalMemory(latency=50.0, read=10.0, write=5.0)))
     assert armillary.simulate(Trace.from_ranks([b.graph()] * 2), platform).total_ticks == expected
 
 
 def test_the_roofline_pays_the_latency_of_memory() -> None:
     b = GraphBuilder()
     b.compute("k", flops=10, bytes=1000)
-    system = System(local_mem_bandwidth=10e9, peak_performance=1e12, roofline=True)
-    platform = machine(
-        2, RemoteMemory(), system=system, physical=Physical(memory=LocalMemory(0, 50.0, 10.0, 10.0))
-    )
+    npu = Npu(1e12, LocalMemory(10.0, latency=50.0))
+    platform = machine(2, RemoteMemory(), npu=npu, compute=Compute("roofline"))
     assert armillary.simulate(Trace.from_ranks([b.graph()] * 2), platform).total_ticks == 150
 
 

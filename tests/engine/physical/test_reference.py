@@ -11,7 +11,7 @@ from armillary.engine.common.diagnose import check_finished
 from armillary.engine.common.result import timeline_of
 from armillary.engine.physical.lower import lower
 from armillary.engine.physical.program import execute
-from armillary.platform.model import Physical, Platform
+from armillary.platform.model import Collectives, Platform
 from armillary.platform.network import Dimension, Port
 from armillary.report import bound
 from armillary.trace import CollectiveType
@@ -73,9 +73,7 @@ def test_programs_in_which_collectives_race_agree_too(case: Case) -> None:
 
 def test_calls_that_move_nothing_keep_groups_of_other_sizes_apart() -> None:
     """Even ranks work no time, odd ones some; a group of two and a group of three of them exchange nothing."""
-    platform = Platform(
-        (Dimension("d", "Ring", 5, 10.0, 0.0),), physical=Physical(), groups={2: (1, 2, 4), 3: (0, 3)}
-    )
+    platform = Platform((Dimension("d", "Ring", 5, 10.0, 0.0),), groups={2: (1, 2, 4), 3: (0, 3)})
     nothing = {
         "type": CollectiveType.ALL_TO_ALL, "size": 0, "dims": None, "way": [3, 2, 2, 3, 2], "splits": [0],
         "modulus": 1,
@@ -101,7 +99,7 @@ def test_no_program_beats_its_bound(case: Case) -> None:
 
 def test_members_of_a_collective_that_moves_nothing_are_told_from_others() -> None:
     ring = tuple(Dimension(f"d{i}", "Ring", 2, 10.0, 0.0, Port(10.0, 10.0)) for i in range(2))
-    platform = Platform(ring, physical=Physical(delay={0: 1.0}), groups={1: (0, 2, 3), 2: (1,)})
+    platform = Platform(ring, stragglers={0: 1.0}, groups={1: (0, 2, 3), 2: (1,)})
     nothing = {"size": 0, "way": [1, 2, 1, 1], "type": CollectiveType.ALL_TO_ALL, "dims": None, "splits": [0],
                "modulus": 1}  # fmt: skip
     check(Case(platform, (("collective", (), nothing),), (0,)))
@@ -116,8 +114,9 @@ def test_a_choice_sees_what_comes_back_and_what_other_lines_have() -> None:
     )
     for late in ({}, {5: 700.0}, {0: 2.5, 7: 4_000.0}):
         for size in (4096, 100_001):
-            physical = Physical(chunks=8, chunk_order="online-greedy", delay=late)
+            collectives = Collectives(chunks=8, chunk_order="online-greedy")
             o = {"way": None, "type": CollectiveType.ALL_REDUCE, "size": size, "dims": None, "splits": None}
             message = {"to": [*range(1, 12), 0], "size": size, "tag": 1}
             steps = (("permute", (), message), ("collective", (), o), ("collective", (1,), o))
-            check(Case(Platform(dimensions, physical=physical), steps, (0, 1, 2)))
+            platform = Platform(dimensions, collectives=collectives, stragglers=late)
+            check(Case(platform, steps, (0, 1, 2)))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import armillary
 from armillary.base.errors import InputError
 from armillary.platform.files.native import load_platform
-from armillary.platform.model import Physical, Platform, System, recorded_machine
+from armillary.platform.model import Npu, Platform, recorded_machine
 from armillary.platform.network import Dimension
 from armillary.trace import CollectiveType, GraphBuilder, NodeType, Trace
 from armillary.trace.node import REPLAY_ONLY
@@ -69,7 +69,7 @@ def test_as_the_slow_reference(ranks: list[list[tuple[str, int, int, int, set[in
             made.append(add(b, kind, length, where, group, [made[d] for d in sorted(deps) if d < len(made)]))
         graphs.append(b.graph(f"rank {rank}"))
     trace = Trace.from_ranks(graphs)
-    platform = replace(recorded_machine(2), groups={1: (0, 1), 2: (1, 0)}, physical=Physical(speed={1: 0.5}))
+    platform = replace(recorded_machine(2), npu=Npu(speed={1: 0.5}), groups={1: (0, 1), 2: (1, 0)})
     finish, _, _ = simulate_slowly(trace, platform)
     found = armillary.simulate(trace, platform)
     assert np.asarray(found.finish).tolist() == finish
@@ -93,7 +93,7 @@ def test_communication_of_unknown_bytes_as_the_slow_reference(
         graphs.append(b.graph(f"rank {rank}"))
     trace = Trace.from_ranks(graphs)
     network = Dimension("n", "Ring", 2, bandwidth=1.0, latency=1.0)
-    platform = Platform((network,), System(), groups={1: (0, 1), 2: (1, 0)})
+    platform = Platform((network,), groups={1: (0, 1), 2: (1, 0)})
     finish, _, _ = simulate_slowly(trace, platform)
     for model in ("analytical", "flow"):
         found = armillary.simulate(trace, platform, network_model=model)
@@ -133,7 +133,7 @@ def test_messages_need_no_other_end() -> None:
 def test_compute_takes_its_exact_duration_on_any_machine() -> None:
     b = GraphBuilder()
     add(b, "gpu", 1_234_567, -1, 0, [])
-    machine = Platform((Dimension("n", "Ring", 2, bandwidth=1.0, latency=1.0),), System())
+    machine = Platform((Dimension("n", "Ring", 2, bandwidth=1.0, latency=1.0),))
     assert armillary.simulate(Trace.replicate(b.graph(), ranks=2), machine).finish[0] == 1_234_567
 
 
@@ -147,7 +147,7 @@ def test_the_key_of_a_study(tmp_path) -> None:  # type: ignore[no-untyped-def]
     text = "platform:\n  network: [{topology: Ring, size: 2, bandwidth: 1 GB/s, latency: 1 us}]\n  compute: {%s}\n"
     path = tmp_path / "machine.yaml"
     path.write_text(text % "replay: true")
-    assert load_platform(str(path)).system.replay_only
+    assert load_platform(str(path)).compute.replay
     path.write_text(text % "replay: true, roofline: true")
     with pytest.raises(InputError, match="expected only one of roofline and replay"):
         load_platform(str(path))

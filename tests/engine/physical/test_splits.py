@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import armillary
 from armillary.base.errors import InputError
-from armillary.platform.model import Physical, Platform, System
+from armillary.platform.model import Collectives, Platform
 from armillary.platform.network import Dimension, Port
 from armillary.report import bound
 from armillary.trace import GraphBuilder, Trace
@@ -28,9 +28,8 @@ def machine(dimensions: tuple[tuple[str, int], ...], chunks: int = 1) -> Platfor
             Dimension(f"d{i}", topology, size, 100.0, 500.0, Port(100.0, 100.0))
             for i, (topology, size) in enumerate(dimensions)
         ),
-        System(),
+        collectives=Collectives(chunks=chunks),
         groups={1: (1, 3, 5, 7)},
-        physical=Physical(chunks=chunks),
     )
 
 

@@ -227,7 +227,9 @@ def test_flits_and_credits_are_conserved():
     table = lower_network(
         [Stage(0.0, routing)], routes, credit.options(topology), credit.tables(topology)
     ).tolist()
-    kernel = load("armillary.engine.transport.offer_kernel", "interpreted", "credit")
+    kernel = load(
+        "armillary.engine.transport.offer_kernel", "interpreted", "armillary.engine.transport.credit_kernel"
+    )
     net, room = first_state(credit, topology, "interpreted", routes.count), Room(credit, "interpreted", 40)
     rows = [value for i in range(40) for value in (0, i, int(size[i]), 0)]
     arrived, number, net[lk.N_STATUS] = [-1] * 40, 0, lk.GROW

@@ -192,7 +192,7 @@ def test_what_ns3_cannot_do_is_refused(across: Shortest, monkeypatch: pytest.Mon
     with pytest.raises(InputError, match="'vegas', expected udp, udp-fair, reno, cubic, dctcp"):
         Ns3("vegas")  # type: ignore[arg-type]
     with pytest.raises(InputError, match="got mode compiled, expected interpreted"):
-        offer(Ns3(), across, 0, 1, 1)
+        offer(Ns3(), across, 0, 1, 1, mode="compiled")
     monkeypatch.setattr(library, "_prefix", lambda: None)
     with pytest.raises(InputError, match=r"pip install armillary\[ns3\]"):
         library.ns3_messages.__wrapped__()

@@ -202,7 +202,7 @@ def run(
     )
     room.fit(net)
     arrived = [-1] * len(rows)
-    kernel = load("armillary.engine.transport.offer_kernel", "interpreted", options.name)
+    kernel = load("armillary.engine.transport.offer_kernel", "interpreted", options.kernel)
     kernel.run(table, net, room.pool, room.queue, offers, arrived, 0, budget)
     assert net[lk.N_STATUS] == lk.OK
     return arrived, net, room.pool

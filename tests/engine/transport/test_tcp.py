@@ -171,7 +171,9 @@ def test_a_connection_over_a_dead_link_is_given_up() -> None:
 
     net, room = first_state(transport, dead, "interpreted", routes.count), Room(transport, "interpreted")
     room.fit(net)
-    kernel = load("armillary.engine.transport.offer_kernel", "interpreted", "tcp")
+    kernel = load(
+        "armillary.engine.transport.offer_kernel", "interpreted", "armillary.engine.transport.tcp_kernel"
+    )
     arrived = [-1]
     kernel.run(table, net, room.pool, room.queue, [0, 0, 100_000, 0], arrived, 0, 100)
     assert arrived == [-1]

@@ -9,7 +9,8 @@ import pytest
 
 from armillary.base.errors import InputError
 from armillary.evidence.micro import measure, measure_beside
-from armillary.platform import Dimension, Platform, System, read_platform
+from armillary.platform import Dimension, Platform, read_platform
+from armillary.platform.kernels import Compute
 from armillary.workload.micro import COLLECTIVES, PATTERNS, Case, sizes, sweep
 
 LATENCY, RATE = 500.0, 100.0
@@ -139,7 +140,7 @@ def test_profile_astra_sim():
 def test_what_a_profile_does_not_model():
     with pytest.raises(InputError, match=r"broadcast: profile astra-sim.*all-to-all"):
         measure(sweep(["broadcast"], 8, [64]), astra_sim(), profile="astra-sim")
-    replay = replace(machine("Ring", 8), system=System(replay_only=True))
+    replay = replace(machine("Ring", 8), compute=Compute(replay=True))
     with pytest.raises(InputError, match="replay-only"):
         measure(sweep(["ring"], 8, [64]), replay)
 

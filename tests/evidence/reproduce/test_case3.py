@@ -67,7 +67,8 @@ def test_only_without_switches_is_base_as_fast_as_zero_infinity() -> None:
 def test_what_each_gpu_loads_for_itself_comes_at_the_rate_of_the_groups() -> None:
     """100 and 500 GB/s: a load of 1 GB, and what fills the pipeline."""
     took = [
-        together_ns(machine(s, Assumptions()).memory, 10**9, False, case3.GPUS) for s in (ZERO, BASE, OPT)
+        together_ns(machine(s, Assumptions()).remote_memory, 10**9, False, case3.GPUS)
+        for s in (ZERO, BASE, OPT)
     ]
     assert took == [10_001_000, 10_003_000 + 8190, 2_003_000 + 4095]
 

@@ -10,7 +10,8 @@ import pytest
 from armillary.evidence.reproduce.case2 import ASTRA_SIM
 from armillary.evidence.reproduce.case_machines import EQUALS, MACHINES, NPUS, MachineAssumptions, machine
 from armillary.evidence.reproduce.case_workloads import ALL_REDUCE, WorkloadAssumptions, measure, workloads
-from armillary.platform.model import IntraDimension, ProfileName, ports
+from armillary.platform.astra_sim_system import IntraDimension
+from armillary.platform.model import ProfileName, ports
 from armillary.trace import Trace
 
 # An all-reduce of 1 GiB by ASTRA-sim 2, its chunk scheduling made reachable by a patch; the schedules of `ASTRA_SIM`.
@@ -36,8 +37,8 @@ def test_astra_sim_takes_as_many_ticks(name: str, all_reduce: Trace) -> None:
     scaled = tuple(replace(d, bandwidth=d.bandwidth * 2**30 / 1e9) for d in platform.dimensions)
     for ticks, (across, within) in zip(TICKS[name], ASTRA_SIM.values(), strict=False):
         assert within in get_args(IntraDimension)
-        system = replace(platform.system, inter_dimension=across, intra_dimension=within)
-        found = measure(all_reduce, replace(platform, dimensions=scaled, system=system), "astra-sim")
+        system = replace(platform.astra_sim, inter_dimension=across, intra_dimension=within)
+        found = measure(all_reduce, replace(platform, dimensions=scaled, astra_sim=system), "astra-sim")
         assert found.total == found.exposed == ticks
 
 

@@ -137,7 +137,7 @@ def test_clusters_are_of_1024_nodes_and_vary() -> None:
     assert {cluster(each, CHOSEN).npus for each in CLUSTERS} == {1024}
     assert cluster("Dojo", replace(CHOSEN, dojo="tile")).npus == 1024
     other = varied(cluster(BASE, CHOSEN), peak=1e15, inter=100.0)
-    assert (other.system.peak_performance, *(each.bandwidth for each in other.dimensions)) == (
+    assert (other.npu.peak_flops, *(each.bandwidth for each in other.dimensions)) == (
         1e15,
         300.0,
         100.0,

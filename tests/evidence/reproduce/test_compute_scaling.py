@@ -16,8 +16,8 @@ def test_the_machine_is_the_torus_of_the_tutorial() -> None:
     assert [(each.topology, each.size, each.bandwidth) for each in platform.dimensions] == [
         ("Torus", 2, 200), ("Torus", 4, 25), ("Torus", 4, 25),
     ]  # fmt: skip
-    assert platform.system.peak_performance == pytest.approx(4 * 123e12)
-    assert platform.kernel_model.options["clock"] == pytest.approx(4 * 123e12 / (2 * 256**2))
+    assert platform.npu.peak_flops == pytest.approx(4 * 123e12)
+    assert platform.compute.options["clock"] == pytest.approx(4 * 123e12 / (2 * 256**2))
 
 
 @pytest.mark.parametrize("model", ["systolic", "roofline"])

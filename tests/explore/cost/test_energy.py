@@ -15,7 +15,9 @@ from armillary.cli import main
 from armillary.explore.cost import Costs, Use, energy, measures_of, use_of
 from armillary.explore.cost.use import crossing
 from armillary.platform import Dimension, Platform
-from armillary.platform.model import Physical, System
+from armillary.platform.kernels import Compute
+from armillary.platform.memory import LocalMemory
+from armillary.platform.model import Collectives, Npu
 from armillary.platform.network import Port
 from armillary.trace import GraphBuilder, NodeType, Trace
 
@@ -101,8 +103,9 @@ def step() -> Trace:
 def test_use_is_the_sum_over_all_ranks() -> None:
     platform = replace(
         MACHINE,
-        system=System(peak_performance=1e12, local_mem_bandwidth=1e12, roofline=True),
-        physical=Physical(chunks=4),
+        npu=Npu(peak=1e12, memory=LocalMemory(1000.0)),
+        compute=Compute(model="roofline"),
+        collectives=Collectives(chunks=4),
     )
     use, each = (use_of(simulate(step(), platform, fold=fold)) for fold in (True, False))
     assert use.moved == pytest.approx(each.moved) and use.busy == pytest.approx(each.busy)

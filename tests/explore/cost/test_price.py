@@ -13,7 +13,7 @@ from armillary.explore.cost.price import classes, per_bandwidth
 from armillary.explore.cost.schema import unverified
 from armillary.platform import Dimension, Platform
 from armillary.platform.memory import LocalMemory
-from armillary.platform.model import Physical
+from armillary.platform.model import Npu
 from armillary.platform.network import Port
 
 LIBRA_4D = Platform(
@@ -58,7 +58,7 @@ def test_all_parts_by_hand() -> None:
         }
     )
     platform = Platform(
-        LIBRA_4D.dimensions[1:], physical=Physical(memory=LocalMemory(capacity=80 * 10**9))
+        LIBRA_4D.dimensions[1:], npu=Npu(memory=LocalMemory(capacity=80 * 10**9))
     )  # 8 x 4 in a host, 32 of them
     npus = 1024
     assert [kind for kind, _ in classes(platform, costs)] == ["package", "node", "pod"]
@@ -120,5 +120,5 @@ def test_a_number_that_is_changed_is_no_longer_unverified() -> None:
 
 
 def test_capacity_of_the_platform_is_used() -> None:
-    platform = replace(LIBRA_4D, physical=Physical(memory=LocalMemory(capacity=10**9)))
+    platform = replace(LIBRA_4D, npu=Npu(memory=LocalMemory(capacity=10**9)))
     assert price(platform, load_costs({"memory": {"price": "2 USD"}})).total == 8192

@@ -15,9 +15,9 @@ from armillary.base.errors import InputError, StuckError
 from armillary.explore.search.bound import StepBound
 from armillary.explore.search.pipeline_kernel import T_LIST, T_PARENT, T_RANK, TASK_COLUMNS
 from armillary.explore.search.timetable import timetable
-from armillary.platform.kernels import Jitter, Kernels
-from armillary.platform.memory import RemoteMemory
-from armillary.platform.model import Physical, Platform, System
+from armillary.platform.kernels import Compute, Jitter, Kernels
+from armillary.platform.memory import LocalMemory, RemoteMemory
+from armillary.platform.model import Collectives, Npu, Platform
 from armillary.platform.network import Dimension
 from armillary.platform.terms import FitChoice, Terms
 from armillary.workload.generate import generate
@@ -48,22 +48,28 @@ def machines(draw: Any) -> Platform:
         for i, size in enumerate(sizes)
     )
     ranks = st.integers(0, 7)
-    physical = Physical(
-        scheduling=of(draw, "fair", "fifo", "lifo"),
+    npu = Npu(
+        of(draw, 1e11, 1e12, 1e14),
+        LocalMemory(of(draw, 10.0, 1e4)),
+        of(draw, 0.0, 5.5),
+        draw(st.dictionaries(ranks, st.sampled_from([0.5, 0.9, 1.3]), max_size=2)),
+    )
+    collectives = Collectives(
         chunks=of(draw, 1, 3, 16),
-        speed=draw(st.dictionaries(ranks, st.sampled_from([0.5, 0.9, 1.3]), max_size=2)),
-        delay=draw(st.dictionaries(ranks, st.sampled_from([7.0, 5e4]), max_size=2)),
-        jitter=of(draw, None, None, None, Jitter(0.1, 1)),
-        endpoint_delay=of(draw, 0.0, 5.5),
-        kernels=Kernels(compute=0.7, memory=0.8, overhead=of(draw, 0.0, 250.0)),
         chunk_order=of(draw, "baseline", "baseline", "themis", "themis-flex", "online-greedy", "round-robin"),
         fit=of(draw, None, None, FitChoice("a100-sxm"), FitChoice("h100-sxm")),
+    )
+    return Platform(
+        dimensions,
+        npu,
+        Compute("roofline", kernels=Kernels(0.7, 0.8, of(draw, 0.0, 250.0))),
+        collectives,
+        RemoteMemory("per-npu", bandwidth=of(draw, 1, 100)),
+        scheduling=of(draw, "fair", "fifo", "lifo"),
+        stragglers=draw(st.dictionaries(ranks, st.sampled_from([7.0, 5e4]), max_size=2)),
+        jitter=of(draw, None, None, None, Jitter(0.1, 1)),
         terms=of(draw, Terms(), Terms(0.1, 0.2, 0.1, 50.0, 0.02, 10.0, 0.01)),
     )
-    system = System(
-        roofline=True, peak_performance=of(draw, 1e11, 1e12, 1e14), local_mem_bandwidth=of(draw, 1e10, 1e13)
-    )
-    return Platform(dimensions, system, physical, RemoteMemory("per-npu", bandwidth=of(draw, 1, 100)))
 
 
 @st.composite
@@ -122,11 +128,11 @@ def test_no_run_beats_the_bound(platform: Platform, wish: dict[str, Any]) -> Non
         result = armillary.simulate(trace, platform)
     except StuckError:
         # Tasks side by side call one communicator in the order in which each rank comes to it.
-        uneven = platform.physical.speed or platform.physical.delay or platform.physical.jitter
+        uneven = platform.npu.speed or platform.stragglers or platform.jitter
         assert plan.pipeline.overlap and (uneven or plan.experts.skew)
         return
     assert least <= result.total_ticks
-    assert least > 0 or platform.physical.jitter
+    assert least > 0 or platform.jitter
 
 
 @settings(max_examples=25, deadline=None)
@@ -148,8 +154,8 @@ def test_what_was_asked_before_changes_no_bound(wishes: list[dict[str, Any]], da
 
 def switch(npus: int) -> Platform:
     """NPUs on one switch, with an A100's numbers."""
-    system = System(roofline=True, peak_performance=312e12, local_mem_bandwidth=2039e9)
-    return Platform((Dimension("switch", "Switch", npus, 300.0, 700.0),), system)
+    npu = Npu(312e12, LocalMemory(2039.0))
+    return Platform((Dimension("switch", "Switch", npus, 300.0, 700.0),), npu, Compute("roofline"))
 
 
 DENSE = TINY.model_copy(update={"layers": 8, "hidden": 2048, "context": 1024, "mlp": Mlp(size=8192)})
@@ -181,7 +187,7 @@ def test_what_is_not_known_has_a_weaker_bound() -> None:
     machine = switch(8)
     plan = Plan(ranks=8, batch=64)
     whole = StepBound(machine).ticks(DENSE, plan)
-    shaky = replace(machine, physical=Physical(jitter=Jitter(0.1)))
+    shaky = replace(machine, jitter=Jitter(0.1))
     assert 0 < StepBound(shaky).ticks(DENSE, plan) < whole / 2
     served = Plan.model_validate({"ranks": 8, "batch": 64, "serve": {"prompt": 8, "outputs": 2}})
     assert StepBound(machine).ticks(DENSE, served) == 0

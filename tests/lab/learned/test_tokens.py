@@ -19,8 +19,9 @@ from armillary.lab.learned.graphs import Layouts, graph_of_tokens
 from armillary.lab.learned.reference_kernel import ENDS, EVERY
 from armillary.lab.learned.tokens import Tokens, parents_of, same, tokens_of
 from armillary.lab.learned.vocabulary import Vocabulary, split_name
-from armillary.platform.memory import RemoteMemory
-from armillary.platform.model import Physical, Platform, System
+from armillary.platform.kernels import Compute
+from armillary.platform.memory import LocalMemory, RemoteMemory
+from armillary.platform.model import Npu, Platform
 from armillary.platform.network import Dimension
 from armillary.trace import Graph, GraphBuilder, NodeType, Trace
 from armillary.workload.generate import generate
@@ -35,9 +36,9 @@ SPARSE = TINY.model_copy(update={"experts": Experts(count=4, top_k=2, size=64, s
 
 
 def machine(npus: int) -> Platform:
-    system = System(roofline=True, peak_performance=1e12, local_mem_bandwidth=1e11)
+    npu = Npu(1e12, LocalMemory(100.0))
     network = (Dimension("switch", "Switch", npus, 50.0, 100.0),)
-    return Platform(network, system, Physical(), RemoteMemory("per-npu", bandwidth=100))
+    return Platform(network, npu, Compute("roofline"), remote_memory=RemoteMemory("per-npu", bandwidth=100))
 
 
 def again(trace: Trace) -> Trace:

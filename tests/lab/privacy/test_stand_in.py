@@ -18,6 +18,7 @@ from armillary.lab.privacy.machines import usual_machines
 from armillary.lab.privacy.obfuscate import LEVELS, obfuscate
 from armillary.lab.privacy.population import draw
 from armillary.lab.privacy.surrogate import surrogate
+from armillary.platform.kernels import Compute
 from armillary.trace import GraphBuilder, Trace, encode, write_trace
 from armillary.trace.check_ranks import check_trace
 
@@ -62,9 +63,7 @@ def test_a_time_that_cannot_be_met_is_refused(tmp_path: Path) -> None:
 
 def test_a_machine_that_cannot_time_kernels_is_refused() -> None:
     machine = usual_machines(4)[0]
-    bare = replace(
-        machine, platform=replace(machine.platform, system=replace(machine.platform.system, roofline=False))
-    )
+    bare = replace(machine, platform=replace(machine.platform, compute=Compute()))
     with pytest.raises(InputError, match="machine h100: a surrogate has no recorded times"):
         surrogate(4, [bare], np.array([1e8]), 0.05, "k")
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from armillary.platform import Algorithm, Dimension, RemoteMemory, SharedBus, read_platform
+from armillary.platform.profiles import astra_sim_algorithms, astra_sim_endpoint_delay
 
 SYSTEM = {
     "scheduling-policy": "LIFO",
@@ -39,12 +40,14 @@ def test_values_and_their_units() -> None:
         Dimension("dim0", "Ring", 4, 50.0 * 2**30 / 10**9, 500.0),
         Dimension("dim1", "Switch", 2, 12.5 * 2**30 / 10**9, 936.25),
     )
-    assert platform.system.local_mem_bandwidth == 1600e9
-    assert platform.system.dataset_splits == 4
-    assert platform.system.collective_optimization == "localBWAware"
-    assert platform.system.algorithms == {"all-reduce": (Algorithm("ring"), Algorithm("direct", 12))}
+    assert platform.npu.memory.bytes_per_s == 1600e9
+    assert platform.collectives.chunks == 4
+    assert platform.astra_sim.collective_optimization == "localBWAware"
+    assert platform.collectives.algorithms == {"all-reduce": ("ring", "direct12")}
+    assert astra_sim_algorithms(platform, "all-reduce") == (Algorithm("ring"), Algorithm("direct", 12))
+    assert astra_sim_algorithms(platform, "all-gather") == ()
     assert platform.warnings == ()
-    assert (platform.queues_per_dim, platform.rendezvous) == (1, False)
+    assert (platform.astra_sim.queues_per_dim, platform.astra_sim.rendezvous) == (1, False)
 
 
 @pytest.mark.parametrize(
@@ -59,13 +62,15 @@ def test_values_and_their_units() -> None:
 )
 def test_flags(cli: tuple[str, ...], delay: int, queues: int, rendezvous: bool) -> None:
     platform = read_platform(SYSTEM, NETWORK, cli=cli)
-    found = (platform.system.endpoint_delay, platform.queues_per_dim, platform.rendezvous)
+    own = platform.astra_sim
+    found = (astra_sim_endpoint_delay(platform), own.queues_per_dim, own.rendezvous)
     assert found == (delay, queues, rendezvous)
 
 
 def test_a_missing_endpoint_delay_is_not_scaled() -> None:
     system = {key: value for key, value in SYSTEM.items() if key != "endpoint-delay"}
-    assert read_platform(system, NETWORK, cli=["--injection-scale=3"]).system.endpoint_delay == 10
+    platform = read_platform(system, NETWORK, cli=["--injection-scale=3"])
+    assert astra_sim_endpoint_delay(platform) == 10
 
 
 @pytest.mark.parametrize(
@@ -108,7 +113,7 @@ def test_a_fifth_dimension_is_warned_about() -> None:
 
 def test_shared_bus() -> None:
     bus = {"model-shared-bus": 1, "L": 10, "o": 5.9, "g": 7, "G": 0.01}
-    assert read_platform({**SYSTEM, **bus}, NETWORK).system.shared_bus == SharedBus(10, 5, 7, 0.01)
+    assert read_platform({**SYSTEM, **bus}, NETWORK).astra_sim.shared_bus == SharedBus(10, 5, 7, 0.01)
 
 
 @pytest.mark.parametrize(
@@ -135,7 +140,7 @@ def test_shared_bus() -> None:
 )
 def test_remote_memory(memory: dict[str, object], expected: RemoteMemory, warnings: int) -> None:
     platform = read_platform(SYSTEM, NETWORK, memory)
-    assert platform.memory == expected
+    assert platform.remote_memory == expected
     assert len(platform.warnings) == warnings
 
 
@@ -161,7 +166,7 @@ def test_custom_collectives_are_found_beside_the_system_file(tmp_path: Path) -> 
     }
     file = tmp_path / "sys.json"
     file.write_text(json.dumps(SYSTEM | custom))
-    system = read_platform(file, NETWORK).system
+    system = read_platform(file, NETWORK).astra_sim
     assert system.custom == {"all-reduce": str(tmp_path / "mine"), "all-gather": "absent"}
     assert system.custom_by_node == {17: str(tmp_path / "mine"), 18: "elsewhere/x"}
 
@@ -170,7 +175,7 @@ def test_a_key_given_twice_counts_the_last_time(tmp_path: Path) -> None:
     file = tmp_path / "sys.json"
     file.write_text(json.dumps(SYSTEM)[:-1] + ', "endpoint-delay": 7}')
     platform = read_platform(file, NETWORK)
-    assert platform.system.endpoint_delay == 7
+    assert platform.npu.endpoint_delay == 7
     assert platform.warnings == (f"{file}: endpoint-delay is given twice: the last one counts",)
 
 
@@ -183,7 +188,12 @@ def test_the_programs_own_examples(shared: Path, system: str, network: str) -> N
         folder / f"{system}.json", str(folder / f"{network}.yml"), folder / "no_memory_expansion.json"
     )
     assert platform.npus in {4, 8, 16}
-    assert set(platform.system.algorithms) == {"all-reduce", "all-gather", "reduce-scatter", "all-to-all"}
+    assert set(platform.collectives.algorithms) == {
+        "all-reduce",
+        "all-gather",
+        "reduce-scatter",
+        "all-to-all",
+    }
     assert platform.warnings == (f"{folder / system}.json: keys known but without effect: boost-mode",)
     assert platform.source == folder / f"{system}.json"
 

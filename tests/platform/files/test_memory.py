@@ -26,12 +26,12 @@ def test_every_number_of_a_preset_says_where_it_is_from(name: str) -> None:
     assert numbers == set(data["numbers"])
     assert all(entry.get("source") or entry.get("unverified") for entry in data["numbers"].values())
     platform = machine({"preset": name})
-    assert platform.memory.kind == "hierarchical"
+    assert platform.remote_memory.kind == "hierarchical"
     assert any("unverified" in text for text in platform.warnings)
 
 
 def test_keys_beside_a_preset_change_it() -> None:
-    memory = machine({"preset": "hiermem-base", "chunk": "64 KiB", "npus_per_node": 4}).memory
+    memory = machine({"preset": "hiermem-base", "chunk": "64 KiB", "npus_per_node": 4}).remote_memory
     assert (memory.chunk, memory.npus_per_node, len(memory.stages)) == (65536, 4, 3)
 
 
@@ -43,17 +43,18 @@ def test_stages_are_read_and_described() -> None:
         "latency": "3 us",
     }
     platform = machine({"kind": "hierarchical", "stages": [STAGE, both]})
-    first, last = platform.memory.stages
+    first, last = platform.remote_memory.stages
     assert (first.count, first.read, first.write, first.latency) == (4, 10.0, 10.0, 0.0)
     assert (last.count, last.read, last.write, last.latency) == (1, 4.0, 2.0, 3000.0)
-    assert platform.memory.chunk == 1 << 20
+    assert platform.remote_memory.chunk == 1 << 20
     assert describe(platform)["remote_memory"]["stages"][1]["write"] == 2.0
 
 
 def test_local_memory_has_two_directions_and_a_latency() -> None:
     memory = {"bandwidth": "2 TB/s", "read": "1 TB/s", "latency": "500 ns", "capacity": "80 GB"}
-    local = load_platform({"network": NETWORK, "npu": {"memory": memory}}).physical.memory
-    assert (local.read, local.write, local.latency, local.capacity) == (1000.0, 2000.0, 500.0, 80 * 10**9)
+    local = load_platform({"network": NETWORK, "npu": {"memory": memory}}).npu.memory
+    assert (local.rate(store=False), local.rate(store=True)) == (1000.0, 2000.0)
+    assert (local.bandwidth, local.latency, local.capacity) == (2000.0, 500.0, 80 * 10**9)
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,8 @@ from armillary.platform import (
     Algorithm,
     Collective,
     Dimension,
+    LocalMemory,
+    Npu,
     Port,
     RemoteMemory,
     describe,
@@ -25,6 +27,7 @@ from armillary.platform import (
     table,
 )
 from armillary.platform.algorithms import natural_algorithm
+from armillary.platform.profiles import astra_sim_algorithms, astra_sim_endpoint_delay
 from armillary.trace import GraphBuilder, Trace, write_trace
 
 PLATFORM = """\
@@ -63,26 +66,27 @@ def test_a_platform_alone(tmp_path: Path) -> None:
         Dimension("dim1", "FullyConnected", 8, 200.0 / 7, 500.0, Port(200.0, 200.0)),
         Dimension("dim2", "Switch", 6, 2**30 / 10**9, 936.25, Port(2**30 / 10**9, 2**30 / 10**9)),
     )
-    assert platform.system.algorithms["all-reduce"] == (
+    assert astra_sim_algorithms(platform, "all-reduce") == (
         Algorithm("ring"),
         Algorithm("direct"),
         Algorithm("ring"),
     )
-    assert platform.system.endpoint_delay == 10
+    assert astra_sim_endpoint_delay(platform) == 10
     assert platform.warnings == (f"{tmp_path}/study.yaml: no npu.memory.bandwidth: reductions cost no time",)
 
 
 def test_a_full_study(tmp_path: Path) -> None:
     study = load_study(write(tmp_path, FULL))
-    platform, system = study.platform, study.platform.system
+    platform = study.platform
     assert (study.trace, study.collective) == (None, Collective("all-reduce", 2**30))
     assert (study.profile, study.path) == ("astra-sim", tmp_path / "study.yaml")
-    assert (system.peak_performance, system.local_mem_bandwidth, system.roofline) == (312e12, 2039e9, True)
-    assert (system.endpoint_delay, system.dataset_splits, system.active_chunks) == (7, 16, 2)
-    assert (platform.queues_per_dim, platform.rendezvous) == (3, True)
-    assert system.algorithms["all-reduce"] == (Algorithm("direct", 4),)
-    assert system.algorithms["all-gather"] == (Algorithm("oneRing"),)
-    assert platform.memory == RemoteMemory("per-node", 1000, 100, 2)
+    assert platform.npu == Npu(312e12, LocalMemory(2039.0), 7)
+    assert (platform.compute.model, platform.compute.replay) == ("roofline", False)
+    assert (platform.collectives.chunks, platform.collectives.active_chunks) == (16, 2)
+    assert (platform.astra_sim.queues_per_dim, platform.astra_sim.rendezvous) == (3, True)
+    assert astra_sim_algorithms(platform, "all-reduce") == (Algorithm("direct", 4),)
+    assert astra_sim_algorithms(platform, "all-gather") == (Algorithm("oneRing"),)
+    assert platform.remote_memory == RemoteMemory("per-node", 1000, 100, 2)
     assert platform.groups == {1: (2, 0)}
     assert platform.warnings == ()
     assert load_platform(tmp_path / "study.yaml") == platform
@@ -110,7 +114,8 @@ def test_natural_algorithms(topology, size: int, kind: str, name: str) -> None:
 def test_one_name_stands_for_all_dimensions(tmp_path: Path) -> None:
     text = PLATFORM + "collectives: {all-reduce: direct2}\n"
     assert (
-        load_platform(write(tmp_path, text)).system.algorithms["all-reduce"] == (Algorithm("direct", 2),) * 3
+        astra_sim_algorithms(load_platform(write(tmp_path, text)), "all-reduce")
+        == (Algorithm("direct", 2),) * 3
     )
 
 

@@ -82,9 +82,9 @@ def test_a_study_changes_a_preset(tmp_path: Path) -> None:
     plan = load_study(study(tmp_path, text)).platform
     node, rail = plan.dimensions
     assert (node.size, node.bandwidth, rail.size, rail.bandwidth, rail.latency) == (8, 450.0, 4, 25.0, 500.0)
-    assert plan.physical.kernels.peaks == {"bf16": 900e12, "fp8": 1979e12}
-    assert plan.system.local_mem_bandwidth == 3.35e12 and plan.physical.memory.capacity == 94 * 10**9
-    assert plan.physical.scheduling == "fifo"
+    assert plan.npu.peaks == {"bf16": 900e12, "fp8": 1979e12}
+    assert plan.npu.memory.bytes_per_s == 3.35e12 and plan.npu.memory.capacity == 94 * 10**9
+    assert plan.scheduling == "fifo"
     assert [w for w in plan.warnings if "preset" in w] == [
         "preset dgx-superpod-h100: 1 of 10 numbers are unverified: network.rail.latency"
     ]
@@ -172,4 +172,4 @@ def test_a_preset_and_any_key_is_a_machine_or_refused(key: str, memory: str) -> 
 def test_overrides_stand_beside_a_preset() -> None:
     overrides = [{"kind": "gemm", "factor": 2}, {"name": "*.attend", "duration": "3 us"}]
     platform = load_platform({"preset": "hgx-h100", "compute": {"overrides": overrides}})
-    assert [each.factor for each in platform.kernel_model.overrides] == [2, None]
+    assert [each.factor for each in platform.compute.overrides] == [2, None]

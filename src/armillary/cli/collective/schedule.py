@@ -56,10 +56,10 @@ def command(
     if count < 1:
         raise InputError(f"--size: got {size!r}, expected at least 1 byte")
     platform = load_platform(machine)
-    physical = replace(platform.physical, chunks=chunks or platform.physical.chunks)
+    keys = replace(platform.collectives, chunks=chunks or platform.collectives.chunks)
     if within_dimension:
-        physical = replace(physical, within_dimension=within_dimension)  # type: ignore[arg-type]
-    platform = replace(platform, physical=physical)
+        keys = replace(keys, within_dimension=within_dimension)  # type: ignore[arg-type]
+    platform = replace(platform, collectives=keys)
     with working("scheduling"):
         found = chunk_schedules.compare(platform, operation, count)
         bound = chunk_schedules.bound(platform, operation, count)
@@ -69,8 +69,8 @@ def command(
         orders = chunk_schedules.orders(best, operation, count)
     least = min(each.time for each in found.values())
     click.echo(
-        f"{operation} of {format_bytes(count)}, {platform.npus} NPUs, {physical.chunks} chunks, "
-        f"{physical.within_dimension}; no order beats {format_time(bound)}"
+        f"{operation} of {format_bytes(count)}, {platform.npus} NPUs, {keys.chunks} chunks, "
+        f"{keys.within_dimension}; no order beats {format_time(bound)}"
     )
     click.echo()
     table = Table(box=None, pad_edge=False, header_style="bold")
@@ -82,7 +82,7 @@ def command(
     show_table(table)
     click.echo()
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for number, name in enumerate((f"order of {best.physical.chunk_order}", "chunks", "bytes")):
+    for number, name in enumerate((f"order of {best.collectives.chunk_order}", "chunks", "bytes")):
         table.add_column(name, justify="right" if number else "left")
     for name, times, moved in orders:
         table.add_row(name, str(times), format_bytes(moved))

@@ -117,7 +117,7 @@ def command(
         from armillary.trace import write_trace
 
         out.mkdir(parents=True, exist_ok=True)
-        write_trace(out / "rank", to_trace(found.schedule, platform.system.local_mem_bandwidth))
+        write_trace(out / "rank", to_trace(found.schedule, platform.npu.memory.bytes_per_s))
         click.echo(f"wrote {out}/rank.0.et to rank.{platform.npus - 1}.et{note}", err=True)
     if plot:
         draw(found, plot)

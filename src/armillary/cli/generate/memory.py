@@ -69,7 +69,7 @@ def command(
     from armillary.workload.models import load_model
 
     platform = load_platform(machine) if machine else None
-    room = _capacity(capacity) if capacity else platform.physical.memory.capacity if platform else 0
+    room = _capacity(capacity) if capacity else platform.npu.memory.capacity if platform else 0
     if machine and not room:
         raise click.UsageError(f"{machine} has no npu.memory.capacity; expected it, or --capacity")
     model, plan = load_model(name), options.plan(platform)

@@ -14,6 +14,7 @@ import click
 from armillary.base.terminal import console
 from armillary.cli import COMMANDS
 from armillary.cli.command import Command, option
+from armillary.cli.one_of import OneOf
 from armillary.cli.options import (
     csv_option,
     html_option,
@@ -54,7 +55,8 @@ _RUN = "How it runs"
     default="processes",
     show_default=True,
     heading=_RUN,
-    help="What runs the points: processes, serial or ray.",
+    type=OneOf("armillary.explore.executor_names:EXECUTOR_NAMES"),
+    help="What runs the points.",
 )
 @workers_option("Points at a time; by default one per core.", default=None, heading=_RUN)
 @option("--retry", is_flag=True, heading=_RUN, help="Do again what failed or was over a limit.")

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from armillary.cli.command import Command, Option, option
+from armillary.cli.completion import complete_formats
 from armillary.cli.options import json_option
 from armillary.cli.output_file import OutputPrefix
 from armillary.cli.outputs import working, write_json
@@ -85,6 +86,7 @@ def _options(name: str) -> list[click.Option]:
     "source",
     required=True,
     metavar="FORMAT",
+    shell_complete=complete_formats,
     heading="Input",
     help="The format; without one, the list.",
 )

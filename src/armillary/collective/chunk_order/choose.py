@@ -82,8 +82,11 @@ def _chunks_for(
     how: str, within: str, operation: str, levels: tuple[Level, ...], size: int, chunks: int, costs: Rows
 ) -> tuple[tuple[int, Order], ...]:
     problem = Problem(operation, levels, tuple(greedy.plain_sizes(size, chunks)), within, costs)
-    found = tuple(find_scheduler(how)(problem))
-    if how not in SCHEDULERS and (wrong := wrong_plan(found, problem)):
+    scheduler = find_scheduler(how)
+    with CHUNK_ORDERS.guard(how):
+        found = tuple(scheduler(problem))
+        wrong = "" if how in SCHEDULERS else wrong_plan(found, problem)
+    if wrong:
         raise InputError(f"chunk scheduler '{how}': {wrong}")
     return found
 

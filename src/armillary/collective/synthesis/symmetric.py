@@ -25,6 +25,7 @@ from armillary.collective.synthesis.event_kernel import (
 )
 from armillary.collective.synthesis.greedy import INTERPRETED_SENDS
 from armillary.collective.synthesis.spread import Options, Spread, levels_of, regions_of
+from armillary.platform.dimension_topologies import TOPOLOGIES
 from armillary.platform.topology.graph import Ints, Topology
 from armillary.platform.topology.grids import from_dimensions
 
@@ -158,8 +159,8 @@ def spread(folded: Fold, per_npu: int, sends: Ints, start: Ints, end: int) -> Sp
 
 
 def _from_dimensions(topology: Topology) -> bool:
-    """Tell whether a graph is that of its dimensions, none of which is a Mesh, with all links as they were."""
-    if not topology.dimensions or any(d.topology == "Mesh" for d in topology.dimensions):
+    """Tell whether a graph is that of its dimensions, which look alike from every NPU, with all links as they were."""
+    if not topology.dimensions or not all(TOPOLOGIES[d.topology].turns for d in topology.dimensions):
         return False
     built = from_dimensions(topology.dimensions, name=topology.name)
     columns = ("head", "first_link", "bandwidth", "latency")

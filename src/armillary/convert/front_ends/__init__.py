@@ -11,15 +11,21 @@ package adds front ends by entry points of the group ``armillary.front_ends`` th
 
 from __future__ import annotations
 
+import functools
 import inspect
 import pkgutil
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, get_type_hints
+from pathlib import Path
+from types import UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
+from armillary.base.errors import InputError
 from armillary.base.extension import ExtensionPoint
+from armillary.base.hints import show
 from armillary.convert.converted import Converted
+from armillary.trace import Trace
 
 
 @dataclass(frozen=True)
@@ -43,11 +49,16 @@ class FrontEnd:
 
     @property
     def options(self) -> tuple[Option, ...]:
-        """The options it takes."""
-        hints = get_type_hints(self.convert)
+        """The options it takes.
+
+        Raises:
+            InputError: one of another package has an option whose type no command line can take.
+        """
+        with FRONT_ENDS.guard(self.name):
+            hints = get_type_hints(self.convert)
         text = inspect.getdoc(self.convert) or ""
         return tuple(
-            Option(name, _kind(hints[name]), parameter.default, _help(text, name))
+            Option(name, _kind(self.name, name, hints.get(name)), parameter.default, _help(text, name))
             for name, parameter in inspect.signature(self.convert).parameters.items()
             if parameter.kind is inspect.Parameter.KEYWORD_ONLY
         )
@@ -68,17 +79,41 @@ def front_end(name: str) -> FrontEnd:
     """Return the front end called `name`.
 
     Raises:
-        InputError: there is none.
+        InputError: there is none, it cannot be loaded, or it is no function of inputs.
     """
     function = FRONT_ENDS.load(name, {own: f"{__name__}.{own}:convert" for own in FRONT_ENDS.built_in})
     text = inspect.getdoc(inspect.getmodule(function)) or ""
+    if name not in FRONT_ENDS.built_in:
+        function = _checked(name, function)
     return FrontEnd(name, function, text.strip().split("\n", maxsplit=1)[0])
 
 
-def _kind(hint: Any) -> type:
-    inner = [part for part in getattr(hint, "__args__", ()) if part is not type(None)]
-    kind: type = inner[0] if inner else hint
-    return kind
+def _checked(name: str, function: Any) -> Callable[..., Converted]:
+    """Return the function of another package, which then fails in one line only."""
+    if not inspect.isfunction(function):
+        raise InputError(f"front end '{name}' is {show(function)}, expected a function convert(inputs, *, …)")
+
+    @functools.wraps(function)
+    def convert(*inputs: Any, **options: Any) -> Converted:
+        with FRONT_ENDS.guard(name):
+            found = function(*inputs, **options)
+        if not isinstance(found, Converted) or not isinstance(found.trace, Trace):
+            raise InputError(f"front end '{name}' returned {show(found)}, expected a Converted with a Trace")
+        return found
+
+    return convert
+
+
+def _kind(front_end: str, option: str, hint: Any) -> type:
+    union = get_origin(hint) in (Union, UnionType)
+    kinds = [part for part in get_args(hint) if part is not type(None)] if union else [hint]
+    kind: Any = kinds[0] if len(kinds) == 1 else hint
+    if kind not in (int, str, float, bool, Path):
+        raise InputError(
+            f"front end '{front_end}': option {option} has type {show(hint)}, expected int, str, float, bool or Path"
+        )
+    found: type = kind
+    return found
 
 
 def _help(text: str, name: str) -> str:

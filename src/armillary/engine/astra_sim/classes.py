@@ -70,7 +70,7 @@ def _oddities(call: CollectiveCall, found: Sequence[CallPhase], where: str) -> l
 def classify(workload: Workload, call_phases: CallPhases, structure: NDArray[np.int32]) -> Ints:
     """Return the class of every rank; ranks that share a memory server are each their own."""
     views, view_of = workload.views, workload.view_of
-    if workload.platform.memory.kind in ("pool", "per-node") and any(
+    if workload.platform.remote_memory.kind in ("pool", "per-node") and any(
         (view.nodes.kind == lk.MEMORY).any() for view in views
     ):
         return np.arange(workload.trace.n_ranks)

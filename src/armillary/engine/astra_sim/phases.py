@@ -22,6 +22,7 @@ from armillary.engine.common.communicators import CollectiveCall, Communicator
 from armillary.engine.common.network import LIMIT
 from armillary.platform.algorithms import Algorithm
 from armillary.platform.model import Platform
+from armillary.platform.profiles import astra_sim_algorithms, astra_sim_endpoint_delay
 
 LOCAL_ENDPOINT_NS = 10
 """Endpoint delay inside a sub-group, whatever the system file says (spec: 1(c), Endpoint)."""
@@ -98,10 +99,10 @@ def chunks_of_call(
             f"{where} is split into {count} chunks; expected at most {MOST_CHUNKS}, that is, a smaller "
             "preferred-dataset-splits"
         )
-    scheduler = platform.system.inter_dimension
+    scheduler = platform.astra_sim.inter_dimension
     one_way = call.custom or not comm.world or count == 0
     if scheduler == "roundRobin" and not one_way:
-        listed = len(platform.system.algorithms.get(call.operation, ()))
+        listed = len(astra_sim_algorithms(platform, call.operation))
         orders = round_robin_orders(max(listed, 1), call.operation)
         ways = [phases(call, comm, platform, chunk, where, order) for order in orders]
         return CallChunks(tuple(map(tuple, ways)), count, tuple(range(len(ways))), in_turn=True)
@@ -123,13 +124,13 @@ def chunks_of_call(
 
 def _greedy(calls: Sequence[CollectiveCall], platform: Platform) -> list[Route]:
     """Return the routes of the last of some calls, the first of which begins with no work left over."""
-    flexible = platform.system.inter_dimension == "offlineGreedyFlex"
+    flexible = platform.astra_sim.inter_dimension == "offlineGreedyFlex"
     collectives = []
     for call in calls:
         _, chunk = chunks(call, platform)
         size = call.size
         if call.operation != "all-gather":
-            size = max(size, chunk * platform.system.dataset_splits)
+            size = max(size, chunk * platform.collectives.chunks)
         collectives.append(Collective(call.operation, size, chunk, _used(call, platform)))
     sizes = tuple(d.size for d in platform.dimensions)
     bandwidths = tuple(_gigabytes(d.bandwidth) for d in platform.dimensions)
@@ -137,7 +138,7 @@ def _greedy(calls: Sequence[CollectiveCall], platform: Platform) -> list[Route]:
 
 
 def _used(call: CollectiveCall, platform: Platform) -> tuple[bool, ...]:
-    listed = len(platform.system.algorithms.get(call.operation, ()))
+    listed = len(astra_sim_algorithms(platform, call.operation))
     mask = (call.involved or (True,) * DEFAULT_INVOLVED)[:listed]
     return tuple(d.size > 1 and i < len(mask) and mask[i] for i, d in enumerate(platform.dimensions))
 
@@ -151,7 +152,7 @@ def chunks(call: CollectiveCall, platform: Platform) -> tuple[int, int]:
     """Return (number of chunks, bytes per chunk) of a call (spec: 1(c), Collective to chunks)."""
     if call.custom:
         return 1, call.size
-    splits = platform.system.dataset_splits
+    splits = platform.collectives.chunks
     size = call.size
     chunk = size // splits
     if call.operation != "all-gather" and platform.npus > chunk:
@@ -179,7 +180,7 @@ def phases(
     """
     if call.custom:
         return [CallPhase(-1, 0, "custom", "all", chunk, (), False, 0, uniform=False)]
-    algorithms = platform.system.algorithms.get(call.operation, ())
+    algorithms = astra_sim_algorithms(platform, call.operation)
     if not algorithms:
         raise InputError(
             f"{where} is an {call.operation}, for which the system configuration has no algorithm"
@@ -209,7 +210,7 @@ def _world(
     involved = call.involved or (True,) * DEFAULT_INVOLVED
     result = []
     size = chunk
-    system = platform.system
+    system, endpoint = platform.astra_sim, astra_sim_endpoint_delay(platform)
     for phase in plan(
         call.operation, algorithms, sizes, system.collective_optimization, involved, order,
         turn_around=system.inter_dimension in ("ascending", "roundRobin"),
@@ -217,7 +218,6 @@ def _world(
         pair = _schedules(phase.algorithm, phase.operation, phase.size, phase.window, where)
         tree = phase.algorithm == "doubleBinaryTree"
         uniform = phase.dim >= 0 or len(sizes) == 1
-        endpoint = system.endpoint_delay
         result.append(
             CallPhase(
                 phase.dim, phase.level, phase.operation, phase.family, size, pair, tree, endpoint, uniform

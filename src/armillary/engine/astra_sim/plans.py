@@ -87,10 +87,10 @@ class Plans:
         self.platform, self.call_phases = platform, call_phases
         self.levels = len(platform.dimensions)
         self.rings = Rings(platform, classes, representatives)
-        system = platform.system
+        system = platform.astra_sim
         self.costs = PhaseCosts(
             Timing(
-                platform.dimensions, system.local_mem_bandwidth, platform.rendezvous, system.shared_bus,
+                platform.dimensions, platform.npu.memory.bytes_per_s, system.rendezvous, system.shared_bus,
                 system.local_reduction_delay,
             ),
             links,

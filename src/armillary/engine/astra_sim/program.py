@@ -29,6 +29,7 @@ from armillary.engine.common.lowered import Simulated, Tables, as_table, join
 from armillary.engine.common.nodes import lower_nodes
 from armillary.engine.common.workload import Workload, read_workload
 from armillary.platform.model import Platform
+from armillary.platform.profiles import astra_sim_active_chunks
 from armillary.trace import Trace
 
 Ints = NDArray[np.int64]
@@ -168,15 +169,15 @@ class _Build:
         plans, rings = self.plans, self.plans.rings
         levels = len(platform.dimensions)
         trees = len(TREE_KINDS) * levels
-        queues = platform.queues_per_dim
-        limit = -(-platform.system.active_chunks // queues)
-        bus = platform.system.shared_bus
+        queues = platform.astra_sim.queues_per_dim
+        limit = -(-astra_sim_active_chunks(platform) // queues)
+        bus = platform.astra_sim.shared_bus
         ranks = len(self.class_views)
         after = plans.after() if carries and listed else np.zeros(0, np.int64)
         scalars = {
             lk.Z_CARRIES: int(carries and listed), lk.Z_PLANS: len(plans.all),
             lk.Z_RANKS: ranks, lk.Z_LEVELS: levels, lk.Z_QUEUES: queues, lk.Z_LIMIT: limit, lk.Z_TREES: trees,
-            lk.Z_ORDER: ORDERS.index(platform.system.intra_dimension),
+            lk.Z_ORDER: ORDERS.index(platform.astra_sim.intra_dimension),
             lk.Z_MESSAGES: int(messages or listed or bus is not None or plans.costs.instant),
         }  # fmt: skip
         if bus:
@@ -237,7 +238,7 @@ class _Build:
             )
 
     def _servers(self) -> int:
-        memory = self.platform.memory
+        memory = self.platform.remote_memory
         if memory.kind == "per-node":
             return -(-self.platform.npus // memory.npus_per_node)
         return int(memory.kind == "pool")
@@ -312,7 +313,7 @@ class _Build:
             ((source, destination, size), (destination, source, CONTROL_BYTES))
         )  # fmt: skip
         number = tables.channel(key, len(sends), len(receives))
-        return number, message, control if self.platform.rendezvous else -1
+        return number, message, control if self.platform.astra_sim.rendezvous else -1
 
     def _delay(self, source: int, destination: int, size: int) -> int:
         """Return the delay of a message; with contention the number of its size."""
@@ -322,7 +323,7 @@ class _Build:
         return int(network.delay(self.platform.dimensions, dimension, hop, np.array(size)))
 
     def _memory(self, cls: int, view: View, items: Ints, which: Ints) -> None:
-        memory = self.platform.memory
+        memory = self.platform.remote_memory
         if memory.kind == "none":
             node = int(view.nodes.order[view.nodes.items[which[0]]])
             raise InputError(

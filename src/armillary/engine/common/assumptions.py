@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from armillary.base.units import format_count
-from armillary.platform.algorithms import natural_algorithm, parse_algorithm
-from armillary.platform.collectives import COLLECTIVES
+from armillary.platform.astra_sim_system import AstraSimSystem
 from armillary.platform.kernels import Kernels
-from armillary.platform.model import Physical, Platform, System
+from armillary.platform.model import Platform
+from armillary.platform.network_models import NETWORK_MODELS
 
 if TYPE_CHECKING:
     from armillary.engine.common.lowered import Simulated
@@ -39,15 +39,15 @@ def assumptions(
         found.append(f"the roofline times {_nodes(untimed)} without a recorded time")
     if unmoved:
         found.append(f"bytes of {_nodes(unmoved)} cost no time: npu.memory.bandwidth is not given")
-    if free and platform.system.replay_only:
+    if free and platform.compute.replay:
         found.append(f"{_nodes(free)} with bytes and no recorded time take none")
     elif free and profile == "astra-sim":
-        why = "num_ops without tensor_size" if platform.system.roofline else "no duration, roofline off"
+        why = "num_ops without tensor_size" if platform.compute.model else "no duration, roofline off"
         found.append(f"{_nodes(free)} with operations or bytes take no time, as in ASTRA-sim ({why})")
     if idle:
         found.append(f"{_nodes(idle)} of CPUs with operations or bytes and no recorded time take none")
-    retained, model = about.get("precision"), platform.kernel_model.name
-    if retained and platform.system.roofline and model in ("gpu", "table", "systolic"):
+    retained, model = about.get("precision"), platform.compute.model
+    if retained and model in ("gpu", "table", "systolic"):
         other = [
             f"{name} in {retained[key]}"
             for key, name, usual in (
@@ -63,12 +63,10 @@ def assumptions(
 
 def unused_efficiency(platform: Platform, info: dict[str, Any]) -> list[str]:
     """Return a warning where an efficiency or overhead of kernels was given and no kernel was timed by the roofline."""
-    kernels, source = platform.physical.kernels, platform.source or "platform"
-    if platform.system.roofline or "roofline" in info or replace(kernels, peaks={}) == Kernels():
+    kernels, source = platform.compute.kernels, platform.source or "platform"
+    if platform.compute.model or "roofline" in info or kernels == Kernels():
         return []
-    if any(
-        each.efficiency is not None or each.factor is not None for each in platform.kernel_model.overrides
-    ):
+    if any(each.efficiency is not None or each.factor is not None for each in platform.compute.overrides):
         return []
     return [
         f"{source}: compute.efficiency and compute.kernel_overhead have no effect: every compute node takes its "
@@ -89,53 +87,27 @@ def memory_of(trace: Trace, platform: Platform) -> dict[str, Any]:
     needs = trace.about.get(MEMORY)
     if needs is None:
         return {}
-    capacity = platform.physical.memory.capacity
+    capacity = platform.npu.memory.capacity
     fits = needs["needed_bytes"] <= capacity if capacity else None
     return {MEMORY: {**needs, "capacity_bytes": capacity or None, "fits": fits}}
 
 
-_REFERENCES = (
-    ("dataset_splits", "chunks"),
-    ("active_chunks", "active_chunks"),
-    ("endpoint_delay", "endpoint_delay"),
-)
-"""Fields of `System`, which profile ``astra-sim`` uses, and those of `Physical` that say the same to the other."""
-_SYSTEM, _PHYSICAL = System(), Physical()
 _ASTRA_SIM_ONLY = ("local_reduction_delay", "inter_dimension", "intra_dimension")
+_USUAL = AstraSimSystem()
 
 
 def of_other_profile(platform: Platform, profile: str) -> Iterator[str]:
-    """Yield a warning for everything that was given and counts in the other profile only."""
-    for field, other in _of_other_profile(platform, profile):
-        words = f"{platform.source or 'platform'}: {field} has no effect in profile {profile}"
-        yield f"{words}; {other}" if other else words
-
-
-def _of_other_profile(platform: Platform, profile: str) -> Iterator[tuple[str, str]]:
-    """Yield fields that differ from their defaults and from what counts in this profile, and what to set instead."""
-    system, physical = platform.system, platform.physical
-    here = profile == "physical"
-    for of_system, of_physical in _REFERENCES:
-        both = ("System", of_system), ("Physical", of_physical)
-        (owner, field), (own, counts) = both if here else both[::-1]
-        given, used = (system, physical) if here else (physical, system)
-        usual: System | Physical = _SYSTEM if here else _PHYSICAL
-        value = getattr(given, field)
-        if value not in (getattr(usual, field), getattr(used, counts)):
-            yield f"{owner}.{field}", f"{own}.{counts} counts"
-    if not here:
-        for kind, names in physical.algorithm.items():
-            wanted = tuple(map(parse_algorithm, names))
-            if kind in COLLECTIVES and None not in wanted and system.algorithms.get(kind) != wanted:
-                yield f"Physical.algorithm['{kind}']", "System.algorithms counts"
-        return
-    for field in _ASTRA_SIM_ONLY:
-        if getattr(system, field) != getattr(_SYSTEM, field):
-            yield f"System.{field}", ""
-    for kind, algorithms in system.algorithms.items():
-        natural = tuple(natural_algorithm(kind, each) for each in platform.dimensions[: len(algorithms)])
-        if algorithms != natural and kind not in physical.algorithm:
-            yield f"System.algorithms['{kind}']", "Physical.algorithm counts"
+    """Yield a warning for everything of `Platform.astra_sim` that was given and counts in the other profile only."""
+    if profile == "astra-sim":
+        return  # what that does not know is refused, see `armillary.platform.profiles`
+    source, own = platform.source or "platform", platform.astra_sim
+    given = [
+        f"AstraSimSystem.{name}" for name in _ASTRA_SIM_ONLY if getattr(own, name) != getattr(_USUAL, name)
+    ]
+    if platform.dialect == "astra-sim" and platform.collectives.active_chunks > 1:
+        given.append("active-chunks-per-dimension")
+    for name in given:
+        yield f"{source}: {name} has no effect in profile {profile}"
 
 
 PROTOCOLS = {
@@ -143,9 +115,9 @@ PROTOCOLS = {
     "ns3": {"lossless": "ns3", "tcp": "ns3-tcp"},
 }
 """Network model -> protocol of packets -> column of the table."""
-MODELS = (
-    "analytical", "congestion", "flow", "packet", "packet-tcp", "packet-credit", "ns3", "ns3-tcp",
-)  # fmt: skip
+MODELS = tuple(
+    column for name in NETWORK_MODELS.built_in for column in PROTOCOLS.get(name, {"": name}).values()
+)
 """The columns of the table: network models of profile physical, by the protocol of their packets."""
 _TITLES = {
     "packet": "packet with protocol lossless",
@@ -200,17 +172,17 @@ def _marks_some(options: dict[str, Any]) -> bool:
 _NEEDS_KMAX = ("kmin, and kmax above it", _marks_some)
 OPTIONS = (
     Option(
-        "collectives.active_chunks", lambda p: p.dialect == "native" and p.physical.active_chunks > 0, _MESSAGES
+        "collectives.active_chunks", lambda p: p.dialect == "native" and p.collectives.active_chunks > 0, _MESSAGES
     ),
-    Option("collectives.queues", lambda p: p.dialect == "native" and p.queues_per_dim > 1, frozenset()),
+    Option("collectives.queues", lambda p: p.dialect == "native" and p.astra_sim.queues_per_dim > 1, frozenset()),
     Option(
         "collectives.optimization",
-        lambda p: p.dialect == "native" and p.source is not None and p.system.collective_optimization == "baseline",
+        lambda p: p.dialect == "native" and p.source is not None and p.astra_sim.collective_optimization == "baseline",
         frozenset(),
     ),
-    Option("rendezvous", lambda p: p.dialect == "native" and p.rendezvous, frozenset()),
+    Option("rendezvous", lambda p: p.dialect == "native" and p.astra_sim.rendezvous, frozenset()),
     Option(
-        "scheduling", lambda p: p.physical.scheduling != "fair",
+        "scheduling", lambda p: p.scheduling != "fair",
         frozenset({"analytical", "flow", "packet", "packet-credit"}),
     ),
     Option("topology.buffer", lambda p: not _unbounded(p), _MESSAGES - {"congestion", "flow"}),
@@ -245,11 +217,18 @@ def column_of(platform: Platform, network_model: str) -> str:
 def without_effect(platform: Platform, network_model: str) -> Iterator[str]:
     """Yield a warning for everything that was given and has no effect in a network model of profile physical."""
     source = f"{platform.source or 'platform'}: platform"
-    model = column_of(platform, network_model)
+    model, chosen = column_of(platform, network_model), platform.network_model
+    if chosen.options and chosen.name != network_model:
+        yield (
+            f"{source}.network_model.options has no effect in network model {network_model}; {chosen.name} uses it"
+        )
     if platform.packets.given and network_model not in PROTOCOLS:
         yield f"{source}.packets has no effect in network model {network_model}; packet and ns3 use it"
     for option in OPTIONS:
         if (option.protocol and network_model not in PROTOCOLS) or not option.given(platform):
+            continue
+        # Another package's is told all that any model is told; what it makes of it nobody knows.
+        if option.counts and network_model not in NETWORK_MODELS.built_in:
             continue
         if model not in option.counts and option.key == "topology.buffer":
             yield f"{source}.topology: buffers have no end in network model {network_model}; packet knows them"
@@ -269,7 +248,10 @@ def without_effect(platform: Platform, network_model: str) -> Iterator[str]:
 
 
 def _of_switches(platform: Platform, network_model: str, source: str) -> Iterator[str]:
-    asked = {name for names in platform.physical.algorithm.values() for name in names} & {"in-switch", "auto"}
+    asked = {name for names in platform.collectives.algorithms.values() for name in names} & {
+        "in-switch",
+        "auto",
+    }
     if network_model == "analytical" and asked:
         for d in platform.dimensions:
             if d.in_network and d.in_network.operations:

@@ -24,6 +24,7 @@ from armillary.collective.demand import (
 from armillary.collective.demand import block_of as block_of_members
 from armillary.engine.common import network
 from armillary.engine.common.communicators import CollectiveCall, Communicator
+from armillary.platform.dimension_topologies import TOPOLOGIES
 from armillary.platform.model import Platform, ports
 from armillary.platform.network import Dimension, Port, links_per_npu, port
 
@@ -68,7 +69,7 @@ class Demands:
         platform, dimensions = self.platform, self._dimensions
         sizes = zip(network.strides(dimensions), dimensions, strict=True)
         coordinates = np.array([comm.members // stride % d.size for stride, d in sizes])
-        delay = platform.physical.endpoint_delay
+        delay = platform.npu.message_delay
         group = Group(coordinates, dimensions, delay, self.anywhere)
         if call.involved is None or not group.grid:
             return group
@@ -104,17 +105,15 @@ class Demands:
             if hop:
                 # The two links that join a Ring of 2 are one.
                 links = (
-                    1
-                    if d.size == 2 and d.topology in ("Ring", "Torus")
-                    else links_per_npu(d.topology, d.size)
+                    1 if d.size == 2 and TOPOLOGIES[d.topology].loop else links_per_npu(d.topology, d.size)
                 )
                 rate = min(both.out, both.into) / links
                 latency += int(hop) * d.latency
                 moving = max(moving, size / rate)
         if self.anywhere:
             latency, moving = 0.0, size / sum(max(each.out, each.into) for each in ports(self.platform))
-        least = latency + self.platform.physical.endpoint_delay + moving
-        if self.platform.physical.fit is not None:
+        least = latency + self.platform.npu.message_delay + moving
+        if self.platform.collectives.fit is not None:
             from armillary.engine.common.fits import fitted_message
 
             if found := fitted_message(self.platform, [int(hop) for hop in hops], size):
@@ -140,7 +139,7 @@ class Demands:
         for c, dims in enumerate(cuts):
             through[c, list(dims)] = True
         bytes_, each, ns = (np.zeros((len(plans), len(cuts), width)) for width in (2, 2, 4))
-        measured = self.platform.physical.fit is not None
+        measured = self.platform.collectives.fit is not None
         latencies = [
             0.0 if measured else min((group.cuts[own].latency for group in dict.fromkeys(groups)
                 for own in [tuple(d for d in dims if d in group.spanned)] if own in group.cuts), default=0.0)
@@ -169,7 +168,7 @@ class Demands:
 
     def _measured(self, call: CollectiveCall, comm: Communicator) -> tuple[float, float] | None:
         """Return latency and transfer of a collective that a fit times, ns; None: none does."""
-        if self.platform.physical.fit is None:
+        if self.platform.collectives.fit is None:
             return None
         from armillary.engine.common.fits import timed
 

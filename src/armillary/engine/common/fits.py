@@ -63,7 +63,7 @@ def _load(name: str, stamp: int) -> CollectiveFit:
 
 def timed(call: CollectiveCall, comm: Communicator, platform: Platform) -> CollectiveTime | None:
     """Return what the fit of a platform says of a collective; None: nothing."""
-    choice = platform.physical.fit
+    choice = platform.collectives.fit
     if choice is None or len(comm.members) < 2 or call.size <= 0 or call.operation in MEMORY_OPERATIONS:
         return None
     used = call.involved
@@ -81,7 +81,7 @@ def timed(call: CollectiveCall, comm: Communicator, platform: Platform) -> Colle
 
 def fitted_message(platform: Platform, hops: Sequence[int], size: int) -> Message | None:
     """Return a message over so many links of each dimension as the fit of a platform times it; None: it cannot."""
-    choice = platform.physical.fit
+    choice = platform.collectives.fit
     if choice is None or size <= 0:
         return None
     dim = max(d for d, hop in enumerate(hops) if hop)
@@ -109,5 +109,7 @@ def spanned(comm: Communicator, platform: Platform) -> list[int]:
 
 def node_size(platform: Platform) -> int:
     """Return how many NPUs the fit of a platform takes for a node."""
-    assert platform.physical.fit is not None
-    return int(np.prod([dimension.size for dimension in platform.dimensions[: platform.physical.fit.inner]]))
+    assert platform.collectives.fit is not None
+    return int(
+        np.prod([dimension.size for dimension in platform.dimensions[: platform.collectives.fit.inner]])
+    )

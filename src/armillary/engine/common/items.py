@@ -150,7 +150,7 @@ def _read_calls(
 ) -> None:
     pg_code, pg_names = graph.strings("pg_name")
     involved_code, involved = graph.bool_lists("involved_dim")
-    custom = platform.system.custom_by_node
+    custom = platform.astra_sim.custom_by_node
     prefixes = ["", *dict.fromkeys(custom.values())]
     by_node = np.zeros(len(at), np.int64)
     for node, prefix in custom.items():
@@ -177,7 +177,7 @@ def _read_calls(
             groups[code] = comms.resolve(graph, int(at[example]), pg_names[code])
         mask = involved[dims] if dims >= 0 else None
         operation = OPERATION[CollectiveType(kind)] if kind >= 0 else list(FROM_MEMORY.values())[-1 - kind]
-        replaced = prefixes[prefix] or platform.system.custom.get(operation, "")
+        replaced = prefixes[prefix] or platform.astra_sim.custom.get(operation, "")
         view.calls.append(CollectiveCall(groups[code], operation, size, mask, replaced, root))
     view.call[items] = inverse
 

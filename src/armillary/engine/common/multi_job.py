@@ -114,7 +114,7 @@ def simulate_jobs(
             f"{platform.source or 'platform'}: groups: several jobs cannot share them; expected groups in their traces"
         )
 
-    if platform.physical.terms.step:
+    if platform.terms.step:
         raise InputError(
             f"{platform.source or 'platform'}: terms.step: several jobs do not end their steps together; expected it "
             "for one workload only"
@@ -129,7 +129,7 @@ def simulate_jobs(
     own: list[Timeline] = []
     for job in jobs:
         # Random durations are drawn by the place of a node, so there it matters whether one waits for the arrival.
-        arrival = job.arrival_ns if platform.physical.jitter else 0
+        arrival = job.arrival_ns if platform.jitter else 0
         key = (id(job.trace), tuple(job.npus), arrival)
         if key not in alone:
             lone = compose([replace(job, arrival_ns=arrival)], platform.npus)

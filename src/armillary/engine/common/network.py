@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.base.errors import InputError
+from armillary.platform.dimension_topologies import TOPOLOGIES
 from armillary.platform.network import Dimension
 
 Ranks = NDArray[np.int64]
@@ -38,17 +39,9 @@ def first_difference(dimensions: tuple[Dimension, ...], source: Ranks, destinati
     return result
 
 
-def hops(dimension: Dimension, offset: Ranks) -> Ranks:
-    """Return the links that a message crosses to the NPU at ring distance `offset` of one dimension."""
-    if dimension.topology == "Mesh":
-        line: Ranks = np.abs(offset)
-        return line
-    if dimension.topology in ("Ring", "Torus"):
-        ahead = np.mod(offset, dimension.size)
-        shorter: Ranks = np.minimum(ahead, dimension.size - ahead)
-        return shorter
-    direct: Ranks = np.full(np.shape(offset), 1 if dimension.topology == "FullyConnected" else 2, np.int64)
-    return direct
+def hops(dimension: Dimension, here: Ranks, there: Ranks) -> Ranks:
+    """Return the links that a message crosses from position `here` of one dimension to position `there`."""
+    return TOPOLOGIES[dimension.topology].hops(here, there, dimension.size)
 
 
 def route(dimensions: tuple[Dimension, ...], source: Ranks, destination: Ranks) -> tuple[Ranks, Ranks]:
@@ -58,8 +51,9 @@ def route(dimensions: tuple[Dimension, ...], source: Ranks, destination: Ranks) 
     count = np.zeros(dimension.shape, np.int64)
     for d, stride in enumerate(strides(dimensions)):
         here = dimension == d
-        offset = (destination // stride) % dimensions[d].size - (source // stride) % dimensions[d].size
-        count = np.where(here, hops(dimensions[d], offset), count)
+        size = dimensions[d].size
+        crossed = hops(dimensions[d], source // stride % size, destination // stride % size)
+        count = np.where(here, crossed, count)
     return dimension, count
 
 
@@ -67,8 +61,8 @@ def path(dimensions: tuple[Dimension, ...], source: Ranks, destination: Ranks) -
     """Return for every dimension how many of its links lie between two ranks: all that a message crosses."""
     crossed = []
     for dimension, stride in zip(dimensions, strides(dimensions), strict=True):
-        offset = destination // stride % dimension.size - source // stride % dimension.size
-        crossed.append(np.where(offset == 0, 0, hops(dimension, offset)))
+        here, there = source // stride % dimension.size, destination // stride % dimension.size
+        crossed.append(np.where(here == there, 0, hops(dimension, here, there)))
     return crossed
 
 

@@ -74,7 +74,7 @@ def lower_nodes(graph: Graph, platform: Platform, times: KernelTimes) -> Nodes:
     kind = np.full(n, lk.FIXED, np.int64)
     slot = np.where(cpu, lk.CPU, np.where(types == NodeType.COMP_NODE, lk.COMPUTE, lk.COMM))
     ticks = durations(graph, order)
-    if not platform.system.replay_only:
+    if not platform.compute.replay:
         refuse(
             graph,
             order,
@@ -99,7 +99,7 @@ def lower_nodes(graph: Graph, platform: Platform, times: KernelTimes) -> Nodes:
         kind[(types == NodeType.INVALID_NODE) | (types == NodeType.METADATA_NODE)] = lk.SKIP
         if times.asked:
             modelled(graph, order, times, ticks)
-        elif platform.system.roofline:
+        elif platform.compute.model:
             warnings += _roofline(graph, order, platform, kind, ticks, (types == NodeType.COMP_NODE) & ~cpu)
     free = (types == NodeType.COMP_NODE) & names_work(graph)[order]
     free &= (kind == lk.SKIP) | ((kind == lk.FIXED) & (ticks <= 1) & ~has_time(graph)[order])
@@ -125,7 +125,7 @@ def lower_nodes(graph: Graph, platform: Platform, times: KernelTimes) -> Nodes:
 
 def unrecorded(graph: Graph, platform: Platform) -> int:
     """Return how many nodes of communication and memory name bytes and have no time where only recorded ones count."""
-    if not platform.system.replay_only:
+    if not platform.compute.replay:
         return 0
     other = np.isin(graph.types, (*COMMUNICATION, *MEMORY)) & ~graph.has("duration_ns")
     sized = (graph.ints("comm_size", 0) > 0) | (graph.ints("tensor_size", 0) > 0)
@@ -198,7 +198,7 @@ def _roofline(
     refuse(graph, order, negative, "has a negative num_ops or tensor_size", "numbers of 0 or more")
     kind[compute & (size == 0)] = lk.SKIP
     timed = compute & (size > 0)
-    bandwidth, peak = platform.system.local_mem_bandwidth, platform.system.peak_performance
+    bandwidth, peak = platform.npu.memory.bytes_per_s, platform.npu.peak_flops
     if timed.any() and (bandwidth <= 0 or peak <= 0):
         raise InputError(
             "the roofline needs local-mem-bw and peak-perf above 0: compute nodes cannot be timed"

@@ -56,10 +56,10 @@ def run_messages(
     from armillary.engine.messages.stages import stages_of
     from armillary.engine.physical import machine_info
     from armillary.engine.transport.models import transport_of
-    from armillary.platform import check_physical
+    from armillary.platform import physical_view
     from armillary.trace.expand import expand_for
 
-    check_physical(platform)
+    platform = physical_view(platform)
     transport = transport_of(network_model, platform)
     program = lower_messages(
         expand_for(trace, f"network model {network_model}"), platform, stages_of(platform)

@@ -72,7 +72,7 @@ def lower_messages(trace: Trace, platform: Platform, stages: Sequence[Stage]) ->
     Raises:
         InputError: the trace does not fit the machine, or something in it cannot be simulated.
     """
-    if platform.memory.kind == "hierarchical":
+    if platform.remote_memory.kind == "hierarchical":
         raise InputError(
             f"{platform.source or 'platform'}: remote_memory: got kind 'hierarchical', whose links this network model "
             "does not know; expected network model analytical"
@@ -89,7 +89,7 @@ def _with_messages(build: Build, program: PhysicalProgram, stages: Sequence[Stag
     lines = MessageLines(platform, stages[0].topology)
     phase_shape: list[int] = []
     size_rows: list[int] = []
-    memory, rates = platform.system.local_mem_bandwidth, ports(platform)
+    memory, rates = platform.npu.memory.bytes_per_s, ports(platform)
     placed = [(plan, *each) for plan in build.plans.all for each in plan.placed]
     for plan, phase, size in placed:
         first = build.lines.ring(plan.comm, phase).first
@@ -118,7 +118,7 @@ def _with_messages(build: Build, program: PhysicalProgram, stages: Sequence[Stag
     columns = {each.name: getattr(program, each.name) for each in fields(program)}
     columns["tables"] = program.tables | {name: as_table(table) for name, table in more.items()}
     columns["scalars"] = program.scalars | {
-        lk.Z_ENDPOINT: ceil(platform.physical.endpoint_delay),
+        lk.Z_ENDPOINT: ceil(platform.npu.message_delay),
         lk.Z_ROUTES: len(pairs),
         lk.Z_STAGES: len(stages),
     }

@@ -71,7 +71,7 @@ def simulate_schedule(
     net = first_state(transport, stage.topology, mode, routes.count)
     room = Room(transport, mode, links=stage.topology.links)
     phases, owner, node_first = _phases(schedule, edges)
-    memory, delay = platform.system.local_mem_bandwidth, ceil(platform.physical.endpoint_delay)
+    memory, delay = platform.npu.memory.bytes_per_s, ceil(platform.npu.message_delay)
     st = np.zeros(pk.PLAN_STATE, np.int64)
     st[pk.S_REDUCE] = ceil(schedule.chunk / memory * 1e9) * lk.PS if memory > 0 else 0
     st[pk.S_DELAY], st[pk.S_CHUNKS], st[pk.S_DIRTY] = delay * lk.PS, len(owner), edges.n
@@ -81,7 +81,7 @@ def simulate_schedule(
         np.ones(edges.n, np.int64),
         np.zeros(edges.n, np.int64),
     )
-    kernel = load("armillary.engine.messages.plan_kernel", mode, transport.name)
+    kernel = load("armillary.engine.messages.plan_kernel", mode, transport.kernel)
     if mode == "interpreted":
         table = table.tolist()
     more = True

@@ -36,14 +36,14 @@ def execute(program: MessageProgram, transport: Transport, mode: Mode | None = N
     z = program.sizes
     topology = program.stages[0].topology
     transport = transport.on(topology, program.routes)
-    if transport.name == "ns3":
+    if transport.in_python:
         mode = "interpreted"
     elif mode is None:
         mode = "interpreted" if _estimate(program, transport) < INTERPRETED_EVENTS else "compiled"
     table = lower_network(
         program.stages, program.routes, transport.options(topology), transport.tables(topology)
     )
-    kernel = load("armillary.engine.messages.loop_kernel", mode, transport.name)
+    kernel = load("armillary.engine.messages.loop_kernel", mode, transport.kernel)
     prog, _ = lk.PROGRAM.program(program.tables, mode, program.scalars)
     # A chunk flow for which there was no room is to be looked at once more.
     sizes = {

@@ -25,8 +25,8 @@ def window_of(phase: PhysicalPhase, chunk: int, platform: Platform, segments: in
     and one; ways are longer than a link, and rounds not all alike. No more than that: with more, early chunks would
     come late to the next dimension.
     """
-    if platform.physical.active_chunks:
-        return platform.physical.active_chunks
+    if platform.collectives.active_chunks:
+        return platform.collectives.active_chunks
     moving = moving_of(phase, chunk, platform) / segments
     idle = phase.latency + phase.wait * chunk
     return min(4 + ceil(4 * idle / moving), MOST_IN_FLIGHT) if moving > 0 else MOST_IN_FLIGHT
@@ -41,7 +41,7 @@ def segments_of(chunks: int, phase: PhysicalPhase, size: int, platform: Platform
     """
     moving, latency = moving_of(phase, size, platform), phase.latency
     ability = platform.dimensions[phase.dim].in_network
-    limits = (platform.physical.active_chunks, ability.operations if ability else 0, AT_ONCE)
+    limits = (platform.collectives.active_chunks, ability.operations if ability else 0, AT_ONCE)
     in_flight = min(chunks, *(limit for limit in limits if limit))
     most = min(ceil(FILL * depth / chunks), int(phase.sent * size) // SMALLEST)
     best = sqrt(depth * moving * in_flight / latency) if latency > 0 else most

@@ -47,11 +47,11 @@ def run_physical(trace: Trace, platform: Platform, fold: bool) -> tuple[Physical
     """Lower and run; returns the program, its final state and what a timeline says about the machine."""
     from armillary.engine.physical.lower import lower
     from armillary.engine.physical.program import execute
-    from armillary.platform import check_physical
+    from armillary.platform import physical_view
 
-    check_physical(platform)
+    platform = physical_view(platform)
     program = lower(trace, platform, fold_ranks=fold)
-    run, terms = execute(program), platform.physical.terms
+    run, terms = execute(program), platform.terms
     if terms.overlap:
         from armillary.engine.physical.terms.overlap import settle
 
@@ -71,42 +71,43 @@ def machine_info(program: PhysicalProgram, platform: Platform) -> dict[str, Any]
 
     info: dict[str, Any] = {
         "ports": [{"out_bytes_per_ns": port.out, "into_bytes_per_ns": port.into} for port in ports(platform)],
-        "scheduling": platform.physical.scheduling,
+        "scheduling": platform.scheduling,
     }
-    if platform.system.peak_performance > 0:
-        info["peak_flops_per_ns"] = platform.system.peak_performance / 1e9
-    if platform.system.local_mem_bandwidth > 0:
-        info["memory_bytes_per_ns"] = platform.system.local_mem_bandwidth / 1e9
-    if platform.physical.fit:
+    if platform.npu.peak_flops > 0:
+        info["peak_flops_per_ns"] = platform.npu.peak_flops / 1e9
+    if platform.npu.memory.bandwidth > 0:
+        info["memory_bytes_per_ns"] = platform.npu.memory.bandwidth
+    if platform.collectives.fit:
         from armillary.engine.common.fits import fit_of
 
-        fit = fit_of(platform.physical.fit)
-        info["collective_fit"] = {"name": platform.physical.fit.name, "notes": list(fit.notes)}
-    if platform.physical.terms.on():
-        info["terms"] = platform.physical.terms.facts()
-    kernels = platform.physical.kernels
-    if kernels.peaks:
-        info["peaks_flops_per_ns"] = {name: peak / 1e9 for name, peak in kernels.peaks.items()}
+        fit = fit_of(platform.collectives.fit)
+        info["collective_fit"] = {"name": platform.collectives.fit.name, "notes": list(fit.notes)}
+    if platform.terms.on():
+        info["terms"] = platform.terms.facts()
+    compute, kernels = platform.compute, platform.compute.kernels
+    if platform.npu.peaks:
+        info["peaks_flops_per_ns"] = {name: peak / 1e9 for name, peak in platform.npu.peaks.items()}
     if any(view.nodes.roofline for view in program.views if isinstance(view.nodes, PhysicalNodes)):
         info["roofline"] = {
             "compute_efficiency": kernels.compute,
             "memory_efficiency": kernels.memory,
             "kernel_overhead_ns": kernels.overhead,
         }
-    model = platform.kernel_model
-    if (platform.system.roofline and model.name != "roofline") or model.overrides:
-        info["compute_model"] = {"name": model.name if platform.system.roofline else "recorded"}
-        own = model.options.get("file") or (model.options.get("device") if model.name == "gpu" else None)
+    if compute.model not in ("", "roofline") or compute.overrides:
+        info["compute_model"] = {"name": compute.model or "recorded"}
+        own = compute.options.get("file") or (
+            compute.options.get("device") if compute.model == "gpu" else None
+        )
         info["compute_model"] |= {"file": own} if own else {}
-        if model.name == "systolic" and platform.system.roofline:
+        if compute.model == "systolic":
             from armillary.compute.systolic import memory_stalls
 
-            info["compute_model"] |= {"note": memory_stalls(model.options)}
-        info["compute_model"] |= {"overrides": len(model.overrides)}
-    if model.uncertainty:
+            info["compute_model"] |= {"note": memory_stalls(compute.options)}
+        info["compute_model"] |= {"overrides": len(compute.overrides)}
+    if compute.uncertainty:
         info["uncertainty"] = {
-            "low_ratio": model.uncertainty.low,
-            "high_ratio": model.uncertainty.high,
-            "of": model.uncertainty.of,
+            "low_ratio": compute.uncertainty.low,
+            "high_ratio": compute.uncertainty.high,
+            "of": compute.uncertainty.of,
         }
     return info

@@ -102,7 +102,7 @@ def chunk_routes_of(call: CollectiveCall, comm: Communicator, platform: Platform
         )  # a memory has chunks of its own
     whole = fitted_phase(call, comm, platform, lambda: phases(call, comm, platform))
     chunk_routes = ChunkRoutes(((whole,),), ((call.size, 0),)) if whole else _scheduled(call, comm, platform)
-    share = platform.physical.terms.communication
+    share = platform.terms.communication
     return _slowed(chunk_routes, share) if share else chunk_routes
 
 
@@ -126,8 +126,8 @@ def _slowed(chunk_routes: ChunkRoutes, share: float) -> ChunkRoutes:
 
 
 def _scheduled(call: CollectiveCall, comm: Communicator, platform: Platform) -> ChunkRoutes:
-    physical, operation = platform.physical, plain(call.operation)
-    how, found = physical.chunk_order, spanned_by(call, comm, platform) or []
+    collectives, operation = platform.collectives, plain(call.operation)
+    how, found = collectives.chunk_order, spanned_by(call, comm, platform) or []
     if how == "online-greedy" and operation == "all-gather":
         # Its last level has the most to move; how loaded that will be, nothing says when the first is chosen.
         how = "baseline"
@@ -142,17 +142,17 @@ def _scheduled(call: CollectiveCall, comm: Communicator, platform: Platform) -> 
                 "dimensions; expected at most 6, or another order, e.g. themis"
             )
         orders = list(permutations(plain_order(operation, choices)))
-        chosen = [(size, orders[0]) for size in plain_sizes(call.size, physical.chunks)]
+        chosen = [(size, orders[0]) for size in plain_sizes(call.size, collectives.chunks)]
     else:
-        if how in ("auto", "optimal") and min(physical.chunks, call.size) > MOST:
+        if how in ("auto", "optimal") and min(collectives.chunks, call.size) > MOST:
             raise InputError(
-                f"{platform.source or 'platform'}: collectives: chunks: got {physical.chunks}, expected at most "
+                f"{platform.source or 'platform'}: collectives: chunks: got {collectives.chunks}, expected at most "
                 f"{MOST} with chunk_order {how}, or another order, e.g. themis"
             )
         costs = costs_of(call, comm, platform)
-        levels = levels_of(costs, call.size, physical.chunks)
+        levels = levels_of(costs, call.size, collectives.chunks)
         chosen = chunks_for(
-            how, physical.within_dimension, operation, levels, call.size, physical.chunks, costs
+            how, collectives.within_dimension, operation, levels, call.size, collectives.chunks, costs
         )
         orders = list(dict.fromkeys(order for _, order in chosen))
     number = {order: i for i, order in enumerate(orders)}
@@ -163,5 +163,5 @@ def _scheduled(call: CollectiveCall, comm: Communicator, platform: Platform) -> 
 def plain_chunk_routes(route: Sequence[PhysicalPhase], size: int, platform: Platform) -> ChunkRoutes:
     """Return the chunk routes of chunks that all go through the same phases."""
     return ChunkRoutes(
-        (tuple(route),), tuple((each, 0) for each in plain_sizes(size, platform.physical.chunks))
+        (tuple(route),), tuple((each, 0) for each in plain_sizes(size, platform.collectives.chunks))
     )

@@ -96,7 +96,7 @@ def costs_of(call: CollectiveCall, comm: Communicator, platform: Platform) -> Co
     bandwidths = tuple(port(platform.dimensions[span.dim]).slower for span in found)
     # The bytes of the members are in the costs; what is left to know of a level is how many they are.
     spans = tuple(Span(span.dim, tuple(range(len(span.positions)))) for span in found)
-    return Costs(operation, spans, costs, bandwidths, scale, platform.system.local_mem_bandwidth)
+    return Costs(operation, spans, costs, bandwidths, scale, platform.npu.memory.bytes_per_s)
 
 
 def _scales(operation: str, span: Span, others: Sequence[Span]) -> list[tuple[str, Fraction]]:

@@ -59,9 +59,9 @@ def fitted_phase(
 
 def largest_message(platform: Platform, sizes: Collection[int]) -> int:
     """Return the most bytes that any message of these sizes moves through a port."""
-    more = 1 + Fraction(platform.physical.terms.communication)
+    more = 1 + Fraction(platform.terms.communication)
     found = [ceil(max(sizes, default=0) * more)]
-    if platform.physical.fit:
+    if platform.collectives.fit:
         for dim in range(len(platform.dimensions)):
             hops = [int(d == dim) for d in range(len(platform.dimensions))]
             messages = (fitted_message(platform, hops, size) for size in set(sizes))
@@ -73,7 +73,7 @@ def fit_warnings(
     platform: Platform, calls: Iterable[tuple[CollectiveCall, Communicator]], sizes: Collection[int]
 ) -> list[str]:
     """Return what a person should know of the collectives and message sizes of a run with a fit."""
-    choice = platform.physical.fit
+    choice = platform.collectives.fit
     if choice is None:
         return []
     where, sizes = choice.source or f"collectives.fit: {choice.name}", [size for size in sizes if size > 0]

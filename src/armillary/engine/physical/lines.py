@@ -102,7 +102,7 @@ class Lines:
             (min(port.out, port.into), f"network: {dimension.name}")
             for port, dimension in zip(ports(platform), platform.dimensions, strict=True)
         ]
-        found += [(min(s.read, s.write), f"remote_memory: {s.name}") for s in platform.memory.stages]
+        found += [(min(s.read, s.write), f"remote_memory: {s.name}") for s in platform.remote_memory.stages]
         rate, where = min(found)
         return f"{where}: bandwidth: got {format_bandwidth(rate)}, which"
 
@@ -191,12 +191,12 @@ class Channels:
         ]
         key = (tag, a, b, size, tuple(sends), tuple(receives), hops)
         latency = sum(hop * dimension.latency for _, dimension, hop in crossed)
-        latency += self.platform.physical.endpoint_delay
+        latency += self.platform.npu.message_delay
         uses = [(d, links_per_npu(dimension.topology, dimension.size)) for d, dimension, _ in crossed]
         volume: int | Fraction = size
         if fitted := fitted_message(self.platform, hops, size):
             latency, volume, uses = fitted.latency, fitted.volume, [(fitted.dim, 1)]
-        if share := self.platform.physical.terms.communication:
+        if share := self.platform.terms.communication:
             latency, volume = latency * (1 + share), volume * (1 + Fraction(share))
         if key not in self.tables.channel_at:
             used = []

@@ -17,7 +17,7 @@ from armillary.engine.common.network import Scale, bits
 from armillary.engine.physical import layout as lk
 from armillary.engine.physical.lines import Channels, Lines
 from armillary.engine.physical.nodes import COMPUTE, CPU, PhysicalNodes, slots_of
-from armillary.engine.physical.plans import Plans, fill_accesses, fill_messages, fill_transfers, priorities
+from armillary.engine.physical.plans import Plans, fill_messages, fill_transfers, priorities
 from armillary.engine.physical.program import PhysicalProgram
 from armillary.engine.physical.terms.straggler import slowest
 from armillary.engine.physical.workload import ListedWorkload, PhysicalWorkload
@@ -32,14 +32,14 @@ class Paces:
     """The views of ranks with slots by stream and durations of their own; ranks that are alike share them."""
 
     def __init__(self, workload: PhysicalWorkload) -> None:
-        self.workload, self.physical = workload, workload.platform.physical
+        self.workload, self.platform = workload, workload.platform
         self._nodes: dict[tuple[int, float, int], PhysicalNodes] = {}
         self._views: dict[tuple[int, int], View] = {}
 
     def view(self, rank: int) -> View:
         """Return the view of a rank."""
-        view, speed = self.workload.view(rank), self.physical.speed.get(rank, 1.0)
-        key = (self.workload.kind(rank), speed, rank if self.physical.jitter else -1)
+        view, speed = self.workload.view(rank), self.platform.npu.speed.get(rank, 1.0)
+        key = (self.workload.kind(rank), speed, rank if self.platform.jitter else -1)
         if key not in self._nodes:
             assert isinstance(view.nodes, PhysicalNodes)
             slot = slots_of(view, view.nodes)
@@ -51,14 +51,14 @@ class Paces:
         return self._views[at]
 
     def _ticks(self, nodes: PhysicalNodes, rank: int, speed: float) -> Ints:
-        jitter, terms = self.physical.jitter, self.physical.terms
+        jitter, terms = self.platform.jitter, self.platform.terms
         if speed == 1.0 and not (jitter or terms.straggler or terms.launch):
             return nodes.ticks
         stretch: NDArray[np.float64] | float = 1.0 / speed
         if jitter:
             random = np.random.default_rng([jitter.seed, rank])
             stretch *= np.maximum(1 + jitter.sigma * random.standard_normal(len(nodes.kind)), 0)
-        stretch *= slowest(terms.straggler, self.workload.platform.npus)
+        stretch *= slowest(terms.straggler, self.platform.npus)
         timed = np.isin(nodes.slot, (COMPUTE, CPU))
         ticks = np.where(timed, np.ceil(nodes.ticks * stretch), nodes.ticks).astype(np.int64)
         # What the CPU has not issued yet cannot begin: of two kernels in a row, the second begins a launch later.
@@ -77,7 +77,7 @@ def lower(trace: Trace, platform: Platform, *, fold_ranks: bool = True) -> Physi
     Raises:
         InputError: the trace does not fit the machine, or something in it cannot be simulated.
     """
-    if platform.system.custom or platform.system.custom_by_node:
+    if platform.astra_sim.custom or platform.astra_sim.custom_by_node:
         raise InputError(
             "custom collectives are modelled by profile astra-sim only; remove them or use that profile"
         )
@@ -141,12 +141,12 @@ class Build:
             "LINE_ROWS": lines.rows, "LINES": lines.members, "LINE_PORTS": lines.ports,
             "PORTS": lines.port_rates(), "CHANNELS": channels, "CHUNKS": plans.chunk_rows,
         }  # fmt: skip
-        scheduling = self.platform.physical.scheduling
+        scheduling = self.platform.scheduling
         scalars = {
             lk.Z_RANKS: len(views),
             lk.Z_POLICY: lk.FAIR if scheduling == "fair" else lk.ORDERED,
             lk.Z_SIGN: -1 if scheduling == "lifo" else 1,
-            lk.Z_WITHIN: WITHIN.index(self.platform.physical.within_dimension),
+            lk.Z_WITHIN: WITHIN.index(self.platform.collectives.within_dimension),
         }
         comms_used = self.workload.comms.found.items()
         names = self.workload.group_names(n for n, _ in comms_used)
@@ -190,7 +190,7 @@ class Build:
         view = self.paces.view(rank)
         nodes = view.nodes
         count = len(nodes.kind)
-        delay = ceil(self.platform.physical.delay.get(rank, 0.0))
+        delay = ceil(self.platform.stragglers.get(rank, 0.0))
         slots = int(nodes.slot.max(initial=0)) + 1
         row = [tables.graph(nodes), count, tables.states, tables.n_items, slots, len(self.slot_ready), delay]
         tables.ranks += row
@@ -200,7 +200,7 @@ class Build:
         items = np.zeros((len(nodes.items), lk.I_COLUMNS), np.int64)
         self._fill_collectives(view, items, cls)
         fill_messages(view, items, rank, self.channels)
-        fill_accesses(view, items, rank, self.platform)
+        self.workload.accesses.fill(view, items, rank)
         fill_transfers(view, items, cls, self.channels)
         tables.items.append(items)
         tables.n_items += len(items)

@@ -12,18 +12,25 @@ of each class. Where groups of in-switch accesses lie in a way that classes cann
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from armillary.base.errors import InputError
-from armillary.engine.common.items import FROM_MEMORY
+from armillary.engine.common.items import FROM_MEMORY, View
 from armillary.engine.common.network import LIMIT
 from armillary.engine.common.nodes import refuse
+from armillary.engine.physical import layout as lk
 from armillary.platform.memory import speed
-from armillary.platform.model import Platform, local_speed
+from armillary.platform.model import Platform
 from armillary.trace import Graph, NodeType
+
+if TYPE_CHECKING:
+    from armillary.platform.memory_model import MemoryModel
 
 Ints = NDArray[np.int64]
 ABSENT, LOCAL, REMOTE = range(3)
@@ -58,9 +65,9 @@ def read_accesses(
     local, store = memory & (where == LOCAL), graph.types[order] == NodeType.MEM_STORE_NODE
     together = memory & (graph.ints(IN_SWITCH, 0)[order] != 0)
     refuse(graph, order, together & local, f"has {IN_SWITCH} in local memory", "remote memory")
-    staged = platform.memory.kind == "hierarchical"
+    staged = platform.remote_memory.kind == "hierarchical"
     if not staged:
-        problem = f"has {IN_SWITCH}, which memories of kind '{platform.memory.kind}' do not do"
+        problem = f"has {IN_SWITCH}, which memories of kind '{platform.remote_memory.kind}' do not do"
         refuse(graph, order, together, problem, "remote_memory of kind hierarchical")
     if local.any():
         ticks[local] = _local_ticks(graph, order, platform, local, store)
@@ -71,18 +78,86 @@ def read_accesses(
 def _local_ticks(
     graph: Graph, order: Ints, platform: Platform, local: NDArray[np.bool_], store: NDArray[np.bool_]
 ) -> Ints:
-    """Return latency + bytes over the bandwidth of the direction, rounded up."""
-    read, write = (local_speed(platform, away) for away in (False, True))
+    """Return latency + bytes over the bandwidth of the direction, or what another package's kind says; rounded up."""
+    size, own = graph.ints("tensor_size", 0)[order], platform.npu.memory
+    if own.kind:
+        from armillary.platform.memory_model import access_ns, memory_model
+
+        refuse(graph, order, local & (size < 0), "has a tensor_size out of range", "0 or more")
+        with _placed(platform, "npu.memory"):
+            took = access_ns(memory_model(own, platform.npus), own.kind, size[local], store[local])
+        every = np.zeros(len(order), bool)
+        every[np.flatnonzero(local)] = took >= LIMIT
+        refuse(graph, order, every, "takes longer than can be counted", f"less than {LIMIT:.2g} ns")
+        whole: Ints = np.maximum(np.ceil(took), 1).astype(np.int64)
+        return whole
+    read, write = (own.rate(away) for away in (False, True))
     if not (read and write):
         at = int(order[np.flatnonzero(local)[0]])
         raise InputError(
             f"{graph.node(at)} accesses local memory; expected npu.memory.bandwidth, which times it"
         )
-    size = graph.ints("tensor_size", 0)[order]
-    took = platform.physical.memory.latency + size / np.where(store, write, read)
+    took = own.latency + size / np.where(store, write, read)
     refuse(graph, order, local & ((size < 0) | (took >= LIMIT)), "has a tensor_size out of range", "less")
     result: Ints = np.maximum(np.ceil(took[local]), 1).astype(np.int64)
     return result
+
+
+@contextmanager
+def _placed(platform: Platform, key: str) -> Iterator[None]:
+    """Name the file and the key in errors of another package's kind."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"{platform.source or 'platform'}: {key}: {error}") from error
+
+
+class RemoteAccesses:
+    """What times accesses of remote memory without stages, and what serves them."""
+
+    def __init__(self, platform: Platform) -> None:
+        self._platform = platform
+
+    @cached_property
+    def _model(self) -> MemoryModel:
+        from armillary.platform.memory_model import memory_model
+
+        return memory_model(self._platform.remote_memory, self._platform.npus)
+
+    @property
+    def shared(self) -> bool:
+        """Whether ranks wait for each other's accesses."""
+        if self._platform.remote_memory.kind in ("none", "hierarchical"):
+            return False
+        with _placed(self._platform, "remote_memory"):
+            return self._model.per != "npu"
+
+    def fill(self, view: View, items: Ints, rank: int) -> None:
+        """Fill in the accesses of a rank.
+
+        Raises:
+            InputError: there is no remote memory, or its kind says what no time is.
+        """
+        nodes, memory = view.nodes, self._platform.remote_memory
+        which = np.flatnonzero(nodes.kind[nodes.items] == lk.MEMORY)
+        if not which.size:
+            return
+        at = nodes.order[nodes.items[which]]
+        if memory.kind == "none":
+            raise InputError(
+                f"{nodes.graph.node(int(at[0]))} accesses remote memory, but the machine has none; expected one"
+            )
+        from armillary.platform.memory_model import access_ns
+
+        store = nodes.graph.types[at] == NodeType.MEM_STORE_NODE
+        with _placed(self._platform, "remote_memory"):
+            took = access_ns(self._model, memory.kind, view.size[which], store)
+        if (took >= LIMIT).any():
+            node = nodes.graph.node(int(at[np.argmax(took)]))
+            raise InputError(f"{node} takes longer than can be counted; expected less than {LIMIT:.2g} ns")
+        node_of_rank = rank // max(memory.npus_per_node, 1)
+        items[which, lk.I_SERVER] = {"npu": -1, "machine": 0, "node": node_of_rank}[self._model.per]
+        items[which, lk.I_SERVICE] = np.ceil(took).astype(np.int64) if took.dtype.kind == "f" else took
 
 
 Groups = list[tuple[Ints, Ints]]
@@ -125,14 +200,14 @@ class MemoryPorts:
     def __init__(
         self, platform: Platform, classes: Ints, representatives: Ints, first: int, groups: Groups
     ) -> None:
-        self._stages = platform.memory.stages
+        self._stages = platform.remote_memory.stages
         self._sizes = np.bincount(classes)
-        per_node = max(platform.memory.npus_per_node, 1)
+        per_node = max(platform.remote_memory.npus_per_node, 1)
         # Without stages nobody asks for them.
         types = node_types(classes if self._stages else classes[:0], per_node)
         of_representative = representatives // per_node if self._stages else types
         self._node, self._per_node, self._classes = types[of_representative], per_node, classes
-        self._groups = GroupPlaces(classes, platform.memory.npus_per_node, groups)
+        self._groups = GroupPlaces(classes, platform.remote_memory.npus_per_node, groups)
         self._in_node = [
             int((classes[rank // per_node * per_node :][:per_node] == cls).sum())
             for cls, rank in enumerate(representatives.tolist())
@@ -194,8 +269,8 @@ def refined(platform: Platform, special: Ints, partition: Callable[[Ints], Ints]
         partition: Returns the classes for such numbers.
         groups: That access a hierarchical memory at once.
     """
-    classes, per_node = partition(special), platform.memory.npus_per_node
-    while per_node and platform.memory.kind == "hierarchical":
+    classes, per_node = partition(special), platform.remote_memory.npus_per_node
+    while per_node and platform.remote_memory.kind == "hierarchical":
         types = node_types(classes, per_node)
         both = np.stack([classes, types[np.arange(len(classes)) // per_node]])
         finer = partition(np.unique(both, axis=1, return_inverse=True)[1].ravel())

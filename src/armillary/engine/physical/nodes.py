@@ -73,9 +73,9 @@ def lower_nodes(graph: Graph, platform: Platform, times: KernelTimes) -> Physica
     bad = collective & ~np.isin(comm_type, [int(kind) for kind in OPERATION])
     refuse(graph, order, bad, "has no known comm_type", "a collective of the Chakra schema")
     kind = np.full(n, lk.FIXED, np.int64)
-    access = lk.TRANSFER if platform.memory.kind == "hierarchical" else lk.MEMORY
+    access = lk.TRANSFER if platform.remote_memory.kind == "hierarchical" else lk.MEMORY
     for which, value in ((collective, lk.COLLECTIVE), (send, lk.SEND), (recv, lk.RECV), (memory, access)):
-        kind[which] = lk.FIXED if platform.system.replay_only else value
+        kind[which] = lk.FIXED if platform.compute.replay else value
     kind[(collective | send | recv) & replayed(graph, order)] = lk.FIXED
     delay = graph.ints(DELAY, -1)[order]
     delayed = (types == NodeType.METADATA_NODE) & (delay > 0)
@@ -86,10 +86,10 @@ def lower_nodes(graph: Graph, platform: Platform, times: KernelTimes) -> Physica
     ticks = np.where(delayed, delay, exact_durations(graph, order))
     stream = np.where(cpu & compute, graph.ints("tid", -1)[order], graph.ints("stream", -1)[order])
     stream[memory] = 0
-    if memory.any() and not platform.system.replay_only:
+    if memory.any() and not platform.compute.replay:
         local, together, slots = read_accesses(graph, order, platform, memory, ticks)
         kind[local], kind[together], stream[memory] = lk.FIXED, lk.COLLECTIVE, slots[memory]
-    timed, without = platform.system.roofline and not platform.system.replay_only, _untimed(graph, platform)
+    timed, without = platform.compute.modelled, _untimed(graph, platform)
     if times.asked:
         timed = (modelled(graph, order, times, ticks) and timed) or bool(without.any())
     elif timed or without.any():
@@ -113,7 +113,7 @@ def lower_nodes(graph: Graph, platform: Platform, times: KernelTimes) -> Physica
         idle=int(untimed_on_cpu(graph).sum()),
         stream=stream.astype(np.int64), group=graph.strings("pg_name")[0][order].astype(np.int64), roofline=timed,
         untimed=int(without.sum()), unmoved=int((without & (graph.ints("tensor_size", 0) > 0)).sum())
-        if platform.system.local_mem_bandwidth <= 0 else 0,
+        if platform.npu.memory.bandwidth <= 0 else 0,
     )  # fmt: skip
 
 
@@ -124,17 +124,17 @@ def _untimed(graph: Graph, platform: Platform) -> NDArray[np.bool_]:
         InputError: one of them cannot be timed.
     """
     every = np.arange(graph.n_nodes)
-    without, system = untimed(graph), platform.system
-    if system.replay_only:
+    without, compute = untimed(graph), platform.compute
+    if compute.replay:
         # A recording may round to nothing what it says it took.
         without = without & ~graph.has("duration_ns")
         refuse(
             graph, every, without, "names operations or bytes, and no time",
             "duration_micros or duration_ns: compute.replay takes recorded times only",
         )  # fmt: skip
-    if system.roofline or system.replay_only:
+    if compute.model or compute.replay:
         return np.zeros(graph.n_nodes, np.bool_)
-    if system.peak_performance <= 0:
+    if platform.npu.peak_flops <= 0:
         refuse(
             graph, every, without & (graph.ints("num_ops", 0) > 0), "names a num_ops, and no time",
             "npu.peak, which times it, or duration_micros or duration_ns",
@@ -158,13 +158,12 @@ def _roofline(graph: Graph, order: Ints, platform: Platform, ticks: Ints, named:
     """
     if not named.any():
         return False
-    kernels = platform.physical.kernels
     ops, size = graph.ints("num_ops", 0)[order][named], graph.ints("tensor_size", 0)[order][named]
     bad = np.zeros(len(order), bool)
     bad[np.flatnonzero(named)] = (ops < 0) | (size < 0)
     refuse(graph, order, bad, "has a negative num_ops or tensor_size", "numbers of 0 or more")
     device = Device.of(platform)
-    if not platform.system.roofline:  # nobody asked for it: it takes what the machine says
+    if not platform.compute.model:  # nobody asked for it: it takes what the machine says
         device = with_endless_memory(device)
     for amount, given, what, key in (
         (ops, device.peak, "num_ops", "npu.peak"),
@@ -172,9 +171,9 @@ def _roofline(graph: Graph, order: Ints, platform: Platform, ticks: Ints, named:
     ):
         bad[np.flatnonzero(named)] = (amount > 0) & (given <= 0)
         refuse(graph, order, bad, f"names a {what}, which the roofline times and which needs {key}", key)
-    peak: NDArray[np.float64] | float = platform.system.peak_performance
-    if kernels.peaks:
-        peak = _peaks(graph, order, kernels.peaks, named)
+    peak: NDArray[np.float64] | float = platform.npu.peak_flops
+    if platform.npu.peaks:
+        peak = _peaks(graph, order, platform.npu.peaks, named)
     runtime = np.ceil(roofline_ns(ops, size, peak, device))
     bad[np.flatnonzero(named)] = runtime >= LIMIT
     refuse(graph, order, bad, "takes longer than can be counted", f"less than {LIMIT:.2g} ns")

@@ -63,7 +63,7 @@ def in_switch(platform: Platform, dim: int, collective: str, operation: str, n: 
     if ability.rate and operation != "all-gather":
         volume = max(volume, up * rate / Fraction(ability.rate))
     added = down if operation == "reduce-scatter" else Fraction(0)
-    latency = 2 * dimension.latency + ability.latency + platform.physical.endpoint_delay
+    latency = 2 * dimension.latency + ability.latency + platform.npu.message_delay
     return Cost(latency, volume, added, up, down)
 
 
@@ -202,7 +202,7 @@ def visits(operation: str, order: Sequence[Span]) -> list[tuple[Span, str, Fract
 def in_memory(call: CollectiveCall, platform: Platform) -> PhysicalPhase:
     """A load or store of all members at once, whose data the stages of a hierarchical memory carry once."""
     store = call.operation == REDUCE
-    fill = fill_ns(platform.memory, call.size, store, platform.npus, collective=True)
+    fill = fill_ns(platform.remote_memory, call.size, store, platform.npus, collective=True)
     return PhysicalPhase(
         -1, "reduce-scatter" if store else "all-gather", "in-memory", (), fill, Fraction(1), Fraction(0),
         Fraction(0), ((MEMORY_STORE if store else MEMORY_LOAD, 1),),
@@ -256,15 +256,15 @@ def phase_of(
     dimension = platform.dimensions[span.dim]
     n = len(span.positions)
     rate = port(dimension).slower
-    names = platform.physical.algorithm.get(call.operation, ("natural",))
+    names = platform.collectives.algorithms.get(call.operation, ("natural",))
     name = names[span.dim] if span.dim < len(names) else names[-1]
-    chunks = max(1, min(platform.physical.chunks, call.size))
+    chunks = max(1, min(platform.collectives.chunks, call.size))
     chunk = float(call.size * scale / chunks)
     if name == "auto" or (name == "natural" and operation in ROOTED):
         able = dimension.in_network if name == "auto" else None
         name = choose(
             dimension.topology, operation, n, chunk, dimension.latency, rate, in_network=able, chunks=chunks,
-            endpoint_delay=platform.physical.endpoint_delay,
+            endpoint_delay=platform.npu.message_delay,
         )  # fmt: skip
     elif name == "natural":
         name = natural(dimension.topology, operation, n)
@@ -284,11 +284,11 @@ def phase_of(
             own.sent * scale, ((span.dim, 1),), scale, max(own.sent, own.received) * scale,
         )  # fmt: skip
     cost = _load(rounds, dimension.topology, dimension.size, span.positions)
-    latency = cost.hops * dimension.latency + rounds.count * platform.physical.endpoint_delay
+    latency = cost.hops * dimension.latency + rounds.count * platform.npu.message_delay
     return PhysicalPhase(
         span.dim, operation, name, span.positions, latency, cost.fullest * scale, cost.reduced * scale,
         cost.sent * scale, ((span.dim, 1),), scale, wait=_wait(cost, rate) * float(scale),
-        beside=_beside(cost, dimension.latency, platform.physical.endpoint_delay, rate / float(scale)), parts=parts,
+        beside=_beside(cost, dimension.latency, platform.npu.message_delay, rate / float(scale)), parts=parts,
     )  # fmt: skip
 
 
@@ -322,12 +322,12 @@ def _flat(call: CollectiveCall, comm: Communicator, platform: Platform) -> Physi
             links = links_per_npu(dimension.topology, dimension.size)
             used.append((d, links))
             rate = min(rate, port(dimension).slower / links)
-            offsets = positions[:, None] - positions[None, :]
-            latency += int(network.hops(dimension, offsets).max()) * dimension.latency
-    chunks = max(1, min(platform.physical.chunks, call.size))
+            far = network.hops(dimension, positions[:, None], positions[None, :]).max()
+            latency += int(far) * dimension.latency
+    chunks = max(1, min(platform.collectives.chunks, call.size))
     known = "Switch", n, call.size / chunks, latency / 2, rate
     if operation in ROOTED:
-        delay = platform.physical.endpoint_delay
+        delay = platform.npu.message_delay
         name = choose("Switch", operation, *known[1:], chunks=chunks, endpoint_delay=delay)
     else:
         name = natural("Switch", operation, n)
@@ -335,10 +335,10 @@ def _flat(call: CollectiveCall, comm: Communicator, platform: Platform) -> Physi
     cost = load(rounds_for(name, operation, n, chunks=parts), "Switch", n)
     # A Switch crosses two links in each round: half its hops are the rounds.
     rounds = cost.hops // 2
-    total = rounds * (latency + platform.physical.endpoint_delay)
+    total = rounds * (latency + platform.npu.message_delay)
     return PhysicalPhase(
         -1, operation, name, tuple(range(n)), total, cost.fullest, cost.reduced, cost.sent, tuple(used),
-        wait=_wait(cost, rate), beside=_beside(cost, latency / 2, platform.physical.endpoint_delay, rate),
+        wait=_wait(cost, rate), beside=_beside(cost, latency / 2, platform.npu.message_delay, rate),
         parts=parts,
     )  # fmt: skip
 

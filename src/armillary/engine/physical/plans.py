@@ -10,7 +10,6 @@ from math import ceil
 import numpy as np
 from numpy.typing import NDArray
 
-from armillary.base.errors import InputError
 from armillary.engine.common.communicators import CollectiveCall, QuotientComm
 from armillary.engine.common.items import View, channel_at
 from armillary.engine.common.network import Scale
@@ -72,7 +71,7 @@ class Plans:
 
     def _is_chunk_batch(self, plan: Plan) -> bool:
         """Tell whether the chunks of a plan follow one another through one phase, the bigger ones first."""
-        chunk_routes, physical = plan.chunk_routes, self.workload.platform.physical
+        chunk_routes, collectives = plan.chunk_routes, self.workload.platform.collectives
         sizes = [size for size, _ in chunk_routes.chunks]
         return (
             self.workload.fluid
@@ -80,12 +79,12 @@ class Plans:
             and sizes == sorted(sizes, reverse=True)
             and len(set(sizes)) <= 2
             and self.scale.volume(plan.phases[0].volume * sizes[-1]) > 0
-            and (physical.within_dimension != "smallest-first" or sizes[0] == sizes[-1])
+            and (collectives.within_dimension != "smallest-first" or sizes[0] == sizes[-1])
         )
 
     def _add_route(self, plan: Plan, phases: Sequence[PhysicalPhase], size: int) -> None:
         """Add the rows of the phases of a chunk of `size` bytes."""
-        lines, memory = 0, self.workload.platform.system.local_mem_bandwidth
+        lines, memory = 0, self.workload.platform.npu.memory.bytes_per_s
         last = last_latency(
             plan.chunk_routes, lambda p, s: self.lines.ticks(p, self.scale.volume(p.volume * s))
         )
@@ -109,7 +108,7 @@ Ints = NDArray[np.int64]
 
 def priorities(view: View, platform: Platform) -> Ints:
     """Return the place of each item under scheduling "priority": the highest comm_priority is first."""
-    if platform.physical.scheduling != "priority":
+    if platform.scheduling != "priority":
         return np.zeros(len(view.call), np.int64)
     nodes = view.nodes
     priority = nodes.graph.ints("comm_priority", 0)[nodes.order[nodes.items]]
@@ -125,28 +124,6 @@ def fill_messages(view: View, items: Ints, rank: int, channels: Channels) -> Non
         items[which, lk.I_PRIORITY] = priorities(view, channels.platform)[which]
 
 
-def fill_accesses(view: View, items: Ints, rank: int, platform: Platform) -> None:
-    """Fill in the accesses of a memory without stages.
-
-    Raises:
-        InputError: there is none.
-    """
-    nodes, memory = view.nodes, platform.memory
-    which = np.flatnonzero(nodes.kind[nodes.items] == lk.MEMORY)
-    if not which.size:
-        return
-    if memory.kind == "none":
-        node = int(nodes.order[nodes.items[which[0]]])
-        raise InputError(
-            f"{nodes.graph.node(node)} accesses remote memory, but the machine has none; expected one"
-        )
-    size = view.size[which]
-    transfer = -(-size // memory.bandwidth) if memory.bandwidth else np.zeros_like(size)
-    node_of_rank = rank // max(memory.npus_per_node, 1)
-    items[which, lk.I_SERVER] = {"per-npu": -1, "pool": 0}.get(memory.kind, node_of_rank)
-    items[which, lk.I_SERVICE] = memory.latency + transfer
-
-
 def fill_transfers(view: View, items: Ints, cls: int, channels: Channels) -> None:
     """Fill in the accesses of a hierarchical memory: loads are one channel, stores another."""
     nodes, platform, lines = view.nodes, channels.platform, channels.lines
@@ -160,5 +137,5 @@ def fill_transfers(view: View, items: Ints, cls: int, channels: Channels) -> Non
         number = channels.add(("memory", cls, store), (cls, cls), len(mine), used)
         for item in mine.tolist():
             size = int(view.size[item])
-            fill = ceil(fill_ns(platform.memory, size, store, platform.npus))
+            fill = ceil(fill_ns(platform.remote_memory, size, store, platform.npus))
             items[item, lk.I_CHANNEL : lk.I_VOLUME + 1] = number, fill, channels.scale.volume(size)

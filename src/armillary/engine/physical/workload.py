@@ -18,7 +18,7 @@ from armillary.engine.common.workload import Workload, check_members, read_workl
 from armillary.engine.physical import layout as lk
 from armillary.engine.physical.chunk_routes import ChunkRoutes, chunk_routes_of
 from armillary.engine.physical.fitted import fit_warnings, largest_message
-from armillary.engine.physical.memory import Groups, refined
+from armillary.engine.physical.memory import Groups, RemoteAccesses, refined
 from armillary.engine.physical.nodes import lower_nodes
 from armillary.engine.physical.splits import join_splits
 from armillary.platform.model import Platform
@@ -31,8 +31,8 @@ def special_of(platform: Platform) -> Ints:
     """Return a number for every rank that is equal where its speed and start delay are."""
     kinds: dict[tuple[float, float], int] = {(1.0, 0.0): 0}
     special = np.zeros(platform.npus, np.int64)
-    for rank in {*platform.physical.speed, *platform.physical.delay}:
-        own = (platform.physical.speed.get(rank, 1.0), platform.physical.delay.get(rank, 0.0))
+    for rank in {*platform.npu.speed, *platform.stragglers}:
+        own = (platform.npu.speed.get(rank, 1.0), platform.stragglers.get(rank, 0.0))
         special[rank] = kinds.setdefault(own, len(kinds))
     return special
 
@@ -79,6 +79,7 @@ class PhysicalWorkload(ABC):
 
     def __init__(self, platform: Platform) -> None:
         self.platform = platform
+        self.accesses = RemoteAccesses(platform)
         self._chunk_routes: dict[CollectiveCall, ChunkRoutes] = {}
 
     @abstractmethod
@@ -129,11 +130,9 @@ class PhysicalWorkload(ABC):
 
     def classify(self) -> Ints:
         """Return the class of every rank; ranks that may differ by more than whom they deal with are their own."""
-        shared = self.platform.memory.kind in ("pool", "per-node") and any(
-            (view.nodes.kind == lk.MEMORY).any() for view in self.views
-        )
+        shared = any((view.nodes.kind == lk.MEMORY).any() for view in self.views) and self.accesses.shared
         # A message that nobody receives takes part of a port that its receiver does not know of.
-        if shared or self.loses_messages or self.platform.physical.jitter:
+        if shared or self.loses_messages or self.platform.jitter:
             return np.arange(self.platform.npus)
         return refined(self.platform, special_of(self.platform), self.partition, self.memory_groups())
 
@@ -151,7 +150,7 @@ class PhysicalWorkload(ABC):
         for view in self.views:
             alone = (view.peer >= 0) | (view.nodes.kind[view.nodes.items] == lk.TRANSFER)
             moved.append(int(view.size[alone].max(initial=0)))
-        if self.platform.physical.fit or self.platform.physical.terms.communication:
+        if self.platform.collectives.fit or self.platform.terms.communication:
             moved.append(largest_message(self.platform, self._message_sizes()))
         return max([1, *moved])
 
@@ -162,7 +161,7 @@ class PhysicalWorkload(ABC):
 
     def fit_warnings(self) -> list[str]:
         """Return what a person should know of a fit that times what is communicated."""
-        if self.platform.physical.fit is None:
+        if self.platform.collectives.fit is None:
             return []
         calls = ((call, self.comms.get(call.comm)) for call in self.calls)
         return fit_warnings(self.platform, calls, self._message_sizes())

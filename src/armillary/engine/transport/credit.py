@@ -13,6 +13,7 @@ from armillary.engine.transport import credit_layout as ck
 from armillary.engine.transport import layout as lk
 from armillary.engine.transport.deadlock import down_links
 from armillary.engine.transport.transport import Transport
+from armillary.platform.dimension_topologies import TOPOLOGIES
 from armillary.platform.topology.graph import UNBOUNDED, Topology
 
 Ints = NDArray[np.int64]
@@ -141,7 +142,7 @@ def datelines(topology: Topology) -> tuple[Ints, Ints]:
     stride = 1
     for number, dimension in enumerate(topology.dimensions):
         size = dimension.size
-        if dimension.topology in ("Ring", "Torus") and size > 2:
+        if TOPOLOGIES[dimension.topology].loop and size > 2:
             here, there = tail // stride % size, head // stride % size
             for way, step, last in ((1, 1, size - 1), (2, -1, 0)):
                 on = between_npus & (here != there) & (there == (here + step) % size)

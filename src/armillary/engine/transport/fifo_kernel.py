@@ -54,7 +54,7 @@ def change(table, net, pool, queue, now):
 
 
 @inner
-def _stay(net, pool, row):
+def stay(net, pool, row):
     """Let a message wait until links change."""
     rows.set_next(pool, row, 0)
     if waiting_list.first(net, 0) == 0:
@@ -82,7 +82,7 @@ def advance(table, net, pool, queue, limit):
         link = route_links.link(table, messages.at(pool, row))
         at = link_row(table, net, link)
         if links.slow(table, at) == 0:
-            _stay(net, pool, row)
+            stay(net, pool, row)
             continue
         free = free_at.time(net, link)
         start = max(now, free)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from armillary.base.errors import InputError
@@ -12,20 +13,23 @@ from armillary.engine.transport.packet import Packet
 from armillary.engine.transport.tcp import Tcp
 from armillary.engine.transport.transport import Congestion, Transport
 from armillary.platform.model import Packets, Platform
+from armillary.platform.network_models import NETWORK_MODELS
 
 
 def transport_of(network_model: str, platform: Platform) -> Transport:
     """Return the transport of a network model on a platform.
 
     Raises:
-        InputError: what the platform says of packets does not fit.
+        InputError: there is none of that name, it cannot be loaded, or what the platform says of packets does not fit.
     """
-    if network_model == "congestion":
-        return Congestion()
-    if network_model == "flow":
-        return Flow()
+    if network_model not in _BUILT_IN:
+        from armillary.engine.transport.python import PythonTransport
+
+        model, chosen = NETWORK_MODELS.load(network_model, {}), platform.network_model
+        options = chosen.options if chosen.name == network_model else {}
+        return PythonTransport(model, network_model, options, chosen.folder, chosen.source)
     try:
-        return _reference(platform.packets) if network_model == "ns3" else _packets(platform.packets)
+        return _BUILT_IN[network_model](platform.packets)
     except InputError as error:
         source = platform.packets.source
         raise InputError(f"{source}: {error}" if source else str(error)) from None
@@ -60,3 +64,11 @@ def _reference(packets: Packets) -> Transport:
     if packets.protocol == "credit":
         raise InputError("ns-3 has no network of credits; expected protocol lossless (sent as UDP) or tcp")
     return Ns3("udp", segment=options.get("mtu", 4096))
+
+
+_BUILT_IN: dict[str, Callable[[Packets], Transport]] = {
+    "congestion": lambda packets: Congestion(),
+    "flow": lambda packets: Flow(),
+    "packet": _packets,
+    "ns3": _reference,
+}

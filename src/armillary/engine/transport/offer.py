@@ -42,7 +42,7 @@ def offer(
     *,
     key: ArrayLike = 0,
     flow: ArrayLike | None = None,
-    mode: Mode = "compiled",
+    mode: Mode | None = None,
 ) -> Offered:
     """Move messages.
 
@@ -55,8 +55,9 @@ def offer(
         begin: (messages) ps.
         key: (messages) place in the order of urgency, the lowest first.
         flow: (messages) see `Routing.paths`.
-        mode: Compiled, or interpreted.
+        mode: Compiled, or interpreted; by default compiled where the transport can be.
     """
+    mode = mode or ("interpreted" if transport.in_python else "compiled")
     given = np.broadcast_arrays(source, target, size, begin, key)
     source, target, size, begin, key = (np.atleast_1d(np.asarray(column, np.int64)) for column in given)
     topology, routes, stage = routing.topology, Routes(), Stage(0.0, routing)
@@ -67,7 +68,7 @@ def offer(
     rows = np.stack([begin[order], order, size[order], key[order]], axis=1).ravel()
     flat: Any = (table, rows) if mode == "compiled" else (table.tolist(), rows.tolist())
     arrived = np.full(len(order), -1, np.int64)
-    kernel = load("armillary.engine.transport.offer_kernel", mode, transport.name)
+    kernel = load("armillary.engine.transport.offer_kernel", mode, transport.kernel)
     net, room = (
         first_state(transport, topology, mode, routes.count),
         Room(transport, mode, links=topology.links),

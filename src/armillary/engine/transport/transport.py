@@ -43,6 +43,9 @@ class Transport(ABC):
 
     name: ClassVar[str]
     kernel: ClassVar[str]
+    """Its module; `chosen_kernel` is compiled with it."""
+    in_python: ClassVar[bool] = False
+    """Whether its kernel calls what no compiler knows: it is interpreted then."""
     burst: int = 64
     """Rows of the pool, and of the queue, that one event may take, whatever it is about."""
     message: int = 4

@@ -102,7 +102,7 @@ def measure_beside(
 
 
 def _check(cases: Iterable[Case], platform: Platform, profile: str) -> None:
-    if platform.system.replay_only:
+    if platform.compute.replay:
         raise InputError(
             f"{platform.source or 'platform'}: replay-only: nothing is recorded in a micro-benchmark; expected a "
             "machine that models communication"
@@ -117,7 +117,7 @@ def _check(cases: Iterable[Case], platform: Platform, profile: str) -> None:
 
 def _run(case: Case, platform: Platform, profile: str) -> Timeline:
     # A compute node states its duration, which a roofline would ask FLOPs for.
-    machine = replace(platform, groups={}, system=replace(platform.system, roofline=False))
+    machine = replace(platform, groups={}, compute=replace(platform.compute, model="", options={}))
     return simulate(case.trace(), machine, profile=profile)
 
 

@@ -6,7 +6,7 @@ hops · latency + size / bandwidth is enough. Here every algorithm runs on every
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -19,8 +19,7 @@ from armillary.evidence.reproduce.assumptions import assumed, choice
 from armillary.evidence.reproduce.judge import Case, at_most, joined, percent, share, stated, times
 from armillary.evidence.reproduce.outcome import Claim, Grid, Outcome
 from armillary.evidence.reproduce.sources import TALK
-from armillary.platform.algorithms import Algorithm
-from armillary.platform.model import Physical, Platform, System
+from armillary.platform.model import Collectives, Npu, Platform
 from armillary.platform.network import Dimension, Port, links_per_npu
 from armillary.report import figures
 from armillary.trace import GraphBuilder, Trace
@@ -134,17 +133,15 @@ def _times(case: Setting, algorithm: str, chosen: Assumptions) -> Times:
     link = chosen.bandwidth / links
     dimension = Dimension("block", case.block, case.n, link, chosen.latency, port)
     platform = Platform(
-        (dimension,), System(endpoint_delay=0), Physical(algorithm={"all-reduce": (algorithm,)})
+        (dimension,), Npu(endpoint_delay=0), collectives=Collectives({"all-reduce": (algorithm,)})
     )
     builder = GraphBuilder()
     builder.all_reduce("all-reduce", size=case.size)
     trace = Trace.replicate(builder.graph(), case.n)
     astra_formula, astra = 0.0, 0
     if algorithm in IN_ASTRA_SIM:
-        system = replace(platform.system, algorithms={"all-reduce": (Algorithm(algorithm),)})
-        plain = replace(platform, system=system, physical=Physical())
         astra_formula = _astra_formula(case, algorithm, link, chosen.latency)
-        astra = simulate(trace, plain, profile="astra-sim").total_ticks
+        astra = simulate(trace, platform, profile="astra-sim").total_ticks
     return Times(
         rounds_for(algorithm, "all-reduce", case.n).count,
         formula(case, algorithm, link, chosen.latency),

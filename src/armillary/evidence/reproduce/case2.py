@@ -24,7 +24,8 @@ from armillary.evidence.reproduce.sources import CASE_2, HUGE
 from armillary.report import figures
 
 if TYPE_CHECKING:
-    from armillary.platform.model import InterDimension, IntraDimension, WithinDimensionName
+    from armillary.platform.astra_sim_system import InterDimension, IntraDimension
+    from armillary.platform.model import WithinDimensionName
     from armillary.trace import Trace
 
 Times = dict[str, dict[str, dict[str, Time]]]
@@ -90,12 +91,12 @@ def _physical(trace: Trace, name: str, chosen: Assumptions) -> dict[str, Time]:
     platform = machine(name, chosen, "physical")
     result = {"baseline": measure(trace, platform, "physical")}
     for schedule, order in (("greedy", chosen.greedy), ("optimiser", "optimal")):
-        physical = replace(
-            platform.physical,
+        collectives = replace(
+            platform.collectives,
             chunk_order=order,
             within_dimension=cast("WithinDimensionName", chosen.within),
         )
-        result[schedule] = measure(trace, replace(platform, physical=physical), "physical")
+        result[schedule] = measure(trace, replace(platform, collectives=collectives), "physical")
     return result
 
 
@@ -105,7 +106,8 @@ def _astra_sim(trace: Trace, name: str, chosen: Assumptions) -> dict[str, Time]:
         schedule: measure(
             trace,
             replace(
-                platform, system=replace(platform.system, inter_dimension=across, intra_dimension=within)
+                platform,
+                astra_sim=replace(platform.astra_sim, inter_dimension=across, intra_dimension=within),
             ),
             "astra-sim",
         )

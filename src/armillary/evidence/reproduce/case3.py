@@ -168,7 +168,7 @@ def machine(system: System, chosen: Assumptions) -> Platform:
     )  # fmt: skip
     per_node = chosen.node if system.fabric else 0
     memory = RemoteMemory("hierarchical", npus_per_node=per_node, stages=stages, chunk=chosen.chunk)
-    return replace(platform, memory=memory)
+    return replace(platform, remote_memory=memory)
 
 
 @cache

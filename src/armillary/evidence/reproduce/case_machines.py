@@ -11,10 +11,11 @@ from typing import NamedTuple
 
 from armillary.evidence.reproduce import readers
 from armillary.evidence.reproduce.assumptions import assumed, choice
-from armillary.platform.algorithms import natural_algorithm
-from armillary.platform.collectives import COLLECTIVES
-from armillary.platform.model import Physical, Platform, ProfileName, System
+from armillary.platform.astra_sim_system import AstraSimSystem
+from armillary.platform.memory import LocalMemory
+from armillary.platform.model import Collectives, Npu, Platform, ProfileName
 from armillary.platform.network import Dimension, Port, TopologyName, links_per_npu
+from armillary.platform.profiles import with_roofline
 
 
 class Block(NamedTuple):
@@ -42,8 +43,6 @@ MACHINES: dict[str, tuple[Block, ...]] = {
 EQUALS = {"Conv-3D": "W-1D-350", "W-2D": "W-1D-500", "Conv-4D": "W-1D-600"}
 """Machine of several dimensions -> that of one with the same bandwidth per NPU in all."""
 NPUS = 512
-ENDPOINT_DELAY = 10
-"""ns that ASTRA-sim adds to each message unless told otherwise; profile ``physical`` adds none."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +90,7 @@ class MachineAssumptions(NetworkAssumptions):
 def machine(name: str, chosen: MachineAssumptions, profile: ProfileName) -> Platform:
     """Return one of `MACHINES` with the algorithm of each building block."""
     platform = networked(MACHINES[name], chosen, profile)
-    return replace(platform, system=replace(platform.system, peak_performance=chosen.peak, roofline=True))
+    return with_roofline(replace(platform, npu=replace(platform.npu, peak=chosen.peak)))
 
 
 def networked(blocks: Sequence[Block], chosen: NetworkAssumptions, profile: ProfileName) -> Platform:
@@ -107,15 +106,7 @@ def networked(blocks: Sequence[Block], chosen: NetworkAssumptions, profile: Prof
         )
     return Platform(
         tuple(dimensions),
-        System(
-            collective_optimization="localBWAware",
-            endpoint_delay=ENDPOINT_DELAY,
-            dataset_splits=chosen.chunks,
-            local_mem_bandwidth=chosen.memory * 1e9,
-            algorithms={
-                kind: tuple(natural_algorithm(kind, dimension) for dimension in dimensions)
-                for kind in COLLECTIVES
-            },
-        ),
-        Physical(chunks=chosen.chunks),
+        Npu(memory=LocalMemory(chosen.memory)),
+        collectives=Collectives(chunks=chosen.chunks),
+        astra_sim=AstraSimSystem("localBWAware"),
     )

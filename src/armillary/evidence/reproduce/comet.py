@@ -110,8 +110,8 @@ def _clusters(
     rows = []
     for word, best in clusters.items():
         platform = cluster(word, chosen)
-        memory = f"{platform.physical.memory.capacity / 1e9:.3g} GB"
-        row = [word, format_flops(platform.system.peak_performance), memory]
+        memory = f"{platform.npu.memory.capacity / 1e9:.3g} GB"
+        row = [word, format_flops(platform.npu.peak_flops), memory]
         for each in best:
             row += (
                 [words(each.mp), format_time(each.time), f"{each.time / fastest:.2f}x"]

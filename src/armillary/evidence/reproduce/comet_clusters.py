@@ -9,7 +9,7 @@ from typing import Any
 from armillary.base.errors import InputError
 from armillary.evidence.reproduce.comet_assumptions import NODES, Assumptions
 from armillary.platform import load_platform
-from armillary.platform.kernels import KernelModel
+from armillary.platform.kernels import Compute
 from armillary.platform.model import Platform
 
 BASE = "A100"
@@ -28,12 +28,11 @@ def cluster(name: str, chosen: Assumptions) -> Platform:
         InputError: the pods do not divide the nodes.
     """
     platform = load_platform(_document(name, chosen))
-    kernels = replace(platform.physical.kernels, compute=chosen.efficiency)
+    kernels = replace(platform.compute.kernels, compute=chosen.efficiency)
     return replace(
         platform,
-        system=replace(platform.system, roofline=True, dataset_splits=chosen.chunks),
-        physical=replace(platform.physical, chunks=chosen.chunks, kernels=kernels),
-        kernel_model=KernelModel("tiled", {"buffer": chosen.buffer}),
+        compute=Compute("tiled", {"buffer": chosen.buffer}, kernels=kernels),
+        collectives=replace(platform.collectives, chunks=chosen.chunks),
     )
 
 
@@ -43,8 +42,8 @@ def varied(platform: Platform, *, peak: float = 0.0, intra: float = 0.0, inter: 
         replace(dimension, bandwidth=rate or dimension.bandwidth, port=None)
         for dimension, rate in zip(platform.dimensions, (intra, inter), strict=True)
     )
-    system = replace(platform.system, peak_performance=peak or platform.system.peak_performance)
-    return replace(platform, dimensions=(inner, outer), system=system)
+    npu = replace(platform.npu, peak=peak or platform.npu.peak)
+    return replace(platform, dimensions=(inner, outer), npu=npu)
 
 
 def part(name: str, chosen: Assumptions, nodes: int) -> Platform:
@@ -58,13 +57,10 @@ def part(name: str, chosen: Assumptions, nodes: int) -> Platform:
     whole = cluster(name, chosen)
     sizes = _compact([dimension.size for dimension in whole.dimensions], name, nodes)
     kept = [at for at, size in enumerate(sizes) if size > 1]
-    system = whole.system
-    algorithms = {kind: tuple(each[at] for at in kept) for kind, each in system.algorithms.items()}
     return replace(
         whole,
         dimensions=tuple(replace(whole.dimensions[at], size=sizes[at]) for at in kept),
-        system=replace(system, algorithms=algorithms),
-        physical=replace(whole.physical, kernels=replace(whole.physical.kernels, peaks={})),
+        npu=replace(whole.npu, peak=whole.npu.peak_flops),
     )
 
 

@@ -16,7 +16,13 @@ from armillary.engine import simulate
 from armillary.evidence.reproduce.case_workloads import Time, measure
 from armillary.evidence.reproduce.comet_assumptions import NODES, Assumptions, DlrmAssumptions
 from armillary.evidence.reproduce.comet_clusters import BASE, CLUSTERS, part
-from armillary.evidence.reproduce.comet_memory import Expansion, beyond, fits, hybrid_bandwidth
+from armillary.evidence.reproduce.comet_memory import (
+    Expansion,
+    beyond,
+    fits,
+    hybrid_bandwidth,
+    with_bandwidth,
+)
 from armillary.evidence.reproduce.comet_sweep import CAPACITIES, RATES, Best, Choice, fastest
 from armillary.evidence.reproduce.comet_workload import Share
 from armillary.platform.kernels import Override
@@ -130,18 +136,18 @@ def dlrm_expanded(
     own = dlrm_share(nodes, chosen)
     if not fits(own.needed, platform, expansion):
         return None
-    local = platform.system.local_mem_bandwidth / 1e9
-    missing = own.needed * beyond(own.needed, platform.physical.memory.capacity)
+    local = platform.npu.memory.bandwidth
+    missing = own.needed * beyond(own.needed, platform.npu.memory.capacity)
     if not missing:
         return own, platform
     if chosen.placement == "spread":
         rate = hybrid_bandwidth(local, expansion.bandwidth, missing / own.needed)
-        return own, replace(platform, system=replace(platform.system, local_mem_bandwidth=rate * 1e9))
+        return own, with_bandwidth(platform, rate)
     if missing > own.weights:
         return None
     slower = local / hybrid_bandwidth(local, expansion.bandwidth, missing / own.weights)
     rows = tuple(Override(f"*{kernel}", factor=slower) for kernel in ("lookup", "table update"))
-    return own, replace(platform, kernel_model=replace(platform.kernel_model, overrides=rows))
+    return own, replace(platform, compute=replace(platform.compute, overrides=rows))
 
 
 @cache
@@ -191,6 +197,6 @@ def _times(sizes: Iterable[int], name: str, expansion: Expansion, chosen: Assump
 
 def _best(name: str, expansion: Expansion, chosen: Assumptions) -> Best:
     times = _times(SIZES, name, expansion, chosen)
-    capacity = part(name, chosen, SIZES[0]).physical.memory.capacity
+    capacity = part(name, chosen, SIZES[0]).npu.memory.capacity
     own = {nodes: time for nodes, time in times.items() if dlrm_share(nodes, chosen).needed <= capacity}
     return Best(fastest(own), fastest(times))

@@ -38,25 +38,30 @@ def hybrid_bandwidth(local: float, expansion: float, outside: float) -> float:
     return 1 / ((1 - outside) / local + outside / expansion)
 
 
+def with_bandwidth(platform: Platform, rate: float) -> Platform:
+    """Return a machine whose local memory has another bandwidth, bytes per ns."""
+    memory = replace(platform.npu.memory, bandwidth=rate)
+    return replace(platform, npu=replace(platform.npu, memory=memory))
+
+
 def fits(needed: float, platform: Platform, expansion: Expansion | None) -> bool:
     """Return whether a node can hold so much."""
-    return needed <= platform.physical.memory.capacity + (expansion.capacity if expansion else 0)
+    return needed <= platform.npu.memory.capacity + (expansion.capacity if expansion else 0)
 
 
 def expanded(
     mp: int, platform: Platform, expansion: Expansion, chosen: Assumptions
 ) -> tuple[Share, Platform] | None:
     """Return what a node does and the machine on which it does it; None if that cannot be held."""
-    own, capacity = share(mp, chosen), platform.physical.memory.capacity
+    own, capacity = share(mp, chosen), platform.npu.memory.capacity
     if not fits(own.needed, platform, expansion):
         return None
     outside = beyond(own.needed, capacity)
     if not outside:
         return own, platform
     if chosen.placement == "spread":
-        system = platform.system
-        rate = hybrid_bandwidth(system.local_mem_bandwidth, expansion.bandwidth * 1e9, outside)
-        return own, replace(platform, system=replace(system, local_mem_bandwidth=rate))
+        rate = hybrid_bandwidth(platform.npu.memory.bandwidth, expansion.bandwidth, outside)
+        return own, with_bandwidth(platform, rate)
     least, most = share(mp, chosen, _TRACE), share(mp, chosen, 1.0)
     if most.needed > capacity:
         return None
@@ -65,4 +70,4 @@ def expanded(
     while (held := share(mp, chosen, part)).needed > capacity:
         part = min(part + (held.needed - capacity) / least.weights, 1.0)
     path = RemoteMemory("per-npu", bandwidth=max(round(expansion.bandwidth), 1))
-    return held, replace(platform, memory=path)
+    return held, replace(platform, remote_memory=path)

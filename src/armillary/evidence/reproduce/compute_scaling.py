@@ -17,7 +17,6 @@ from armillary.evidence.reproduce.judge import Case, above, below, share
 from armillary.evidence.reproduce.outcome import Claim, Grid, Outcome
 from armillary.evidence.reproduce.sources import SCALING
 from armillary.platform import load_platform
-from armillary.platform.kernels import KernelModel
 from armillary.platform.model import Platform
 from armillary.report import figures
 from armillary.report.time_breakdown import breakdown
@@ -142,7 +141,7 @@ def machine(chosen: Assumptions, factor: int) -> Platform:
     array = 256
     clock = chosen.peak * factor / (2 * array**2)
     options = {"rows": array, "columns": array, "dataflow": chosen.dataflow, "clock": clock}
-    return replace(platform, kernel_model=KernelModel("systolic", options))
+    return replace(platform, compute=replace(platform.compute, model="systolic", options=options))
 
 
 def measure(chosen: Assumptions, workload: str, samples: int) -> list[Point]:

@@ -26,7 +26,7 @@ from armillary.evidence.reproduce.judge import Case, above, below, share, times
 from armillary.evidence.reproduce.outcome import Claim, Grid, Outcome
 from armillary.evidence.reproduce.sources import BUFFERS
 from armillary.platform.logical import logical_dimensions
-from armillary.platform.model import Packets, Physical, Platform
+from armillary.platform.model import Collectives, Packets, Platform
 from armillary.platform.topology.graph import Topology
 from armillary.platform.topology.network import Network
 from armillary.platform.topology.wiring import Wiring
@@ -179,7 +179,7 @@ def _point(chosen: Assumptions, tcp: Tcp, trace: Trace, levels: tuple[int, ...],
     dimensions = logical_dimensions(topology, tuple(size for size in levels if size > 1))
     platform = Platform(
         dimensions,
-        physical=Physical(algorithm={"all-reduce": (chosen.algorithm,) * len(dimensions)}),
+        collectives=Collectives({"all-reduce": (chosen.algorithm,) * len(dimensions)}),
         topology=Network(topology, "shortest"),
         packets=Packets("tcp", {name: value for name, value in endless.items() if value != usual[name]}),
     )

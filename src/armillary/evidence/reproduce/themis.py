@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from math import prod
-from typing import Any, get_args
+from typing import Any
 
 from armillary.base.errors import InputError, nearest
 from armillary.base.units import format_bytes, format_time
@@ -29,7 +29,8 @@ from armillary.evidence.reproduce.outcome import Claim, Grid, Outcome
 from armillary.evidence.reproduce.sources import CASE_2, HUGE, OUR_BAR
 from armillary.evidence.reproduce.sources import THEMIS as SOURCE
 from armillary.explore.chunk_schedules import bound, scheduled, under
-from armillary.platform.model import Physical, Platform, WithinDimensionName
+from armillary.platform.dimension_topologies import TOPOLOGIES
+from armillary.platform.model import Collectives, Platform, WithinDimensionName
 from armillary.platform.network import Dimension, Port, TopologyName
 from armillary.report import figures
 
@@ -91,13 +92,11 @@ def read_machines(text: str) -> tuple[tuple[str, Dims], ...]:
             words = each.split(maxsplit=2)
             if not colon or len(words) != 3 or not words[1].isdecimal() or int(words[1]) < 2:
                 raise ValueError(f"got {part.strip()!r}, expected 'NAME: TOPOLOGY NPUS BANDWIDTH, …'")
-            kinds: tuple[TopologyName, ...] = get_args(TopologyName)
-            if words[0] not in kinds:
+            if words[0] not in TOPOLOGIES:
                 raise ValueError(
-                    f"got topology {words[0]!r}, expected {', '.join(kinds)}{nearest(words[0], kinds)}"
+                    f"got topology {words[0]!r}, expected {', '.join(TOPOLOGIES)}{nearest(words[0], TOPOLOGIES)}"
                 )
-            kind = kinds[kinds.index(words[0])]
-            dims.append((kind, int(words[1]), readers.bandwidth(words[2])))
+            dims.append((words[0], int(words[1]), readers.bandwidth(words[2])))
         if prod(n for _, n, _ in dims) > MOST:
             raise ValueError(f"got {name!r} with more than {MOST:,} NPUs, expected at most so many")
         if name in found:
@@ -139,7 +138,7 @@ class Assumptions:
             Dimension(f"{kind}{at}", kind, n, rate, self.latency, Port(rate, rate))
             for at, (kind, n, rate) in enumerate(dims)
         )
-        return Platform(made, physical=Physical(chunks=self.chunks))
+        return Platform(made, collectives=Collectives(chunks=self.chunks))
 
 
 def closed_form(platform: Platform) -> float:
@@ -171,7 +170,7 @@ def measure(chosen: Assumptions, dims: Dims) -> Machine:
     platform = chosen.platform(dims)
     used, time = {}, {}
     for name, (how, within) in COLUMNS.items():
-        each = replace(platform, physical=replace(platform.physical, within_dimension=within))
+        each = replace(platform, collectives=replace(platform.collectives, within_dimension=within))
         found = scheduled(under(each, how), "all-reduce", chosen.size)
         used[name], time[name] = found.used, found.time
     least = bound(platform, "all-reduce", chosen.size)

@@ -142,7 +142,7 @@ def gigabytes(platform: Platform, key: str) -> float:
     Raises:
         InputError: the machine does not say.
     """
-    capacity = platform.physical.memory.capacity
+    capacity = platform.npu.memory.capacity
     if not capacity:
         raise InputError(
             f"costs: {key}: the machine says no npu.memory.capacity, which this is multiplied by"

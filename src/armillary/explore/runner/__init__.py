@@ -17,20 +17,27 @@ read in the order of the space, whatever order they were done in.
 
 from __future__ import annotations
 
-from armillary.explore.runner.executor import Executor
-from armillary.explore.runner.executors import EXECUTORS, make_executor
+from armillary.explore.executor_names import EXECUTORS
+from armillary.explore.runner.executor import Arrived, Executor
+from armillary.explore.runner.executors import make_executor
 from armillary.explore.runner.results import Results, sweep
 from armillary.explore.runner.run import Counts, run, screen
 from armillary.explore.runner.store import Store
 from armillary.explore.runner.stored import Stored
+from armillary.explore.runner.task import Job, Outcome, Task, do
 
 __all__ = [
     "EXECUTORS",
+    "Arrived",
     "Counts",
     "Executor",
+    "Job",
+    "Outcome",
     "Results",
     "Store",
     "Stored",
+    "Task",
+    "do",
     "make_executor",
     "run",
     "screen",

@@ -10,6 +10,9 @@ from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import TYPE_CHECKING
 
+from armillary.base.errors import InputError
+from armillary.base.hints import show
+from armillary.explore.executor_names import EXECUTOR_NAMES
 from armillary.explore.runner.executor import Executor
 from armillary.explore.runner.executors import make_executor
 from armillary.explore.runner.identity import Identities, Identity
@@ -125,7 +128,7 @@ def run(
     if first is None:
         tell(counts)
         return counts
-    with _started(make_executor(executor, workers), Job(evaluator or _evaluator(sweep), limits)) as at_work:
+    with _started(executor, workers, Job(evaluator or _evaluator(sweep), limits)) as at_work:
         left: list[Point] = []
         for found in through(at_work, "screen", chain([first], todo)):
             keep(found)
@@ -152,7 +155,7 @@ def screen(
     """Screen points and keep nothing: yield each with its rejection, or None if it would be simulated."""
     limits = Limits(sweep.limits.time, sweep.limits.memory)
     counts = Counts(to_screen=sweep.space.size)
-    with _started(make_executor(executor, workers), Job(evaluator or _evaluator(sweep), limits)) as at_work:
+    with _started(executor, workers, Job(evaluator or _evaluator(sweep), limits)) as at_work:
         for found in through(at_work, "screen", points):
             counts.screened += len(found)
             (progress or _tell_nobody)(counts)
@@ -216,12 +219,22 @@ class _Pace:
 
 
 @contextmanager
-def _started(executor: Executor, job: Job) -> Iterator[Executor]:
-    try:
-        executor.start(job)
-        yield executor
-    finally:
-        executor.close()
+def _started(wanted: str | Executor | Foreign | None, workers: int | None, job: Job) -> Iterator[Executor]:
+    """Make an executor for a job, and close it; one of another package fails in one line.
+
+    Raises:
+        InputError: there is no such executor, it cannot do this, or it has no slots.
+    """
+    executor = make_executor(wanted, workers)
+    name = wanted if isinstance(wanted, str) else EXECUTOR_NAMES.built_in[0]
+    with EXECUTOR_NAMES.guard(name):
+        try:
+            executor.start(job)
+            if not isinstance(executor.slots, int) or executor.slots < 1:
+                raise InputError(f"executor '{name}': slots: got {show(executor.slots)}, expected 1 or more")
+            yield executor
+        finally:
+            executor.close()
 
 
 def _evaluator(sweep: Sweep) -> Evaluates:

@@ -139,10 +139,10 @@ def _columns(platform: Platform, model: Model, plan: Plan, grid: RankGrid) -> li
     All of them have the layers of the first.
     """
     stride, pp = _along_pp(grid), plan.parallel.pp
-    physical = platform.physical
+    speeds, delays = platform.npu.speed, platform.stragglers
     odd = sorted(
-        {*physical.speed, *physical.delay},
-        key=lambda rank: (physical.speed.get(rank, 1.0), -physical.delay.get(rank, 0.0), rank),
+        {*speeds, *delays},
+        key=lambda rank: (speeds.get(rank, 1.0), -delays.get(rank, 0.0), rank),
     )
     found = [rank - rank // stride % pp * stride for rank in odd if rank < plan.ranks]
     if found:
@@ -172,18 +172,18 @@ class _Pipeline:
 
     def end(self) -> int:
         """Return when the last iteration can end at the earliest."""
-        plan, physical = self.plan, self.on.platform.physical
+        plan, machine = self.plan, self.on.platform
         pp, flush = plan.parallel.pp, plan.pipeline.schedule != "pipedream"
         stride = _along_pp(self.grid)
         self.ranks = [self.column + stage * stride for stage in range(pp)]
-        self.speeds = [physical.speed.get(rank, 1.0) for rank in self.ranks]
+        self.speeds = [machine.npu.speed.get(rank, 1.0) for rank in self.ranks]
         table = timetable(
             plan.pipeline.schedule, pp, plan.pipeline.virtual, self.count, plan.pipeline.overlap
         )
         stages = self._stages(table.deferred)
         segments, lists = self._segments(stages)
         lags = self._lags()
-        began = [ceil(physical.delay.get(rank, 0.0)) for rank in self.ranks]
+        began = [ceil(machine.stragglers.get(rank, 0.0)) for rank in self.ranks]
         ranks = np.zeros((pp, pk.RANK_COLUMNS), np.int64)
         ranks[:, pk.R_CHAIN], ranks[:, pk.R_USED] = began, began
         ranks[:, pk.R_CALLED], ranks[:, pk.R_CALLED + 1] = began, began

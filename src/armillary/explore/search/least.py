@@ -35,12 +35,12 @@ class Least:
     def __init__(self, platform: Platform) -> None:
         self.platform = platform
         self.rates = [port(dimension).slower for dimension in platform.dimensions]
-        physical = platform.physical
+        collectives = platform.collectives
         self._by_size = (
-            physical.fit is not None
-            or physical.chunk_order != "baseline"
-            or any("auto" in names for names in physical.algorithm.values())
-            or physical.chunks > 1  # chunks hide latencies the better, the larger they are
+            collectives.fit is not None
+            or collectives.chunk_order != "baseline"
+            or any("auto" in names for names in collectives.algorithms.values())
+            or collectives.chunks > 1  # chunks hide latencies the better, the larger they are
         )
         self._blocks = np.cumprod([dimension.size for dimension in platform.dimensions]).tolist()
         self._kernels: dict[_Kernel, int] = {}
@@ -53,16 +53,16 @@ class Least:
         new = [key for key in dict.fromkeys(map(_kernel, steps)) if key not in self._kernels]
         if not new:
             return
-        system = self.platform.system
+        compute = self.platform.compute
         known = np.zeros(len(new))
-        if not (self.platform.physical.jitter or system.replay_only):
+        if not (self.platform.jitter or compute.replay):
             names, operations, size, precisions, products = zip(*new, strict=True)
             work = Work(
                 names, np.array(operations, np.int64), np.array(size, np.int64), precisions,
                 tuple((each,) if isinstance(each, Gemm) else tuple(each) for each in products),
                 np.zeros(len(new), np.int64),
             )  # fmt: skip
-            known = np.nan_to_num(np.ceil(ask(self.platform, work, modelled=system.roofline).ns))
+            known = np.nan_to_num(np.ceil(ask(self.platform, work, modelled=bool(compute.model)).ns))
         self._kernels |= dict(zip(new, known.astype(np.int64).tolist(), strict=True))
 
     def kernel(self, step: Step, speed: float = 1.0) -> int:
@@ -135,9 +135,9 @@ class Least:
             self._costs[shape] = costs, *((len(sizes), min(sizes)) if by_size else (0, 0))
         routes_of, chunks, least = self._costs[shape]
         if not chunks:
-            chunks = max(1, min(self.platform.physical.chunks, size))
+            chunks = max(1, min(self.platform.collectives.chunks, size))
             least = size // chunks
-        memory = self.platform.system.local_mem_bandwidth
+        memory = self.platform.npu.memory.bytes_per_s
         found: list[int] = []
         for route in routes_of:
             if len(route) == 1 and chunks > 1 and route[0][2].beside is not None:
@@ -164,7 +164,7 @@ class Least:
         if key not in self._lags:
             dimensions = self.platform.dimensions
             hops = network.path(dimensions, np.array(source), np.array(target))
-            latency, rate = self.platform.physical.endpoint_delay, inf
+            latency, rate = self.platform.npu.message_delay, inf
             for dimension, of_port, hop in zip(dimensions, self.rates, hops, strict=True):
                 if hop:
                     latency += int(hop) * dimension.latency

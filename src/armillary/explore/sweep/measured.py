@@ -30,7 +30,7 @@ def before_run(prepared: Prepared, sweep: Sweep) -> dict[str, float]:
     found: dict[str, float] = {"npus": platform.npus}
     if prepared.model and prepared.plan:
         found["memory"] = needed(prepared.model, prepared.plan)
-        capacity = platform.physical.memory.capacity
+        capacity = platform.npu.memory.capacity
         if capacity:
             found["headroom"] = capacity - found["memory"]
             found["fits"] = float(found["headroom"] >= 0)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import gcd
 from pathlib import Path
 
-from armillary.platform import Platform, load_platform
+from armillary.platform import Platform, load_platform, with_roofline
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,9 +76,6 @@ def read_machines(paths: Sequence[Path | str], ranks: int) -> list[Machine]:
 
 def _timed(platform: Platform) -> Platform:
     """Let the roofline time kernels that name their work, where the machine knows how fast it is."""
-    from dataclasses import replace
-
-    system = platform.system
-    if system.replay_only or not (system.peak_performance and system.local_mem_bandwidth):
+    if platform.compute.replay or not (platform.npu.peak_flops and platform.npu.memory.bandwidth):
         return platform
-    return replace(platform, system=replace(system, roofline=True))
+    return with_roofline(platform)

@@ -60,7 +60,7 @@ def surrogate(ranks: int, machines: Sequence[Machine], ticks: Floats, tolerance:
         InputError: a machine cannot time kernels, or no workload that was drawn takes so long.
     """
     for machine in machines:
-        if not machine.platform.system.roofline:
+        if not machine.platform.compute.model:
             raise InputError(
                 f"machine {machine.name}: a surrogate has no recorded times, expected the peak of an NPU and the "
                 "bandwidth of its memory"

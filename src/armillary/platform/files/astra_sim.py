@@ -9,12 +9,14 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterable, Mapping
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from armillary.base.document import Document, Source, is_there, read_document
 from armillary.base.hints import KeyPath, show
 from armillary.platform.algorithms import algorithm_text, read_algorithms
+from armillary.platform.astra_sim_system import AstraSimSystem, SharedBus
 from armillary.platform.collectives import COLLECTIVES
+from armillary.platform.dimension_topologies import TOPOLOGIES
 from armillary.platform.files.astra_sim_keys import (
     INTER_DIMENSION,
     INTRA_DIMENSION,
@@ -26,12 +28,13 @@ from armillary.platform.files.astra_sim_keys import (
 )
 from armillary.platform.files.flags import read_flags
 from armillary.platform.groups import read_groups
+from armillary.platform.kernels import Compute
 from armillary.platform.limits import placed
-from armillary.platform.memory import RemoteMemory
-from armillary.platform.model import Physical, Platform, SchedulingName, SharedBus, System
-from armillary.platform.network import Dimension, TopologyName
+from armillary.platform.memory import LocalMemory, RemoteMemory
+from armillary.platform.model import Collectives, Npu, Platform, SchedulingName
+from armillary.platform.network import Dimension
 
-TOPOLOGIES = ("Ring", "FullyConnected", "Switch")
+_TOPOLOGIES = tuple(name for name, topology in TOPOLOGIES.items() if topology.astra_sim == name)
 _MEMORY_KINDS = {
     "NO_MEMORY_EXPANSION": "none",
     "PER_NPU_MEMORY_EXPANSION": "per-npu",
@@ -40,7 +43,7 @@ _MEMORY_KINDS = {
 }
 _COLUMN_OF = {"topology": "topology", "size": "npus_count", "bandwidth": "bandwidth", "latency": "latency"}
 _KEY_OF: dict[str, KeyPath] = {
-    "endpoint_delay": ("endpoint-delay",), "local_mem_bandwidth": ("local-mem-bw",), "peak_performance": ("peak-perf",),
+    "endpoint_delay": ("endpoint-delay",), "bandwidth": ("local-mem-bw",), "peak": ("peak-perf",),
     "shared_bus": ("model-shared-bus",),
 }  # fmt: skip
 _INT_MAX = 2**31 - 1  # that program keeps these numbers in a C int
@@ -74,15 +77,18 @@ def read_platform(
     dimensions = _read_network(read_document(network, "network configuration", "yaml"), warnings)
     npus = math.prod(dimension.size for dimension in dimensions)
     document = read_document(system, "system configuration", "json")
-    read = _read_system(document, len(dimensions), flags["injection-scale"], warnings)
+    # A file without a policy leaves it to each profile; without an endpoint delay, too.
+    policies: dict[str, SchedulingName] = {"LIFO": "lifo", "FIFO": "fifo", "EXPLICIT": "priority"}
+    parts = _read_system(document, len(dimensions), flags, warnings)
     return Platform(
         dimensions=dimensions,
-        system=read,
-        physical=_physical(read, document),
-        memory=RemoteMemory() if memory is None else _read_memory(memory, npus, warnings),
+        npu=parts.npu,
+        compute=parts.compute,
+        collectives=parts.collectives,
+        astra_sim=parts.astra_sim,
+        scheduling=policies.get(document.data.get("scheduling-policy", ""), "fair"),
+        remote_memory=RemoteMemory() if memory is None else _read_memory(memory, npus, warnings),
         groups=_read_groups(comm_groups, npus, warnings),
-        queues_per_dim=flags["num-queues-per-dim"],
-        rendezvous=flags["rendezvous-protocol"],
         dialect="astra-sim",
         profile="astra-sim",
         warnings=tuple(warnings),
@@ -107,7 +113,7 @@ def _read_network(document: Document, warnings: list[str]) -> tuple[Dimension, .
     # That program refuses one NPU, on which a trace of one rank runs.
     fewest = 1 if len(columns["topology"]) == 1 else 2
     for d, topology in enumerate(columns["topology"]):
-        document.choice(("topology", d), topology, TOPOLOGIES)
+        document.choice(("topology", d), topology, _TOPOLOGIES)
         size = document.whole(("npus_count", d), columns["npus_count"][d], fewest)
         bandwidth = document.number(
             ("bandwidth", d), columns["bandwidth"][d], "a number of GB/s above 0", low=0.0, exclusive=True
@@ -116,7 +122,7 @@ def _read_network(document: Document, warnings: list[str]) -> tuple[Dimension, .
         # That program's GB is 2**30 bytes; the order of these operations decides how times truncate.
         rate = bandwidth * 2**30 / 10**9
         with placed(document, (), {key: (name, d) for key, name in _COLUMN_OF.items()}):
-            dimensions.append(Dimension(f"dim{d}", cast(TopologyName, topology), size, rate, latency))
+            dimensions.append(Dimension(f"dim{d}", topology, size, rate, latency))
     if math.prod(dimension.size for dimension in dimensions) > _INT_MAX:
         document.reject(("npus_count",), columns["npus_count"], f"at most {_INT_MAX} NPUs in all")
     if len(dimensions) > _DEFAULT_DIMENSIONS:
@@ -127,7 +133,18 @@ def _read_network(document: Document, warnings: list[str]) -> tuple[Dimension, .
     return tuple(dimensions)
 
 
-def _read_system(document: Document, dimensions: int, injection_scale: float, warnings: list[str]) -> System:
+class _System(NamedTuple):
+    """What a system file says, by the parts of a machine."""
+
+    npu: Npu
+    compute: Compute
+    collectives: Collectives
+    astra_sim: AstraSimSystem
+
+
+def _read_system(
+    document: Document, dimensions: int, flags: Mapping[str, Any], warnings: list[str]
+) -> _System:
     data = document.data
     _note_ignored(document, document.check_keys(SYSTEM_KEYS, ignored=SYSTEM_IGNORED), warnings)
     whole = functools.partial(_truncated, document, warnings)
@@ -142,9 +159,9 @@ def _read_system(document: Document, dimensions: int, injection_scale: float, wa
     for key, default in (("scheduling-policy", "FIFO"), ("collective-optimization", "baseline")):
         if key not in data:
             warnings.append(f"{document.name}: no {key}: {default} is used")
-    delay = 10
+    delay = None
     if "endpoint-delay" in data:
-        delay = int(whole("endpoint-delay", 0) * injection_scale)
+        delay = int(whole("endpoint-delay", 0) * flags["injection-scale"])
     bandwidth = document.number(("local-mem-bw",), data.get("local-mem-bw", 0), "GB/s, 0 or more", low=0.0)
     peak = document.number(("peak-perf",), data.get("peak-perf", 0), "TFLOP/s, 0 or more", low=0.0)
     roofline = _switch(document, "roofline-enabled")
@@ -154,26 +171,14 @@ def _read_system(document: Document, dimensions: int, injection_scale: float, wa
         absent = "local-mem-bw" if bandwidth == 0 else "peak-perf"
         warnings.append(f"{document.name}: roofline-enabled without {absent}: compute nodes cannot be timed")
     with placed(document, (), _KEY_OF):
-        system = System(
+        astra_sim = AstraSimSystem(
             collective_optimization="localBWAware" if optimization == "localBWAware" else "baseline",
             inter_dimension=_scheduling(document, "inter-dimension-scheduling", INTER_DIMENSION, warnings),
             intra_dimension=_scheduling(document, "intra-dimension-scheduling", INTRA_DIMENSION, warnings),
-            endpoint_delay=delay,
             local_reduction_delay=whole("local-reduction-delay", 0, 1),
-            active_chunks=whole("active-chunks-per-dimension", 1, 1),
-            dataset_splits=_truncate(document, warnings, ("preferred-dataset-splits",), splits, 1),
-            local_mem_bandwidth=bandwidth * 1e9,
-            peak_performance=peak * 1e12,
-            roofline=roofline,
-            replay_only=_switch(document, "replay-only"),
+            queues_per_dim=flags["num-queues-per-dim"],
+            rendezvous=flags["rendezvous-protocol"],
             shared_bus=_read_bus(document, warnings),
-            algorithms={
-                kind: read_algorithms(
-                    document, (f"{kind}-implementation",), data[f"{kind}-implementation"], dimensions
-                )
-                for kind in COLLECTIVES
-                if f"{kind}-implementation" in data
-            },
             custom={
                 kind: _custom_prefix(document, f"{kind}-implementation-custom")
                 for kind in COLLECTIVES
@@ -181,17 +186,28 @@ def _read_system(document: Document, dimensions: int, injection_scale: float, wa
             },
             custom_by_node=_custom_by_node(document),
         )
+        collectives = Collectives(
+            {
+                kind: tuple(map(algorithm_text, read_algorithms(document, (key,), data[key], dimensions)))
+                for kind in COLLECTIVES
+                if (key := f"{kind}-implementation") in data
+            },
+            chunks=_truncate(document, warnings, ("preferred-dataset-splits",), splits, 1),
+            active_chunks=whole("active-chunks-per-dimension", 1, 1),
+        )
+        npu = Npu(peak * 1e12, LocalMemory(bandwidth), delay)
+        compute = Compute("roofline" if roofline else "", replay=_switch(document, "replay-only"))
     few = [
         kind
-        for kind, names in system.algorithms.items()
-        if len(names) < dimensions and not names[0].name.startswith("one")
+        for kind, names in collectives.algorithms.items()
+        if len(names) < dimensions and not names[0].startswith("one")
     ]
     if few:
         warnings.append(
             f"{document.name}: fewer algorithms than the {dimensions} network dimensions: {', '.join(few)} "
             "run on the first dimensions only, as in ASTRA-sim"
         )
-    return system
+    return _System(npu, compute, collectives, astra_sim)
 
 
 def _scheduling(document: Document, key: str, values: Mapping[str, str], warnings: list[str]) -> Any:
@@ -203,17 +219,6 @@ def _scheduling(document: Document, key: str, values: Mapping[str, str], warning
             "is out of reach there"
         )
     return found
-
-
-def _physical(system: System, document: Document) -> Physical:
-    """Return what the same file says to profile ``physical``, which has no default endpoint delay."""
-    policies: dict[str, SchedulingName] = {"LIFO": "lifo", "FIFO": "fifo", "EXPLICIT": "priority"}
-    return Physical(
-        scheduling=policies.get(document.data.get("scheduling-policy", ""), "fair"),
-        algorithm={kind: tuple(map(algorithm_text, row)) for kind, row in system.algorithms.items()},
-        chunks=system.dataset_splits,
-        endpoint_delay=float(system.endpoint_delay) if "endpoint-delay" in document.data else 0.0,
-    )
 
 
 def _read_bus(document: Document, warnings: list[str]) -> SharedBus | None:

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Discriminator, Field, Tag, TypeAdapter, ValidationError, WithJsonSchema, model_validator
+from pydantic import Discriminator, Field, Tag, TypeAdapter, ValidationError, model_validator
 
 from armillary.base import units
 from armillary.base.document import Document
 from armillary.base.hints import KeyPath, key_text
-from armillary.platform.fields import BY_TYPE, TAGS, Count, Efficiency, Part, Quantity, Ruled, Size, Time
-from armillary.platform.files.native_errors import first_error
-from armillary.platform.kernels import (
-    COMPUTE_MODELS,
-    FACTOR,
-    QUANTILE,
-    Interval,
-    KernelModel,
-    Override,
+from armillary.platform import kernels as values
+from armillary.platform.fields import (
+    BY_TYPE,
+    TAGS,
+    Count,
+    Efficiency,
+    Options,
+    Part,
+    Quantity,
+    Ruled,
+    Size,
+    Time,
 )
+from armillary.platform.files.native_errors import first_error
+from armillary.platform.kernels import COMPUTE_MODELS, FACTOR, QUANTILE, Interval, Override
 from armillary.platform.limits import Choice
 
 Clock = Annotated[float, Quantity(units.parse_frequency, "frequency", "1.4 GHz")]
@@ -234,9 +239,7 @@ class Other(Compute):
     """A compute model of another package."""
 
     model: Annotated[str, Field(min_length=1)]  # type: ignore[assignment]
-    given: Annotated[dict[str, Any], WithJsonSchema({"type": "object"})] = Field(
-        default={}, alias="options", description="What the model says it takes."
-    )
+    given: Options = Field(default={}, alias="options", description="What the model says it takes.")
 
     def options(self) -> dict[str, Any]:
         """Return the options of the model."""
@@ -267,17 +270,21 @@ def read_compute(value: Any, document: Document, path: KeyPath) -> Compute:
         raise first_error(document, error, path) from None
 
 
-def kernel_model(compute: Compute, document: Document, path: KeyPath) -> KernelModel:
-    """Return what the platform says of compute models."""
-    return KernelModel(
-        compute.model or "roofline",
+def compute_of(compute: Compute, document: Document, path: KeyPath) -> values.Compute:
+    """Return how a study file says that compute nodes are timed."""
+    share = compute.efficiency
+    both = (share, share) if isinstance(share, float) else (share.compute, share.memory)
+    return values.Compute(
+        (compute.model or "roofline") if compute.times else "",
         compute.options(),
         tuple(
             Override(each.name, each.kind or "", each.duration, each.factor, each.efficiency)
             for each in compute.overrides
         ),
+        replay=compute.replay,
+        kernels=values.Kernels(*both, overhead=compute.kernel_overhead),
         source=f"{document.where(path)}: {key_text(path)}",
-        folder=document.path.parent if document.path else KernelModel().folder,
+        folder=document.path.parent if document.path else values.Compute().folder,
         uncertainty=Interval(own.low, own.high, own.of) if (own := compute.uncertainty) else None,
     )
 

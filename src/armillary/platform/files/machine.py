@@ -13,22 +13,25 @@ from armillary.base.document import Document
 from armillary.base.errors import InputError, one_of
 from armillary.base.hints import KeyPath, key_text, show
 from armillary.base.units import parse_time
-from armillary.platform.algorithms import natural_algorithm, parse_algorithm, read_names
-from armillary.platform.collectives import ALGORITHMS, COLLECTIVES, PHYSICAL_COLLECTIVES
+from armillary.platform import model as values
+from armillary.platform.algorithms import read_names
+from armillary.platform.astra_sim_system import AstraSimSystem
+from armillary.platform.collectives import ALGORITHMS, PHYSICAL_COLLECTIVES
 from armillary.platform.fields import Part, Quantity
 from armillary.platform.files.collectives_schema import Collectives
-from armillary.platform.files.compute_schema import Compute, kernel_model, read_compute
+from armillary.platform.files.compute_schema import Compute, compute_of, read_compute
 from armillary.platform.files.memory_schema import local_memory, remote_memory
 from armillary.platform.files.native_errors import first_error
 from armillary.platform.files.network_schema import dimensions_of
-from armillary.platform.files.study_schema import Npu, Peaks, PlatformFile
+from armillary.platform.files.study_schema import Peaks, PlatformFile
 from armillary.platform.files.terms_schema import terms_of
 from armillary.platform.groups import read_groups
-from armillary.platform.kernels import Jitter, Kernels
+from armillary.platform.kernels import Jitter
 from armillary.platform.limits import POSITIVE, TIME, placed
 from armillary.platform.memory import RemoteMemory
-from armillary.platform.model import Packets, Physical, Platform, ProfileName, System
+from armillary.platform.model import Packets, Platform, ProfileName
 from armillary.platform.network import Dimension
+from armillary.platform.network_models import NetworkChoice
 from armillary.platform.profiles import NOT_ASTRA_SIM, astra_sim_conflicts
 from armillary.platform.terms import FitChoice
 
@@ -64,6 +67,7 @@ def read_machine(model: PlatformFile, document: Document, path: KeyPath, profile
     with placed(document, path, {"dimensions": ("network",)}):
         npus = Platform(dimensions).npus
     npu, collectives, remote = model.npu, model.collectives, model.remote_memory
+    folder = document.path.parent if document.path else Path()
     compute = read_compute(model.compute, document, (*path, "compute"))
     if compute.times and compute.replay:
         other = "roofline" if compute.roofline else "model"
@@ -84,55 +88,37 @@ def read_machine(model: PlatformFile, document: Document, path: KeyPath, profile
         if not isinstance(model.groups, dict):
             document.reject((*path, "groups"), model.groups, "a mapping of group id to ranks")
         groups = read_groups(document, (*path, "groups"), model.groups, npus)
-    names = _algorithms(collectives, dimensions, document, (*path, "collectives"))
-    kernels = _kernels(npu, compute)
     platform = Platform(
         dimensions=dimensions,
-        system=System(
-            collective_optimization=collectives.optimization,
-            endpoint_delay=10 if npu.endpoint_delay is None else npu.endpoint_delay,
-            active_chunks=collectives.active_chunks or 1,
-            dataset_splits=collectives.chunks,
-            local_mem_bandwidth=npu.memory.bandwidth * 1e9 if npu.memory else 0.0,
-            peak_performance=npu.peak.bf16 if isinstance(npu.peak, Peaks) else npu.peak or 0.0,
-            roofline=compute.times,
-            replay_only=compute.replay,
-            algorithms={
-                # zip ends with the names: a single one… name covers all dimensions
-                kind: tuple(
-                    parse_algorithm(name) or natural_algorithm(kind, dimension)
-                    for name, dimension in zip(
-                        names.get(kind, ("natural",) * len(dimensions)), dimensions, strict=False
-                    )
-                )
-                for kind in COLLECTIVES
-            },
+        npu=values.Npu(
+            _peak(npu.peak),
+            local_memory(npu.memory, folder),
+            npu.endpoint_delay,
+            _per_rank(document, (*path, "npu", "speed"), npu.speed, npus, _speed),
         ),
-        physical=Physical(
-            scheduling=model.scheduling,
-            algorithm=names,
-            chunks=collectives.chunks,
-            active_chunks=collectives.active_chunks or 0,
-            chunk_order=collectives.chunk_order,
-            within_dimension=collectives.within_dimension,
-            speed=_per_rank(document, (*path, "npu", "speed"), npu.speed, npus, _speed),
-            delay=_per_rank(document, (*path, "stragglers"), model.stragglers, npus, _time),
-            jitter=Jitter(model.jitter.sigma, model.jitter.seed) if model.jitter else None,
-            endpoint_delay=float(npu.endpoint_delay or 0),
-            kernels=kernels,
-            memory=local_memory(npu.memory),
-            fit=_fit(collectives, dimensions, document, (*path, "collectives")),
-            terms=terms_of(model.terms),
+        compute=compute_of(compute, document, (*path, "compute")),
+        collectives=values.Collectives(
+            _algorithms(collectives, dimensions, document, (*path, "collectives")),
+            collectives.chunks,
+            collectives.active_chunks or 0,
+            collectives.chunk_order,
+            collectives.within_dimension,
+            _fit(collectives, dimensions, document, (*path, "collectives")),
         ),
-        memory=remote_memory(remote) if remote else RemoteMemory(),
+        remote_memory=remote_memory(remote, folder) if remote else RemoteMemory(),
         groups=groups,
-        queues_per_dim=collectives.queues,
-        rendezvous=model.rendezvous,
+        scheduling=model.scheduling,
+        stragglers=_per_rank(document, (*path, "stragglers"), model.stragglers, npus, _time),
+        jitter=Jitter(model.jitter.sigma, model.jitter.seed) if model.jitter else None,
+        terms=terms_of(model.terms),
+        packets=_packets(model, document, path),
+        topology=topology,
+        astra_sim=AstraSimSystem(
+            collectives.optimization, queues_per_dim=collectives.queues, rendezvous=model.rendezvous
+        ),
         dialect="native",
         profile=profile,
-        topology=topology,
-        packets=_packets(model, document, path),
-        kernel_model=kernel_model(compute, document, (*path, "compute")),
+        network_model=_network_model(model, document, (*path, "network_model")),
         warnings=tuple(_warnings(model, compute, document, profile)),
         source=document.path,
     )
@@ -184,11 +170,20 @@ def _packets(model: PlatformFile, document: Document, path: KeyPath) -> Packets:
         raise first_error(document, error, path) from None
 
 
-def _kernels(npu: Npu, compute: Compute) -> Kernels:
-    peaks = npu.peak.model_dump(exclude_none=True) if isinstance(npu.peak, Peaks) else {}
-    share = compute.efficiency
-    both = (share, share) if isinstance(share, float) else (share.compute, share.memory)
-    return Kernels(peaks, *both, overhead=compute.kernel_overhead)
+def _network_model(model: PlatformFile, document: Document, path: KeyPath) -> NetworkChoice:
+    given = model.network_model
+    if given is None:
+        return NetworkChoice()
+    name, options = (given, {}) if isinstance(given, str) else (given.name, given.options)
+    folder = document.path.parent if document.path else Path()
+    with placed(document, path):
+        return NetworkChoice(name, options, f"{document.where(path)}: {key_text(path)}", folder)
+
+
+def _peak(given: Peaks | float | None) -> float | dict[str, float]:
+    if isinstance(given, Peaks):
+        return given.model_dump(exclude_none=True)
+    return given or 0.0
 
 
 def _fit(
@@ -224,7 +219,7 @@ def _warnings(model: PlatformFile, compute: Compute, document: Document, profile
 def _algorithms(
     collectives: Collectives, dimensions: tuple[Dimension, ...], document: Document, path: KeyPath
 ) -> dict[str, tuple[str, ...]]:
-    """Return the names of algorithms of each collective that the file lists, see `Physical.algorithm`."""
+    """Return the names of algorithms of each collective that the file lists, see `Collectives.algorithms`."""
     result = {}
     count = len(dimensions)
     for kind in PHYSICAL_COLLECTIVES:

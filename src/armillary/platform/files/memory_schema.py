@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field, Tag, model_validator
@@ -12,7 +13,9 @@ from armillary.platform.fields import (
     BY_TYPE,
     TAGS,
     Bandwidth,
+    Chosen,
     Count,
+    Options,
     Part,
     Size,
     Time,
@@ -36,6 +39,22 @@ class Memory(Part):
     write: Bandwidth | None = Field(
         default=None, description="Bandwidth of stores; if absent, bandwidth (physical)."
     )
+    kind: str | None = Field(
+        default=None, description="Of another package: what times accesses instead (physical)."
+    )
+    options: Options = Field(default={}, description="What that kind says it takes.")
+
+    @model_validator(mode="after")
+    def _fits_kind(self) -> Memory:
+        if self.kind is None:
+            if self.options:
+                raise ValueError("expected options only with a kind of another package")
+            return self
+        if problem := values.wrong_local_kind(self.kind):
+            raise ValueError(f"kind: {problem}")
+        if self.model_fields_set & {"latency", "read", "write"}:
+            raise ValueError(f"expected no latency, read and write with kind {self.kind}, but options")
+        return self
 
 
 class ReadWrite(Part):
@@ -63,7 +82,7 @@ class RemoteMemory(Part):
     preset: str | None = Field(
         default=None, description="A known memory, e.g. cxl-pool; the other keys change it."
     )
-    kind: Literal["per-npu", "per-node", "pool", "hierarchical"] | None = Field(
+    kind: Annotated[str, Chosen(values.MEMORY_KINDS)] | None = Field(
         default=None, description="Needed, but with a preset, which has one."
     )
     bandwidth: WholeBandwidth | None = Field(default=None, description="Not for kind hierarchical.")
@@ -77,11 +96,19 @@ class RemoteMemory(Part):
     chunk: Size | None = Field(
         default=None, description="What moves from stage to stage at a time; if absent 1 MiB (hierarchical)."
     )
+    options: Options = Field(default={}, description="What a kind of another package says it takes.")
 
     @model_validator(mode="after")
     def _fits_kind(self) -> RemoteMemory:
         if self.kind is None:
             raise PydanticCustomError("missing_key", "missing key", {"key": "kind"})
+        if self.kind not in values.MEMORY_KINDS.built_in:
+            for key in ("bandwidth", "latency", "stages", "chunk"):
+                if getattr(self, key) is not None:
+                    raise ValueError(f"expected no {key} with kind {self.kind}, but options")
+            return self
+        if self.options:
+            raise ValueError("expected options only with a kind of another package")
         if self.kind == "hierarchical":
             if self.stages is None or self.bandwidth is not None or self.latency is not None:
                 raise ValueError("expected stages with kind hierarchical, and bandwidth and latency in them")
@@ -101,17 +128,20 @@ class RemoteMemory(Part):
         return self
 
 
-def local_memory(given: Memory | None) -> values.LocalMemory:
-    """Return the local memory that a study file describes."""
+def local_memory(given: Memory | None, folder: Path) -> values.LocalMemory:
+    """Return the local memory that a study file in a folder describes."""
     if given is None:
         return values.LocalMemory()
-    read, write = given.read or given.bandwidth, given.write or given.bandwidth
-    return values.LocalMemory(given.capacity or 0, given.latency, read, write)
+    own = given.read or 0.0, given.write or 0.0, given.kind or "", given.options, folder
+    return values.LocalMemory(given.bandwidth, given.capacity or 0, given.latency, *own)
 
 
-def remote_memory(given: RemoteMemory) -> values.RemoteMemory:
-    """Return the remote memory that a study file describes."""
+def remote_memory(given: RemoteMemory, folder: Path) -> values.RemoteMemory:
+    """Return the remote memory that a study file in a folder describes."""
     assert given.kind is not None
+    if given.kind not in values.MEMORY_KINDS.built_in:
+        per_node = given.npus_per_node or 0
+        return values.RemoteMemory(given.kind, npus_per_node=per_node, options=given.options, folder=folder)
     if given.kind != "hierarchical":
         return values.RemoteMemory(
             given.kind, given.latency or 0, int(given.bandwidth or 0), given.npus_per_node or 0

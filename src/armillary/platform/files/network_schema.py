@@ -10,10 +10,11 @@ from pydantic_core import PydanticCustomError
 
 from armillary.base.document import Document
 from armillary.base.hints import KeyPath
-from armillary.platform.fields import BY_TYPE, TAGS, Bandwidth, Count, Part, Side, Time
+from armillary.platform.dimension_topologies import TOPOLOGIES
+from armillary.platform.fields import BY_TYPE, TAGS, Bandwidth, Count, Named, Part, Side, Time
 from armillary.platform.limits import placed
 from armillary.platform.model import ProfileName
-from armillary.platform.network import Dimension, Port, TopologyName, links_per_npu
+from armillary.platform.network import Dimension, Port, links_per_npu
 from armillary.platform.network import InNetwork as SwitchWork
 
 
@@ -45,7 +46,7 @@ class NetworkDimension(Part):
     """
 
     name: str | None = Field(default=None, min_length=1, description="E.g. chiplet, package, node, pod.")
-    topology: TopologyName
+    topology: Annotated[str, Named(TOPOLOGIES)]
     size: Count | None = Field(
         default=None, description="NPUs, or groups of NPUs: 2 or more, or 1 in a network of one NPU."
     )
@@ -68,7 +69,7 @@ class NetworkDimension(Part):
     def _one_size(self) -> NetworkDimension:
         if self.in_network is not None and self.topology != "Switch":
             raise ValueError(f"got in_network for topology '{self.topology}', expected it for Switch only")
-        if self.shape is not None and self.topology not in ("Torus", "Mesh"):
+        if self.shape is not None and not TOPOLOGIES[self.topology].shaped:
             raise ValueError(
                 f"got a shape for topology '{self.topology}', expected it for Torus or Mesh only"
             )

@@ -12,7 +12,17 @@ from pydantic import ConfigDict, Field, Tag, WithJsonSchema, model_validator
 from pydantic_core import PydanticCustomError
 
 from armillary.base import units
-from armillary.platform.fields import BY_TYPE, TAGS, Efficiency, Flops, Part, Ruled, WholeTime
+from armillary.platform.fields import (
+    BY_TYPE,
+    TAGS,
+    Chosen,
+    Efficiency,
+    Flops,
+    Options,
+    Part,
+    Ruled,
+    WholeTime,
+)
 from armillary.platform.files.collectives_schema import Collectives
 from armillary.platform.files.memory_schema import Memory, RemoteMemory
 from armillary.platform.files.network_schema import NetworkDimension
@@ -20,6 +30,7 @@ from armillary.platform.files.terms_schema import TermsKeys
 from armillary.platform.files.workload_schema import Job, Workload
 from armillary.platform.limits import SEED
 from armillary.platform.model import ProfileName, SchedulingName
+from armillary.platform.network_models import NETWORK_MODELS
 
 
 def _per_rank(value: dict[str, Any]) -> dict[str, Any]:
@@ -81,6 +92,16 @@ class Jitter(Part):
     seed: Annotated[int, Ruled(SEED)] = 0
 
 
+NetworkName = Annotated[str, Chosen(NETWORK_MODELS)]
+
+
+class NetworkModelKeys(Part):
+    """A network model of another package, with its options."""
+
+    name: NetworkName
+    options: Options = Field(default={}, description="What the model says it takes.")
+
+
 class PlatformFile(Part):
     """A machine."""
 
@@ -102,6 +123,13 @@ class PlatformFile(Part):
     packets: Annotated[Any, WithJsonSchema({"type": "object"})] = Field(
         default=None,
         description="What network model packet moves: protocol lossless (if absent), credit or tcp.",
+    )
+    network_model: (
+        Annotated[Annotated[NetworkName, Tag(TAGS[0])] | Annotated[NetworkModelKeys, Tag(TAGS[1])], BY_TYPE]
+        | None
+    ) = Field(
+        default=None,
+        description="How messages share links, unless a command says; if absent analytical, or flow with a topology.",
     )
     npu: Npu = Npu()
     collectives: Collectives = Collectives()

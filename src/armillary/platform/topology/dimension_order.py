@@ -6,24 +6,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from armillary.base.errors import InputError
-from armillary.platform.topology.graph import Bools, Ints, Topology
+from armillary.platform.dimension_topologies import TOPOLOGIES
+from armillary.platform.topology.graph import Ints, Topology
 from armillary.platform.topology.reach import unreachable
 from armillary.platform.topology.routing import Paths, Routing
 
 
-def upwards(source: Ints, ahead: Ints, size: int) -> Bools:
-    """Return whether messages go up a ring of `size`, from positions `source` to those `ahead` places further on.
-
-    Half-way round both ways are as long. One message takes one way, as a connection does; even positions go up and odd
-    ones down, so that both directions carry the same (Dally & Towles, Principles and Practices of Interconnection
-    Networks, 2004, section 8.4.2).
-    """
-    up: Bools = (2 * ahead < size) | ((2 * ahead == size) & (source % 2 == 0))
-    return up
-
-
 class DimensionOrder(Routing):
-    """Innermost dimension first; the shorter way around a ring, see `upwards`.
+    """Innermost dimension first; within it the links that its topology takes.
 
     Raises:
         InputError: The topology was not built from dimensions.
@@ -85,14 +75,8 @@ class DimensionOrder(Routing):
             if dimension.topology == "Switch":
                 to = switch + at // (stride * size) * stride + at % stride
                 switch += self.topology.npus // size
-            elif dimension.topology == "FullyConnected":
-                to = at + (there - here) * stride
             else:
-                ahead = (there - here) % size
-                step = np.where(upwards(here, ahead, size), 1, -1)
-                if dimension.topology == "Mesh":
-                    step = np.sign(there - here)
-                to = at + ((here + step) % size - here) * stride
+                to = at + (TOPOLOGIES[dimension.topology].step(here, there, size) - here) * stride
             result[now] = self.topology.between(at[now], to[now])
             undecided &= ~now
             stride *= size

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from armillary.base.errors import InputError
-from armillary.platform.network import Dimension, port
+from armillary.platform.dimension_topologies import TOPOLOGIES
+from armillary.platform.network import Dimension, links_per_npu, port
 from armillary.platform.topology.graph import UNBOUNDED, Ints, Topology, check_size
 from armillary.platform.topology.wiring import Wiring
 
@@ -23,7 +24,8 @@ def from_dimensions(
     """
     shape = tuple(dimension.size for dimension in dimensions)
     npus = math.prod(shape)
-    check_size(name, sum(npus * (d.size - 1 if d.topology == "FullyConnected" else 2) for d in dimensions))
+    each = (2 if d.topology == "Switch" else links_per_npu(d.topology, d.size) for d in dimensions)
+    check_size(name, npus * sum(each))
     wiring = Wiring(name, npus, buffer)
     rank = np.arange(npus)
     stride = 1
@@ -35,16 +37,14 @@ def from_dimensions(
             up = switches[rank // (stride * size) * stride + rank % stride]
             both = port(dimension)
             wiring.connect(rank, up, dimension.name, both.out, latency, back=both.into)
-        elif dimension.topology == "FullyConnected":
-            for step in range(1, size):
-                ahead = rank + ((at + step) % size - at) * stride
-                wiring.connect(rank, ahead, dimension.name, rate, latency, one_way=True)
-        else:
-            closed = dimension.topology != "Mesh" and size > 2
-            start = rank if closed else rank[at < size - 1]
-            ahead = start + ((at[start] + 1) % size - at[start]) * stride
-            double = 2 if size == 2 and dimension.topology != "Mesh" else 1
-            wiring.connect(start, ahead, dimension.name, rate * double, latency)
+        elif size > 1:
+            topology = TOPOLOGIES[dimension.topology]
+            joined = topology.neighbours(size)
+            double = 2 if size == 2 and topology.loop else 1
+            for to in joined[: len(joined) // double]:
+                start = rank[to[at] >= 0]
+                ahead = start + (to[at[start]] - at[start]) * stride
+                wiring.connect(start, ahead, dimension.name, rate * double, latency, one_way=True)
         stride *= size
     return wiring.topology(
         forwards=True,

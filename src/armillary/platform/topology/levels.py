@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from armillary.base.units import format_bandwidth, format_count, format_time
+from armillary.platform.dimension_topologies import TOPOLOGIES
 from armillary.platform.network import Dimension, links_per_npu, port
 from armillary.platform.topology.sketch import Line, Mark, Panel, Place, circle, grid, row, visible
 
@@ -55,9 +56,9 @@ def panels(levels: Sequence[Level]) -> list[Panel]:
 
 def _family(dimension: Dimension) -> tuple[object, ...]:
     name, _, axis = dimension.name.rpartition(".")
-    if axis.isdigit() and dimension.topology in ("Torus", "Mesh"):
+    if axis.isdigit() and TOPOLOGIES[dimension.topology].shaped:
         return name, dimension.topology, dimension.bandwidth, dimension.latency
-    if dimension.topology in ("Torus", "Mesh"):
+    if TOPOLOGIES[dimension.topology].shaped:
         return "grid", dimension.topology, dimension.bandwidth, dimension.latency
     return dimension.name, dimension.topology, id(dimension)
 
@@ -75,7 +76,7 @@ def _note(dimension: Dimension) -> str:
 def _draw(panel: Panel, level: Level, sort: str, below: int) -> None:
     if level.topology == "Switch":
         _star(panel, level, sort, below)
-    elif level.topology == "FullyConnected" or (len(level.shape) == 1 and level.topology != "Mesh"):
+    elif not TOPOLOGIES[level.topology].shaped or (len(level.shape) == 1 and level.topology != "Mesh"):
         _round(panel, level, sort, below)
     else:
         _grid(panel, level, sort, below)
@@ -108,8 +109,15 @@ def _round(panel: Panel, level: Level, sort: str, below: int) -> None:
     places = circle(len(members))
     panel.marks += [_mark(place, sort, member, below) for member, place in zip(members, places, strict=True)]
     whole = level.topology == "FullyConnected"
+    topology = TOPOLOGIES[level.topology]
+    joined = None if whole or topology.loop else topology.neighbours(size)
     for i, j in itertools.combinations(range(len(members)), 2):
         beside = j - i == 1 or (i == 0 and j == len(members) - 1)
+        if joined is not None:
+            ends = (_number(members[i]), _number(members[j]))
+            if -1 not in ends and ends[1] in joined[:, ends[0]]:
+                panel.lines.append(Line(places[i], places[j], level.name, tip=level.note, members=ends))
+            continue
         if (whole or beside) and (beside or None not in (members[i], members[j])):
             dashed = None in (members[i], members[j])
             if not (whole and dashed):

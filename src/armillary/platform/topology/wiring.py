@@ -66,7 +66,9 @@ class Wiring:
         room = self.buffer if buffer is None else buffer
         number = self._kinds.index(kind)
         columns = np.broadcast_arrays(tails, heads, bandwidth, latency, room, number)
-        check_size(self.name, sum(len(part[0]) for part in self._columns) + 2 * columns[0].size)
+        check_size(
+            self.name, sum(len(part[0]) for part in self._columns) + (1 if one_way else 2) * columns[0].size
+        )
         tail, head, rate, *rest = (column.ravel() for column in columns)
         if rate.size and rate.min() <= 0:
             raise InputError(f"{self.name}: a link has bandwidth {rate.min():g}, expected more than 0")

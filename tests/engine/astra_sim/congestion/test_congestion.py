@@ -18,8 +18,8 @@ from armillary.engine.astra_sim import run as engine_run
 from armillary.engine.astra_sim.program import lower
 from armillary.engine.astra_sim.run import execute
 from armillary.engine.common.diagnose import check_finished
-from armillary.platform.algorithms import Algorithm
-from armillary.platform.model import Platform, System
+from armillary.platform.memory import LocalMemory
+from armillary.platform.model import Collectives, Npu, Platform
 from armillary.platform.network import Dimension
 from armillary.trace import CollectiveType, Graph, GraphBuilder, Trace
 
@@ -33,10 +33,19 @@ KINDS = {
 }
 
 
-def platform(dimensions: tuple[Dimension, ...], algorithm: str = "ring", **system: Any) -> Platform:
-    algorithms = {kind: (Algorithm(algorithm),) * len(dimensions) for kind in KINDS}
-    keys = {"local_mem_bandwidth": 50e9, "algorithms": algorithms, **system}
-    return Platform(dimensions, System(**keys), dialect="astra-sim")
+def platform(
+    dimensions: tuple[Dimension, ...],
+    algorithm: str = "ring",
+    endpoint_delay: int | None = None,
+    **keys: Any,
+) -> Platform:
+    algorithms = {kind: (algorithm,) * len(dimensions) for kind in KINDS}
+    return Platform(
+        dimensions,
+        Npu(memory=LocalMemory(50.0), endpoint_delay=endpoint_delay),
+        collectives=Collectives(algorithms, **keys),
+        dialect="astra-sim",
+    )
 
 
 def ranks_of(steps: list[list[Step]], work: list[list[int]] | None = None) -> Trace:
@@ -102,7 +111,7 @@ def unshared(draw: Any) -> tuple[Trace, Platform]:
         builder.collective(kind, KINDS[kind], draw(st.sampled_from([1, 1000, 1 << 20])))
     machine = platform(
         tuple(Dimension("", topology, size, bandwidth, latency) for size in sizes), algorithm,
-        dataset_splits=draw(st.integers(1, 3)), endpoint_delay=draw(st.integers(1, 10)),
+        chunks=draw(st.integers(1, 3)), endpoint_delay=draw(st.integers(1, 10)),
     )  # fmt: skip
     return Trace.replicate(builder.graph(), machine.npus), machine
 
@@ -167,14 +176,14 @@ def test_the_rank_that_is_due_first_at_a_tick_does_all_it_has_to_do() -> None:
 
 @pytest.mark.parametrize("budget", [1, 7])
 def test_a_run_goes_on_where_it_was_interrupted(budget: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    machine = platform((Dimension("", "Switch", 5, 1.0, 50.0),), "direct", dataset_splits=3)
+    machine = platform((Dimension("", "Switch", 5, 1.0, 50.0),), "direct", chunks=3)
     whole = ticks(machine, 5000)
     monkeypatch.setattr(engine_run, "BUDGET", budget)
     assert ticks(machine, 5000) == whole
 
 
 def test_memory_grows_while_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    machine = platform((Dimension("", "Ring", 7, 1.0, 50.0),), "direct", dataset_splits=4, active_chunks=4)
+    machine = platform((Dimension("", "Ring", 7, 1.0, 50.0),), "direct", chunks=4, active_chunks=4)
     whole = ticks(machine, 70_000)
     grown = []
     monkeypatch.setattr(engine_run, "FIRST_WORDS", 0)

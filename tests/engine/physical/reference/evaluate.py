@@ -72,7 +72,7 @@ class Machine:
 
     def __init__(self, trace: Trace, platform: Platform) -> None:
         trace = expand(trace)
-        self.platform, self.physical = platform, platform.physical
+        self.platform = platform
         self.comms = Communicators(platform)
         for graph in trace.graphs:
             self.comms.read_metadata(graph)
@@ -87,7 +87,7 @@ class Machine:
             for call, chunk_routes in self.chunk_routes.items()
             for p in chunk_routes.phases
         ]
-        staged = platform.memory.kind == "hierarchical" and not platform.system.replay_only
+        staged = platform.remote_memory.kind == "hierarchical" and not platform.compute.replay
         alone = [node for nodes in self.ranks.values() for node in nodes if not node.call]
         largest += [
             node.attrs.get(
@@ -106,7 +106,7 @@ class Machine:
         self.choices = Choices(self.comms, self.line, self.full_rate)
         self.now = 0
         self.timers: list[tuple[int, Any]] = [
-            (ceil(self.physical.delay.get(r, 0.0)), lambda: None) for r in self.ranks
+            (ceil(self.platform.stragglers.get(r, 0.0)), lambda: None) for r in self.ranks
         ]
         self.busy: set[tuple[int, tuple[str, int]]] = set()
         self.chunk_flows: list[ChunkFlow] = []
@@ -151,7 +151,7 @@ class Machine:
     def issue_free(self) -> None:
         """Issue free nodes whose slot is idle, rank by rank, the lowest first."""
         for rank, nodes in self.ranks.items():
-            while self.now >= ceil(self.physical.delay.get(rank, 0.0)):
+            while self.now >= ceil(self.platform.stragglers.get(rank, 0.0)):
                 free = [
                     node for node in nodes
                     if node.start < 0 and node.waits == 0 and not (node.slot and (rank, node.slot) in self.busy)
@@ -171,7 +171,7 @@ class Machine:
                 chunk_flow.left = chunk_flow.head[2]
                 if chunk_flow.keys:
                     chunk_flow.key = chunk_flow.keys.pop(0)
-        share(self.chunk_flows, self.port_rates, self.physical.scheduling)
+        share(self.chunk_flows, self.port_rates, self.platform.scheduling)
 
     def choose(self) -> None:
         """Choose levels, and let those enter that waited for that."""
@@ -185,7 +185,7 @@ class Machine:
 
     def order(self, node: Node) -> tuple[int, int]:
         """Return the place that what a node asks for now has in the global order: the lowest is first."""
-        kind = self.physical.scheduling
+        kind = self.platform.scheduling
         priority = -max(-1000, min(1000, node.attrs.get("comm_priority", 0))) if kind == "priority" else 0
         return priority, -self.now if kind == "lifo" else self.now
 
@@ -216,7 +216,7 @@ class Machine:
                 self.after(0, lambda: self.complete(node))
         elif node.local:
             self.after(node.ticks, lambda: self.complete(node))
-        elif node.kind in MEMORY and self.platform.memory.kind == "hierarchical":
+        elif node.kind in MEMORY and self.platform.remote_memory.kind == "hierarchical":
             self.transfer(node)
         elif node.kind in MEMORY:
             self.after(self.memories.wait(node, self.now), lambda: self.complete(node))
@@ -251,7 +251,7 @@ class Machine:
         if key not in self.channels:
             hops = network.path(self.platform.dimensions, np.array(source), np.array(target))
             uses: dict[Port, int] = {}
-            latency = self.physical.endpoint_delay
+            latency = self.platform.npu.message_delay
             for d, (dimension, hop) in enumerate(zip(self.platform.dimensions, hops, strict=True)):
                 latency += int(hop) * dimension.latency
                 if hop:
@@ -261,7 +261,7 @@ class Machine:
             if fitted := fitted_message(self.platform, [int(hop) for hop in hops], size):
                 uses = {(source, fitted.dim, "out"): 1, (target, fitted.dim, "into"): 1}
                 latency, volume = fitted.latency, fitted.volume
-            more = self.physical.terms.communication
+            more = self.platform.terms.communication
             chunk_flow = ChunkFlow(uses)
             self.chunk_flows.append(chunk_flow)
             units = ceil(volume * (1 + Fraction(more)) * self.unit)
@@ -313,7 +313,7 @@ class Machine:
             instance.chunk_flows[where] = chunk_flow
             self.chunk_flows.append(chunk_flow)
         size = instance.chunk_routes.chunks[chunk][0]
-        memory = self.platform.system.local_mem_bandwidth
+        memory = self.platform.npu.memory.bytes_per_s
         latency = latency_ticks(phase, size, memory)
         last = last_latency(instance.chunk_routes, self.full_rate)
         if last is not None:
@@ -333,7 +333,7 @@ class Machine:
 
     def place(self, volume: int) -> int:
         """Return what a chunk flow orders chunks by before phase and number."""
-        within = self.physical.within_dimension
+        within = self.platform.collectives.within_dimension
         return {"earliest-phase": 0, "fifo": self.now, "smallest-first": volume}[within]
 
     def line(self, comm: int, rank: int, dim: int) -> tuple[int, ...]:

@@ -14,7 +14,7 @@ class Memories:
     """The remote memories of a machine."""
 
     def __init__(self, platform: Platform) -> None:
-        self.platform, self.memory = platform, platform.memory
+        self.platform, self.memory = platform, platform.remote_memory
         self.server_free: dict[int, int] = {}
         self.chunk_flows: dict[tuple[int, bool], ChunkFlow] = {}
 

@@ -14,8 +14,7 @@ from armillary.engine.common.communicators import CollectiveCall, Communicators
 from armillary.engine.common.items import FROM_MEMORY
 from armillary.engine.common.nodes import OPERATION
 from armillary.engine.physical.terms.straggler import slowest
-from armillary.platform.kernels import KernelModel
-from armillary.platform.model import Platform, local_speed
+from armillary.platform.model import Platform
 from armillary.trace import CollectiveType, Graph, NodeType, Trace
 from armillary.trace.attention import ATTENTION, to_attention
 from armillary.trace.gemm import GEMM, to_gemms
@@ -50,21 +49,21 @@ def read(rank: int, trace: Trace, platform: Platform, comms: Communicators) -> l
     order = sorted(range(graph.n_nodes), key=lambda p: int(graph.ids[p]))
     ptr, parent = graph.parents()
     nodes: dict[int, Node] = {}
-    stretch = np.full(len(order), 1.0 / platform.physical.speed.get(rank, 1.0))
-    if platform.physical.jitter:
-        random = np.random.default_rng([platform.physical.jitter.seed, rank])
-        stretch *= np.maximum(1 + platform.physical.jitter.sigma * random.standard_normal(len(order)), 0)
-    terms = platform.physical.terms
+    stretch = np.full(len(order), 1.0 / platform.npu.speed.get(rank, 1.0))
+    if platform.jitter:
+        random = np.random.default_rng([platform.jitter.seed, rank])
+        stretch *= np.maximum(1 + platform.jitter.sigma * random.standard_normal(len(order)), 0)
+    terms = platform.terms
     stretch *= slowest(terms.straggler, platform.npus)
     for place, p in enumerate(order):
         kind = NodeType(int(graph.types[p]))
         attrs = {name: value for name, _, value in graph.attrs(p)}
         took = max(attrs.get("duration_ns", int(graph.duration_micros[p]) * 1000), 1)
         if kind == NodeType.COMP_NODE and not attrs.get("is_cpu_op"):
-            if platform.kernel_model != KernelModel():
+            if platform.compute.model not in ("", "roofline") or platform.compute.overrides:
                 stated = attrs.get("duration_ns", int(graph.duration_micros[p]) * 1000)
                 took = _asked(graph.name(p), attrs, platform, stated)
-            elif not platform.system.replay_only:
+            elif not platform.compute.replay:
                 stated = attrs.get("duration_ns", int(graph.duration_micros[p]) * 1000)
                 took = _roofline(attrs, platform, stated)
         if kind == NodeType.COMP_NODE:
@@ -72,7 +71,7 @@ def read(rank: int, trace: Trace, platform: Platform, comms: Communicators) -> l
             if not attrs.get("is_cpu_op"):
                 took = max(took, ceil(terms.launch))
         node = Node(rank, int(graph.ids[p]), kind, attrs, took, int(ptr[p + 1] - ptr[p]), None)
-        recorded = platform.system.replay_only or (kind in COMMUNICATION and bool(attrs.get(REPLAY_ONLY)))
+        recorded = platform.compute.replay or (kind in COMMUNICATION and bool(attrs.get(REPLAY_ONLY)))
         if kind == NodeType.COMM_COLL_NODE:
             dims, operation = attrs.get("involved_dim"), OPERATION[CollectiveType(attrs["comm_type"])]
             group = comms.resolve(graph, p, attrs.get("pg_name", ""))
@@ -80,7 +79,7 @@ def read(rank: int, trace: Trace, platform: Platform, comms: Communicators) -> l
             node.call = CollectiveCall(
                 group, operation, attrs["comm_size"], involved, "", attrs.get("comm_root", 0)
             )
-        if kind in MEMORY and not platform.system.replay_only:
+        if kind in MEMORY and not platform.compute.replay:
             _access(node, graph, p, platform, comms)
         node.slot = _slot(node, platform)
         if recorded and kind in (*MEMORY, *COMMUNICATION):
@@ -97,7 +96,7 @@ def _access(node: Node, graph: Graph, position: int, platform: Platform, comms: 
     size, store = node.attrs.get("tensor_size", 0), node.kind == NodeType.MEM_STORE_NODE
     if node.attrs.get("tensor_loc") == 1:
         node.local = True
-        node.ticks = max(1, ceil(platform.physical.memory.latency + size / local_speed(platform, store)))
+        node.ticks = max(1, ceil(platform.npu.memory.latency + size / platform.npu.memory.rate(store)))
     elif node.attrs.get("in_switch"):
         group = comms.resolve(graph, position, node.attrs.get("pg_name", ""))
         node.call = CollectiveCall(group, FROM_MEMORY[node.kind], size, None)
@@ -116,25 +115,24 @@ def _asked(name: str, attrs: dict[str, Any], platform: Platform, recorded: int) 
         np.array([recorded]),
         (to_attention(attrs.get(ATTENTION, ())),),
     )
-    found = float(ask(platform, work, modelled=platform.system.roofline).ns[0])
+    found = float(ask(platform, work, modelled=platform.compute.modelled).ns[0])
     return max(recorded, 1) if np.isnan(found) else ceil(found)
 
 
 def _roofline(attrs: dict[str, Any], platform: Platform, recorded: int) -> int:
     """Return the time of a kernel that names its work where it is to be modelled or has no other; else that."""
-    kernels, system = platform.physical.kernels, platform.system
+    kernels, npu, model = platform.compute.kernels, platform.npu, platform.compute.model
     operations, size = attrs.get("num_ops", -1), attrs.get("tensor_size", -1)
     work = max(operations, size)
-    if work < 0 or (recorded and not (work and system.roofline)) or not (work or system.roofline):
+    if work < 0 or (recorded and not (work and model)) or not (work or model):
         return max(recorded, 1)
     computing = moving = 0.0
     if operations > 0:
-        peak = kernels.peaks[attrs.get("precision", "bf16")] if kernels.peaks else system.peak_performance
+        peak = npu.peaks[attrs.get("precision", "bf16")] if npu.peaks else npu.peak_flops
         computing = operations / (peak * kernels.compute)
     if size > 0:
         moving = (
-            size / ((system.local_mem_bandwidth or inf) * kernels.memory)
-            + platform.physical.memory.latency * 1e-9
+            size / ((npu.memory.bytes_per_s or inf) * kernels.memory) + platform.npu.memory.latency * 1e-9
         )
     return ceil(max(computing, moving) * 1e9 + kernels.overhead)
 
@@ -165,7 +163,7 @@ def _slot(node: Node, platform: Platform) -> tuple[str, int] | None:
     if node.kind in MEMORY:
         if node.local:
             return ("memory", 2)
-        staged = platform.memory.kind == "hierarchical" and not platform.system.replay_only
+        staged = platform.remote_memory.kind == "hierarchical" and not platform.compute.replay
         return ("memory", int(staged and node.kind == NodeType.MEM_STORE_NODE))
     if node.call:
         return ("stream", stream) if stream >= 0 else ("communicator", node.call.comm)

@@ -26,7 +26,7 @@ def own_chunk_routes(call: CollectiveCall, comm: Communicator, platform: Platfor
     """Return the chunk routes of a call with latencies and volumes of our own."""
     chunk_routes = chunk_routes_of(call, comm, platform)
     in_memory = call.operation in MEMORY_OPERATIONS
-    if in_memory or call.splits or platform.physical.fit or platform.physical.terms.communication:
+    if in_memory or call.splits or platform.collectives.fit or platform.terms.communication:
         return chunk_routes
     ways = []
     for way in chunk_routes.routes:
@@ -61,7 +61,7 @@ def _computed(phase: PhysicalPhase, scale: Fraction, platform: Platform) -> Phys
     )
     return replace(
         phase,
-        latency=hops * dimension.latency + rounds.count * platform.physical.endpoint_delay,
+        latency=hops * dimension.latency + rounds.count * platform.npu.message_delay,
         volume=fullest * scale,
         wait=float(volume - fullest) / port(dimension).slower * float(scale),
         sent=sent * scale,

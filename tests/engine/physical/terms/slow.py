@@ -39,7 +39,7 @@ class Watched(Machine):
 
 def settle_slowly(trace: Trace, platform: Platform) -> list[int]:
     """Return the finish tick of every rank."""
-    share = platform.physical.terms.overlap_compute
+    share = platform.terms.overlap_compute
     slower: dict[Place, float] = {}
     for number in range(ROUNDS + 1):
         machine = Watched(trace, platform)

@@ -83,5 +83,5 @@ def test_several_jobs_have_no_common_step() -> None:
     trace, platform = step({"tp": 2})
     with pytest.raises(InputError, match=r"terms\.step: several jobs"):
         simulate_jobs([PlacedJob("a", trace, range(16))], platform)
-    alone = replace(platform.physical.terms, step_time=0.0, step_share=0.0)
+    alone = replace(platform.terms, step_time=0.0, step_share=0.0)
     assert simulate_jobs([PlacedJob("a", trace, range(16))], with_terms(platform, alone)).timeline.total_ticks

@@ -16,7 +16,7 @@ from armillary.engine.physical import layout as lk
 from armillary.engine.physical.lower import lower
 from armillary.engine.physical.program import execute
 from armillary.engine.physical.terms.overlap import measure, parts, settle
-from armillary.platform.model import Physical, Platform
+from armillary.platform.model import Platform
 from armillary.platform.network import Dimension, Port
 from armillary.platform.terms import FitChoice, Terms
 from armillary.report import bound
@@ -29,7 +29,7 @@ Spans = list[tuple[int, int]]
 
 def machine(terms: Terms, npus: int = 4) -> Platform:
     dimension = Dimension("d", "Switch", npus, 10.0, 100.0, Port(10.0, 10.0))
-    return Platform((dimension,), physical=Physical(terms=terms))
+    return Platform((dimension,), terms=terms)
 
 
 def beside(kernels_us: int, size: int, terms: Terms) -> Timeline:
@@ -98,7 +98,7 @@ def test_a_collective_is_as_slow_as_its_slowest_member(case: Case) -> None:
 @given(cases(), st.sampled_from([(0.15, 0.3), (0.378, 0.0), (0.0, 1.0)]))
 def test_folded_is_unfolded_and_no_run_beats_its_bound(case: Case, shares: tuple[float, float]) -> None:
     terms = Terms(overlap_compute=shares[0], overlap_communication=shares[1], step_time=12.5, step_share=0.01)
-    platform = replace(case.platform, physical=replace(case.platform.physical, terms=terms))
+    platform = replace(case.platform, terms=terms)
     folded, plain = (armillary.simulate(case.trace(), platform, fold=fold) for fold in (True, False))
     assert folded.finish_ticks.tolist() == plain.finish_ticks.tolist()
     for rank in range(case.platform.npus):
@@ -129,8 +129,8 @@ def test_kernels_beside_collectives_are_those_of_the_reference(
     case: Case, share: float, fitted: bool
 ) -> None:
     fit = FitChoice("a100-sxm") if fitted else None
-    physical = replace(case.platform.physical, terms=Terms(overlap_compute=share), fit=fit)
-    platform = replace(case.platform, physical=physical)
+    collectives = replace(case.platform.collectives, fit=fit)
+    platform = replace(case.platform, collectives=collectives, terms=Terms(overlap_compute=share))
     assert armillary.simulate(case.trace(), platform).finish_ticks.tolist() == settle_slowly(
         case.trace(), platform
     )

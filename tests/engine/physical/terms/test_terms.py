@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import armillary
 from armillary.base.errors import InputError
 from armillary.engine.physical.terms.straggler import slowest
-from armillary.platform.model import Physical, Platform
+from armillary.platform.model import Platform
 from armillary.platform.network import Dimension, Port
 from armillary.platform.terms import Terms, words
 from armillary.trace import CollectiveType, GraphBuilder, Trace
@@ -20,7 +20,7 @@ from armillary.trace import CollectiveType, GraphBuilder, Trace
 
 def machine(terms: Terms, npus: int = 4) -> Platform:
     dimension = Dimension("d", "Switch", npus, 10.0, 100.0, Port(10.0, 10.0))
-    return Platform((dimension,), physical=Physical(terms=terms))
+    return Platform((dimension,), terms=terms)
 
 
 def step(kernels: list[int], sizes: list[int]) -> Trace:

@@ -40,9 +40,9 @@ def test_constants_are_keys_of_a_platform():
         case(),
         Constants(sustained=0.9, memory=1.5, launch=30, communication=0.3, overlap_compute=0.2, step=4),
     )
-    assert made.kernel_model.options["factors"]["memory"] == 1.5
-    assert made.kernel_model.options["factors"]["sustained"] == pytest.approx(0.9)
-    terms = made.physical.terms
+    assert made.compute.options["factors"]["memory"] == 1.5
+    assert made.compute.options["factors"]["sustained"] == pytest.approx(0.9)
+    terms = made.terms
     assert (terms.launch, terms.communication, terms.overlap_compute, terms.step_time) == (
         30e3,
         0.3,

@@ -14,9 +14,9 @@ def check_terms(platform: Platform, profile: str, network_model: str) -> None:
     """
     if profile == "physical" and network_model == "analytical":
         return
-    source, physical = platform.source or "platform", platform.physical
-    given = ["platform.collectives.fit"] if physical.fit else []
-    given += [f"platform.terms.{name.replace('_', '.', 1)}" for name in physical.terms.on()]
+    source = platform.source or "platform"
+    given = ["platform.collectives.fit"] if platform.collectives.fit else []
+    given += [f"platform.terms.{name.replace('_', '.', 1)}" for name in platform.terms.on()]
     if given:
         raise InputError(
             f"{source}: {given[0]} has no effect in profile {profile} with network model {network_model}; expected "

@@ -37,7 +37,7 @@ def settle(program: PhysicalProgram, run: Run, platform: Platform) -> tuple[Phys
         run: Of it; what is not finished stays as it is.
         platform: The machine.
     """
-    terms = platform.physical.terms
+    terms = platform.terms
     found, done = program, run
     before: tuple[bytes, bytes] | None = None
     for number in range(ROUNDS):

@@ -39,6 +39,7 @@ class Ns3(Transport):
 
     name = "ns3"
     kernel = "armillary.engine.transport.ns3.ns3_kernel"
+    in_python = True
     burst = 2
 
     def __init__(

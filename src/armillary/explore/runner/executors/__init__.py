@@ -5,16 +5,9 @@ from __future__ import annotations
 import concurrent.futures
 
 from armillary.base.errors import InputError
-from armillary.base.extension import ExtensionPoint
+from armillary.base.hints import show
+from armillary.explore.executor_names import EXECUTOR_NAMES, EXECUTORS
 from armillary.explore.runner.executor import Executor
-
-EXECUTORS = {
-    "processes": "armillary.explore.runner.executors.processes:Processes",
-    "serial": "armillary.explore.runner.executors.serial:Serial",
-    "ray": "armillary.explore.runner.executors.ray:Ray",
-}
-"""Name -> class of those that are built in; a class takes `workers`."""
-NAMES = ExtensionPoint("armillary.executors", "executor", tuple(EXECUTORS))
 
 
 def make_executor(
@@ -28,7 +21,7 @@ def make_executor(
         workers: How many points at a time; by default as many as it has cores.
 
     Raises:
-        InputError: there is none of that name, or the number of workers is not above 0.
+        InputError: there is none of that name, it is no `Executor`, or the number of workers is not above 0.
     """
     if workers is not None and workers < 1:
         raise InputError(f"workers: got {workers}, expected 1 or more")
@@ -38,5 +31,10 @@ def make_executor(
         from armillary.explore.runner.executors.futures import Futures
 
         return Futures(wanted, workers)
-    made: Executor = NAMES.load(wanted or "processes", EXECUTORS)(workers)
+    name = wanted or "processes"
+    found = EXECUTOR_NAMES.load(name, EXECUTORS)
+    with EXECUTOR_NAMES.guard(name):
+        made = found(workers)
+    if not isinstance(made, Executor):
+        raise InputError(f"executor '{name}' is {show(made)}, expected an Executor")
     return made
