@@ -53,6 +53,8 @@ def scale_outside(nodes: Nodes, program: Program, outside: Mask, old: int, new: 
             if before is not None and after is not None and before.bytes:
                 made.factors[SIZE][_parts_of(nodes, node)] = after.bytes / before.bytes
     made.note(RULE, joined)
+    # Dimensions are shared with the microbatches' own tensors; those keep their work, so everything inside is
+    # reset.
     for factor in made.factors.values():
         factor[~outside] = 1
     made.tensors = {node: each for node, each in made.tensors.items() if outside[node]}
@@ -68,6 +70,7 @@ def _count(call: Call, parts: int) -> Dim | None:
     whole = call.tensor("self", 0) if call.name in DIVIDES else call.result() if call.name in JOINS else None
     if not (_divided(call, parts) if call.name in DIVIDES else call.name in JOINS and _joined(call, parts)):
         return None
+    # Splitting has made the dimension a product; its factor that is the number of parts is marked as whole.
     leaves = [leaf for dim in (whole.dims if whole is not None else ()) for leaf in dim.leaves()]
     return next((leaf for leaf in leaves if leaf.whole and leaf.size == parts), None)
 
@@ -95,6 +98,7 @@ def _longer(side: Arguments, at: int, count: int) -> Arguments:
     """Return arguments of which one, a list, has as many entries as given: its own, over and over."""
     values, shapes, types = list(side.values), list(side.shapes), list(side.types)
     values[at], shapes[at] = _again(values[at], count), _again(shapes[at], count)
+    # A list's type is written as "GenericList[Tensor(float),Tensor(float)]": one entry per item.
     kinds = types[at].partition("[")[2].removesuffix("]")
     if kinds:
         types[at] = f"{types[at].partition('[')[0]}[{','.join(_again(kinds.split(','), count))}]"

@@ -1,4 +1,4 @@
-"""Which dimensions of a recorded graph's tensors change along an axis, before what else follows from them."""
+"""Finds the dimensions of a recorded graph's tensors that an axis changes directly; others follow from them."""
 
 from __future__ import annotations
 
@@ -63,6 +63,7 @@ def token_dims(program: Program, sizes: Sizes, axis: str) -> list[Dim]:
             found += tensor.dims[-2:]
         elif call == "c10d::recv_" and shape[:2] == (batch, length):
             found.append(tensor.dims[axis == "sequence"])
+    # No token ids: a model of images or noise, whose samples come first.
     if axis == "batch" and not found:
         found = [t.dims[0] for t, call in _incoming(program) if _is_sample(t, call) and t.shape[0] == batch]
     return found
@@ -107,6 +108,7 @@ def calls_of_collectives(nodes: Nodes, program: Program, which: Mask) -> dict[in
     for call in (program.calls[node] for node in sorted(program.calls)):
         for names, kind, argument in ISSUES:
             if call.name in names:
+                # Kind and bytes identify the call; several of the same are matched in the order of issue.
                 sent = size(call.given.values[call.at(argument, 0)])
                 waiting.setdefault((kind, sent), []).append(call)
     kinds = nodes.collective.tolist()
@@ -143,10 +145,12 @@ def summed_dims(nodes: Nodes, program: Program, reductions: Mask) -> list[Dim]:
 
 def _summed(tensor: Tensor, before: int) -> Iterator[Dim]:
     """Yield what the GEMMs that a tensor comes from sum over: the nearest ones, through copies and sums."""
+    # Backwards through the operators that wrote the tensor before it was read: each with its own limit.
     seen, todo = {id(tensor)}, [(tensor, before)]
     while todo:
         each, limit = todo.pop()
         for call in each.writers:
+            # Another collective ends the search: what lies behind it is summed up already.
             if call.node >= limit or call.name.startswith(("c10d::", "_c10d_functional::")):
                 continue
             if call.name in SUMS:
@@ -206,6 +210,7 @@ def follow_shards(program: Program, factors: Factors) -> dict[int, Fraction]:
     """
     weights: dict[int, Tensor] = {}
     for shard, weight in program.gathers:
+        # A weight is gathered for forward and for backward: its shard is scaled once.
         if weights.setdefault(id(shard), weight) is weight and (ratio := _grown([weight], factors)) != 1:
             factors.scale(shard.dims, ratio)
     found: dict[int, Fraction] = {}
@@ -230,6 +235,7 @@ def follow_shards(program: Program, factors: Factors) -> dict[int, Fraction]:
         for tensor in (each for argument in (*call.inputs, *call.outputs) for each in flat(argument)):
             ratio, sizes = into.get(tensor.memory, (Fraction(1), set()))
             leaves = [leaf for dim in tensor.dims for leaf in dim.leaves()]
+            # Views of a buffer with its size, or that of a share, are the buffer itself.
             if ratio != 1 and prod(tensor.shape) in sizes and not any(leaf in factors.of for leaf in leaves):
                 factors.of[leaves[-1]] = ratio
     return found
