@@ -91,7 +91,7 @@ def _check(nodes: Nodes, old: int, new: int, *, ring: bool) -> None:
 
 
 def _gathered(made: Scaling, nodes: Nodes, share: float, old: int) -> None:
-    """Keep all keys and values: what attention reads of them, and what is scattered of their gradients."""
+    """Keep the work on all keys and values: the bytes that attention reads, and the scatters of their gradients."""
     graph = nodes.graph
     around = nodes.over("cp", only=True) & ~nodes.gradients & nodes.large
     made.assume(

@@ -121,7 +121,7 @@ def _exchanges(nodes: Nodes) -> Mask:
 
 
 def _halves(nodes: Nodes) -> Mask:
-    """Say which all-to-alls go on to, or come from, one over other ranks: a token goes to a node once (DeepEP)."""
+    """Return a mask of all-to-alls in two hops, across nodes and inside: a token goes to a node once (DeepEP)."""
     exchange = _exchanges(nodes)
     groups = nodes.graph.strings("pg_name")[0]
     ptr, parents = nodes.graph.parents()
@@ -142,9 +142,9 @@ def _over_any(nodes: Nodes, mesh_dims: set[int]) -> Mask:
 
 
 def _inside(nodes: Nodes) -> Mask:
-    """Return what comes after an odd number of all-to-alls: every other one opens, the next takes tokens back.
+    """Return a mask of the nodes after an odd number of all-to-alls: every other one dispatches, the next combines.
 
-    Two halves, across nodes and inside of them, are one.
+    Two halves, across nodes and inside of them, count as one.
     """
     # A whole all-to-all counts 2, a half 1, so that two halves make one; dispatched tokens have an odd number
     # of wholes behind them: 2 modulo 4.
@@ -169,7 +169,7 @@ def _sums(nodes: Nodes, node: int, gemm: Gemm) -> bool:
 
 
 def _adds_up(nodes: Nodes, experts: Experts) -> Mask:
-    """Say which kernels without GEMMs add up gradients of experts: those after GEMMs that sum over tokens."""
+    """Return a mask of the kernels without GEMMs that add up gradients of experts: they follow GEMMs over tokens."""
     ptr, parents = nodes.graph.parents()
     found = np.zeros(nodes.graph.n_nodes, np.bool_)
     plain = experts.inside & nodes.kernel & ~nodes.graph.has(GEMM)

@@ -80,7 +80,7 @@ def _order(rounds: int, *, backward: bool) -> list[_Part]:
 
 
 def _awaited(part: _Part, before: _Part | None, rounds: int) -> list[_Part]:
-    """Return what a part waits for inside of its ring; `before` is the message before, which all messages wait for."""
+    """Return the parts that a part waits for in its ring; every message waits for the previous one, `before`."""
     number = part.round
     if part.kind == "A":
         return [_Part("A", number - 1), _Part("P", number)]

@@ -28,7 +28,7 @@ def token_sizes(graph: Graph) -> Sizes | None:
 
 
 def has_shapes(graph: Graph) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Say which nodes name the shapes of what they read and write."""
+    """Return a mask of the nodes that name shapes of their inputs or outputs."""
     found = np.zeros(graph.n_nodes, np.bool_)
     for position in range(graph.n_nodes):
         found[position] = any(any(_shapes(each[1])) for each in graph.io(position).values())

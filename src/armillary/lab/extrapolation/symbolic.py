@@ -36,7 +36,7 @@ class _Class:
     members: list[list[tuple[int, ...]]]
     """Of each distinct column, the group of every rank."""
     peer: Ints
-    """(ranks, n_nodes): of messages, -1: not said."""
+    """Peer rank of each message, (ranks, n_nodes); -1: not given."""
 
 
 def symbolic(
@@ -205,7 +205,7 @@ def _grid(
 
 
 def _both_ways(each: _Class, said: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Say of which messages some ranks have their peer above and some below, equally far: rings of two."""
+    """Return a mask of messages whose peers are equally far above some ranks and below others: rings of two."""
     away = (each.peer - each.ranks[:, None])[:, said]
     found: NDArray[np.bool_] = away.min(axis=0) == -away.max(axis=0)
     return found
@@ -249,7 +249,7 @@ def _aligned(members: list[tuple[int, ...]], ranks: Ints, grid: RankGrid, name: 
 
 
 def _steps(graph: Graph, each: _Class, grid: RankGrid) -> Graph:
-    """Return the graph with peers as steps along axes; the other end of a message, the rank itself, is not said."""
+    """Return the graph with peers as steps along axes; the attribute of the own end of a message is dropped."""
     given = np.flatnonzero((each.peer >= 0).all(axis=0))
     if not len(given):
         return graph
@@ -278,7 +278,7 @@ def _steps(graph: Graph, each: _Class, grid: RankGrid) -> Graph:
 
 
 def _step(peers: Ints, ranks: Ints, grid: RankGrid) -> tuple[int, int]:
-    """Return the mesh dimension along which all peers are equally far away, and how far; -1: there is none."""
+    """Return the mesh dimension along which all peers have the same distance, and that distance; (-1, 0): none."""
     # A step must lie along one mesh dimension: a diagonal has no rule.
     moved = [
         mesh_dim

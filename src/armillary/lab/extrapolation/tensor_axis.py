@@ -152,5 +152,5 @@ def _check_heads(nodes: Nodes, old: int, new: int) -> None:
 
 
 def _whole(nodes: Nodes, own: Mask) -> Mask:
-    """Say which kernels without GEMMs make what is scattered, so that they have all tokens."""
+    """Return a mask of kernels without GEMMs whose result is scattered, so that they work on all tokens."""
     return parents_of(nodes, own & (nodes.collective == SCATTER)) & nodes.kernel & ~nodes.multiplies

@@ -23,7 +23,7 @@ ELEMENTS = (2, 4, 1)
 
 @dataclass(frozen=True)
 class Blocks:
-    """What is divided in a graph.
+    """The divided part of a graph.
 
     Attributes:
         divided: Nodes.
@@ -39,7 +39,7 @@ class Blocks:
 
 
 def blocks_of(nodes: Nodes) -> Blocks:
-    """Return what is divided in a graph.
+    """Return the divided part of a graph.
 
     Raises:
         InputError: it has experts that cannot be told from other GEMMs.
@@ -137,7 +137,7 @@ def _opens(gemm: Gemm, tokens: int, activation: int) -> bool:
 
 
 def parents_of(nodes: Nodes, which: Mask) -> Mask:
-    """Return what some nodes wait for."""
+    """Return a mask of the direct predecessors of some nodes."""
     ptr, parents = nodes.graph.parents()
     found = np.zeros(nodes.graph.n_nodes, np.bool_)
     for node in np.flatnonzero(which).tolist():
@@ -146,7 +146,7 @@ def parents_of(nodes: Nodes, which: Mask) -> Mask:
 
 
 def children_of(nodes: Nodes, which: Mask) -> Mask:
-    """Return what waits for some nodes."""
+    """Return a mask of the direct successors of some nodes."""
     ptr, parents = nodes.graph.parents()
     waited: Mask = np.concatenate([[0], np.cumsum(which[parents])])
     found: Mask = np.diff(waited[ptr]) > 0
@@ -154,9 +154,9 @@ def children_of(nodes: Nodes, which: Mask) -> Mask:
 
 
 def element_bytes(nodes: Nodes, at: list[int], whole: int) -> int:
-    """Return the bytes of an element: those with which most GEMMs have `whole` bytes as one matrix.
+    """Return the bytes per element with which most GEMMs have a matrix of `whole` bytes.
 
-    Of several those nearest to what the GEMMs of the nodes `at` move for each of their elements.
+    Ties are broken by the bytes that the GEMMs of the nodes `at` move per element.
     """
     gemms = [gemm for node in at for gemm in nodes.gemms[node]]
     moved = int(nodes.graph.ints(SIZE)[at].sum()) / max(1, sum(gemm.elements for gemm in gemms))

@@ -186,7 +186,7 @@ def _grown(gemm: Gemm, dims: tuple[str, ...], factor: Fraction) -> Gemm:
 
 
 def _between(nodes: Nodes, scores: Mask) -> Mask:
-    """Say which kernels wait for GEMMs of scores and are waited for by such."""
+    """Return a mask of the kernels between two GEMMs of scores, such as a softmax."""
     ptr, parents = nodes.graph.parents()
     found = np.zeros(len(scores), np.bool_)
     for node in np.flatnonzero(scores).tolist():

@@ -135,7 +135,7 @@ def _tasks(nodes: Nodes, tokens: Sequence[tuple[int, ...]], first: bool, last: b
 
 
 def _parts(tokens: Sequence[tuple[int, ...]], kind: Direction) -> list[tuple[int, int]]:
-    """Return where the layers of a task start and end: its repetitions, and what is left on one side of them.
+    """Return (start, end) of the layers of a task: its repetitions, and the rest on one side of them.
 
     Repetitions end a forward task and start a backward one; in both at once they are on both sides of what is left.
     """
@@ -196,7 +196,7 @@ def _numbers(kind: Direction, parts: int) -> list[int]:
 
 
 def _label_gradients(nodes: Nodes, layer: Ints, batch: Ints) -> None:
-    """Label what replicas communicate: reductions with what is before them, gathers of weights with what follows."""
+    """Label communication of replicas: reductions as the node before them, gathers of weights as the node after."""
     own = np.flatnonzero(layer >= 0)
     if not len(own):
         return

@@ -175,7 +175,7 @@ def _virtual(stages: Sequence[Stage]) -> list[list[int]]:
 
 
 def _layers(works: Mapping[int, Work], replicas: Replicas) -> tuple[Layer, ...]:
-    """Return the layers; what is first or last and unlike all others goes with its end of the pipeline."""
+    """Return the layers; a first or last one unlike all others is the embedding or the head."""
     kinds = list(works.values())
     made: dict[Work, Layer] = {}
     for number, work in enumerate(kinds):
@@ -305,7 +305,7 @@ def _difference(nodes: Nodes, made: Graph, grid: RankGrid) -> str:
 
 
 def _places(graph: Graph, grid: RankGrid) -> NDArray[np.object_]:
-    """Return for every node the mesh dimensions of its group, or of the axis of its message and how far that goes."""
+    """Return for every node the mesh dimensions of its group, or of its message's axis, and the distance."""
     found = np.full(graph.n_nodes, None, object)
     codes, names = graph.strings("pg_name")
     mesh_dims = [(grid.mesh_dims(name), grid.places(name)) for name in names]
@@ -321,7 +321,7 @@ def _places(graph: Graph, grid: RankGrid) -> NDArray[np.object_]:
 
 
 def _ancestors(parents: tuple[Ints, NDArray[np.int32]], nodes: set[int]) -> set[int]:
-    """Return what some nodes wait for, some steps back: what is waited for through them need not be said again."""
+    """Return some nodes and their predecessors, `NEAR` steps back: dependencies on these are implied."""
     found, edge = set(nodes), set(nodes)
     for _ in range(NEAR):
         edge = {

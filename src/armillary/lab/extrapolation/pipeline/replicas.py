@@ -117,9 +117,9 @@ def _bucket(
     parameters: Mapping[Work, Mapping[str, int]],
     gradient: int,
 ) -> int:
-    """Return from how many bytes gradients are reduced: more than each sum had before its last layer.
+    """Return the bucket size in bytes: more than each sum had before its last layer, at most the smallest sum.
 
-    What is usual is taken where it is between these and the smallest sum; else the smallest sum.
+    PyTorch's default is taken where it lies between the two bounds; else the smallest sum.
     """
     if not early:
         return max((each.size for each in sums), default=1) + 1
@@ -135,7 +135,7 @@ def _bucket(
 
 
 def _sums(stage: Stage) -> list[_Sum]:
-    """Return what is reduced in the last microbatch, with the layers whose gradients it has."""
+    """Return the reductions of the last microbatch, each with the layers whose gradients it covers."""
     nodes = stage.nodes
     batch = nodes.graph.ints("micro_batch", -1)
     last = stage.microbatches - 1
@@ -180,7 +180,7 @@ def _sums(stage: Stage) -> list[_Sum]:
 
 
 def _elements(stages: Sequence[Stage], sharding: str) -> tuple[int, int]:
-    """Return bytes of a gradient and of a weight: their ratio is that of what is scattered to what is gathered."""
+    """Return the bytes per element of gradients and of weights, by the ratio of scattered to gathered bytes."""
     if sharding == "ddp":
         return 4, 2
     scattered = gathered = 0.0
@@ -244,7 +244,7 @@ def _partial(sums: Sequence[_Sum], works: Mapping[int, Work], gradient: int) -> 
 
 
 def _parameters(sums: Sequence[_Sum], works: Mapping[int, Work], gradient: int) -> dict[Work, dict[str, int]]:
-    """Return the parameters of each kind of layer, of which sums of several are known (least squares)."""
+    """Return the parameters of each kind of layer, by axis set: a least-squares fit to the sums over several layers."""
     kinds = list(dict.fromkeys(works.values()))
     found: dict[Work, dict[str, int]] = {kind: {} for kind in kinds}
     for axis_set in dict.fromkeys(each.axis_set for each in sums):

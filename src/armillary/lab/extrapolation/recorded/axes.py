@@ -138,7 +138,7 @@ def _resize(
 
 
 def _check_depth(program: Program, factors: Factors, old: int, new: int) -> None:
-    """Check that heads are divided, not what is inside of one.
+    """Check that heads are divided, and not the dimensions inside of a head.
 
     Raises:
         InputError: ranks would have copies, or parts, of heads.

@@ -20,7 +20,7 @@ from armillary.lab.extrapolation.scaling import OPERATIONS, SIZE, Scaling
 def resize(
     made: Scaling, program: Program, factors: Factors, rule: str, buffers: dict[int, Fraction] | None = None
 ) -> Mask:
-    """Give operators the work that they have with tensors of other dimensions.
+    """Scale the work of operators to the new dimensions of their tensors.
 
     Args:
         made: Takes the factors, GEMMs and shapes of tensors of the nodes.
@@ -72,7 +72,7 @@ def resize(
 
 
 def _plain(call: Call) -> bool:
-    """Say whether a call has no tensors of more than one element, which nothing scales."""
+    """Return whether all tensors of a call are scalars, which nothing scales."""
     return all(len(each.dims) == 0 for argument in call.inputs for each in flat(argument))
 
 
@@ -124,9 +124,9 @@ def _works(program: Program, changed: dict[int, tuple[Arguments, Arguments]], no
 
 
 def _calls_of(nodes: Nodes, program: Program, works: Sequence[Work], costly: Mask) -> dict[int, int]:
-    """Return for nodes with work the call that it is of: their own, or that whose part or kernel they are.
+    """Return for each node with work the call that it belongs to: its own, or the one whose part or kernel it is.
 
-    Those name the same tensors.
+    Parts and kernels name the same tensors as their call.
     """
     graph = nodes.graph
     found: dict[int, int] = {}

@@ -89,12 +89,12 @@ def same(a: Dim, b: Dim) -> bool:
 
 
 def regroup(before: Sequence[Dim], after: Sequence[Dim], *, merging: bool = False) -> bool:
-    """Make dimensions the same of which the second are a view of the first.
+    """Unify the dimensions of a tensor and of its view.
 
     Args:
         before: Of the tensor.
         after: Of its view, in the same order of elements.
-        merging: Leave them alone where the view neither keeps nor joins nor divides single dimensions.
+        merging: Refuse where the view does more than keep, join or divide single dimensions.
     """
     groups: list[tuple[list[Dim], list[Dim]]] = []
     i = j = 0

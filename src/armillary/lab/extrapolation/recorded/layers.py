@@ -26,7 +26,7 @@ from armillary.lab.extrapolation.recorded.tensors import Call, Program, Tensor, 
 
 ACCUMULATES = BACKWARD + "torch::autograd::AccumulateGrad"
 BEFORE = -1
-"""In place of a layer: what comes before the first one, such as an embedding, and what is of the stage's input."""
+"""Stands for a layer in the work before the first one, such as an embedding, and in work on the stage's input."""
 Pattern = tuple[tuple[str, int], ...]
 """The calls of a layer's forward pass: name and operations of each."""
 
@@ -62,7 +62,7 @@ class Layers:
 
 
 def repetition(stage: RecordedStage) -> Repetition:
-    """Return what repeats in the forward pass of the first microbatch.
+    """Return the longest repetition in the forward pass of the first microbatch.
 
     Raises:
         InputError: nothing does.
@@ -92,7 +92,7 @@ def repetition(stage: RecordedStage) -> Repetition:
 
 
 def patterns(stage: RecordedStage, repeats: Repetition) -> dict[Pattern, int]:
-    """Return what a layer may be, and at which call the first begins then."""
+    """Return the candidates for the calls of a layer, and for each the call at which the first layer begins."""
     calls = _calls(stage, stage.of("F", 0))
     return {tuple(calls[at : at + repeats.period]): at for at in reversed(repeats.starts)}
 
@@ -267,10 +267,10 @@ class _Finder:
         return layer
 
     def _after(self, piece: Piece, at: Sequence[int | None], unseen: list[int]) -> list[int]:
-        """Return layers of what is done after the microbatches, and note what has work, but whose is not seen.
+        """Return layers of the units after the microbatches; add nodes with work of no known layer to `unseen`.
 
-        What has no tensor of more than one number, such as the count of steps, goes with what follows; such as the
-        factor by which gradients are clipped, with what was made of all.
+        A unit on scalars only, such as the step counter, takes the layer of the next one; one such as the
+        factor by which gradients are clipped belongs to the work on all layers.
         """
         found: list[int | None] = list(at)
         common = False
@@ -288,7 +288,7 @@ class _Finder:
         return not unit.call and unit.nodes[0] in self.scopes
 
     def _filled(self, piece: Piece, at: Sequence[int | None], last: int) -> list[int]:
-        """Return layers with those of the next call where there is none; scopes are of no layer."""
+        """Return `at` with gaps filled by the layer of the next call; scopes belong to no layer and get `last`."""
         found: list[int] = []
         # Backwards, so that each takes the layer of the next call that has one.
         following = last

@@ -1,4 +1,4 @@
-"""What a recorded step does once for all of its microbatches, with more or fewer of them."""
+"""Scales the work that a recorded step does once for all of its microbatches when their number changes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ RULE = "microbatches: what is done once for all of them grows with their number"
 
 
 def scale_outside(nodes: Nodes, program: Program, outside: Mask, old: int, new: int) -> Scaling:
-    """Return what changes in the operators before and after the microbatches, of which there are `new`, not `old`.
+    """Return what changes before and after the microbatches when their number goes from `old` to `new`.
 
     Their inputs and targets are divided into microbatches, and results put together from them.
     """
@@ -95,7 +95,7 @@ def _parts_of(nodes: Nodes, node: int) -> list[int]:
 
 
 def _longer(side: Arguments, at: int, count: int) -> Arguments:
-    """Return arguments of which one, a list, has as many entries as given: its own, over and over."""
+    """Return arguments in which the list at a position has `count` entries: its own, repeated cyclically."""
     values, shapes, types = list(side.values), list(side.shapes), list(side.types)
     values[at], shapes[at] = _again(values[at], count), _again(shapes[at], count)
     # A list's type is written as "GenericList[Tensor(float),Tensor(float)]": one entry per item.

@@ -107,7 +107,7 @@ def _addmm(call: Call) -> None:
 
 
 def broadcast(tensor: Tensor, result: Tensor) -> None:
-    """Make dimensions the same of a tensor and what it is broadcast to; those of 1 may be of any number."""
+    """Unify dimensions of a tensor and of its broadcast; those of size 1 have no counterpart."""
     for a, b in zip(reversed(tensor.dims), reversed(result.dims), strict=False):
         if a.size == b.size > 1:
             same(a, b)
@@ -239,7 +239,7 @@ def _split(call: Call) -> None:
 
 
 def _parts(whole: Tensor, parts: list[Any], cut: int) -> None:
-    """Make dimensions the same of a tensor and those that it is divided into, or put together from."""
+    """Unify dimensions of a tensor and of the parts that it is split into or concatenated from."""
     for part in parts:
         if len(part.dims) != len(whole.dims):
             return
@@ -463,4 +463,4 @@ def _images(call: Call) -> None:
        "fsdp::all_gather_copy_in", "fsdp::split_with_sizes_copy", "fsdp::chunk_cat", "_chunk_cat",
        "split_with_sizes_copy")  # fmt: skip
 def _nothing(call: Call) -> None:
-    """What is made has dimensions of its own, until something else is written into it."""
+    """Unify nothing: results have dimensions of their own until another operator writes into them."""

@@ -75,7 +75,7 @@ class Step:
 
 
 def buckets(gradients: tuple[Gradient, ...]) -> list[list[Gradient]]:
-    """Return what is reduced together: in order, those of one width, from `FIRST` and then `USUAL` bytes on."""
+    """Return the buckets of gradients of one width, in order; the first is full at `FIRST` bytes, others at `USUAL`."""
     opened: dict[int, list[Gradient]] = {}
     limit: dict[int, int] = {}
     found = []
@@ -306,7 +306,7 @@ def _replica(graph: Graph, grid: RankGrid, note: Note) -> Graph:
 
 
 def _shared(graph: Graph, grid: RankGrid) -> list[int]:
-    """Return the numbers of those names of groups that are of more than one rank; -1 is that of no name."""
+    """Return the codes of group names with more than one rank; -1 stands for a collective without a name."""
     names = [*graph.strings("pg_name")[1], ""]
     shared = [bool(grid.mesh_dims(name)) if name else grid.n_ranks > 1 for name in names]
     return [code if code < len(names) - 1 else -1 for code, each in enumerate(shared) if each]
@@ -332,7 +332,7 @@ def _widened(graph: Graph, alone: Mask, note: Note) -> Graph:
 
 
 def _durations(graph: Graph) -> Callable[[int], int]:
-    """Return what an element-wise operator that moves some bytes takes, in ns: as those that were recorded."""
+    """Return a function from bytes to the ns of an element-wise operator, interpolated between recorded medians."""
     like = np.isin(graph.names(), ALIKE)
     size, took = graph.ints("tensor_size"), duration_ns(graph)
     median = {

@@ -31,7 +31,7 @@ AHEAD: tuple[Kind, ...] = ("SF", "RB")
 
 @dataclass(frozen=True)
 class NewStage:
-    """What a stage is put together from.
+    """The recorded stages and layers that a new stage is composed of.
 
     Attributes:
         source: The recorded stage whose layers it has.
@@ -48,7 +48,7 @@ class NewStage:
     front_layers: Layers | None = None
 
     def parts(self, kind: Kind, microbatch: int) -> list[Part]:
-        """Return what a piece is put together from, in order; kind "" are microbatch 0, before all, and 1, after."""
+        """Return the parts of a piece in order; with kind "", microbatch 0 means before all microbatches, 1 after."""
         own = self.source
         if self.front is None or self.front_layers is None:
             piece = own.stage.of(kind, microbatch)
@@ -75,7 +75,7 @@ class NewStage:
         return frozenset(number for number, layer in enumerate(own) if layer not in kept)
 
     def _once(self, front: Source, after: int) -> Part:
-        """Return what is done before or after all microbatches: of the layers, and besides what both ends do."""
+        """Return the work before or after all microbatches: that of the layers, and what both ends share."""
         pieces = [source.stage.of("", after) for source in (self.source, front)]
         graphs = [source.stage.nodes.graph for source in (self.source, front)]
         shared = {signature(graphs[1], unit) for unit in pieces[1].units}
@@ -90,7 +90,7 @@ class NewStage:
 
 
 def restaged(sources: list[Source], count: int, note: Note) -> tuple[list[NewStage], list[list[int]]]:
-    """Return what each of `count` stages is put together from, and nodes of the old ones whose work no rule knows.
+    """Return the composition of each of `count` stages, and per old stage the nodes whose work no rule classifies.
 
     Raises:
         InputError: layers are not seen, or not as many as that; names the graph.

@@ -100,7 +100,7 @@ def _incoming(program: Program) -> Iterator[tuple[Tensor, str]]:
 
 
 def calls_of_collectives(nodes: Nodes, program: Program, which: Mask) -> dict[int, Call]:
-    """Return the calls that issued some collectives or messages, by node: the first of their kind and size before.
+    """Return by node the call that issued a collective or message: the first unmatched one of its kind and size.
 
     They run on threads of their own, in the order in which they were issued.
     """
@@ -123,7 +123,7 @@ def calls_of_collectives(nodes: Nodes, program: Program, which: Mask) -> dict[in
 
 
 def summed_dims(nodes: Nodes, program: Program, reductions: Mask) -> list[Dim]:
-    """Return what ranks sum up a share of each: the dimensions that the GEMMs before a reduction sum over.
+    """Return the dimensions of which each rank sums a share: those that the GEMMs before a reduction sum over.
 
     Raises:
         InputError: what is reduced comes from no GEMM.
@@ -176,7 +176,7 @@ def _reduced(call: Call) -> Iterator[Dim]:
 
 
 def shard_tensors(nodes: Nodes, program: Program, gathers: Mask, scatters: Mask) -> list[Tensor]:
-    """Return what of weights and gradients is a rank's share: what is gathered, and what is left of a reduction."""
+    """Return the tensors that are a rank's share of weights or gradients: inputs of gathers, results of scatters."""
     found: list[Tensor] = []
     for node, call in calls_of_collectives(nodes, program, gathers | scatters).items():
         names = ("input_tensor", "input") if gathers[node] else ("output_tensor",)
@@ -191,7 +191,7 @@ def shard_tensors(nodes: Nodes, program: Program, gathers: Mask, scatters: Mask)
 
 
 def keep_whole(program: Program, factors: Factors, members: int, factor: Fraction) -> None:
-    """Let buffers of all shares have as many more shares as these are smaller: they stay as large as they are."""
+    """Keep the size of buffers that hold all shares: as the shares shrink, their number grows."""
     for call in program.calls.values():
         if call.name in ("aten::split", "aten::chunk"):
             whole, parts = call.tensor("self", 0), list(flat(call.outputs[:1]))
@@ -203,7 +203,7 @@ def keep_whole(program: Program, factors: Factors, members: int, factor: Fractio
 
 
 def follow_shards(program: Program, factors: Factors) -> dict[int, Fraction]:
-    """Give shares of weights the factor of the weights that are gathered from them, and buffers that of their parts.
+    """Scale shares of weights as the weights that are gathered from them, and buffers as their parts.
 
     Returns:
         Factors of the work of the operators that fill, exchange and empty buffers, by node.
@@ -242,7 +242,7 @@ def follow_shards(program: Program, factors: Factors) -> dict[int, Fraction]:
 
 
 def _fills(into: dict[int, tuple[Fraction, set[int]]], buffers: list[Tensor], ratio: Fraction) -> None:
-    """Note by what buffers grow, and how large they and the shares in them are."""
+    """Record the factor of each buffer by its memory, and the sizes of the buffers."""
     sizes = {prod(each.shape) for each in buffers}
     for each in buffers:
         into.setdefault(each.memory, (ratio, set()))[1].update(sizes)

@@ -50,7 +50,7 @@ class Unit:
 
 @dataclass(frozen=True)
 class Piece:
-    """What is done in one go: of the whole step where `kind` is "", else of a microbatch."""
+    """An uninterrupted sequence of units: of the whole step where `kind` is "", else of one microbatch."""
 
     kind: Kind
     microbatch: int
@@ -147,7 +147,7 @@ def _counts(messages: Sequence[str]) -> str:
 
 
 def host_thread(graph: Graph) -> NDArray[np.bool_]:
-    """Say which nodes are of the thread that makes most calls, whose calls come one after the other."""
+    """Return a mask of the nodes of the busiest thread, whose calls run one after the other."""
     local: NDArray[np.bool_] = graph.types == NodeType.COMP_NODE
     threads, counts = np.unique(graph.ints("tid", -1)[local], return_counts=True)
     # Threads of communication libraries record a few calls of their own.
@@ -192,7 +192,7 @@ def _units(nodes: Nodes) -> list[Unit]:
 
 
 def _kind(nodes: Nodes, members: Sequence[int]) -> Kind:
-    """Return the kind of the message between stages among some nodes; "" where there is none."""
+    """Return the kind of the first message between stages among some nodes; "" where there is none."""
     graph = nodes.graph
     between = nodes.along("pp")
     for node in members:
@@ -250,7 +250,7 @@ def _pieces(graph: Graph, units: Sequence[Unit], order: Sequence[tuple[Kind, int
 
 
 def _divided(units: Sequence[Unit]) -> tuple[list[list[Unit]], list[Unit]]:
-    """Return what is between messages, and these."""
+    """Return the units between messages, one list more than there are messages, and the messages."""
     gaps: list[list[Unit]] = [[]]
     messages: list[Unit] = []
     for unit in units:
@@ -263,7 +263,7 @@ def _divided(units: Sequence[Unit]) -> tuple[list[list[Unit]], list[Unit]]:
 
 
 def _begin(graph: Graph, gap: Sequence[Unit], second: Sequence[Unit]) -> int:
-    """Return where the first microbatch begins: where what is done is what the second one does.
+    """Return where the first microbatch begins: at the calls that match those of the second one.
 
     Raises:
         InputError: it is something else.
@@ -307,7 +307,7 @@ def _goes_back(graph: Graph, unit: Unit) -> bool:
 
 
 def signature(graph: Graph, unit: Unit) -> tuple[str, int]:
-    """Return what calls are compared by: name and operations; bytes of copies depend on the host's memory."""
+    """Return the key by which calls are compared: name and operations. Bytes of copies depend on the host's memory."""
     return graph.name(unit.nodes[0]), int(graph.ints("num_ops")[list(unit.nodes)].sum())
 
 

@@ -45,7 +45,7 @@ class Source:
         self.calls = set(self.above)
 
     def group(self, node: int) -> tuple[int, str]:
-        """Return what communication comes one after the other with: messages of all stages, or one group's."""
+        """Return the key of communication that runs in sequence: messages between stages, or one group's calls."""
         if self.message.get(node):
             return -1, ""
         names = [attribute[2] for attribute in self.nodes[node].attrs if attribute[0] == "pg_name"]
@@ -132,7 +132,7 @@ class Written:
         return local.get(node, self._scopes.get(source.names[node], -1))
 
     def _before(self, source: Source, node: int, local: dict[int, int], shift: int) -> list[int]:
-        """Return what a node waits for."""
+        """Return the ids of the new nodes that the copy of a node waits for."""
         host = source.host[node]
         # Receives that are done since the host's last call: the next call waits for them.
         found = dict.fromkeys(self._waits if host else ())
