@@ -34,6 +34,7 @@ def scale_context(nodes: Nodes, mesh_dim: int, new: int) -> Scaling:
     old = grid.size("cp")
     ring = bool(nodes.along("cp").any())
     _check(nodes, old, new, ring=ring)
+    # The ring is rebuilt first, at the total of old operations; the rules below then give a rank its share.
     nodes = Nodes(with_rounds(nodes, new), grid)
     share = Fraction(old, new)
     made = scale_tokens(nodes, "ring" if ring else "context", share)
@@ -62,6 +63,8 @@ def experts_apart(grid: RankGrid, mesh_dim: int, new: int) -> RankGrid:
     if mesh_dim in grid.axes.get("ep", ()):
         inner = [d for d in grid.axes["ep"] if d in grid.axes["dp"]]
         outer = [d for d in grid.axes["dp"] if d not in grid.axes["ep"]]
+        # The innermost ranks that experts share with dp shrink and the outermost replicas grow, so that ep
+        # and dp both stay.
         sizes |= {d: grid.sizes[d] / factor for d in inner[-1:]} | {
             d: grid.sizes[d] * factor for d in outer[-1:]
         }
@@ -80,6 +83,7 @@ def _check(nodes: Nodes, old: int, new: int, *, ring: bool) -> None:
             "scale cp: got 1, which is no ring: attention would be one kernel, whose bytes its rounds do not show; "
             "expected 2 or more"
         )
+    # Field 3 of `Attention` is the queries of a rank; times the ranks of cp it is the length.
     for tokens in {numbers[3] * old for numbers in nodes.graph.int_lists(ATTENTION)[1]}:
         if tokens % new:
             best = near(new, divisors(tokens))
@@ -87,7 +91,7 @@ def _check(nodes: Nodes, old: int, new: int, *, ring: bool) -> None:
 
 
 def _gathered(made: Scaling, nodes: Nodes, share: float, old: int) -> None:
-    """Keep all keys and values: what attention reads of them, and what is scattered of their gradients."""
+    """Keep the work on all keys and values: the bytes that attention reads, and the scatters of their gradients."""
     graph = nodes.graph
     around = nodes.over("cp", only=True) & ~nodes.gradients & nodes.large
     made.assume(
@@ -106,6 +110,8 @@ def _gathered(made: Scaling, nodes: Nodes, share: float, old: int) -> None:
             if around[each] and nodes.collective[each] == GATHER
         ]
         if gathers and size[node]:
+            # Bytes of all keys and values: an all-gather's size is one rank's share. They stay; only the rest
+            # shrinks.
             whole = min(old * sum(int(sent[each]) for each in gathers), int(size[node]))
             factor[node] = share + (1 - share) * whole / int(size[node])
             reads[node] = True

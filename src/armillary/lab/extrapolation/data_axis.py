@@ -24,6 +24,8 @@ def scale_data(nodes: Nodes, mesh_dim: int, factor: Fraction) -> Scaling:
     made.assume("data: reduce-scatters keep their size, which is of the whole input", scatters)
     made.assume("data: all-gathers, whose size is of a rank's share, shrink", gathers, comm=1 / factor)
     made.assume("data: each replica has the samples it had", nodes.kernel & ~nodes.update)
+    # With ZeRO each replica updates the share that it reduced; plain data parallelism repeats the whole
+    # update.
     if gathers.any() or scatters.any():
         made.assume("data: a rank updates its share of sharded weights, which shrinks", nodes.update, size=1 / factor,
                     ops=1 / factor)  # fmt: skip

@@ -1,4 +1,4 @@
-"""Graphs with other values of some attributes, or without some nodes; what is not named stays as it is."""
+"""Copies of graphs with some attributes changed or some nodes removed; everything else stays as it is."""
 
 from __future__ import annotations
 
@@ -35,8 +35,10 @@ def with_durations(graph: Graph, ns: Ints) -> Graph:
     """Return the graph with these durations in ns, in whole microseconds too, as the schema has them."""
     part = part_of(graph)
     rows = part.rows.copy()
+    # The schema's field is in whole microseconds, rounded up; the exact time is in attribute `duration_ns`.
     rows[c.DURATION, 1:-1] = -(-ns // 1000)
     made = Graph(replace(part, rows=rows), 0, graph.source)
+    # The attribute is added only where microseconds would round the time.
     missing = ~made.has("duration_ns") & (ns % 1000 > 0)
     return inserted(with_ints(made, {"duration_ns": ns}), "duration_ns", "int64", missing, ns)
 
@@ -48,6 +50,8 @@ def with_lists(graph: Graph, name: str, lists: Sequence[Sequence[int] | None]) -
     at = np.flatnonzero((node >= 0) & (part.attr_name == part.name_code.get(name, -1)))
     at = at[[lists[i] is not None for i in node[at].tolist()]]
     index: dict[tuple[int, ...], int] = {}
+    # New lists are appended to the pool and old ones stay unused: rewriting the pool would touch every list
+    # of the graph.
     first = len(part.list_ptr) - 1
     code = [first + index.setdefault(tuple(lists[i] or ()), len(index)) for i in node[at].tolist()]
     values = part.attr_value.copy()
@@ -69,6 +73,8 @@ def with_tensors(graph: Graph, tensors: Mapping[int, tuple[Arguments, Arguments]
     index: dict[str, int] = {}
     first = len(part.string_ptr) - 1
     io = part.io.copy()
+    # Rows of `io`: frame (0 is the GlobalMetadata, so node + 1), side (0 inputs, 1 outputs), then three
+    # texts.
     for row in range(io.shape[1]):
         sides = tensors.get(int(io[0, row]) - 1)
         if sides is None:
@@ -125,10 +131,12 @@ def inserted(graph: Graph, name: str, kind: str, nodes: Mask, values: Ints) -> G
         return graph
     part = part_of(graph)
     names = part.names if name in part.name_code else [*part.names, name]
+    # Offset of the next row: the attribute goes behind the others of its node.
     at = part.rows[c.ATTR_AT, 2:][nodes]
     rows = part.rows.copy()
     rows[c.ATTR_AT, 2:] += np.cumsum(nodes)
     docs = part.docs.copy()
+    # Documentation is attached to attributes by position, which the insertion has moved.
     docs[0] += np.searchsorted(at, docs[0], side="right")
     made = replace(
         part,
@@ -143,16 +151,18 @@ def inserted(graph: Graph, name: str, kind: str, nodes: Mask, values: Ints) -> G
 
 
 def kept_nodes(graph: Graph, keep: Mask) -> Graph:
-    """Return the graph of some of the nodes; dependencies on the others dangle."""
+    """Return the graph of the nodes of a mask; dependencies on dropped nodes dangle."""
     return graph if keep.all() else taken_nodes(graph, np.flatnonzero(keep))
 
 
 def taken_nodes(graph: Graph, positions: Ints) -> Graph:
     """Return the graph of the nodes at these positions, in this order; one that is there twice has its id twice."""
     part = part_of(graph)
+    # Frame 0 is the GlobalMetadata and is always kept.
     frames = np.concatenate([[0], positions + 1])
     rows = part.rows[:, np.append(frames, part.rows.shape[1] - 1)].copy()
     taken = {}
+    # Each is a CSR of its own over the frames: dependencies by control and by data, and attributes.
     for field in (c.CTRL_AT, c.DATA_AT, c.ATTR_AT):
         rows[field], taken[field] = _ranges(part.rows[field], frames)
     ptr, io_at = _ranges(np.searchsorted(part.io[0], np.arange(part.rows.shape[1])), frames)
@@ -189,12 +199,14 @@ def with_dependencies(graph: Graph, data: Sequence[Sequence[int]]) -> Graph:
 
 
 def bypassed(graph: Graph, drop: Mask) -> Graph:
-    """Return the graph without some nodes; what waited for one waits for what that waited for."""
+    """Return the graph without some nodes; nodes that waited for a dropped one wait for its predecessors."""
     if not drop.any():
         return graph
     ptr, parents = graph.parents()
     at = np.cumsum(~drop) - 1
     instead: dict[int, list[int]] = {}
+    # In issue order, so that what a dropped parent is replaced by is known; dropped chains resolve to their
+    # nearest kept nodes.
     for node in issue_order(graph).tolist():
         before: dict[int, None] = {}
         for parent in parents[ptr[node] : ptr[node + 1]].tolist():
@@ -205,7 +217,7 @@ def bypassed(graph: Graph, drop: Mask) -> Graph:
 
 
 def _nodes(part: Columns) -> Ints:
-    """Return the node of every attribute; -1 for those of the GlobalMetadata."""
+    """Return the node of every attribute, (attributes,); -1 for those of the GlobalMetadata."""
     found: Ints = np.repeat(np.arange(part.rows.shape[1] - 1), np.diff(part.rows[c.ATTR_AT])) - 1
     return found
 

@@ -33,7 +33,7 @@ class Experts:
 
 
 def experts_of(nodes: Nodes) -> Experts:
-    """Return what experts do in a graph: what waits for an all-to-all that opens, up to the next, which closes."""
+    """Return the nodes of experts: those that wait for an all-to-all that dispatches, up to the one that combines."""
     inside = _inside(nodes)
     rows = token_count([gemm for node in np.flatnonzero(inside) for gemm in nodes.gemms[node]])
     # Gradients of weights that are made later wait for nothing inside; their GEMMs are known by their dimensions.
@@ -46,20 +46,24 @@ def experts_of(nodes: Nodes) -> Experts:
 
 
 def expert_part(nodes: Nodes, experts: Experts) -> float:
-    """Return which part of a rank's weights are experts, by the bytes of gradients that replicas reduce.
+    """Return the share of experts in a rank's weights, by the bytes of gradients that replicas reduce.
 
-    Where experts have no replicas, theirs are those of their GEMMs, in the precision of the others.
+    Where experts have no replicas, their share is that of their GEMMs, in the precision of the others.
     """
     size, batch = nodes.graph.ints("comm_size"), nodes.graph.ints("micro_batch", 0)
     reduces = nodes.reductions & (nodes.collective == REDUCE)
+    # Replicas of experts lie outside of ep; all other gradients are reduced over ep, too.
     mine = reduces & ~_over_any(nodes, set(nodes.grid.axes["ep"]))
     own, other = float(size[mine].sum()), float(size[reduces & ~mine].sum())
     if not own:
         gemms = {True: 0.0, False: 0.0}
         for node, each in enumerate(nodes.gemms):
+            # One microbatch: the others repeat the same weights.
             if batch[node] == batch.max():
                 weights = sum(p.m * p.n * p.batch * p.calls for p in each if _sums(nodes, node, p))
                 gemms[bool(experts.inside[node])] += weights
+        # Reduced bytes per parameter tell the precision of gradients: 4 if there are at least that many, else
+        # 2.
         own = gemms[True] * (4 if other >= 4 * gemms[False] else 2)
     return own / (own + other) if own else 0.0
 
@@ -117,7 +121,7 @@ def _exchanges(nodes: Nodes) -> Mask:
 
 
 def _halves(nodes: Nodes) -> Mask:
-    """Say which all-to-alls go on to, or come from, one over other ranks: a token goes to a node once (DeepEP)."""
+    """Return a mask of all-to-alls in two hops, across nodes and inside: a token goes to a node once (DeepEP)."""
     exchange = _exchanges(nodes)
     groups = nodes.graph.strings("pg_name")[0]
     ptr, parents = nodes.graph.parents()
@@ -138,12 +142,15 @@ def _over_any(nodes: Nodes, mesh_dims: set[int]) -> Mask:
 
 
 def _inside(nodes: Nodes) -> Mask:
-    """Return what comes after an odd number of all-to-alls: every other one opens, the next takes tokens back.
+    """Return a mask of the nodes after an odd number of all-to-alls: every other one dispatches, the next combines.
 
-    Two halves, across nodes and inside of them, are one.
+    Two halves, across nodes and inside of them, count as one.
     """
+    # A whole all-to-all counts 2, a half 1, so that two halves make one; dispatched tokens have an odd number
+    # of wholes behind them: 2 modulo 4.
     exchange = (2 * _exchanges(nodes).astype(int) - _halves(nodes)).tolist()
     ptr, parents = nodes.graph.parents()
+    # Edges through gradients, stages or the update join unrelated layers and would break the parity.
     ignored = nodes.gradients | nodes.along("pp") | nodes.update
     passed = [0] * nodes.graph.n_nodes
     for node in issue_order(nodes.graph).tolist():
@@ -162,7 +169,7 @@ def _sums(nodes: Nodes, node: int, gemm: Gemm) -> bool:
 
 
 def _adds_up(nodes: Nodes, experts: Experts) -> Mask:
-    """Say which kernels without GEMMs add up gradients of experts: those after GEMMs that sum over tokens."""
+    """Return a mask of the kernels without GEMMs that add up gradients of experts: they follow GEMMs over tokens."""
     ptr, parents = nodes.graph.parents()
     found = np.zeros(nodes.graph.n_nodes, np.bool_)
     plain = experts.inside & nodes.kernel & ~nodes.graph.has(GEMM)
@@ -204,6 +211,7 @@ def _check_copies(nodes: Nodes, exchange: Mask, experts: Experts) -> None:
         )
     groups = {1}
     codes, names = graph.strings("pg_name")
+    # Tokens may be gathered over tp before the experts: rows are then a multiple of what was sent.
     for code in set(codes[experts.inside & (nodes.collective >= 0)].tolist()):
         groups.add(prod(nodes.grid.sizes[mesh_dim] for mesh_dim in nodes.grid.mesh_dims(names[code])))
     at = np.flatnonzero(experts.inside & graph.has(GEMM) & nodes.multiplies)
@@ -213,6 +221,7 @@ def _check_copies(nodes: Nodes, exchange: Mask, experts: Experts) -> None:
     first = nodes.gemms[at[0]][0]
     rows = int(nodes.operations[at[0]]) // (2 * first.n * first.k)
     sent = int(graph.ints("comm_size")[opens[opens < at[0]][-1]]) if (opens < at[0]).any() else 0
+    # In bf16, fp32 or fp8: the precision of the dispatch is not recorded.
     copies = [rows * first.k * element for element in (2, 4, 1)]
     if sent and not any(each == sent * group for each in copies for group in groups):
         raise InputError(
@@ -254,6 +263,8 @@ def _gemms(made: Scaling, nodes: Nodes, experts: Experts, share: Fraction) -> No
             if sums:
                 element = max(1, round(terms(gemm, before, operand)[2] / weights))
             after -= int(weights * element * (1 - share))
+            # With a single GEMM the operations of the node give the total rows exactly; its own m may be
+            # rounded up.
             whole = (
                 Fraction(int(nodes.operations[node]), one.operations)
                 if len(nodes.gemms[node]) == 1

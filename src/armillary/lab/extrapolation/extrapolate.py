@@ -1,4 +1,4 @@
-"""From a trace to the trace of another size: more ranks, other batches, longer sequences."""
+"""Extrapolates a trace to another size: more ranks, other batches, longer sequences."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ Rule = Callable[[Nodes], Scaling]
 
 @dataclass
 class _Work:
-    """The trace while it changes, and as it was."""
+    """The trace that is being changed (`trace`), the original (`first`), and what was assumed on the way."""
 
     trace: Trace
     first: Trace
@@ -81,7 +81,8 @@ class _Work:
         self.trace = replace(self.trace, graphs=tuple(graphs))
 
     def count(self, unknown: Sequence[tuple[Graph, NDArray[np.bool_]]]) -> None:
-        """Add up the work that no rule knows."""
+        """Keep the shares of operations and bytes that no rule classifies, if they are the largest so far."""
+        # A graph counts once for every rank that runs it: shares are of the work of all ranks.
         ranks = np.bincount(self.trace.rank_graph, minlength=len(unknown)).tolist()
         shares = []
         for name in (OPERATIONS, SIZE):
@@ -93,6 +94,7 @@ class _Work:
             shares.append(
                 sum(part * count for part, count in zip(parts, ranks, strict=True)) / (total or 1.0)
             )
+        # Steps of different axes do not add up: the report keeps the one that left most work without a rule.
         if sum(shares) > self.unclassified.operations + self.unclassified.bytes:
             size: Counter[str] = Counter()
             count: Counter[str] = Counter()
@@ -106,10 +108,11 @@ class _Work:
 
 
 def _unknown(scaling: Scaling) -> NDArray[np.bool_]:
-    """Say which nodes with work no rule knows."""
+    """Return a mask of the nodes with work that no rule classifies, (n_nodes,)."""
     nodes = scaling.nodes
     if has_program(nodes.graph) and scaling.followed:
         return scaling.unclassified
+    # 1 operation stands for none, see `Nodes.operations`.
     found = nodes.kernel & ((nodes.operations > 1) | (nodes.graph.ints(SIZE) > 0))
     for mask in scaling.rules.values():
         found &= ~mask
@@ -141,6 +144,8 @@ def extrapolate(
     """
     work = _Work(trace, trace)
     wanted = _wanted(trace, scale)
+    # A measured law holds at the recorded sizes of all other axes. dp is exempt: it only changes what
+    # replicas share.
     for axis in references or {}:
         if axis not in wanted:
             raise InputError(
@@ -154,9 +159,12 @@ def extrapolate(
             )
     replicas = 1
     recorded = all(has_program(graph) for graph in trace.graphs)
+    # Fails before any work is done: a trace from which layers were left out cannot be followed again.
     check_whole(trace, wanted)
     for axis, value in wanted.items():
         reference = (references or {}).get(axis)
+        # Recorded stages are cut and reordered after all other axes: laws that follow tensors need the
+        # recorded order.
         if recorded and axis in ("pp", "microbatches"):
             _check_no_reference(axis, reference)
             old = Fraction(grid_of(trace).size(axis)) if axis == "pp" else Fraction(1)
@@ -187,10 +195,13 @@ def extrapolate(
 
 
 def _wanted(trace: Trace, scale: Mapping[str, Fraction | int]) -> dict[str, Fraction]:
-    """Return the changes in the order in which they are made."""
+    """Return the changes by axis, in the order in which they are applied."""
+    # The order of this tuple is the order of the steps: stages are remade first, from nodes as they were
+    # traced; token factors come last.
     known = ("pp", "microbatches", "ep", "dp", "tp", "cp", "batch", "sequence")
     found: dict[str, Fraction] = {}
     for axis, value in scale.items():
+        # Resolved below, when the new sizes of all other axes are known.
         if axis == "ranks":
             if "dp" in scale:
                 raise InputError("scale ranks: dp is given, too; expected one of the two")
@@ -211,6 +222,7 @@ def _wanted(trace: Trace, scale: Mapping[str, Fraction | int]) -> dict[str, Frac
         added = lacks_replicas(trace)
         if not added:
             check_axis("dp", grid)
+        # Ranks of one replica, at the new sizes of the axes that every replica has.
         rest = Fraction(grid.n_ranks, 1 if added else grid.size("dp"))
         for axis in ("tp", "cp", "pp"):
             if axis in found:
@@ -229,7 +241,7 @@ def _wanted(trace: Trace, scale: Mapping[str, Fraction | int]) -> dict[str, Frac
 
 
 def _check_experts(grid: RankGrid, found: dict[str, Fraction]) -> None:
-    """Leave as many replicas as there are where nothing else is asked for, and check that experts divide them.
+    """Keep dp where it is not given, and check that the new ranks of experts divide it.
 
     Raises:
         InputError: they do not.
@@ -240,6 +252,8 @@ def _check_experts(grid: RankGrid, found: dict[str, Fraction]) -> None:
             "scale ep: got 1, which has no all-to-alls, by which experts are told from other layers; expected 2 or more"
         )
     mesh_dim, size = mesh_dim_to_scale(grid, "ep", int(found["ep"]))
+    # Experts are spread over ranks of dp, and of tp or cp; only the mesh dimensions shared with dp must
+    # divide it.
     shared = prod(grid.sizes[each] for each in grid.axes["dp"] if each in grid.axes["ep"])
     unit = shared * size // grid.sizes[mesh_dim]
     if data % unit:
@@ -278,7 +292,7 @@ def _check_no_reference(axis: str, reference: Reference | None) -> None:
 
 
 def _remake_recorded(work: _Work) -> None:
-    """Give a recorded pipeline the number of stages and of microbatches that is wanted."""
+    """Apply the requested numbers of stages and of microbatches to a recorded pipeline."""
     before, stages = work.changes.get("pp", (Fraction(0), Fraction(0)))
     _, times = work.changes.get("microbatches", (Fraction(1), Fraction(1)))
     if stages != before or times != 1:
@@ -302,9 +316,11 @@ def _scale_ranks(work: _Work, axis: str, size: int, reference: Reference | None)
         # What reduces gradients of experts is not in the trace.
         _remake(work, replicas=size // old)
         return
+    # `mesh_dims` is the new size of the one mesh dimension that grows; others of the axis stay.
     mesh_dim, mesh_dims = mesh_dim_to_scale(grid, axis, size)
     factor = Fraction(mesh_dims, grid.sizes[mesh_dim])
     sizes = (*grid.sizes[:mesh_dim], mesh_dims, *grid.sizes[mesh_dim + 1 :])
+    # A longer ring may take ranks from the replicas of experts, so more than one mesh dimension changes.
     if axis == "cp":
         sizes = experts_apart(grid, mesh_dim, mesh_dims).sizes
     else:
@@ -320,12 +336,15 @@ def _scale_ranks(work: _Work, axis: str, size: int, reference: Reference | None)
     elif all(has_program(graph) for graph in work.trace.graphs):
         work.apply(lambda nodes: scale_recorded_tensor(nodes, old, size))
     else:
+        # Over all graphs: stages differ in how much of their weights is divided, but the update of each is
+        # scaled alike.
         parts = divided_part([Nodes(graph, grid) for graph in work.trace.graphs])
         work.apply(lambda nodes: scale_tensor(nodes, old, size, parts))
     if different_along(work.trace, mesh_dim):
         work.note(f"{axis}: the rank at place c does what the one at c modulo {grid.sizes[mesh_dim]} did")
     else:
         work.note(f"{axis}: all ranks along it do the same")
+    # Only now: the rules above read sizes of groups from the old grid.
     work.trace = with_sizes(work.trace, sizes)
     if axis == "ep" and reference:
         # A second run has as many replicas of all other layers: those of experts have become fewer.
@@ -348,11 +367,13 @@ def _data(nodes: Nodes, mesh_dim: int, factor: Fraction) -> Scaling:
 
 def _apply_measured(work: _Work, axis: str, factor: Fraction, reference: Reference) -> None:
     ours, theirs = grid_of(work.first), grid_of(reference.trace)
+    # More ep at constant ranks means fewer replicas of experts; with another dp two laws would be mixed.
     if axis == "ep" and ours.size("dp") != (theirs.size("dp") if "dp" in theirs.axes else 1):
         raise InputError(
             f"a reference at ep: {reference.name} has {theirs.n_ranks} ranks; expected {ours.n_ranks}, as the trace, "
             "of which others share the experts"
         )
+    # Measured factors are per node of the recorded graph, so both must still have the same nodes.
     if len(work.first.graphs) != len(work.trace.graphs) or any(
         a.n_nodes != b.n_nodes for a, b in zip(work.first.graphs, work.trace.graphs, strict=True)
     ):
@@ -360,6 +381,7 @@ def _apply_measured(work: _Work, axis: str, factor: Fraction, reference: Referen
             f"a reference at {axis}: its nodes are not those of the remade stages; expected pp and microbatches to be "
             "scaled before, on their own"
         )
+    # Rules get a graph only; its partner in the reference is found by identity.
     others = {}
     for at in range(len(work.trace.graphs)):
         rank = int(np.argmax(work.trace.rank_graph == at))
@@ -383,6 +405,7 @@ def _check_members(trace: Trace, mesh_dim: int, axis: str) -> None:
         nodes = Nodes(graph, grid)
         along = np.zeros(graph.n_nodes, np.bool_)
         of_node, routes = routes_of(graph, grid)
+        # A route without an axis names peers by number, which may lie along any mesh dimension.
         for number, route in enumerate(routes):
             if route.axis is None or mesh_dim in grid.mesh_dims_of(route.axis):
                 along |= of_node == number

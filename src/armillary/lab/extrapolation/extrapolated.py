@@ -1,4 +1,4 @@
-"""What an extrapolation gives: a trace, and what it rests on."""
+"""The result of an extrapolation: a trace, and the assumptions it rests on."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class Unclassified:
     """Work that no rule knows, so that it stays as it was.
 
     Attributes:
-        operations: Share of the operations of all ranks; of several axes, of the one with the most.
+        operations: Share of the operations of all ranks, for the axis with the largest share.
         bytes: Share of the bytes of kernels, likewise.
-        names: What its nodes are called -> how many there are in all distinct graphs, most bytes first.
+        names: Name of such nodes -> their number in all distinct graphs, most bytes first.
     """
 
     operations: float = 0.0
@@ -41,10 +41,10 @@ class Unclassified:
 
 @dataclass(frozen=True)
 class Extrapolated:
-    """A trace of another size, and what it rests on.
+    """A trace of another size, and the assumptions it rests on.
 
     Attributes:
-        trace: By rules (`Trace.grid`), so that ranks cost nothing.
+        trace: Symbolic (with a `Trace.grid`), so that its size does not depend on the number of ranks.
         axes: The axes of the trace before, and why they are what they are.
         changes: Axis -> (before, after); factors start at 1.
         assumptions: In the order of the changes.
@@ -59,7 +59,7 @@ class Extrapolated:
     unclassified: Unclassified = field(default_factory=Unclassified)
 
     def report(self) -> dict[str, Any]:
-        """Return the report as JSON knows values."""
+        """Return the report as values that JSON can hold."""
         return {
             "schema": "armillary-extrapolation",
             "version": 1,

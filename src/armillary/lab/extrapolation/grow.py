@@ -27,6 +27,7 @@ def mesh_dim_to_scale(grid: RankGrid, axis: str, size: int) -> tuple[int, int]:
     """
     mesh_dims = grid.mesh_dims_of(axis)
     others = [other for other in ("ep", "tp", "pp", "cp") if other in grid.axes and other != axis]
+    # Not the case of the error below: `experts_apart` moves experts to other ranks when cp grows.
     if axis == "cp" and "ep" in others:
         others.remove("ep")  # which of them are ranks of cp can change
     own = [mesh_dim for mesh_dim in mesh_dims if not any(mesh_dim in grid.axes[other] for other in others)]
@@ -39,6 +40,7 @@ def mesh_dim_to_scale(grid: RankGrid, axis: str, size: int) -> tuple[int, int]:
             f"scale {axis}: all of its ranks are those of {shared}, too ({also}), so what {axis} alone does is not in "
             f"the trace; expected a trace with more of {axis}, or {shared} to be scaled instead"
         )
+    # Mesh dimensions are innermost first: the last is the outermost.
     mesh_dim = own[-1]
     rest = prod(grid.sizes[d] for d in mesh_dims if d != mesh_dim)
     if size < 1 or size % rest:
@@ -61,10 +63,12 @@ def with_sizes(trace: Trace, sizes: tuple[int, ...]) -> Trace:
     grid = grid_of(trace)
     graphs = trace.rank_graph.reshape(grid.sizes[::-1])
     for mesh_dim, size in enumerate(sizes):
+        # Repeats the old coordinates: of 2 coordinates scaled to 4, 2 and 3 do what 0 and 1 did.
         graphs = np.take(graphs, np.arange(size) % grid.sizes[mesh_dim], axis=len(sizes) - 1 - mesh_dim)
     changed = RankGrid(sizes, grid.axes, grid.subsets)
     subsets = {}
     for name, (axis, places) in grid.subsets.items():
+        # Subsets are the two ends of a pipeline, which move with its last stage.
         last = (0, changed.size(axis) - 1)
         subsets[name] = (axis, last if changed.size(axis) != grid.size(axis) else places)
     return replace(trace, rank_graph=graphs.ravel().astype(np.int32), grid=replace(changed, subsets=subsets))
@@ -85,12 +89,14 @@ def without_alone(trace: Trace) -> Trace:
 
 def with_replicas(grid: RankGrid, count: int) -> RankGrid:
     """Return the grid with `count` replicas of experts that had one: a mesh dimension more, next to those of dp."""
+    # Behind the mesh dimensions of dp: outside of the ranks of experts, so that these stay neighbours.
     at = grid.axes["dp"][-1] + 1
     axes = {
         axis: tuple(mesh_dim + (mesh_dim >= at) for mesh_dim in mesh_dims)
         for axis, mesh_dims in grid.axes.items()
         if axis != "edp"
     }
+    # fsdp grows only where it shards over all replicas; with hsdp it is a part that stays.
     whole = tuple(sorted({*axes["dp"], *axes.get("cp", ())}))
     for axis in ("dp", "fsdp"):
         if axis in axes and (axis == "dp" or axes[axis] == whole):

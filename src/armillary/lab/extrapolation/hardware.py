@@ -19,10 +19,10 @@ from armillary.trace.totals import duration_ns
 
 
 def to_hardware(trace: Trace, old: Platform, new: Platform, note: Callable[[str, int], None]) -> Trace:
-    """Return the trace with its recorded durations as they would be on another machine.
+    """Return the trace with its recorded durations converted to another machine.
 
-    A kernel is as much faster as its roofline is: by peaks where it is bound by operations there, by memory bandwidth
-    where it is bound by that. Communication has no durations any more: the simulator times it.
+    The duration of a kernel changes by the ratio of its roofline times: by the peaks where operations bound it, by the
+    memory bandwidths where bytes do. Communication loses its durations: the simulator times it.
 
     Raises:
         InputError: a machine has no peak or no memory bandwidth.
@@ -33,6 +33,8 @@ def to_hardware(trace: Trace, old: Platform, new: Platform, note: Callable[[str,
         nodes = Nodes(graph, grid_of(trace))
         recorded = duration_ns(graph)
         host = graph.ints("is_cpu_op", 0) > 0
+        # A GPU trace has kernels besides host operators, and only these run on the device; a CPU trace has
+        # only operators.
         if (nodes.kernel & ~host).any():
             note("hardware: operators of the host keep their durations", int((nodes.kernel & host).sum()))
             local = nodes.kernel & ~host
@@ -45,6 +47,7 @@ def to_hardware(trace: Trace, old: Platform, new: Platform, note: Callable[[str,
         before, after = (_roofline(device, operations, size, precision, names) for device in devices)
         scaled = known & (recorded > 0) & (before > 0)
         factor = np.where(scaled, after / np.where(before > 0, before, 1.0), 1.0)
+        # Which side of the ridge the kernel was on when it was recorded; used in the report only.
         compute = operations / devices[0].peak >= size / devices[0].memory
         note("hardware: kernels bound by operations change with the peaks", int((scaled & compute).sum()))
         note("hardware: kernels bound by memory change with the bandwidths", int((scaled & ~compute).sum()))

@@ -1,4 +1,4 @@
-"""What the nodes of a graph are, as the laws of scaling ask it."""
+"""Classifies the nodes of a graph for the laws of scaling."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from armillary.workload.emit.replicas import PARTIAL
 Mask = NDArray[np.bool_]
 FUSED = re.compile(r"attention|attend|sdpa|fmha", re.IGNORECASE)
 SMALL = 64
-"""Bytes up to which a collective is of a few numbers, such as the norm of all gradients."""
+"""Bytes up to which a collective is taken for one of a few scalars, such as the norm of all gradients."""
 UPDATE = re.compile(r"optim|adam|\bsgd|lamb|gradient norm|clip_grad|_foreach_|unscale", re.IGNORECASE)
 WEIGHTS = re.compile(r"weight|param|optim", re.IGNORECASE)
 OPERAND = {"fp8": 1, "fp32": 4, "fp64": 8}
@@ -51,14 +51,15 @@ class Nodes:
 
     @cached_property
     def gemms(self) -> list[tuple[Gemm, ...]]:
-        """Of every node."""
+        """GEMMs of every node; () where it has none."""
         codes, lists = self.graph.int_lists(GEMM)
         made = [to_gemms(each) for each in lists]
         return [made[code] if code >= 0 else () for code in codes.tolist()]
 
     @cached_property
     def multiplies(self) -> Mask:
-        """Kernels with operations that are not those of one vector operation after the other."""
+        """Kernels that are dense: they have GEMM shapes, or more operations per byte than vector operations."""
+        # Vector kernels do at most a few operations per byte that they move, also when several are fused.
         dense = self.operations > 4 * np.maximum(self.graph.ints("tensor_size"), 1)
         return self.kernel & (self.graph.has(GEMM) | dense)
 
@@ -96,11 +97,12 @@ class Nodes:
         return found
 
     def over(self, axis: str, *, only: bool = False) -> Mask:
-        """Say which collectives are of groups along an axis, or `only` along it."""
+        """Return a mask of collectives whose groups span an axis, or with `only`, span nothing else."""
         mesh_dims = set(self.grid.axes.get(axis, ()))
         codes, names = self.graph.strings("pg_name")
         found = []
         for name in names:
+            # A collective without a group is of all ranks, and so of all mesh dimensions.
             own = set(self.grid.mesh_dims(name) if name else range(len(self.grid.sizes)))
             found.append(bool(own & mesh_dims) and (not only or own <= mesh_dims))
         world = set(range(len(self.grid.sizes)))
@@ -109,9 +111,10 @@ class Nodes:
         return mask
 
     def over_mesh_dim(self, mesh_dim: int) -> Mask:
-        """Say which collectives are of groups along a mesh dimension, though it may have a single value."""
+        """Return a mask of collectives whose groups span a mesh dimension, even one of size 1."""
         codes, names = self.graph.strings("pg_name")
         subsets, axes = self.grid.subsets, self.grid.axes
+        # By names of axes: `grid.mesh_dims` leaves out mesh dimensions of size 1, which may be about to grow.
         along = [subsets[name][:1] if name in subsets else name.split("+") for name in names]
         inside = [
             not name or any(mesh_dim in axes[axis] for axis in own)
@@ -121,14 +124,14 @@ class Nodes:
         return found
 
     def ends(self) -> Mask:
-        """Say which collectives are of the ends of the pipeline."""
+        """Return a mask of collectives between the two ends of the pipeline."""
         codes, names = self.graph.strings("pg_name")
         subset = np.array([*(name in self.grid.subsets for name in names), False], np.bool_)
         found: Mask = subset[codes] & (self.collective >= 0)
         return found
 
     def along(self, axis: str) -> Mask:
-        """Say which messages go along an axis."""
+        """Return a mask of messages along an axis."""
         codes, names = self.graph.strings(AXIS)
         mesh_dims = set(self.grid.axes.get(axis, ()))
         inside = [bool(mesh_dims) and set(self.grid.mesh_dims_of(name)) <= mesh_dims for name in names]
@@ -139,13 +142,13 @@ class Nodes:
     def gradients(self) -> Mask:
         """Collectives of weights and gradients: those of the replicas, and of the ends of the pipeline.
 
-        Ranks of cp are replicas, too: theirs are those but the ones whose keys and values attention reads and makes.
+        Ranks of cp are replicas, too: all of their collectives count, except those of keys and values for attention.
         """
         return self.reductions | self.ends() & ~self._exchange | self.partial
 
     @cached_property
     def reductions(self) -> Mask:
-        """Of these the ones of replicas."""
+        """The subset of `gradients` that is between replicas."""
         around = self.over("cp", only=True) & self.large & ~self.attended
         return (self.over("dp") & self.large | around) & ~self._exchange & ~self.ends()
 
@@ -153,19 +156,21 @@ class Nodes:
     def partial(self) -> Mask:
         """Sums over tp of gradients of weights that every rank of tp holds.
 
-        With sequence parallelism they are the all-reduces over tp that lie between GEMMs and what replicas do:
-        they wait for its reductions, or these for them. Without replicas they wait for gradients of weights, and no
-        GEMM comes after them. Without sequence parallelism (norms of heads) both must be so: after a reduction,
-        and before no GEMM.
+        With sequence parallelism they are the all-reduces over tp next to reductions of replicas: one waits for the
+        other. Without replicas they wait for GEMMs of gradients of weights, and no GEMM follows. Without sequence
+        parallelism (norms of heads) both must hold: they follow a reduction and precede no GEMM.
         """
         own = self.over("tp", only=True)
         reduces = own & (self.collective == CollectiveType.ALL_REDUCE)
         codes, distinct = self.graph.name_codes()
+        # Generated traces name these sums; only recorded ones need the structural test below.
         by_name = np.array([name == PARTIAL for name in distinct], np.bool_)[codes]
         found: Mask = reduces & by_name
         at = np.flatnonzero(reduces & ~by_name & self.large)
         if not len(at):
             return found
+        # With sequence parallelism activations are gathered and scattered, so an all-reduce over tp is rarely
+        # one of activations.
         sequence = bool((own & (self.collective == CollectiveType.REDUCE_SCATTER)).any())
         sums = (self.reductions | self.ends()) & np.isin(
             self.collective, (CollectiveType.ALL_REDUCE, CollectiveType.REDUCE_SCATTER)
@@ -195,6 +200,8 @@ class Nodes:
         by_name = np.array([bool(FUSED.search(name)) for name in distinct], np.bool_)[codes]
         ptr, parents = graph.parents()
         found = np.zeros(graph.n_nodes, np.bool_)
+        # A name alone is not enough: "attention" also stands in names of dropout or copies, which do not
+        # multiply.
         fused = self.kernel & (graph.has(ATTENTION) | (by_name & self.multiplies))
         for node in np.flatnonzero(fused).tolist():
             own = parents[ptr[node] : ptr[node + 1]]
@@ -213,6 +220,7 @@ class Nodes:
         """What updates weights: by name, or if no name says so what waits for the last reduction of a gradient."""
         codes, distinct = self.graph.name_codes()
         by_name = np.array([bool(UPDATE.search(name)) for name in distinct], np.bool_)[codes]
+        # An optimizer has no GEMMs; a name such as "adam" on one is a layer of the model.
         local = (self.kernel | self.memory) & ~self.multiplies
         if (by_name & local).any():
             return _with_children(self.graph, by_name & local) & local
@@ -225,6 +233,7 @@ class Nodes:
         if not len(at):
             return found
         ptr, parents = self.graph.parents()
+        # No name tells: the update is what depends, directly or not, on the last reduction of a gradient.
         reached = {int(order[at[-1]])}
         for node in order[at[-1] + 1 :].tolist():
             if not reached.isdisjoint(parents[ptr[node] : ptr[node + 1]].tolist()):
@@ -234,7 +243,7 @@ class Nodes:
 
 
 def _waited(graph: Graph, mask: Mask) -> Mask:
-    """Say which nodes those of a mask wait for."""
+    """Return a mask of the direct predecessors of the nodes of a mask."""
     ptr, parents = graph.parents()
     found = np.zeros(graph.n_nodes, np.bool_)
     found[parents[np.repeat(mask, np.diff(ptr))]] = True
@@ -242,9 +251,10 @@ def _waited(graph: Graph, mask: Mask) -> Mask:
 
 
 def _before(graph: Graph, mask: Mask) -> Mask:
-    """Say which nodes those of a mask wait for, if only through others."""
+    """Return a mask of all predecessors, direct or not, of the nodes of a mask."""
     ptr, parents = graph.parents()
     found = np.zeros(graph.n_nodes, np.bool_)
+    # Backwards in issue order: all successors of a node are decided before it.
     for node in issue_order(graph)[::-1].tolist():
         if found[node] or mask[node]:
             found[parents[ptr[node] : ptr[node + 1]]] = True
@@ -252,7 +262,7 @@ def _before(graph: Graph, mask: Mask) -> Mask:
 
 
 def _with_children(graph: Graph, mask: Mask) -> Mask:
-    """Add to operators those that they call, which are those that they precede by control."""
+    """Return the mask with the operators that its nodes call, directly or not: a callee has a control dependency."""
     at = {int(node): i for i, node in enumerate(graph.ids.tolist())}
     found = mask.copy()
     ptr, deps = graph.ctrl_ptr.tolist(), graph.ctrl_deps.tolist()
@@ -266,8 +276,9 @@ def _with_children(graph: Graph, mask: Mask) -> Mask:
 def terms(gemm: Gemm, size: int, operand: int) -> tuple[float, float, float]:
     """Return the bytes of (left operand, right operand, result) of a GEMM that moves `size` bytes in all.
 
-    Operands are what their shapes say, the result is the rest: it may be in other precision, and be added to. Where
-    that is too much, the largest is smaller than its shape, as the images of a convolution are.
+    Operands take what their shapes say, the result takes the rest: it may have another precision, and be accumulated
+    into. Where the operands alone exceed the size, the largest is smaller than its shape, as images of a convolution
+    are (im2col).
     """
     count = gemm.batch * gemm.calls * operand
     left, right, out = (
@@ -284,9 +295,11 @@ def terms(gemm: Gemm, size: int, operand: int) -> tuple[float, float, float]:
 
 
 def accumulates(gemm: Gemm, size: int, operand: int) -> bool:
-    """Say whether a GEMM that moves `size` bytes adds to its result in full precision, as gradients of weights are.
+    """Return whether a GEMM that moves `size` bytes accumulates in full precision, as gradients of weights do.
 
-    Others write a result of at most two bytes for each element, or as many as an operand has.
+    Other GEMMs write a result of at most two bytes per element, or as many as an operand has.
     """
+    # An fp32 sum writes 4 bytes, or moves 8 if it is read first; 3 lies between that and a bf16 result. With
+    # fp32 operands a plain result has 4, too: the limit of 6 is below the 8.
     out = terms(gemm, size, operand)[2]
     return out > max(3, 1.5 * operand) * gemm.m * gemm.n * gemm.batch * gemm.calls

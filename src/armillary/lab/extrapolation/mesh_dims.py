@@ -1,4 +1,4 @@
-"""The mesh dimensions that groups and messages of a trace make visible: how far apart members are, and how many."""
+"""The mesh dimensions that groups and messages of a trace show: stride between neighbours, and size."""
 
 from __future__ import annotations
 
@@ -13,14 +13,16 @@ MeshDim = tuple[int, int]
 
 
 def mesh_dims_of(members: Sequence[int]) -> tuple[MeshDim, ...] | None:
-    """Return the mesh dimensions in which the members of a group differ, innermost first; None: they are no grid."""
+    """Return the mesh dimensions that a group spans, innermost first; None where its members form no grid."""
     ranks = sorted(members)
     found: list[MeshDim] = []
     while len(ranks) > 1:
+        # Peels off the innermost dimension: the longest arithmetic progression from the first member.
         stride = ranks[1] - ranks[0]
         size = 1
         while size < len(ranks) and ranks[size] == ranks[0] + size * stride:
             size += 1
+        # Dimensions nest: a stride is a multiple of the whole extent of the one inside.
         if found and stride % (found[-1][0] * found[-1][1]):
             return None
         if len(ranks) % size:
@@ -29,6 +31,7 @@ def mesh_dims_of(members: Sequence[int]) -> tuple[MeshDim, ...] | None:
         if any(row != [row[0] + i * stride for i in range(size)] for row in rows):
             return None
         found.append((stride, size))
+        # Each row is now one point, its first member: the next dimension is found among these.
         ranks = [row[0] for row in rows]
     return tuple(found)
 
@@ -44,6 +47,8 @@ def grid_of_mesh_dims(n_ranks: int, seen: Iterable[tuple[MeshDim, ...]], strides
     marks = {1, n_ranks, *strides}
     for mesh_dims in seen:
         marks |= {mark for stride, size in mesh_dims for mark in (stride, stride * size)}
+    # Marks are numbers of neighbouring ranks at which a dimension begins or ends; each must divide the next,
+    # or there is no mixed-radix numbering of the ranks.
     ordered = sorted(mark for mark in marks if mark)
     for a, b in pairwise(ordered):
         if b % a:
@@ -64,6 +69,7 @@ def mesh_dim_numbers(grid: RankGrid, mesh_dims: Iterable[MeshDim]) -> tuple[int,
         bounds.append((number, start, start * size))
         start *= size
     for stride, size in mesh_dims:
+        # One dimension of a group may cover several of the grid, where other groups divide it further.
         inside = [number for number, low, high in bounds if low >= stride and high <= stride * size]
         product = 1
         for number in inside:

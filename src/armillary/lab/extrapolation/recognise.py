@@ -1,4 +1,4 @@
-"""A trace with its axes found: groups and peers as rules, and what each axis is."""
+"""Recognises the axes of a trace: groups and peers become rules, and each axis gets its role."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def recognise(
     groups: Mapping[str, int] | None = None,
     given: Known | None = None,
 ) -> tuple[Trace, tuple[Evidence, ...]]:
-    """Return the trace by rules with its axes named, and why each is what it is.
+    """Return the symbolic trace with named axes, and the evidence for the role of each.
 
     Args:
         trace: A graph for every rank, or one with a grid.
@@ -53,11 +53,13 @@ def recognise_one(
     groups: Mapping[str, int] | None = None,
     given: Known | None = None,
 ) -> tuple[Trace, tuple[Evidence, ...]]:
-    """Return the trace in which all ranks do what one did, as `recognise`.
+    """Return the trace in which all ranks do what one rank did, and the evidence, as `recognise` does.
 
     Raises:
         InputError: as there, or the rank is a stage of a pipeline, whose others do something else.
     """
+    # Only data, tensor and context parallel ranks run the same program; stages of a pipeline are refused
+    # below.
     made = from_one_rank(graph, rank, n_ranks, given, _marks(n_ranks, axes))
     known = groups_of_trace(Trace.replicate(graph, n_ranks), given) if groups else {}
     found, evidence = _named(made, axes, groups, known)
@@ -79,6 +81,7 @@ def _marks(n_ranks: int, axes: Mapping[str, int] | None) -> list[int]:
     if total != n_ranks:
         text = " x ".join(f"{role} {size}" for role, size in axes.items())
         raise InputError(f"axes: {text} = {total} ranks; expected {n_ranks}, those of the trace")
+    # Numbers of neighbouring ranks at which an axis ends: {tp: 4, dp: 2} ends at 4 and at 8.
     return list(accumulate(axes.values(), mul))
 
 
@@ -88,7 +91,9 @@ def _named(
     grid = grid_of(made)
     told: dict[int, str] = {}
     ends = list(accumulate((axes or {}).values(), mul))
+    # A mesh dimension belongs to the given axis in whose range of strides it lies; one axis may have several.
     if axes and all(axis.isdecimal() for axis in grid.axes if axis != ALONE):
+        # Product of the sizes of the mesh dimensions further inside: the stride of this one.
         start = 1
         for mesh_dim, size in enumerate(grid.sizes):
             told[mesh_dim] = next(
@@ -119,11 +124,12 @@ def _mesh_dims_of_group(
 
 
 def ranks_named_by(graph: Graph) -> int:
-    """Return how many ranks a run has at least, of which this is one: its groups and messages are rows of their grid.
+    """Return the least number of ranks that the run of this rank can have, by the groups and peers it names.
 
     Raises:
         InputError: it names no other rank.
     """
+    # Each entry is a lower bound; a run has at least as many ranks as the largest of them.
     ends = [1, recorded_world(graph)]
     for _, text in definitions(graph):
         for group in json.loads(text[2:-2]):
@@ -135,6 +141,7 @@ def ranks_named_by(graph: Graph) -> int:
     away = np.abs(graph.ints("comm_src") - graph.ints("comm_dst"))[
         graph.has("comm_src") & graph.has("comm_dst")
     ]
+    # A peer d ranks away means a mesh dimension of stride d with 2 or more coordinates.
     if len(away):
         ends.append(2 * int(away.max()))
     if max(ends) == 1:

@@ -1,4 +1,4 @@
-"""Laws that are measured: how every node's quantities differ between two traces of different size."""
+"""Measured laws: how each node's quantities differ between two traces of different size."""
 
 from __future__ import annotations
 
@@ -41,13 +41,16 @@ def measured(before: Floats, after: Floats, ratio: float, factor: float) -> Floa
     """
     grows = (before > 0) & (after > 0) & (before != after)
     safe = np.where(grows, before, 1.0), np.where(grows, after, 1.0)
+    # Exponent of the single power law through both points.
     slope = np.log(safe[1] / safe[0]) / np.log(ratio)
+    # 1e-9 keeps an exact integer slope from falling to the power below.
     low = np.clip(np.floor(slope + 1e-9), -2, 1)
     r, f = ratio, factor
     # value(r) / value(1) = a r^low + (1 - a) r^(low + 1)
     quotient = safe[1] / safe[0]
     share = (quotient - r ** (low + 1)) / (r**low - r ** (low + 1))
     two = share * f**low + (1 - share) * f ** (low + 1)
+    # Outside of [-2, 2] no pair of neighbouring powers is assumed.
     one = f**slope
     inside = (slope >= -2 - 1e-9) & (slope <= 2 + 1e-9)
     found: Floats = np.where(grows, np.where(inside, two, one), 1.0)
@@ -83,6 +86,7 @@ def scale_measured(
             f"differs in {axis} only, for a law to be measured"
         )
     else:
+        # Generated traces of the same plan have the same nodes in the same order.
         paired = np.arange(graph.n_nodes)
     same_nodes = paired >= 0
     made = Scaling(nodes)
@@ -91,6 +95,7 @@ def scale_measured(
     for name in QUANTITIES:
         if name in graph.attr_names and name in other.attr_names:
             old = graph.ints(name).astype(float)
+            # An index of -1 reads the last node of the reference, which the mask discards.
             new = np.where(same_nodes, other.ints(name)[paired].astype(float), old)
             made.factors[name] = measured(old, new, r, f)
             changed |= old != new
@@ -156,6 +161,7 @@ def _paired(graph: Graph, other: Graph, reference: Reference, axis: str) -> Ints
 def same_rank(trace: Trace, rank: int, reference: Trace) -> int:
     """Return the rank of a reference at the same place; at its end where it has fewer."""
     ours, theirs = grid_of(trace), grid_of(reference)
+    # The rank in the reference: its coordinates on each axis are ours, at most its last ones.
     found = 0
     place: dict[int, int] = {}
     for axis, mesh_dims in theirs.axes.items():

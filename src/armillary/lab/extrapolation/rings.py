@@ -1,7 +1,7 @@
 """Rings of context parallelism with more or fewer rounds (Ring Attention, arXiv 2310.01889, section 3).
 
-Keys and values go round the ranks, each of which attends to one part in every round; in the backward pass sums of their
-gradients follow them. How long a ring is can be changed only if its rounds, put together again, are those of the trace.
+Keys and values circulate around the ranks, each of which attends to one part per round; in the backward pass, partial
+sums of their gradients follow. A ring is resized only if its rounds, rebuilt at the old number, give the trace back.
 """
 
 from __future__ import annotations
@@ -59,6 +59,7 @@ def with_rounds(nodes: Nodes, rounds: int) -> Graph:
     rings = _rings(nodes, old)
     if not rings:
         return graph
+    # The proof: rebuilt at the old number of rounds, every node must wait for what it did.
     made = _made(graph, rings, old)
     ours, theirs = graph.parents(), made.parents()
     for node in range(graph.n_nodes):
@@ -71,6 +72,7 @@ def with_rounds(nodes: Nodes, rounds: int) -> Graph:
 def _order(rounds: int, *, backward: bool) -> list[_Part]:
     found = []
     for number in range(rounds):
+        # The last round passes nothing on.
         more = number < rounds - 1
         found += [_Part("P", number + 1)] * more + [_Part("A", number)]
         found += [_Part("S", number + 1)] * (more and backward)
@@ -78,12 +80,13 @@ def _order(rounds: int, *, backward: bool) -> list[_Part]:
 
 
 def _awaited(part: _Part, before: _Part | None, rounds: int) -> list[_Part]:
-    """Return what a part waits for inside of its ring; `before` is the message before, which all messages wait for."""
+    """Return the parts that a part waits for in its ring; every message waits for the previous one, `before`."""
     number = part.round
     if part.kind == "A":
         return [_Part("A", number - 1), _Part("P", number)]
     if part.kind == "E":
         return [_Part("A", rounds - 1), _Part("S", rounds - 1)]
+    # A message waits for the one of the round before, and for the attention that has read its buffer.
     own = [_Part(part.kind, number - 1)] if number > 1 else []
     # Two buffers: the one that arrives must not be in use.
     return [*own, _Part("A", number - (2 if part.kind == "P" else 1)), *([before] if before else [])]
@@ -95,6 +98,7 @@ def _rings(nodes: Nodes, rounds: int) -> list[_Ring]:
     kinds = np.where(along & (graph.types == NodeType.COMM_SEND_NODE), "s", "?")
     kinds[along & (graph.types == NodeType.COMM_RECV_NODE)] = "r"
     kinds[nodes.kernel] = "k"
+    # One letter per node, so that a ring is a substring: s send, r receive, k kernel, ? other.
     text = "".join(kinds.tolist())
     letters = {"P": "sr", "S": "sr", "A": "k", "E": "k"}
     found: list[_Ring] = []
@@ -147,6 +151,8 @@ def _made(graph: Graph, rings: Sequence[_Ring], rounds: int, *, turned: bool = F
             if part not in (_Part("P", 1), _Part("A", 0)):
                 waits = [each for other in _awaited(part, before, rounds) for each in own[other]]
                 for position in positions:
+                    # The first message and attention keep their own dependencies, which lead into the ring
+                    # from outside.
                     data[position] = list(dict.fromkeys(waits))
             if part.kind in "PS":
                 before = part
@@ -172,6 +178,8 @@ def _placed(ring: _Ring, rounds: int, source: list[int], place: dict[int, int]) 
         own[part] = list(range(len(source), len(source) + len(nodes)))
         source.extend(nodes)
     for part, nodes in ring.parts.items():
+        # First rounds map to first rounds; later ones are counted from the end, so that what follows the ring
+        # waits for its last round.
         first = part.round == (1 if part.kind in "PS" else 0)
         now = part.round if first else max(rounds - (old - part.round), 1)
         place.update(zip(nodes, own[_Part(part.kind, now)], strict=True))
@@ -186,7 +194,9 @@ def _operations(graph: Graph, ring: _Ring, rounds: int) -> list[int]:
     """
     old = [int(graph.ints(OPERATIONS)[ring.parts[part][0]]) for part in ring.parts if part.kind == "A"]
     total, share = sum(old), Fraction(len(old), rounds)
+    # Even shares; the remainder goes to the first round.
     first = total - total // rounds * (rounds - 1)
+    # The first round differs from the average of the others by more than rounding: a causal mask.
     if abs(old[0] * (len(old) - 1) - sum(old[1:])) > len(old) ** 2:
         codes, lists = graph.int_lists(ATTENTION)
         code = int(codes[ring.parts[_Part("A", 0)][0]])

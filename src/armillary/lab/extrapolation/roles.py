@@ -1,9 +1,9 @@
-"""What the axes of a trace are: data, tensor, pipeline, context or expert parallel.
+"""The roles of the axes of a trace: data, tensor, pipeline, context or expert parallel.
 
-Nothing is read from names of groups. Messages that go round an axis pass keys and values (cp), others hand activations
-on (pp). All-to-alls exchange tokens between experts (ep). Of the other axes those are tensor parallel whose reductions
-the next kernels wait for, for they add up activations; gradients are waited for by none but the optimizer. Where
-operators name their tensors, activations are those that are computed from token ids.
+Names of groups are not used. Messages around a ring pass keys and values (cp), others hand activations on (pp).
+All-to-alls exchange tokens between experts (ep). Of the other axes, those are tensor parallel (tp) whose reductions the
+next kernels wait for, since these sum activations; only the optimizer waits for gradients (dp). Where operators name
+their tensors, activations are those that are computed from token ids.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from armillary.trace.order import issue_order
 ROLES = ("tp", "cp", "ep", "dp", "pp")
 REDUCING = (CollectiveType.ALL_REDUCE, CollectiveType.REDUCE_SCATTER)
 NEXT = 8
-"""Kernels after a reduction that are asked whether they wait for it."""
+"""Kernels after a reduction that are checked for whether they wait for it."""
 MOST = 24
-"""Reductions of an axis set that are looked at."""
+"""About how many reductions of an axis set are sampled."""
 
 
 @dataclass(frozen=True)
@@ -43,9 +43,9 @@ class Evidence:
 
 
 def named(trace: Trace, told: Mapping[int, str] | None = None) -> tuple[Trace, list[Evidence]]:
-    """Return a trace of `symbolic` with its axes by their roles, and why they have them.
+    """Return a trace of `symbolic` with its axes named by their roles, and the evidence for each.
 
-    Mesh dimensions of one role are one axis; ``dp`` has those of experts, too. An axis set of groups is named by axes.
+    Mesh dimensions of one role form one axis; ``dp`` includes those of experts. Groups are named by the axes they span.
 
     Args:
         trace: Its axes are mesh dimensions; one whose axes have names already stays as it is.
@@ -70,6 +70,8 @@ def named(trace: Trace, told: Mapping[int, str] | None = None) -> tuple[Trace, l
     axes = _axes(grid, {mesh_dim: each.role for mesh_dim, each in roles.items()}, _exchanged(trace))
     axes |= {ALONE: ()} if ALONE in grid.axes else {}
     roles = {mesh_dim: _whole(each, axes, grid) for mesh_dim, each in roles.items()}
+    # Groups of the first and last stage (tied embeddings) keep being a subset, under the new name of the
+    # axis.
     subsets = {}
     names = {}
     for name, (axis, places) in grid.subsets.items():
@@ -98,6 +100,8 @@ def _renamed(
 ) -> Graph:
     codes, old = graph.strings("pg_name")
     new = [names.get(name, "") for name in old]
+    # A collective over 2 stages up to SMALL bytes is a norm of gradients over the pipeline, not the shared
+    # table.
     if ends and "pp" in new:
         mine = (codes == new.index("pp")) & (graph.ints("comm_size") > SMALL)
         codes = np.where(mine, len(new), codes)
@@ -129,10 +133,14 @@ def _axes(
 ) -> dict[str, tuple[int, ...]]:
     axes = {role: tuple(d for d, each in roles.items() if each == role) for role in ROLES}
     data, experts = axes["dp"], axes["ep"]
+    # Layers other than experts are replicated along the ranks of ep, too: dp has both, edp the replicas of
+    # experts.
     if experts:
         axes["dp"], axes["edp"] = tuple(sorted(experts + data)), data
     found: dict[str, tuple[int, ...]] = {}
     for role, mesh_dims in axes.items():
+        # Groups may span one of several mesh dimensions of a role (dp0 inside of a node, dp1 across): each
+        # gets a name.
         if len(mesh_dims) > 1 and not (role == "dp" and experts and len(data) < 2):
             found |= {
                 f"{role}{i}": (mesh_dim,)
@@ -160,6 +168,8 @@ def _name_of(axes: Mapping[str, tuple[int, ...]], mesh_dims: tuple[int, ...]) ->
     for name, own in axes.items():
         if own == tuple(mesh_dims):
             return name
+    # No axis is just these mesh dimensions: cover them greedily by axes, largest first, and join the names by
+    # "+".
     names, left = [], set(mesh_dims)
     for name, own in sorted(axes.items(), key=lambda each: -len(each[1])):
         if own and set(own) <= left:
@@ -176,11 +186,14 @@ def _role(trace: Trace, mesh_dim: int) -> Evidence:
         if role:
             reason = "messages go round it" if role == "cp" else "messages go from stage to stage"
             return Evidence(role, size, reason)
+    # Before reductions are looked at: cp by gathers reduces gradients as dp does, and would be taken for it.
     if any(_attends(Nodes(graph, grid), mesh_dim) for graph in trace.graphs):
         return Evidence("cp", size, "keys and values are gathered along it")
     axis_sets = {name for graph in trace.graphs for name in graph.strings("pg_name")[1]}
     mine = {axis_set for axis_set in axis_sets if mesh_dim in grid.mesh_dims(axis_set)}
     kinds = {axis_set: _kinds(trace, axis_set) for axis_set in mine}
+    # Median over all graphs of the share of kernels after a reduction that wait for it: near 1 for
+    # activations, 0 for gradients.
     waits = {}
     for axis_set in mine:
         shares = [share for graph in trace.graphs for share in _activations(Nodes(graph, grid), axis_set)]
@@ -191,9 +204,13 @@ def _role(trace: Trace, mesh_dim: int) -> Evidence:
         alone = [share for axis_set, share in waits.items() if grid.mesh_dims(axis_set) == (mesh_dim,)]
         if max(alone, default=0) < 0.5:
             return Evidence("ep", size, "all-to-alls along it")
+    # Groups over several mesh dimensions mix roles, so the evidence shown is from those over this one alone,
+    # if any.
     own = {axis_set: share for axis_set, share in waits.items() if len(grid.mesh_dims(axis_set)) == 1}
     awaited = [axis_set for axis_set, share in waits.items() if share >= 0.5]
     free = [axis_set for axis_set, share in waits.items() if share < 0.5]
+    # Both kinds along one mesh dimension: tokens are divided along it, so it sums partial activations and
+    # gradients.
     if awaited and free:
         return Evidence("cp", size, "activations and gradients are reduced along it")
     if free or (waits and not awaited):
@@ -223,6 +240,7 @@ def _by_messages(trace: Trace, graph: Graph, mesh_dim: int) -> str:
     mine = (codes >= 0) & (codes == (names.index(str(mesh_dim)) if str(mesh_dim) in names else -2))
     if not mine.any():
         return ""
+    # Innermost mesh dimension last, so mesh dimension d is array axis ndim - 1 - d.
     table = trace.rank_graph.reshape(grid_of(trace).sizes[::-1])
     alike = bool((table == np.take(table, [0], axis=table.ndim - 1 - mesh_dim)).all())
     # In a ring all do the same, and pass on while they receive.
@@ -283,14 +301,17 @@ def _waited(nodes: Nodes, axis_set: str) -> list[float]:
     order = issue_order(graph)
     ptr, parents = graph.parents()
     called, distinct = graph.name_codes()
+    # Kernels of the update wait for gradients and would make these look like activations.
     kernel = nodes.kernel & ~np.array([bool(UPDATE.search(name)) for name in distinct], np.bool_)[called]
     gemms = np.flatnonzero(nodes.multiplies[order])
     at = np.flatnonzero(mine[order])
     found = []
+    # A sample over the whole step: the first reductions may be of another kind than the last ones.
     for place in at[:: max(1, len(at) // MOST)].tolist():
         if len(gemms) and place > gemms[-1]:
             found.append(0.0)  # only the update follows
             continue
+        # Transitive closure of waiting, in issue order, until NEXT kernels are seen.
         reached = {int(order[place])}
         seen = waits = 0
         for node in order[place + 1 :].tolist():
@@ -302,6 +323,7 @@ def _waited(nodes: Nodes, axis_set: str) -> list[float]:
                 waits += depends
                 if seen == NEXT:
                     break
+        # Fewer than NEXT kernels follow: the end of the step, so what is reduced is a gradient.
         found.append(waits / NEXT if seen == NEXT else 0.0)
     return found
 

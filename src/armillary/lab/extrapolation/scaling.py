@@ -1,4 +1,4 @@
-"""By how much the quantities of a graph's nodes grow, with the rules that say so."""
+"""Factors by which the quantities of a graph's nodes grow, with the rules that give them."""
 
 from __future__ import annotations
 
@@ -26,13 +26,14 @@ INTENSE = 10
 
 @dataclass
 class Scaling:
-    """Factors of the quantities of every node, 1 where no rule says anything.
+    """Factors of the quantities of every node, 1 where no rule applies.
 
     Attributes:
-        nodes: Of the graph.
+        nodes: Nodes of the graph.
         factors: By attribute, (n_nodes,).
-        duration: Of recorded durations where a rule measured them; NaN: they follow operations or bytes.
-        gemms: Other GEMMs of nodes.
+        duration: Factors of recorded durations where a rule measured them, (n_nodes,); NaN: they follow operations or
+            bytes.
+        gemms: New GEMMs, by node.
         shapes: Factors of the dimensions of fused attention, by node.
         tensors: Inputs and outputs of recorded operators with other shapes, by node.
         rules: What was assumed -> the nodes that it was applied to.
@@ -77,7 +78,7 @@ class Scaling:
             self.rules[rule] = self.rules.get(rule, np.zeros(len(nodes), np.bool_)) | nodes
 
     def graph(self) -> Graph:
-        """Return the graph with what has grown; numbers are rounded to whole ones, at least 1 where they were.
+        """Return the scaled graph; numbers are rounded to integers, and to at least 1 where they were positive.
 
         Raises:
             InputError: a number gets too large.
@@ -87,6 +88,7 @@ class Scaling:
         for name, factor in self.factors.items():
             if name in graph.attr_names and (factor != 1).any():
                 old = graph.ints(name)
+                # Nodes with a factor of 1 keep their exact integer: a float64 would round those above 2**53.
                 new = np.where(factor != 1, np.maximum(np.rint(old * factor), np.minimum(old, 1)), old)
                 if (new >= LIMIT).any():
                     at = int(np.argmax(new))
@@ -96,6 +98,7 @@ class Scaling:
                 # Kernels without GEMMs say 1 operation, which stays.
                 values[name] = np.where((name == OPERATIONS) & (old <= 1), old, new.astype(np.int64))
         durations = duration_ns(graph)
+        # Communication and kernels without quantities keep their recorded times unless a rule measured them.
         grown = np.rint(durations * self._of_durations())
         made = with_ints(graph, values) if values else graph
         if "comm_splits" in graph.attr_names and (self.factors[COMMUNICATED] != 1).any():
@@ -116,12 +119,13 @@ class Scaling:
             shape = Attention(*lists[codes[node]])
             values = {name: getattr(shape, name) * factor for name, factor in factors.items()}
             found[node] = shape._replace(
+                # Rounded up: 3 heads on 2 ranks are 2 each, one of them padding.
                 **{name: max(1, -(-each.numerator // each.denominator)) for name, each in values.items()}
             )
         return found
 
     def _of_durations(self) -> Floats:
-        """Return factors of recorded durations: those of the operations of dense kernels, else those of the bytes."""
+        """Return factors of recorded durations, (n_nodes,): of operations for dense kernels, else of bytes."""
         graph = self.nodes.graph
         operations, size = graph.ints(OPERATIONS), graph.ints(SIZE)
         dense = operations > INTENSE * size
@@ -132,7 +136,7 @@ class Scaling:
 
 
 def _splits(graph: Graph, factor: Floats) -> list[list[int] | None]:
-    """Return what goes to each member of uneven all-to-alls."""
+    """Return the scaled parts of uneven all-to-alls, bytes for each member; None where a node has none."""
     codes, lists = graph.int_lists("comm_splits")
     return [
         None if code < 0 or each == 1 else [round(part * each) for part in lists[code]]

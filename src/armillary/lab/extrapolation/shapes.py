@@ -28,7 +28,7 @@ def token_sizes(graph: Graph) -> Sizes | None:
 
 
 def has_shapes(graph: Graph) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Say which nodes name the shapes of what they read and write."""
+    """Return a mask of the nodes that name shapes of their inputs or outputs."""
     found = np.zeros(graph.n_nodes, np.bool_)
     for position in range(graph.n_nodes):
         found[position] = any(any(_shapes(each[1])) for each in graph.io(position).values())
@@ -36,15 +36,16 @@ def has_shapes(graph: Graph) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
 
 
 def shape_factors(graph: Graph, sizes: Sizes, axis: str, factor: float) -> tuple[Floats, Floats]:
-    """Return by what the operations and the bytes of every node grow, (n_nodes,) each.
+    """Return factors of the operations and of the bytes of every node, (n_nodes,) each.
 
-    Bytes go with the elements of all tensors, operations with those of the largest.
+    Bytes scale with the elements of all tensors, operations with those of the largest.
     """
     operations, moved = np.ones(graph.n_nodes), np.ones(graph.n_nodes)
     known: dict[str, tuple[float, float]] = {}
     for position in range(graph.n_nodes):
         io = graph.io(position)
         text = "\n".join(each[1] for each in io.values())
+        # Most operators repeat in every layer with the same shapes.
         if text not in known:
             shapes = [shape for each in io.values() for shape in _shapes(each[1])]
             before = [prod(shape) for shape in shapes]
@@ -61,13 +62,18 @@ def shape_factors(graph: Graph, sizes: Sizes, axis: str, factor: float) -> tuple
 
 
 def _times(shape: tuple[int, ...], sizes: Sizes, axis: str) -> int:
-    """Return how often a tensor has the axis: samples are first, or samples and tokens are one dimension."""
+    """Return how many dimensions of a tensor scale with the axis.
+
+    Samples come first, or samples and tokens are one dimension.
+    """
     batch, length = sizes
     joined = batch * length
     if axis == "batch":
         return int(bool(shape) and (shape[0] == batch or joined in shape[:2]))
     if batch in shape[:1]:
+        # [batch, heads, length, length]: scores have the length twice and grow by its square.
         return sum(size == length for size in shape[1:])
+    # (1, length) is a mask or the positions, which all samples share.
     return int(joined in shape[:2] or shape[:2] == (1, length))
 
 

@@ -1,7 +1,7 @@
-"""From the graphs of all ranks to rules: a trace with a grid whose axes are the mesh dimensions of the ranks.
+"""Turns the graphs of all ranks into a symbolic trace: a grid whose axes are the mesh dimensions of the ranks.
 
 The opposite of `armillary.trace.expand`: ranks that do the same share a graph again, groups become axis sets and peers
-steps along an axis. So a trace that was read from files can be made larger by making its grid larger.
+steps along an axis. A trace that was read from files can then be scaled by making its grid larger.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class _Class:
     members: list[list[tuple[int, ...]]]
     """Of each distinct column, the group of every rank."""
     peer: Ints
-    """(ranks, n_nodes): of messages, -1: not said."""
+    """Peer rank of each message, (ranks, n_nodes); -1: not given."""
 
 
 def symbolic(
@@ -118,6 +118,7 @@ def _class(trace: Trace, example: int, ranks: Ints, groups: Groups) -> _Class:
     for row, rank in enumerate(ranks.tolist()):
         own = trace.graph(rank)
         codes, names = own.strings("pg_name")
+        # -1, a name that is no number, is never in `groups` and is reported next.
         numbers = [0 if name == "" else int(name) if name.isdecimal() else -1 for name in names]
         for number, name in zip(numbers, names, strict=True):
             if number not in groups:
@@ -143,7 +144,7 @@ def _class(trace: Trace, example: int, ranks: Ints, groups: Groups) -> _Class:
 def _grid(
     n_ranks: int, classes: list[_Class], marks: Sequence[int]
 ) -> tuple[RankGrid, dict[tuple[MeshDim, ...], int]]:
-    """Return the grid, and the mesh dimension of those groups that are the two ends of one."""
+    """Return the grid, and for groups of the two ends of a mesh dimension, which one it is."""
     seen: dict[tuple[MeshDim, ...], None] = {}
     strides = set()
     for each in classes:
@@ -161,6 +162,8 @@ def _grid(
         away = np.abs(each.peer - each.ranks[:, None])[:, said]
         near, far = away.min(axis=0), away.max(axis=0)
         # Some of a ring are as far from their neighbours as the ring is long.
+        # Around a ring of n with stride s, a rank's neighbour is s away, or (n - 1) s across the wrap: near +
+        # far is the ring's extent n s. In a ring of two both are s away, so the extent is 2 s.
         strides |= {
             *near.tolist(),
             *(near + far)[far > near].tolist(),
@@ -170,10 +173,13 @@ def _grid(
     for stride in sorted(strides, reverse=True):
         if n_ranks % stride or any(stride % other and other % stride for other in strides):
             strides.discard(stride)
+    # Groups of two ranks at a multiple of the stride of stages may be the first and last stage (tied
+    # embeddings).
     pairs = [mesh_dims for mesh_dims in seen if len(mesh_dims) == 1 and mesh_dims[0][1] == 2 and strides]
     ends: dict[tuple[MeshDim, ...], int] = {
         d: 0 for d in pairs if d[0][0] > min(strides) and d[0][0] % min(strides) == 0
     }
+    # As ordinary dimensions first; only if these cut others are the pairs taken for ends.
     try:
         grid = grid_of_mesh_dims(n_ranks, seen, {*strides, *marks})
         ends = {}
@@ -185,6 +191,7 @@ def _grid(
         span = mesh_dims[0][0]
         start = 1
         for number, size in enumerate(grid.sizes):
+            # First and last of `size` coordinates are (size - 1) strides apart.
             if start * (size - 1) == span and start in strides:
                 ends[mesh_dims] = number
                 break
@@ -198,7 +205,7 @@ def _grid(
 
 
 def _both_ways(each: _Class, said: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Say of which messages some ranks have their peer above and some below, equally far: rings of two."""
+    """Return a mask of messages whose peers are equally far above some ranks and below others: rings of two."""
     away = (each.peer - each.ranks[:, None])[:, said]
     found: NDArray[np.bool_] = away.min(axis=0) == -away.max(axis=0)
     return found
@@ -224,6 +231,8 @@ def _ruled(each: _Class, grid: RankGrid, ends: Mapping[tuple[MeshDim, ...], int]
         names.append(name)
     made = with_texts(graph, "pg_name", each.group, names)
     made = _steps(made, each, grid)
+    # Nodes that define groups are obsolete, as groups are axis sets now; one that others wait for stays for
+    # the order.
     defines = np.zeros(made.n_nodes, np.bool_)
     defines[[position for position, _ in definitions(graph)]] = True
     waited = np.isin(made.ids, np.concatenate([made.data_deps, made.ctrl_deps]))
@@ -240,7 +249,7 @@ def _aligned(members: list[tuple[int, ...]], ranks: Ints, grid: RankGrid, name: 
 
 
 def _steps(graph: Graph, each: _Class, grid: RankGrid) -> Graph:
-    """Return the graph with peers as steps along axes; the other end of a message, the rank itself, is not said."""
+    """Return the graph with peers as steps along axes; the attribute of the own end of a message is dropped."""
     given = np.flatnonzero((each.peer >= 0).all(axis=0))
     if not len(given):
         return graph
@@ -269,7 +278,8 @@ def _steps(graph: Graph, each: _Class, grid: RankGrid) -> Graph:
 
 
 def _step(peers: Ints, ranks: Ints, grid: RankGrid) -> tuple[int, int]:
-    """Return the mesh dimension along which all peers are equally far away, and how far; -1: there is none."""
+    """Return the mesh dimension along which all peers have the same distance, and that distance; (-1, 0): none."""
+    # A step must lie along one mesh dimension: a diagonal has no rule.
     moved = [
         mesh_dim
         for mesh_dim in range(len(grid.sizes))
@@ -278,12 +288,15 @@ def _step(peers: Ints, ranks: Ints, grid: RankGrid) -> tuple[int, int]:
     if len(moved) != 1:
         return -1, 0
     away = _coordinate(peers, grid, moved[0]) - _coordinate(ranks, grid, moved[0])
+    # All ranks of the class are equally far from their peers: pipelines, and rings without their wrap.
     if (away == away[0]).all():
         return moved[0], int(away[0])
     size = grid.sizes[moved[0]]
+    # In a ring the last rank is size - 1 behind its peer, which is one step modulo the size.
     around = away % size
     if (around != around[0]).any():
         return -1, 0
+    # The shorter way: size - 1 steps ahead are one step back.
     return moved[0], int(min(around[0], around[0] - size, key=abs))
 
 

@@ -24,18 +24,18 @@ GATHER, SCATTER, REDUCE = CollectiveType.ALL_GATHER, CollectiveType.REDUCE_SCATT
 
 @dataclass(frozen=True)
 class Parts:
-    """What of the weights of a rank is divided, by the GEMMs.
+    """The divided part of a rank's weights, by its GEMMs.
 
     Attributes:
-        dense: The divided part of those that are not of experts.
-        experts: The part of experts of all that a rank updates.
+        dense: Divided share of the weights that are not of experts.
+        experts: Share of experts in all weights that a rank updates.
     """
 
     dense: float = 1.0
     experts: float = 0.0
 
     def kept(self, share: float) -> tuple[float, float]:
-        """Return what is left of weights other than experts, and of what a rank updates, if that part is a `share`."""
+        """Return the remaining shares of weights other than experts and of all updated weights, at a `share` of tp."""
         dense = 1 - self.dense + self.dense * share
         return dense, (1 - self.experts) * dense + self.experts * share
 
@@ -47,6 +47,8 @@ def divided_part(ranks: Sequence[Nodes]) -> Parts:
     for nodes in ranks:
         blocks = blocks_of(nodes)
         divided, experts = blocks.divided, blocks.experts.inside
+        # k n is the size of a weight in forward; gradients count in the same proportion on both sides of the
+        # ratio.
         sizes = np.array([sum(p.k * p.n * p.batch for p in each) for each in nodes.gemms], float)
         outside += float(sizes[~divided & ~experts & ~nodes.update].sum())
         inside += float(sizes[divided & ~experts].sum())
@@ -82,11 +84,15 @@ def scale_tensor(nodes: Nodes, old: int, new: int, parts: Parts | None = None) -
     x = float(share)
     exchange = nodes.over("ep") & (nodes.collective == CollectiveType.ALL_TO_ALL)
     closes = own & (nodes.collective == (SCATTER if sequence else REDUCE))
+    # Without sequence parallelism, smaller reductions over tp are those of the loss or of a vocabulary's
+    # maxima.
     closes &= sequence | (2 * nodes.graph.ints("comm_size") >= whole)
     last = parents_of(nodes, closes) | (parents_of(nodes, exchange) & blocks.experts.inside)
     divide_gemms(made, nodes, blocks, last, share)
     counted = (nodes.operations > 1) | (nodes.graph.ints(SIZE) > 0)
     plain = nodes.kernel & ~nodes.graph.has(GEMM) & ~nodes.update & counted
+    # What follows a gather, or makes what is scattered, has all tokens on every rank: its work does not
+    # depend on tp.
     full = plain & (children_of(nodes, own & (nodes.collective == GATHER)) | _whole(nodes, own))
     divided = divided & ~full
     made.assume(
@@ -146,5 +152,5 @@ def _check_heads(nodes: Nodes, old: int, new: int) -> None:
 
 
 def _whole(nodes: Nodes, own: Mask) -> Mask:
-    """Say which kernels without GEMMs make what is scattered, so that they have all tokens."""
+    """Return a mask of kernels without GEMMs whose result is scattered, so that they work on all tokens."""
     return parents_of(nodes, own & (nodes.collective == SCATTER)) & nodes.kernel & ~nodes.multiplies

@@ -1,4 +1,4 @@
-"""What tensor parallelism divides in a rank: nodes between the collectives that open and close a block."""
+"""The nodes that tensor parallelism divides: those between the collectives that open and close a block."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ELEMENTS = (2, 4, 1)
 
 @dataclass(frozen=True)
 class Blocks:
-    """What is divided in a graph.
+    """The divided part of a graph.
 
     Attributes:
         divided: Nodes.
@@ -39,7 +39,7 @@ class Blocks:
 
 
 def blocks_of(nodes: Nodes) -> Blocks:
-    """Return what is divided in a graph.
+    """Return the divided part of a graph.
 
     Raises:
         InputError: it has experts that cannot be told from other GEMMs.
@@ -72,6 +72,8 @@ def _inside(nodes: Nodes, own: Mask) -> Mask:
     state = np.zeros(nodes.graph.n_nodes, np.bool_)
     for node in issue_order(nodes.graph).tolist():
         before = [each for each in parents[ptr[node] : ptr[node + 1]].tolist() if not ignored[each]]
+        # Inside is what follows a gather, or has all predecessors inside: a node that also waits for
+        # something outside, such as a residual, is outside.
         state[node] = opens[node] or (
             not ends[node]
             and (
@@ -90,12 +92,14 @@ def _between(nodes: Nodes, own: Mask, whole: int) -> Mask:
     inside where their weight is that of a GEMM inside.
     """
     size = nodes.graph.ints("comm_size")
+    # Half an activation or more: smaller ones are sums of the loss or of norms.
     closes = own & (nodes.collective == REDUCE) & (2 * size >= whole)
     tokens = token_count([p for each in nodes.gemms for p in each if p.batch == 1])
     element = element_bytes(nodes, np.flatnonzero([bool(each) for each in nodes.gemms]).tolist(), whole)
     order = issue_order(nodes.graph)
     exchange = nodes.over("ep") & (nodes.collective == CollectiveType.ALL_TO_ALL)
     found = np.zeros(nodes.graph.n_nodes, np.bool_)
+    # Nodes since the last closing reduction: a block lies within them, in issue order.
     since: list[int] = []
     weights = set()
     for node in order.tolist():
@@ -122,6 +126,7 @@ def _between(nodes: Nodes, own: Mask, whole: int) -> Mask:
             weights |= {frozenset((p.k, p.n)) for p in inside}
         since = []
     for node, each in enumerate(nodes.gemms):
+        # A gradient sums over tokens (k) and has the shape of its weight, so it is matched by that shape.
         sums = [frozenset((p.m, p.n)) for p in each if p.k == tokens and p.batch == 1]
         found[node] = found[node] or (bool(sums) and all(weight in weights for weight in sums))
     return found & (nodes.kernel | nodes.along("cp")) & ~nodes.update
@@ -132,7 +137,7 @@ def _opens(gemm: Gemm, tokens: int, activation: int) -> bool:
 
 
 def parents_of(nodes: Nodes, which: Mask) -> Mask:
-    """Return what some nodes wait for."""
+    """Return a mask of the direct predecessors of some nodes."""
     ptr, parents = nodes.graph.parents()
     found = np.zeros(nodes.graph.n_nodes, np.bool_)
     for node in np.flatnonzero(which).tolist():
@@ -141,7 +146,7 @@ def parents_of(nodes: Nodes, which: Mask) -> Mask:
 
 
 def children_of(nodes: Nodes, which: Mask) -> Mask:
-    """Return what waits for some nodes."""
+    """Return a mask of the direct successors of some nodes."""
     ptr, parents = nodes.graph.parents()
     waited: Mask = np.concatenate([[0], np.cumsum(which[parents])])
     found: Mask = np.diff(waited[ptr]) > 0
@@ -149,9 +154,9 @@ def children_of(nodes: Nodes, which: Mask) -> Mask:
 
 
 def element_bytes(nodes: Nodes, at: list[int], whole: int) -> int:
-    """Return the bytes of an element: those with which most GEMMs have `whole` bytes as one matrix.
+    """Return the bytes per element with which most GEMMs have a matrix of `whole` bytes.
 
-    Of several those nearest to what the GEMMs of the nodes `at` move for each of their elements.
+    Ties are broken by the bytes that the GEMMs of the nodes `at` move per element.
     """
     gemms = [gemm for node in at for gemm in nodes.gemms[node]]
     moved = int(nodes.graph.ints(SIZE)[at].sum()) / max(1, sum(gemm.elements for gemm in gemms))

@@ -1,4 +1,4 @@
-"""Which dimension of a GEMM tensor parallelism divides, and what that makes of it."""
+"""Finds the dimension of a GEMM that tensor parallelism divides, and divides it."""
 
 from __future__ import annotations
 
@@ -33,12 +33,15 @@ def divide_gemms(made: Scaling, nodes: Nodes, blocks: Blocks, last: Mask, share:
         gemms = nodes.gemms[node]
         moved, changed, total = 0.0, [], 0.0
         for gemm in gemms:
+            # Bytes of a node with several GEMMs are divided among these by their elements.
             part = int(size[node]) * gemm.elements // max(1, sum(each.elements for each in gemms))
             left, right, out = terms(gemm, part, int(nodes.operand[node]))
             total += left + right + out
             if experts.inside[node]:
                 dims = _of_expert(gemm, is_gradient(nodes, node, gemm, experts), common)
             else:
+                # Tokens are never divided by tp: rows of the forward pass, summed over in a gradient of a
+                # weight.
                 tokens = "k" if accumulates(gemm, part, int(nodes.operand[node])) else "m"
                 every = list(third(gemm, whole // element))
                 dims = [dim for dim in every if dim != tokens]
@@ -53,6 +56,8 @@ def divide_gemms(made: Scaling, nodes: Nodes, blocks: Blocks, last: Mask, share:
             dim = "k" if last[node] and "k" in dims else dims[0]
             changed.append(_divided(gemm, dim, share, nodes.graph.node(node)))
             padded[node] |= (getattr(gemm, dim) * share).denominator > 1
+            # Each matrix shrinks only if it has the divided dimension: left is m k, right k n, the result m
+            # n.
             x = float(share)
             moved += left * (x if dim in ("m", "k", "batch") else 1) + right * (
                 x if dim in ("k", "n", "batch") else 1
@@ -104,6 +109,8 @@ def divide_rows(made: Scaling, nodes: Nodes, which: Mask, share: Fraction) -> No
         for gemm in nodes.gemms[node]:
             part = before * gemm.elements // max(1, sum(each.elements for each in nodes.gemms[node]))
             gradient = accumulates(gemm, part, int(nodes.operand[node]))
+            # Tokens are m in forward (left and result have them) and k in a gradient (left and right have
+            # them).
             left, right, out = terms(gemm, part, int(nodes.operand[node]))
             x = float(share)
             after += left * x + (right * x + out if gradient else right + out * x)

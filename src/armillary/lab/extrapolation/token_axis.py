@@ -16,7 +16,7 @@ from armillary.trace.attention import ATTENTION
 from armillary.trace.gemm import GEMM, Gemm
 
 Axis = Literal["batch", "sequence", "context", "ring"]
-"""What grows: samples, their lengths, or the queries of a rank, which sees all keys, or in a ring some at a time."""
+"""What grows: samples, their length, or the queries of a rank, with all keys at once or, in a ring, some at a time."""
 GROWS = {
     "batch": ("batch",),
     "sequence": ("queries", "keys"),
@@ -28,7 +28,7 @@ SHARED = {"batch": "samples", "context": "queries", "ring": "queries"}
 
 
 def scale_tokens(nodes: Nodes, axis: Axis, factor: Fraction, sizes: Sizes | None = None) -> Scaling:
-    """Return what changes in a rank when it has `factor` times as many samples, or as long ones.
+    """Return what changes in a rank with `factor` times as many samples, or samples `factor` times as long.
 
     Activations and GEMMs with weights are linear in the tokens; scores of attention are quadratic in the length;
     weights, their gradients and the optimizer stay. Operators that name the shapes of their tensors follow these.
@@ -53,12 +53,14 @@ def scale_tokens(nodes: Nodes, axis: Axis, factor: Fraction, sizes: Sizes | None
     shaped = plain & has_shapes(nodes.graph)
     attends = np.array([bool(FUSED.search(name)) for name in distinct], np.bool_)[codes]
     core = plain & nodes.multiplies & (attends | ~shaped)
+    # A longer sequence has more queries and more keys; more samples are as many more independent products.
     square = f * f if axis == "sequence" else f
     law = "quadratic in the length" if axis == "sequence" else f"linear in the {SHARED[axis]}"
     made.assume(
         f"tokens: operations of fused attention are {law}, its bytes linear", core, ops=square, size=f
     )
     made.attend(core, **dict.fromkeys(GROWS[axis], factor))
+    # Softmax, mask and dropout between the two GEMMs of unfused attention work on scores.
     between = plain & ~core & _between(nodes, scores)
     made.assume(f"tokens: what reads and writes scores is {law}", between, ops=square, size=square)
     rest = plain & ~core & ~between
@@ -80,6 +82,7 @@ def scale_tokens(nodes: Nodes, axis: Axis, factor: Fraction, sizes: Sizes | None
 def _gemms(made: Scaling, nodes: Nodes, axis: Axis, factor: Fraction, constant: Mask) -> Mask:
     """Scale GEMMs; return which are of scores."""
     n = nodes.graph.n_nodes
+    # Batched GEMMs are left out: they are scores or experts, which do not have all tokens as a dimension.
     tokens = token_count([p for each in nodes.gemms for p in each if p.batch == 1])
     size = nodes.graph.ints(SIZE)
     scores, others = np.zeros(n, np.bool_), np.zeros(n, np.bool_)
@@ -114,6 +117,7 @@ def _gemms(made: Scaling, nodes: Nodes, axis: Axis, factor: Fraction, constant: 
                 total += term
                 times = sum(d in own or d in ("batch", "calls") for d in dim)
                 after += term * float(factor) ** times
+        # Each of the three matrices grows by the dimensions that it has.
         moved[node] = after / total if total else 1.0
         if scores[node] and axis == "sequence":
             moved[node] = _with_scores(gemms, int(size[node]), int(nodes.operand[node]), float(factor))
@@ -130,6 +134,7 @@ def _with_scores(gemms: tuple[Gemm, ...], size: int, operand: int, factor: float
 
     Of several GEMMs of a kernel as many read or write scores as its bytes have room for.
     """
+    # Bytes of one matrix of scores, batch included.
     each = max(getattr(p, a) * getattr(p, b) * p.batch for p in gemms for a, b in [_pair(p)]) * operand
     square = min(each * min(len(gemms), size // each), size) if size >= each else size
     return (square * factor**2 + (size - square) * factor) / size if size else 1.0
@@ -140,6 +145,7 @@ def token_count(gemms: list[Gemm]) -> int:
 
     It is never the number of columns of a GEMM or of one of its two gradients.
     """
+    # A GEMM and its two gradients have the same three dimensions in different roles.
     groups: dict[tuple[int, ...], list[Gemm]] = {}
     for gemm in gemms:
         groups.setdefault(tuple(sorted((gemm.m, gemm.n, gemm.k))), []).append(gemm)
@@ -147,8 +153,11 @@ def token_count(gemms: list[Gemm]) -> int:
     for each in groups.values():
         columns = {gemm.n for gemm in each}
         left = {value for gemm in each for value in (gemm.m, gemm.k)} - columns
+        # Over the three, the tokens are m, m and k; weights' dimensions are n at least once. What is never n
+        # is the tokens.
         if len(each) > 1 and len(left) == 1:
             votes[left.pop()] += len(each)
+    # Forward only, or fused: the most common row or sum dimension is the best guess.
     if not votes:
         votes.update(value for gemm in gemms for value in {gemm.m, gemm.k})
     return votes.most_common(1)[0][0] if votes else 0
@@ -177,7 +186,7 @@ def _grown(gemm: Gemm, dims: tuple[str, ...], factor: Fraction) -> Gemm:
 
 
 def _between(nodes: Nodes, scores: Mask) -> Mask:
-    """Say which kernels wait for GEMMs of scores and are waited for by such."""
+    """Return a mask of the kernels between two GEMMs of scores, such as a softmax."""
     ptr, parents = nodes.graph.parents()
     found = np.zeros(len(scores), np.bool_)
     for node in np.flatnonzero(scores).tolist():

@@ -1,9 +1,10 @@
-"""Kernels of a rank joined to a few long ones, at places that no layer or microbatch has chosen.
+"""Kernels of a rank joined into a few long ones, cut at random places rather than at layers or microbatches.
 
-The kernels of a rank run one after the other, in an order that a simulation shows. It is cut into *windows* at random
-places (and where a message leaves or is waited for, so that pipelines stay as they are). The kernels of a window become
-one. A collective is what waits for one kernel and is waited for by another; all that are between the same two windows
-become one collective. Of each, the share during which kernels ran goes beside a window, the rest between two windows.
+The kernels of a rank run one after the other, in an order that a simulation shows. That sequence is cut into *windows*
+at random places, and where a message leaves or is waited for, so that pipelines keep their timing. The kernels of a
+window become one. A collective waits for one kernel and is waited for by another; all collectives between the same two
+windows become one. The part of a collective that overlapped with kernels goes beside a window, the exposed rest between
+two windows.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ _KNOWN = (
 WORK = ("num_ops", "tensor_size", "comm_size", "duration_ns")
 """Numbers that add up when nodes are joined."""
 _SHARED = 0.1
-"""Shares of a collective below this, and above 1 minus this, are all or nothing."""
+"""An overlapped share below this counts as 0, one above 1 minus this as 1, to avoid slivers of collectives."""
 
 
 @dataclass(frozen=True, eq=False)
 class Spans:
-    """When the nodes of a graph ran, in ticks and in the order of ids, (n,); -1: never."""
+    """Start and end of the nodes of a graph in ticks, in the order of ids, (n,) each; -1: the node never ran."""
 
     start: I64
     end: I64
@@ -39,13 +40,13 @@ class Spans:
 
 @dataclass(frozen=True, eq=False)
 class Joined:
-    """Nodes made of others: the node that each looks like, what each waits for, and its work.
+    """New nodes, each made of one or more old ones.
 
     Attributes:
-        like: Old node, (n,).
-        child: New nodes, and `parent` what they wait for.
-        parent: See `child`.
-        work: New columns of numbers.
+        like: The old node whose other attributes each new node takes, (n,).
+        child: The waiting node of each edge, (edges,).
+        parent: The node it waits for, (edges,).
+        work: New columns of `WORK`, (n,) each.
     """
 
     like: I64
@@ -54,9 +55,10 @@ class Joined:
     work: dict[str, I64]
 
     def of(self, rows: Rows) -> Rows:
-        """Return the new rows of a graph that is like the one that was joined."""
+        """Return the new rows of a graph, which may be any graph alike to the one that was joined."""
         found = rows.take(self.like, self.child, self.parent)
         micros = self.work["duration_ns"]
+        # The schema's microseconds are rounded up, so that a kernel of 1 ns is not one of 0.
         micros = np.where(micros == MISSING, 0, -(-micros // 1000))
         return replace(found, numbers={**found.numbers, **self.work}, micros=micros)
 
@@ -64,22 +66,24 @@ class Joined:
 def coarsen(
     rows: Rows, spans: Spans, fixed: NDArray[np.bool_], group: I64, windows: int, draw: np.random.Generator
 ) -> Joined | None:
-    """Return the windows of a graph; None where kernels do not run one after the other.
+    """Return the graph joined into windows; None where its kernels do not run one after the other.
 
     Args:
         rows: The graph.
         spans: When its nodes ran.
         fixed: Communication that stays as it is.
-        group: A number for the communicator of each node.
-        windows: How many windows to add to those that messages need.
-        draw: Where they begin.
+        group: A number for the communicator of each node, (n,).
+        windows: How many windows to add to those that messages require.
+        draw: Source of the places where they begin.
     """
     compute = rows.types == NodeType.COMP_NODE
     if not np.isin(rows.types, _KNOWN).all() or not compute.any() or (spans.start < 0).any():
         return None
+    # Host operators and several streams run beside each other: no single sequence of kernels describes them.
     if (rows.number("is_cpu_op") != 0).any() or len(np.unique(rows.number("stream", -1)[compute])) > 1:
         return None
     chain = np.flatnonzero(compute)
+    # Kernels in the order in which they ran; stable, so that kernels of 0 ticks keep the order of ids.
     chain = chain[np.argsort(spans.start[chain], kind="stable")]
     if (spans.start[chain][1:] < spans.end[chain][:-1]).any():
         return None
@@ -92,7 +96,11 @@ def coarsen(
 
 
 def _reach(rows: Rows, chain: I64, fixed: NDArray[np.bool_]) -> tuple[I64, I64, I64]:
-    """Return the last kernel before each node and the first behind it, and how many fixed ones come between."""
+    """Return three columns, (n,): last kernel that a node waits for, first that waits for it, and its level.
+
+    Kernels are positions in `chain`; -1 and ``len(chain)`` mean none. The level is the number of fixed nodes between
+    that last kernel and the node.
+    """
     n, last = rows.n, len(chain)
     place = np.full(n, -1, np.int64)
     place[chain] = np.arange(last)
@@ -100,9 +108,11 @@ def _reach(rows: Rows, chain: I64, fixed: NDArray[np.bool_]) -> tuple[I64, I64, 
     ptr, parent, stays = rows.ptr.tolist(), rows.parent.tolist(), fixed.tolist()
     order = topological(rows.ptr, rows.parent).tolist()
     for node in order:
+        # Through communication, the answer of the parent is passed on; a kernel is its own answer.
         near = parent[ptr[node] : ptr[node + 1]]
         found = max((at[each] if at[each] >= 0 else before[each] for each in near), default=-1)
         before[node] = found
+        # Only paths from that last kernel count: fixed nodes before it are ordered by the kernel itself.
         level[node] = max(
             (level[each] + stays[each] for each in near if at[each] < 0 and before[each] == found), default=0
         )
@@ -116,16 +126,21 @@ def _reach(rows: Rows, chain: I64, fixed: NDArray[np.bool_]) -> tuple[I64, I64, 
 def _bounds(
     spans: Spans, chain: I64, before: I64, after: I64, windows: int, draw: np.random.Generator
 ) -> I64:
-    """Return the first kernel of each window: where messages leave or are waited for, and at random times."""
+    """Return the first kernel of each window: where messages leave or are awaited, and at random times."""
+    # One cut in each of `windows` equal parts of the busy time (stratified sampling), so that no window is
+    # huge.
     busy = np.concatenate([[0], np.cumsum((spans.end - spans.start)[chain])])
     inner = np.searchsorted(busy, (np.arange(windows) + draw.random(windows)) / max(windows, 1) * busy[-1])
+    # A fixed message needs a window that ends with the kernel it waits for, and one that begins where it is
+    # awaited.
     cuts = np.concatenate([[0], before + 1, after, inner])
     return np.unique(cuts[(cuts >= 0) & (cuts < len(chain))])
 
 
 def _overlap(spans: Spans, chain: I64, compute: NDArray[np.bool_]) -> Floats:
-    """Return the share of the time of each communication in which kernels ran."""
+    """Return the overlapped share of each communication: the part of its time during which a kernel ran, (n,)."""
     start, end = spans.start[chain], spans.end[chain]
+    # Busy time as a piecewise linear function of the tick: flat between kernels, slope 1 inside of them.
     times = np.stack([start, end], axis=1).ravel()
     ran = np.stack([np.cumsum(end - start) - (end - start), np.cumsum(end - start)], axis=1).ravel()
     share = np.interp(spans.end, times, ran) - np.interp(spans.start, times, ran)
@@ -134,15 +149,17 @@ def _overlap(spans: Spans, chain: I64, compute: NDArray[np.bool_]) -> Floats:
 
 
 Key = tuple[int, int, int, int, int, int]
-"""Window before, fixed ones before, whether it is fixed, window behind, first node or -1, kind."""
+"""Window before, level, 1 if fixed, window behind, the node itself if fixed else -1, kind. Equal keys are joined."""
 
 
 class _Weaver:
-    """Joins kernels of windows, and communication between them, and orders what comes out."""
+    """Joins the kernels of each window and the communication between windows, and orders the new nodes."""
 
     def __init__(self, rows: Rows, chain: I64, window: I64, group: I64, fixed: NDArray[np.bool_]) -> None:
         self.rows, self.chain, self.window, self.group, self.fixed = rows, chain, window, group, fixed
         self.work = {name: rows.numbers[name] for name in WORK}
+        # Communication is joined only where it agrees in all that is not summed: type, communicator, peer,
+        # tag, and so on.
         columns = [
             rows.types, group, *(column for name, column in rows.numbers.items() if name not in WORK),
             *(column.codes for column in rows.lists.values()),
@@ -155,6 +172,7 @@ class _Weaver:
         last = int(self.window[-1]) + 1
         order: list[tuple[Key | int, list[tuple[int, float]]]] = []
         by_window: dict[int, list[Key]] = defaultdict(list)
+        # Sorted by level within a window, so that new nodes come after the fixed ones that they wait for.
         for key in sorted(parts):
             by_window[key[0]].append(key)
         for number in range(last + 1):
@@ -168,8 +186,9 @@ class _Weaver:
     def _parts(
         self, before: I64, after: I64, level: I64, overlap: Floats
     ) -> dict[Key, list[tuple[int, float]]]:
-        """Return which nodes, and what share of each, are joined."""
+        """Return for each new communication the old nodes, and the share of each, that it is made of."""
         last = int(self.window[-1]) + 1
+        # Positions -1 and len(chain), no kernel, index the two entries added here: -1 takes the last one.
         window = np.append(self.window, [last, -1])
         parts: dict[Key, list[tuple[int, float]]] = defaultdict(list)
         communication = np.flatnonzero(self.rows.types != NodeType.COMP_NODE)
@@ -188,17 +207,20 @@ class _Weaver:
                     (node, 1.0)
                 )
                 continue
+            # Behind a fixed node, or before all kernels, there is no window beside which it could run.
             if depth or first < 0:
                 share = 0.0
             if share < 1:
                 parts[first, depth, 0, max(behind, first + 1), -1, kind].append((node, 1 - share))
             if share:
+                # With a window between the two it runs beside that one; else it starts one window earlier,
+                # beside `first`.
                 begin = first if behind > first + 1 else first - 1
                 parts[begin, 0, 0, max(behind, first + 1), -1, kind].append((node, share))
         return parts
 
     def _kernels(self, number: int) -> list[tuple[Key | int, list[tuple[int, float]]]]:
-        """Return the kernels of a window: one for each precision, and one for recorded times."""
+        """Return the kernels of a window: one for each precision, with work and with recorded times apart."""
         low, high = np.searchsorted(self.window, [number, number + 1])
         nodes = self.chain[low:high]
         named = (self.work["num_ops"][nodes] != MISSING) | (self.work["tensor_size"][nodes] != MISSING)
@@ -214,13 +236,14 @@ class _Weaver:
         place: dict[Key, int],
         parts: dict[Key, list[tuple[int, float]]],
     ) -> tuple[I64, I64]:
-        """Return (child, parent): windows in a row, communication between its two, calls of a communicator in order."""
+        """Return edges (child, parent): kernels and calls of a communicator in a chain, the rest between windows."""
         edges: set[tuple[int, int]] = set()
         kernel = -1
         ends: dict[int, int] = {}
         waited: dict[int, list[int]] = defaultdict(list)
         called: dict[int, int] = {}
         for at, (key, members) in enumerate(order):
+            # A kernel waits for the kernel before it, and for communication that the old ones awaited.
             if isinstance(key, int):
                 edges |= {(at, each) for each in (kernel, *waited.pop(key, ())) if each >= 0}
                 kernel = ends[key] = at
@@ -233,6 +256,8 @@ class _Weaver:
                 if group in called:
                     edges.add((at, called[group]))
                 called[group] = at
+        # Dependencies between communication hold for their parts; `b < a` drops those that would point
+        # forward.
         homes: dict[int, list[int]] = defaultdict(list)
         for key, members in parts.items():
             for node, _ in members:
@@ -254,6 +279,7 @@ class _Weaver:
             there = column[node] != MISSING
             total = np.bincount(new[there], column[node][there] * share[there], len(groups))
             some = np.bincount(new[there], minlength=len(groups)) > 0
+            # 1 where any part had work: a share of a small number must not round to 0.
             least = np.bincount(new[there], column[node][there] > 0, len(groups)) > 0
             found[name] = np.where(some, np.maximum(np.rint(total).astype(np.int64), least), MISSING)
         return found

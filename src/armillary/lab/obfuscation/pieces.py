@@ -1,4 +1,4 @@
-"""Rewriting that any graph bears: kernels in a row become one, nodes become several, and ids another order."""
+"""Rewrites that apply to any graph: join chains of kernels, split nodes, even out sizes, reorder ids."""
 
 from __future__ import annotations
 
@@ -16,14 +16,18 @@ from armillary.trace.schema import CollectiveType, NodeType
 
 
 def join_runs(rows: Rows, draw: np.random.Generator, share: float) -> Joined:
-    """Return a graph of any kind in which kernels that only wait for each other are one, each with chance `share`."""
+    """Return the graph with chains of kernels joined: each link of a chain is contracted with probability `share`."""
     n = rows.n
+    # A link can be contracted only where the child has no other parent and the parent no other child:
+    # otherwise the joined kernel would delay, or wait for, a node that the original did not.
     children = np.bincount(rows.parent, minlength=n)
     alone = np.diff(rows.ptr) == 1
     nodes = np.flatnonzero(alone)
     before = rows.parent[rows.ptr[nodes]]
     same = children[before] == 1
     same &= (rows.types[nodes] == NodeType.COMP_NODE) & (rows.types[before] == NodeType.COMP_NODE)
+    # A kernel with operations or bytes is timed by the compute model, one without by its recorded duration. A
+    # sum of both kinds would lose one of the two.
     named = (rows.numbers["num_ops"] != MISSING) | (rows.numbers["tensor_size"] != MISSING)
     keys = (
         named,
@@ -37,35 +41,44 @@ def join_runs(rows: Rows, draw: np.random.Generator, share: float) -> Joined:
     same &= draw.random(len(nodes)) < share
     root = np.arange(n)
     follows = dict(zip(nodes[same].tolist(), before[same].tolist(), strict=True))
+    # Topological order: the root of the parent is final when its child takes it, so a chain collapses onto
+    # its first kernel in one pass.
     for node in topological(rows.ptr, rows.parent).tolist():
         if node in follows:
             root[node] = root[follows[node]]
     kept, new = np.unique(root, return_inverse=True)
     work = {}
     for name in WORK:
+        # MISSING is the smallest int64 and must not enter a sum.
         there = rows.numbers[name] != MISSING
         total = np.zeros(len(kept), np.int64)
         np.add.at(total, new[there], rows.numbers[name][there])
         work[name] = np.where(np.bincount(new[there], minlength=len(kept)) > 0, total, MISSING)
     child, parent = new[np.repeat(np.arange(n), np.diff(rows.ptr))], new[rows.parent]
+    # Links inside a chain would become a node that waits for itself; links between two chains may now occur
+    # twice.
     outside = child != parent
     pairs = np.unique(np.stack([child[outside], parent[outside]]), axis=1)
     return Joined(kept, pairs[0], pairs[1], work)
 
 
 def split(rows: Rows, pieces: I64) -> Rows:
-    """Return rows in which node i is `pieces[i]` nodes in a row that share its work; no less than 1 each."""
+    """Return rows in which node i becomes a chain of `pieces[i]` nodes (1 or more) that share its work."""
     first = np.cumsum(pieces) - pieces
     source = np.repeat(np.arange(rows.n), pieces)
     number = np.arange(len(source)) - first[source]
     inner = np.flatnonzero(number > 0)
+    # The first piece of a node inherits what the node waits for; its last piece is what others wait for.
     child = np.concatenate([first[np.repeat(np.arange(rows.n), np.diff(rows.ptr))], inner])
     parent = np.concatenate([(first + pieces - 1)[rows.parent], inner - 1])
+    # Edges are grouped by child again, in their old order.
     order = np.argsort(child, kind="stable")
     made = rows.take(source, child[order], parent[order])
     numbers = dict(made.numbers)
     for name in WORK:
         column, count = numbers[name], pieces[source]
+        # The remainder goes to the first pieces, 1 each. A piece of a node with work has at least 1 unit: a
+        # size of 0 would make it a node of another kind.
         share = np.where(number < column % count, column // count + 1, column // count)
         numbers[name] = np.where(column == MISSING, MISSING, np.maximum(share, column > 0))
     micros = np.where(
@@ -77,12 +90,14 @@ def split(rows: Rows, pieces: I64) -> Rows:
 
 
 def even_out(rows: Rows, movable: NDArray[np.bool_]) -> Rows:
-    """Return rows in which collectives of one type, one group and, within a factor of 2, one size are of one size.
+    """Return rows in which similar collectives (same type, same group, sizes within a factor of 2) have one size.
 
-    Totals stay, but for rounding; that windows differ in what they communicate is then no longer seen.
+    Totals stay the same up to rounding. Without this, the sizes would show which windows communicate more.
     """
     at = np.flatnonzero(movable & (rows.types == NodeType.COMM_COLL_NODE) & (rows.number("comm_size") > 0))
     size = rows.numbers["comm_size"].copy()
+    # Octave of the size. Small control messages must not be averaged with gradients of megabytes: their times
+    # would not add up.
     about = np.floor(np.log2(size[at])).astype(np.int64)
     table = np.stack([rows.number("comm_type")[at], rows.words["pg_name"].codes[at], about])
     _, kind = np.unique(table, axis=1, return_inverse=True)
@@ -92,7 +107,7 @@ def even_out(rows: Rows, movable: NDArray[np.bool_]) -> Rows:
 
 
 def unfold(rows: Rows, chosen: NDArray[np.bool_], members: I64) -> Rows:
-    """Return rows in which each chosen all-reduce is a reduce-scatter and an all-gather: the same bytes, rank by rank.
+    """Return rows in which each chosen all-reduce becomes a reduce-scatter and an all-gather, with the same traffic.
 
     Args:
         rows: The graph.
@@ -101,20 +116,25 @@ def unfold(rows: Rows, chosen: NDArray[np.bool_], members: I64) -> Rows:
     """
     chosen = chosen & (rows.number("comm_type", -1) == CollectiveType.ALL_REDUCE) & (members > 1)
     made = split(rows, np.where(chosen, 2, 1))
+    # Position of the reduce-scatter in the new rows: each chosen node before it has added one.
     first = (np.arange(rows.n) + np.cumsum(chosen) - chosen)[chosen]
     numbers = dict(made.numbers)
     kind, size = numbers["comm_type"].copy(), numbers["comm_size"].copy()
     kind[first], kind[first + 1] = CollectiveType.REDUCE_SCATTER, CollectiveType.ALL_GATHER
+    # By the schema, the size of a reduce-scatter is its whole input, that of an all-gather the share of one
+    # rank.
     size[first] = rows.numbers["comm_size"][chosen]
     size[first + 1] = -(-size[first] // members[chosen])
     return replace(made, numbers={**numbers, "comm_type": kind, "comm_size": size})
 
 
 def shuffle(rows: Rows, draw: np.random.Generator) -> Rows:
-    """Return rows in another order in which each still comes after what it waits for; communication keeps its own."""
+    """Return rows in a random topological order that keeps the relative order of communication."""
+    # Ranks match the calls of a communicator by their order, so communication is chained for the sort only.
     communication = np.flatnonzero(rows.types != NodeType.COMP_NODE)
     owner = np.concatenate([np.repeat(np.arange(rows.n), np.diff(rows.ptr)), communication[1:]])
     before = np.concatenate([rows.parent, communication[:-1]])
+    # Kahn's algorithm with random priorities in place of a queue.
     ptr, children = csr(before, owner, rows.n)
     waits = np.bincount(owner, minlength=rows.n).tolist()
     rank = draw.permutation(rows.n).tolist()

@@ -1,4 +1,4 @@
-"""Everything with a name gets another one, and whatever does not decide how a trace runs is left out."""
+"""New names for everything that has one; whatever does not decide how a trace runs is left out."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ Members = Mapping[int, tuple[int, ...]]
 
 @dataclass(frozen=True, eq=False)
 class Draft:
-    """A trace while it is rewritten.
+    """A trace that is being rewritten.
 
     Attributes:
-        rows: Of each distinct graph.
-        alike: A number for each graph, equal where graphs differ in peers and groups only.
+        rows: Nodes of each distinct graph.
+        alike: A number per graph; graphs that differ only in peers and groups have the same one.
         rank_graph: Which graph each rank runs.
         grid: As in `Trace`.
-        groups: Ranks of each group by number, without a grid.
+        groups: Ranks of each group by number; empty with a grid.
     """
 
     rows: tuple[Rows, ...]
@@ -49,7 +49,8 @@ class Draft:
         return Trace(graphs, self.rank_graph, self.grid)
 
     def definition(self, rows: Rows) -> str:
-        """Return the text that defines the groups of rows, as PyTorch writes it; empty where there are none."""
+        """Return the definition of the groups that rows use, in PyTorch's format; "" where there are none."""
+        # Only groups that this graph uses: others would tell how the rest of the run is divided.
         used = {int(name) for name in rows.words["pg_name"].values if name.isdecimal()} & set(self.groups)
         table = [
             {"pg_name": str(group), "ranks": list(self.groups[group]), "group_size": len(self.groups[group])}
@@ -60,9 +61,10 @@ class Draft:
 
 @dataclass(frozen=True)
 class Legend:
-    """What stands for what; whoever has it can undo the names.
+    """The mapping from new names and numbers to old ones, which undoes the renaming.
 
-    `names` and `ids` (of each graph of the original, empty: from 0) hold while nodes stay as they are.
+    `names` and `ids` are valid only while nodes are neither joined nor split. `ids` has one list per graph of the
+    original; an empty one means that ids count from 0.
     """
 
     names: dict[str, str] = field(default_factory=dict)
@@ -87,6 +89,7 @@ def relabel(trace: Trace, key: str, given: Members | None = None) -> tuple[Draft
         InputError: a graph cannot be read, or defines groups that cannot be used.
     """
     of_rank, _ = trace.structures()
+    # `structures` numbers ranks; graphs need the number of any rank that runs them.
     alike = np.zeros(len(trace.graphs), np.int64)
     alike[trace.rank_graph] = of_rank
     rows = [read(graph) for graph in trace.graphs]
@@ -96,12 +99,16 @@ def relabel(trace: Trace, key: str, given: Members | None = None) -> tuple[Draft
     tags = _numbering(
         key,
         "tag",
+        # Tags match modulo TAGS, so they are reduced before they are renumbered: otherwise two equal ones
+        # would part.
         (np.where(r.numbers["comm_tag"] == MISSING, MISSING, r.number("comm_tag") % TAGS) for r in rows),
     )
     streams = {
         name: _numbering(key, name, (each.numbers[name] for each in rows)) for name in ("stream", "tid")
     }
     groups, axes, grid, members = _regrouped(trace, rows, key, given)
+    # A precision decides the peak rate; any other text in that attribute is unknown to the simulator and is
+    # dropped.
     known = {name: name for name in PRECISIONS}
     made = []
     for each in rows:
@@ -111,6 +118,8 @@ def relabel(trace: Trace, key: str, given: Members | None = None) -> tuple[Draft
         )
         for name, table in streams.items():
             numbers[name] = mapped(numbers[name], table)
+        # False and absent mean the same, but writers differ in which they use: that would tell who recorded
+        # the trace.
         for name in ("is_cpu_op", "in_switch"):
             numbers[name] = np.where(numbers[name] == 0, MISSING, numbers[name])
         words = {
@@ -135,14 +144,15 @@ def _kept_ids(graph: Graph) -> list[int]:
 
 
 def _numbering(key: str, what: str, columns: Iterable[NDArray[np.int64]]) -> dict[int, int]:
-    """Return new numbers for old ones; 0 and numbers below stay."""
+    """Return a random renumbering of the positive values, from 1; 0 and negative numbers stay."""
+    # 0 and negative numbers have meanings of their own, such as the default stream.
     found = sorted({int(value) for column in columns for value in np.unique(column) if value > 0})
     places = generator(key, what).permutation(len(found)) + 1
     return dict(zip(found, places.tolist(), strict=True))
 
 
 def mapped(column: NDArray[np.int64], table: Mapping[int, int]) -> NDArray[np.int64]:
-    """Return a column with other numbers; those that the table lacks stay."""
+    """Return a column with its numbers replaced; those that are not in the table stay."""
     if not table:
         return column
     old, new = np.array(sorted(table.items()), np.int64).T
@@ -151,7 +161,8 @@ def mapped(column: NDArray[np.int64], table: Mapping[int, int]) -> NDArray[np.in
 
 
 def renamed(column: Coded, table: Mapping[str, str]) -> Coded:
-    """Return a column with other texts; what the table lacks is left out."""
+    """Return a column with its texts replaced; those that are not in the table become absent."""
+    # Two old texts may share a new one, such as "" and an unknown group: codes are assigned by the new text.
     values = tuple(dict.fromkeys(table[text] for text in column.values if text in table))
     place = {text: code for code, text in enumerate(values)}
     codes = np.array(
@@ -163,17 +174,19 @@ def renamed(column: Coded, table: Mapping[str, str]) -> Coded:
 def _regrouped(
     trace: Trace, rows: list[Rows], key: str, given: Members | None
 ) -> tuple[dict[str, str], dict[str, str], RankGrid | None, Members]:
-    """Return new names of groups and axes, and the grid or the members that go with them."""
+    """Return new names of groups and of axes, and the grid or the group members under these names."""
     used = sorted({name for each in rows for name in each.words["pg_name"].values})
     if trace.grid is None:
         found, findings = read_groups(trace, given)
         if findings:
             raise InputError(findings[0].message)
+        # The world group keeps its number: simulators know it without a definition.
         numbers = {int(name) if name.isdecimal() else name for name in used} - {WORLD, ""}
         defined = sorted(number for number in numbers if isinstance(number, int) and number in found)
         rest = sorted(numbers - set(defined), key=str)
         places = generator(key, "groups").permutation(len(defined)) + 1
         new: dict[Any, int] = dict(zip(defined, places.tolist(), strict=True))
+        # Groups without a definition still need a number that no defined one has.
         new |= {name: len(defined) + 1 + i for i, name in enumerate(rest)}
         table = {
             name: name if name == "" else str(new.get(int(name) if name.isdecimal() else name, WORLD))
@@ -181,6 +194,7 @@ def _regrouped(
         }
         return table, {}, None, {new[number]: tuple(found[number].tolist()) for number in defined}
     grid = trace.grid
+    # Axes that no node names are dropped: they would show parallelism that does not matter for the run.
     wanted = {axis for each in rows for axis in each.words["comm_axis"].values}
     wanted |= {
         axis

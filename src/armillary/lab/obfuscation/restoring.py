@@ -1,4 +1,4 @@
-"""The private file that says what new names stand for, and how to put the old ones back."""
+"""The private file that maps new names to old ones, and how to put the old ones back."""
 
 from __future__ import annotations
 
@@ -23,13 +23,14 @@ _NUMBERED = ("tags", "streams", "threads")
 
 
 def write_legend(path: Path, legend: Legend, key: str) -> None:
-    """Write a legend and the key that only its owner may read.
+    """Write a legend and the key to a file that only its owner may read.
 
     Raises:
         InputError: the file cannot be written.
     """
     document = {"armillary_obfuscation_map": VERSION, "key": key, **vars(legend)}
     with replacing(path) as temporary:
+        # The mode is set before the first byte is written: the key is never readable by others.
         temporary.touch(mode=0o600)
         temporary.write_text(json.dumps(document, ensure_ascii=False) + "\n")
 
@@ -46,6 +47,7 @@ def read_legend(path: Path) -> Legend:
     version = data.pop("armillary_obfuscation_map", None)
     if version != VERSION:
         raise InputError(f"{path}: armillary_obfuscation_map: got {version!r}, expected {VERSION}")
+    # Restoring needs the mapping only; the key is there to repeat the obfuscation.
     data.pop("key", None)
     names = [each.name for each in fields(Legend)]
     for name in data:
@@ -69,9 +71,9 @@ def read_legend(path: Path) -> Legend:
 
 
 def restore(trace: Trace, legend: Legend) -> Trace:
-    """Return a trace with the names, ids, tags, streams and numbers of groups that a legend knows.
+    """Return a trace with the original names, ids, tags, streams and group numbers, as far as a legend has them.
 
-    What was left out or changed stays so: shapes, labels, sizes, and ids where nodes are others.
+    What was dropped or changed stays so: shapes, labels, sizes, and ids of graphs whose nodes were restructured.
 
     Raises:
         InputError: the trace has a grid, other ranks, or cannot be read.
@@ -85,7 +87,11 @@ def restore(trace: Trace, legend: Legend) -> Trace:
     found, _ = read_groups(trace)
     number = {int(new): int(old) for new, old in legend.groups.items() if new.isdecimal() and old.isdecimal()}
     groups = {number.get(group, group): tuple(ranks.tolist()) for group, ranks in found.items()}
+    # Without a rank_graph all ids counted from 0, so it does not matter which graph of the original a rank
+    # ran.
     old = legend.rank_graph or [0] * trace.n_ranks
+    # Two ranks may run one graph now but had different ids before: each pair (new graph, old graph) becomes
+    # one graph.
     pairs = list(zip(trace.rank_graph.tolist(), old, strict=True))
     distinct = list(dict.fromkeys(pairs))
     graphs = tuple(

@@ -1,4 +1,4 @@
-"""Other nodes that do the same work: the same rewriting for all graphs that are alike, so that ranks still agree."""
+"""Other nodes for the same work. Graphs that are alike are rewritten alike, so that ranks still agree."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from armillary.trace.schema import NodeType
 
 How = Literal["windows", "runs"]
 PIECES = 3
-"""Nodes that one becomes, at most."""
+"""The most nodes that one is split into."""
 MESSAGES = (NodeType.COMM_SEND_NODE, NodeType.COMM_RECV_NODE)
 LARGE = 1 << 20
-"""Bytes from which collectives are split: below, latency is what they take."""
+"""Bytes from which collectives are split. Smaller ones take mostly latency, which each piece would pay again."""
 
 
 def restructure(
     draft: Draft, spans: Mapping[int, Spans], key: str, windows: int, how: How
 ) -> tuple[Draft, bool]:
-    """Return a draft of other nodes, and whether all of its graphs became windows.
+    """Return a draft with other nodes, and whether all of its graphs became windows.
 
     Args:
         draft: The trace.
-        spans: When the nodes of one graph of each kind of `Draft.alike` ran.
-        key: What random choices follow from.
-        windows: How many windows to add in a graph on average, see `coarsen`.
-        how: "windows", where a graph allows it; "runs" only joins kernels that wait for each other alone.
+        spans: When the nodes ran, for one graph of each kind of `Draft.alike`.
+        key: Seed of all random choices.
+        windows: How many windows to add to a graph on average, see `coarsen`.
+        how: "windows" where a graph allows it; "runs" only joins chains of kernels.
     """
     shared, members = _shared(draft)
     draft = replace(draft, rows=tuple(_exact_times(rows) for rows in draft.rows))
@@ -44,12 +44,15 @@ def restructure(
     for kind in sorted(set(draft.alike)):
         graphs = [number for number, each in enumerate(draft.alike) if each == kind]
         rows = draft.rows[graphs[0]]
+        # Fixed in any graph of the kind is fixed in all: one rank that joined two collectives would wait
+        # forever.
         fixed = np.any(
             [_fixed(draft.rows[number], shared) | _leaving(draft, number) for number in graphs], axis=0
         )
         draw = generator(key, "structure", kind)
         joined: Joined | None = None
         if how == "windows":
+            # Random, so that the number of nodes says little about the number of layers.
             count = int(np.ceil(windows * draw.uniform(0.5, 1.5)))
             group = _groups([draft.rows[number] for number in graphs])
             joined = coarsen(rows, spans[kind], fixed, group, count, draw)
@@ -59,15 +62,20 @@ def restructure(
         stays = fixed[joined.like]
         pieces = draw.integers(1, PIECES + 1, len(joined.like))
         kind_of = rows.types[joined.like]
+        # Nodes that stay in one piece: messages and loads, half of the collectives of windows, small ones,
+        # and host operators.
         whole = stays | ~np.isin(kind_of, (NodeType.COMP_NODE, NodeType.COMM_COLL_NODE))
         whole |= (kind_of == NodeType.COMM_COLL_NODE) & (how == "windows") & (draw.random(len(stays)) < 0.5)
         whole |= (kind_of == NodeType.COMM_COLL_NODE) & (joined.work["comm_size"] < LARGE)
         whole |= (kind_of == NodeType.COMP_NODE) & (rows.number("is_cpu_op")[joined.like] != 0)
+        # All graphs of a kind take the same `joined`, `pieces` and order; they differ only in peers and
+        # groups.
         for number in graphs:
             own = split(joined.of(draft.rows[number]), np.where(whole, 1, pieces))
             own = even_out(own, ~_fixed(own, shared))
             large = (own.number("comm_size") >= LARGE) & ~_fixed(own, shared)
             own = unfold(own, large, _members(own, members))
+            # A new generator per graph: every graph of the kind gets the same permutation.
             made[number] = _nameless(shuffle(own, generator(key, "order", kind)))
     return replace(draft, rows=tuple(made[number] for number in range(len(draft.rows)))), all_windows
 
@@ -84,9 +92,9 @@ def _nameless(rows: Rows) -> Rows:
 
 
 def _shared(draft: Draft) -> tuple[dict[str, bool], dict[str, int]]:
-    """Say of each group or axis by name whether its members run graphs that are alike, and how many there are.
+    """Return by name of a group or axis whether all members of each group run graphs that are alike, and its size.
 
-    "" is all ranks.
+    "" stands for all ranks.
     """
     kind = np.array(draft.alike)[draft.rank_graph]
     world = np.arange(len(kind))[None, :]
@@ -107,8 +115,9 @@ def _shared(draft: Draft) -> tuple[dict[str, bool], dict[str, int]]:
 
 
 def _fixed(rows: Rows, shared: Mapping[str, bool]) -> NDArray[np.bool_]:
-    """Say of each collective and message along an axis whether it stays as it is: not all its ranks run like graphs."""
+    """Return a mask of collectives, and messages along an axis, that stay: not all of their ranks run alike graphs."""
     along = np.isin(rows.types, MESSAGES) & (rows.words["comm_axis"].codes >= 0)
+    # Code -1 (no name) takes the last entry: a collective without a group is of all ranks.
     group, axis = (
         np.array([*(shared.get(name, False) for name in column.values), default])[column.codes]
         for column, default in ((rows.words["pg_name"], shared[""]), (rows.words["comm_axis"], False))
@@ -119,11 +128,12 @@ def _fixed(rows: Rows, shared: Mapping[str, bool]) -> NDArray[np.bool_]:
 
 
 def _leaving(draft: Draft, number: int) -> NDArray[np.bool_]:
-    """Say of each message to or from a numbered rank whether some rank of the graph has a peer that runs no like one.
+    """Return a mask of messages to or from a numbered rank whose peer runs a graph that is not alike.
 
     Files of ranks name peers by number. Those of a ring of context parallelism run graphs that differ in peers alone,
     so both ends can join the same messages; those of a pipeline do not.
     """
+    # Index -1 leads through the appended entries to kind -1, that of a rank outside of the trace.
     rows, kinds = draft.rows[number], np.array([*draft.alike, -1])
     of_rank = np.append(draft.rank_graph, len(draft.alike))
     found = np.zeros(rows.n, np.bool_)
@@ -139,13 +149,13 @@ def _leaving(draft: Draft, number: int) -> NDArray[np.bool_]:
 
 
 def _members(rows: Rows, members: Mapping[str, int]) -> I64:
-    """Return how many ranks are in the group of each node."""
+    """Return the size of the group of each node, (n,)."""
     column = rows.words["pg_name"]
     return np.array([*(members.get(name, 1) for name in column.values), members[""]])[column.codes]
 
 
 def _groups(alike: list[Rows]) -> I64:
-    """Return a number for communicator and peer of each node, equal where they are in all graphs."""
+    """Return a number per node, (n,); the same for nodes with the same communicator and peers in all graphs."""
     codes = np.stack([rows.words["pg_name"].codes for rows in alike])
     peers = [rows.numbers[end] for rows in alike for end in ("comm_dst", "comm_src")]
     axes = alike[0].words["comm_axis"].codes

@@ -36,7 +36,7 @@ _KIND = {
 
 @dataclass(frozen=True, eq=False)
 class Coded:
-    """A column of few distinct values: ``values[codes[i]]`` is that of node i, none where the code is -1."""
+    """A dictionary-encoded column: node i has the value ``values[codes[i]]``, or none where the code is -1."""
 
     codes: I64
     values: tuple[Any, ...]
@@ -54,8 +54,8 @@ class Rows:
         types: `NodeType` of each, (n,).
         ptr: CSR offsets, (n + 1), into `parent`.
         parent: Nodes that each waits for.
-        micros: Recorded durations, (n,).
-        numbers: Column of each of `NUMBERS`, `MISSING` where a node has none.
+        micros: Recorded durations in µs, (n,).
+        numbers: One column per attribute of `NUMBERS`; `MISSING` where a node has none.
         words: Columns of `WORDS` and of node names ("name").
         lists: Columns of `LISTS`.
     """
@@ -79,7 +79,7 @@ class Rows:
         return np.where(found == MISSING, default, found)
 
     def take(self, nodes: I64, child: I64, parent: I64) -> Rows:
-        """Return rows made of these nodes, of which `child` waits for `parent`."""
+        """Return rows of the given nodes with the edges `child` waits for `parent`, numbered as in the new rows."""
         ptr, parents = csr(child, parent, len(nodes))
         return Rows(
             self.types[nodes], ptr, parents, self.micros[nodes],
@@ -92,7 +92,7 @@ class Rows:
 def read(graph: Graph) -> Rows:
     """Return the rows of a graph.
 
-    METADATA nodes on which nothing hangs are left out.
+    METADATA nodes without dependencies or dependants are left out.
 
     Raises:
         InputError: the graph has a cycle, ids twice, or an attribute of another kind than simulators expect.
@@ -100,6 +100,7 @@ def read(graph: Graph) -> Rows:
     validate(graph)
     ptr, parent = graph.parents()
     order = kept(graph)
+    # Dropped nodes have no edges, so no edge maps to -1.
     place = np.full(graph.n_nodes, -1, np.int64)
     place[order] = np.arange(len(order))
     ptr, before = csr(place[owners(ptr)], place[parent], len(order))
@@ -118,6 +119,7 @@ def read(graph: Graph) -> Rows:
 def kept(graph: Graph) -> I64:
     """Return the positions of the nodes that become rows, in the order of ids."""
     ptr, parent = graph.parents()
+    # A METADATA node in the middle of a chain orders its neighbours and must stay.
     tied = np.diff(ptr) > 0
     tied[parent] = True
     order = np.argsort(graph.ids, kind="stable")
@@ -151,6 +153,8 @@ def write(rows: Rows, source: str, groups: str = "", ids: I64 | None = None) -> 
     n, extra = rows.n, int(bool(groups))
     ids = np.arange(n) if ids is None else ids
     strings = _Strings()
+    # (attribute, kind, nodes that have it, value or code): one entry per attribute, flattened and sorted by
+    # node below.
     entries: list[tuple[str, int, I64, I64]] = []
     for name in NUMBERS:
         at = np.flatnonzero(rows.numbers[name] != MISSING)
@@ -170,9 +174,12 @@ def write(rows: Rows, source: str, groups: str = "", ids: I64 | None = None) -> 
     entries = [entry for entry in entries if len(entry[2])]
     node = np.concatenate([entry[2] for entry in entries] or [np.zeros(0, np.int64)])
     name_of = np.repeat(np.arange(len(entries)), [len(entry[2]) for entry in entries])
+    # Stable: within a node, attributes are in the order of NUMBERS, whatever order the original had.
     order = np.argsort(node, kind="stable")
     kinds = np.array([entry[1] for entry in entries], np.int64)
     value = np.concatenate([entry[3] for entry in entries] or [np.zeros(0, np.int64)])
+    # Row 0 is the GlobalMetadata frame, rows 1 to n the nodes, then the definition of groups, then the end of
+    # the offsets.
     table = np.zeros((c.ROW_FIELDS, n + 2 + extra), np.int64)
     table[c.NAME_AT, 0] = strings.add(VERSION)
     table[c.ID, 1 : n + 1] = ids
@@ -181,6 +188,7 @@ def write(rows: Rows, source: str, groups: str = "", ids: I64 | None = None) -> 
     called = np.array([*(strings.add(text) for text in rows.words["name"].values), 0], np.int64)
     table[c.NAME_AT, 1 : n + 1] = called[rows.words["name"].codes]
     table[c.DATA_AT, 1 : n + 2] = rows.ptr
+    # Row 0 has no attributes, so the offsets begin at row 1 with 0.
     table[c.ATTR_AT, 2 : n + 2] = np.cumsum(np.bincount(node, minlength=n))
     io = np.zeros((5, 0), np.int64)
     if extra:

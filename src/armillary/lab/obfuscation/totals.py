@@ -1,4 +1,4 @@
-"""How much there is of each kind of work, and the same trace with more of one and less of another."""
+"""The kinds of work in a trace, and the trace with more of one and less of another."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ OPERATIONS, BYTES, TIMES, MESSAGES, MEMORY = "operations", "bytes", "times", "me
 
 
 def kinds_of_work(draft: Draft) -> list[str]:
-    """Return the kinds of work there is in a trace: each can have a factor of its own, the same on all ranks."""
+    """Return the kinds of work in a trace. Each can be scaled by a factor of its own, the same on all ranks."""
     found: set[str] = set()
     for rows in draft.rows:
         compute = rows.types == NodeType.COMP_NODE
         for name, column in ((OPERATIONS, "num_ops"), (BYTES, "tensor_size")):
             found |= {name} if (rows.number(column)[compute] > 1).any() else set()
+        # Kernels with operations or bytes are timed by these; their recorded durations do not matter.
         timed = compute & (rows.numbers["num_ops"] == MISSING) & (rows.numbers["tensor_size"] == MISSING)
         found |= {TIMES} if (timed & ((rows.number("duration_ns") > 0) | (rows.micros > 0))).any() else set()
         found |= set(communication_kinds(rows, draft)[1])
@@ -29,13 +30,14 @@ def kinds_of_work(draft: Draft) -> list[str]:
 
 
 def scaled(draft: Draft, factors: Mapping[str, float]) -> Draft:
-    """Return a draft with `factors` times as much of each kind of work."""
+    """Return a draft in which each kind of work is multiplied by its factor; kinds without one stay."""
     return replace(draft, rows=tuple(_scaled(rows, draft, factors) for rows in draft.rows))
 
 
 def _scaled(rows: Rows, draft: Draft, factors: Mapping[str, float]) -> Rows:
     compute = rows.types == NodeType.COMP_NODE
     code, names = communication_kinds(rows, draft)
+    # Code -1, no communication, takes the appended factor of 1.
     own = np.append([factors.get(name, 1.0) for name in names], 1.0)[code]
     bytes_factor = np.where(compute, factors.get(BYTES, 1.0), own)
     time = np.where(compute, factors.get(TIMES, 1.0), 1.0)
@@ -58,14 +60,16 @@ def _scaled(rows: Rows, draft: Draft, factors: Mapping[str, float]) -> Rows:
 
 
 def _times(values: I64, factor: object) -> I64:
+    # Larger values are not exact as float64; 0 and MISSING stay what they are.
     fits = (values > 0) & (values < 1 << 52)
     return np.where(fits, np.maximum(np.rint(np.where(fits, values, 0) * factor).astype(np.int64), 1), values)
 
 
 def communication_kinds(rows: Rows, draft: Draft) -> tuple[I64, list[str]]:
-    """Return which kind of communication each node is, -1 for none, and the kinds.
+    """Return the kind of communication of each node as an index into the names, -1 for none, and these names.
 
-    Collectives go by their type and, on a grid, their axis set, else the size of their group: all members know both.
+    The kind of a collective is its type and, on a grid, its axis set, else the size of its group: all members know
+    both, so they apply the same factor.
     """
     code = np.full(rows.n, -1, np.int64)
     names: list[str] = []

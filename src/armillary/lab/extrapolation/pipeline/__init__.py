@@ -1,1 +1,1 @@
-"""Stages of a pipeline taken apart into layers, and put together again in another number."""
+"""Takes the stages of a pipeline apart into layers and rebuilds them in another number."""

@@ -1,4 +1,4 @@
-"""From the nodes of a stage back to the steps of its layers."""
+"""Lifts the nodes of a stage back to the steps of its layers."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from armillary.workload.layers.layer import Step
 Steps = tuple[Step, ...]
 INPUT = ""
 _AGAIN = re.compile(r" \(\d+\)$")
-"""What is added to a name that came before."""
+"""Suffix that makes a repeated name unique, see `_steps`."""
 
 
 @dataclass(frozen=True)
 class Work:
-    """What a layer does: steps of forward, of backward, and of the gradients of its weights."""
+    """The steps of a layer: forward, backward (gradients of inputs), and gradients of weights."""
 
     forward: Steps
     backward: Steps
@@ -43,6 +43,7 @@ def works_of(stage: Stage) -> dict[int, Work]:
         key = (segment.layer, segment.kind)
         steps, first_of = _steps(stage.nodes, segment.nodes)
         known = made.setdefault(key, steps)
+        # Dependencies are left out of the comparison: they are merged below.
         if [replace(a, after=None) for a in known] != [replace(b, after=None) for b in steps]:
             raise InputError(
                 f"{graph.source}: microbatch {segment.microbatch} does something else in layer {segment.layer} than "
@@ -60,6 +61,7 @@ def works_of(stage: Stage) -> dict[int, Work]:
         ends = waits.get((layer, "B"), set())
         if (layer, "FB") in made:
             both = tuple(made[layer, "FB"])
+            # The last layer's pass is one run: it is cut where it turns from forward to backward.
             at = _turn(both)
             forward, backward = both[:at], _opened(both[at:])
             ends = {end - at for end in waits[layer, "FB"] if end >= at}
@@ -92,6 +94,7 @@ def _steps(nodes: Nodes, members: Sequence[int]) -> tuple[list[Step], dict[int, 
     ptr, parents = graph.parents()
     inside = set(members)
     steps: list[Step] = []
+    # A send and the receive after it are one step, a shift around an axis.
     step_of: dict[int, int] = {}
     names: set[str] = set()
     for node in members:
@@ -101,6 +104,7 @@ def _steps(nodes: Nodes, members: Sequence[int]) -> tuple[list[Step], dict[int, 
             step_of[node] = len(steps) - 1
             continue
         step = _step(nodes, node)
+        # Steps wait for each other by name, so names are unique within a layer.
         if step.name in names:
             step = replace(step, name=f"{step.name} ({len(names)})")
         names.add(step.name)
@@ -155,6 +159,8 @@ def _turn(steps: Steps) -> int:
     places = []
     for at in range(1, len(steps)):
         before = set(names[:at])
+        # Names from before the place that steps behind it wait for: a turn is narrow, the loss and little
+        # else.
         crossing = {name for step in steps[at:] for name in step.after or () if name in before}
         kernel = next((step.name for step in reversed(steps[:at]) if not step.axes), "")
         if crossing and crossing <= {names[at - 1], kernel} and crossing <= set(steps[at].after or ()):

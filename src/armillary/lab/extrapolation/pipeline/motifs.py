@@ -1,8 +1,8 @@
-"""Layers and microbatches of a trace that does not name them: what comes again and again is a layer.
+"""Finds layers and microbatches in a trace that does not name them: whatever repeats is a layer.
 
-Messages between stages divide a rank into tasks, forward or backward of a microbatch. In a task the sequence of nodes,
-by kind and sizes, has a part that repeats: each repetition is a layer, what is before and after it is one, too, such as
-an embedding and a head.
+Messages between stages divide a rank into tasks, forward or backward of a microbatch. In a task, the sequence of nodes,
+compared by kind and sizes, has a part that repeats. Each repetition is a layer; what precedes or follows them is one,
+too, such as an embedding or a head.
 """
 
 from __future__ import annotations
@@ -62,6 +62,8 @@ def _layers(nodes: Nodes, first: bool, last: bool) -> tuple[Ints, Ints, int]:
     for task in _tasks(nodes, tokens, first, last):
         parts = _parts([tokens[node] for node in task.nodes], task.kind)
         numbers = _numbers(task.kind, len(parts))
+        # Every task must show the same layers, or numbers of layers would mean different ones in forward and
+        # backward.
         if len(parts) < 2 or (count and max(numbers) + 1 != count):
             raise InputError(
                 f"{graph.node(task.nodes[0])} begins a task in which {len(parts)} layers are found, after tasks of "
@@ -76,7 +78,7 @@ def _layers(nodes: Nodes, first: bool, last: bool) -> tuple[Ints, Ints, int]:
 
 
 def _tokens(nodes: Nodes) -> list[tuple[int, ...]]:
-    """Return what nodes are told apart by: type, sizes, and group."""
+    """Return for each node the tuple it is compared by: type, group, operations, bytes, and kind of collective."""
     graph = nodes.graph
     names = ("num_ops", "tensor_size", "comm_size", "comm_type")
     columns = np.stack([graph.types, graph.strings("pg_name")[0], *(graph.ints(name, -1) for name in names)])
@@ -94,17 +96,21 @@ def _tasks(nodes: Nodes, tokens: Sequence[tuple[int, ...]], first: bool, last: b
     if not messages.any():
         raise InputError(f"{graph.source}: no messages between stages show where a microbatch begins; expected some, "
                          "or nodes with attributes 'layer' and 'micro_batch'")  # fmt: skip
+    # In which direction a message travels: 1 forward, from stage s to s + 1, -1 backward.
     ahead = np.where(graph.types == NodeType.COMM_SEND_NODE, graph.ints("comm_dst"), -graph.ints("comm_src"))
+    # They are in the last microbatch or after it only, and would break the repetition there.
     left_out = nodes.gradients | nodes.update | ((nodes.collective >= 0) & ~nodes.large)
     spans: list[tuple[Direction, list[int]]] = []
     forward: list[tuple[int, ...]] = []
     now: list[int] = []
+    # Direction of the message received last: the task that follows goes the same way.
     came = 1
     for node in range(graph.n_nodes):
         if not messages[node] and not left_out[node]:
             now.append(node)
         if not messages[node] and node < graph.n_nodes - 1:
             continue
+        # The last stage goes back right after it went forward: no message divides the two.
         if now and last:
             spans.append(("FB", now))
         elif now and first and came < 0:
@@ -129,11 +135,13 @@ def _tasks(nodes: Nodes, tokens: Sequence[tuple[int, ...]], first: bool, last: b
 
 
 def _parts(tokens: Sequence[tuple[int, ...]], kind: Direction) -> list[tuple[int, int]]:
-    """Return where the layers of a task start and end: its repetitions, and what is left on one side of them.
+    """Return (start, end) of the layers of a task: its repetitions, and the rest on one side of them.
 
     Repetitions end a forward task and start a backward one; in both at once they are on both sides of what is left.
     """
     if kind == "FB":
+        # Forward layers repeat from the start, backward ones from the end; what is between them is the head,
+        # both ways.
         for period, times in _repetitions(tokens):
             back = next(
                 (
@@ -168,6 +176,7 @@ def _repetitions(tokens: Sequence[tuple[int, ...]]) -> Iterator[tuple[int, int]]
     codes = np.array([numbers.setdefault(token, len(numbers)) for token in tokens], np.int64)
     found = []
     for period in range(1, len(codes) // 2 + 1):
+        # The sequence has period p up to the first place that differs from the one p before.
         differ = np.flatnonzero(codes[period:] != codes[:-period])
         run = int(differ[0]) if len(differ) else len(codes) - period
         times = run // period + 1
@@ -179,18 +188,21 @@ def _repetitions(tokens: Sequence[tuple[int, ...]]) -> Iterator[tuple[int, int]]
 def _numbers(kind: Direction, parts: int) -> list[int]:
     """Return the layer of each part: up in a forward pass, down in a backward one."""
     if kind == "FB":
+        # Up through the layers and down again; an odd part in the middle is the last layer, forward and
+        # backward at once.
         half = parts // 2
         return [*range(half), *([half] if parts % 2 else []), *reversed(range(half))]
     return list(range(parts)) if kind == "F" else list(reversed(range(parts)))
 
 
 def _label_gradients(nodes: Nodes, layer: Ints, batch: Ints) -> None:
-    """Label what replicas communicate: reductions with what is before them, gathers of weights with what follows."""
+    """Label communication of replicas: reductions as the node before them, gathers of weights as the node after."""
     own = np.flatnonzero(layer >= 0)
     if not len(own):
         return
     gathers = nodes.collective == CollectiveType.ALL_GATHER
     for node in np.flatnonzero(nodes.gradients).tolist():
+        # `own[at]` is the next labelled node, `own[at - 1]` the one before.
         at = int(np.searchsorted(own, node))
         if gathers[node] and at < len(own):
             layer[node], batch[node] = layer[own[at]], batch[own[at]]

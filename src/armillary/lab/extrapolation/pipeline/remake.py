@@ -1,4 +1,4 @@
-"""Another number of stages or of microbatches: layers are taken out of their stages and put into new ones."""
+"""Changes the number of stages or of microbatches: layers are lifted out of their stages and emitted into new ones."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ from armillary.workload.plan.schema import Plan
 SCHEDULES = ("1f1b", "gpipe", "zero-bubble")
 AXES = ("tp", "cp", "dp", "pp")
 AHEAD = (1, 0, 2, 3, 4)
-"""Layers gathered ahead that are tried."""
+"""Prefetch distances of sharded weights, in layers, in the order in which they are tried; 1 is the usual one."""
 COMPARED = ("comm_size", "comm_type")
 SIZES = ("num_ops", "tensor_size")
 CLOSE = 1e-3
-"""Share of the bytes of gradients by which they may differ."""
+"""Relative difference in the bytes of gradients that is still taken for rounding."""
 NEAR = 16
-"""Steps back that are looked for what a node waits for through others."""
+"""Steps back in which an indirect dependency is searched."""
 
 
 @dataclass(frozen=True)
 class _Taken:
-    """A pipeline in parts."""
+    """A pipeline in parts: its stages, the layers of the whole model, and how replicas share them."""
 
     trace: Trace
     stages: tuple[Stage, ...]
@@ -76,9 +76,12 @@ def remake(
             f"scale microbatches: {float(times):g} times {taken.microbatches} are no whole number; expected one"
         )
     old = len(taken.stages)
+    # Proved at the old numbers before anything changes, so that an unknown program is refused rather than
+    # remade wrongly.
     plan, corrections = _proved(taken)
     new = old if stages is None else stages
     same = new == old
+    # At the same number of stages the old division of layers stays, even where it is uneven.
     made = _plan(taken, plan.data.prefetch, new, list(taken.counts) if same else None)
     grid = _grid(grid_of(trace) if replicas == 1 else with_replicas(grid_of(trace), replicas), new)
     graphs = _emit(taken, made, grid, int(count))
@@ -111,6 +114,7 @@ def _taken(trace: Trace) -> _Taken:
     mesh_dims = grid.axes.get("pp", ())
     if len(mesh_dims) > 1:
         raise InputError(f"scale pp: the stages are along {len(mesh_dims)} axes, expected one")
+    # Without an axis pp the trace is a pipeline of one stage, whose microbatches can still be scaled.
     place = grid.coordinate("pp") if mesh_dims else np.zeros(trace.n_ranks, np.int64)
     count = grid.size("pp") if mesh_dims else 1
     ranks = []
@@ -130,6 +134,8 @@ def _taken(trace: Trace) -> _Taken:
                     f"scale pp: layer {layer} is in stage {number} and in one before; expected one of them"
                 )
             works[layer] = work
+    # From here on, layers are in the order of the model: turn by turn over the stages where stages are
+    # interleaved.
     virtual = _virtual(stages)
     works = {layer: works[layer] for chunk in virtual for layer in chunk}
     replicas = replicas_of(stages, works)
@@ -139,6 +145,8 @@ def _taken(trace: Trace) -> _Taken:
     if not handed and count > 1:
         raise InputError("scale pp: stages hand nothing on; expected messages between them")
     layers = _layers(works, replicas)
+    # A plan counts layers without the embedding and the head, which `partition` adds to the first and last
+    # stage.
     ends = int(layers[0].name == EMBEDDING), int(layers[-1].name == HEAD)
     counts = [len(each) for each in virtual]
     counts[0] -= ends[0]
@@ -167,14 +175,18 @@ def _virtual(stages: Sequence[Stage]) -> list[list[int]]:
 
 
 def _layers(works: Mapping[int, Work], replicas: Replicas) -> tuple[Layer, ...]:
-    """Return the layers; what is first or last and unlike all others goes with its end of the pipeline."""
+    """Return the layers; a first or last one unlike all others is the embedding or the head."""
     kinds = list(works.values())
     made: dict[Work, Layer] = {}
     for number, work in enumerate(kinds):
+        # A single unlike layer at an end is the embedding or head; in a model of 2 layers either may just be
+        # unlike.
         alone = kinds.count(work) == 1 and len(kinds) > 2
         name = EMBEDDING if alone and number == 0 else HEAD if alone and number == len(kinds) - 1 else "layer"
         if work not in made:
             own = dict(replicas.parameters[work])
+            # hsdp reduces over two axis sets in turn; the parameters are one set, which the emitter divides
+            # again.
             if replicas.sharding == "hsdp":
                 own = {"dp+cp": sum(own.values())}
             made[work] = Layer(name, work.forward, work.backward, work.weight, own, replicas.partial[work])
@@ -184,6 +196,7 @@ def _layers(works: Mapping[int, Work], replicas: Replicas) -> tuple[Layer, ...]:
 def _schedule(taken: _Taken) -> str:
     found = [stage.tasks() for stage in taken.stages]
     for schedule in SCHEDULES if taken.virtual == 1 else ("interleaved",):
+        # The interleaved schedule is defined only where stages divide the microbatches.
         fits = schedule != "interleaved" or taken.microbatches % len(found) == 0
         if fits and tasks(schedule, len(found), taken.virtual, taken.microbatches) == found:
             return schedule
@@ -201,6 +214,8 @@ def _proved(taken: _Taken) -> tuple[Plan, dict[str, dict[str, float]]]:
     """
     problem = ""
     remade = _grid(grid_of(taken.trace), len(taken.stages))
+    # Only gathers of weights depend on the prefetch distance; it is found by trying which gives the trace
+    # back.
     for ahead in AHEAD if taken.replicas.sharding in ("fsdp", "hsdp") else AHEAD[:1]:
         plan = _plan(taken, ahead, len(taken.stages), list(taken.counts))
         graphs = _emit(taken, plan, remade, taken.microbatches)
@@ -208,6 +223,7 @@ def _proved(taken: _Taken) -> tuple[Plan, dict[str, dict[str, float]]]:
         here = next((text for nodes, graph in pairs if (text := _difference(nodes, graph, remade))), "")
         if not here:
             return plan, _corrections(pairs)
+        # The first attempt has the usual distance, so its message is the one to report.
         problem = problem or here
     raise InputError(f"scale pp: the stages cannot be remade by known rules: {problem}; expected a trace whose layers, "
                      "put together again in the same number of stages, give it")  # fmt: skip
@@ -271,6 +287,7 @@ def _difference(nodes: Nodes, made: Graph, grid: RankGrid) -> str:
         return f"{graph.source} would have {made.n_nodes} nodes instead of {graph.n_nodes}"
     wrong = graph.types != made.types
     for name in (*COMPARED, *SIZES):
+        # The update is compared in kind only: its quantities are adjusted afterwards, see `_corrections`.
         away = np.abs(graph.ints(name, -1) - made.ints(name, -1))
         # Sums of gradients that were scaled along tp before are rounded, and so are the parameters found from them.
         close = nodes.gradients & (name == "comm_size") & (away <= CLOSE * graph.ints(name))
@@ -281,18 +298,21 @@ def _difference(nodes: Nodes, made: Graph, grid: RankGrid) -> str:
     for node in range(graph.n_nodes):
         a = set(ours[1][ours[0][node] : ours[0][node + 1]].tolist())
         b = set(theirs[1][theirs[0][node] : theirs[0][node + 1]].tolist())
+        # The remade graph may have more dependencies, if the original implies them through others; it must
+        # not lack any.
         wrong[node] |= not a <= b or (a != b and not b - a <= _ancestors(ours, a))
     return f"{graph.node(int(np.argmax(wrong)))} would differ" if wrong.any() else ""
 
 
 def _places(graph: Graph, grid: RankGrid) -> NDArray[np.object_]:
-    """Return for every node the mesh dimensions of its group, or of the axis of its message and how far that goes."""
+    """Return for every node the mesh dimensions of its group, or of its message's axis, and the distance."""
     found = np.full(graph.n_nodes, None, object)
     codes, names = graph.strings("pg_name")
     mesh_dims = [(grid.mesh_dims(name), grid.places(name)) for name in names]
     for node in np.flatnonzero(codes >= 0).tolist():
         found[node] = mesh_dims[codes[node]]
     codes, names = graph.strings(AXIS)
+    # A message has one of the two; the other is 0. Around a ring, distances are equal modulo its size.
     far = graph.ints("comm_dst") + graph.ints("comm_src")
     for node in np.flatnonzero(codes >= 0).tolist():
         axis = names[codes[node]]
@@ -301,7 +321,7 @@ def _places(graph: Graph, grid: RankGrid) -> NDArray[np.object_]:
 
 
 def _ancestors(parents: tuple[Ints, NDArray[np.int32]], nodes: set[int]) -> set[int]:
-    """Return what some nodes wait for, some steps back: what is waited for through them need not be said again."""
+    """Return some nodes and their predecessors, `NEAR` steps back: dependencies on these are implied."""
     found, edge = set(nodes), set(nodes)
     for _ in range(NEAR):
         edge = {
@@ -333,6 +353,7 @@ def _corrected(graph: Graph, corrections: Mapping[str, Mapping[str, float]]) -> 
 def _matching(
     graph: Graph, corrections: Mapping[str, Mapping[str, float]]
 ) -> Iterator[tuple[int, Mapping[str, float]]]:
+    # Nodes without a microbatch are those before and after all of them; the update is among these.
     late = np.flatnonzero(graph.ints("micro_batch", -1) < 0).tolist()
     for node in late:
         if graph.name(node) in corrections:

@@ -1,4 +1,4 @@
-"""What replicas communicate, read from a trace: how weights are sharded, and how many each layer has."""
+"""Reads from the collectives of replicas how weights are sharded, and how many parameters each layer has."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ GATHER, SCATTER, REDUCE = CollectiveType.ALL_GATHER, CollectiveType.REDUCE_SCATT
 USUAL = 25 * 2**20
 """Bytes of a bucket of gradients in PyTorch's DistributedDataParallel."""
 SECOND = {"dp": "edp"}
-"""Axis set -> the other one over the same ranks, whose gradients are reduced on their own: those of experts."""
+"""Axis set -> the one of experts, which may have the same ranks but whose gradients are reduced separately."""
 
 
 @dataclass(frozen=True)
@@ -28,13 +28,13 @@ class Replicas:
     Attributes:
         sharding: As `Plan.data` says it.
         every: Whether gradients are reduced in every microbatch.
-        gradient: Bytes of a gradient.
-        weight: Bytes of a weight that is gathered.
-        bucket: Bytes of gradients that are reduced together, at least.
-        overlap: Whether that is during the backward pass.
-        parameters: Of each kind of layer, by axis set.
-        partial: Of these the ones whose gradients are summed over tp, of each kind of layer.
-        tied: Parameters that both ends of the pipeline have.
+        gradient: Bytes per element of a gradient.
+        weight: Bytes per element of a gathered weight.
+        bucket: Least bytes of gradients that are reduced together.
+        overlap: Whether gradients are reduced during the backward pass.
+        parameters: Number of parameters of each kind of layer, by axis set.
+        partial: Number of those whose gradients are summed over tp, of each kind of layer.
+        tied: Number of parameters that both ends of the pipeline share.
         updates: Whether there is an optimizer.
     """
 
@@ -77,10 +77,14 @@ def replicas_of(stages: Sequence[Stage], works: Mapping[int, Work]) -> Replicas:
         ends = nodes.graph.ints("comm_size")[nodes.ends()]
         tied = max(tied, int(ends.max(initial=0)))
         sums += _sums(stage)
+    # Gathers inside of microbatches bring weights just in time (fsdp); scatters alone mean gathers after the
+    # update (zero-1); neither is plain ddp.
     sharding = "fsdp" if forward_gathers else "zero-1" if SCATTER in kinds else "ddp"
+    # Scatter within a shard group, then all-reduce between groups.
     if sharding == "fsdp" and REDUCE in kinds:
         sharding = "hsdp"
     every = len(reducing) > 1
+    # zero-2 keeps only a share of gradients, so each microbatch must reduce its own.
     if sharding == "zero-1" and every:
         sharding = "zero-2"
     gradient, weight = _elements(stages, sharding)
@@ -88,6 +92,7 @@ def replicas_of(stages: Sequence[Stage], works: Mapping[int, Work]) -> Replicas:
     sums = [each for each in sums if each.axis_set != PARTIAL]
     early = [each for each in sums if not each.late]
     parameters = _parameters(sums, works, gradient)
+    # Experts with one replica are reduced by no one: their parameters are counted from their GEMMs.
     if not any(each.axis_set == "edp" for each in sums):
         for layer, count in _experts_alone(stages).items():
             parameters[works[layer]]["edp"] = count
@@ -112,12 +117,14 @@ def _bucket(
     parameters: Mapping[Work, Mapping[str, int]],
     gradient: int,
 ) -> int:
-    """Return from how many bytes gradients are reduced: more than each sum had before its last layer.
+    """Return the bucket size in bytes: more than each sum had before its last layer, at most the smallest sum.
 
-    What is usual is taken where it is between these and the smallest sum; else the smallest sum.
+    PyTorch's default is taken where it lies between the two bounds; else the smallest sum.
     """
     if not early:
         return max((each.size for each in sums), default=1) + 1
+    # A bucket is reduced once it holds `bucket` bytes: that is above what each had before its last layer, and
+    # at most the smallest.
     most = min(each.size for each in early)
     least = max(
         each.size - parameters[works[each.layers[-1]]].get(each.axis_set, 0) * gradient
@@ -128,14 +135,16 @@ def _bucket(
 
 
 def _sums(stage: Stage) -> list[_Sum]:
-    """Return what is reduced in the last microbatch, with the layers whose gradients it has."""
+    """Return the reductions of the last microbatch, each with the layers whose gradients it covers."""
     nodes = stage.nodes
     batch = nodes.graph.ints("micro_batch", -1)
     last = stage.microbatches - 1
     axis_sets, names = nodes.graph.strings("pg_name")
     size = nodes.graph.ints("comm_size")
+    # In the last microbatch all is reduced once, whether gradients are reduced in every microbatch or not.
     latest = np.isin(batch, (last, -1))
     own = nodes.reductions & np.isin(nodes.collective, (SCATTER, REDUCE)) & latest
+    # With hsdp the all-reduce after a scatter has the same gradients again.
     if (nodes.collective[own] == SCATTER).any():
         own &= nodes.collective == SCATTER
     partial = nodes.partial & latest
@@ -144,6 +153,7 @@ def _sums(stage: Stage) -> list[_Sum]:
         for segment in stage.segments
         if segment.microbatch == last and segment.kind in ("B", "FB", "W")
     }
+    # Where gradients of weights are passes of their own (zero-bubble), they end a layer's gradients.
     if any(segment.kind == "W" for segment in stage.segments):
         backward = {
             segment.nodes[-1]: segment.layer
@@ -161,6 +171,7 @@ def _sums(stage: Stage) -> list[_Sum]:
                 layers.append(backward[node])
         if own[node] or partial[node]:
             axis_set = PARTIAL if partial[node] else names[axis_sets[node]]
+            # The layers that waited are reduced already, so this sum is the experts'.
             if not waiting[axis_set]:
                 axis_set = SECOND.get(axis_set, axis_set)
             found.append(_Sum(axis_set, int(size[node]), tuple(waiting[axis_set]), bool(batch[node] < 0)))
@@ -169,7 +180,7 @@ def _sums(stage: Stage) -> list[_Sum]:
 
 
 def _elements(stages: Sequence[Stage], sharding: str) -> tuple[int, int]:
-    """Return bytes of a gradient and of a weight: their ratio is that of what is scattered to what is gathered."""
+    """Return the bytes per element of gradients and of weights, by the ratio of scattered to gathered bytes."""
     if sharding == "ddp":
         return 4, 2
     scattered = gathered = 0.0
@@ -182,6 +193,7 @@ def _elements(stages: Sequence[Stage], sharding: str) -> tuple[int, int]:
         late = np.isin(batch, (stage.microbatches - 1, -1))
         scattered = max(scattered, float(size[own & late & (nodes.collective == SCATTER)].max(initial=0)))
         gathered = max(gathered, float((size * members)[own & (nodes.collective == GATHER)].max(initial=0)))
+    # Both cover the same parameters: a scatter is the whole input, a gather one share times its members.
     ratio = scattered / gathered if gathered else 2.0
     return min(((4, 2), (2, 2), (2, 4)), key=lambda pair: abs(pair[0] / pair[1] - ratio))
 
@@ -213,10 +225,12 @@ def _partial(sums: Sequence[_Sum], works: Mapping[int, Work], gradient: int) -> 
     kinds, layers = list(dict.fromkeys(works.values())), list(works.values())
     if not sums:
         return dict.fromkeys(kinds, 0)
+    # A transformer layer has two norms, before attention and before the feed-forward part.
     norms = np.full(len(kinds), 2.0)
     for end, count in ((layers[0], 0.0), (layers[-1], 1.0)):
         if layers.count(end) == 1 and len(layers) > 2:
             norms[kinds.index(end)] = count
+    # One row per sum, one column per kind of layer: how many layers of the kind the sum has.
     table = np.array(
         [[[works[at] for at in each.layers].count(kind) for kind in kinds] for each in sums], float
     )
@@ -224,12 +238,13 @@ def _partial(sums: Sequence[_Sum], works: Mapping[int, Work], gradient: int) -> 
     usual = norms * known.sum() / max(float((table @ norms).sum()), 1.0)
     has = norms > 0
     counts = usual.copy()
+    # The least-squares correction of smallest norm keeps the usual ratios where sums do not determine them.
     counts[has] += np.linalg.lstsq(table[:, has], known - table @ usual, rcond=None)[0]
     return dict(zip(kinds, np.maximum(np.rint(counts), 0).astype(int).tolist(), strict=True))
 
 
 def _parameters(sums: Sequence[_Sum], works: Mapping[int, Work], gradient: int) -> dict[Work, dict[str, int]]:
-    """Return the parameters of each kind of layer, of which sums of several are known (least squares)."""
+    """Return the parameters of each kind of layer, by axis set: a least-squares fit to the sums over several layers."""
     kinds = list(dict.fromkeys(works.values()))
     found: dict[Work, dict[str, int]] = {kind: {} for kind in kinds}
     for axis_set in dict.fromkeys(each.axis_set for each in sums):

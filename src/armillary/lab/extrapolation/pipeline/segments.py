@@ -1,4 +1,4 @@
-"""The graph of a stage in parts: what it does for a layer and a microbatch, messages, and the update."""
+"""Divides the graph of a stage into segments, one for each pass of a layer and a microbatch."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ Kind = Literal["F", "B", "W", "FB"]
 
 
 class Segment(NamedTuple):
-    """What a rank does for one layer and microbatch, without what replicas communicate.
+    """One pass of a rank through a layer for a microbatch, without the communication of replicas.
 
     Attributes:
-        kind: Forward, backward, gradients of weights, or forward and backward at once, as the last layer does.
-        microbatch: Which.
-        layer: Which, of the model.
-        nodes: Positions.
+        kind: Forward (F), backward (B), gradients of weights (W), or forward and backward in one run (FB), as in the
+            last layer.
+        microbatch: Number of the microbatch.
+        layer: Number of the layer in the model.
+        nodes: Positions in the graph.
     """
 
     kind: Kind
@@ -38,7 +39,7 @@ class Stage:
     Attributes:
         nodes: Of its graph.
         segments: In the order in which they are issued.
-        handed: Bytes of the messages to the next stage and of those to the one before, each different size once.
+        handed: Distinct sizes, in bytes, of the messages to the next stage and to the one before.
     """
 
     nodes: Nodes
@@ -92,6 +93,8 @@ def stage_of(nodes: Nodes) -> Stage:
     before = (-1, -1)
     messages = nodes.along("pp")
     for node in range(graph.n_nodes):
+        # A message ends a run: forward and backward of one layer may follow each other with only a message
+        # between.
         if messages[node]:
             before = (-1, -1)
         if not own[node]:
@@ -105,6 +108,7 @@ def stage_of(nodes: Nodes) -> Stage:
     for microbatch, number, _ in runs:
         times[microbatch, number] = times.get((microbatch, number), 0) + 1
     most = max(times.values(), default=0)
+    # F, B and W at most: more mean that the trace has several steps.
     if most > 3:
         raise InputError(
             f"{graph.source}: layer {runs[0][1]} works on microbatch {runs[0][0]} {most} times; expected "
@@ -114,6 +118,7 @@ def stage_of(nodes: Nodes) -> Stage:
     end = max((number for _, number, _ in runs), default=-1)
     segments = []
     for microbatch, number, members in runs:
+        # Which pass this is follows from how often the layer has come for this microbatch.
         at = done.get((microbatch, number), 0)
         done[microbatch, number] = at + 1
         # Where nothing comes between forward and backward of the last layer, they are one run.

@@ -48,6 +48,7 @@ def scale_recorded_tokens(nodes: Nodes, axis: str, factor: Fraction, sizes: Size
             f"scale {axis}: {nodes.graph.source} has no tensor that comes in with a batch of {sizes[0]} and a length "
             f"of {sizes[1]}; expected --sizes batch=N,sequence=N with those of the trace"
         )
+    # Without quantities all factors would be 1 and the trace would come out unscaled, without a word.
     if not (
         nodes.graph.ints("num_ops")[nodes.kernel].any() or nodes.graph.ints("tensor_size")[nodes.kernel].any()
     ):
@@ -77,6 +78,7 @@ def scale_recorded_data(nodes: Nodes, mesh_dim: int, factor: Fraction) -> Scalin
     gathers, scatters = group & (nodes.collective == GATHER), group & (nodes.collective == SCATTER)
     for tensor in shard_tensors(nodes, program, gathers, scatters):
         factors.scale(tensor.dims, 1 / factor)
+    # After the shares have shrunk: buffers that hold all of them keep their total, with more shares.
     keep_whole(program, factors, nodes.grid.sizes[mesh_dim], factor)
     buffers = follow_shards(program, factors)
     made.assume("data: all-reduces keep their size", group & (nodes.collective == REDUCE))
@@ -105,6 +107,8 @@ def scale_recorded_tensor(nodes: Nodes, old: int, new: int) -> Scaling:
             f"scale tp: {nodes.graph.source} is recorded and gathers or scatters along tp (sequence parallelism), "
             "whose parts are not followed; expected a second trace with another tp (--also TRACE --at tp=N)"
         )
+    # Partial sums (norms with sequence parallelism) reduce whole tensors: what their GEMMs sum over is not
+    # divided.
     reductions = own & (nodes.collective == REDUCE) & nodes.large & ~nodes.partial
     for dim in summed_dims(nodes, program, reductions):
         factors.scale([dim], share)
@@ -134,7 +138,7 @@ def _resize(
 
 
 def _check_depth(program: Program, factors: Factors, old: int, new: int) -> None:
-    """Check that heads are divided, not what is inside of one.
+    """Check that heads are divided, and not the dimensions inside of a head.
 
     Raises:
         InputError: ranks would have copies, or parts, of heads.
@@ -145,6 +149,7 @@ def _check_depth(program: Program, factors: Factors, old: int, new: int) -> None
         if key is None or len(key.dims) != 4:
             continue
         heads = key.dims[1]
+        # Exact, where `Factors.size` would round up: half a head must be refused, not padded.
         exact = prod(Fraction(leaf.size) * factors.of.get(leaf, 1) for leaf in heads.leaves())
         # One head for all ranks is not divided, and needs not be.
         if factors.changed(key.dims[3]) or Fraction(exact).denominator > 1 or _copies(call, factors):
@@ -177,6 +182,7 @@ def _communicate(
         names = ("input_tensor", "input_tensors", "input") if gathers else ("tensors", "input", "tensor")
         sent = [tensor for name in names for tensor in flat(call.argument(name))]
         whole = [part for tensor in sent for part in (buckets.get(id(tensor)) or [tensor])]
+        # In elements: the precision is the same before and after.
         before = sum(prod(each.shape) for each in whole)
         after = sum(elements(each, factors) for each in whole)
         if before and after != before:
@@ -186,6 +192,8 @@ def _communicate(
 
 def _buckets(program: Program) -> dict[int, list[Tensor]]:
     """Return for flat buffers that are reduced the tensors that they are made of, where these fill them."""
+    # DDP's buckets: one-dimensional, with no dimension that a rule could follow, so they are scaled by their
+    # parts.
     flats = {
         tensor.memory: tensor
         for call in program.calls.values()
@@ -202,6 +210,7 @@ def _buckets(program: Program) -> dict[int, list[Tensor]]:
     found = {}
     for memory, tensor in flats.items():
         own = list(parts[memory].values())
+        # Only where the parts fill the bucket: otherwise something in it is unknown.
         if sum(prod(each.shape) for each in own) == tensor.dims[0].size:
             found[id(tensor)] = own
     return found

@@ -1,4 +1,4 @@
-"""What operators cost when their tensors have other dimensions: by the rules with which they were converted."""
+"""Work of operators whose tensors have other dimensions, by the rules with which they were converted."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from armillary.lab.extrapolation.scaling import OPERATIONS, SIZE, Scaling
 def resize(
     made: Scaling, program: Program, factors: Factors, rule: str, buffers: dict[int, Fraction] | None = None
 ) -> Mask:
-    """Give operators the work that they have with tensors of other dimensions.
+    """Scale the work of operators to the new dimensions of their tensors.
 
     Args:
         made: Takes the factors, GEMMs and shapes of tensors of the nodes.
@@ -37,6 +37,7 @@ def resize(
     changed = {
         node: _resized(call, factors) for node, call in program.calls.items() if _changes(call, factors)
     }
+    # Both sides by the same rules: what these do not model cancels in the ratio.
     old = _works(program, {}, nodes)
     new = _works(program, changed, nodes)
     operations, size = nodes.graph.ints(OPERATIONS), nodes.graph.ints(SIZE)
@@ -45,6 +46,7 @@ def resize(
     ops, moved = np.ones(n), np.ones(n)
     known, grown = np.zeros(n, np.bool_), np.zeros(n, np.bool_)
     for node in np.flatnonzero(costly).tolist():
+        # Shapes of buffers are not followed; their work scales with what is in them.
         if program.buffered[node] >= 0:
             moved[node] = ops[node] = float((buffers or {}).get(int(program.buffered[node]), 1))
             known[node], grown[node] = True, moved[node] != 1
@@ -53,6 +55,7 @@ def resize(
         if call is None:
             continue
         before, after = old[call.node], new[call.node]
+        # A scalar has no dimension that could grow, so no rule is needed.
         known[node] = call.known or (call.node not in changed and _plain(call))
         if before.flops:
             ops[node] = after.flops / before.flops
@@ -69,7 +72,7 @@ def resize(
 
 
 def _plain(call: Call) -> bool:
-    """Say whether a call has no tensors of more than one element, which nothing scales."""
+    """Return whether all tensors of a call are scalars, which nothing scales."""
     return all(len(each.dims) == 0 for argument in call.inputs for each in flat(argument))
 
 
@@ -100,6 +103,7 @@ def _one(value: Any, shape: Any, tensor: Argument, factors: Factors) -> tuple[An
     if tensor is None:
         return value, shape
     found = [factors.size(dim) for dim in tensor.dims]
+    # A recorded tensor is [number, storage, offset, elements, bytes of an element, device].
     return [*value[:3], elements(tensor, factors), *value[4:]], found
 
 
@@ -115,13 +119,14 @@ def _works(program: Program, changed: dict[int, tuple[Arguments, Arguments]], no
     works: list[Work | None] = [None] * nodes.graph.n_nodes
     for node, call in program.calls.items():
         works[node] = work(call.name, call.text, *changed.get(node, (call.given, call.made)))
+    # Work of an operator without that of the operators it called, as the converter counts it.
     return exclusive(works, program.above.tolist(), nodes.graph.names())
 
 
 def _calls_of(nodes: Nodes, program: Program, works: Sequence[Work], costly: Mask) -> dict[int, int]:
-    """Return for nodes with work the call that it is of: their own, or that whose part or kernel they are.
+    """Return for each node with work the call that it belongs to: its own, or the one whose part or kernel it is.
 
-    Those name the same tensors.
+    Parts and kernels name the same tensors as their call.
     """
     graph = nodes.graph
     found: dict[int, int] = {}
@@ -129,6 +134,7 @@ def _calls_of(nodes: Nodes, program: Program, works: Sequence[Work], costly: Mas
     for node in range(graph.n_nodes):
         if node not in program.calls and not costly[node]:
             continue
+        # Wrappers whose work is done inside would hide the operator that does it.
         if node in program.calls and not (works[node].flops or works[node].bytes):
             continue
         text = tuple(part for side in graph.io(node).values() for part in side[:2])

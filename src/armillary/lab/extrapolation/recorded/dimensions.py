@@ -1,8 +1,8 @@
-"""Dimensions of tensors that are the same, though tensors are views, products and copies of each other.
+"""Unifies dimensions of tensors that are views, products and copies of each other.
 
 A dimension is a number, or the product of others: a view of [4, 8, 16] as [32, 16] makes the 32 the product of the 4
-and the 8. Two dimensions that must be equal are made one; where only one of them is a product, the other becomes it,
-and where both are, both become products of what they have in common.
+and the 8. Two dimensions that must be equal are made one (union-find with products): where only one of them is a
+product, the other becomes it; where both are, both become products of their common factors.
 """
 
 from __future__ import annotations
@@ -57,6 +57,7 @@ def same(a: Dim, b: Dim) -> bool:
     """Make two dimensions one; False where they cannot be, such as 4 times 6 and 3 times 8."""
     if a.size != b.size:
         return False
+    # Position in the leaves of either side; leaves before it are unified already.
     at = [0, 0]
     while True:
         ours, theirs = a.leaves(), b.leaves()
@@ -66,6 +67,7 @@ def same(a: Dim, b: Dim) -> bool:
         if x is y:
             at = [at[0] + 1, at[1] + 1]
         elif len(ours) == 1 and len(theirs) > 1:
+            # x = x * 1: splitting x into itself would never end.
             if any(leaf is x for leaf in theirs):
                 return True
             x._splits(theirs)
@@ -76,6 +78,7 @@ def same(a: Dim, b: Dim) -> bool:
         elif x.size == y.size:
             x._becomes(y)
         elif x.size == 1 or y.size == 1:
+            # A factor of 1 has no partner: skip it on its side.
             at[x.size != 1] += 1
         elif x.size % y.size == 0:
             x._splits((Dim(y.size), Dim(x.size // y.size)))
@@ -86,12 +89,12 @@ def same(a: Dim, b: Dim) -> bool:
 
 
 def regroup(before: Sequence[Dim], after: Sequence[Dim], *, merging: bool = False) -> bool:
-    """Make dimensions the same of which the second are a view of the first.
+    """Unify the dimensions of a tensor and of its view.
 
     Args:
         before: Of the tensor.
         after: Of its view, in the same order of elements.
-        merging: Leave them alone where the view neither keeps nor joins nor divides single dimensions.
+        merging: Refuse where the view does more than keep, join or divide single dimensions.
     """
     groups: list[tuple[list[Dim], list[Dim]]] = []
     i = j = 0
@@ -99,6 +102,8 @@ def regroup(before: Sequence[Dim], after: Sequence[Dim], *, merging: bool = Fals
         ours, theirs = [before[i]], [after[j]]
         i, j = i + 1, j + 1
         a, b = ours[0].size, theirs[0].size
+        # Extend the smaller side until both groups have the same number of elements: the finest common
+        # grouping.
         while a != b:
             if a < b and i < len(before):
                 ours.append(before[i])
@@ -111,6 +116,8 @@ def regroup(before: Sequence[Dim], after: Sequence[Dim], *, merging: bool = Fals
             else:
                 return False
         groups.append((ours, theirs))
+    # Two or more real dimensions on both sides, such as [4, 6] and [3, 8]: more likely another tensor than a
+    # view.
     if merging and any(min(sum(dim.size > 1 for dim in side) for side in pair) > 1 for pair in groups):
         return False
     # A dimension of 1 belongs to what follows it: one sample of many tokens.
@@ -137,6 +144,7 @@ class Factors:
         if not leaves or any(leaf in self.of for leaf in leaves):
             return None
         free = [leaf for leaf in leaves if not leaf.whole] or leaves
+        # Preferred in this order: a factor that divides, one that can be padded, and at last one of size 1.
         exact = [leaf for leaf in free if (leaf.size * factor).denominator == 1]
         large = [leaf for leaf in free if leaf.size > 1]
         found = (exact or large or free)[0]
@@ -153,5 +161,6 @@ class Factors:
         found = Fraction(1)
         for leaf in dim.leaves():
             value = leaf.size * self.of.get(leaf, 1)
+            # Each factor is padded on its own: 3 heads of 64 at 1/2 are 2 x 64, not 96.
             found *= -(-value.numerator // value.denominator)
         return int(found)

@@ -1,9 +1,8 @@
-"""Which layer of a recorded stage each of its calls is of.
+"""Assigns each call of a recorded stage to a layer.
 
-What repeats in the forward pass of a microbatch is a layer. Tensors tell the rest: what a layer made or read first is
-its own; a function of the backward pass is of the latest layer whose tensors it reads, where it reads none of the one
-that comes after it; a gradient is of the layer whose backward pass made it, and the optimizer is followed by these and
-by the weights.
+Whatever repeats in the forward pass of a microbatch is a layer. Tensors decide the rest: a layer owns what it made or
+read first; a function of the backward pass belongs to the latest layer whose tensors it reads; a gradient belongs to
+the layer whose backward pass made it; the optimizer's calls follow from these gradients and from the weights.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from armillary.lab.extrapolation.recorded.tensors import Call, Program, Tensor, 
 
 ACCUMULATES = BACKWARD + "torch::autograd::AccumulateGrad"
 BEFORE = -1
-"""In place of a layer: what comes before the first one, such as an embedding, and what is of the stage's input."""
+"""Stands for a layer in the work before the first one, such as an embedding, and in work on the stage's input."""
 Pattern = tuple[tuple[str, int], ...]
 """The calls of a layer's forward pass: name and operations of each."""
 
@@ -63,7 +62,7 @@ class Layers:
 
 
 def repetition(stage: RecordedStage) -> Repetition:
-    """Return what repeats in the forward pass of the first microbatch.
+    """Return the longest repetition in the forward pass of the first microbatch.
 
     Raises:
         InputError: nothing does.
@@ -73,12 +72,16 @@ def repetition(stage: RecordedStage) -> Repetition:
     codes = np.array([numbers[each] for each in calls], np.int64)
     best, found = 0, None
     for period in range(1, len(codes) // 2 + 1):
+        # Runs of positions that equal the one a period later: a run of length r is r // period + 1
+        # repetitions.
         equal = np.concatenate([[False], codes[period:] == codes[:-period], [False]]).astype(np.int8)
         begins, ends = np.flatnonzero(np.diff(equal) == 1), np.flatnonzero(np.diff(equal) == -1)
         for begin, end in zip(begins.tolist(), ends.tolist(), strict=True):
             count = (end - begin) // period + 1
             if count > 1 and count * period > best:
                 best = count * period
+                # A run longer than whole periods may be cut at several places: all are kept, and stages agree
+                # on one later.
                 found = Repetition(range(begin, end + period - best + 1), period, count)
     if found is None:
         raise InputError(
@@ -89,7 +92,7 @@ def repetition(stage: RecordedStage) -> Repetition:
 
 
 def patterns(stage: RecordedStage, repeats: Repetition) -> dict[Pattern, int]:
-    """Return what a layer may be, and at which call the first begins then."""
+    """Return the candidates for the calls of a layer, and for each the call at which the first layer begins."""
     calls = _calls(stage, stage.of("F", 0))
     return {tuple(calls[at : at + repeats.period]): at for at in reversed(repeats.starts)}
 
@@ -124,6 +127,8 @@ class _Finder:
         self.gradients: dict[int, int] = {}
         self.derived: dict[int, int] = {}
         self.scopes = set(program.above.tolist())
+        # Memory that the step reads after its microbatches: gradients are among these, temporary sums are
+        # not.
         self.after = {
             tensor.memory
             for unit in stage.pieces[-1].units
@@ -143,6 +148,8 @@ class _Finder:
                 if kind == "B":
                     self._check_alike(piece, own)
         unseen: list[int] = []
+        # After the backward passes, when it is known whose gradients are whose, and before the optimizer's
+        # calls are assigned.
         self._learn_states()
         for number, piece in ((0, self.stage.pieces[0]), (1, self.stage.pieces[-1])):
             at = [None if self._is_scope(unit) else self._of_update(unit) for unit in piece.units]
@@ -165,6 +172,7 @@ class _Finder:
         numbers = iter(range(len(piece.units)))
         at: list[int | None] = []
         for unit in piece.units:
+            # Only calls are counted: the host's own work between them may differ between microbatches.
             number = next(numbers) if unit.call else None
             at.append(
                 None if number is None else min(max((number - self.start) // self.period, BEFORE), self.count)
@@ -198,6 +206,8 @@ class _Finder:
                 found[number] = self._accumulated([t.memory for t in _read(self._calls(unit))])
                 continue
             back = graph.name(unit.nodes[0]).startswith(BACKWARD)
+            # Backward visits layers from last to first; a step back up means that a layer was taken for
+            # another.
             if back and found[number] > lowest:
                 raise InputError(
                     f"{graph.node(unit.nodes[0])} goes back to layer {found[number]} after layer {lowest}; expected "
@@ -240,6 +250,7 @@ class _Finder:
         """
         calls = self._calls(unit)
         own = self._owners(calls)
+        # Results of single gradients, such as their norms, lead to their layer.
         if not own:  # what is made of all, such as a norm of all gradients, is of none
             own = {self.derived[each.memory] for each in _read(calls) if each.memory in self.derived}
             if len(own) != 1:
@@ -256,10 +267,10 @@ class _Finder:
         return layer
 
     def _after(self, piece: Piece, at: Sequence[int | None], unseen: list[int]) -> list[int]:
-        """Return layers of what is done after the microbatches, and note what has work, but whose is not seen.
+        """Return layers of the units after the microbatches; add nodes with work of no known layer to `unseen`.
 
-        What has no tensor of more than one number, such as the count of steps, goes with what follows; such as the
-        factor by which gradients are clipped, with what was made of all.
+        A unit on scalars only, such as the step counter, takes the layer of the next one; one such as the
+        factor by which gradients are clipped belongs to the work on all layers.
         """
         found: list[int | None] = list(at)
         common = False
@@ -277,8 +288,9 @@ class _Finder:
         return not unit.call and unit.nodes[0] in self.scopes
 
     def _filled(self, piece: Piece, at: Sequence[int | None], last: int) -> list[int]:
-        """Return layers with those of the next call where there is none; scopes are of no layer."""
+        """Return `at` with gaps filled by the layer of the next call; scopes belong to no layer and get `last`."""
         found: list[int] = []
+        # Backwards, so that each takes the layer of the next call that has one.
         following = last
         for layer in reversed(at):
             following = following if layer is None else layer

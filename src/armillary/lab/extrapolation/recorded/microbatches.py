@@ -1,4 +1,4 @@
-"""What a recorded step does once for all of its microbatches, with more or fewer of them."""
+"""Scales the work that a recorded step does once for all of its microbatches when their number changes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ RULE = "microbatches: what is done once for all of them grows with their number"
 
 
 def scale_outside(nodes: Nodes, program: Program, outside: Mask, old: int, new: int) -> Scaling:
-    """Return what changes in the operators before and after the microbatches, of which there are `new`, not `old`.
+    """Return what changes before and after the microbatches when their number goes from `old` to `new`.
 
     Their inputs and targets are divided into microbatches, and results put together from them.
     """
@@ -53,6 +53,8 @@ def scale_outside(nodes: Nodes, program: Program, outside: Mask, old: int, new: 
             if before is not None and after is not None and before.bytes:
                 made.factors[SIZE][_parts_of(nodes, node)] = after.bytes / before.bytes
     made.note(RULE, joined)
+    # Dimensions are shared with the microbatches' own tensors; those keep their work, so everything inside is
+    # reset.
     for factor in made.factors.values():
         factor[~outside] = 1
     made.tensors = {node: each for node, each in made.tensors.items() if outside[node]}
@@ -68,6 +70,7 @@ def _count(call: Call, parts: int) -> Dim | None:
     whole = call.tensor("self", 0) if call.name in DIVIDES else call.result() if call.name in JOINS else None
     if not (_divided(call, parts) if call.name in DIVIDES else call.name in JOINS and _joined(call, parts)):
         return None
+    # Splitting has made the dimension a product; its factor that is the number of parts is marked as whole.
     leaves = [leaf for dim in (whole.dims if whole is not None else ()) for leaf in dim.leaves()]
     return next((leaf for leaf in leaves if leaf.whole and leaf.size == parts), None)
 
@@ -92,9 +95,10 @@ def _parts_of(nodes: Nodes, node: int) -> list[int]:
 
 
 def _longer(side: Arguments, at: int, count: int) -> Arguments:
-    """Return arguments of which one, a list, has as many entries as given: its own, over and over."""
+    """Return arguments in which the list at a position has `count` entries: its own, repeated cyclically."""
     values, shapes, types = list(side.values), list(side.shapes), list(side.types)
     values[at], shapes[at] = _again(values[at], count), _again(shapes[at], count)
+    # A list's type is written as "GenericList[Tensor(float),Tensor(float)]": one entry per item.
     kinds = types[at].partition("[")[2].removesuffix("]")
     if kinds:
         types[at] = f"{types[at].partition('[')[0]}[{','.join(_again(kinds.split(','), count))}]"

@@ -19,9 +19,11 @@ ALIKE = ("elementwise", "optimizer")
 
 
 def apply_rule(call: Call) -> bool:
-    """Make dimensions the same as the rule of an operator says; False where none does."""
+    """Unify dimensions by the rule of an operator; return False where it has none."""
     found = RULES.get(call.name)
     if found is None:
+        # `_foreach_add_` follows the rule of `add`; names that end in "__", such as `__and__`, are not
+        # in-place.
         base = call.name.replace("::_foreach_", "::", 1)
         base = base[:-1] if base.endswith("_") and not base.endswith("__") else base
         found = RULES.get(base)
@@ -48,18 +50,19 @@ def _all(dims: Sequence[Dim], others: Sequence[Dim]) -> None:
 
 
 def spelled(call: Call, inputs: dict[str, str], *outputs: str) -> None:
-    """Make dimensions with the same letter the same; ``*`` stands for all that are left, before the others.
+    """Unify dimensions with the same letter, as in einsum; ``*`` stands for all leading dimensions.
 
     Args:
-        call: Of an operator.
-        inputs: Name of an argument, or its position -> its dimensions.
-        outputs: Those of results.
+        call: The call.
+        inputs: Name of an argument -> letters of its dimensions; the order is that of positions.
+        outputs: Letters of the dimensions of the results.
     """
     known: dict[str, Dim] = {}
     leading: list[Dim] | None = None
     results = [(call.result(at), text) for at, text in enumerate(outputs)]
     for at, (name, text) in enumerate(inputs.items()):
         results.insert(at, (call.tensor(name, at), text))
+    # A tensor of another rank than the rule expects is skipped: no rule is better than a wrong one.
     for tensor, text in results:
         letters = text.replace("*", "")
         if tensor is None or not text or len(tensor.dims) < len(letters):
@@ -104,7 +107,7 @@ def _addmm(call: Call) -> None:
 
 
 def broadcast(tensor: Tensor, result: Tensor) -> None:
-    """Make dimensions the same of a tensor and what it is broadcast to; those of 1 may be of any number."""
+    """Unify dimensions of a tensor and of its broadcast; those of size 1 have no counterpart."""
     for a, b in zip(reversed(tensor.dims), reversed(result.dims), strict=False):
         if a.size == b.size > 1:
             same(a, b)
@@ -124,6 +127,7 @@ def broadcast(tensor: Tensor, result: Tensor) -> None:
 def _alike(call: Call) -> None:
     """Elements at the same place, tensors broadcast to the largest; lists go item by item."""
     lists = [each for each in (*call.inputs, *call.outputs) if isinstance(each, list)]
+    # Lists of other lengths, such as one of scalars, are no partners.
     if lists:
         for row in zip(*(each for each in lists if len(each) == len(lists[0])), strict=True):
             _together([each for each in row if each is not None and not isinstance(each, list)])
@@ -204,6 +208,7 @@ def _select(call: Call) -> None:
         return
     gone = _dim(call.value("dim", 1), len(source.dims))
     rest = [dim for at, dim in enumerate(source.dims) if at != gone]
+    # As many results as entries: the trace has that many nodes, so the dimension cannot change.
     for leaf in source.dims[gone].leaves() if isinstance(made, list) else ():
         leaf.whole = True
     for out in made if isinstance(made, list) else [made]:
@@ -217,6 +222,7 @@ def _slice(call: Call) -> None:
     if source is None or out is None or len(source.dims) != len(out.dims):
         return
     for a, b in zip(source.dims, out.dims, strict=True):
+        # A slice that cuts a dimension makes a new one, whose relation to the old one is not known.
         if a.size == b.size:
             same(a, b)
 
@@ -233,7 +239,7 @@ def _split(call: Call) -> None:
 
 
 def _parts(whole: Tensor, parts: list[Any], cut: int) -> None:
-    """Make dimensions the same of a tensor and those that it is divided into, or put together from."""
+    """Unify dimensions of a tensor and of the parts that it is split into or concatenated from."""
     for part in parts:
         if len(part.dims) != len(whole.dims):
             return
@@ -241,6 +247,7 @@ def _parts(whole: Tensor, parts: list[Any], cut: int) -> None:
              [dim for at, dim in enumerate(part.dims) if at != cut])  # fmt: skip
     sizes = {part.dims[cut].size for part in parts}
     if len(sizes) == 1 and sizes.pop() * len(parts) == whole.dims[cut].size:
+        # Equal parts: the whole is count x part, and the count stays since each part has nodes of its own.
         count = Dim(len(parts), whole=True)
         if len(parts) == 1:
             same(whole.dims[cut], parts[0].dims[cut])
@@ -273,6 +280,7 @@ def _index_select(call: Call) -> None:
         return
     cut = _dim(call.value("dim", 1), len(source.dims))
     for at, (a, b) in enumerate(zip(source.dims, out.dims, strict=True)):
+        # All but the indexed dimension are the source's; that one counts the indices.
         if at != cut:
             same(a, b)
         elif index.dims:
@@ -366,7 +374,9 @@ def _attention(call: Call) -> None:
             same(heads, product([of.dims[1], Dim(heads.size // of.dims[1].size, whole=True)]))
     _all(key.dims[1:3], value.dims[1:3])
     same(depth, key.dims[3])
+    # The result has the queries' length and the values' depth.
     wide = (batch, heads, length, value.dims[3])
+    # The depth of a head is never divided: tensor parallelism divides heads.
     for leaf in (*depth.leaves(), *value.dims[3].leaves()):
         leaf.whole = True
     if backward:
@@ -381,6 +391,7 @@ def _attention(call: Call) -> None:
         if each is not None and len(each.dims) == 4:
             _all(wide, each.dims)
     if sums is not None:
+        # Backends disagree about the order of the statistics; sizes decide.
         for order in ((batch, heads, length), (batch, length, heads)):
             if tuple(dim.size for dim in order) == sums.shape:
                 _all(order, sums.dims)
@@ -452,4 +463,4 @@ def _images(call: Call) -> None:
        "fsdp::all_gather_copy_in", "fsdp::split_with_sizes_copy", "fsdp::chunk_cat", "_chunk_cat",
        "split_with_sizes_copy")  # fmt: skip
 def _nothing(call: Call) -> None:
-    """What is made has dimensions of its own, until something else is written into it."""
+    """Unify nothing: results have dimensions of their own until another operator writes into them."""

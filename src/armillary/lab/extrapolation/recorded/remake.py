@@ -1,4 +1,4 @@
-"""Another number of microbatches, or of stages, of a recorded pipeline: its tasks in the order that these have."""
+"""Changes the number of microbatches or of stages of a recorded pipeline: copies its tasks in the new order."""
 
 from __future__ import annotations
 
@@ -70,12 +70,14 @@ def remake_recorded(
     if len(mesh_dims) != 1:
         raise InputError(f"scale {axis}: the trace has no single axis of stages (pp); {EXPECTED}")
     mesh_dim = mesh_dims[0]
+    # One column per place on the other axes: the graphs of its stages, first to last.
     table = np.moveaxis(trace.rank_graph.reshape(grid.sizes[::-1]), len(grid.sizes) - 1 - mesh_dim, 0)
     columns = table.reshape(grid.sizes[mesh_dim], -1)
     made: dict[tuple[int, ...], list[int]] = {}
     graphs: list[Graph] = []
     unseen: Unknown = []
     for column in columns.T.tolist():
+        # Replicas run the same graphs: each distinct pipeline is remade once.
         if tuple(column) in made:
             continue
         try:
@@ -92,6 +94,7 @@ def remake_recorded(
     table = np.array([made[tuple(column)] for column in columns.T.tolist()], np.int32).T
     sizes = [len(table) if at == mesh_dim else size for at, size in enumerate(grid.sizes)]
     table = table.reshape(len(table), *np.delete(sizes, mesh_dim)[::-1])
+    # Back to the order of ranks, with the new number of stages.
     ranks = np.moveaxis(table, 0, len(sizes) - 1 - mesh_dim).ravel()
     subsets = {
         name: (along, (0, len(table) - 1)) if along == "pp" else (along, places)
@@ -172,6 +175,7 @@ def _source(stage: RecordedStage, kind: Kind, microbatch: int, count: int) -> in
         return 0
     if microbatch == count - 1:
         return old - 1
+    # The ones between take turns, so that differences between recorded microbatches survive.
     if old > 2:
         return 1 + (microbatch - 1) % (old - 2)
     if kind == "B" and _collectives(stage, 1) != _collectives(stage, 0):

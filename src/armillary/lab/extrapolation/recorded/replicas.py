@@ -1,8 +1,8 @@
-"""Replicas of a recorded graph that had none: DistributedDataParallel (DDP) put around what it ran.
+"""Adds replicas to a recorded graph that had none, by putting DistributedDataParallel (DDP) around its step.
 
-What the optimizer reads and the backward pass wrote is a gradient, whatever its size. DDP copies each, divided by the
-number of replicas, into a bucket as soon as the last microbatch has made it, all-reduces buckets that are full, and at
-the end of the backward pass copies them back (torch/csrc/distributed/c10d/reducer.cpp).
+A tensor that the backward pass wrote and the optimizer reads is a gradient, whatever its size. DDP copies each, divided
+by the number of replicas, into a bucket as soon as the last microbatch has made it, all-reduces full buckets, and
+copies them back at the end of the backward pass (torch/csrc/distributed/c10d/reducer.cpp).
 """
 
 from __future__ import annotations
@@ -75,13 +75,14 @@ class Step:
 
 
 def buckets(gradients: tuple[Gradient, ...]) -> list[list[Gradient]]:
-    """Return what is reduced together: in order, those of one width, from `FIRST` and then `USUAL` bytes on."""
+    """Return the buckets of gradients of one width, in order; the first is full at `FIRST` bytes, others at `USUAL`."""
     opened: dict[int, list[Gradient]] = {}
     limit: dict[int, int] = {}
     found = []
     for gradient in gradients:
         own = opened.setdefault(gradient.width, [])
         own.append(gradient)
+        # DDP's first bucket is small, so that communication starts early in the backward pass.
         if sum(each.bytes for each in own) >= limit.get(gradient.width, FIRST):
             found.append(opened.pop(gradient.width))
             limit[gradient.width] = USUAL
@@ -102,6 +103,8 @@ def add_replicas(trace: Trace, size: int, note: Note) -> Trace:
                 "of dp; expected a trace of 2 or more ranks along dp"
             )
     graphs = tuple(_replica(graph, grid, note) for graph in trace.graphs)
+    # Inside of pp, so that replicas of a stage are neighbours; outermost where another axis lies outside of
+    # pp.
     at = min(grid.axes["pp"]) if "pp" in grid.axes else len(grid.sizes)
     if any(mesh_dim > at for axis, mesh_dims in grid.axes.items() if axis != "pp" for mesh_dim in mesh_dims):
         at = len(grid.sizes)
@@ -140,9 +143,11 @@ def steps_of(graph: Graph) -> list[Step]:
             "2 or more ranks along dp"
         )
     program = program_of(graph)
+    # Operators inside of the optimizer's step and of autograd's accumulation, by the outermost such scope.
     updates = _inside(program, [name.startswith(OPTIMIZER) for name in names])
     accumulates = _inside(program, [name == ACCUMULATES for name in names])
     found: list[Step] = []
+    # By memory: node that accumulated it last, and (elements, bytes of each) as the optimizer read it.
     written: dict[int, int] = {}
     read: dict[int, tuple[int, int]] = {}
     start = stop = 0
@@ -153,6 +158,7 @@ def steps_of(graph: Graph) -> list[Step]:
                 if tensor.memory in written:
                     read[tensor.memory] = max(read.get(tensor.memory, (0, 0)), (prod(tensor.shape), width))
         elif accumulates[call.node] >= 0:
+            # The first accumulation after an update begins the next step.
             if read:
                 found.append(_step(graph, program, written, read, start, stop))
                 written, read, start = {}, {}, stop
@@ -277,9 +283,11 @@ def _replica(graph: Graph, grid: RankGrid, note: Note) -> Graph:
         ready = 0
         for bucket in buckets(step.gradients):
             ready = max(ready, *(each.ready for each in bucket))
+            # One process group runs its collectives in order, so each waits for the one before.
             waits_for = [instead[nodes[ready].id], *(number for number, _ in sums[-1:])]
             sums.append((add(ready, _reduction(sum(each.bytes for each in bucket), waits_for)), bucket))
         reduced += len(sums)
+        # Copies back are one chain on the host's thread, each also after the reduction of its bucket.
         before = instead.get(nodes[step.end].id, nodes[step.end].id)
         for number, bucket in sums:
             for gradient in bucket:
@@ -290,13 +298,15 @@ def _replica(graph: Graph, grid: RankGrid, note: Note) -> Graph:
     note(COPIES, 2 * sum(len(step.gradients) for step in steps))
     made_nodes = []
     for position, node in enumerate(nodes):
+        # What waited for a gradient, or for the end of the backward pass, now waits for DDP's last operator
+        # there.
         node.data_deps = [instead.get(each, each) for each in node.data_deps]
         made_nodes += [node, *behind.get(position, ())]
     return graph_of(made_nodes, graph.source, graph.version, graph.metadata_with_docs())
 
 
 def _shared(graph: Graph, grid: RankGrid) -> list[int]:
-    """Return the numbers of those names of groups that are of more than one rank; -1 is that of no name."""
+    """Return the codes of group names with more than one rank; -1 stands for a collective without a name."""
     names = [*graph.strings("pg_name")[1], ""]
     shared = [bool(grid.mesh_dims(name)) if name else grid.n_ranks > 1 for name in names]
     return [code if code < len(names) - 1 else -1 for code, each in enumerate(shared) if each]
@@ -322,7 +332,7 @@ def _widened(graph: Graph, alone: Mask, note: Note) -> Graph:
 
 
 def _durations(graph: Graph) -> Callable[[int], int]:
-    """Return what an element-wise operator that moves some bytes takes, in ns: as those that were recorded."""
+    """Return a function from bytes to the ns of an element-wise operator, interpolated between recorded medians."""
     like = np.isin(graph.names(), ALIKE)
     size, took = graph.ints("tensor_size"), duration_ns(graph)
     median = {
@@ -333,6 +343,7 @@ def _durations(graph: Graph) -> Callable[[int], int]:
     def of(moved: int) -> int:
         if not known:
             return 0
+        # Beyond the largest recorded copy time is taken as linear in bytes; `interp` would keep it constant.
         if moved > known[-1]:
             return round(median[known[-1]] * moved / known[-1])
         return round(float(np.interp(moved, known, [median[each] for each in known])))

@@ -31,7 +31,7 @@ AHEAD: tuple[Kind, ...] = ("SF", "RB")
 
 @dataclass(frozen=True)
 class NewStage:
-    """What a stage is put together from.
+    """The recorded stages and layers that a new stage is composed of.
 
     Attributes:
         source: The recorded stage whose layers it has.
@@ -48,11 +48,13 @@ class NewStage:
     front_layers: Layers | None = None
 
     def parts(self, kind: Kind, microbatch: int) -> list[Part]:
-        """Return what a piece is put together from, in order; kind "" are microbatch 0, before all, and 1, after."""
+        """Return the parts of a piece in order; with kind "", microbatch 0 means before all microbatches, 1 after."""
         own = self.source
         if self.front is None or self.front_layers is None:
             piece = own.stage.of(kind, microbatch)
             return [(own, piece, self._left_out(self.layers, piece, self.kept))]
+        # Messages ahead are like those of the stage that gives the layers (it has a next one), messages
+        # behind like those of `front`.
         if len(kind) > 1:
             source = own if kind in AHEAD else self.front
             return [(source, source.stage.of(kind, microbatch), frozenset())]
@@ -60,6 +62,7 @@ class NewStage:
         piece = own.stage.of(kind, microbatch)
         if not kind:
             return [self._once(self.front, microbatch)]
+        # Forward begins with what is before the layers, the receiving side; backward ends with it.
         mine = (own, piece, self._left_out(self.layers, piece, self.kept))
         theirs = (self.front, front, self._left_out(self.front_layers, front, {BEFORE}))
         return [theirs, mine] if kind == "F" else [mine, theirs]
@@ -72,7 +75,7 @@ class NewStage:
         return frozenset(number for number, layer in enumerate(own) if layer not in kept)
 
     def _once(self, front: Source, after: int) -> Part:
-        """Return what is done before or after all microbatches: of the layers, and besides what both ends do."""
+        """Return the work before or after all microbatches: that of the layers, and what both ends share."""
         pieces = [source.stage.of("", after) for source in (self.source, front)]
         graphs = [source.stage.nodes.graph for source in (self.source, front)]
         shared = {signature(graphs[1], unit) for unit in pieces[1].units}
@@ -87,7 +90,7 @@ class NewStage:
 
 
 def restaged(sources: list[Source], count: int, note: Note) -> tuple[list[NewStage], list[list[int]]]:
-    """Return what each of `count` stages is put together from, and nodes of the old ones whose work no rule knows.
+    """Return the composition of each of `count` stages, and per old stage the nodes whose work no rule classifies.
 
     Raises:
         InputError: layers are not seen, or not as many as that; names the graph.
@@ -114,6 +117,8 @@ def restaged(sources: list[Source], count: int, note: Note) -> tuple[list[NewSta
     counts = even(total, count)
     found = []
     for at, wanted in enumerate(counts):
+        # The recorded stage that this one resembles: first, last, or one between, of which the last may serve
+        # several times.
         number = 0 if at == 0 else len(stages) - 1 if at == count - 1 else min(at, len(stages) - 2)
         own = layers[number]
         if wanted > own.count:
@@ -122,7 +127,10 @@ def restaged(sources: list[Source], count: int, note: Note) -> tuple[list[NewSta
                 f"the recording has; expected a divisor of {total} (nearest: "
                 f"{near(count, [each for each in range(len(stages), total + 1) if total % each == 0])})"
             )
+        # The last layer stays the last: its output is what is sent on, or given to the head.
         kept = frozenset((*range(wanted - 1), own.count - 1, own.count))
+        # A recording of 2 stages has none between: one is put together from the layers of the first and the
+        # front of the last.
         if 0 < number < len(stages) - 1 or at in (0, count - 1):
             found.append(NewStage(sources[number], own, kept | {BEFORE}))
         else:
@@ -153,6 +161,7 @@ def _layers(stages: list[RecordedStage]) -> list[Layers]:
             f"{stages[other].nodes.graph.source}: the {repeats[other].count} layers of stage {other} are not like the "
             f"{repeats[0].count} of stage 0; expected layers that are alike"
         )
+    # Layers may be cut at several places; the earliest that all stages share leaves least before them.
     pattern = min(shared, key=lambda each: sum(own[each] for own in known))
     found = [
         layers_of(stage, program_of(stage.nodes.graph), own[pattern], each.period, each.count)

@@ -1,4 +1,4 @@
-"""Which dimensions of a recorded graph's tensors change along an axis, before what else follows from them."""
+"""Finds the dimensions of a recorded graph's tensors that an axis changes directly; others follow from them."""
 
 from __future__ import annotations
 
@@ -63,6 +63,7 @@ def token_dims(program: Program, sizes: Sizes, axis: str) -> list[Dim]:
             found += tensor.dims[-2:]
         elif call == "c10d::recv_" and shape[:2] == (batch, length):
             found.append(tensor.dims[axis == "sequence"])
+    # No token ids: a model of images or noise, whose samples come first.
     if axis == "batch" and not found:
         found = [t.dims[0] for t, call in _incoming(program) if _is_sample(t, call) and t.shape[0] == batch]
     return found
@@ -99,7 +100,7 @@ def _incoming(program: Program) -> Iterator[tuple[Tensor, str]]:
 
 
 def calls_of_collectives(nodes: Nodes, program: Program, which: Mask) -> dict[int, Call]:
-    """Return the calls that issued some collectives or messages, by node: the first of their kind and size before.
+    """Return by node the call that issued a collective or message: the first unmatched one of its kind and size.
 
     They run on threads of their own, in the order in which they were issued.
     """
@@ -107,6 +108,7 @@ def calls_of_collectives(nodes: Nodes, program: Program, which: Mask) -> dict[in
     for call in (program.calls[node] for node in sorted(program.calls)):
         for names, kind, argument in ISSUES:
             if call.name in names:
+                # Kind and bytes identify the call; several of the same are matched in the order of issue.
                 sent = size(call.given.values[call.at(argument, 0)])
                 waiting.setdefault((kind, sent), []).append(call)
     kinds = nodes.collective.tolist()
@@ -121,7 +123,7 @@ def calls_of_collectives(nodes: Nodes, program: Program, which: Mask) -> dict[in
 
 
 def summed_dims(nodes: Nodes, program: Program, reductions: Mask) -> list[Dim]:
-    """Return what ranks sum up a share of each: the dimensions that the GEMMs before a reduction sum over.
+    """Return the dimensions of which each rank sums a share: those that the GEMMs before a reduction sum over.
 
     Raises:
         InputError: what is reduced comes from no GEMM.
@@ -143,10 +145,12 @@ def summed_dims(nodes: Nodes, program: Program, reductions: Mask) -> list[Dim]:
 
 def _summed(tensor: Tensor, before: int) -> Iterator[Dim]:
     """Yield what the GEMMs that a tensor comes from sum over: the nearest ones, through copies and sums."""
+    # Backwards through the operators that wrote the tensor before it was read: each with its own limit.
     seen, todo = {id(tensor)}, [(tensor, before)]
     while todo:
         each, limit = todo.pop()
         for call in each.writers:
+            # Another collective ends the search: what lies behind it is summed up already.
             if call.node >= limit or call.name.startswith(("c10d::", "_c10d_functional::")):
                 continue
             if call.name in SUMS:
@@ -172,7 +176,7 @@ def _reduced(call: Call) -> Iterator[Dim]:
 
 
 def shard_tensors(nodes: Nodes, program: Program, gathers: Mask, scatters: Mask) -> list[Tensor]:
-    """Return what of weights and gradients is a rank's share: what is gathered, and what is left of a reduction."""
+    """Return the tensors that are a rank's share of weights or gradients: inputs of gathers, results of scatters."""
     found: list[Tensor] = []
     for node, call in calls_of_collectives(nodes, program, gathers | scatters).items():
         names = ("input_tensor", "input") if gathers[node] else ("output_tensor",)
@@ -187,7 +191,7 @@ def shard_tensors(nodes: Nodes, program: Program, gathers: Mask, scatters: Mask)
 
 
 def keep_whole(program: Program, factors: Factors, members: int, factor: Fraction) -> None:
-    """Let buffers of all shares have as many more shares as these are smaller: they stay as large as they are."""
+    """Keep the size of buffers that hold all shares: as the shares shrink, their number grows."""
     for call in program.calls.values():
         if call.name in ("aten::split", "aten::chunk"):
             whole, parts = call.tensor("self", 0), list(flat(call.outputs[:1]))
@@ -199,13 +203,14 @@ def keep_whole(program: Program, factors: Factors, members: int, factor: Fractio
 
 
 def follow_shards(program: Program, factors: Factors) -> dict[int, Fraction]:
-    """Give shares of weights the factor of the weights that are gathered from them, and buffers that of their parts.
+    """Scale shares of weights as the weights that are gathered from them, and buffers as their parts.
 
     Returns:
         Factors of the work of the operators that fill, exchange and empty buffers, by node.
     """
     weights: dict[int, Tensor] = {}
     for shard, weight in program.gathers:
+        # A weight is gathered for forward and for backward: its shard is scaled once.
         if weights.setdefault(id(shard), weight) is weight and (ratio := _grown([weight], factors)) != 1:
             factors.scale(shard.dims, ratio)
     found: dict[int, Fraction] = {}
@@ -230,13 +235,14 @@ def follow_shards(program: Program, factors: Factors) -> dict[int, Fraction]:
         for tensor in (each for argument in (*call.inputs, *call.outputs) for each in flat(argument)):
             ratio, sizes = into.get(tensor.memory, (Fraction(1), set()))
             leaves = [leaf for dim in tensor.dims for leaf in dim.leaves()]
+            # Views of a buffer with its size, or that of a share, are the buffer itself.
             if ratio != 1 and prod(tensor.shape) in sizes and not any(leaf in factors.of for leaf in leaves):
                 factors.of[leaves[-1]] = ratio
     return found
 
 
 def _fills(into: dict[int, tuple[Fraction, set[int]]], buffers: list[Tensor], ratio: Fraction) -> None:
-    """Note by what buffers grow, and how large they and the shares in them are."""
+    """Record the factor of each buffer by its memory, and the sizes of the buffers."""
     sizes = {prod(each.shape) for each in buffers}
     for each in buffers:
         into.setdefault(each.memory, (ratio, set()))[1].update(sizes)

@@ -1,9 +1,9 @@
-"""A recorded stage of a pipeline taken apart: what comes before its microbatches, their tasks and messages, the rest.
+"""Divides a recorded pipeline stage into pieces: before the microbatches, their tasks and messages, after them.
 
-Calls of the host come one after the other: its own work (scopes, such as a profiler's step, and what they do between
-calls), operators with all that they call, functions of the backward pass likewise. Calls that send to or receive from
-another stage divide them into tasks, whose order must be that of a known schedule, each task after what it receives and
-before what it sends.
+The host runs one call after the other: its own work (scopes, such as a profiler's step, and what they do between
+calls), operators with all that they call, and functions of the backward pass likewise. Calls that send to or receive
+from another stage divide this sequence into tasks. Their order must be that of a known schedule, each task after what
+it receives and before what it sends.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from armillary.trace import Graph, NodeType
 from armillary.workload.pipeline.tasks import Task, tasks
 
 Kind = Literal["", "F", "B", "RF", "RB", "SF", "SB"]
-"""Of a piece: forward or backward of a microbatch, or received or sent for one; "" is none of a microbatch."""
+"""Kind of a piece: forward (F) or backward (B) of a microbatch, receive (RF, RB) or send (SF, SB); "": of the step."""
 BACKWARD = "autograd::engine::evaluate_function: "
 LISTED = "aten::_foreach_"
 """Operators on lists, which call one for each of their tensors."""
@@ -50,7 +50,7 @@ class Unit:
 
 @dataclass(frozen=True)
 class Piece:
-    """What is done in one go: of the whole step where `kind` is "", else of a microbatch."""
+    """An uninterrupted sequence of units: of the whole step where `kind` is "", else of one microbatch."""
 
     kind: Kind
     microbatch: int
@@ -98,6 +98,7 @@ def order_of(schedule: str, stages: int, stage: int, microbatches: int) -> list[
 
 def _around(task: Task, stage: int, stages: int) -> Iterator[tuple[Kind, int]]:
     ahead = task.kind == "F"
+    # The first stage receives no activations, the last one no gradients.
     if stage > 0 if ahead else stage < stages - 1:
         yield "RF" if ahead else "RB", task.microbatch
     yield "F" if ahead else "B", task.microbatch
@@ -120,6 +121,7 @@ def recorded_stage(nodes: Nodes, stage: int, stages: int) -> RecordedStage:
     messages = [unit.kind for unit in units if unit.kind]
     if not messages:
         raise InputError(f"{graph.source} has no messages between stages; {EXPECTED}")
+    # One per microbatch: what the first stage sends, or any other receives, going forward.
     microbatches = messages.count("SF" if stage == 0 else "RF")
     for schedule in SCHEDULES:
         order = order_of(schedule, stages, stage, microbatches) if microbatches else []
@@ -145,9 +147,10 @@ def _counts(messages: Sequence[str]) -> str:
 
 
 def host_thread(graph: Graph) -> NDArray[np.bool_]:
-    """Say which nodes are of the thread that makes most calls, whose calls come one after the other."""
+    """Return a mask of the nodes of the busiest thread, whose calls run one after the other."""
     local: NDArray[np.bool_] = graph.types == NodeType.COMP_NODE
     threads, counts = np.unique(graph.ints("tid", -1)[local], return_counts=True)
+    # Threads of communication libraries record a few calls of their own.
     return local & (graph.ints("tid", -1) == threads[np.argmax(counts)]) if len(threads) else local
 
 
@@ -156,6 +159,7 @@ def _units(nodes: Nodes) -> list[Unit]:
     graph = nodes.graph
     above, names = callers(graph).tolist(), graph.names()
     host, parts = host_thread(graph).tolist(), graph.ints("part", 0).tolist()
+    # A scope has calls inside but no schema: profiler steps, `record_function`, hooks.
     leaf = np.ones(graph.n_nodes, np.bool_)
     leaf[[each for each in above if each >= 0]] = False
     listed = np.array([name.startswith(LISTED) for name in names], np.bool_)
@@ -172,6 +176,7 @@ def _units(nodes: Nodes) -> list[Unit]:
             scopes.add(names[node])
         at = len(members) - 1
         if not host[node]:
+            # Communication belongs to the call that issued it, not to the one that happens to be before it.
             issued = [each for each in parents[ptr[node] : ptr[node + 1]].tolist() if host[each]]
             at = unit_of[max(issued)] if issued and max(issued) < node else at
         elif at < 0 or (names[node] in scopes if parts[node] else top):
@@ -187,7 +192,7 @@ def _units(nodes: Nodes) -> list[Unit]:
 
 
 def _kind(nodes: Nodes, members: Sequence[int]) -> Kind:
-    """Return the kind of the message between stages among some nodes; "" where there is none."""
+    """Return the kind of the first message between stages among some nodes; "" where there is none."""
     graph = nodes.graph
     between = nodes.along("pp")
     for node in members:
@@ -206,6 +211,8 @@ def _pieces(graph: Graph, units: Sequence[Unit], order: Sequence[tuple[Kind, int
     Raises:
         InputError: where microbatches begin and end is not seen.
     """
+    # `due[i]`: the tasks between message i - 1 and message i, one or two, or none where messages follow each
+    # other.
     gaps, messages = _divided(units)
     due: list[list[tuple[Kind, int]]] = [[]]
     sent: list[tuple[Kind, int]] = []
@@ -227,6 +234,8 @@ def _pieces(graph: Graph, units: Sequence[Unit], order: Sequence[tuple[Kind, int
     gaps[0] = gaps[0][first:]
     for number, (gap, own) in enumerate(zip(gaps, due, strict=True)):
         ahead: list[Unit] = []
+        # Forward then backward, or the reverse: the cut is at the first, or behind the last, function of
+        # autograd.
         if len(own) == 2:
             cut = _backward(graph, gap) if own[0][0] == "F" else _after_backward(graph, gap)
             found.append(Piece(*own[0], tuple(gap[:cut])))
@@ -241,7 +250,7 @@ def _pieces(graph: Graph, units: Sequence[Unit], order: Sequence[tuple[Kind, int
 
 
 def _divided(units: Sequence[Unit]) -> tuple[list[list[Unit]], list[Unit]]:
-    """Return what is between messages, and these."""
+    """Return the units between messages, one list more than there are messages, and the messages."""
     gaps: list[list[Unit]] = [[]]
     messages: list[Unit] = []
     for unit in units:
@@ -254,11 +263,13 @@ def _divided(units: Sequence[Unit]) -> tuple[list[list[Unit]], list[Unit]]:
 
 
 def _begin(graph: Graph, gap: Sequence[Unit], second: Sequence[Unit]) -> int:
-    """Return where the first microbatch begins: where what is done is what the second one does.
+    """Return where the first microbatch begins: at the calls that match those of the second one.
 
     Raises:
         InputError: it is something else.
     """
+    # `second` is the gap after the first message: on stage 0, one forward pass alone. The calls of the first
+    # pass are the same, counted from the end of its gap.
     like = [signature(graph, unit) for unit in second if unit.call]
     calls = [at for at, unit in enumerate(gap) if unit.call]
     own = [signature(graph, gap[at]) for at in calls[-len(like) :]] if like else []
@@ -296,7 +307,7 @@ def _goes_back(graph: Graph, unit: Unit) -> bool:
 
 
 def signature(graph: Graph, unit: Unit) -> tuple[str, int]:
-    """Return what calls are compared by: name and operations; bytes of copies depend on the host's memory."""
+    """Return the key by which calls are compared: name and operations. Bytes of copies depend on the host's memory."""
     return graph.name(unit.nodes[0]), int(graph.ints("num_ops")[list(unit.nodes)].sum())
 
 
@@ -318,6 +329,8 @@ def _check_alike(stage: RecordedStage) -> None:
     graph = stage.nodes.graph
     last = stage.microbatches - 1
     for kind, what in KINDS:
+        # Backward of the first microbatch makes gradients instead of adding; that of the last may reduce
+        # them.
         first, end = (0, last) if kind == "F" else (1, last - 1)
         works = [work_of(graph, stage.of(kind, each)) for each in range(first, end + 1)]
         for number, own in enumerate(works):

@@ -1,9 +1,9 @@
 """The tensors of a recorded graph: which operators read and write them, and which of their dimensions are the same.
 
-Operators name what they read and write by numbers of tensors and of their storages, with shapes. Numbers are those of
-addresses and come again when memory does, so a tensor is known by both, from the operator that made it on, until
-another allocates its storage. Operators are taken in the order in which they ran; what one made is known when the last
-that it called is done.
+Operators name what they read and write by numbers of tensors and of storages, with shapes. These numbers are addresses
+and are reused with the memory, so a tensor is identified by both, from the operator that made it on, until another
+operator allocates its storage. Operators are processed in the order in which they ran; the results of one are known
+when the last operator that it called has finished.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from armillary.lab.extrapolation.recorded.operator_dims import RULES, apply_rule
 from armillary.trace import Graph
 
 SUBCLASS = "PythonSubclass"
-"""What PyTorch records around the work of a distributed tensor: operators that have one inside name whole shapes."""
+"""Recorded around the local work of a DTensor: operators that contain one name global shapes, not the rank's."""
 
 
 BUFFERS = re.compile(r"c10d::|fsdp::(all_gather_copy_in|split_with_sizes_copy|chunk_cat)$")
-"""Operators that put tensors of all kinds together, and copy the parts of all members."""
+"""Operators on flat buffers that hold many tensors, or the parts of all members of a group."""
 
 
 @dataclass(eq=False, slots=True)
 class Tensor:
-    """A tensor, while its memory is its own.
+    """A tensor during the lifetime of its memory.
 
     Attributes:
         dims: Its dimensions.
         storage: Number of its storage, and the offset in it.
-        memory: Number of the memory, which is another when its storage is allocated anew.
-        at: Node that made it; -1: it was there before.
+        memory: Number of the allocation; a storage gets a new one each time it is allocated.
+        at: Node that made it; -1: it existed before the graph began.
         writers: Calls that wrote it.
         integer: Whether its elements are whole numbers or truth values.
     """
@@ -154,6 +154,7 @@ def program_of(graph: Graph) -> Program:
     """Return the calls of a graph, their tensors' dimensions made the same where operators say so."""
     n = graph.n_nodes
     above = callers(graph)
+    # The last node inside of each call, direct or not: backwards, since callees come after their callers.
     last = np.arange(n)
     names = graph.names()
     whole = np.zeros(n, np.bool_)
@@ -171,6 +172,7 @@ def program_of(graph: Graph) -> Program:
     calls: dict[int, Call] = {}
     for node in range(n):
         schema = parse_schema(schemas[codes[node]]) if codes[node] >= 0 else None
+        # What a buffer operator calls is part of it: the shapes inside are those of the buffer.
         outer = int(buffered[above[node]]) if above[node] >= 0 else -1
         buffered[node] = outer if outer >= 0 else node if schema and BUFFERS.match(names[node]) else -1
         if schema is not None and not whole[node] and outer < 0:
@@ -179,6 +181,7 @@ def program_of(graph: Graph) -> Program:
                 call.inputs = memory.start(call)
                 call.inside = last[node] > node
                 calls[node] = call
+        # Innermost first: the result of an operator is usually made by the last one that it called.
         for done in reversed(ends.get(node, ())):
             if done in calls:
                 memory.write(calls[done])
@@ -202,6 +205,8 @@ def callers(graph: Graph) -> NDArray[np.int64]:
 def _list(text: str) -> list[Any]:
     """Return a list as Python writes it, which a trace has as text; [] where it is none."""
     try:
+        # JSON is the fast path: lists differ from it in quotes and constants only, but for a few that
+        # `literal_eval` reads.
         found = json.loads(
             text.replace("'", '"').replace("True", "true").replace("False", "false").replace("None>", "none>")
         )
@@ -279,7 +284,10 @@ class _Memory:
 
     def start(self, call: Call) -> list[Argument]:
         """Return the inputs of a call; what it is to make is not what was in its memory before."""
+        # A result is announced before the operators inside run: one that reads the same address meanwhile
+        # reads the new tensor.
         given = _records(call.given)
+        # In-place results are inputs, too, and are not new.
         old = set(_flat(given))
         for record in _flat(_records(call.made)):
             if record not in old:
@@ -294,14 +302,18 @@ class _Memory:
             return None
         number, storage, _, shape, _ = record
         found = self._live(record)
+        # The latest open call that will make this tensor.
         since = max(self._coming.get(record, [-1]))
+        # A stale tensor at the same address, with the same shape.
         if found is not None and found.at < since:
             found = None
             if not any(each.at > since for each in self._storages.get(storage, ())):
                 self._allocate(storage)
         if found is None:
+            # Inside of that call, so that its end finds the tensor as made by an operator inside.
             at = since + 1 if since >= 0 else -1
             found = self._tensor(record, at)
+            # FSDP2 frees and gathers the same weight again and again: all of its reads are one tensor.
             if since < 0 and self._is_weight(storage, prod(shape)):
                 shard, _, known = self._weights[storage]
                 if shape not in known:
@@ -316,6 +328,7 @@ class _Memory:
 
     def write(self, call: Call) -> None:
         """Make the results of a call, and apply its rule."""
+        # Inputs count as taken, so that an in-place result is recognised as its input.
         taken = {id(each) for argument in call.inputs for each in flat(argument)}
         buffers = BUFFERS.match(call.name) is not None
         new, made = call.schema.new_results, _records(call.made)
@@ -328,6 +341,7 @@ class _Memory:
                 self._coming[record].remove(call.node)
                 if not self._coming[record]:
                     del self._coming[record]
+        # Rules need inputs and results, so they run here and not when the call begins.
         call.known = apply_rule(call)
         for at, argument in enumerate((*call.inputs, *call.outputs)):
             written = at >= len(call.inputs) or (
@@ -371,7 +385,9 @@ class _Memory:
         live = self._live(record, exact=True)
         if live is not None and (id(live) in taken or live.at > call.node):
             return live  # updated in place, or made by an operator inside
+        # An operator inside has allocated the storage already: the result is a view of what it made.
         inside = any(each.at > call.node for each in self._storages.get(storage, ()))
+        # The schema says that the result shares memory with no input, so what was at this address is gone.
         if new and not inside:
             self._allocate(storage)
         found = self._tensor(record, call.node)
@@ -387,6 +403,7 @@ class _Memory:
         if storage not in self._weights:
             return False
         shard, whole, _ = self._weights[storage]
+        # FSDP2 pads a weight to a multiple of the members: less than one share is padding.
         return whole - prod(shard.shape) < elements <= whole
 
     def _tensor(self, record: _Record, at: int) -> Tensor:
@@ -417,12 +434,14 @@ class _Memory:
 
     def _alias(self, tensor: Tensor, since: int) -> bool:
         """Make dimensions the same as those of another tensor with all of the same memory, in another form."""
+        # Latest first: it is the most likely source of a view.
         for other in reversed(self._storages.get(tensor.storage[0], ())):
             if other.at <= since and since >= 0:
                 continue
             if other.storage != tensor.storage or prod(other.shape) != prod(tensor.shape):
                 continue
             if other.shape != tensor.shape and sorted(other.shape) == sorted(tensor.shape):
+                # A permutation, which sizes determine only if no two are equal.
                 if len(set(other.shape)) == len(other.shape):
                     for dim in tensor.dims:
                         same(dim, other.dims[other.shape.index(dim.size)])

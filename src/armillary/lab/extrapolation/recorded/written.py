@@ -39,12 +39,13 @@ class Source:
                     self.message[node] = piece.kind, piece.microbatch
         ptr, parents = graph.parents()
         self.parents = [parents[ptr[node] : ptr[node + 1]].tolist() for node in range(graph.n_nodes)]
+        # Whether the recording chains messages; only then are copies chained.
         self.serial = any(parent in self.message for node in self.message for parent in self.parents[node])
         self.above = callers(graph).tolist()
         self.calls = set(self.above)
 
     def group(self, node: int) -> tuple[int, str]:
-        """Return what communication comes one after the other with: messages of all stages, or one group's."""
+        """Return the key of communication that runs in sequence: messages between stages, or one group's calls."""
         if self.message.get(node):
             return -1, ""
         names = [attribute[2] for attribute in self.nodes[node].attrs if attribute[0] == "pg_name"]
@@ -57,9 +58,9 @@ def _without_time(attrs: Iterable[Attribute]) -> list[Attribute]:
 
 @dataclass
 class Written:
-    """Nodes so far, and the thread of the host that they are of.
+    """The nodes written so far, and the host thread that they belong to.
 
-    The host's calls come one after the other, so do messages; the host goes on when it has received.
+    Calls of the host run one after the other, and so do messages; the host continues when it has received.
     """
 
     thread: int = -1
@@ -94,6 +95,7 @@ class Written:
         for number, unit in enumerate(piece.units):
             for node in () if number in left_out else unit.nodes:
                 made = replace(source.nodes[node], id=len(self.nodes))
+                # Two recordings number their threads differently, but a stage has one host.
                 if source.host[node] and source.thread != self.thread >= 0:
                     made.attrs = [
                         (*each[:2], self.thread) if each[0] == "tid" else each for each in made.attrs
@@ -112,6 +114,7 @@ class Written:
         if source.host[node]:
             self._host = made
             self._waits = []
+            # Scopes that enclose the whole step, to which callees of later pieces are attached.
             if not kind and node in source.calls:
                 self._scopes[source.names[node]] = made
             return
@@ -129,8 +132,9 @@ class Written:
         return local.get(node, self._scopes.get(source.names[node], -1))
 
     def _before(self, source: Source, node: int, local: dict[int, int], shift: int) -> list[int]:
-        """Return what a node waits for."""
+        """Return the ids of the new nodes that the copy of a node waits for."""
         host = source.host[node]
+        # Receives that are done since the host's last call: the next call waits for them.
         found = dict.fromkeys(self._waits if host else ())
         if node in source.message and source.serial:
             found[self._latest.get(source.group(node), -1)] = None
