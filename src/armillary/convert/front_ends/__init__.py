@@ -76,11 +76,13 @@ def front_end(name: str) -> FrontEnd:
 
 
 def _kind(hint: Any) -> type:
+    # `int | None` gives int.
     inner = [part for part in getattr(hint, "__args__", ()) if part is not type(None)]
     kind: type = inner[0] if inner else hint
     return kind
 
 
 def _help(text: str, name: str) -> str:
+    # The entry under Args:, with its continuation lines, which are indented by 8 blanks or more.
     match = re.search(rf"^ +{name}: (.+(?:\n {{8,}}.+)*)", text, re.MULTILINE)
     return re.sub(r"\s+", " ", match[1]) if match else ""
