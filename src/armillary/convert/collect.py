@@ -23,7 +23,7 @@ from armillary.convert.group_notes import GroupNotes
 from armillary.convert.torch_import import import_torch
 
 _active: list[Collector] = []
-"""The one of this process that is collecting, if there is one."""
+"""The collector of this process that is recording, if any."""
 
 
 def collect(
@@ -43,7 +43,7 @@ def collect(
     environment's ``RANK``, else 0.
 
     Args:
-        folder: Where to; it is made where absent.
+        folder: Where the files are written; created if absent.
         warmup: Steps that run before anything is recorded.
         steps: Steps to record.
         compress: Write ``.json.gz``.
@@ -60,14 +60,14 @@ class Collector:
     def __init__(
         self, folder: Path, warmup: int = 0, steps: int = 1, compress: bool = False, *, yields: bool = False
     ) -> None:
-        """Say what to record.
+        """Declare what to record.
 
         Args:
-            folder: Where to.
+            folder: Where the files are written.
             warmup: Steps before the recorded ones.
             steps: Recorded steps.
             compress: Write ``.json.gz``.
-            yields: Give way to a collector that the program itself enters, which then writes to `folder`.
+            yields: Yield to a collector that the program itself enters; that one then writes to `folder`.
         """
         for name, value, least in (("warmup", warmup, 0), ("steps", steps, 1)):
             if not isinstance(value, int) or value < least:
@@ -84,6 +84,9 @@ class Collector:
     def __enter__(self) -> Collector:
         self._torch = import_torch("armillary.collect")
         self._world = _number("RANK", 0), _number("WORLD_SIZE", 1)
+        # A collector of `armillary capture` is entered around the whole script: one that the script enters
+        # itself replaces it and inherits its folder. Two that the program entered would both want the
+        # profiler.
         for other in _active[:]:
             if not other.yields:
                 raise InputError(f"collect: {other.folder} is being collected; expected one at a time")
@@ -91,7 +94,10 @@ class Collector:
             other.discard()
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
+            # Hidden, and named by process: ranks that share the folder do not collide, and readers skip
+            # names with a dot.
             self._parts = [self.folder / f".{name}.{os.getpid()}.part.json" for name in ("host", "device")]
+            # A folder that cannot be written to is refused here, not after the run.
             self._parts[0].touch()
         except OSError as error:
             raise InputError(f"{self.folder}: {error.strerror}, expected a folder to write to") from error
@@ -105,6 +111,7 @@ class Collector:
     ) -> None:
         if self.done:
             return
+        # A body that never calls step() is the one step to record.
         if error is None and (self.made, self.warmup, self.steps) == (0, 0, 1):
             self.step()
             return
@@ -116,18 +123,19 @@ class Collector:
             )
 
     def step(self) -> None:
-        """Say that a step has ended; after the last one the files are written and further calls do nothing."""
+        """Mark the end of a step; the last one writes the files, and further calls do nothing."""
         if self.done:
             return
         self.made += 1
         self._go(self._profile.step if self.made < self.warmup + self.steps else self._finish)
 
     def note_groups(self) -> None:
-        """Note the process groups there are; called again after changes, also before they are destroyed."""
+        """Record the current process groups; called at each step and before groups are destroyed."""
         distributed = self._torch.distributed
         if self.done or not distributed.is_available() or not distributed.is_initialized():
             return
         groups = distributed.distributed_c10d._world.pg_config_info
+        # The program has destroyed groups since the last call; the trace still holds their collectives.
         if len(groups) < len(self._groups):
             return
         self._backend = distributed.get_backend()
@@ -140,6 +148,7 @@ class Collector:
 
     def discard(self) -> None:
         """Stop and write nothing."""
+        # PyTorch raises these if the profiler is not running.
         with contextlib.suppress(RuntimeError, AssertionError):
             self._profile.stop()
         self._close()
@@ -166,6 +175,7 @@ class Collector:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about a missing warm-up, which the caller chose
             # Without repeat=1 the observer starts again after the window, into the same file.
+            # Kineto records and drops one step before those to keep; earlier warm-up steps run without it.
             plan = profiler.schedule(
                 wait=max(self.warmup - 1, 0), warmup=min(self.warmup, 1), active=self.steps, repeat=1
             )
@@ -182,12 +192,14 @@ class Collector:
         self.note_groups()
         before = self._observer.is_running()
         on()
+        # A call that starts the observer makes it note the groups that there are.
         if not before:
             self._noted = len(self._groups)
 
     def _finish(self) -> None:
         try:
             self._profile.stop()
+            # Closes the observer's file, which is moved below.
             self._observer.unregister_callback()
             self._profile.export_chrome_trace(str(self._parts[1]))
             rank, world_size = self._world
@@ -195,8 +207,10 @@ class Collector:
             for part, name in zip(self._parts, names, strict=True):
                 with replacing(self.folder / name) as temporary:
                     _move(part, temporary, compress=name.endswith(".gz"))
+                # An earlier run may have left the same trace in the other form; readers would take one of the two.
                 other = name.removesuffix(".gz") if name.endswith(".gz") else f"{name}.gz"
                 (self.folder / other).unlink(missing_ok=True)
+            # Last, since whoever finds this file takes the traces beside it for complete.
             write_collected(self.folder, self._about(rank, world_size, *names))
         finally:
             self._close()
@@ -208,7 +222,7 @@ class Collector:
                 str(group["pg_name"]),
                 str(group["pg_desc"]),
                 str(group["backend_config"]),
-                tuple(group["ranks"] or range(world_size)),
+                tuple(group["ranks"] or range(world_size)),  # none listed: all ranks
             )
             for group in self._groups
         )

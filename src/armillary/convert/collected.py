@@ -1,4 +1,4 @@
-"""What the ranks of a collected run say about themselves: ``collected_<rank>.json`` beside their traces."""
+"""Metadata of each rank of a collected run: ``collected_<rank>.json`` beside its traces."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class CollectedRank:
     steps: int
     """Recorded steps."""
     groups: tuple[ProcessGroup, ...]
-    """Those that the rank knows."""
+    """Process groups that the rank knows."""
 
 
 def write_collected(folder: Path, rank: CollectedRank) -> None:
@@ -62,6 +62,7 @@ def read_collected(folder: str | Path) -> list[CollectedRank]:
     """
     files = [file for file in Path(folder).glob("collected_*.json") if re.search(r"_\d+\.json$", file.name)]
     ranks = sorted((_read(file) for file in files), key=lambda rank: rank.rank)
+    # Sorted, the ranks of one complete run are 0, 1, … and all state their count.
     for position, rank in enumerate(ranks):
         if rank.world_size != len(ranks) or rank.rank != position:
             raise InputError(
@@ -80,6 +81,7 @@ def _read(file: Path) -> CollectedRank:
         groups = tuple(
             ProcessGroup(**{**group, "ranks": tuple(group["ranks"])}) for group in content.pop("groups")
         )
+        # A key that is missing or unknown raises TypeError, which is reported below with the expected names.
         return CollectedRank(**content, groups=groups)
     except OSError as error:
         raise InputError(f"{file}: {error.strerror}, expected {expected}") from error

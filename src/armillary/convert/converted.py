@@ -1,4 +1,4 @@
-"""What a front end returns, and the report about it."""
+"""The result of a front end, and its report."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ class Converted:
 
     trace: Trace
     groups: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
-    """Ranks of every communicator group by its number, which is what ``pg_name`` of a node holds."""
+    """Ranks of every communicator group by its number, which a node holds in ``pg_name``."""
     warnings: tuple[str, ...] = ()
     facts: Mapping[str, Any] = field(default_factory=dict)
-    """What this front end adds to the report, as plain JSON values."""
+    """Entries that the front end adds to the report, as plain JSON values."""
     statements: tuple[str, ...] = ()
-    """What a user should see of it in any case, a line each."""
+    """Lines that the command prints in any case."""
 
 
 def report(converted: Converted) -> dict[str, Any]:
@@ -32,6 +32,7 @@ def report(converted: Converted) -> dict[str, Any]:
     front end adds, such as linked, link_rate and gap_fraction.
     """
     trace = converted.trace
+    # Ranks share the graph object when their graphs are equal, so a graph counts once for each of its ranks.
     times = np.bincount(trace.rank_graph, minlength=len(trace.graphs)).tolist()
     comm: dict[str, dict[str, int]] = {}
     for graph, ranks in zip(trace.graphs, times, strict=True):
@@ -51,6 +52,7 @@ def report(converted: Converted) -> dict[str, Any]:
 
 def communication(graph: Graph) -> dict[str, dict[str, int]]:
     """Return count and bytes of the communication nodes of `graph`, by ``ALL_REDUCE``, …, ``SEND``, ``RECV``."""
+    # ALL_REDUCE is 0: a node without comm_type must not read as one.
     size, operation = graph.ints("comm_size"), graph.ints("comm_type", -1)
     which = {"SEND": graph.types == NodeType.COMM_SEND_NODE, "RECV": graph.types == NodeType.COMM_RECV_NODE}
     collective = graph.types == NodeType.COMM_COLL_NODE

@@ -1,4 +1,4 @@
-"""What the nodes of schema 0.0.1 mean in today's."""
+"""Nodes of schema 0.0.1 as nodes of today's schema."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ COLLECTIVES = (
 )  # fmt: skip
 """By the number of ``comm_type``."""
 LOCAL = 1
-"""``tensor_loc`` of local memory; 2 is remote memory, the only one that a simulator gave time to."""
+"""``tensor_loc`` of local memory; 2 is remote memory, the only one whose accesses took time in a simulator."""
 KINDS = {
     "num_ops": "int64",
     "tensor_size": "uint64",
@@ -48,7 +48,7 @@ NEAR = "accesses to local memory become compute nodes that move tensor_size byte
 
 
 class Meaning:
-    """What the files do not say themselves, and what was found odd in them."""
+    """Context that the files lack (cycle time, ranks of communicators), and counts of what was odd in them."""
 
     def __init__(self, cycle: float, ranks: int, groups: Mapping[int, tuple[int, ...]] | None) -> None:
         """Take ns per cycle, the number of ranks, and the ranks by communicator id, if known."""
@@ -62,6 +62,7 @@ class Meaning:
 
     def group(self, communicator: int) -> int:
         """Return the number of the group that a communicator id means; 0 for all ranks."""
+        # Also what a node without the field has.
         if communicator == 0:
             return 0
         if self.number is None:
@@ -74,7 +75,7 @@ class Meaning:
         return self.number[communicator]
 
     def warnings(self) -> tuple[str, ...]:
-        """Return what was odd, with counts over the distinct files."""
+        """Return the oddities, with counts over the distinct files."""
         found = [f"{count} nodes: {what}" for what, count in self.odd.items()]
         found += [
             f"{count} collectives of communicator_id {ident} are taken for collectives of all ranks; "
@@ -96,6 +97,7 @@ def graph_of_rank(data: bytes, source: str, meaning: Meaning) -> Graph:
             nodes.append(_node(fields, meaning))
         except InputError as error:
             raise InputError(f"{source}: node {fields['id']} '{fields['name']}': {error}") from error
+    # All groups of --comm-groups, whether or not this rank takes part in them.
     if meaning.groups.ranks:
         ident = max((node.id for node in nodes), default=-1) + 1
         nodes.append(groups_node(ident, meaning.groups.ranks))
@@ -121,6 +123,7 @@ def _node(fields: Fields, meaning: Meaning) -> Node:
         meaning.odd[IDLE] += 1
         kind = NodeType.COMP_NODE
     elif kind in (NodeType.MEM_LOAD_NODE, NodeType.MEM_STORE_NODE) and numbers.get("tensor_loc") == LOCAL:
+        # A memory node would be timed as an access to remote memory; local accesses took no time of their own.
         meaning.odd[NEAR] += 1
         kind = NodeType.COMP_NODE
         numbers.setdefault("num_ops", 0)
@@ -129,6 +132,7 @@ def _node(fields: Fields, meaning: Meaning) -> Node:
         attrs.append(("involved_dim", "bool_list", [dim != 0 for dim in dims]))
     node = Node(numbers["id"], str(fields["name"]), kind, data_deps=_list(fields, "parent"), attrs=attrs)
     if "simulated_run_time" in numbers:
+        # duration_micros holds whole µs, as Chakra defines it; duration_ns keeps the exact time beside it.
         ns = round(numbers["simulated_run_time"] * meaning.cycle)
         node.duration_micros = (ns + 500) // 1000
         attrs.append(("duration_ns", "int64", ns))

@@ -46,6 +46,7 @@ def read_nodes(data: bytes, source: str) -> list[Fields]:
         size, at = _wire.varint(data, at, len(data))
         where = f"in node message {len(found)}"
         if at < 0 or not 0 <= size <= len(data) - at:
+            # A position below 0 is the kernel's error code.
             problem = _PROBLEMS[at if at < 0 else _wire.LENGTH]
             raise InputError(f"{source}: damaged or cut off: byte {start} of {len(data)}, {where}: {problem}")
         node = _node(data, at, at + size, source, where)
@@ -65,6 +66,7 @@ def _node(data: bytes, at: int, end: int, source: str, where: str) -> Fields:
         if number < 0:
             raise _other_schema(data, source, at, where, _PROBLEMS[number])
         name = FIELDS[number] if number < len(FIELDS) else ""
+        # Wire types of protobuf: 0 is a varint, 2 is length-delimited (text, or a packed list).
         wires = (2,) if name == "name" else (0, 2) if name in _LISTS else (0,) if name else ()
         if wire not in wires:
             problem = f"field {number} of wire type {wire} is not in the schema"
@@ -78,6 +80,7 @@ def _node(data: bytes, at: int, end: int, source: str, where: str) -> Fields:
         elif name in _LISTS:
             items = node.setdefault(name, [])
             assert isinstance(items, list)
+            # The kernel returns signed numbers; those of the schema are unsigned.
             items += [value & (2**64 - 1)] if wire == 0 else _packed(data, value, after, source, where)
         else:
             node[name] = value & (2**64 - 1)
@@ -99,6 +102,7 @@ def _packed(data: bytes, at: int, end: int, source: str, where: str) -> list[int
 def _other_schema(data: bytes, source: str, at: int, where: str, problem: str) -> InputError:
     """Return the error for a message that is no node of this schema, with the schema that the file seems to have."""
     try:
+        # Files of today's schema often parse for a while; one without an unknown field is such a file.
         newer = decode(data, source).unknown_fields == 0
     except InputError:
         newer = False

@@ -1,10 +1,10 @@
 """Notes, inside each call of a collective or message, the process group that it is for.
 
-PyTorch's traces say it where NCCL, RCCL or XCCL run, not for gloo and MPI. All calls, those of the C++ reducer of
+PyTorch's traces name it for NCCL, RCCL and XCCL, but not for gloo and MPI. All calls, those of the C++ reducer of
 DistributedDataParallel included, go through operators of the namespace c10d. These get a kernel for the dispatch key
-BackendSelect, which every call passes last before the kernel of its device, whatever autograd or inference mode do. It
-opens and closes a range with the group's name and goes on; that takes 60 to 125 us of the calling thread, measured on
-a busy machine.
+BackendSelect, which every call passes last before the kernel of its device, whatever autograd or inference mode do.
+The kernel opens and closes a range with the group's name and calls the next kernel; that takes 60 to 125 us of the
+calling thread, measured on a busy machine.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from armillary.convert.pytorch.communication import GROUP_NOTE
 
 
 class GroupNotes:
-    """The kernels that note; `remove` puts PyTorch's back."""
+    """The registered kernels; `remove` restores PyTorch's own."""
 
     def __init__(self, torch: Any) -> None:
-        """Register them; `available` says whether this PyTorch can."""
+        """Register the kernels; `available` tells whether this PyTorch allows it."""
         self._library: Any = None
         try:
             self._register(torch)
@@ -44,6 +44,7 @@ class GroupNotes:
 
     def _register(self, torch: Any) -> None:
         distributed = torch.distributed
+        # With GPUs the communication runs on NCCL or RCCL, whose traces name the group.
         if not distributed.is_available() or torch.cuda.is_available():
             return
         note = torch._C._profiler._RecordFunctionFast
@@ -52,11 +53,13 @@ class GroupNotes:
         self._library = torch.library.Library("c10d", "IMPL")
         for name in sorted(torch._C._dispatch_get_all_op_names()):
             space, _, short = name.partition("::")
+            # A dot separates the name of an overload.
             if space == "c10d" and "." not in short:
                 operator = getattr(torch.ops.c10d, short).default
                 place = _group_argument(operator)
                 if place >= 0:
                     kernel = _noting(operator, place, unbox, note, select)
+                    # The kernel needs the call's dispatch keys to remove its own from them, or it would call itself.
                     self._library.impl(short, kernel, "BackendSelect", with_keyset=True)
 
 

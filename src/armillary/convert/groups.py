@@ -1,4 +1,4 @@
-"""Communicator groups of a converted workload: their numbers, and how a trace carries them."""
+"""Communicator groups of a converted workload: their numbers, and the node that stores them in a trace."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from armillary.trace import GraphBuilder, Node, NodeType
 
 
 class Groups:
-    """Numbers groups in the order in which they are first asked for, from 1; the world is 0.
+    """Numbers groups from 1, in the order of their first query; the world is 0.
 
-    Chakra readers want numbers for names of groups, and one group for one set of ranks in one order.
+    Chakra readers expect numbers as names of groups, and one group for one set of ranks in one order.
     """
 
     def __init__(self, npus: int) -> None:
@@ -22,13 +22,14 @@ class Groups:
     def number(self, ranks: Sequence[int]) -> int:
         """Return the number of the group of `ranks`, in this order; 0 for all ranks in ascending order."""
         key = tuple(ranks)
+        # The world is there from the start, so that a new group gets the next number from 1.
         found = self._number.setdefault(key, len(self._number))
         if found:
             self.ranks[found] = key
         return found
 
     def metadata(self, builder: GraphBuilder) -> int | None:
-        """Add the node that tells a simulator the groups; see `groups_node`."""
+        """Add the node that lists the groups, unless the world is the only one; see `groups_node`."""
         if not self.ranks:
             return None
         ident = builder.add("", NodeType.METADATA_NODE)
@@ -37,7 +38,7 @@ class Groups:
 
 
 def groups_node(ident: int, groups: dict[int, tuple[int, ...]]) -> Node:
-    """Return the metadata node in which PyTorch, and ASTRA-sim after it, keep the process groups."""
+    """Return the metadata node in which PyTorch stores the process groups and ASTRA-sim reads them."""
     table = [
         {"pg_name": str(number), "ranks": list(ranks), "group_size": len(ranks)}
         for number, ranks in groups.items()
@@ -46,5 +47,6 @@ def groups_node(ident: int, groups: dict[int, tuple[int, ...]]) -> Node:
         ident,
         "## process_group:init ##",
         NodeType.METADATA_NODE,
+        # PyTorch stores inputs as texts of three lists: values, shapes and types.
         inputs=(f"['{json.dumps(table)}']", "[[]]", "['String']"),
     )

@@ -1,4 +1,4 @@
-"""Run a PyTorch script on all ranks of this machine and collect their traces: all of them or none."""
+"""Run a PyTorch script as all ranks on this machine and collect their traces: all of them or none."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _OURS = re.compile(r"(host|device|collected)_\d+\.json(\.gz)?")
 
 @dataclass(frozen=True)
 class Collected:
-    """What was collected, by rank."""
+    """A collected run."""
 
     ranks: list[CollectedRank]
     warning: str = ""
-    """Who failed after its steps were recorded, and how."""
+    """Which rank failed after its steps were recorded, and how; empty for none."""
 
 
 def collect_script(
@@ -40,8 +40,8 @@ def collect_script(
 ) -> Collected:
     """Run `script` once for each rank, as torchrun would on one machine, and collect the traces.
 
-    A step ends when the first optimizer that the script uses has stepped. A script that uses
-    `armillary.collect` itself says with it what to record; only the folder is this one.
+    A step ends when the first optimizer that the script uses has stepped. A script that calls
+    `armillary.collect` itself decides what to record; only the folder is the one given here.
 
     Args:
         script: A Python file; it is run unchanged, as ``__main__``.
@@ -64,6 +64,7 @@ def collect_script(
     import_torch("armillary capture")
     try:
         target.mkdir(parents=True, exist_ok=True)
+        # Inside the target, so that moving the files at the end is a rename within one file system.
         fresh = Path(tempfile.mkdtemp(prefix=".collect.", dir=target))
     except OSError as error:
         raise InputError(f"{target}: {error.strerror}, expected a folder to write to") from error
@@ -87,12 +88,14 @@ def collect_script(
 
 
 def _wait(processes: RankProcesses, folder: Path, script: Path) -> str:
-    """Wait for all; return who failed when its traces were complete, as gloo does now and then on exit."""
+    """Wait for all ranks; return the first failure of one whose traces were complete, as gloo has at times on exit."""
     while True:
         failures = processes.failures()
         for rank, how in failures.items():
+            # A refusal also ends with an exit code, so it must be looked for before the general failure.
             if (refused := folder / f"{REFUSED}{rank}").exists():
                 raise InputError(f"{script}: {refused.read_text()}")
+            # A rank writes this file last: without it its traces are not complete.
             if not (folder / f"collected_{rank}.json").exists():
                 raise ArmillaryError(f"{script}: {how}; nothing was collected")
         if not processes.running():

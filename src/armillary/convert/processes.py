@@ -15,20 +15,20 @@ from types import FrameType, TracebackType
 from typing import Any
 
 GRACE_SECONDS = 3.0
-"""How long a process may take to end when asked to, before it is killed."""
+"""How long a process may take to end after SIGTERM before it is killed."""
 _POLL_SECONDS = 0.01
 
 
 class RankProcesses:
     """Runs ``python ARGUMENTS`` once for every rank, with the environment that torchrun gives.
 
-    Leaving the ``with`` block ends what still runs, and what that has started.
+    Leaving the ``with`` block ends the processes that still run, and all that they have started.
     """
 
     def __init__(
         self, arguments: Sequence[str], ranks: int, environment: Mapping[str, str] | None = None
     ) -> None:
-        """Say what to run; ``environment`` is added to this process's."""
+        """Declare what to run; ``environment`` is added to that of this process."""
         self.arguments = [sys.executable, *arguments]
         self.ranks = ranks
         self.environment = dict(environment or {})
@@ -36,6 +36,8 @@ class RankProcesses:
         self._before: Any = None
 
     def __enter__(self) -> RankProcesses:
+        # SIGTERM would end this process without `__exit__` and leave the ranks behind; as an exception it
+        # does not. Python allows handlers in the main thread only.
         if threading.current_thread() is threading.main_thread():
             self._before = signal.signal(signal.SIGTERM, _terminated)
         port = free_port()
@@ -54,6 +56,7 @@ class RankProcesses:
             while self.running() and time.monotonic() < end:
                 time.sleep(_POLL_SECONDS)
         finally:
+            # Also for ranks that have ended: the session may hold processes that they started.
             self._signal(signal.SIGKILL)
             for process in self.processes:
                 process.wait()
@@ -76,6 +79,7 @@ class RankProcesses:
     def _signal(self, number: signal.Signals) -> None:
         for process in self.processes:
             with contextlib.suppress(ProcessLookupError):
+                # The rank leads its session, so its id is that of the process group.
                 os.killpg(process.pid, number)
 
 
@@ -88,6 +92,7 @@ def _environment(rank: int, ranks: int, port: int) -> dict[str, str]:
         "LOCAL_WORLD_SIZE": str(ranks),
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(port),
+        # Else gloo looks the host name up, which need not lead to an interface of this machine.
         "GLOO_SOCKET_IFNAME": "lo",
         # As torchrun does: ranks that share a machine do not each take all of its cores.
         "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"),
@@ -97,6 +102,7 @@ def _environment(rank: int, ranks: int, port: int) -> dict[str, str]:
 def free_port() -> int:
     """Return a TCP port of 127.0.0.1 that nothing listens on now."""
     with socket.socket() as probe:
+        # Port 0 lets the kernel choose; the port is free again when the probe closes, and another process may take it.
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port

@@ -1,4 +1,4 @@
-"""PyTorch, imported only where it is used."""
+"""Import PyTorch, an optional dependency, only where it is used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One graph per device from the tasks of all: transfers become matched sends and receives."""
+"""Split the tasks of all devices into one graph per device: transfers become matched sends and receives."""
 
 from __future__ import annotations
 
@@ -13,20 +13,21 @@ from armillary.trace import Graph, GraphBuilder, Trace
 class Split:
     """The tasks of `devices`, ascending, which become ranks 0, 1, ….
 
-    A send waits for what its transfer waits for, a receive for nothing. Messages between two ranks are told apart by
-    their tags. Whatever waits for a task of another rank without a transfer gets a message of 1 byte.
+    A send waits for the parents of its transfer, a receive for nothing. Tags distinguish the messages between two
+    ranks. A task that waits for a task of another rank without a transfer between them gets a message of 1 byte.
     """
 
     def __init__(self, tasks: Sequence[Task], all_reduce: bool) -> None:
         """Split `tasks`, each after its parents; see `updates` for `all_reduce`."""
         self.tasks = tasks
+        # A device may only send: then no task has it as its target.
         ends = {task.target for task in tasks} | {t.source for t in tasks if t.source is not None}
         self.devices = sorted(ends)
         self.rank = {device: rank for rank, device in enumerate(self.devices)}
         self.builders = [GraphBuilder(rank=rank) for rank in range(len(self.devices))]
         self.groups = Groups(len(self.devices))
         self.nodes: list[dict[int, int]] = [{} for _ in tasks]
-        """By task: the node that ends it, by the ranks on which one does."""
+        """For each task, by rank: the node whose end shows that rank that the task is done."""
         self.empty = 0
         """Transfers of no bytes, which become 1 byte."""
         self.bare = 0
@@ -34,6 +35,7 @@ class Split:
         self.updates = updates(tasks) if all_reduce else {}
         self._tags: defaultdict[tuple[int, int], int] = defaultdict(int)
         self._last: dict[int, int] = {}
+        # Transfers that an all-reduce replaces; `_all_reduce` gives those that others wait for their node.
         absorbed = {transfer for parts in self.updates.values() for transfer in (*parts[0], *parts[1])}
         for index, task in enumerate(tasks):
             if index in self.updates:
@@ -41,6 +43,7 @@ class Split:
             elif index in absorbed:
                 continue
             elif task.source is None or task.source == task.target:
+                # A transfer within a device uses no network and keeps its time.
                 rank = self.rank[task.target]
                 self.nodes[index] = {rank: self._timed(rank, task, self._after(task.parents, rank))}
             else:
@@ -55,6 +58,7 @@ class Split:
         graphs = []
         for rank, builder in enumerate(self.builders):
             self.groups.metadata(builder)
+            # Everything of a node but its id, which follows from its place.
             key = tuple(
                 (n.name, n.type, tuple(n.ctrl_deps), tuple(n.data_deps), n.inputs, tuple(n.attrs))
                 for n in builder.nodes
@@ -65,13 +69,14 @@ class Split:
         return Trace.from_ranks(graphs)
 
     def _after(self, tasks: Sequence[int], rank: int) -> list[int]:
-        """Return the nodes of `rank` that say that `tasks` are done."""
+        """Return the nodes of `rank` whose end shows that `tasks` are done."""
         return list(dict.fromkeys(self._seen(task, rank) for task in tasks))
 
     def _seen(self, index: int, rank: int) -> int:
         nodes = self.nodes[index]
         if rank not in nodes:
             task = self.tasks[index]
+            # A message of 1 byte carries the news; entered below, it serves all that wait for the task on this rank.
             home = self.rank[task.target]
             self.bare += 1
             nodes[rank] = self._message(home, rank, 1, f"{task.name} {task.phase} done", [nodes[home]])[rank]
@@ -80,6 +85,7 @@ class Split:
     def _message(
         self, source: int, target: int, size: int, name: str, after: Sequence[int]
     ) -> dict[int, int]:
+        # Numbered by pair of ranks, so that messages match whatever order the two sides reach them in.
         tag = self._tags[source, target]
         self._tags[source, target] += 1
         return {
@@ -101,6 +107,7 @@ class Split:
         """
         task, size = self.tasks[index], self.tasks[gathered[0]].size
         root = self.rank[task.target]
+        # By rank: what its part of the all-reduce waits for. (A transfer has a source; `or 0` is for the types.)
         waits = {
             self.rank[self.tasks[transfer].source or 0]: self.tasks[transfer].parents for transfer in gathered
         }
@@ -121,10 +128,10 @@ class Split:
 
 
 def updates(tasks: Sequence[Task]) -> dict[int, tuple[list[int], list[int]]]:
-    """Return the updates that are an all-reduce in disguise: transfers to the update, and from it, by its index.
+    """Return, by index, the updates that are an all-reduce in disguise: (transfers to the update, transfers from it).
 
     FlexFlow's simulator sends the gradients of all replicas to the device of the first and the new weights
-    back. Both are of one size, between the same devices, and wait and are waited for as the update itself is.
+    back. Both directions have one size and the same devices, and nothing but the update comes between them.
     """
     children: list[list[int]] = [[] for _ in tasks]
     for index, task in enumerate(tasks):
@@ -137,6 +144,9 @@ def updates(tasks: Sequence[Task]) -> dict[int, tuple[list[int], list[int]]]:
         gathered = [p for p in task.parents if tasks[p].source is not None]
         spread = [c for c in children[index] if tasks[c].source is not None]
         sources = [tasks[transfer].source for transfer in gathered]
+        # An all-reduce in disguise: every replica but the first sends once, the same devices receive, all
+        # the same size; only the update waits for the gradients, and the new weights wait for the update
+        # alone.
         if (
             sources
             and len({*sources, task.target}) == len(sources) + 1

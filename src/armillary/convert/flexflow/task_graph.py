@@ -3,7 +3,7 @@
 A node is a task. Its label is a record: ``{device_id=0|Dense_100|Forward|COMP_NODE|simulated_run_time=0.02}`` for a
 compute task, ``{device_id=8|Comm from Barrier to Update|Comm|COMM_SEND_RECV_NODE|src_device_id=2|dst_device_id=0|
 comm_size=4096|run_time=4e-06}`` for a transfer (whose ``device_id`` numbers a link). Times are milliseconds, as
-everywhere in FlexFlow's simulator. Nodes stand in the order in which that simulator ran them.
+everywhere in FlexFlow's simulator. Nodes are listed in the order in which that simulator ran them.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from armillary.base.errors import InputError
 
+# Possessive quantifiers (`*+`) throughout: a damaged file fails at once instead of backtracking for minutes.
 _QUOTED = r'"(?:[^"\\]|\\.)*+"'
 _STATEMENT = re.compile(
     rf"""\s*+(?:
@@ -69,6 +70,7 @@ class _Reader:
     def tasks(self) -> list[Task]:
         found: list[Task] = []
         index: dict[str, int] = {}
+        # An edge may stand before the labels of its tasks, so edges are resolved after all nodes are read.
         edges: list[re.Match[str]] = []
         places: list[int] = []
         for match in self.statements():
@@ -94,6 +96,7 @@ class _Reader:
         found: list[re.Match[str]] = []
         at, stage = 0, "head"
         while match := _STATEMENT.match(self.text, at):
+            # One head, then nodes and edges, then one end: `stage` is the part of the file that was read last.
             inside = "head" if match["head"] else "end" if match["end"] else "body"
             if (stage == "head") != (inside == "head") or stage == "end":
                 break
@@ -147,6 +150,8 @@ class _Reader:
 
     def sorted(self, tasks: list[Task], names: list[str], places: list[int]) -> list[Task]:
         """Return `tasks` with parents first, and their `parents` renumbered."""
+        # Kahn's topological sort; the heap takes the ready task that stands first in the file, so that
+        # FlexFlow's order is kept wherever dependencies allow.
         waits = [len(task.parents) for task in tasks]
         children: list[list[int]] = [[] for _ in tasks]
         for at, task in enumerate(tasks):
@@ -165,5 +170,5 @@ class _Reader:
             stuck = next(at for at, count in enumerate(waits) if count)
             raise self.error(places[stuck], f"{names[stuck]} waits for itself, or for a cycle of tasks")
         for task in tasks:
-            task.parents = sorted({place[parent] for parent in task.parents})
+            task.parents = sorted({place[parent] for parent in task.parents})  # an edge may stand twice
         return [tasks[at] for at in place]

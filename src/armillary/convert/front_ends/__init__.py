@@ -117,5 +117,6 @@ def _kind(front_end: str, option: str, hint: Any) -> type:
 
 
 def _help(text: str, name: str) -> str:
+    # The entry under Args:, with its continuation lines, which are indented by 8 blanks or more.
     match = re.search(rf"^ +{name}: (.+(?:\n {{8,}}.+)*)", text, re.MULTILINE)
     return re.sub(r"\s+", " ", match[1]) if match else ""

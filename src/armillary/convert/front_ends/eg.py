@@ -39,6 +39,7 @@ def convert(inputs: Sequence[Path], *, cycle: str = "1 ns", groups: Path | None 
         document = read_document(groups, "communicator-group file", "json")
         known = read_groups(document, (), document.data, len(paths))
     meaning = Meaning(ns, len(paths), known)
+    # Files of equal bytes become one graph object, which the trace stores once.
     shared: dict[bytes, Graph] = {}
     graphs = []
     for path in paths:
@@ -66,6 +67,7 @@ def _in_rank_order(inputs: Sequence[Path]) -> Sequence[Path]:
                 f"{prefix}: no such file, and no file {prefix.name}.<rank>.eg, expected one of them"
             )
     found = {path: re.search(r"\.(\d{1,9})\.eg$", path.name) for path in inputs}
+    # One file whose name has a rank makes all names count: a rank without a file is then an error.
     ranks = {int(match[1]): path for path, match in found.items() if match}
     if not ranks:
         return inputs

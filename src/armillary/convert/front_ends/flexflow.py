@@ -38,6 +38,7 @@ def convert(inputs: Sequence[Path], *, all_reduce: bool = False) -> Converted:
     split = Split(tasks, all_reduce)
     trace = split.trace(str(path))
     warnings = []
+    # The devices are distinct and ascending: only a gap makes the last one larger than their count allows.
     if split.devices[-1] != len(split.devices) - 1:
         shown = ", ".join(map(str, split.devices[:8])) + (", …" if len(split.devices) > 8 else "")
         warnings.append(f"{path}: devices {shown} become ranks 0 to {len(split.devices) - 1}")

@@ -48,9 +48,11 @@ def convert(
     module = parse(read(inputs[0]))
     devices = _devices(module, ranks)
     groups = Groups(devices.ranks.size)
+    # All ranks run the same steps; who communicates with whom is resolved rank by rank in `trace_of`.
     lowering = Lowering(module, devices, unroll=unroll, trips=trips, in_order=in_order)
     program = lowering.run()
     warnings = program.warnings
+    # Without a schedule the order of the text is only one that the dependencies allow.
     if in_order and module.attributes.get("is_scheduled") != "true":
         warnings.append(f"{module.source.name}: the module is not scheduled: the order is that of the text")
     return Converted(

@@ -9,7 +9,7 @@ from armillary.base.errors import InputError
 from armillary.convert.converted import Converted
 
 MOST_CHECKED = 2_000_000
-"""Chunks that are moved on numbers to see whether the algorithm does what it says; a few seconds."""
+"""Chunk moves up to which the algorithm is executed on numbers to check its result; that many take a few seconds."""
 
 
 def convert(
@@ -35,6 +35,7 @@ def convert(
     if len(inputs) != 1:
         raise InputError(f"{len(inputs)} MSCCL files, expected one: it holds the programs of all GPUs")
     path = inputs[0]
+    # Whichever option is being parsed when ValueError is raised; the message names it.
     option = "--size"
     try:
         count = parse_bytes(size)
@@ -47,11 +48,13 @@ def convert(
     algo = read_msccl(path)
     graphs = to_graphs(algo, count, bandwidth, element_bytes)
     warnings = []
+    # A chunk is size × over ÷ under bytes.
     over, under = algo.parts
     if count * over % under:
         warnings.append(
             f"{path}: {count} bytes do not divide into {under} chunks: {count * over % under} bytes are not moved"
         )
+    # Work of the check: the initial chunks of all GPUs, and one move for each chunk of each action.
     moved = algo.n * algo.chunks + sum(action.count for action in algo.actions)
     if algo.operation in CHECKED and moved <= MOST_CHECKED:
         try:

@@ -70,8 +70,9 @@ def _sides(folder: Path) -> dict[str, dict[int, Path]]:
     found: dict[str, dict[int, Path]] = {"host": {}, "device": {}}
     for path in names:
         if match := _of_pair(path):
-            found[match[1]].setdefault(int(match[2]), path)
+            found[match[1]].setdefault(int(match[2]), path)  # of .json and .json.gz: .json
     if not found["host"] and not found["device"]:
+        # No file has our names: the content tells the side, and the numbers in the name give the order (10 after 9).
         for path in sorted(names, key=_numbers):
             kind = _kind(path)
             if kind:

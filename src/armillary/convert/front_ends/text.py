@@ -51,12 +51,14 @@ def convert(
     workload = read(Path(inputs[0]), UNITS[time_unit], kind)
     layout, notes = lay_out(workload, npus, model_parallel, _dims(dims))
     run = Recorder(workload, layout)
+    # One recorder for all passes: forward layers of a pass wait for the gradients of the one before.
     for _ in range(passes):
         record_pass(run)
     if not run.builder.nodes:
         raise InputError(
             f"{workload.path}: nothing to run, expected times or collectives that {workload.kind} issues"
         )
+    # The recorder has made the graph of one rank; the others differ in the numbers of their groups.
     trace, groups = trace_of(run.builder.nodes, run.scopes, layout, str(workload.path))
     facts = {"kind": workload.kind, "layers": len(workload.layers), "passes": passes}
     return Converted(trace, groups, (*workload.warnings, *notes, *run.left_out()), facts)

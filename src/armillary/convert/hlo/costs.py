@@ -14,7 +14,7 @@ FREE = frozenset({
     "replica-id", "opt-barrier", "optimization-barrier", "add-dependency", "domain", "reshape",
     "get-dimension-size", "set-dimension-size", "dynamic-reshape", "infeed", "outfeed",
 })  # fmt: skip
-"""What takes no time of its own: a value by another name, or what the host does."""
+"""Opcodes that take no time of their own: a value by another name, or the host's work."""
 
 ELEMENT_WISE = frozenset({
     "abs", "acos", "acosh", "add", "and", "asin", "asinh", "atan2", "atanh", "cbrt", "ceil", "clamp",
@@ -31,7 +31,7 @@ MOVING = frozenset({
     "collective-permute", "concatenate", "copy", "dynamic-slice", "dynamic-update-slice", "gather", "iota",
     "pad", "ragged-all-to-all", "recv", "reduce-scatter", "reverse", "send", "slice", "transpose",
 })  # fmt: skip
-"""What moves bytes and computes nothing."""
+"""Opcodes that move bytes and compute nothing."""
 
 _MARKERS = (
     "Sharding",
@@ -44,12 +44,12 @@ _MARKERS = (
 
 
 def is_marker(instruction: Instruction) -> bool:
-    """Say whether it is a custom call that only marks a value."""
+    """Return whether it is a custom call that only marks a value."""
     return instruction.opcode == "custom-call" and target(instruction).startswith(_MARKERS)
 
 
 def target(instruction: Instruction) -> str:
-    """Return what a custom call calls."""
+    """Return the target of a custom call."""
     return instruction.attributes.get("custom_call_target", '""').strip('"')
 
 
@@ -61,6 +61,7 @@ class Costs:
         self.unknown: dict[str, Instruction] = {}
         """An example of each opcode and custom call whose operations are not known."""
         self._of: dict[str, int] = {}
+        # Callees stand first in a module, so the sums that a caller needs are there.
         for computation in module.computations.values():
             self._of[computation.name] = sum(self.flops(i) for i in computation.instructions)
 
@@ -81,8 +82,10 @@ class Costs:
         if opcode in FREE or opcode in MOVING or opcode.endswith(("-done", "-update")):
             return 0
         if opcode in ("fusion", "call", "async", "while"):
+            # A loop's body and condition once: whoever unrolls or scales the loop multiplies.
             return sum(self._of[c.name] for _, c in self.module.callees(instruction))
         if opcode == "conditional":
+            # The branch that `Lowering` takes where the module does not tell.
             return max((self._of[c.name] for _, c in self.module.callees(instruction)), default=0)
         if opcode in ("dot", "ragged-dot", "scaled-dot"):
             return self._dot(instruction)
@@ -96,12 +99,14 @@ class Costs:
         given = instruction.operands[0].shape if instruction.operands else instruction.shape
         out = instruction.shape.leaves[0] if instruction.shape.leaves else instruction.shape
         if opcode == "reduce":
+            # Reducing n elements to one applies the function n - 1 times.
             return max(given.elements - out.elements, 0) * self._applied(instruction, "to_apply")
         if opcode == "reduce-window":
             size = prod(one.size for one in windows(self.module, instruction))
             return max(size - 1, 0) * out.elements * self._applied(instruction, "to_apply")
         if opcode == "select-and-scatter":
             size = prod(one.size for one in windows(self.module, instruction))
+            # Each element of the source picks a place in its window (size - 1 comparisons) and is added there.
             source = instruction.operands[min(1, len(instruction.operands) - 1)].shape.elements
             select = max(size - 1, 0) * self._applied(instruction, "select")
             return source * (select + self._applied(instruction, "scatter"))
@@ -110,14 +115,18 @@ class Costs:
             return updates * self._applied(instruction, "to_apply")
         if opcode in ("sort", "topk"):
             along = _at(given, numbers(instruction.attributes.get("dimensions", "")), [-1])
+            # n · log2 n comparisons along the sorted dimension; a topk has no function of its own.
             compare = self._applied(instruction, "to_apply") if "to_apply" in instruction.attributes else 1
             return given.elements * _log2(along) * compare
         if opcode == "fft":
             length = prod(numbers(instruction.attributes.get("fft_length", "")))
+            # 5 · n · log2 n for each transform, the usual convention (FFTW's).
             return 5 * max(given.elements, out.elements) * _log2(length)
         if opcode == "cholesky":
+            # n³ / 3 for each matrix.
             return given.elements * _at(given, (), [-1]) // 3
         if opcode == "triangular-solve":
+            # n² for each right-hand side.
             return out.elements * _at(given, (), [-1])
         if opcode.startswith("batch-norm"):
             return 8 * given.elements
@@ -152,6 +161,7 @@ class Costs:
             return self._attention(instruction, backward="Backward" in name)
         if name == "__onednn$matmul" and instruction.operands and instruction.operands[0].shape.dims:
             transposed = _find(instruction.config(), "onednn_matmul_config").get("transpose_a", False)
+            # oneDNN contracts the last dimension of the left operand, or the one before if that is transposed.
             rank = len(instruction.operands[0].shape.dims)
             return self._gemm(instruction, (max(rank - (2 if transposed else 1), 0),), out)
         if name in ("TopK", "__gpu$TopK"):
@@ -170,6 +180,7 @@ class Costs:
             output, kernel = shapes[1], out
         else:
             output, kernel = out, shapes[-1] if shapes else out
+        # Of b01f_01io->b01f, the part about the kernel.
         labels = instruction.attributes.get("dim_labels", "").partition("_")[2].partition("->")[0]
         features = _at(kernel, (), [labels.find("o")])
         return 2 * output.elements * kernel.elements // max(features, 1)
@@ -178,15 +189,18 @@ class Costs:
         """Return the FLOPs of 2 GEMMs of the size of query times key, 5 in the backward pass."""
         query, key = instruction.operands[0].shape, instruction.operands[1].shape
         first = _find(instruction.config(), "bmm1_dot_dimension_numbers")
+        # The dimension of the key that is neither contracted nor a batch is the sequence.
         shared = {*_ints(first, "rhs_contracting_dimensions"), *_ints(first, "rhs_batch_dimensions")}
         keys = prod(size for i, size in enumerate(key.dims) if i not in shared) if shared else 0
         if not keys:
             self.unknown.setdefault(f"custom-call {target(instruction)}", instruction)
+        # Forward: scores, and scores times values. Backward: the scores again, and the gradients of values,
+        # scores, query and key.
         return 2 * (5 if backward else 2) * query.elements * keys
 
 
 def _at(shape: Shape, dims: tuple[int, ...], default: list[int]) -> int:
-    """Return the GEMM of the sizes of those of the dimensions that exist."""
+    """Return the product of the sizes of those of the dimensions that the shape has."""
     return prod(shape.dims[i] for i in dims or default if -len(shape.dims) <= i < len(shape.dims))
 
 
@@ -195,8 +209,9 @@ def _log2(length: int) -> int:
 
 
 def _find(value: Any, key: str) -> dict[str, Any]:
-    """Return the first object under `key`, however deep in objects."""
+    """Return the first object under `key`, at any depth of nested objects; empty if there is none."""
     found = [value]
+    # The list grows while it is walked: a breadth-first search.
     for one in found:
         if isinstance(one, dict):
             if isinstance(one.get(key), dict):

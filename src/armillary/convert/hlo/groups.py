@@ -1,7 +1,8 @@
-"""Who takes part in a collective: replica groups in all their forms, as ranks.
+"""Participants of a collective: replica groups in all their forms, as ranks.
 
-Rank = replica · partitions + partition, XLA's flattened id. What the ids in a group mean follows from ``channel_id``
-and ``use_global_device_ids`` (https://openxla.org/xla/operation_semantics and XLA's collective group modes).
+Rank = replica · partitions + partition, XLA's flattened id. The meaning of the ids in a group follows from
+``channel_id`` and ``use_global_device_ids`` (https://openxla.org/xla/operation_semantics and XLA's collective group
+modes).
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ _IOTA = re.compile(r"\[([\d,]+)\](?:<=\[([\d,]+)\](?:T\(([\d,]+)\))?)?")
 _MESH = re.compile(r"@?mesh[\[<]([^\]>]*)[\]>](?:, ?device_ids=\((.*)\))? ?(?:\{([^{}]*)\})?")
 _AXIS = re.compile(r"'?([\w.\-]+)'?(?:=(\d+)|:\((\d+)\)(\d+))?")
 _SELF_EXPLAINED = ("all-reduce", "all-gather", "reduce-scatter")
-"""Collectives that have the attribute ``use_global_device_ids``."""
+"""Collectives with the attribute ``use_global_device_ids``, whose absence then means false."""
 
 
 class Devices:
-    """The replicas and partitions a module runs on."""
+    """The replicas and partitions that a module runs on."""
 
     def __init__(self, source: Source, replicas: int, partitions: int) -> None:
         self.source = source
@@ -51,21 +52,24 @@ class Devices:
             "partition": (self.partitions, "partitions"),
             "device": (self.ranks.size, "devices"),
         }[mode]
+        # replica_groups={} is one group of all.
         if not any(ids):
             ids = [tuple(range(space))]
         flat = [one for group in ids for one in group]
         self._check(collective, flat, space, "replica_groups", what)
+        # A broadcast alone may leave devices out; they get zeros.
         if len(flat) < space and not collective.opcode.startswith("collective-broadcast"):
             missing = min(set(range(space)) - set(flat))
             self._refuse(collective, f"replica_groups has no {missing}, expected each of 0 to {space - 1}")
         return self._ranks(ids, mode)
 
     def pairs(self, permute: Instruction, text: str) -> list[tuple[int, int]]:
-        """Return the ranks that send and receive, of ``{{source,target},…}``.
+        """Return (sending rank, receiving rank) of every pair of ``{{source,target},…}``.
 
         Raises:
             InputError: it is no list of pairs, or a device sends or receives twice.
         """
+        # A text that is no list of lists becomes one empty pair, which fails below.
         listed = _LIST.findall(text) if _LISTS.fullmatch(text) else [""] if text else []
         found = [numbers(pair) for pair in listed]
         if any(len(pair) != 2 for pair in found):
@@ -74,9 +78,11 @@ class Devices:
         if permute.attributes.get("use_global_device_ids") == "true":
             mode = "device"
         space = {"replica": self.replicas, "partition": self.partitions}.get(mode, self.ranks.size)
+        # A device may send and receive, but each only once.
         for end in (0, 1):
             ids = [pair[end] for pair in found]
             self._check(permute, ids, space, "source_target_pairs", "devices")
+        # Pairs of replicas hold in every partition, and the reverse: one pair of ids gives several of ranks.
         return [
             (a, b) for pair in found for a, b in zip(*self._each([pair[:1], pair[1:]], mode), strict=True)
         ]
@@ -87,6 +93,8 @@ class Devices:
     def _mode(self, collective: Instruction) -> str:
         opcode = collective.opcode.removesuffix("-start")
         given = collective.attributes.get("use_global_device_ids")
+        # XLA's GetCollectiveOpGroupMode: without a channel replicas communicate within each partition, with
+        # one partitions within each replica, or, where ids are said not to be global, both together.
         if "channel_id" not in collective.attributes:
             return "device" if given == "true" else "replica"
         if given == "true":
@@ -96,8 +104,10 @@ class Devices:
     def _ranks(self, ids: list[Group], mode: str) -> list[Group]:
         if mode == "device":
             return ids
+        # Ids of replicas, each of which takes part with all its partitions.
         if mode == "both":
             return [tuple(self.ranks[list(group)].ravel().tolist()) for group in ids]
+        # Ids along one axis: the same group once for every place on the other.
         table = self.ranks if mode == "partition" else self.ranks.T
         return [tuple(row) for group in ids for row in table[:, list(group)].tolist()]
 
@@ -133,18 +143,22 @@ class Devices:
 
     def _mesh(self, collective: Instruction, text: str, mesh: re.Match[str]) -> list[Group]:
         """Return the groups along axes of a mesh: ``mesh['a'=2,'b'=4] {'b'}``; ``'b':(1)2`` is a part of an axis."""
+        # 1. The axes of the mesh with their sizes, and those that a group spans; without a list, all of them.
         axes = [_AXIS.fullmatch(axis.strip()) for axis in mesh[1].split(",")]
         wanted = [_AXIS.fullmatch(axis.strip()) for axis in (mesh[3] or "").split(",")] if mesh[3] else axes
         if not all(axis and axis[2] and len(axis[2]) < 10 for axis in axes) or not all(wanted):
             self._refuse(collective, f"replica_groups={text[:60]}, expected mesh['x'=2,…] {{'x'}}")
         sizes = {axis[1]: int(axis[2]) for axis in axes if axis}
         table = self._devices(collective, text, tuple(sizes.values()), mesh[2])
+        # 2. Where each axis is cut, as products of sizes from the major end. Shardy's sub-axis 'b':(m)k is the part of
+        # size k after parts of m in all, so m and m·k are cuts.
         splits: dict[str, set[int]] = {name: {1, size} for name, size in sizes.items()}
         for axis in wanted:
             if axis is None or axis[1] not in sizes:
                 self._refuse(collective, f"{text[:60]}: a group along an axis that the mesh does not have")
             if axis[3]:
                 splits[axis[1]] |= {int(axis[3]), int(axis[3]) * int(axis[4])}
+        # 3. Every part becomes a dimension of its own, the major one first; each cut must divide the next for that.
         shape: list[int] = []
         place: dict[tuple[str, int], int] = {}
         for name, size in sizes.items():
@@ -154,6 +168,7 @@ class Devices:
             for first, after in pairwise(bounds):
                 place[name, first] = len(shape)
                 shape.append(after // first)
+        # 4. The dimensions that a group spans move to the end, so that a row of the table is a group.
         inner: list[int] = []
         for axis in wanted:
             if axis:
@@ -162,6 +177,7 @@ class Devices:
                     at for (name, first), at in place.items() if name == axis[1] and low <= first < high
                 ]
         outer = [at for at in range(len(shape)) if at not in inner]
+        # 32 is NumPy's limit of dimensions (before 2.0).
         if len(set(inner)) < len(inner) or len(shape) > 32:
             self._refuse(collective, f"{text[:60]}: an axis stands twice")
         table = table.reshape(shape).transpose([*outer, *inner])
@@ -179,6 +195,7 @@ class Devices:
         elif listed:
             ids = np.array(numbers(listed), np.int64)
         else:
+            # A mesh of more devices than there are fails below; it must not be allocated first.
             ids = np.arange(min(count, self.ranks.size))
         if len(ids) != count or not count:
             self._refuse(

@@ -1,4 +1,4 @@
-"""From a module to steps: loops are unrolled, calls inlined, branches chosen, dependencies follow the operands."""
+"""Lower a module to steps: unroll loops, inline calls, choose branches, and derive dependencies from operands."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ _COLLECTIVES = {
 _PAIRS = re.compile(r"_xla_send_recv_source_target_pairs=\"?(\{(?:[\d,\s{}]*)\})\"?")
 _INDEX = re.compile(r"\d{1,9}")
 _MOST = 20_000_000
-"""Instructions of a program, unrolled."""
+"""Most instructions of an unrolled program."""
 _DEEPEST = 150
 _JOINED = 256
-"""Dependencies from which one empty step stands for all."""
+"""Most dependencies of a step; more are replaced by one empty step that waits for them all."""
 _LARGEST = 2**63 - 1
 
 Value = tuple[int, ...] | list["Value"]
-"""The steps that a value waits for; a list for the elements of a tuple."""
+"""The ids of the steps that produce a value; for a tuple whose elements are known apart, a list of values."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Context:
-    """Where an instruction stands."""
+    """The surroundings of an instruction."""
 
     scale: int = 1
-    """Iterations that it stands for."""
+    """Iterations that one copy of it represents."""
     overlap: bool = False
     """Whether it is asynchronous."""
     gate: tuple[int, ...] = ()
@@ -56,8 +56,8 @@ class Lowering:
         module: the module.
         devices: what it runs on.
         unroll: instructions up to which a loop is unrolled.
-        trips: iterations of loops that do not say how many.
-        in_order: whether what is not asynchronous runs in the order of the text.
+        trips: iterations of loops whose number the module does not contain.
+        in_order: whether synchronous instructions run in the order of the text.
     """
 
     def __init__(self, module: Module, devices: Devices, *, unroll: int, trips: int, in_order: bool) -> None:
@@ -65,14 +65,18 @@ class Lowering:
         self.unroll, self.assumed, self.in_order = unroll, trips, in_order
         self.costs, self.traffic, self.trips = Costs(module), Traffic(module), Trips(module)
         self.program = Program()
+        # With `in_order`: the steps that the next one must follow.
         self._front: tuple[int, ...] = ()
         self._parts: dict[tuple[str, ...], int] = {}
         self._warned: set[tuple[Instruction, str]] = set()
         self._tags = 0
         self._channels: dict[str, int] = {}
+        # FLOPs and bytes: an unrolled loop lowers the same instruction many times.
         self._work: dict[Instruction, tuple[int, int]] = {}
         self._flat: dict[int, tuple[Value, tuple[int, ...]]] = {}
         self._size: dict[str, int] = {}
+        # Callees stand first. The sizes are known before anything is lowered, so that nested loops whose
+        # unrolled size explodes are refused instead of unrolled.
         for computation in module.computations.values():
             self._size[computation.name] = sum(self._visited(i) for i in computation.instructions)
 
@@ -94,7 +98,7 @@ class Lowering:
         return self.program
 
     def _visited(self, one: Instruction) -> int:
-        """Return how many instructions are looked at for one."""
+        """Return the number of instructions that lowering one instruction visits, with all that it calls."""
         opcode = one.opcode.removesuffix("-start")
         if opcode in ("call", "async"):
             return 1 + sum(self._size[c.name] for _, c in self.module.callees(one))
@@ -106,7 +110,7 @@ class Lowering:
         return 1 + sum(self._size[c.name] for _, c in self.module.callees(loop))
 
     def _copies(self, loop: Instruction) -> int:
-        """Return how many iterations of a loop become steps of their own."""
+        """Return the number of iterations of a loop that become steps of their own; 1: the body stands for all."""
         trips = self.trips.of(loop)
         trips = self.assumed if trips is None else trips
         return trips if trips * self._iteration(loop) <= self.unroll else 1
@@ -125,10 +129,12 @@ class Lowering:
         for one in computation.instructions:
             if one.opcode == "parameter":
                 continue
+            # Control predecessors order without data, which is what a gate does.
             inside = context
             if one.predecessors:
                 earlier = self._ids([context.gate, *(values[other] for other in one.predecessors)])
                 inside = replace(context, gate=earlier)
+            # Predecessors stand above, or the parser would have refused them.
             values[one] = self._instruction(one, [values[operand] for operand in one.operands], inside)
         return values[computation.result]
 
@@ -143,11 +149,13 @@ class Lowering:
         if opcode in FREE or is_marker(one):
             return self._as(one.shape, given[0]) if len(given) == 1 else self._ids(given)
         if opcode.endswith(("-done", "-update")):
+            # Nothing happens at a -done; in order, it holds the instructions after it back until the work has ended.
             waited = self._ids(given)
             if opcode.endswith("-done"):
                 self._front = self._join([*self._front, *waited], one.name) if self.in_order else ()
             return waited
         if opcode.endswith("-start"):
+            # Its steps do not become the front: what follows runs beside them until the -done.
             context = replace(context, overlap=True)
             opcode = opcode.removesuffix("-start")
         if opcode == "while":
@@ -157,6 +165,7 @@ class Lowering:
         if opcode in ("call", "async"):
             callee = self.module.callee(one, "to_apply", "calls", "called_computations")
             inside = self._computation(callee, given, replace(context, depth=context.depth + 1))
+            # async-start returns (operands, results, context), which is not the callee's result: its parts are joined.
             return self._ids([inside]) if opcode == "async" else self._as(one.shape, inside)
         after = self._ids(given)
         if opcode in _COLLECTIVES:
@@ -174,6 +183,7 @@ class Lowering:
                 one.at, f"index={index or '(none)'} of {len(given)} operands, expected one and a number"
             )
         whole = given[0]
+        # A tuple that one step produces, such as a fusion's: every element waits for that step.
         if isinstance(whole, tuple):
             return whole
         if int(index) >= len(whole):
@@ -195,9 +205,12 @@ class Lowering:
                 loop,
                 f"'{loop.name}' runs {trips} times: its body stands here once, with {trips} times the costs",
             )
+            # Inside another loop that is not unrolled, both counts apply.
             inside = replace(inside, scale=context.scale * trips)
         state = given
         for _ in range(copies):
+            # A loop with known trips runs on counters alone: its condition costs nothing, and nothing waits for it.
+            # Else the steps that decide on an iteration precede all of it.
             if known is None:
                 decided = self._ids([self._computation(condition, state, inside)])
                 inside = replace(inside, gate=decided or inside.gate)
@@ -217,14 +230,17 @@ class Lowering:
             self._warn(
                 one, f"which branch '{one.name}' takes is not known, that with most operations is assumed"
             )
+        # The branch for true stands first, and the predicate is 1 for true.
         elif "true_computation" in one.attributes:
             chosen = 1 - chosen
+        # XLA takes the last branch for an index out of range.
         if not 0 <= chosen < len(branches):
             chosen = len(branches) - 1
         inside = replace(context, depth=context.depth + 1, gate=self._ids([given[0]]) or context.gate)
         return self._computation(branches[chosen], [given[chosen + 1]], inside)
 
     def _collective(self, one: Instruction, opcode: str, after: tuple[int, ...], context: _Context) -> Value:
+        # Operands 1 to 5 of a ragged all-to-all are the output and the offsets and sizes.
         operands = one.operands[:1] if opcode == "ragged-all-to-all" else one.operands
         size = sum(operand.shape.bytes for operand in operands)
         if opcode == "ragged-all-to-all":
@@ -232,10 +248,12 @@ class Lowering:
         if not size:
             return after
         texts = [one.attributes.get(key, "") for key in ("replica_groups", "use_global_device_ids")]
+        # Everything that the groups follow from: equal collectives share one part, resolved once.
         key = (opcode, *texts, str("channel_id" in one.attributes))
         if key not in self._parts:
             found = [group for group in self.devices.groups(one) if len(group) > 1]
             self._add_part(key, Part(groups=tuple(found)))
+        # A rank in no group copies its operand (read and write); a broadcast gives it zeros (write).
         alone = size if opcode == "collective-broadcast" else 2 * size
         part, operation = self._parts[key], _COLLECTIVES[opcode]
         step = Step(COLLECTIVE, one.name, after, (), 0, size, part, operation, 0, alone)
@@ -246,8 +264,10 @@ class Lowering:
         if not size:
             return after
         part = self._pairs(one, one.attributes.get("source_target_pairs", "{}"))
+        # A tag of its own keeps the messages of two permutes between the same ranks apart.
         self._tags += 1
         send = Step(SEND, one.name, after, (), 0, size, part, None, self._tags)
+        # A rank that receives nothing gets zeros: one write of the size.
         return self._emit(one, [send, replace(send, kind=RECV, alone=size)], context)
 
     def _message(self, one: Instruction, opcode: str, after: tuple[int, ...], context: _Context) -> Value:
@@ -257,11 +277,13 @@ class Lowering:
                 one, f"'{opcode}' without pairs of devices takes no time here, as if to or from the host"
             )
             return after
+        # A recv returns (data, context, token); a send has its data as the first operand.
         shape = one.shape if opcode == "recv" or not one.operands else one.operands[0].shape
         size = shape.leaves[0].bytes if shape.leaves else 0
         if not size:
             return after
         channel = one.attributes.get("channel_id", "0")
+        # send and recv are two instructions, which the channel joins.
         if channel not in self._channels:
             self._tags += 1
             self._channels[channel] = self._tags
@@ -289,6 +311,7 @@ class Lowering:
 
     def _emit(self, one: Instruction, steps: list[Step], context: _Context) -> tuple[int, ...]:
         """Add steps that run side by side; return their ids."""
+        # The steps are added together, so that none of them waits for another.
         first = len(self.program.steps)
         wait = (*context.gate, *self._front) if self.in_order else context.gate
         for step in steps:
@@ -299,6 +322,7 @@ class Lowering:
                     f"'{one.name}' is more than 2^63 operations or bytes; are its shape and its loops right?",
                 )
             after = step.after
+            # A step that is a data dependency need not be a control dependency too.
             ctrl = tuple(dict.fromkeys(i for i in wait if i not in after)) if wait else ()
             if ctrl or scale != 1:
                 step = replace(
@@ -311,11 +335,11 @@ class Lowering:
         return ids
 
     def _as(self, shape: Shape, value: Value) -> Value:
-        """Return a value as one of this shape: a list only where the shape is a tuple of as many."""
+        """Return `value`, flattened to step ids unless its nesting is that of `shape`."""
         return value if isinstance(value, tuple) or _fits(shape, value) else self._ids([value])
 
     def _ids(self, values: list[Value]) -> tuple[int, ...]:
-        """Return the steps that any part of the values waits for."""
+        """Return the distinct steps that produce any part of the values."""
         if len(values) == 1 and isinstance(values[0], tuple):
             return values[0]
         found: list[int] = []

@@ -36,9 +36,9 @@ class Instruction:
     """The text in the parentheses: a parameter's number, a constant's value."""
     attributes: Mapping[str, str]
     predecessors: tuple[Instruction, ...]
-    """What it follows without reading it."""
+    """Instructions that it must follow without reading their values."""
     at: int
-    """Where it stands in the source."""
+    """Its offset in the source."""
 
     def called(self, attribute: str) -> list[str]:
         """Return the names of the computations that an attribute names."""
@@ -48,6 +48,7 @@ class Instruction:
         """Return ``backend_config`` if it is JSON, else an empty object."""
         text = self.attributes.get("backend_config", "{}")
         try:
+            # JSON, or a text in quotes that holds JSON.
             found = json.loads(text)
             return json.loads(found) if isinstance(found, str) else found
         except (ValueError, RecursionError):
@@ -68,6 +69,7 @@ class Computation:
     @property
     def result(self) -> Instruction:
         """The instruction whose value the computation returns."""
+        # XLA marks the root; hand-written modules may leave the mark out.
         return self.root or self.instructions[-1]
 
 

@@ -1,4 +1,4 @@
-"""From HLO text to a module.
+"""Parse HLO text to a module.
 
 Grammar: https://openxla.org/xla/hlo_text_format and what XLA's printer writes, with and without ``%`` and types.
 """
@@ -15,6 +15,7 @@ from armillary.convert.hlo.shapes import Shapes
 from armillary.convert.hlo.source import HOW, Source
 
 _MODULE = re.compile(r"^[ \t]*HloModule[ \t]+%?([^\s,]+)", re.M)
+# Source locations, which newer printers put into tables between the computations.
 _TABLE = re.compile(
     r"(?:FileNames|FunctionNames|FileLocations|StackFrames)[ \t]*\n(?:[ \t]*\d+ [^\n]*(?:\n|\Z))*"
 )
@@ -24,8 +25,11 @@ _ARROW = re.compile(r"\s*->\s*")
 _OPEN = re.compile(r"\s*\{[ \t]*(?=\n)")
 _NAME = re.compile(r"(ROOT[ \t]+)?%?([\w.\-]+)[ \t]*=[ \t]*")
 _OPCODE = re.compile(r"[ \t]*([a-z][\w\-]*)\(")
+# The common case, operands without a bracket or text in quotes, takes one match; `matching` takes the others.
 _PLAIN = re.compile(r"([^(){}\[\]\"\n]*)\)")
 _LISTED = re.compile(r"[\w.\-]+")
+# Again the common values by one match; quantifiers are possessive, so that a value that fits none of them
+# fails without backtracking. `_NESTED` begins the values that nest deeper.
 _ATTRIBUTE = re.compile(
     r"""\s*,\s*([A-Za-z_][\w\-]*)=(
         "(?:[^"\\\n]|\\.)*+"
@@ -53,7 +57,7 @@ def parse(source: Source) -> Module:
 
 
 class _Parser:
-    """Reads from left to right; `at` is where it stands."""
+    """Reads from left to right; `at` is the offset of the next character."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
@@ -62,6 +66,7 @@ class _Parser:
         self.at = 0
 
     def module(self) -> Module:
+        # Searched for, as a file may begin with lines of a log.
         match = _MODULE.search(self.text)
         if match is None:
             self.source.fail(0, f"no 'HloModule' here, found {self.source.excerpt(0)}; expected {HOW}")
@@ -101,6 +106,7 @@ class _Parser:
             self.fail("a computation such as 'ENTRY main {'")
         computation = Computation(head[2], self.at)
         self.at = head.end()
+        # Signature, (x: f32[]) -> f32[]: optional, and repeated by the parameters and the root.
         if self.text[self.at] == "(":
             self.at = self.matching(self.at)
             arrow = _ARROW.match(self.text, self.at)
@@ -138,8 +144,10 @@ class _Parser:
         self.at = plain.end() if plain else self.matching(first - 1)
         argument = self.text[first : self.at - 1]
         operands: tuple[Instruction, ...] = ()
+        # Those have a number or a literal in the parentheses.
         if opcode[1] not in ("parameter", "constant"):
             operands = tuple(self.operand(word, first, known) for word in _operand_names(argument))
+        # Most instructions of a fusion have no attribute: this spares a call for each.
         attributes = {} if self.text.startswith("\n", self.at) else self.attributes()
         earlier = _LISTED.findall(attributes.get("control-predecessors", ""))
         predecessors = tuple(self.operand(word, first, known) for word in earlier)
@@ -165,6 +173,7 @@ class _Parser:
     def operand(self, word: str, first: int, known: dict[str, Instruction]) -> Instruction:
         found = known.get(word)
         if found is None:
+            # Only to point the message at the word.
             at = max(self.text.find(word, first, self.at), first)
             self.source.fail(at, f"operand '{word}' is not defined above{nearest(word, known)}")
         return found
@@ -202,6 +211,7 @@ class _Parser:
             if mark in _PAIRS:
                 open_brackets.append(_PAIRS[mark])
             elif mark[0] != '"':
+                # The first bracket is an open one, so the stack is not empty before the function returns.
                 if mark != open_brackets.pop():
                     break
                 if not open_brackets:
@@ -216,11 +226,14 @@ class _Parser:
 
 def _operand_names(argument: str) -> Iterable[str]:
     """Yield the names in a list of operands, which may have their types before them."""
+    # a, %b: no types.
     if "[" not in argument and "(" not in argument:
         words = argument.split(",") if argument.strip() else []
         return [word.strip().rpartition(" ")[2].removeprefix("%") for word in words]
+    # f32[8]{0} %a: types have no percent sign.
     if "%" in argument:
         return re.findall(r"%([\w.\-]+)", argument)
+    # f32[8]{1,0} a, (f32[], s32[]) b: split at the commas that are in no bracket.
     names, depth, first = [], 0, 0
     for match in re.finditer(r"[(){}\[\],]", argument):
         if match[0] in "({[":
@@ -234,7 +247,7 @@ def _operand_names(argument: str) -> Iterable[str]:
 
 
 def _callees_first(module: Module) -> dict[str, Computation]:
-    """Return the computations in an order in which each stands after all that it calls."""
+    """Return the computations in topological order: each after all that it calls."""
     source, known = module.source, module.computations
     calls: dict[str, dict[str, int]] = {}
     for computation in known.values():
@@ -250,6 +263,7 @@ def _callees_first(module: Module) -> dict[str, Computation]:
                     named.setdefault(name, instruction.at)
     done: dict[str, Computation] = {}
     for first in known:
+        # Depth-first search with a stack of its own, as Python's is too short for deep modules.
         path = [(first, iter(calls[first].items()))]
         on_path = {first}
         while path and first not in done:

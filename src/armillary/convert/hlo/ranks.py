@@ -1,4 +1,4 @@
-"""From steps to the graphs of all ranks; ranks of one structure differ by numbers of groups and by peers alone."""
+"""Build the graphs of all ranks from steps; ranks of one structure differ only in group numbers and peers."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ def trace_of(program: Program, groups: Groups) -> Trace:
     Raises:
         InputError: a value does not fit its field.
     """
+    # Three tables of 8 bytes a role: 1.5 GiB at the limit.
     if len(program.parts) * len(groups.world) > _MOST_ROLES:
         raise InputError(
             f"{len(program.parts)} sets of groups over {len(groups.world)} ranks do not fit into memory"
@@ -37,6 +38,7 @@ def trace_of(program: Program, groups: Groups) -> Trace:
     roles = _Roles(program.parts, groups)
     graphs: list[Graph] = []
     rank_graph = np.zeros(len(groups.world), np.int32)
+    # Only one rank of each structure is built node by node; the others share its columns but for attribute values.
     structure, examples = _distinct(roles.structure())
     for number, example in enumerate(examples.tolist()):
         ranks = np.flatnonzero(structure == number)
@@ -53,13 +55,13 @@ def trace_of(program: Program, groups: Groups) -> Trace:
 
 
 def _distinct(columns: Ints) -> tuple[Ints, Ints]:
-    """Return which of the distinct columns each one is, and where each first stands."""
+    """Return for each column the index of its distinct column, and the place where each distinct one first stands."""
     _, first, which = np.unique(columns, axis=1, return_index=True, return_inverse=True)
     return which.ravel(), first
 
 
 class _Roles:
-    """Who every rank is in every part, as (parts, ranks): number of its group, or whom it sends to and hears from."""
+    """Role of every rank in every part, shape (parts, ranks): group number, and target and source of its message."""
 
     def __init__(self, parts: Sequence[Part], groups: Groups) -> None:
         self.own: Ints = np.arange(len(groups.world))
@@ -76,7 +78,9 @@ class _Roles:
 
     def structure(self) -> Ints:
         """Return a column for each rank; equal ones have the same nodes and dependencies."""
+        # A send to itself gives no node, so it counts as a difference of structure.
         has = [self.group != _NONE, self.target != _NONE, self.source != _NONE, self.target == self.own]
+        # The last row is all zeros: np.unique needs one where the program has no parts.
         return np.vstack([*has, self.own[None] < 0]).astype(np.int64)
 
     def values(self, ranks: Ints, *, named: bool) -> Ints:
@@ -87,11 +91,12 @@ class _Roles:
             named: whether they name themselves as ends of messages.
         """
         rows = [self.group[:, ranks], self.target[:, ranks], self.source[:, ranks]]
+        # A message holds its own rank as source or target, so ranks with messages are never alike.
         return np.vstack([*rows, self.own[None, ranks] * named])
 
 
 class _Model:
-    """The graph of one rank, from which those of the others of its structure follow."""
+    """The graph of one rank, from which the graphs of the other ranks of its structure are copied."""
 
     def __init__(self, program: Program, roles: _Roles, groups: Groups, rank: int) -> None:
         self.roles = roles
@@ -100,6 +105,7 @@ class _Model:
         self.messages: list[tuple[int, bool]] = []
         """The part of each message, and whether it is sent."""
         self.model = self._build(program, GraphBuilder(rank=rank), groups, rank)
+        # The numbers of all ranks' groups as texts, appended once to the strings that all graphs share.
         numbers = np.unique(roles.group[self.grouped]).tolist()
         texts = [str(number).encode() for number in numbers]
         columns = self.model.columns
@@ -133,11 +139,14 @@ class _Model:
                 made = builder.recv(source, size, step.tag, name=name, after=after, ctrl_after=ctrl)
                 self.messages.append((part, False))
             elif step.operation is not None and group != _NONE:
+                # Group 0 is all ranks; a part has it for every rank or for none, so `grouped` is the same
+                # within a structure.
                 made = builder.collective(
                     name, step.operation, size, group=group or None, after=after, ctrl_after=ctrl
                 )
                 self.grouped += [part] if group else []
             else:
+                # Received from itself, it is a copy: read and written.
                 moved = size if step.kind == COMPUTE else step.alone * (1 + (source == rank))
                 made = builder.compute(name, flops=step.ops, bytes=moved, after=after, ctrl_after=ctrl)
             node.append(made)
@@ -150,6 +159,7 @@ class _Model:
 
         def put(name: str, values: list[int]) -> None:
             if values:
+                # The attributes of one name stand in the order of the nodes, as do `grouped` and `messages`.
                 value[columns.attr_name == columns.name_code[name]] = values
 
         group, target, source = (

@@ -9,6 +9,7 @@ from math import prod
 
 from armillary.convert.hlo.source import Source
 
+# A pred takes a byte. Other names carry their bits: s4, bf16 and c64 do not follow the pattern, f8e4m3fn does.
 _BITS = {
     "pred": 8, "token": 0, "opaque": 0, "bf16": 16, "tf32": 32, "c64": 64, "c128": 128,
 }  # fmt: skip
@@ -16,6 +17,7 @@ _SIZES = frozenset((0, 1, 2, 4, 6, 8, 16, 32, 64, 128))
 _NUMBER = re.compile(r"[suf](\d+)(?:e\d+m\d+\w*)?")
 
 ARRAY = re.compile(r"([a-z]\w*)\[([^\]\n]*)\](?:\{[^{}\n]*\})?")
+# A bounded dynamic dimension, <=8, counts at its bound.
 _DIMENSION = re.compile(r"\s*(?:<=)?(\d+)\s*")
 _DEEPEST = 100
 
@@ -25,7 +27,7 @@ class Shape:
     """An array of `dims`, or a tuple of `parts`."""
 
     bits: int = 0
-    """Of one element."""
+    """Bits of one element."""
     dims: tuple[int, ...] = ()
     parts: tuple[Shape, ...] | None = None
 
@@ -50,7 +52,7 @@ class Shape:
 
 
 class Shapes:
-    """Reads shapes; equal texts give one object."""
+    """Reads shapes; equal texts return the same object."""
 
     def __init__(self, source: Source) -> None:
         self.source = source

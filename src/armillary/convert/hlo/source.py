@@ -44,7 +44,7 @@ class Source:
         raise InputError(f"{self.where(at)}: {message}")
 
     def excerpt(self, at: int) -> str:
-        """Return how messages quote the text at a position."""
+        """Return the text at a position as error messages quote it."""
         rest = self.text[at : at + 40].partition("\n")[0].strip()
         if rest:
             return f"'{rest}'"

@@ -1,4 +1,4 @@
-"""What a module does, the same for all ranks but for who takes part in communication."""
+"""The steps of a module, the same for all ranks but for the participants of communication."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class Step:
     ctrl: tuple[int, ...]
     ops: int
     bytes: int
-    """Moved by a computation; ``comm_size`` of communication."""
+    """Bytes moved by a computation; ``comm_size`` of communication."""
     part: int = -1
-    """Which of the parts of the program says who communicates."""
+    """Index of the part of the program that lists who communicates."""
     operation: CollectiveType | None = None
     tag: int = 0
     alone: int = 0
@@ -31,7 +31,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Who takes part: the groups of a collective, or the pairs that send and receive."""
+    """Participants: the groups of a collective, or the (source, target) pairs of messages."""
 
     groups: tuple[Group, ...] = ()
     pairs: tuple[tuple[int, int], ...] = ()
@@ -39,7 +39,7 @@ class Part:
 
 @dataclass(slots=True)
 class Program:
-    """Steps in the order of their issue."""
+    """Steps in issue order."""
 
     steps: list[Step] = field(default_factory=list)
     parts: list[Part] = field(default_factory=list)

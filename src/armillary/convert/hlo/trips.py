@@ -1,4 +1,4 @@
-"""Iterations of while loops: as the compiler notes them, or counted with the loop's own scalars."""
+"""Iterations of while loops: noted by the compiler, or counted by evaluating the loop's own scalars."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _INTEGER = re.compile(r"-?\d{1,18}")
 _INDEX = re.compile(r"\d{1,9}")
 _DEEPEST = 60
 _EVALUATIONS = 300_000
-"""Instructions that are evaluated for one module before its remaining loops are given up."""
+"""Most instructions evaluated for one module; loops that are not counted by then have unknown trips."""
 
 _BINARY: dict[str, Callable[[int, int], int]] = {
     "add": lambda a, b: a + b,
@@ -32,11 +32,11 @@ _BINARY: dict[str, Callable[[int, int], int]] = {
 _SAME = frozenset(("copy", "bitcast", "convert", "reshape"))
 
 Known = Any
-"""A scalar, a list of them for a tuple, or None for what is not known."""
+"""A scalar, a list of them for a tuple, or None for an unknown value."""
 
 
 class Trips:
-    """Finds how often the loops of a module run."""
+    """Finds the number of iterations of the loops of a module."""
 
     def __init__(self, module: Module) -> None:
         self.module = module
@@ -51,13 +51,15 @@ class Trips:
         return self._of[loop]
 
     def scalar(self, one: Instruction) -> int | None:
-        """Return the value of an instruction that follows from constants alone."""
+        """Return the value of an instruction if it follows from constants alone, else None."""
         found = self._value(one, {}, 0)
         return found if isinstance(found, int) else None
 
     def _count(self, loop: Instruction) -> int | None:
         condition, body = self.module.callee(loop, "condition"), self.module.callee(loop, "body")
         state = self._value(loop.operands[0], {}, 0) if loop.operands else None
+        # Only the elements that the condition reads are followed: the others are mostly arrays. A counter
+        # that depends on another element becomes unknown, and with it the number of trips.
         used = [
             int(one.attributes["index"])
             for one in condition.instructions
@@ -75,7 +77,7 @@ class Trips:
         return None
 
     def _step(self, body: Computation, state: list[Known], used: list[int]) -> list[Known]:
-        """Return the elements `used` of the next state, the others unknown."""
+        """Return the next state; elements that are not in `used` are unknown (None)."""
         memo: dict[Instruction, Known] = dict.fromkeys(body.parameters.values(), state)
         after: list[Known] = [None] * len(state)
         results = body.result.operands if body.result.opcode == "tuple" else ()
@@ -91,6 +93,7 @@ class Trips:
 
     def _value(self, one: Instruction, memo: dict[Instruction, Known], depth: int) -> Known:
         if one not in memo:
+            # Remains so where the evaluation is too deep or too long.
             memo[one] = None
             self._left -= 1
             if depth < _DEEPEST and self._left > 0:
@@ -120,6 +123,7 @@ class Trips:
         if name in _SAME:
             return given[0] if len(given) == 1 else None
         result = int(_BINARY[name](*given)) if len(given) == 2 else None
+        # XLA's integers would wrap around; Python's grow instead, so that large results are left unknown.
         return result if result is not None and abs(result) < 1 << 62 else None
 
 

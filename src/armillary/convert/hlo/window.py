@@ -1,4 +1,4 @@
-"""Windows of convolutions: which pairs of output and kernel positions meet an element of the input."""
+"""Windows of convolutions: pairs of output and kernel positions that meet an element of the input."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FIELD = re.compile(r"(\w+)=([\w\-]+)")
 _PAD = re.compile(r"(-?\d{1,18})_(-?\d{1,18})")
 _SIZE = re.compile(r"\d{1,18}")
 _COUNTED = 1 << 22
-"""Positions up to which pairs are counted; beyond, those outside the input are counted too."""
+"""Most positions for which pairs are counted exactly; beyond, pairs outside the input count too."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Window:
     size: int
     stride: int = 1
     pad: int = 0
-    """Before the first element; may be negative."""
+    """Padding before the first element; may be negative."""
     input_dilation: int = 1
     kernel_dilation: int = 1
 
@@ -34,8 +34,10 @@ class Window:
 
         Args:
             outputs: positions of the output.
-            inputs: elements of the input, which stand `input_dilation` apart.
+            inputs: elements of the input, which are `input_dilation` positions apart.
         """
+        # Of the two progressions, output and kernel positions, one becomes an array and the other is counted
+        # in closed form for each of its elements, so the shorter one becomes the array.
         few, many = (self.size, self.kernel_dilation), (outputs, self.stride)
         if many[0] < few[0]:
             few, many = many, few
@@ -43,6 +45,7 @@ class Window:
             return 0
         extent = (inputs - 1) * self.input_dilation + 1
         reach = outputs * self.stride + self.size * self.kernel_dilation + abs(self.pad) + extent
+        # Beyond 2^60 the int64 arithmetic below could overflow.
         if few[0] > _COUNTED or reach >= 1 << 60:
             return few[0] * many[0]
         offset = np.arange(few[0], dtype=np.int64) * few[1] - self.pad
@@ -52,8 +55,10 @@ class Window:
         common = gcd(step, apart)
         period = apart // common
         hits = offset % common == 0  # offset + i·step is a multiple of `apart` for one i in `period`
+        # Linear congruence: offset + i·step ≡ 0 modulo `apart`, divided by their common divisor, solved for i.
         inverse = pow(step // common, -1, period)
         first = -(offset // common) % period * inverse % period
+        # The first solution from `low` on; from there every `period`-th.
         start = low + (first - low) % period
         count = np.where(hits & (start <= high), (high - start) // period + 1, 0)
         return int(count.sum())

@@ -20,14 +20,14 @@ NUMBERS = (
 LISTS = ("checkpoints", "checkpoint_initiates")
 
 Options = dict[str, list[Word]]
-"""The numbers after each name."""
+"""Name of an option -> the numbers after it."""
 
 
 def read_kind(word: Word, what: str) -> str:
     """Return the parallelism kind that `word` is.
 
     Raises:
-        InputError: it is none.
+        InputError: it is no kind.
     """
     kind = word.text.upper()
     if kind not in SCOPES:
@@ -36,7 +36,7 @@ def read_kind(word: Word, what: str) -> str:
 
 
 def read_options(kind: str, line: list[Word]) -> tuple[Options, list[str]]:
-    """Return the options after the kind, and the names that are not known, which are left out.
+    """Return the options after the kind, and the unknown names, which are left out of them.
 
     A name may end in a colon or not. HYBRID_DLRM is followed by a number without a name.
 
@@ -44,6 +44,7 @@ def read_options(kind: str, line: list[Word]) -> tuple[Options, list[str]]:
         InputError: a number without a name, a name that comes twice, or not as many numbers as it needs.
     """
     known = {name.lower(): name for name in (*NUMBERS, *LISTS)}
+    # "ep:4", "ep: 4" and "ep 4" all occur; columns are kept for messages.
     words = [
         word._replace(text=match[0], column=word.column + match.start())
         for word in line[1:]
@@ -57,6 +58,7 @@ def read_options(kind: str, line: list[Word]) -> tuple[Options, list[str]]:
         options[name], places[name] = [], line[0]
     for word in words:
         if word.number is None:
+            # An unknown name takes the numbers after it along, so that they are not counted to the one before.
             name = known.get(word.text.lower(), word.text)
             if name in options:
                 word.reject("an option", "each once")
@@ -73,6 +75,7 @@ def read_options(kind: str, line: list[Word]) -> tuple[Options, list[str]]:
 
 def _check(name: str, place: Word, values: list[int]) -> None:
     if name in LISTS:
+        # The first number is the count of the others.
         if not values or len(values) != values[0] + 1:
             place.reject("an option", f"the number of layers and as many layers after it, found {values}")
     elif name in NUMBERS and (len(values) != 1 or values[0] < 0):

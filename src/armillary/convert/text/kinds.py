@@ -1,4 +1,4 @@
-"""The words of a text file with their places, and the parallelism kinds: who takes part in a layer's collectives.
+"""The words of a text file with their positions, and the parallelism kinds with the scopes of their collectives.
 
 Source: ``decode_involved_dimensions`` of ASTRA-sim 1.0, where network dimension 0 is the inner part and the others
 are the outer part, and SimAI's suffixes ``_EP`` and ``_DP_EP``.
@@ -23,7 +23,7 @@ class Phase(IntEnum):
 
 
 class Scope(IntEnum):
-    """Who takes part in a collective."""
+    """Participants of a collective."""
 
     ALL = 0
     INNER = 1
@@ -37,7 +37,7 @@ class Scope(IntEnum):
 
 
 Scopes = tuple[Scope | None, Scope | None, Scope | None]
-"""For each phase who takes part; None: ASTRA-sim issues no collective there."""
+"""Participants for each phase; None: ASTRA-sim issues no collective there."""
 
 _DATA: Scopes = (None, None, Scope.ALL)
 _MODEL: Scopes = (Scope.ALL, Scope.ALL, None)
@@ -58,19 +58,20 @@ SCOPES: dict[str, Scopes] = {
     "HYBRID_CUSTOMIZED": (None, None, None),
     "ALL": (Scope.ALL, Scope.ALL, Scope.ALL),
 }
-"""By kind; a layer of HYBRID_CUSTOMIZED names another of them. No file says ALL: it is that of the embedding tables,
-layer 0, of HYBRID_DLRM, which are spread over all NPUs."""
+"""Scopes by kind; a layer of HYBRID_CUSTOMIZED names another kind. No file names ALL: it is the kind of the embedding
+tables of HYBRID_DLRM, its layer 0, which are spread over all NPUs, and of files without a kind (`reader`)."""
 
 DLRM = ("HYBRID_DLRM", "HYBRID_DLRM_ENHANCED")
 
 
 INTEGER = re.compile(r"-?\d{1,18}", re.ASCII)
+# Not str.splitlines, which also splits at form feeds and other characters that editors count as part of a line.
 _END = re.compile("\r\n|\r|\n")
 _COMMENT = re.compile(r"(?:^|(?<=\s))(?:#|//)")
 
 
 class Word(NamedTuple):
-    """What stands between blanks; line and column count from 1."""
+    """A word between blanks; line and column count from 1."""
 
     path: Path
     text: str
@@ -79,7 +80,7 @@ class Word(NamedTuple):
 
     @property
     def number(self) -> int | None:
-        """The whole number it is, if it is one of at most 18 digits."""
+        """Its value if it is a whole number of at most 18 digits, else None."""
         return int(self.text) if INTEGER.fullmatch(self.text) else None
 
     def reject(self, what: str, expected: str) -> NoReturn:
@@ -96,6 +97,7 @@ def read_lines(path: Path) -> list[list[Word]]:
         InputError: the file cannot be read, or is no UTF-8.
     """
     try:
+        # Editors on Windows put a byte order mark first, which would become part of the first word.
         text = path.read_bytes().decode("utf-8-sig")
     except OSError as error:
         raise InputError(

@@ -1,4 +1,4 @@
-"""Which NPUs form the groups of a workload."""
+"""The NPUs that form the groups of a workload."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from armillary.convert.text.reader import Workload
 
 MOST_NPUS = 2**20
 USUAL_NPUS = 8
-"""Where nothing says how many there are: one node."""
+"""NPUs assumed where neither the options nor the file state their number: those of one node."""
 
 
 class Axis(NamedTuple):
@@ -32,6 +32,7 @@ class Layout:
     def __init__(self, npus: int, inner: int, ep: int = 1, pp: int = 1, dims: Sequence[int] = ()) -> None:
         self.npus = npus
         self.dims = tuple(dims)
+        # Pipeline stages are outermost: each has npus / pp of the NPUs, next to each other.
         outer = npus // (inner * pp)
         self.axes = {
             Scope.ALL: Axis(1, npus),
@@ -46,8 +47,10 @@ class Layout:
         return self.axes[scope].size
 
     def mask(self, scope: Scope) -> list[bool] | None:
-        """Return which network dimensions the groups span; None where they do not fill whole ones."""
+        """Return for each network dimension whether the groups span it; None where they do not fill whole ones."""
         axis = self.axes[scope]
+        # Strides at which dimensions begin and end: 1, d0, d0·d1, … Groups fill whole dimensions if they too
+        # begin and end at one of these.
         ends = [prod(self.dims[:count]) for count in range(len(self.dims) + 1)]
         if not self.dims or not {axis.stride, axis.stride * axis.size} <= set(ends):
             return None
@@ -55,6 +58,7 @@ class Layout:
 
     def first(self, scope: Scope) -> NDArray[np.int64]:
         """Return the first member of the group of every rank."""
+        # A rank's place in its group is rank // stride % size.
         axis, rank = self.axes[scope], np.arange(self.npus)
         return rank - rank // axis.stride % axis.size * axis.stride
 
@@ -67,11 +71,11 @@ class Layout:
 def lay_out(
     workload: Workload, npus: int | None, model: int | None, dims: Sequence[int] = ()
 ) -> tuple[Layout, list[str]]:
-    """Return the groups of a workload, and what had to be assumed.
+    """Return the groups of a workload, and notes on what had to be assumed.
 
     Args:
         workload: the workload.
-        npus: NPUs in all; None: from the dimensions or the header, else about `USUAL_NPUS`.
+        npus: total NPUs; None: from the dimensions or the header, else about `USUAL_NPUS`.
         model: NPUs of a model-parallel group; None: from the header, the first dimension, or assumed.
         dims: sizes of the network dimensions, innermost first; empty: not known.
 
@@ -85,6 +89,7 @@ def lay_out(
     assumed = []
     if not given:
         unit = max((named or 1) * ep * pp, 1)
+        # The usual number, rounded up to a multiple of what the groups need.
         given = unit * -(-USUAL_NPUS // unit)
         assumed = [f"the number of NPUs is not given, {given} assumed; say --ranks or --dims"]
     if not 1 <= given <= MOST_NPUS:
@@ -119,13 +124,16 @@ def _used(workload: Workload) -> list[Scope]:
 
 def _inner(workload: Workload, npus: int, model: int | None, dims: Sequence[int]) -> tuple[int, list[str]]:
     """Return the size of the inner groups."""
+    # No collective distinguishes inner from outer: the size must not restrict the number of NPUs.
     if not {Scope.INNER, Scope.OUTER, Scope.EP, Scope.DP_EP} & set(_used(workload)):
         return 1, []
+    # There the model-parallel group is the outer one, so its stated size is not that of the inner groups.
     model_is_outer = workload.kind == "HYBRID_MODEL_DATA"
     if model:
         return (npus // model if model_is_outer and npus % model == 0 else model), []
     if dims:
         return dims[0], []
+    # The largest divisor up to the square root: the groups closest to a square.
     inner = next((size for size in range(isqrt(npus), 0, -1) if npus % size == 0), 1)
     size = npus // inner if model_is_outer else inner
     return inner, [

@@ -1,4 +1,4 @@
-"""The training loops of ASTRA-sim 1.0: in which order layers compute, communicate and wait.
+"""The training loops of ASTRA-sim 1.0: the order in which layers compute, communicate and wait.
 
 Source: the ``iterate_*`` functions of its ``Workload.cc``, and for DATA_REORDER the patch of its ASPLOS 2022 tutorial.
 """
@@ -25,6 +25,7 @@ def record_pass(run: Recorder) -> None:
 
 def _forward(run: Recorder, layers: range | None = None) -> None:
     for layer in layers if layers is not None else run.layers:
+        # The gradients of the pass before: a layer's weights must be final before they are used.
         run.wait(layer, WEIGHT_GRADIENT)
         run.compute(layer, FORWARD)
         run.communicate(layer, FORWARD)
@@ -32,6 +33,7 @@ def _forward(run: Recorder, layers: range | None = None) -> None:
 
 def _micro(run: Recorder) -> None:
     for layer in run.layers:
+        # All at once; ASTRA-sim itself stops after the first layer.
         run.start(layer, WEIGHT_GRADIENT)
 
 
@@ -40,6 +42,7 @@ def _data(run: Recorder) -> None:
     for layer in reversed(run.layers):
         run.compute(layer, WEIGHT_GRADIENT)
         run.start(layer, WEIGHT_GRADIENT)
+        # Layer 0 has no layer below that would need the gradient of its input.
         if layer:
             run.compute(layer, INPUT_GRADIENT)
 
@@ -67,16 +70,19 @@ def _model(run: Recorder) -> None:
 def _transformer(run: Recorder) -> None:
     _forward(run)
     for layer in reversed(run.layers):
+        # Activations were dropped: the layers from the checkpoint on run forward again before this one's
+        # backward pass.
         if layer in run.workload.initiates:
             _forward(run, range(_checkpoint(run, layer), layer))
         run.compute(layer, INPUT_GRADIENT)
+        # Blocking, unlike in `_model`: the layer below needs the summed gradient.
         run.communicate(layer, INPUT_GRADIENT)
         run.compute(layer, WEIGHT_GRADIENT)
         run.start(layer, WEIGHT_GRADIENT)
 
 
 def _checkpoint(run: Recorder, layer: int) -> int:
-    """Return the last checkpoint up to `layer`, from where its activations are computed again."""
+    """Return the last checkpoint up to `layer`, from which its activations are recomputed."""
     before = [checkpoint for checkpoint in run.workload.checkpoints if checkpoint <= layer]
     if not before:
         raise InputError(
@@ -91,16 +97,20 @@ def _dlrm(run: Recorder) -> None:
     for layer in run.layers:
         run.wait(layer, WEIGHT_GRADIENT)
         run.compute(layer, FORWARD)
+        # Layer 0 is the embedding tables: their all-to-all runs beside the bottom MLP, before other
+        # collectives, and the top MLP, from the layer after the last bottom one, needs its result.
         run.start(layer, FORWARD, first=True)
         if layer == last_bottom:
             run.wait(0, FORWARD)
     for layer in reversed(run.layers):
         run.compute(layer, WEIGHT_GRADIENT)
         run.start(layer, WEIGHT_GRADIENT)
+        # HYBRID_DLRM_ENHANCED does not wait for the embedding gradients here.
         if layer == 0 and run.workload.kind == "HYBRID_DLRM":
             run.wait(0, INPUT_GRADIENT)
         if layer:
             run.compute(layer, INPUT_GRADIENT)
+        # The top MLP is done: the gradients of the embeddings can be exchanged.
         if layer == last_bottom + 1:
             run.start(0, INPUT_GRADIENT, first=True)
 

@@ -1,4 +1,4 @@
-"""From one rank's graph to those of all: they differ in the numbers of their groups alone."""
+"""Build the graphs of all ranks from one rank's nodes: they differ only in group numbers."""
 
 from __future__ import annotations
 
@@ -23,13 +23,14 @@ def trace_of(
 
     Args:
         nodes: of any rank; ids from 1.
-        scopes: who takes part in each collective that has a ``pg_name``, in the order of `nodes`.
+        scopes: participants of each collective that has a ``pg_name``, in the order of `nodes`.
         layout: the groups.
-        source: what messages call the graphs.
+        source: name of the graphs in messages.
 
     Raises:
         InputError: the graphs are too many and too big.
     """
+    # All collectives span all ranks, or name network dimensions: every rank has the same graph.
     if not scopes:
         return Trace.replicate(graph_of(nodes, source), layout.npus), {}
     groups = Groups(layout.npus)
@@ -42,6 +43,7 @@ def trace_of(
     head = GraphBuilder()
     groups.metadata(head)
     template = graph_of([*head.nodes, *nodes], source)
+    # A column is the group numbers of a rank; ranks of equal columns share a graph.
     numbers, like, rank_graph = np.unique(of_rank, axis=1, return_index=True, return_inverse=True)
     if len(like) * len(template.columns.attr_value) > _MOST_VALUES:
         raise InputError(
@@ -58,6 +60,7 @@ def _with_groups(
 ) -> tuple[Graph, ...]:
     """Return copies of `template` whose k-th ``pg_name`` is ``numbers[copy, k]``; they share all other columns."""
     columns = template.columns
+    # All group numbers as texts, appended once to the strings, so that a copy needs new attribute values alone.
     texts = [str(number).encode() for number in range(int(numbers.max()) + 1)]
     ends = columns.string_ptr[-1] + np.cumsum([len(text) for text in texts])
     shared = replace(

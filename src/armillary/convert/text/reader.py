@@ -24,6 +24,7 @@ COLLECTIVES = {
     "ALLTOALL": CollectiveType.ALL_TO_ALL,
     "BROADCAST": CollectiveType.BROADCAST,
 }
+# The longer one first: _DP_EP ends in _EP.
 SUFFIXES = {"_DP_EP": Scope.DP_EP, "_EP": Scope.EP}
 SIMAI = ("ep", "pp", "vpp", "ga", "all_gpus", "pp_comm")
 _NUMBER = re.compile(r"\d+(\.\d*)?([eE][+-]?\d{1,3})?", re.ASCII)
@@ -38,7 +39,7 @@ class Part:
     collective: CollectiveType | None
     size: int
     scope: Scope | None
-    """Named by a suffix of the collective."""
+    """Scope named by a suffix of the collective, which overrides that of the kind."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class Layer:
     parts: tuple[Part, Part, Part]
     update_ns: int
     kind: str
-    """Of this layer, in HYBRID_CUSTOMIZED."""
+    """Parallelism kind of this layer in HYBRID_CUSTOMIZED, else empty."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ def read(path: Path, unit_ns: int = 1, kind: str | None = None) -> Workload:
     Args:
         path: the file.
         unit_ns: nanoseconds of a unit of time in the file.
-        kind: parallelism kind of a file that names none; None: found from its collectives.
+        kind: parallelism kind of a file that names none; None: inferred from its collectives.
 
     Raises:
         InputError: it cannot be read; names line, column, value and what was expected.
@@ -87,6 +88,7 @@ def read(path: Path, unit_ns: int = 1, kind: str | None = None) -> Workload:
     options: Options = {}
     warnings = []
     found = ""
+    # LIBRA's files have no header: they begin with a layer or with the number of layers.
     if not _is_layer(lines[0]) and not (len(lines[0]) == 1 and lines[0][0].number is not None):
         first = lines.pop(0)
         found = read_kind(first[0], "the parallelism kind")
@@ -111,13 +113,14 @@ def read(path: Path, unit_ns: int = 1, kind: str | None = None) -> Workload:
         warnings.append(f"the file names no parallelism kind, {found} assumed")
     numbers = {key: values[0].number or 0 for key, values in options.items() if key not in LISTS}
     if found in DLRM and not 0 <= numbers.get("DLRM_LAST_BOTTOM_LAYER", -1) < len(layers):
+        # Only a header can say DLRM (`_headless` refuses it), so `first` is bound.
         first[0].reject("the kind", f"its last bottom layer after it, from 0 to {len(layers) - 1}")
     checkpoints, initiates = (_numbers_of_layers(options.get(key, [])[1:], len(layers)) for key in LISTS)
     return Workload(path, found, numbers, checkpoints, initiates, layers, tuple(warnings))
 
 
 def _count(lines: list[list[Word]]) -> int | None:
-    """Take the line with the number of layers off `lines`, if there is one."""
+    """Remove the line with the number of layers from `lines` and return the number; None if there is no such line."""
     if not lines or len(lines[0]) != 1:
         return None
     word = lines.pop(0)[0]
@@ -157,6 +160,7 @@ def _part(words: list[Word], unit_ns: int) -> Part:
 def _number(word: Word, what: str, scale: int) -> int:
     if not _NUMBER.fullmatch(word.text) or Decimal(word.text) * scale >= _LIMIT:
         word.reject(what, f"a number from 0, below {_LIMIT // scale}")
+    # Not float, which rounds above 2^53.
     return round(Decimal(word.text) * scale)
 
 
@@ -174,9 +178,10 @@ def _collective(text: str) -> tuple[str, str]:
 
 
 def _is_layer(words: list[Word]) -> bool:
-    """Say whether a first line is a layer and no header."""
+    """Return whether a first line is a layer rather than a header."""
     if len(words) < 4 or words[0].text.upper() in SCOPES:
         return False
+    # A layer has the reserved number second and a collective fourth; a header may have neither there.
     return words[1].number is not None or _collective(words[3].text)[0] in COLLECTIVES
 
 
@@ -188,7 +193,7 @@ def _headless(kind: str) -> str:
 
 
 def _guess(layers: tuple[Layer, ...]) -> str:
-    """Return the kind of a file that names none: what its activations and input gradients exchange tells."""
+    """Return the kind of a file that names none, inferred from the collectives of activations and input gradients."""
     inside = {
         layer.parts[phase].collective for layer in layers for phase in (Phase.FORWARD, Phase.INPUT_GRADIENT)
     } - {None}

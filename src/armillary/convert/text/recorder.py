@@ -10,7 +10,7 @@ from armillary.trace.node import Attribute
 
 
 class Recorder:
-    """The nodes of one rank; who takes part in a collective is left open in `scopes`."""
+    """The nodes of one rank; `scopes` holds the participants of its collectives, to be resolved for each rank."""
 
     def __init__(self, workload: Workload, layout: Layout) -> None:
         self.workload = workload
@@ -18,9 +18,9 @@ class Recorder:
         self.layers = range(len(workload.layers))
         self.builder = GraphBuilder(first_id=1)
         self.scopes: list[Scope] = []
-        """For each collective with a ``pg_name``, in the order of the nodes."""
+        """Scope of each collective with a ``pg_name``, in node order."""
         self.front: list[int] = []
-        """What the next step waits for."""
+        """Nodes that the next step waits for."""
         self._running: dict[tuple[int, Phase], int] = {}
         self._issued: set[tuple[int, Phase]] = set()
         self._alone: set[tuple[int, Phase]] = set()
@@ -32,14 +32,14 @@ class Recorder:
             self.front = [self._timed(f"{self._name(layer, phase)} compute", ns, self.front, cpu=False)]
 
     def communicate(self, layer: int, phase: Phase) -> None:
-        """Communicate, where the layer says so; the next step waits for it."""
+        """Communicate if the layer does in this phase; the next step waits for it."""
         self.start(layer, phase)
         done = self._running.pop((layer, phase), None)
         if done is not None:
             self.front = [done]
 
     def start(self, layer: int, phase: Phase, *, first: bool = False) -> None:
-        """Communicate, where the layer says so, beside the next steps; `first`: before other collectives."""
+        """Communicate, if the layer does in this phase, beside the next steps; `first`: before other collectives."""
         part = self.workload.layers[layer].parts[phase]
         scope = self._scope(layer, phase)
         if part.collective is None or not part.size or scope is None:
@@ -49,6 +49,7 @@ class Recorder:
             self._alone.add((layer, phase))
             return
         self._issued.add((layer, phase))
+        # SimAI states the gathered bytes; comm_size is one rank's part, rounded up.
         gathered = self.workload.simai and part.collective == CollectiveType.ALL_GATHER
         attrs: list[Attribute] = [
             ("is_cpu_op", "bool", False),
@@ -59,6 +60,7 @@ class Recorder:
         if dims is not None:
             attrs.append(("involved_dim", "bool_list", dims))
         elif npus < self.layout.npus:
+            # A placeholder: each rank gets the number of its group in `ranks.trace_of`. All NPUs need no name.
             attrs.append(("pg_name", "string", ""))
             self.scopes.append(scope)
         if first:
@@ -67,6 +69,7 @@ class Recorder:
         done = self.builder.add(name, NodeType.COMM_COLL_NODE, attrs, after=self.front)
         update = self.workload.layers[layer].update_ns
         if update:
+            # On the CPU: the update delays what waits for the collective, but not the compute beside it.
             done = self._timed(f"{self._name(layer, phase)} update", update, [done], cpu=True)
         self._running[layer, phase] = done
 
@@ -97,6 +100,7 @@ class Recorder:
 
     def _scope(self, layer: int, phase: Phase) -> Scope | None:
         kind = self.workload.layers[layer].kind or self.workload.kind
+        # The embedding tables are spread over all NPUs in every phase.
         if kind in DLRM and layer == 0:
             kind = "ALL"
         return self.workload.layers[layer].parts[phase].scope or SCOPES[kind][phase]

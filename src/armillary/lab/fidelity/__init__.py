@@ -1,4 +1,4 @@
-"""How good made traces are: simulated times, two-sample tests, and whether they were only remembered.
+"""Quality of generated traces: simulated times, two-sample tests, and whether they were only memorised.
 
-Any maker of traces can be measured, so all generators stand in the same table.
+Any generator of traces can be measured, so that all can be compared in one table.
 """

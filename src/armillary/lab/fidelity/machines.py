@@ -1,4 +1,4 @@
-"""Machines of presets with as many NPUs as a trace has ranks: the node as it is, and more of them."""
+"""Machines with one NPU for each rank of a trace, built from as many nodes of a preset as that takes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from armillary.platform.model import Platform
 from armillary.platform.profiles import with_roofline
 
 _SCALE_OUT = {"hgx-h100": "12.5 GB/s", "mi300x": "25 GB/s", "dgx-superpod-h100": "50 GB/s"}
-"""Bandwidth between nodes of an NPU: 100, 200 and 400 Gbit/s."""
+"""Bandwidth between nodes for each NPU: 100, 200 and 400 Gbit/s."""
 NAMES = ("hgx-h100", "dgx-superpod-h100", "tpuv4-pod", "mi300x")
 
 
@@ -28,14 +28,17 @@ def machine(name: str, ranks: int) -> Platform:
     platform: dict[str, Any] = dict(read_preset(name).document.data["platform"])
     first = dict(platform["network"][0])
     if name == "tpuv4-pod":
+        # A prime number of ranks has no torus of two or more sides: a ring.
         network = [{**first, "shape": shape} if len(shape := _cube(ranks)) > 1 else _ring(first, ranks)]
     else:
         node = _largest_divisor(ranks, 8)
+        # A prime number above 8 gives nodes of 1, which have no network of their own.
         network = [{**first, "size": node}] if node > 1 or ranks == 1 else []
         if ranks > node:
             scale_out = {"bandwidth": _SCALE_OUT[name], "latency": "2 us"}
             network.append({"name": "scale-out", "topology": "Switch", "size": ranks // node, **scale_out})
     platform["network"] = network
+    # A study file needs a workload; only the platform is used.
     workload = {"collective": "all-reduce", "size": "1 MiB"}
     document = Document(
         f"{name}.yaml", {"platform": platform, "workload": workload}, Path(f"{name}.yaml"), syntax="yaml"
@@ -53,7 +56,7 @@ def _largest_divisor(number: int, most: int) -> int:
 
 
 def _cube(ranks: int) -> list[int]:
-    """Return up to three sides, none of them 1, whose product is `ranks`, as equal as can be."""
+    """Return up to three sides, none of them 1, whose product is `ranks`, as equal as possible."""
     best = [ranks]
     for a in range(1, ranks + 1):
         if ranks % a == 0:

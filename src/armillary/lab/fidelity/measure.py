@@ -1,4 +1,4 @@
-"""Made traces against true ones for conditions that the corpus lacks, beside the nearest trace that it has."""
+"""Compare made traces with true ones for conditions that the corpus lacks; the baseline is its nearest trace."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ Floats = NDArray[np.float64]
 Make = Callable[[Mapping[str, Value]], Trace]
 """Makes a trace for a condition."""
 WAYS = ("made", "nearest")
-"""What is compared with the true trace: the made one, and the baseline, the nearest one of the corpus."""
+"""Traces that are compared with the true one: the made one, and the baseline, the nearest one of the corpus."""
 TESTED = ("degree", "duration", "size", "path")
 _NODES = 200
-"""Nodes of a trace that tests look at, at most."""
+"""Most nodes of a trace that enter a test."""
 
 
 @dataclass
@@ -35,12 +35,12 @@ class Compared:
     """A held-out condition.
 
     Attributes:
-        condition: Which.
-        beyond: Its numbers that are beyond those of the corpus; none: it lies between.
-        times: Simulated step, ns, by machine: of the true trace, and by way.
-        nodes: Of the true trace and by way, of all ranks.
-        bytes: Moved and communicated, of all ranks.
-        refused: Why there is no made trace; "": there is.
+        condition: The condition.
+        beyond: Its numbers outside the range of the corpus; empty: it lies between those of the corpus.
+        times: Simulated step time, ns, by machine, then by way (a name of `WAYS`, or "true").
+        nodes: Nodes of all ranks, by way.
+        bytes: Bytes that all ranks move and communicate, by way.
+        refused: Why there is no made trace; empty if there is one.
     """
 
     condition: dict[str, Value]
@@ -53,14 +53,14 @@ class Compared:
 
 @dataclass
 class Fidelity:
-    """What was found.
+    """The results of a measurement.
 
     Attributes:
         compared: Every condition.
-        tests: By what is tested and way: distributions over nodes, or over traces for paths.
-        accuracy: Of a classifier, by way; 0.5 is guessing.
-        distances: To the nearest trace of the corpus: of true traces, and of made ones.
-        copies: Share of traces that the corpus has, by their features: true and made.
+        tests: Two-sample tests, by quantity and way: of distributions over nodes, or over traces for paths.
+        accuracy: Accuracy of a classifier that separates true from other traces, by way; 0.5 is guessing.
+        distances: Median distance to the nearest trace of the corpus, of true and of made traces.
+        copies: Share of traces whose features equal those of a trace of the corpus, of true and of made ones.
     """
 
     compared: list[Compared]
@@ -98,11 +98,11 @@ def measure(
     """Compare made traces with true ones.
 
     Args:
-        corpus: What the maker was trained on.
-        make: The maker; refuses by an `InputError`.
-        held_out: What to draw; conditions that the corpus has are left out.
+        corpus: The training data of the maker.
+        make: The maker; refuses a condition by an `InputError`.
+        held_out: Requests to draw conditions from; those that the corpus has are left out.
         machines: Names of `machines.NAMES`.
-        told: Called with conditions done and all of them.
+        told: Called with the number of conditions done and of all.
 
     Raises:
         InputError: the corpus has no generated traces, or a request cannot be drawn.
@@ -111,6 +111,7 @@ def measure(
     found = Fidelity([])
     seen: dict[str, list[tuple[Floats, Values]]] = {"true": [], **{way: [] for way in WAYS}}
     total = sum(request.count for request in held_out)
+    # Fixed, as it only thins out the nodes that enter the tests.
     rng = np.random.default_rng(0)
     for wished, true in _drawn(held_out, known):
         condition = wished.condition
@@ -119,6 +120,7 @@ def measure(
         told(len(found.compared), total)
         near = known.nearest(condition)
         try:
+            # Derived numbers follow from the others; a maker must not need them.
             made = make({key: value for key, value in condition.items() if key not in DERIVED})
         except InputError as error:
             each.refused = str(error)
@@ -134,7 +136,7 @@ def measure(
 
 
 def step_time(trace: Trace, name: str) -> float:
-    """Return the simulated step on a machine of `machines.NAMES`, ns.
+    """Return the simulated step time on a machine of `machines.NAMES`, ns.
 
     Raises:
         ArmillaryError: it cannot be simulated.
@@ -152,6 +154,7 @@ def _drawn(requests: Sequence[Request], known: _Known) -> Iterator[tuple[Wish, T
                     left -= 1
                     yield wished, trace
             part += 1
+            # Each part may yield nothing new; without a limit a request that the corpus covers would run forever.
             if part > 10 * request.count:
                 raise InputError(
                     "held-out: nearly all that can be drawn is in the corpus, expected other choices"
@@ -162,6 +165,7 @@ class _Known:
     """The generated traces of a corpus, to find the nearest of them."""
 
     def __init__(self, corpus: Corpus) -> None:
+        # A recorded trace (it has a rank_graph) has no grid from which all ranks follow.
         self.records = [record for record in corpus.records if not record.rank_graph]
         if not self.records:
             raise InputError(
@@ -183,22 +187,24 @@ class _Known:
         return tuple(condition.values()) in self.keys
 
     def beyond(self, condition: Mapping[str, Value]) -> list[str]:
-        """Return the numbers that are beyond those of the corpus."""
+        """Return the names of the numbers that are outside the range of the corpus."""
         own = np.array(self._logarithms(condition))
+        # Logarithms of equal numbers are equal but for rounding.
         outside = (own < self.table.min(0) - 1e-9) | (own > self.table.max(0) + 1e-9)
         return [
             key
             for key, out in zip(self.numbers, outside, strict=True)
+            # These two follow from the parallelism and the microbatches, which count themselves.
             if out and key not in ("ranks", "batch")
         ]
 
     def nearest(self, condition: Mapping[str, Value]) -> Trace:
-        """Return the trace whose condition is nearest: fewest other words, then least distance of logarithms."""
+        """Return the trace with the nearest condition: fewest different words, then least distance of logarithms."""
         other = np.array(
             [sum(record.condition[key] != condition[key] for key in self.words) for record in self.records]
         )
         distance = ((self.table - np.array(self._logarithms(condition))) ** 2).sum(1)
-        return self.trace(self.records[int(np.lexsort((distance, other))[0])])
+        return self.trace(self.records[int(np.lexsort((distance, other))[0])])  # last key first
 
     def trace(self, record: Record) -> Trace:
         """Return a record as a trace."""
@@ -210,7 +216,7 @@ class _Known:
         return Trace(graphs, grid.coordinate("pp").astype(np.int32), grid)
 
     def features(self, most: int = 400) -> Floats:
-        """Return the features of the traces, of at most so many of them."""
+        """Return the features of the traces, (traces, features), of about every n-th so that at most `most` remain."""
         picked = self.records[:: max(1, -(-len(self.records) // most))]
         if self._features is None:
             self._features = np.stack([features_of(self.trace(record)) for record in picked])
@@ -224,7 +230,7 @@ def _bytes(trace: Trace) -> float:
 
 
 def _sampled(values: Values, rng: np.random.Generator) -> Values:
-    """Return as many values of each trace, so that large ones do not decide a test alone."""
+    """Return at most `_NODES` values of each quantity, so that large traces do not decide a test alone."""
 
     def some(array: NDArray[np.generic]) -> NDArray[np.generic]:
         return array if len(array) <= _NODES else rng.choice(array, _NODES, replace=False)
@@ -233,9 +239,9 @@ def _sampled(values: Values, rng: np.random.Generator) -> Values:
 
 
 def _judge(found: Fidelity, seen: Mapping[str, list[tuple[Floats, Values]]], known: _Known) -> None:
-    """Make the tests of all traces together."""
+    """Add the tests over all traces to `found`."""
     true = seen["true"]
-    if len(true) < 10:
+    if len(true) < 10:  # too few to test
         return
     features = {way: np.stack([each for each, _ in listed]) for way, listed in seen.items()}
     for name in TESTED:
@@ -246,6 +252,7 @@ def _judge(found: Fidelity, seen: Mapping[str, list[tuple[Floats, Values]]], kno
         found.tests[name] = {way: kolmogorov_smirnov(of_way["true"], of_way[way]) for way in WAYS}
     for way in WAYS:
         found.accuracy[way] = classifier_accuracy(features["true"], features[way])
+    # All traces of the corpus: a sample of them would miss copies.
     corpus = known.features(10**9)
     for way in ("true", "made"):
         distances = nearest_distances(features[way], corpus)

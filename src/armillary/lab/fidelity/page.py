@@ -1,4 +1,4 @@
-"""A measurement of fidelity as a picture, and as one HTML page that needs nothing else."""
+"""A measurement of fidelity as a picture, and as one self-contained HTML page."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ svg { max-width: 100%; height: auto }
 
 
 def draw_picture(found: Fidelity, path: Path) -> None:
-    """Draw the step time of made traces against that of true ones into a .png, .svg or .pdf file.
+    """Draw the step times of made traces over those of true ones into a .png, .svg or .pdf file.
 
     Raises:
         InputError: matplotlib is not installed, the suffix is unknown, or the file cannot be written.
@@ -43,6 +43,7 @@ def _drawn(found: Fidelity) -> Figure:
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(visible=True, color="#DDDDDD", linewidth=0.6)
         axes.set_axisbelow(True)
+    # The baseline first, so that the made traces lie on top.
     for way in reversed(WAYS):
         for beyond, mark in _MARKS.items():
             points = [
@@ -71,8 +72,10 @@ def _drawn(found: Fidelity) -> Figure:
         against.legend(frameon=False, fontsize=8)
     for way in WAYS:
         sizes = sorted(abs(float(each)) * 100 for each in found.errors("time", way))
+        # The empirical distribution function: the share of steps up to each error.
         shares = [100 * (at + 1) / len(sizes) for at in range(len(sizes))]
         errors.step(sizes, shares, where="post", color=_COLOURS[way], label=TITLES[way])
+    # Errors span several decades and may be 0, where a logarithmic axis ends.
     errors.set(xscale="symlog", xlabel="error of step time (%)", ylabel="steps with at most this error (%)")
     errors.set_xlim(left=-0.2)
     errors.set_ylim(0, 102)

@@ -1,4 +1,4 @@
-"""What a measurement of fidelity found: tables and JSON."""
+"""A measurement of fidelity as tables and JSON."""
 
 from __future__ import annotations
 
@@ -36,6 +36,7 @@ def tables(found: Fidelity) -> list[Table]:
         refused = sum(bool(each.beyond) == beyond and bool(each.refused) for each in found.compared)
         for what, title in (("time", "step time"), ("nodes", "nodes"), ("bytes", "bytes")):
             made = np.abs(found.errors(what, "made", beyond=beyond))
+            # No condition in this range, or all of them were refused.
             if not len(made):
                 continue
             cells = [_percent(np.abs(found.errors(what, way, beyond=beyond)).mean()) for way in WAYS]
@@ -53,6 +54,7 @@ def tables(found: Fidelity) -> list[Table]:
     if found.accuracy:
         tests.add_row("accuracy of a classifier", *(_percent(found.accuracy[way]) for way in WAYS))
         distances = f"{found.distances['made']:.3g} (true {found.distances['true']:.3g})"
+        # The baseline is a trace of the corpus, so its distance is 0 and it is always a copy.
         tests.add_row("distance to the nearest trained on", distances, "0")
         tests.add_row("copies of traces trained on", _percent(found.copies["made"]), "100 %")
     reasons = plain_table("refused", widest=96)

@@ -19,7 +19,7 @@ class Test:
         p: Probability of this distance or more if both are samples of one distribution, approximately.
     """
 
-    __test__ = False
+    __test__ = False  # pytest would collect a class of this name
     distance: float
     p: float
 
@@ -37,6 +37,7 @@ def kolmogorov_smirnov(one: NDArray[np.generic], other: NDArray[np.generic]) -> 
     size = np.sqrt(len(a) * len(b) / (len(a) + len(b)))
     x = (size + 0.12 + 0.11 / size) * float(distance)
     terms = np.arange(1, 101)
+    # Below 0.2 the series converges slowly, and p is 1 to many digits.
     p = 1.0 if x < 0.2 else float(2 * np.sum((-1.0) ** (terms - 1) * np.exp(-2 * (terms * x) ** 2)))
     return Test(float(distance), min(1.0, max(0.0, p)))
 
@@ -44,7 +45,7 @@ def kolmogorov_smirnov(one: NDArray[np.generic], other: NDArray[np.generic]) -> 
 def classifier_accuracy(
     one: Floats, other: Floats, *, folds: int = 5, ridge: float = 1.0, seed: int = 0
 ) -> float:
-    """Return how often a classifier tells which sample a vector is of; 0.5 is guessing.
+    """Return the share of vectors whose sample a classifier recognises; 0.5 is guessing.
 
     Lopez-Paz and Oquab, *Revisiting Classifier Two-Sample Tests*, ICLR 2017; the classifier is logistic regression on
     the features and their squares. Row k of both samples is for the same condition, so both are in the same fold.
@@ -52,12 +53,13 @@ def classifier_accuracy(
     Args:
         one: (n, features).
         other: (n, features).
-        folds: Parts, each of which is classified by what was learned on the others.
+        folds: Number of parts for cross-validation.
         ridge: Weight of the squared coefficients.
-        seed: Of the folds.
+        seed: Seed of the folds.
     """
     both = np.concatenate([one, other])
     scaled = standard(both, both)
+    # Squares, since samples of equal mean may differ in variance; the column of ones is the intercept.
     inputs = np.concatenate([scaled, scaled**2, np.ones((len(both), 1))], 1)
     labels = np.repeat([0.0, 1.0], len(one))
     fold = np.tile(np.random.default_rng(seed).permutation(len(one)) % folds, 2)
@@ -75,6 +77,7 @@ def _logistic(inputs: Floats, labels: Floats, ridge: float, steps: int = 25) -> 
     """Fit by Newton's method."""
     weights = np.zeros(inputs.shape[1])
     for _ in range(steps):
+        # Clipped: exp would overflow, and a chance of exactly 0 or 1 gives no curvature.
         chance = 1 / (1 + np.exp(-np.clip(inputs @ weights, -30, 30)))
         gradient = inputs.T @ (chance - labels) + ridge * weights
         curvature = (inputs * (chance * (1 - chance))[:, None]).T @ inputs + ridge * np.eye(len(weights))
@@ -86,7 +89,7 @@ def _logistic(inputs: Floats, labels: Floats, ridge: float, steps: int = 25) -> 
 
 
 def standard(vectors: Floats, like: Floats) -> Floats:
-    """Return vectors less the mean of `like`, over its standard deviation."""
+    """Return the vectors standardised by the mean and standard deviation of `like`."""
     spread = like.std(0)
     found: Floats = (vectors - like.mean(0)) / np.where(spread > 0, spread, 1.0)
     return found

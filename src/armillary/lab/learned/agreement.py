@@ -1,4 +1,4 @@
-"""Whether the classes of ranks of a made trace fit: who sends is received, and all members call a collective."""
+"""Checks that the classes of ranks of a made trace fit: messages match, and all members call the same collectives."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from armillary.lab.learned.vocabulary import Symbol, Vocabulary
 from armillary.trace import NodeType
 
 Way = tuple[str, int]
-"""Axis and steps of messages."""
+"""Axis along which messages go, and the number of steps."""
 _HINT = "the model cannot make this trace, expected a condition nearer to its corpus"
 
 
@@ -27,6 +27,7 @@ def check_agreement(sequences: Sequence[Tokens], vocabulary: Vocabulary) -> None
     received = [_messages(each, vocabulary, NodeType.COMM_RECV_NODE, "comm_src") for each in sequences]
     for stage in range(len(sequences)):
         for axis, steps in sent[stage]:
+            # A class stands for a whole stage: along other axes than pp its ranks exchange messages with each other.
             other = (stage + steps) % len(sequences) if axis == "pp" else stage
             if sent[stage][axis, steps] != received[other].get((axis, -steps)):
                 raise InputError(
@@ -34,12 +35,15 @@ def check_agreement(sequences: Sequence[Tokens], vocabulary: Vocabulary) -> None
                 )
         for axis, steps in received[stage]:
             other = (stage + steps) % len(sequences) if axis == "pp" else stage
+            # Sizes were compared above; what is left are receives from a stage that sends nothing that way.
             if (axis, -steps) not in sent[other]:
                 raise InputError(
                     f"stage {stage} would receive along {axis} {steps:+d} what is not sent: {_HINT}"
                 )
     called = [shared_calls(each, vocabulary) for each in sequences]
     for name in sorted({name for each in called for name in each}):
+        # A group over all stages has a member in each, and its members must call the same collectives in the
+        # same order.
         if any(each.get(name) != called[0].get(name) for each in called):
             raise InputError(f"stages would call different collectives of group '{name}': {_HINT}")
 
@@ -47,13 +51,13 @@ def check_agreement(sequences: Sequence[Tokens], vocabulary: Vocabulary) -> None
 def check_microbatches(
     roles: Sequence[str], loose: Sequence[bool], batches: Sequence[int], many: int
 ) -> None:
-    """Check that a stage does the same work in all microbatches: as many pieces of each role, loose ones aside.
+    """Check that a stage does the same work in all microbatches: equally many pieces of each role, loose ones aside.
 
     Args:
-        roles: Of the pieces of a rank.
-        loose: Which are messages and gathers that come and go.
-        batches: Microbatch of each; -1: none.
-        many: Microbatches that there should be.
+        roles: Roles of the pieces of a rank.
+        loose: Whether each piece is loose: a message or a gather that not every microbatch has.
+        batches: Microbatch of each piece; -1: none.
+        many: Expected number of microbatches.
 
     Raises:
         InputError: a microbatch is missing, or has other pieces than the first.
@@ -76,7 +80,7 @@ def check_microbatches(
 
 
 def _messages(tokens: Tokens, vocabulary: Vocabulary, kind: int, end: str) -> dict[Way, Counter[int]]:
-    """Return how many messages of which sizes go each way."""
+    """Return the number of messages of each size, by axis and steps."""
     found: dict[Way, Counter[int]] = {}
     sizes = tokens.column("comm_size")
     for at, symbol in _used(tokens, vocabulary):
@@ -87,7 +91,7 @@ def _messages(tokens: Tokens, vocabulary: Vocabulary, kind: int, end: str) -> di
 
 
 def shared_calls(tokens: Tokens, vocabulary: Vocabulary) -> dict[str, list[tuple[str, int]]]:
-    """Return the collectives, in order, of groups that go over all stages."""
+    """Return the collectives of groups that span the stages, in call order, by group."""
     groups = {
         at: symbol
         for at, symbol in _used(tokens, vocabulary)

@@ -1,7 +1,7 @@
-"""Archives of arrays and a header in JSON, with a checksum over both: one .npz without pickled objects.
+"""Archives of arrays and a JSON header, with a checksum over both: one .npz without pickled objects.
 
-What is read is as large as it says, and every number in the header is one that a program can count with: files
-come from others.
+Files come from others, so reading trusts nothing: an array has the size that its shape says, and every number in the
+header is finite and of moderate size.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from armillary.base.units import format_bytes
 Arrays = Mapping[str, NDArray[Any]]
 CHECKSUM = "checksum"
 MOST_BYTES = 1 << 30
-"""Of an archive, unpacked; the largest model of the tests has a few MiB."""
+"""Most bytes of an archive, unpacked; the largest model of the tests has a few MiB."""
 MOST_HEADER = 1 << 26
-"""Of the header alone: as objects it takes ten times as much."""
+"""Most bytes of the header; as Python objects it takes ten times as much."""
 MOST_NESTED = 64
-"""Lists in lists of a header; trees and rules need less than 30."""
+"""Most levels of nesting of a header; trees and rules need less than 30."""
 LARGEST = 2.0**53
-"""Magnitude of a number in a header: up to there integers and floats agree."""
+"""Largest magnitude of a number in a header: up to there floats represent every integer."""
 _DIGITS = 24
 _SHOWN = 40
 
 
 class _Strange:
-    """A number that is none to count with: its text."""
+    """A number of a header that cannot be used in arithmetic (NaN, infinite, too large), kept as its text."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -52,6 +52,7 @@ def write_archive(path: Path, header: Mapping[str, Any], arrays: Arrays) -> None
         InputError: the file cannot be written.
     """
     parts = {"header": np.frombuffer(json.dumps(header).encode(), np.uint8), **arrays}
+    # Last, so that it covers the header too.
     parts[CHECKSUM] = np.frombuffer(checksum(parts).encode(), np.uint8)
     with replacing(path) as temporary, temporary.open("wb") as file:
         np.savez_compressed(file, **parts)  # type: ignore[arg-type]
@@ -69,10 +70,10 @@ def checksum(arrays: Arrays) -> str:
 
 
 def read_archive(path: Path, expected: str) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Return the header and the arrays of an archive; `check_sum` says whether they are what was written.
+    """Return the header and the arrays of an archive; `check_sum` checks that they are what was written.
 
     Raises:
-        InputError: it is no archive, too large, or has numbers that cannot be counted with; names the key.
+        InputError: it is no archive, too large, or has numbers that are not finite or too large; names the key.
     """
     try:
         arrays = _arrays(path, expected)
@@ -91,6 +92,7 @@ def read_archive(path: Path, expected: str) -> tuple[dict[str, Any], dict[str, N
         raise InputError(
             f"{path}: header: nested too deeply, expected at most {MOST_NESTED} levels"
         ) from error
+    # Whatever a damaged file makes zipfile, NumPy or json raise means the same to a user.
     except Exception as error:
         raise InputError(f"{path}: no model, expected {expected}") from error
     _check_numbers(header, path)
@@ -101,7 +103,7 @@ def check_sum(path: Path, arrays: Arrays, expected: str) -> None:
     """Refuse an archive whose content is not what was written.
 
     Raises:
-        InputError: there is no checksum, or another one.
+        InputError: the checksum is missing or does not match.
     """
     there = arrays.get(CHECKSUM)
     if there is None or there.tobytes() != checksum(arrays).encode():
@@ -135,7 +137,7 @@ def real(value: Any, name: str, low: float, high: float) -> float:
 
 @contextmanager
 def reading(where: str, key: str) -> Iterator[None]:
-    """Name file and key in the error of what is read inside.
+    """Context in which errors name the file and the key that is being read.
 
     Raises:
         InputError: something is wrong.
@@ -155,6 +157,7 @@ def reading(where: str, key: str) -> Iterator[None]:
 def _arrays(path: Path, expected: str) -> dict[str, NDArray[Any]]:
     with zipfile.ZipFile(path) as archive:
         members = archive.infolist()
+        # The directory states unpacked sizes, so a small file that unpacks to many GiB is refused before it does.
         total = sum(member.file_size for member in members)
         if total > MOST_BYTES:
             raise InputError(
@@ -177,6 +180,7 @@ def _arrays(path: Path, expected: str) -> dict[str, NDArray[Any]]:
 def _array(data: bytes, where: str) -> NDArray[Any]:
     """Return an array of a member, whose size is that of its shape."""
     file = io.BytesIO(data)
+    # Not np.load, which allocates what the shape says before it looks at the data.
     version = npy.read_magic(file)
     read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
     shape, fortran, dtype = read(file)
@@ -191,6 +195,7 @@ def _array(data: bytes, where: str) -> NDArray[Any]:
 
 
 def _integer(text: str) -> Any:
+    # The length first: int() refuses texts of very many digits, or takes long for them.
     return int(text) if len(text) < _DIGITS and abs(int(text)) <= LARGEST else _Strange(text)
 
 
@@ -201,6 +206,7 @@ def _real(text: str) -> Any:
 
 def _check_numbers(header: dict[str, Any], path: Path) -> None:
     """Check that all numbers are moderate and nothing is nested deeply."""
+    # A stack of its own: a header that json could parse may still be too deep for recursion here.
     stack: list[tuple[Any, tuple[Any, ...]]] = [(header, ())]
     while stack:
         value, place = stack.pop()
@@ -221,6 +227,6 @@ def _inside(value: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def _key(place: tuple[Any, ...]) -> str:
-    """Return the place of a value for people, shortened."""
+    """Return the place of a value as messages show it, shortened."""
     text = "".join(f"[{each}]" if isinstance(each, int) else f".{each:.{_SHOWN}}" for each in place)
     return text.lstrip(".")[:120]

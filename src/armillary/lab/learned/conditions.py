@@ -1,4 +1,4 @@
-"""What a trace was made for: the model, the plan, and the class of ranks, as numbers and words."""
+"""Conditions of a trace: its model, its plan, and the class of ranks, as numbers and words."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ WORDS: dict[str, tuple[str, ...]] = {
     "precision": ("bf16", "fp8", "fp32"),
     "gradients": ("fp32", "bf16"),
 }
-"""Conditions that are words, the usual one first."""
+"""Conditions that are words, the default first."""
 MAY_BE_0 = ("ffn", "experts", "top_k", "expert_size", "shared_experts", "etp")
 """Numbers that a model without a feed-forward block or without experts does not have; etp 0 is that of tp."""
 OPTIONAL = {**dict.fromkeys(MAY_BE_0[1:], 0), "tp": 1, "cp": 1, "pp": 1, "ep": 1, "microbatch": 1}
@@ -68,7 +68,7 @@ DEFAULTS: dict[str, Value] = {
     "layers": 32, "hidden": 4096, "heads": 32, "vocabulary": 32000, "ranks": 8, "sequence": 2048,
     "activation": "swiglu", "norm": "rms",
 }  # fmt: skip
-"""What a request that leaves it out means."""
+"""Values of conditions that a request leaves out."""
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ class Wish:
 
 
 def wish(given: Condition) -> Wish:
-    """Return the model and plan of a condition; what is left out is usual, and follows from the rest where it can.
+    """Return the model and plan of a condition; keys that are left out follow from the rest or have their defaults.
 
     Raises:
         InputError: a key is not known, a value is no positive number or none of the words, or the plan is impossible.
@@ -149,8 +149,10 @@ def wish(given: Condition) -> Wish:
     n: dict[str, int] = {key: int(value) for key, value in numbers.items()}
     gated = words["activation"] in ("swiglu", "geglu")
     if not n.get("ffn"):
+        # Gated: two thirds of the usual 4 x hidden, as there are three matrices instead of two, rounded up to 256.
         n["ffn"] = (8 * n["hidden"] // 3 + 255) // 256 * 256 if gated else 4 * n["hidden"]
     model_ranks = n["tp"] * n["cp"] * n["pp"]
+    # Twice as many microbatches as stages, unless stated.
     n.setdefault("batch", n.get("dp", max(1, n["ranks"] // model_ranks)) * n["microbatch"] * 2 * n["pp"])
     try:
         return Wish(_model(n, words), _plan(n, words))
@@ -194,6 +196,7 @@ def _plan(n: Mapping[str, int], words: Mapping[str, Any]) -> Plan:
 
 
 def _first(error: ValueError) -> str:
+    # pydantic's errors list all that is wrong; the first is enough.
     errors = getattr(error, "errors", None)
     return str(errors()[0]["msg"]) if errors else str(error)
 
@@ -201,6 +204,7 @@ def _first(error: ValueError) -> str:
 def of_class(condition: Condition, stage: int) -> dict[str, Value]:
     """Return the condition of the ranks of a pipeline stage."""
     n = {key: value for key, value in condition.items() if isinstance(value, int)}
+    # A trace of files has no plan: what it lacks counts as 1 of a kind and 0 layers.
     tp, pp, layers = n.get("tp", 1), n.get("pp", 1), n.get("layers", 0)
     replicas = n.get("cp", 1) * n.get("dp", 1)
     return {
@@ -211,6 +215,7 @@ def of_class(condition: Condition, stage: int) -> dict[str, Value]:
 
 
 def _of_experts(n: Mapping[str, int], tp: int, replicas: int) -> dict[str, Value]:
+    # The same keys as with experts, so that every class has every condition.
     if not n.get("experts", 0):
         return {"etp": 1, "expert_replicas": 1, "routed": 0, "one_dp": 0, "one_tp": 0}
     etp = n.get("etp", 0) or tp
@@ -233,7 +238,10 @@ def several_layers(condition: Condition) -> int:
 
 
 def program_of(condition: Condition) -> tuple[Value, ...]:
-    """Return what gives a program of a class its shape: words, and whether there are several of something."""
+    """Return the kind of program of a class: the conditions that decide on its shape.
+
+    These are words, then numbers reduced to whether there are several of something (1) or not (0).
+    """
     several = ("stage", "stages_left", "replicas", "microbatches", "experts", "expert_replicas")
     ones = {"replicas": 1, "microbatches": 1, "expert_replicas": 1}
     return (

@@ -23,9 +23,9 @@ from armillary.trace import load_trace
 
 FORMAT = "armillary corpus 2"
 PART = 16
-"""Traces of a part that are generated."""
+"""Traces of a part, if they are generated."""
 FILES = "files-"
-"""What names of other parts begin with."""
+"""Prefix of the names of parts that were read from files."""
 
 
 @dataclass(eq=False)
@@ -46,14 +46,14 @@ def write_corpus(
     jobs: int = 1,
     told: Callable[[int, int], None] = lambda done, all_parts: None,
 ) -> int:
-    """Write the parts that are missing, and return how many traces the corpus has then.
+    """Write the missing parts, and return the number of traces that the corpus has then.
 
     Args:
-        folder: Where to.
-        prefixes: Of traces in files, as `load_trace` takes them.
-        plans: Files of what to generate, see `requests`.
-        jobs: Processes.
-        told: Called with the parts that are done and all parts.
+        folder: Folder of the corpus.
+        prefixes: Prefixes of traces in files, as `load_trace` takes them.
+        plans: Files of requests, see `requests`.
+        jobs: Number of processes.
+        told: Called with the number of parts that are done and of all parts.
 
     Raises:
         InputError: a trace or a plan cannot be read, or the folder has another corpus.
@@ -63,6 +63,7 @@ def write_corpus(
     there = {_of_files(file): file for file in _parts(folder) if file.startswith(FILES)}
     for prefix in prefixes:
         name = name_of(prefix)
+        # The hash tells whether a part of this name is of this prefix or of another, which is refused.
         file = f"{FILES}{name}-{hashlib.sha256(prefix.encode()).hexdigest()[:12]}.npz"
         if there.setdefault(name, file) != file:
             raise InputError(
@@ -71,6 +72,7 @@ def write_corpus(
             )
         wanted[file] = partial(_read_part, prefix, name)
     for name, request in requests:
+        # The text of the request is part of the name: a changed plan gives new parts, an unchanged one finds its own.
         tag = hashlib.sha256(request.text.encode()).hexdigest()[:8]
         for part in range(-(-request.count // PART)):
             count = min(PART, request.count - part * PART)
@@ -85,6 +87,7 @@ def write_corpus(
     missing = {name: made for name, made in wanted.items() if not (folder / name).exists()}
     told(len(wanted) - len(missing), len(wanted))
     for done, (name, data) in enumerate(_each(missing, jobs), len(wanted) - len(missing) + 1):
+        # Whole or not at all: an interrupted run leaves no part that the next one would take for done.
         with replacing(folder / name) as temporary:
             temporary.write_bytes(data)
         told(done, len(wanted))
@@ -106,13 +109,13 @@ def _each(missing: dict[str, Callable[[], bytes]], jobs: int) -> Iterator[tuple[
 
 
 def name_of(prefix: str) -> str:
-    """Return what a corpus calls a trace: the last part of its prefix, but DIR of the usual DIR/rank."""
+    """Return the name of a trace in a corpus: the last part of its prefix, but DIR of the usual DIR/rank."""
     path = Path(prefix)
     return path.resolve().parent.name if path.name == "rank" else path.name
 
 
 def _of_files(file: str) -> str:
-    """Return the trace of a part that was read from files."""
+    """Return the name of the trace of a part that was read from files."""
     return file.removeprefix(FILES).rpartition("-")[0]
 
 
@@ -142,10 +145,10 @@ def _parts(folder: Path) -> list[str]:
 
 
 def read_corpus(folder: Path) -> Corpus:
-    """Read all parts of a corpus; what was drawn twice is there once.
+    """Read all parts of a corpus; a condition that was drawn twice has one record.
 
     Raises:
-        InputError: the folder is none, or a part is damaged.
+        InputError: the folder is no corpus, or a part is damaged.
     """
     names = sorted(_parts(folder)) if folder.is_dir() else []
     if not names:
@@ -171,9 +174,11 @@ def _decoded(path: Path, vocabulary: Vocabulary, digest: Any) -> list[Record]:
         header = json.loads(arrays["header"].tobytes())
         if header["format"] != FORMAT or tuple(header["columns"]) != COLUMNS:
             raise ValueError(header["format"])
+        # The contents, not the bytes of the file, which depend on the compressor.
         digest.update(arrays["header"].tobytes())
         digest.update(np.ascontiguousarray(arrays["rows"]).tobytes())
         symbols = Vocabulary.from_json(header["symbols"], str(path)).symbols
+        # Every part numbers its symbols from 0; here they get those of the whole corpus.
         place = np.array([vocabulary.number(symbol) for symbol in symbols], np.int64)
         return records_of(arrays, header, place)
     except InputError:

@@ -1,9 +1,9 @@
 """Counts as small integer expressions of conditions, e.g. min(stages_left + 1, microbatches).
 
-All expressions of a library are tried. Several may explain few examples; then the one is taken that explains most
-counts of the same kind elsewhere in the corpus (how often a message is sent, of all messages), of those the one that
-explains most other counts, and of those the shortest: that is what keeps a 4 from being taken for the number of
-layers, and a 1 for something that is 1 in the examples only.
+All expressions of a library are tried. If several explain the examples, the one is chosen that explains most counts of
+the same kind elsewhere in the corpus (the counts of a message among those of all messages), of those the one that
+explains most other counts, and of those the shortest. That keeps a 4 from being taken for the number of layers, and a
+1 for something that is 1 only in the examples.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ QUESTIONS = (
     "one_dp",
     "one_tp",
 )
-"""Variables that a rule may ask for."""
+"""Variables that the question of a rule may compare."""
 Expression = tuple[str, str, str, int, int]
 """Form, two variables ("" where it has none) and two constants."""
 _EQUAL = 1e-9
@@ -51,6 +51,7 @@ _FORMS = ("constant", "plus", "at_most", "at_least", "lacking", "double", "diffe
 
 def library() -> list[Expression]:
     """Return all expressions, short ones first."""
+    # The order is a tie rule: of expressions that explain as much, the first is taken, so short and small ones lead.
     found: list[Expression] = [("constant", "", "", c, 0) for c in range(9)]
     found += [("plus", v, "", c, 0) for v in VARIABLES for c in (0, -1, 1, -2, 2, -3, 3)]
     for v in VARIABLES[:5]:
@@ -58,9 +59,10 @@ def library() -> list[Expression]:
         found += [("at_least", v, "", c, d) for c in (-1, -2, -3) for d in (0, 1, 2)]
         found += [("lacking", v, "", c, 0) for c in (1, 2, 3)]
     found += [("double", v, "", c, 0) for v in VARIABLES[:5] for c in range(-3, 5)]
+    # Two variables only of those five, which are what the counts of a pipeline depend on.
     for v, u in permutations(VARIABLES[:5], 2):
         found += [("difference", v, u, c, d) for c in (0, -1, 1, -2, 2) for d in (0, 1, 2)]
-        if v < u:
+        if v < u:  # min is symmetric
             found += [("least", v, u, c, d) for c in (0, 1, -1, 2, -2) for d in (0, 1, -1, 2, -2)]
         found += [("product", v, u, c, d) for c in (0, 1) for d in (0, -1, 1, 2)]
     return found
@@ -107,7 +109,7 @@ def _values(expression: Expression, columns: Mapping[str, Ints], n: int) -> Ints
 
 
 def to_text(expression: Expression) -> str:
-    """Return an expression for people."""
+    """Return an expression as text."""
     form, v, u, c, d = expression
     if form == "constant":
         return str(c)
@@ -133,12 +135,12 @@ class Rule:
     """An expression, or one of two rules by whether a variable exceeds a number.
 
     Attributes:
-        expression: Of a rule without a question.
-        variable: What is asked for.
-        above: What it must exceed for `yes`.
-        yes: Then.
-        no: Else.
-        exact: Whether it explains all examples.
+        expression: The expression of a rule without a question.
+        variable: Variable of the question.
+        above: Number that it must exceed for `yes`.
+        yes: Rule if it does.
+        no: Rule if it does not.
+        exact: Whether the rule explains all examples.
     """
 
     expression: Expression = ("constant", "", "", 0, 0)
@@ -149,7 +151,7 @@ class Rule:
     exact: bool = True
 
     def for_(self, condition: Mapping[str, Value]) -> Rule:
-        """Return the rule without a question that answers under a condition."""
+        """Return the rule without a question that applies under a condition."""
         rule = self
         while rule.yes is not None and rule.no is not None:
             rule = rule.yes if int(condition.get(rule.variable, 0)) > rule.above else rule.no
@@ -160,7 +162,7 @@ class Rule:
         return value_of(self.for_(condition).expression, condition)
 
     def to_json(self) -> Any:
-        """Return the rule as JSON knows values."""
+        """Return the rule as plain JSON values."""
         if self.yes is None or self.no is None:
             return [*self.expression, self.exact]
         return [self.variable, self.above, self.yes.to_json(), self.no.to_json()]
@@ -208,18 +210,19 @@ class Explained:
         return np.flatnonzero((self.table[:, rows] == counts[None, :]).all(1))
 
     def vote(self, rows: Ints, counts: Ints, kinds: Sequence[Hashable] = ()) -> None:
-        """Let the expressions that give these counts under the conditions of these rows vote.
+        """Add a vote, split evenly, for the expressions that give these counts under the conditions of these rows.
 
         Args:
-            rows: Conditions.
-            counts: Under each.
-            kinds: What counts these are, from the narrowest kind on.
+            rows: Numbers of conditions.
+            counts: Count under each.
+            kinds: Kinds of these counts, the narrowest first.
         """
         found = self._candidates(rows, counts)
         if not len(found):
             return
         for kind in kinds:
             self.alike[kind][found] += 1 / len(found)
+        # A count that never varies is explained by many expressions by chance: it says nothing about other kinds.
         if len(np.unique(counts)) > 1:
             self.votes[found] += 1 / len(found)
 
@@ -232,14 +235,14 @@ class Explained:
         steady: bool = False,
         depth: int = 3,
     ) -> Rule:
-        """Return the rule that explains counts; where none does, the expression that explains most of them.
+        """Return the rule that explains counts; if none does, the expression that explains most of them.
 
         Args:
-            rows: Conditions.
-            counts: Under each.
-            kinds: What counts these are, from the narrowest kind on.
-            steady: Whether counts that stay the same in the examples are constant, whatever others of their kind do.
-            depth: Questions in a row, at most.
+            rows: Numbers of conditions.
+            counts: Count under each.
+            kinds: Kinds of these counts, the narrowest first.
+            steady: Whether counts that are the same in all examples are constant, whatever others of their kind do.
+            depth: Most questions in a row.
         """
         found = self._candidates(rows, counts)
         if len(found):
@@ -253,6 +256,7 @@ class Explained:
                 score = int(right[:, yes].sum(1).max() + right[:, ~yes].sum(1).max())
                 if score > best[0]:
                     best = (score, variable, above)
+        # No question explains more examples than a single expression does.
         if best[0] <= hits.max():
             return Rule(self.expressions[int(np.argmax(hits))], exact=False)
         _, variable, above = best
@@ -264,7 +268,7 @@ class Explained:
         return Rule(variable=variable, above=above, yes=sides[0], no=sides[1], exact=exact)
 
     def _likely(self, rows: Ints, found: Ints, kinds: Sequence[Hashable], steady: bool) -> int:
-        """Return which of some expressions that explain all examples is taken."""
+        """Return the most likely of the expressions `found`, each of which explains all examples."""
         if steady:
             found = self._constant(rows, found)
         for votes in (self.alike[kind] for kind in kinds if kind in self.alike):
@@ -273,10 +277,11 @@ class Explained:
         return int(found[np.argmax(self.votes[found])])
 
     def _constant(self, rows: Ints, found: Ints) -> Ints:
-        """Return expressions without those that name what varies, where a constant is as good as they are.
+        """Return the expressions without those of a variable that varies, if a constant is among them.
 
-        What varies in the examples and never shows in the count is no part of it.
+        A variable that varies in the examples without changing the count is no part of it.
         """
+        # `found` is ascending and the constants come first in the library.
         if self.expressions[int(found[0])][0] != "constant":
             return found
         varying = {v for v in VARIABLES if len(np.unique(self.columns[v][rows])) > 1}

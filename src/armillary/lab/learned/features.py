@@ -1,4 +1,4 @@
-"""Traces as vectors: what kinds of nodes, how they depend on each other, how large they are, what they communicate."""
+"""Traces as feature vectors: kinds of nodes, their dependencies, sizes, and communication."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from armillary.trace.order import earliest
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 PEAK, BANDWIDTH = 989e3, 3350.0
-"""FLOP/ns and bytes/ns with which kernels without a duration are timed (an H100 in bf16)."""
+"""FLOP/ns and bytes/ns for the roofline of kernels without a duration (an H100 in bf16)."""
 _KINDS = (NodeType.COMP_NODE, NodeType.COMM_COLL_NODE, NodeType.COMM_SEND_NODE, NodeType.COMM_RECV_NODE)
 _CALLS = (
     CollectiveType.ALL_REDUCE, CollectiveType.ALL_GATHER, CollectiveType.REDUCE_SCATTER, CollectiveType.ALL_TO_ALL,
@@ -23,14 +23,14 @@ _PARTS = (0.1, 0.5, 0.9, 1.0)
 
 @dataclass(frozen=True, eq=False)
 class Values:
-    """What two traces are compared by, of all nodes of all classes.
+    """Values by which two traces are compared, over all nodes of all classes.
 
     Attributes:
-        degree: Dependencies of each node.
-        children: Nodes that wait for each.
-        duration: Of each kernel, ns: recorded, or by a roofline.
-        size: Bytes of each node that has some.
-        path: Longest chain of each class, ns.
+        degree: Number of dependencies of each node.
+        children: Number of nodes that wait for each node.
+        duration: Duration of each kernel, ns: recorded, or by a roofline.
+        size: Bytes of each node that has any.
+        path: Length of the longest chain of each class, ns.
         depth: Nodes of the longest chain of each class.
     """
 
@@ -56,6 +56,7 @@ def _values(graph: Graph) -> Values:
     kernels = graph.types == NodeType.COMP_NODE
     recorded = graph.ints("duration_ns") + 1000 * graph.duration_micros.astype(np.int64)
     roofline = np.maximum(graph.ints("num_ops") / PEAK, graph.ints("tensor_size") / BANDWIDTH)
+    # Communication without a recorded time counts as 0: how long it takes depends on the machine.
     time = np.where(recorded > 0, recorded, np.where(kernels, roofline, 0.0))
     size = (graph.ints("tensor_size") + graph.ints("comm_size")).astype(np.float64)
     if n:
@@ -68,7 +69,7 @@ def _values(graph: Graph) -> Values:
 
 
 def features_of(trace: Trace) -> Floats:
-    """Return a trace as a vector; amounts are logarithms."""
+    """Return the feature vector of a trace, (features,); amounts are logarithms."""
     values = values_of(trace)
     types = np.concatenate([graph.types for graph in trace.graphs])
     ops, moved, sent, calls = (

@@ -1,4 +1,4 @@
-"""Graphs made of tokens, as arrays: no object for a node."""
+"""Builds graphs from tokens with array operations, without an object for each node."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class Layouts:
     """The attributes of every symbol of a vocabulary as arrays, and the strings and lists that they name.
 
     Attributes:
-        ptr: Offsets, (symbols + 1,).
-        name: Attribute, index into `names`.
+        ptr: Offsets of the attributes of a symbol, (symbols + 1,).
+        name: Name of each attribute, index into `names`.
         kind: Field number of its kind.
-        column: Where its value is; -1: it is `value`; -2 and less: it is a list of numbers that begin in column
-            -2 - `column`, `value` of them.
+        column: Column of the token that holds its value; -1: it is `value`; -2 and less: it is a list of `value`
+            numbers that begin in column -2 - `column`.
         value: Bits of a constant.
     """
 
@@ -46,6 +46,7 @@ class Layouts:
     def of(cls, vocabulary: Vocabulary) -> Layouts:
         """Lay out a vocabulary."""
         names: dict[str, int] = {}
+        # Fixed places: the empty string, and the version that row 0 of every graph names.
         strings: dict[bytes, int] = {b"": 0, VERSION.encode(): 1}
         lists: dict[tuple[int, ...], int] = {}
         ptr, rows = [0], []
@@ -82,6 +83,7 @@ def graph_of_tokens(
     """
     n, vocabulary = len(tokens), layouts.vocabulary
     data_ptr, data = parents_of(tokens, vocabulary, strict=strict, mode=mode)
+    # Attributes: every node gets a copy of those of its symbol, then values from its own columns are filled in.
     counts = np.diff(layouts.ptr)[tokens.symbols]
     attr_ptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
     of_node = np.repeat(np.arange(n), counts)
@@ -91,6 +93,7 @@ def graph_of_tokens(
     value[in_column] = tokens.numbers[of_node[in_column], column[in_column]]
     items, list_ptr = _lists(tokens, layouts, column, value, of_node)
     name_at, strings = _names(tokens, layouts)
+    # Row 0 is the metadata, rows 1 to n the nodes, and the last row only ends the offsets.
     rows = np.zeros((c.ROW_FIELDS, n + 2), np.int64)
     rows[c.NAME_AT, 0] = 1
     rows[c.ID, 1:-1] = np.arange(n)
@@ -111,11 +114,12 @@ def graph_of_tokens(
 
 
 def _lists(tokens: Tokens, layouts: Layouts, column: Ints, value: Ints, of_node: Ints) -> tuple[Ints, Ints]:
-    """Return the items and offsets of all lists; the attributes `value` of those in columns name theirs then."""
+    """Return the items and offsets of all lists; changes `value` of lists in columns to the numbers of their lists."""
     fixed = layouts.lists
     which = np.flatnonzero(column <= -2)
     sizes = value[which]
     ends = np.cumsum(sizes)
+    # Flat index into all columns: list k covers -2 - column[k] and the sizes[k] - 1 columns after it.
     at = np.arange(sizes.sum()) + np.repeat(-2 - column[which] - ends + sizes, sizes)
     found = tokens.numbers[np.repeat(of_node[which], sizes), at]
     value[which] = len(fixed) + np.arange(len(which))
@@ -128,6 +132,7 @@ def _names(tokens: Tokens, layouts: Layouts) -> tuple[Ints, list[bytes]]:
     """Return the string of every token's name, and all strings."""
     symbols: Any = layouts.vocabulary.symbols
     strings = list(layouts.strings)
+    # Names repeat in every layer: only the distinct ones become strings. A name's number is below NUMBERS.
     keys, inverse = np.unique(tokens.symbols * NUMBERS + tokens.numbers[:, AT["number"]], return_inverse=True)
     first = len(strings)
     for key in keys.tolist():

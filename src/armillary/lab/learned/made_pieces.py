@@ -1,4 +1,4 @@
-"""Pieces of programs as a model makes them: symbols, numbers by their sums and rules, and references."""
+"""Makes the pieces of programs from a model: symbols, numbers by their sums and rules, and references."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ Ints = NDArray[np.int64]
 _TOO_LARGE = 2.0**62
 _FIT = "numbers of a trace have 63 bits"
 _KEPT = 20_000
-"""Lists of references of pieces that are kept, at most."""
+"""Most lists of references of pieces that are cached."""
 
 
 @dataclass(frozen=True, eq=False)
 class Made:
-    """A piece: its symbols, numbers, and references."""
+    """A piece: symbols, numbers, the number of references of each token (`sizes`), and the references."""
 
     symbols: Ints
     numbers: Ints
@@ -38,7 +38,7 @@ class Made:
 
 @dataclass(frozen=True, eq=False)
 class _Fixed:
-    """What the numbers of a variant are, by where it is: entries that need no question, as arrays, and the others."""
+    """The numbers of a variant in one place: entries that are one sum, as arrays, and the others."""
 
     token: Ints
     column: Ints
@@ -47,10 +47,10 @@ class _Fixed:
 
 
 class PieceMaker:
-    """Makes pieces; keeps what is alike between them.
+    """Makes pieces; caches what they have in common.
 
     Attributes:
-        guessed: What was made by rules that do not explain the corpus.
+        guessed: Roles and counts that were made by rules which do not explain the corpus.
     """
 
     def __init__(self, model: StatisticalModel) -> None:
@@ -61,7 +61,7 @@ class PieceMaker:
         self._fixed: dict[tuple[str, int, int], _Fixed] = {}
 
     def value(self, rule: Rule, condition: Mapping[str, Value], where: str) -> int:
-        """Return the value of a rule; where it does not explain the corpus, note what it is about."""
+        """Return the value of a rule; if it does not explain the corpus, add `where` to `guessed`."""
         answer = rule.for_(condition)
         if not answer.exact:
             self.guessed.add(where)
@@ -74,6 +74,7 @@ class PieceMaker:
         known = self.model.roles[role]
         symbols = np.array(known.symbols[variant], np.int64)
         sizes, entries, rules = self._waits(role, variant, near, condition)
+        # The entries are cached and shared, so counts that depend on the condition go into a copy.
         if rules:
             entries = entries.copy()
             for at, rule in rules:
@@ -81,6 +82,7 @@ class PieceMaker:
         numbers = np.zeros((len(symbols), len(COLUMNS)), np.int64)
         fixed = self._numbers(role, known, variant, near)
         sizes_of = values[fixed.sums]
+        # Written so that NaN fails, too.
         if not (sizes_of < _TOO_LARGE).all():
             raise InputError(f"{role}: sizes of {sizes_of.max():.3g}, expected a smaller condition: {_FIT}")
         numbers[fixed.token, fixed.column] = np.rint(sizes_of)
@@ -94,6 +96,7 @@ class PieceMaker:
                 size = float(values[entry.sums.choose(more)])
                 if not size < _TOO_LARGE:
                     raise InputError(f"{role}: a size of {size:.3g}, expected a smaller condition: {_FIT}")
+                # A size that rounds to 0 would be an operation of nothing.
                 numbers[token, entry.column] = max(1, round(size))
         named = numbers[:, AT["number"]]
         if named.size and not 0 <= named.min() <= named.max() < NUMBERS:
@@ -103,7 +106,7 @@ class PieceMaker:
     def _waits(
         self, role: str, variant: int, near: tuple[str, ...], condition: Mapping[str, Value]
     ) -> tuple[Ints, Ints, list[tuple[int, Rule]]]:
-        """Return how many references the tokens of a piece have, those, and rules of the counts of some."""
+        """Return (references of each token, all references, [(place of a reference, rule of its count)])."""
         asked = self._asked.get((role, variant))
         if asked is None:
             own = self.model.roles[role]
@@ -111,6 +114,7 @@ class PieceMaker:
             decide = dict.fromkeys(key for each in tokens for key in sorted(each.tree.asked()))
             asked = self._asked[role, variant] = tokens, tuple(key for key in decide if key not in KEYS)
         tokens, keys = asked
+        # Only the conditions that some tree compares: others cannot change the lists.
         key = (role, variant, near, *[condition.get(each, 0) for each in keys])
         found = self._waiting.get(key)
         if found is None:
@@ -126,6 +130,7 @@ class PieceMaker:
                 for each, at in zip(tokens, which, strict=True)
                 for place in range(len(each.lists[at]))
             ]
+            # Optional references may find no token; others must.
             entries[:, 0] += IF_ANY * np.array(may_miss, np.int64)
             starts = np.cumsum(sizes) - sizes
             rules = [
@@ -134,6 +139,7 @@ class PieceMaker:
                 for (of, place), rule in each.tails.items()
                 if of == which[token]
             ]
+            # Conditions of many samples fill the cache; what is needed again is quickly made again.
             if len(self._waiting) >= _KEPT:
                 self._waiting.clear()
             found = self._waiting[key] = sizes, entries, rules
@@ -158,6 +164,7 @@ class PieceMaker:
                 set(self.model.vocabulary.symbols[at].columns) | {AT["duration_micros"]}
                 for at in known.symbols[variant]
             ]
+            # A place may hold entries of tokens or columns that this variant does not have.
             own = [
                 (place[each.token], each)
                 for each in known.numbers[key]
@@ -179,9 +186,10 @@ class PieceMaker:
 
 
 def _possible(waits: Waits, at: int, absent: set[int]) -> int:
-    """Return which list is waited for: the one at a place, or the most alike if it names what the piece does not have.
+    """Return the list of references to use: `at`, or the most similar one if `at` names a symbol that is absent.
 
-    What a piece has and what its tokens wait for are learned on their own, and may differ where examples are few.
+    The symbols of a piece and the references of its tokens are learned separately, so they may disagree where examples
+    are few.
     """
 
     def lacks(which: int) -> bool:
@@ -196,7 +204,7 @@ def _possible(waits: Waits, at: int, absent: set[int]) -> int:
 def joined(
     pieces: Sequence[Made], order: Sequence[int], loose: Sequence[bool], batches: Sequence[int]
 ) -> Tokens:
-    """Put pieces behind each other."""
+    """Return the tokens of pieces in a given order."""
     lengths = np.array([len(pieces[at].symbols) for at in order], np.int64)
     numbers = np.concatenate([pieces[at].numbers for at in order])
     numbers[:, AT["micro_batch"]] = np.repeat(np.array(batches, np.int64), lengths)

@@ -1,7 +1,7 @@
 """The statistical model: programs, variants of pieces, references and numbers, each learned from a corpus.
 
 A trace is made in four steps, each conditional on those before: the program of each class of ranks (skeletons with
-counts), the variant of each role, what each token waits for, and its numbers.
+counts), the variant of each role, the references of each token, and its numbers.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ Ints = NDArray[np.int64]
 
 @dataclass
 class Shape:
-    """One way in which programs of a kind go.
+    """One of the shapes that programs of a kind have.
 
     Attributes:
         step: Template of blocks.
         times: Rules of its counts.
         blocks: Rules of the counts of every block.
-        counters: For every block what counts its microbatches; "": they have none (label -1).
-        counted: Whether the microbatches of all sequences of the corpus are those that are counted so.
+        counters: For every block, the name of the counter of its microbatches; "": it has none (label -1).
+        counted: Whether these counters give the microbatches of all sequences of the corpus.
     """
 
     step: Step
@@ -47,6 +47,8 @@ class Shape:
 
     def microbatches(self, blocks: Sequence[Block]) -> list[int]:
         """Return the microbatch of every block of a sequence."""
+        # Blocks with the same counter share one count: the k-th of them, whatever its other roles, is
+        # microbatch k.
         turns: dict[str, int] = {}
         found = []
         for block in blocks:
@@ -61,11 +63,11 @@ class Program:
     """The programs of one kind, see `program_of`.
 
     Attributes:
-        blocks: Templates.
-        shapes: Ways.
-        tree: Which of them.
-        classes: How many sequences of the corpus are of this kind.
-        layered: Whether their stages have one layer (0) or several (1): programs of one do not show how several go.
+        blocks: Templates of blocks.
+        shapes: Shapes of the step.
+        tree: Tree to the shape.
+        classes: Number of sequences of this kind in the corpus.
+        layered: Whether their stages have one layer (0) or several (1): with one, nothing shows how layers follow.
     """
 
     blocks: list[Template[str]]
@@ -83,12 +85,12 @@ class Variants:
     """The variants of a role.
 
     Attributes:
-        symbols: Of each.
-        tree: Which of them.
-        loose: Whether its pieces are loose.
-        waits: What each token waits for, whatever the variant.
-        places: Which of the numbers, by surroundings, see `places`.
-        numbers: Numbers by place.
+        symbols: Symbols of each variant.
+        tree: Tree to the variant.
+        loose: Whether the pieces are loose.
+        waits: References of each token, for all variants.
+        places: Tree from surroundings to a place, see `places`.
+        numbers: Entries of each place.
     """
 
     symbols: list[Variant]
@@ -105,10 +107,10 @@ class Entry:
 
     Attributes:
         token: Name, kind and occurrence in its piece.
-        column: Which.
-        sums: Which sum of monomials it is; a condition more is ``variant``, see `variant_name`.
-        rule: A small number that is a count; None: it is a sum.
-        choice: A small number that no rule explains: a tree to it; None: one does.
+        column: The column.
+        sums: Tree to the sum of monomials that it is; ``variant`` is an additional condition.
+        rule: Rule of a small number that is a count; None: it is a sum.
+        choice: Tree to a small number that no rule explains; None: a rule or a sum does.
     """
 
     token: Token
@@ -127,7 +129,7 @@ class Sums:
         coefficients: (terms,).
         exponents: (terms, variables).
         error: Mean relative error on the corpus.
-        spread: Standard deviation of the logarithm of what is left.
+        spread: Standard deviation of the logarithm of the residual.
     """
 
     ptr: Ints
@@ -139,22 +141,24 @@ class Sums:
     def values(self, logarithms: Floats) -> Floats:
         """Return the value of every sum under one condition, given the logarithms of the variables."""
         terms = np.exp(self.exponents @ logarithms) * self.coefficients
+        # Every sum has a term (checked when a file is read): reduceat would give an empty one the next sum's
+        # first term.
         found: Floats = np.add.reduceat(terms, self.ptr[:-1]) if len(terms) else terms
         return found
 
 
 @dataclass
 class StatisticalModel:
-    """All that is learned.
+    """The statistical model.
 
     Attributes:
         vocabulary: Symbols.
-        programs: By kind, see `program_of`.
-        roles: By name.
-        sums: Of all numbers.
+        programs: Programs by kind, see `program_of`.
+        roles: Variants by role.
+        sums: Sums of all numbers.
         domain: Values of each condition in the corpus: words, or least and greatest number and whether it varies.
-        about: What it was trained on.
-        measured: Traces of files, whose programs are kept as they are.
+        about: Description of the training data.
+        measured: Traces of files, whose programs are reproduced unchanged.
         spread: Quantiles of the logarithms of their durations between ranks, by operator.
         shared: Share of that variance which the tokens of a rank have in common.
     """

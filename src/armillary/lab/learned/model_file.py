@@ -1,4 +1,4 @@
-"""Model files: one .npz without pickled objects, with a header in JSON that says what it was trained on."""
+"""Model files: one .npz without pickled objects, with a JSON header that describes the training data."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from armillary.lab.learned.waits import Token, Waits
 T = TypeVar("T")
 FORMAT = "armillary statistical trace model"
 VERSION = 3
-"""2 has no checksum, other references and other choices of numbers: such a model is trained again from its corpus."""
+"""Version 2 has no checksum, other references and other choices of numbers; such a model must be trained again."""
 _MAGNITUDES = {"coefficients": 1e18, "exponents": 8.0, "error": 1e18, "spread": 1e3}
-"""What numbers of sums are at most; fitted exponents go to 4."""
+"""Largest magnitudes of the numbers of sums; fitted exponents go to 4."""
 _WIDEST = 100.0
-"""Logarithm of the ratio of two durations."""
+"""Largest logarithm of the ratio of two durations."""
 _MOST_COUNT = 2**31 - 1
 _ARRAYS = ("ptr", "coefficients", "exponents", "error", "spread")
 
@@ -44,7 +44,7 @@ def save_model(model: StatisticalModel, path: Path) -> None:
 
 
 def contents_of(model: StatisticalModel) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return what a model says as JSON knows values, and its arrays."""
+    """Return the header of a model as plain JSON values, and its arrays."""
     header: dict[str, Any] = {
         "about": model.about, "columns": COLUMNS, "variables": VARIABLES, "domain": model.domain,
         "spread": model.spread, "shared": model.shared, "symbols": model.vocabulary.to_json(),
@@ -60,7 +60,7 @@ def load_model_file(path: Path) -> StatisticalModel:
     """Read a model.
 
     Raises:
-        InputError: it is none, of another version, or damaged.
+        InputError: the file is no model, of another version, or damaged.
     """
     return read_contents(path, {FORMAT: (VERSION, model_of)})
 
@@ -70,15 +70,16 @@ Reader = Callable[[Any, dict[str, Any], str], T]
 
 
 def read_contents(path: Path, readers: Mapping[str, tuple[int, Reader[T]]]) -> T:
-    """Read a model file of one of some formats, each with the version that can be read.
+    """Read a model file of any of these formats, each in the version that can be read.
 
     Raises:
-        InputError: it is none, of another version, or damaged.
+        InputError: the file is no model, of another version, or damaged.
     """
     expected = "a model that `armillary generate learn train` wrote"
     header, arrays = read_archive(path, expected)
     kind, version = str(header.get("format"))[:60], header.get("version")
     known, reader = readers.get(kind, (None, None))
+    # An older version of ours has a remedy, so it gets its own message.
     if reader is not None and isinstance(version, int) and version < (known or 0):
         raise InputError(
             f"{path}: is '{kind}' version {version}, expected version {known}: train it again with `armillary generate "
@@ -100,7 +101,7 @@ def model_of(header: Any, arrays: dict[str, Any], where: str) -> StatisticalMode
     """Return the model that `contents_of` described.
 
     Raises:
-        InputError, KeyError, ValueError, TypeError, IndexError: it is none.
+        InputError, KeyError, ValueError, TypeError, IndexError: the contents are not those of a model.
     """
     with reading(where, "symbols"):
         vocabulary = Vocabulary.from_json(header["symbols"], where)
@@ -119,6 +120,7 @@ def model_of(header: Any, arrays: dict[str, Any], where: str) -> StatisticalMode
         with reading(where, f"roles.{role}"):
             roles[str(role)] = _read_variants(each, vocabulary, many)
     with reading(where, "programs"):
+        # Everything that one part of the file names must be in another: a file may be damaged or made by hand.
         unknown = {
             role
             for program in programs.values()
@@ -159,6 +161,7 @@ def _list(header: Any, key: str, where: str) -> list[Any]:
 
 def _kind(found: Any) -> tuple[Value, ...]:
     """Return a kind of program, see `program_of`: words, then ones and zeros."""
+    # Of an empty condition the kind has its words as "", which tells the types of its parts.
     usual = program_of({})
     if len(found) != len(usual):
         raise ValueError(f"expected {len(usual)} parts of a kind")
@@ -186,6 +189,7 @@ def _read_sums(header: Any, arrays: dict[str, Any]) -> Sums:
         raise ValueError(f"ptr: expected offsets from 0 to {terms}")
     for name, most in _MAGNITUDES.items():
         values = getattr(sums, name)
+        # Written so that NaN counts as wrong.
         wrong = values[~(np.abs(values) <= most)]
         if values.dtype.kind != "f" or wrong.size:
             raise ValueError(f"{name} {wrong.ravel()[:1]}, expected numbers of at most {most:g}")
@@ -229,6 +233,7 @@ def _read_program(found: Any) -> Program:
 
 
 def _slots(template: Sequence[Sequence[Any]]) -> int:
+    # A run has one count; a loop of several runs has one for itself and one for each run.
     return sum(1 if len(symbols) == 1 else 1 + len(symbols) for symbols in template)
 
 
@@ -305,6 +310,7 @@ def _read_waits(lists: Any, tails: Any, tree: Any, optional: Any, symbols: int) 
         for place, (form, _, _) in enumerate(each)
         if form in COUNTED
     }
+    # Exactly the references whose form has a count have a rule for it.
     if wanted != set(rules):
         raise ValueError("counts of references")
     return found
@@ -318,6 +324,7 @@ def _token(found: Any) -> Token:
 def _read_entry(found: Any, sums: int) -> Entry:
     token, column, tree, rule, choice = found
     chosen = Tree.from_json(tree)
+    # Otherwise the tree of sums is the empty default and its choice is not used.
     if rule is None and choice is None:
         _check_tree(chosen, sums)
     return Entry(

@@ -1,8 +1,8 @@
 """Sizes as sums of few monomials of conditions, e.g. 2 microbatch sequence hidden + 2 hidden ffn / tp.
 
-One monomial is found by least squares of logarithms and rounded exponents. A sum is found as the least squares of
-relative errors with coefficients of at least 0 over a library of products (Lawson and Hanson, *Solving Least Squares
-Problems*, 1974, chapter 23), which takes few of them. What is left is the residual.
+A single monomial is fitted by least squares of logarithms with rounded exponents. A sum is fitted by non-negative
+least squares of relative errors over a library of products (Lawson and Hanson, *Solving Least Squares Problems*, 1974,
+chapter 23), whose solutions use few of them. The rest is the residual.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ ABOVE = (
 )
 """Conditions that sizes grow with."""
 BELOW = ("tp", "cp", "dp", "ep", "etp")
-"""Conditions that divide them."""
+"""Conditions that divide sizes."""
 LATE = ("kv_here", "routed")
-"""Conditions that sizes grow with, and that others (nearly) imply: those are preferred."""
+"""Conditions that sizes grow with and that others (nearly) imply; the others are preferred."""
 ROUTED = {"routed", "hidden", "expert_size"}
-"""What tokens of experts are multiplied with; they are divided by tp and cp already."""
+"""Factors of products with `routed`, which is divided by tp and cp already."""
 OF = {"ep": "experts", "etp": "expert_size"}
-"""Conditions that divide only products with another one."""
+"""Conditions that divide only products with the given other condition."""
 OTHERS = ("stage", "pp", "microbatches", "layers")
 VARIABLES = (*ABOVE, *BELOW, *LATE, *OTHERS)
 GOOD = 1e-6
@@ -49,19 +49,19 @@ GOOD = 1e-6
 NOTHING = -80.0
 """In place of the logarithm of 0."""
 SQUARED = ("hidden", "sequence", "heads")
-"""Conditions of which a product may have the square."""
+"""Conditions whose square a product may have."""
 _SEVERAL = {
     "stage": 0, "stages_left": 0, "replicas": 1, "tp": 1, "cp": 1, "experts": 0, "ep": 1, "etp": 1,
     "expert_replicas": 1, "shared_experts": 0, "one_dp": 0,
 }  # fmt: skip
-"""Numbers of which it matters whether they are above a value."""
+"""Numbers for which a question is whether they exceed this value."""
 _EXACT = 1e-9
 _MOST = 40
-"""Terms of a sum."""
+"""Most terms of a sum."""
 _LARGEST = 4
-"""Exponent of a monomial, at most."""
+"""Largest exponent of a monomial."""
 _ROWS = 400
-"""Examples that a sum is fitted to; it is judged by all."""
+"""Most examples that a sum is fitted to; its error is that on all."""
 _FEW = 4
 
 
@@ -72,8 +72,8 @@ class Sum:
     Attributes:
         coefficients: (terms,).
         exponents: (terms, `VARIABLES`).
-        error: Mean relative error on what it was fitted to.
-        spread: Standard deviation of the logarithm of what is left.
+        error: Mean relative error on the examples.
+        spread: Standard deviation of the logarithm of the residual.
     """
 
     coefficients: Floats
@@ -121,6 +121,7 @@ class Fitter:
         for at in (VARIABLES.index("routed"), VARIABLES.index("etp")):
             if at not in varying and len(np.unique(logarithms[:, at])) > 1:
                 varying.append(at)
+        # Tried from degree 1 on: a library of higher degree has products that fit few examples by chance.
         self.libraries = [_library(varying, degree) for degree in (1, 2, 3, 4)]
         self.questions = list(_questions(conditions))
 
@@ -132,28 +133,30 @@ class Fitter:
         sums: list[Sum],
         depth: int = 6,
     ) -> Tree:
-        """Return a tree to sums that explain positive values under the conditions of these rows, best first.
+        """Return a tree to sums that explain positive values under the conditions of these rows.
 
-        Where one sum leaves an error, the question is asked that explains most of what is left.
+        Where one sum leaves an error, the tree asks the question that explains most of the residual.
 
         Args:
-            rows: Conditions.
-            values: Positive.
-            variants: Of the piece, a condition more.
-            sums: The sums that the tree chooses from are added to it.
-            depth: Questions, at most.
+            rows: Numbers of conditions.
+            values: Values under them, positive.
+            variants: Variant of the piece under each, an additional condition.
+            sums: List to which the sums of the tree are appended.
+            depth: Most questions in a row.
         """
         found = self._one(rows, values)
         if found.error > GOOD and depth and len(rows) >= 2 * _FEW:
             best = self._split(rows, found.logarithm(self.logarithms[rows], values), variants)
             if best is not None:
                 key, value, yes = best
+                # On a copy: the sums of both sides count only if the question is worth it.
                 tried = list(sums)
                 sides = [
                     self.fit(rows[side], values[side], variants[side], tried, depth - 1)
                     for side in (yes, ~yes)
                 ]
                 errors = [tried[at].error for at in range(len(sums), len(tried))]
+                # A question must remove 30 % of the error, or it would only fit noise.
                 if errors and np.mean(errors) < 0.7 * found.error:
                     sums[:] = tried
                     return Tree(key=key, value=value, yes=sides[0], no=sides[1])
@@ -162,12 +165,14 @@ class Fitter:
 
     def _one(self, rows: NDArray[np.int64], values: Floats) -> Sum:
         best = self._monomial(rows, values)
+        # A single monomial is exact, or there are too few examples to tell sums apart.
         if best.error < GOOD or len(values) < _FEW:
             return best
         own = np.arange(len(rows))
         if len(own) > _ROWS:
             own = np.random.default_rng(0).choice(len(own), _ROWS, replace=False)
         for terms in self.libraries:
+            # Divided by the values the target is 1 everywhere, so that squares of relative errors are minimised.
             scaled = np.exp(self.logarithms[rows[own]] @ terms.T) / values[own, None]
             found = nonnegative(scaled, np.ones(len(own)))
             used = np.flatnonzero(found > 0)
@@ -181,7 +186,7 @@ class Fitter:
     def _split(
         self, rows: NDArray[np.int64], left: Floats, variants: NDArray[np.int64]
     ) -> tuple[str, Value, NDArray[np.bool_]] | None:
-        """Return the question that explains most of the variance of what is left."""
+        """Return the question (key, value, answers) that explains most of the variance of the residual `left`."""
         asked = [(key, value, answer[rows]) for key, value, answer in self.questions]
         asked += [("variant", f"v{each}", variants == each) for each in np.unique(variants)]
         best, most = None, 1e-12
@@ -201,18 +206,20 @@ class Fitter:
         columns = [v for v in _independent(logs) if VARIABLES[v] not in OTHERS]
         if columns:
             matrix = np.column_stack([logs[:, columns], np.ones(len(rows))])
+            # The logarithm of a monomial is linear in those of its variables; the last column is the coefficient.
             found = np.linalg.lstsq(matrix, target, rcond=None)[0]
             exponents[columns] = np.clip(np.rint(found[:-1]), -_LARGEST, _LARGEST)
+        # The exponents were rounded, so the coefficient is fitted again.
         left = target - logs @ exponents
         return _judged(np.array([np.exp(left.mean())]), exponents[None, :], logs, values)
 
 
 def _questions(conditions: Sequence[Mapping[str, Value]]) -> Iterator[tuple[str, Value, NDArray[np.bool_]]]:
-    """Yield what sizes may depend on besides numbers: words, and whether there are several of something."""
+    """Yield the questions that sizes may depend on: words, and whether there are several of something."""
     for key in dict.fromkeys(key for each in conditions for key in each):
         values = [each.get(key, 0) for each in conditions]
         if any(isinstance(value, str) for value in values):
-            for word in sorted({str(value) for value in values})[1:]:
+            for word in sorted({str(value) for value in values})[1:]:  # one word follows from the others
                 yield key, word, np.array([value == word for value in values], np.bool_)
     for key, above in _SEVERAL.items():
         yield key, above, np.array([int(each.get(key, 0)) > above for each in conditions], np.bool_)
@@ -226,10 +233,11 @@ def _judged(coefficients: Floats, exponents: NDArray[np.int64], logs: Floats, va
 
 
 def nonnegative(matrix: Floats, target: Floats) -> Floats:
-    """Return x of at least 0 with few entries that makes the norm of matrix @ x - target least (the active set method).
+    """Return the x >= 0 that minimises the norm of matrix @ x - target, by the active set method of Lawson and Hanson.
 
-    It ends early with `_MOST` entries or when the largest error is 1e-9.
+    It ends early with `_MOST` entries or when the largest error is below 1e-9.
     """
+    # Columns of length 1 make gains comparable.
     norms = np.linalg.norm(matrix, axis=0)
     unit = matrix / norms
     x = np.zeros(matrix.shape[1])
@@ -239,6 +247,7 @@ def nonnegative(matrix: Floats, target: Floats) -> Floats:
         if np.abs(left).max() < _EXACT or len(active) >= _MOST:
             break
         gain = unit.T @ left
+        # The product that reduces the error most joins; those that are in cannot.
         gain[active] = -1
         best = int(np.argmax(gain))
         if gain[best] <= 1e-12:
@@ -252,10 +261,13 @@ def nonnegative(matrix: Floats, target: Floats) -> Floats:
                 break
             old = x[active]
             bad = part <= 0
+            # The unconstrained solution has a negative entry: go towards it until the first entry reaches 0,
+            # and drop what is 0 there.
             step = float(np.min(old[bad] / np.maximum(old[bad] - part[bad], 1e-300)))
             x[active] = old + step * (part - old)
             kept = [at for at in active if x[at] > 1e-12]
             x[[at for at in active if at not in kept]] = 0
+            # Rounding left nothing at 0: drop the most negative, or the loop would not end.
             if len(kept) == len(active):
                 kept.remove(active[int(np.argmin(part))])
             active = kept
@@ -264,11 +276,13 @@ def nonnegative(matrix: Floats, target: Floats) -> Floats:
 
 
 def _independent(logs: Floats) -> list[int]:
-    """Return the variables that are no product of those before them."""
+    """Return the variables that are no product of powers of those before them."""
     kept: list[int] = []
+    # Gram-Schmidt, beginning with the constant: the coefficient is free.
     basis = np.ones((len(logs), 1)) / np.sqrt(max(1, len(logs)))
     for at in range(logs.shape[1]):
         column = logs[:, at] - basis @ (basis.T @ logs[:, at])
+        # Once more, since rounding leaves nearly dependent columns a remainder ("twice is enough").
         column -= basis @ (basis.T @ column)
         size = float(np.linalg.norm(column))
         if size > 1e-6 * np.sqrt(len(logs)):
@@ -287,6 +301,7 @@ def _library(varying: Sequence[int], most: int) -> NDArray[np.int64]:
         if not _sensible(words):
             continue
         divide = [at for at in below if _divides(VARIABLES[at], words)]
+        # Each subset of the variables that may divide this product.
         for mask in range(1 << len(divide)):
             row = np.bincount(top, minlength=len(VARIABLES)).astype(np.int64)
             row[[at for i, at in enumerate(divide) if mask >> i & 1]] -= 1
@@ -298,13 +313,13 @@ def _library(varying: Sequence[int], most: int) -> NDArray[np.int64]:
 
 
 def _sensible(words: Sequence[str]) -> bool:
-    """Return whether sizes have products of these variables."""
+    """Return whether a product of these variables occurs in sizes."""
     once = all(word in SQUARED or words.count(word) == 1 for word in words)
     return once and ("routed" not in words or ROUTED.issuperset(words))
 
 
 def _divides(word: str, words: Sequence[str]) -> bool:
-    """Return whether a variable divides products of these."""
+    """Return whether a variable may divide a product of these."""
     if "routed" in words:
         return word == "etp"
     return word not in OF or OF[word] in words

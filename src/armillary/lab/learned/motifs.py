@@ -1,7 +1,7 @@
-"""Repeated motifs of a sequence: loops of runs, found from the shortest on, and templates that several sequences share.
+"""Repeated motifs of a sequence: loops of runs, shortest first, and templates that several sequences share.
 
-A sequence is first cut into runs (a symbol and how often it repeats). A loop is a list of runs that repeats; a
-template is a list of loops without the counts. `match` finds the counts with which a template makes a sequence.
+A sequence is first cut into runs (a symbol and its number of repetitions). A loop is a list of runs that repeats; a
+template is a list of loops without the counts. `match` finds the counts with which a template gives a sequence.
 """
 
 from __future__ import annotations
@@ -40,12 +40,13 @@ def runs_of(sequence: Sequence[T]) -> list[tuple[T, int]]:
 
 
 def compress(sequence: Sequence[T], longest: int = 8) -> list[Loop[T]]:
-    """Return the loops of a sequence: at each place the shortest list of at most `longest` runs that repeats."""
+    """Return the loops of a sequence: at each place, the shortest list of at most `longest` runs that repeats there."""
     runs = runs_of(sequence)
     found: list[Loop[T]] = []
     at = 0
     while at < len(runs):
         period, times = 1, 1
+        # A list of one run cannot repeat: runs of the same symbol are one run.
         for length in range(2, min(longest, (len(runs) - at) // 2) + 1):
             count = 1
             while runs[at + count * length : at + (count + 1) * length] == runs[at : at + length]:
@@ -59,7 +60,7 @@ def compress(sequence: Sequence[T], longest: int = 8) -> list[Loop[T]]:
 
 
 def expand(loops: Sequence[Loop[T]]) -> list[T]:
-    """Return the sequence that loops make."""
+    """Return the sequence of symbols that loops stand for."""
     return [
         symbol
         for loop in loops
@@ -75,15 +76,16 @@ def template_of(loops: Sequence[Loop[T]]) -> Template[T]:
 
 
 def match(template: Template[T], sequence: Sequence[T]) -> list[Loop[T]] | None:
-    """Return the loops with the template's symbols that make the sequence, some of them 0 times; None: it cannot.
+    """Return the loops with the template's symbols that give the sequence, some of them 0 times; None: there are none.
 
-    The first loops repeat as often as they can.
+    The first loops repeat as often as possible.
     """
     runs = runs_of(sequence)
+    # States from which no match exists: with them backtracking takes polynomial time.
     dead: set[tuple[int, int, int]] = set()
 
     def follow(place: int, at: int, left: int) -> list[Loop[T]] | None:
-        """Match loops from `place` on with the runs from `at` on, of the first of which `left` are left."""
+        """Match loops from `place` on with the runs from `at` on; `left` symbols of the first run are left."""
         if place == len(template):
             return [] if at == len(runs) else None
         if (place, at, left) in dead:
@@ -91,11 +93,13 @@ def match(template: Template[T], sequence: Sequence[T]) -> list[Loop[T]] | None:
         symbols = template[place]
         if len(symbols) == 1:
             if at < len(runs) and runs[at][0] == symbols[0]:
+                # A run may be shared by neighbouring loops of the template: greedy first, then fewer.
                 for take in range(left, 0, -1):
                     after = (at + 1, _first(runs, at + 1)) if take == left else (at, left - take)
                     rest = follow(place + 1, *after)
                     if rest is not None:
                         return [Loop(((symbols[0], take),), 1), *rest]
+        # A loop of several runs begins with a whole run.
         elif at < len(runs) and left == runs[at][1]:
             size, body = len(symbols), tuple(runs[at : at + len(symbols)])
             if tuple(symbol for symbol, _ in body) == symbols:
@@ -121,7 +125,7 @@ def _first(runs: Sequence[tuple[T, int]], at: int) -> int:
 
 
 def shared_templates(sequences: Sequence[Sequence[T]]) -> list[Template[T]]:
-    """Return few templates that make all the sequences, those of most sequences first."""
+    """Return few templates that together match all the sequences, those of most sequences first."""
     distinct = list(dict.fromkeys(tuple(each) for each in sequences))
     candidates: dict[Template[T], int] = {}
     for each in distinct:
@@ -129,6 +133,7 @@ def shared_templates(sequences: Sequence[Sequence[T]]) -> list[Template[T]]:
         candidates[template] = candidates.get(template, 0) + 1
     order = sorted(candidates, key=lambda each: (-candidates[each], len(each)))
     made = {template: {i for i, each in enumerate(distinct) if match(template, each)} for template in order}
+    # Greedy set cover. Each sequence has a template of its own among the candidates, so it ends.
     left, chosen = set(range(len(distinct))), []
     while left:
         best = max(order, key=lambda each: len(made[each] & left))

@@ -1,4 +1,4 @@
-"""Sequences of tokens in little memory: every distinct row of numbers and list of references once."""
+"""Compact sequences of tokens: every distinct row of numbers and list of references is stored once."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class Packed:
 
     Attributes:
         rows: Distinct symbols with their numbers, (rows, 1 + `COLUMNS`); the labels in them are 0.
-        row: Of every token, (n,).
+        row: Row of every token, (n,).
         references: Distinct lists of references.
-        reference: Of every token.
+        reference: List of references of every token, (n,).
         labels: Layer and microbatch of every token, (2, n).
     """
 
@@ -53,7 +53,7 @@ class Packed:
         return found
 
     def tokens(self) -> Tokens:
-        """Return the sequence itself."""
+        """Return the sequence, unpacked."""
         numbers = self.rows[self.row, 1:]
         for name, values in zip(LABELS, self.labels, strict=True):
             numbers[:, AT[name]] = values
@@ -62,14 +62,16 @@ class Packed:
         starts = np.concatenate([[0], np.cumsum(sizes)])
         counts = sizes[self.reference]
         ptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        # Place in `table` of every reference of every token: the start of its list plus its place in it.
         at = np.arange(ptr[-1]) + np.repeat(starts[self.reference] - ptr[:-1], counts)
         return Tokens(self.symbols, numbers, ptr, table[at, 0], table[at, 1], table[at, 2])
 
 
 def pack(tokens: Tokens) -> Packed:
-    """Return a sequence in little memory."""
+    """Return a compact form of a sequence."""
     labels = np.stack([tokens.column(name) for name in LABELS]).astype(np.int32)
     numbers = tokens.numbers.copy()
+    # With the labels, which count up, nearly every row would be distinct; without them layers share their rows.
     numbers[:, [AT[name] for name in LABELS]] = 0
     table = np.concatenate([tokens.symbols[:, None], numbers], 1)
     first, row = distinct_columns(np.ascontiguousarray(table.T))
@@ -80,6 +82,7 @@ def pack(tokens: Tokens) -> Packed:
     reference = np.empty(len(tokens), np.int32)
     entries = list(zip(form, named, count, strict=True))
     for at in range(len(tokens)):
+        # The order of references does not matter, so sorted lists are equal more often.
         key = tuple(sorted(entries[ptr[at] : ptr[at + 1]]))
         reference[at] = known.setdefault(key, len(known))
     rows = table[first] if len(first) else np.zeros((0, 1 + len(COLUMNS)), np.int64)

@@ -1,8 +1,8 @@
 """Pieces: the runs of tokens that a program repeats, such as one layer forward, and single tokens between them.
 
-Where the labels of layer and microbatch stay the same, a piece goes on. Tokens that a trace has at the ends of some
-pieces but not of others that are the same otherwise (a gather of weights, a reduction of gradients, a message) are
-*loose*: pieces of their own. A piece is called after its last kernel; pieces of one role are variants of each other.
+A piece extends as long as the labels of layer and microbatch stay the same. Tokens at the ends of some pieces that are
+missing from otherwise equal ones (a gather of weights, a reduction of gradients, a message) are *loose*: pieces of
+their own. The role of a piece is the name of its last kernel; pieces of one role are variants of each other.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from armillary.lab.learned.vocabulary import Vocabulary
 from armillary.trace import NodeType
 
 _ENDS = 3
-"""Tokens at an end that may be missing together: weights and experts have collectives of their own."""
+"""Most tokens at an end that may be missing together: weights and experts have collectives of their own."""
 Variant = tuple[int, ...]
 """Symbols of a piece."""
 
@@ -28,12 +28,12 @@ class Piece:
     """Part of a sequence.
 
     Attributes:
-        role: What it is called.
-        first: Its first token.
+        role: Its role.
+        first: Index of its first token.
         variant: Its symbols.
         microbatch: Label of its tokens.
         layer: Label of its tokens.
-        loose: Whether it is one token that may be there or not.
+        loose: Whether it is a single loose token.
     """
 
     role: str
@@ -45,7 +45,7 @@ class Piece:
 
 
 def segments(packed: Packed) -> list[tuple[int, Variant]]:
-    """Return first token and symbols of the longest runs with one layer and microbatch."""
+    """Return (first token, symbols) of every longest run with one layer and microbatch."""
     if not len(packed):
         return []
     ends = np.flatnonzero((np.diff(packed.labels, axis=1) != 0).any(0)) + 1
@@ -55,7 +55,7 @@ def segments(packed: Packed) -> list[tuple[int, Variant]]:
 
 
 def loose_symbols(classes: Iterable[Packed], vocabulary: Vocabulary) -> set[int]:
-    """Return the symbols that are at the ends of some segments of a sequence and missing from equal ones."""
+    """Return the symbols at the ends of some segments of a sequence that are missing from otherwise equal segments."""
     kinds, loose = vocabulary.kinds(), set()
     for packed in classes:
         known = {variant for _, variant in segments(packed)}
@@ -65,6 +65,7 @@ def loose_symbols(classes: Iterable[Packed], vocabulary: Vocabulary) -> set[int]
                 for each in known
                 for many in range(1, min(_ENDS, len(each) - 1) + 1)
                 for ends, rest in ((each[:many], each[many:]), (each[-many:], each[:-many]))
+                # A kernel is work, not communication that comes and goes.
                 if rest in known and all(kinds[end] != NodeType.COMP_NODE for end in ends)
                 for end in ends
                 if end not in loose
@@ -72,12 +73,14 @@ def loose_symbols(classes: Iterable[Packed], vocabulary: Vocabulary) -> set[int]
             if not found:
                 break
             loose |= found
+            # Segments without what was found loose may now equal others, which reveals more: repeat until
+            # nothing is new.
             known |= {stripped(each, loose)[1] for each in known}
     return loose
 
 
 def stripped(variant: Variant, loose: set[int]) -> tuple[Variant, Variant, Variant]:
-    """Return the loose tokens before, what is between (empty: nothing is), and those after."""
+    """Return the loose tokens before, the tokens between (perhaps none), and the loose tokens after."""
     low, high = 0, len(variant)
     while low < high and variant[low] in loose:
         low += 1

@@ -1,8 +1,8 @@
-"""Which surroundings of a piece have the same numbers: a gather before any layer of a stage gathers as many weights.
+"""Groups surroundings in which a piece has the same numbers: a gather before any layer gathers the same weights.
 
-A corpus shows pieces in many surroundings, most of them rarely, and a new program has others. Those that have the same
-numbers wherever a rank has both are one place; a tree over the surroundings tells the places apart, and says which one
-it is where surroundings are new.
+A corpus shows pieces in many surroundings, most of them rarely, and a new program has others. Surroundings with the
+same numbers wherever a rank has both are one place; a tree over the surroundings separates the places and gives the
+place of new surroundings.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ class Places:
 
     Attributes:
         level: Which of the surroundings matter, see `contexts.LEVELS`.
-        known: Place of each that the corpus has.
-        tree: Place of any.
-        many: How many places there are.
+        known: Place of the surroundings that the corpus has.
+        tree: Tree to the place of any surroundings.
+        many: Number of places.
     """
 
     level: int
@@ -41,9 +41,9 @@ def places_of(level: int, spans: Mapping[tuple[str, ...], Mapping[int, bytes]], 
     """Return the places of surroundings.
 
     Args:
-        level: Of the surroundings.
-        spans: By surroundings and class of ranks: the numbers.
-        classes: How many classes there are.
+        level: Level of the surroundings.
+        spans: The numbers, as bytes, by surroundings and class of ranks.
+        classes: Number of classes.
     """
     keys = list(spans)
     codes = np.full((len(keys), classes), -1, np.int64)
@@ -57,7 +57,7 @@ def places_of(level: int, spans: Mapping[tuple[str, ...], Mapping[int, bytes]], 
 
 
 def _joined(codes: np.ndarray[tuple[int, int], np.dtype[np.int64]]) -> list[int]:
-    """Return a number for each row, equal where rows agree; those that agree in most columns are joined first.
+    """Return a number for each row, equal for rows that agree; rows that agree in most columns are joined first.
 
     Args:
         codes: Numbers by surroundings and class, (surroundings, classes); -1: the class has no such surroundings.
@@ -67,12 +67,14 @@ def _joined(codes: np.ndarray[tuple[int, int], np.dtype[np.int64]]) -> list[int]
     for row in range(len(codes)):
         both = there[row] & there[row + 1 :]
         alike = (both & (codes[row] == codes[row + 1 :])).sum(1)
+        # Rows agree if they do in every class that has both; without such a class nothing is known.
         equal = (alike == both.sum(1)) & (alike > 0)
         pairs += [(-int(alike[at]), row, row + 1 + int(at)) for at in np.flatnonzero(equal)]
     root = list(range(len(codes)))
     merged = codes.copy()
     for _, one, other in sorted(pairs):
         a, b = root[one], root[other]
+        # Agreement is not transitive: what was joined since must agree, too.
         if a == b or ((merged[a] >= 0) & (merged[b] >= 0) & (merged[a] != merged[b])).any():
             continue
         merged[a] = np.where(merged[a] >= 0, merged[a], merged[b])

@@ -1,4 +1,4 @@
-"""Traces as records: tokens with their condition, and those as arrays."""
+"""Traces as records, tokens with their condition, and records as arrays."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from armillary.trace import Trace
 _DIMENSIONS = {"rows": 2, "row": 1, "reference": 1, "labels": 2}
 _MOST = 2**31 - 1
 ARRAYS = {"rows": 0, "row": 0, "reference": 0, "labels": 1}
-"""Arrays of a class that are put behind each other, and along which axis."""
+"""Arrays of a class that are concatenated, with the axis."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,11 +28,11 @@ class Record:
     """A trace of a corpus.
 
     Attributes:
-        condition: What it was made for; of a trace in files its name and the number of its ranks.
+        condition: Its condition; for a trace in files its name and the number of its ranks.
         classes: Tokens of each of its graphs.
-        ranks: How many ranks run each.
-        source: Where it comes from.
-        rank_graph: Of a trace that was read from files: the graph of every rank; empty for others.
+        ranks: Number of ranks that run each graph.
+        source: Name of the plan or trace that it comes from.
+        rank_graph: For a trace that was read from files, the graph of every rank; empty for others.
     """
 
     condition: dict[str, Value]
@@ -46,7 +46,7 @@ def record_of(trace: Trace, condition: dict[str, Value], source: str, vocabulary
     """Return a trace as a record.
 
     Raises:
-        InputError: tokens cannot say something of it.
+        InputError: tokens cannot express something in it.
     """
     classes = tuple(
         pack(tokens_of(graph, vocabulary, short=trace.grid is not None)) for graph in trace.graphs
@@ -57,7 +57,7 @@ def record_of(trace: Trace, condition: dict[str, Value], source: str, vocabulary
 
 
 def arrays_of(records: Sequence[Record]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the arrays of records, and what else belongs to them as JSON knows values."""
+    """Return the arrays of records, and the rest of them as plain JSON values."""
     arrays: dict[str, Any] = {}
     classes = [each for record in records for each in record.classes]
     for name, axis in ARRAYS.items():
@@ -78,7 +78,7 @@ def records_of(
     """Return the records that `arrays_of` described; `place` is the number of each of their symbols.
 
     Raises:
-        KeyError, ValueError, IndexError, TypeError: they are none.
+        KeyError, ValueError, IndexError, TypeError: the contents are not those of records.
     """
     split = {}
     for name, axis in ARRAYS.items():
@@ -91,6 +91,7 @@ def records_of(
             if array.ndim != _DIMENSIONS[name] or array.dtype.kind != "i" or array.shape[axis] != ends[-1]:
                 raise ValueError(f"{name}: expected {ends[-1]} rows of integers")
             split[name] = np.split(array, ends[:-1], axis=axis)
+    # Every index is checked against what it points into: the file may come from others.
     classes = []
     for at, lists in enumerate(header["references"]):
         rows = split["rows"][at].copy()
@@ -98,6 +99,7 @@ def records_of(
             raise ValueError(f"rows: expected {1 + len(COLUMNS)} columns, the first a symbol")
         if not _inside(rows[:, 1 + AT["number"]], NUMBERS):
             raise ValueError(f"rows: a number in a name, expected 0 to {NUMBERS - 1}")
+        # From the file's numbers of symbols to those of the vocabulary in use; references below likewise.
         rows[:, 0] = place[rows[:, 0]]
         own = tuple(tuple(reference(each, len(place)) for each in listed) for listed in lists)
         references = tuple(
@@ -128,10 +130,11 @@ def reference(found: Any, symbols: int) -> tuple[int, int, int]:
     """Return a reference: form, symbol or -1, and count.
 
     Raises:
-        ValueError, TypeError: it is none.
+        ValueError, TypeError: it is no valid reference.
     """
     form, named, count = found
     whole(form, "form", 0, ENDS)
+    # These forms name no symbol; a token cannot wait for itself, so `BACK` counts from 1.
     whole(named, "symbol", -1 if form in (KERNEL, GROUP, BACK) else 0, symbols - 1)
     return form, named, whole(count, "count", form == BACK, _MOST)
 

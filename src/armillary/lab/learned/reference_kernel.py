@@ -1,10 +1,11 @@
 """Dependencies of tokens as references that repeat where the program repeats, and back.
 
-A reference names an earlier token: the last kernel (`KERNEL`), the last collective of the own group (`GROUP`), the
-n-th last token of a symbol in the same microbatch (`SAME`) or at all (`LAST`), the n-th last token (`BACK`); or all
-tokens of a symbol since the last token of the own symbol (`SINCE`), the last n of a symbol (`TAIL`), or those that
-come at the same places in every microbatch as the ones in the latest do since the last token of the own symbol
-(`EVERY`) or as the last n in the latest (`ENDS`): gradients of a bucket's layers, summed over microbatches.
+A reference names one earlier token: the last kernel (`KERNEL`), the last collective of the own group (`GROUP`), the
+n-th last token of a symbol in the same microbatch (`SAME`) or in all (`LAST`), or the n-th last token of any symbol
+(`BACK`). Or it names several: all tokens of a symbol since the last token of the own symbol (`SINCE`), or the last n
+of a symbol (`TAIL`). Gradients of a bucket's layers are summed over microbatches; for these a reference names the
+tokens of a symbol at certain places of every microbatch: the places that the latest microbatch has since the last
+token of the own symbol (`EVERY`), or its last n places (`ENDS`).
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ TAIL = 6
 EVERY = 7
 ENDS = 8
 COUNTED = (TAIL, ENDS)
-"""Forms whose counts follow rules."""
+"""Forms whose counts are computed by rules."""
 IF_ANY = 16
-"""Added to a form: the reference may name nothing."""
+"""Added to a form if the reference may name nothing."""
 
 
 @njit
@@ -48,7 +49,7 @@ def refer(
     """Find the references of every token.
 
     Args:
-        symbol: Of every token.
+        symbol: Symbol of every token.
         batch: Microbatch of every token.
         compute: 1 for symbols that are kernels.
         group: Group of every symbol, -1: none.
@@ -64,7 +65,7 @@ def refer(
         ref_ptr: Result: offsets.
 
     Returns:
-        How many there are.
+        The number of references.
     """
     kernel = -1
     used = 0
@@ -88,9 +89,13 @@ def refer(
             every = 0
             ends = 0
             if mine > 1:
+                # Several parents of one symbol: look for a form that names them all, which stays the same
+                # however many layers or microbatches there are.
                 every = _in_every(batch, parent, low, high, symbol, s, last[s], last[own], before, nth)
                 ends = 0 if every else _at_ends(batch, parent, low, high, symbol, s, last[s], before, nth)
                 oldest = _oldest(symbol, parent, low, high, s)
+                # `before` links the tokens of a symbol, the latest first: see whether the oldest parent
+                # stands mine - 1 steps back.
                 walk = last[s]
                 for _ in range(mine - 1):
                     walk = before[walk]
@@ -101,6 +106,8 @@ def refer(
                     since += 1
                     walk = before[walk]
                 whole = 1 if since == mine and oldest > last[own] else 0
+            # One reference for all parents of the symbol, written at the latest of them. Two at the tail
+            # stay single references: their count would need a rule.
             if every or whole or ends or (tail and mine > 2):
                 if first:
                     found = EVERY if every else SINCE if whole else ENDS if ends else TAIL
@@ -113,6 +120,8 @@ def refer(
             elif group[own] >= 0 and p == last_of_group[group[own]]:
                 form[used], named[used], count[used] = GROUP, -1, 0
             else:
+                # How far back the parent is among the tokens of its symbol: in all, and within this token's
+                # microbatch.
                 total = 0
                 same = 0
                 walk = last[s]
@@ -122,6 +131,8 @@ def refer(
                     walk = before[walk]
                 if batch[p] != batch[i]:
                     same = 0
+                # From the name that survives most changes of the program to the one that survives fewest:
+                # the last of a symbol in the microbatch, near ones by count, and at last the plain distance.
                 if same == 1:
                     form[used], named[used], count[used] = SAME, s, 1
                 elif total <= 2:
@@ -133,6 +144,7 @@ def refer(
                 else:
                     form[used], named[used], count[used] = BACK, -1, i - p
             used += 1
+        # Only now the token joins the links: it never refers to itself.
         ref_ptr[i + 1] = used
         before[i] = last[own]
         nth[i] = _place(batch, last[own], before, nth, batch[i])
@@ -154,7 +166,7 @@ def _oldest(symbol: Any, parent: Any, low: int, high: int, wanted: int) -> int:
 
 @njit
 def _place(batch: Any, walk: int, before: Any, nth: Any, wanted: int) -> int:
-    """Return which token of a symbol in a microbatch comes next, from 1; over all steps."""
+    """Return the place that the next token of a symbol has in a microbatch, from 1."""
     while walk >= 0 and batch[walk] != wanted:
         walk = before[walk]
     return int(nth[walk]) + 1 if walk >= 0 else 1
@@ -162,10 +174,11 @@ def _place(batch: Any, walk: int, before: Any, nth: Any, wanted: int) -> int:
 
 @njit
 def _places(batch: Any, walk: int, end: int, before: Any, nth: Any) -> Any:
-    """Return the first and the last place in the latest microbatch that tokens after `end` have."""
+    """Return the first and the last place, in the latest microbatch, of the tokens after `end`."""
     if walk <= end:
         return 1, 0
     latest = batch[walk]
+    # The latest token has the highest place of its microbatch.
     low = high = nth[walk]
     while walk > end:
         if batch[walk] == latest:
@@ -176,7 +189,7 @@ def _places(batch: Any, walk: int, end: int, before: Any, nth: Any) -> Any:
 
 @njit
 def _several(batch: Any, parent: Any, low: int, high: int, symbol: Any, wanted: int, walk: int) -> int:
-    """Return 1 if the parents of a symbol are of several microbatches, the latest among them."""
+    """Return 1 if the parents of a symbol are in several microbatches, the latest among them; else 0."""
     found = 0
     latest = 0
     for at in range(low, high):
@@ -200,7 +213,7 @@ def _in_every(
     before: Any,
     nth: Any,
 ) -> int:
-    """Return 1 if the parents of a symbol are of several microbatches, and those that `EVERY` names."""
+    """Return 1 if the parents of a symbol are in several microbatches and are those that `EVERY` names; else 0."""
     if not _several(batch, parent, low, high, symbol, wanted, walk):
         return 0
     from_, to = _places(batch, walk, end, before, nth)
@@ -211,7 +224,7 @@ def _in_every(
 def _at_ends(
     batch: Any, parent: Any, low: int, high: int, symbol: Any, wanted: int, walk: int, before: Any, nth: Any
 ) -> int:
-    """Return n if the parents of a symbol are of several microbatches, and those that `ENDS` names; else 0."""
+    """Return n if the parents of a symbol are in several microbatches and are those that `ENDS` names; else 0."""
     if not _several(batch, parent, low, high, symbol, wanted, walk):
         return 0
     from_ = nth[walk]
@@ -236,7 +249,8 @@ def _are(
     before: Any,
     nth: Any,
 ) -> int:
-    """Return 1 if the parents of a symbol are its tokens at some places of all microbatches."""
+    """Return 1 if the parents of a symbol are just its tokens at places `from_` to `to` of all microbatches; else 0."""
+    # Parents and links both go back in time, so one pass over both compares the sets.
     at = high - 1
     while walk >= 0:
         if from_ <= nth[walk] <= to:
@@ -273,29 +287,29 @@ def resolve(
     lost: Any,
     write: int,
 ) -> int:
-    """Find the tokens that references name; what names no earlier token is left out and counted.
+    """Find the tokens that references name; references that name no earlier token are left out.
 
     Args:
-        symbol: See `refer`, as for the other arguments.
-        batch: See there.
-        compute: See there.
-        group: See there.
+        symbol: As in `refer`.
+        batch: As in `refer`.
+        compute: As in `refer`.
+        group: As in `refer`.
         ref_ptr: Offsets of references.
-        form: Of references; `IF_ANY` more of those that may name nothing.
-        named: Of references.
-        count: Of references.
+        form: Form of every reference, plus `IF_ANY` if it may name nothing.
+        named: Symbol of every reference.
+        count: Count of every reference.
         last: Room, -1.
         last_of_group: Room, -1.
         before: Room.
         nth: Room.
         ptr: Result: offsets of parents.
-        parent: Result: parents, of which two references may name the same.
-        ends: Result: offset behind the parents of every reference.
-        lost: Result, (1,): the first token with a reference that names none; -1 at first.
-        write: 0: only count, `parent` is not touched.
+        parent: Result: parents; two references of a token may name the same.
+        ends: Result: offset after the parents of every reference.
+        lost: Result, (1,): the first token with a reference that names nothing; -1 at first.
+        write: 0: only count, do not write `parent`.
 
     Returns:
-        How many parents there are.
+        The number of parents.
     """
     kernel = -1
     used = 0
@@ -321,6 +335,7 @@ def resolve(
                 walk = last[named[at]]
                 low, high = _places(batch, walk, last[own] if kind == EVERY else -1, before, nth)
                 if kind == ENDS:
+                    # The microbatch may have fewer tokens than the count asks for.
                     low = max(1, high - count[at] + 1)
                 while walk >= 0 and low <= high:
                     if low <= nth[walk] <= high:
@@ -347,6 +362,7 @@ def resolve(
                             break
                     walk = before[walk]
                 found = walk
+            # Forms that name several tokens may name none: that is a set without members.
             if found < 0 and form[at] < IF_ANY and kind not in (SINCE, TAIL, EVERY, ENDS) and lost[0] < 0:
                 lost[0] = i
             if found >= 0:

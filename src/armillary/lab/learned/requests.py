@@ -1,4 +1,4 @@
-"""Plans of a corpus: which models and parallelisms are drawn, at random but the same for the same seed."""
+"""Plans of a corpus: the models and parallelisms to draw, reproducible by their seed."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ _TRIES = 400
 
 @dataclass(frozen=True)
 class Request:
-    """What to draw.
+    """Traces to draw.
 
     Attributes:
-        count: Traces.
-        seed: Of the draws.
+        count: Number of traces.
+        seed: Seed of the draws.
         nodes: Most nodes of a trace's distinct graphs.
-        choices: Values of each condition; one is drawn of each.
-        text: The file, for what a model says it was trained on.
+        choices: Values of each condition, from which one is drawn.
+        text: Text of the file, which identifies the request.
     """
 
     count: int
@@ -100,8 +100,9 @@ def draw(request: Request, part: int, count: int) -> Iterator[tuple[Wish, Trace]
     """Yield `count` different models and plans that are possible, with their traces.
 
     Raises:
-        InputError: hardly any choice is possible; says why the last one is not.
+        InputError: hardly any choice is possible; gives the reason for the last one.
     """
+    # Each part has a stream of its own, so parts can be made in any order and by several processes.
     rng = np.random.default_rng([request.seed, part])
     seen: set[tuple[Value, ...]] = set()
     last: str = "all are the same"
@@ -133,7 +134,7 @@ def draw(request: Request, part: int, count: int) -> Iterator[tuple[Wish, Trace]
 
 
 def completed(given: Mapping[str, Value]) -> dict[str, Value]:
-    """Return a condition in which ranks, batch and heads follow from the other numbers where they are left out."""
+    """Return a condition with ranks, dp, batch and heads, which follow from the other numbers if left out."""
     found = dict(given)
     n = {key: int(value) for key, value in found.items() if not isinstance(value, str)}
     if "ranks" not in found and "dp" in found:
@@ -150,7 +151,7 @@ def completed(given: Mapping[str, Value]) -> dict[str, Value]:
 
 
 def check_modelled(wished: Wish) -> None:
-    """Refuse what is impossible, and what the statistical generator cannot model.
+    """Refuse conditions that are impossible or that the statistical generator cannot model.
 
     Raises:
         InputError: names it.
@@ -174,11 +175,13 @@ def _check_buckets(model: Decoder, plan: Plan) -> None:
         InputError: names sizes.
     """
     own = plan.parallel
+    # Without replicas no gradients are reduced, so there are no buckets.
     if own.cp * replicas(plan) == 1:
         return
     dense, routed = _layer_parameters(model, own.tp)
     least = {f"hidden {model.hidden}, tp {own.tp}": min(dense, model.vocabulary * model.hidden // own.tp)}
     etp = own.etp or own.tp
+    # The gradients of experts are reduced apart, if their ranks are replicas of each other at all.
     if model.experts and own.tp * own.cp * replicas(plan) > etp * own.ep:
         key = f"experts {model.experts.count}, expert_size {model.experts.size}, ep {own.ep}, etp {etp}"
         least[key] = routed // (own.ep * etp)
@@ -192,10 +195,12 @@ def _check_buckets(model: Decoder, plan: Plan) -> None:
 
 
 def _layer_parameters(model: Decoder, tp: int) -> tuple[int, int]:
-    """Return the weights of the products of a layer: on a rank those of all tokens, and those of all experts."""
+    """Return the weights of a layer's GEMMs: those for all tokens on a rank, and those of all experts together."""
     hidden, wide, experts = model.hidden, 3 if model.gated else 2, model.experts
+    # Query and output have one matrix for each head, keys and values one for each of their own.
     divided = model.head_size * (2 * model.attention.heads + 2 * model.kv_heads)
     if experts is None:
         return hidden * (divided + wide * (model.mlp.size if model.mlp else 0)) // tp, 0
     divided += wide * experts.shared * experts.size
+    # The router has hidden x experts weights, which tp does not divide.
     return hidden * (divided // tp + experts.count), wide * hidden * experts.count * experts.size

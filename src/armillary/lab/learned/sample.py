@@ -1,8 +1,8 @@
-"""New traces from the statistical model, for any condition that it can be asked for.
+"""New traces from the statistical model, for any condition that it covers.
 
 All classes of ranks of a trace are made together, on the grid of the plan, with groups and peers as rules. References
-name earlier tokens only, so a graph has no cycle; that sends and receives, and the collectives of ranks that have
-different programs, fit is checked.
+name earlier tokens only, so a graph has no cycle. Sends and receives, and the collectives of ranks with different
+programs, are checked to fit.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from armillary.trace import Trace
 
 Ints = NDArray[np.int64]
 TIMES = [AT["duration_ns"], AT["duration_micros"]]
-"""Columns that are drawn with what the fit left; sizes must agree between ranks and follow their condition."""
+"""Columns to which variation is added; sizes must agree between ranks and follow their condition."""
 _MOST_PIECES = 20_000_000
-"""Of a rank: a step of 1,000 layers in 10,000 microbatches."""
+"""Most pieces of a rank: a step of 1,000 layers in 10,000 microbatches."""
 
 
 class Sampler:
-    """Makes traces; keep one for many."""
+    """Makes traces; one sampler serves for many."""
 
     def __init__(self, model: StatisticalModel) -> None:
         self.model = model
@@ -47,12 +47,12 @@ class Sampler:
         """Return a trace for a condition; keys that are left out have their usual values.
 
         Args:
-            given: What is wished for; ``trace`` names a trace of files that the corpus has.
-            seed: Of what is drawn.
-            temperature: Scales what is drawn of durations; 0: nothing is drawn.
+            given: The condition; ``trace`` names a trace of files that the corpus has.
+            seed: Seed of the variation.
+            temperature: Scales the variation of durations; 0: none.
 
         Raises:
-            InputError: the condition is none, or the model cannot make such a trace; says why.
+            InputError: the condition is invalid, or the model cannot make such a trace; gives the reason.
         """
         if "trace" in given or not self.model.programs:
             return self._like_measured(given, seed, temperature)
@@ -90,7 +90,7 @@ class Sampler:
         return [self.tokens(of_class(condition, stage)) for stage in range(int(condition["pp"]))]
 
     def check(self, condition: Mapping[str, Value]) -> list[str]:
-        """Return the conditions that lie beyond those of the corpus.
+        """Return the names of the conditions that lie outside the range of the corpus.
 
         Raises:
             InputError: one cannot be extrapolated: a word, a number of which the corpus has one value, or cp, whose
@@ -99,6 +99,7 @@ class Sampler:
         beyond = []
         for key, value in condition.items():
             known = self.model.domain.get(key, [])
+            # These two follow from the parallelism and the microbatches, which are checked themselves.
             if not known or key in ("ranks", "batch"):
                 continue
             numbers = [each for each in known if isinstance(each, int)]
@@ -127,6 +128,7 @@ class Sampler:
         pieces: list[Made] = []
         order = []
         for role, near in zip(roles, around, strict=True):
+            # Layers repeat: pieces of one role in the same surroundings are equal and made once.
             place = made.get((role, near))
             if place is None:
                 place = made[role, near] = len(pieces)
@@ -154,6 +156,7 @@ class Sampler:
             raise InputError(
                 f"{_kind_text(kind)}: microbatches of its blocks follow no order that is learned"
             )
+        # The length is known from the counts, and checked before anything of that size is allocated.
         times = [self._pieces.value(rule, condition, "the step") for rule in shape.times]
         _check_length(length_of(shape.step, times))
         blocks = sequence_of(shape.step, times)
@@ -167,6 +170,7 @@ class Sampler:
         roles: list[str] = []
         batches: list[int] = []
         for block, batch in zip(blocks, shape.microbatches(blocks), strict=True):  # type: ignore[arg-type]
+            # A block is one microbatch, so all its pieces have the same label.
             roles += inside[block]  # type: ignore[arg-type]
             batches += [batch] * len(inside[block])
         return roles, batches
@@ -177,7 +181,7 @@ class Sampler:
         )
 
     def _like_measured(self, given: Mapping[str, Value], seed: int, temperature: float) -> Trace:
-        """Return a trace with the program of one in files, its durations drawn anew."""
+        """Return a trace with the program of a trace of files and newly drawn durations."""
         name = str(given.get("trace", next(iter(self._measured), "")))
         other = [key for key in given if key not in ("trace", "ranks")]
         if name not in self._measured or other:
@@ -192,6 +196,7 @@ class Sampler:
             raise InputError(f"ranks {given['ranks']}: trace {name} has {ranks}, expected that number")
         graphs, model = [], self.model
         names = [symbol.name for symbol in model.vocabulary.symbols]
+        # Without any spread the drawn trace would equal the recorded one, which is not what was requested.
         if temperature and not any(
             names[at] in model.spread for each in record.classes for at in each.symbols
         ):
@@ -221,7 +226,7 @@ def _check_length(pieces: int) -> None:
 
 
 def _kind_text(kind: tuple[Value, ...]) -> str:
-    """Return a kind of program for people, see `program_of`."""
+    """Return a kind of program as messages name it, see `program_of`."""
     names = ("trace", "schedule", "sharding", "tied")
     words = [f"{key} {value}" for key, value in zip(names, kind, strict=False) if value != ""]
     several = (

@@ -14,7 +14,7 @@ from armillary.lab.learned.pieces import Piece
 
 Roles = tuple[str, ...]
 Block = tuple[int, int]
-"""Template of a block, and which of those with this template and different counts, in order of appearance."""
+"""Number of the template of a block, and its number among blocks of this template with other counts."""
 Step = Template[Block]
 Counts = tuple[int, ...]
 
@@ -25,7 +25,7 @@ class Skeleton:
 
     Attributes:
         step: Index of its template of blocks.
-        times: Counts of its loops, see `counts_of`; -1: of a loop that is not there.
+        times: Counts of its loops, see `counts_of`; -1 inside a loop that is absent.
         blocks: Counts of the loops of each block in it.
     """
 
@@ -43,7 +43,7 @@ class Skeletons:
 
 
 def blocks_of(pieces: Sequence[Piece]) -> list[tuple[int, Roles]]:
-    """Return microbatch and roles of every block."""
+    """Return (microbatch, roles) of every block."""
     found: list[tuple[int, list[str]]] = []
     for piece in pieces:
         if not found or found[-1][0] != piece.microbatch:
@@ -53,18 +53,20 @@ def blocks_of(pieces: Sequence[Piece]) -> list[tuple[int, Roles]]:
 
 
 def counts_of(template: Template[object], loops: Sequence[Loop[object]]) -> Counts:
-    """Return how often every loop repeats and, where it has more than one run, the counts of its runs."""
+    """Return the repetitions of every loop, each followed by the counts of its runs if it has more than one."""
     counts: list[int] = []
     for symbols, loop in zip(template, loops, strict=True):
         if len(symbols) == 1:
             counts.append(loop.runs[0][1] if loop.times else 0)
         else:
+            # A loop that is absent says nothing about the counts inside it: -1 keeps them out of what rules
+            # are fitted to.
             counts += [loop.times, *(count if loop.times else -1 for _, count in loop.runs)]
     return tuple(counts)
 
 
 def sequence_of(template: Template[str] | Step, counts: Sequence[int]) -> list[object]:
-    """Return the sequence that a template makes with these counts."""
+    """Return the sequence that a template gives with these counts."""
     found: list[object] = []
     at = 0
     for symbols in template:
@@ -72,6 +74,7 @@ def sequence_of(template: Template[str] | Step, counts: Sequence[int]) -> list[o
             found += [symbols[0]] * max(0, counts[at])
             at += 1
             continue
+        # Counts come from rules and may be negative far from the corpus; they count as 0.
         inside = [
             each
             for symbol, count in zip(symbols, counts[at + 1 :], strict=False)
@@ -83,7 +86,7 @@ def sequence_of(template: Template[str] | Step, counts: Sequence[int]) -> list[o
 
 
 def length_of(template: Template[str] | Step, counts: Sequence[int]) -> int:
-    """Return how long the sequence is that a template makes with these counts."""
+    """Return the length of the sequence that a template gives with these counts, without building it."""
     found = at = 0
     for symbols in template:
         if len(symbols) == 1:
@@ -98,11 +101,14 @@ def length_of(template: Template[str] | Step, counts: Sequence[int]) -> int:
 def find_skeletons(sequences: Sequence[Sequence[Piece]]) -> tuple[Skeletons, list[Skeleton]]:
     """Return the templates that the sequences of one kind of program share, and each sequence as counts."""
     cut = [blocks_of(each) for each in sequences]
+    # Templates of blocks first: only with blocks as symbols can a step be seen as a sequence.
     templates = shared_templates(list(dict.fromkeys(roles for each in cut for _, roles in each)))
     known: dict[Roles, tuple[int, Counts]] = {}
     steps: list[list[Block]] = []
     details: list[dict[Block, Counts]] = []
     for each in cut:
+        # Blocks are numbered by appearance within each sequence: counts differ between sequences (more
+        # layers), the numbers do not, so that their steps can share a template.
         order: dict[tuple[int, Counts], int] = {}
         detail: dict[Block, Counts] = {}
         step: list[Block] = []

@@ -1,7 +1,7 @@
 """A rank's graph as a sequence of tokens in issue order, and back.
 
-A token is a symbol of a `Vocabulary`, a row of numbers, and references to earlier tokens (`reference_kernel`). What no
-engine reads (ids of operators) is left out; the graph of the tokens simulates to the same ticks.
+A token is a symbol of a `Vocabulary`, a row of numbers, and references to earlier tokens (`reference_kernel`). Values
+that no engine reads (ids of operators) are left out; the graph of the tokens simulates to the same ticks.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ class Tokens:
     """A sequence of tokens.
 
     Attributes:
-        symbols: Of every token, (n,).
-        numbers: (n, `COLUMNS`); 0 where a symbol does not have the column.
+        symbols: Symbol of every token, (n,).
+        numbers: Numbers of every token, (n, `COLUMNS`); 0 where a symbol does not have the column.
         ref_ptr: Offsets of references, (n + 1,).
-        ref_form: See `reference_kernel`.
+        ref_form: Form of every reference, see `reference_kernel`.
         ref_symbol: Symbol that a reference names, -1: none.
-        ref_count: Which of them.
+        ref_count: Count of every reference: which token, or how many.
     """
 
     symbols: Ints
@@ -73,13 +73,13 @@ def tokens_of(
 
     Args:
         graph: The graph.
-        vocabulary: Of the tokens.
-        short: Whether a token that would have long lists of references leaves out those that others wait for anyway.
-        mode: Of the kernel.
+        vocabulary: Vocabulary of the tokens.
+        short: Whether a token with long lists of references leaves out those that its other references imply.
+        mode: Mode of the kernel.
 
     Raises:
-        InputError: the graph has a cycle, or a node what tokens cannot say: uneven splits, or more than two matrix
-            GEMMs.
+        InputError: the graph has a cycle, or a node has something that tokens cannot express: uneven splits, or more
+            than two GEMMs.
     """
     order = _order(graph)
     symbols, numbers = _classified(graph, vocabulary)
@@ -87,6 +87,9 @@ def tokens_of(
     ptr, parent = _parents(graph, order)
     found = _referred(symbols, numbers, ptr, parent, vocabulary, mode)
     if short:
+        # Forms that count tokens change with the size of the program. Where a token has them, dependencies
+        # that others imply are dropped: the node starts at the same tick, and what is left is more often the
+        # same everywhere.
         listed = (
             (found.ref_form == TAIL)
             | (found.ref_form == BACK)
@@ -115,11 +118,12 @@ def _referred(
 
 
 def _without_ancestors(ptr: Ints, parent: Ints, which: Ints, mode: Mode) -> tuple[Ints, Ints]:
-    """Return the dependencies, for some tokens without those that others of the same token wait for."""
+    """Return the dependencies, for the tokens `which` without those that others of the same token imply."""
     keep, order = np.ones(len(parent), np.bool_), np.arange(len(ptr) - 1)
     ancestors = load("armillary.trace.order_kernel", mode).ancestors
     for token in which.tolist():
         own = slice(ptr[token], ptr[token + 1])
+        # Marks all ancestors of the parents; a parent that is marked is an ancestor of another one.
         mark = np.zeros(token, np.int64)
         for each in parent[own].tolist():
             mark[parent[ptr[each] : ptr[each + 1]]] = 1
@@ -132,7 +136,7 @@ def _without_ancestors(ptr: Ints, parent: Ints, which: Ints, mode: Mode) -> tupl
 def parents_of(
     tokens: Tokens, vocabulary: Vocabulary, *, strict: bool = False, mode: Mode = "compiled"
 ) -> tuple[Ints, Ints]:
-    """Return the dependencies of tokens as positions, in CSR: what references name, each once.
+    """Return the dependencies of tokens as positions, in CSR: the tokens that references name, each once.
 
     Raises:
         InputError: with `strict`, a reference names no earlier token; without, it is left out.
@@ -149,6 +153,7 @@ def parents_of(
             "expected a condition nearer to its corpus"
         )
     child = np.repeat(np.arange(n), np.diff(ptr))
+    # (child, parent) as one number, so that sorting removes duplicates and orders parents within a child.
     child, parent = np.divmod(distinct(child * max(n, 1) + parent), max(n, 1))
     return np.concatenate([[0], np.cumsum(np.bincount(child, minlength=n))]).astype(np.int64), parent
 
@@ -160,17 +165,17 @@ def named_by(
     vocabulary: Vocabulary,
     mode: Mode = "compiled",
 ) -> tuple[Ints, Ints, Ints, int]:
-    """Return what references name.
+    """Return the tokens that references name.
 
     Args:
-        symbols: Of every token, (n,).
+        symbols: Symbol of every token, (n,).
         batch: Microbatch of every token, (n,).
         references: Offsets, (n + 1,), forms, symbols and counts, see `Tokens`.
-        vocabulary: Of the symbols.
-        mode: Of the kernel.
+        vocabulary: Vocabulary of the symbols.
+        mode: Mode of the kernel.
 
     Returns:
-        Offsets of the tokens' parents, parents, offsets behind those of every reference, and the first token with a
+        Offsets of the tokens' parents, parents, offsets after those of every reference, and the first token with a
         reference that names nothing; -1: there is none.
     """
     n, kinds, groups = len(symbols), vocabulary.kinds(), vocabulary.groups()
@@ -178,6 +183,7 @@ def named_by(
     resolve = load(_KERNEL, mode).resolve
     ptr, parent, lost = np.zeros(n + 1, np.int64), np.zeros(0, np.int64), np.full(1, -1, np.int64)
     ends = np.zeros(len(references[1]), np.int64)
+    # Counts first, then allocates and writes.
     for write in (0, 1):
         rooms = (
             np.full(len(kinds), -1, np.int64),
@@ -191,7 +197,7 @@ def named_by(
 
 
 def _order(graph: Graph) -> Ints:
-    """Return the nodes by their ids; where some wait for greater ones, as in traces that Chakra linked, by start."""
+    """Return the nodes in order of ids, or by start if some wait for greater ids, as in traces that Chakra linked."""
     ptr, parent = graph.parents()
     if (graph.ids[parent] >= np.repeat(graph.ids, np.diff(ptr))).any():
         return issue_order(graph)
@@ -224,7 +230,10 @@ def _classified(graph: Graph, vocabulary: Vocabulary) -> tuple[Ints, Ints]:
     of_name = np.array([known.setdefault(name, len(known)) for name, _ in split], np.int64)
     numbers[:, AT["number"]] = np.array([number for _, number in split], np.int64)[codes] if n else 0
     numbers[:, AT["duration_micros"]] = graph.duration_micros.view(np.int64)
+    # A message along an axis has a distance as its peer, which is the same for all ranks and part of the symbol.
     along = graph.has("comm_axis")
+    # Columns that decide on the symbol: equal columns give one symbol, so that only distinct nodes are
+    # looked at singly.
     keys = [graph.types.astype(np.int64), of_name[codes] if n else codes.astype(np.int64)]
     for name in CONSTANTS:
         if name in present:
@@ -234,6 +243,7 @@ def _classified(graph: Graph, vocabulary: Vocabulary) -> tuple[Ints, Ints]:
             has, values = graph.has(name), graph.ints(name)
             fixed = along & has if name in ("comm_src", "comm_dst") else np.zeros(n, np.bool_)
             numbers[:, AT[name]] = np.where(fixed, 0, values)
+            # An attribute that is 0 differs from one that is absent.
             keys += [has.astype(np.int64), np.where(fixed, values, 0)]
     keys += [_listed(graph, name, numbers) for name in LISTS if name in present]
     first, inverse = distinct_columns(np.stack(keys)) if n else (np.zeros(0, np.int64), np.zeros(0, np.int64))
@@ -250,7 +260,7 @@ def _codes(graph: Graph, name: str) -> Ints:
 
 
 def _listed(graph: Graph, name: str, numbers: Ints) -> Ints:
-    """Fill in the columns of an attribute of `LISTS`, and return how many entries each node has."""
+    """Fill in the columns of an attribute of `LISTS`, and return the number of entries of each node."""
     codes, lists = graph.int_lists(name)
     first, size = LISTS[name]
     most = GEMMS if name == GEMM else 1

@@ -1,4 +1,4 @@
-"""Fits the statistical model to a corpus."""
+"""Trains the statistical model on a corpus."""
 
 from __future__ import annotations
 
@@ -67,15 +67,16 @@ def train(
 
     Args:
         corpus: The traces.
-        seed: Of the choice of examples where there are very many.
-        told: Called with what is fitted next.
+        seed: Seed for choosing examples where there are very many.
+        told: Called with the name of the part that is fitted next.
 
     Raises:
-        InputError: the corpus is empty, or holds what cannot be modelled.
+        InputError: the corpus is empty, or holds something that cannot be modelled.
     """
     if not corpus.records:
         raise InputError("the corpus has no traces, expected one at least")
     told("pieces")
+    # Only generated traces have a condition to learn from; traces of files are kept as they are (`measured`).
     made = [record for record in corpus.records if not record.rank_graph]
     loose = loose_symbols((each for record in made for each in record.classes), corpus.vocabulary)
     classes = []
@@ -95,6 +96,7 @@ def train(
     rng = np.random.default_rng(seed)
     conditions = [each.condition for each in classes]
     if classes:
+        # Without classes there are no roles either, and neither is used.
         explained, fitter = Explained(conditions), Fitter(logarithms_of(conditions), conditions)
     roles, sums = {}, list[Sum]()
     for role, found in seen.items():
@@ -132,6 +134,8 @@ def _programs(classes: Sequence[_Class]) -> dict[tuple[Value, ...], Program]:
         return {}
     explained = Explained([each.condition for each in classes])
     parsed: dict[tuple[Value, ...], tuple[Skeletons, list[Skeleton]]] = {}
+    # A slot is one count of a template (kind of program, step, block or None for the step itself, place):
+    # here the rows and values of all its examples.
     slots: dict[tuple[Any, ...], tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
     alike: dict[tuple[Any, ...], list[Any]] = {}
     for kind, members in kinds.items():
@@ -145,12 +149,13 @@ def _programs(classes: Sequence[_Class]) -> dict[tuple[Value, ...], Program]:
                     key = kind, skeleton.step, where, place
                     rows, values = slots[key]
                     alike[key] = kinds_of[place]
-                    if count >= 0:
+                    if count >= 0:  # -1: the loop is absent
                         rows.append(at)
                         values.append(count)
     arrays = {
         key: (np.array(rows, np.int64), np.array(values, np.int64)) for key, (rows, values) in slots.items()
     }
+    # All counts vote before any rule is chosen: a rule is preferred for what it explains elsewhere.
     for key, rows_and_counts in arrays.items():
         explained.vote(*rows_and_counts, alike[key])
     rules = {
@@ -170,6 +175,8 @@ def _programs(classes: Sequence[_Class]) -> dict[tuple[Value, ...], Program]:
                 if own.step == place:
                     made = shape.microbatches(sequence_of(step, own.times))  # type: ignore[arg-type]
                     true = [batch for batch, _ in blocks_of(classes[at].pieces)]
+                    # Whether counting occurrences gives back the labels of the corpus; if not, such programs
+                    # are refused.
                     shape.counted = shape.counted and made == true
             shapes.append(shape)
         tree = grow([classes[at].condition for at in members], [each.step for each in of_class_])
@@ -181,12 +188,13 @@ def _programs(classes: Sequence[_Class]) -> dict[tuple[Value, ...], Program]:
 def _kinds_of_counts(
     step: Step, blocks: Sequence[Template[str]], where: Block | None, schedule: str
 ) -> list[list[Hashable]]:
-    """Return what each count of a step, or of a block, is a count of, from the narrowest kind on."""
+    """Return the kinds of each count of a step, or of a block, the narrowest kind first."""
     found: list[list[Hashable]] = []
     if where is None:
         for loop, symbols in enumerate(step):
             content = tuple(blocks[block[0]] for block in symbols)
             for place in range(_counted(symbols)):
+                # From the same content of the loop, over the same loop of a schedule, to the same loop of any.
                 wide = schedule, loop, len(symbols), place
                 found.append([("step", schedule, content, place), ("step", *wide), ("step", *wide[1:])])
         return found
@@ -197,7 +205,7 @@ def _kinds_of_counts(
 
 
 def _counted(symbols: Sequence[Any]) -> int:
-    """Return how many counts a loop of these symbols has, see `counts_of`."""
+    """Return the number of counts of a loop of these symbols, see `counts_of`."""
     return 1 if len(symbols) == 1 else 1 + len(symbols)
 
 
@@ -209,7 +217,7 @@ def _of_shape(
 
 
 def _counters(skeletons: Skeletons, step: Any) -> dict[Any, str]:
-    """Return for each block the role that counts its microbatches."""
+    """Return for each block the role whose occurrences count its microbatches."""
     return {
         block: counter_of([role for symbols in skeletons.blocks[block[0]] for role in symbols])
         for block in dict.fromkeys(block for symbols in step for block in symbols)
@@ -217,7 +225,7 @@ def _counters(skeletons: Skeletons, step: Any) -> dict[Any, str]:
 
 
 def counter_of(roles: Sequence[str]) -> str:
-    """Return the role that counts the microbatches of blocks: the first that is no message; "": they have none."""
+    """Return the role whose occurrences count the microbatches of a block: the first firm one; "": it has none."""
     return "" if "optimizer" in roles else next((role for role in roles if _firm(role)), roles[0])
 
 
@@ -232,6 +240,7 @@ def _seen(classes: Sequence[_Class]) -> dict[str, _Seen]:
         rows, references = each.packed.row, each.packed.reference
         for piece, around in zip(each.pieces, each.around, strict=True):
             span = slice(piece.first, piece.first + len(piece.variant))
+            # Equal pieces of a class (its layers) are one example: else long programs would outweigh short ones.
             key = (piece.role, around, piece.variant, rows[span].tobytes(), references[span].tobytes())
             if key in known:
                 continue
@@ -252,10 +261,11 @@ def _variants(
     sums: list[Sum],
     rng: np.random.Generator,
 ) -> Variants:
-    """Learn a role."""
+    """Learn the variants of a role."""
     symbols = list(seen.variants)
     chosen = dict[int, int]()
     for at, _, variant, _ in seen.where:
+        # A class has one variant of a role as a rule; where it has several, the first stands for it.
         chosen.setdefault(at, variant)
     tree = grow([classes[at].condition for at in chosen], list(chosen.values()))
     loose = any(piece.loose for piece in classes[seen.where[0][0]].pieces if piece.role == role)
@@ -270,7 +280,8 @@ def _variants(
 
 
 def _level(seen: _Seen, classes: Sequence[_Class], symbols: Sequence[Variant]) -> int:
-    """Return the least level of surroundings that decides on the numbers within every class."""
+    """Return the smallest level of surroundings that determines the numbers within every class."""
+    # Few keys generalise best, so the first level that explains the corpus is the one to use.
     for level in range(len(LEVELS)):
         known: dict[tuple[int, tuple[str, ...]], bytes] = {}
         for at, around, variant, first in seen.where:
@@ -283,7 +294,7 @@ def _level(seen: _Seen, classes: Sequence[_Class], symbols: Sequence[Variant]) -
 
 
 def _places(seen: _Seen, classes: Sequence[_Class], symbols: Sequence[Variant]) -> Places:
-    """Return which surroundings have the same numbers."""
+    """Group the surroundings of a role by equal numbers."""
     level = _level(seen, classes, symbols)
     spans: dict[tuple[str, ...], dict[int, bytes]] = {}
     for at, around, variant, first in seen.where:
@@ -302,7 +313,7 @@ def _numbers(
     fitter: Fitter,
     sums: list[Sum],
 ) -> list[list[Entry]]:
-    """Fit every column of every token, for all variants together and, where that is not good, for each."""
+    """Fit every column of every token, place by place; variants share a fit, and a fit may ask for the variant."""
     values: list[dict[Any, list[tuple[int, int, int]]]] = [defaultdict(list) for _ in range(places.many)]
     done = set()
     for at, around, variant, first in seen.where:
@@ -342,6 +353,7 @@ def _entry(
     rows, variants, found = table.T
     if not found.any():
         return None
+    # Sums of monomials are positive; names, tags and ranks are small counts with a rule, or choices.
     if COLUMNS[column] in SMALL or (found <= 0).any():
         rule = explained.rule(rows, found)
         if rule.exact:

@@ -1,4 +1,4 @@
-"""A decision tree over conditions, for what is a choice: CART with the Gini impurity (Breiman et al., 1984)."""
+"""A decision tree over conditions: CART with the Gini impurity (Breiman et al., 1984)."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class Tree:
     """A leaf with a choice, or a question with two answers.
 
     Attributes:
-        choice: Of a leaf: the most frequent class of its examples.
-        share: Of a leaf: how many of its examples have that class.
-        key: The condition asked for.
-        value: A word that it must be, or a number that it must exceed.
-        yes: Where it is.
-        no: Where it is not.
+        choice: For a leaf, the most frequent class of its examples.
+        share: For a leaf, the share of its examples that have that class.
+        key: The condition of the question.
+        value: A word that it must equal, or a number that it must exceed.
+        yes: Subtree if it does.
+        no: Subtree if it does not.
     """
 
     choice: int = -1
@@ -48,13 +48,13 @@ class Tree:
         return tree.choice
 
     def asked(self) -> set[str]:
-        """Return the conditions that are asked for."""
+        """Return the names of the conditions in the questions."""
         if self.yes is None or self.no is None:
             return set()
         return {self.key, *self.yes.asked(), *self.no.asked()}
 
     def to_json(self) -> Any:
-        """Return the tree as JSON knows values."""
+        """Return the tree as plain JSON values."""
         if self.yes is None or self.no is None:
             return [self.choice, self.share]
         return [self.key, self.value, self.yes.to_json(), self.no.to_json()]
@@ -71,17 +71,17 @@ class Tree:
 
 
 def grow(conditions: Sequence[Mapping[str, Value]], classes: Sequence[int], depth: int = 12) -> Tree:
-    """Fit a tree to examples; it ends where all of a leaf are of one class."""
+    """Fit a tree to examples; a leaf whose examples are all of one class is not split."""
     if len(set(classes)) <= 1:
         return Tree(classes[0] if len(classes) else -1)
     return Questions(conditions).grow(classes, np.arange(len(classes)), depth)
 
 
 class Questions:
-    """All questions about the conditions of examples, for trees that choose different things."""
+    """All questions about the conditions of examples, answered once for several trees."""
 
     def __init__(self, conditions: Sequence[Mapping[str, Value]]) -> None:
-        """Answer them."""
+        """List the questions and their answers, (questions, examples)."""
         self.questions = list(_questions(conditions))
         self.answers = np.array([answer for _, _, answer in self.questions], np.bool_)
 
@@ -95,13 +95,13 @@ class Questions:
     def grow_any(
         self, right: NDArray[np.bool_], known: NDArray[np.int64], rows: NDArray[np.int64], depth: int = 12
     ) -> Tree:
-        """Fit a tree to examples of which each may have several right choices.
+        """Fit a tree to examples each of which may have several right choices.
 
         Args:
             right: Whether a choice is right, (rows, choices).
             known: The choices.
-            rows: The examples.
-            depth: Questions in a row, at most.
+            rows: Numbers of the examples.
+            depth: Most questions in a row.
         """
         answers = self.answers[:, rows] if self.questions else np.zeros((0, len(rows)), np.bool_)
         return _grow(self.questions, answers, right, known, np.arange(len(rows)), depth)
@@ -128,6 +128,7 @@ def _grow(
     rows: NDArray[np.int64],
     depth: int,
 ) -> Tree:
+    # Chosen anew at every node: the fewer choices its examples need, the purer it is.
     shown = _fewest(right[rows])
     total = shown.sum(0)
     best = int(np.argmax(total))
@@ -135,6 +136,7 @@ def _grow(
     if leaf.share == 1.0 or depth == 0 or not questions:
         return leaf
     part = answers[:, rows].astype(np.float64)
+    # Class counts of both sides of all questions at once, (questions, choices).
     yes = part @ shown
     many, all_rows = yes.sum(1), len(rows)
     no = total[None, :] - yes
@@ -143,6 +145,7 @@ def _grow(
     purity[(many == 0) | (many == all_rows)] = -1
     # Of questions that divide as well as each other the first is taken.
     at = int(np.argmax(purity > purity.max() - 1e-9 * all_rows))
+    # The best question makes nothing purer, so asking would only fit noise.
     if purity[at] <= (total**2).sum() / all_rows + 1e-12 * all_rows and purity[at] < all_rows:
         return leaf
     key, value, _ = questions[at]
@@ -155,13 +158,14 @@ def _grow(
 
 
 def _fewest(right: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """Return one right choice of each row, (rows, choices), 1 at it, such that there are few different ones.
+    """Return one right choice of each row, one-hot, (rows, choices), using few different choices.
 
     The choice that is right in most rows comes first, then that of most of the rest, and so on.
     """
     found = np.zeros(right.shape)
     left = np.ones(len(right), np.bool_)
     while left.any():
+        # Greedy set cover.
         best = int(right[left].sum(0).argmax())
         mine = left & right[:, best]
         if not mine.any():

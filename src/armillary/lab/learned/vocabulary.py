@@ -1,4 +1,4 @@
-"""What a token says of a node besides numbers: its kind, its operator, and how it communicates."""
+"""Symbols of tokens: what describes a node besides numbers (its kind, its operator, and how it communicates)."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ CONSTANTS = (
 )  # fmt: skip
 """Attributes that belong to the symbol; so do the ends of a message that goes along an axis."""
 COLUMNS = ("number", "duration_micros", *VALUES, *GEMM_COLUMNS, *ATTENTION_COLUMNS)
-"""Numeric columns of a token; `number` is the first number in its name."""
+"""Numeric columns of a token; `number` is the first number in the node's name."""
 AT = {name: at for at, name in enumerate(COLUMNS)}
 GEMM_AT, ATTENTION_AT = AT[GEMM_COLUMNS[0]], AT[ATTENTION_COLUMNS[0]]
 LISTS = {GEMM: (GEMM_AT, 5), ATTENTION: (ATTENTION_AT, len(ATTENTION_COLUMNS))}
-"""Attributes that are lists of numbers in columns: the first of these, and how many numbers one entry has."""
+"""Attributes that are lists of numbers in columns: the first column, and the numbers of one entry."""
 NUMBERS = 2**31
-"""Numbers in names are below."""
+"""Bound of the numbers in names."""
 Entry = tuple[str, str, Any]
 """An attribute: name, kind, and its constant value; None: it is in a column (of `LISTS`: how many entries)."""
 
@@ -48,7 +48,7 @@ class Symbol:
 
     Attributes:
         kind: `NodeType`.
-        name: Of the node, with ``#`` for the first number in it.
+        name: Name of the node, with ``#`` for the first number in it.
         layout: Its attributes, in order.
     """
 
@@ -62,7 +62,7 @@ class Symbol:
 
     @property
     def columns(self) -> tuple[int, ...]:
-        """Numeric columns that mean something."""
+        """Numeric columns that the symbol uses."""
         found = [AT["number"]] if "#" in self.name else []
         for key, _, value in self.layout:
             if key in LISTS:
@@ -74,12 +74,12 @@ class Symbol:
 
     @property
     def group(self) -> str | None:
-        """Axis set or number of the group of a collective, "" for all ranks; None: it is none."""
+        """Axis set or number of the group of a collective, "" for all ranks; None for other nodes."""
         return str(self.constant("pg_name", "")) if self.kind == NodeType.COMM_COLL_NODE else None
 
     @property
     def role(self) -> str:
-        """How it communicates, for people: type and group, or axis and steps; "" for the others."""
+        """How it communicates, as text: type and group, or axis and steps; "" for other nodes."""
         if self.kind == NodeType.COMM_COLL_NODE:
             kind = CollectiveType(self.constant("comm_type", 0)).name.lower().replace("_", "-")
             return f"{kind} {self.group or 'all'}"
@@ -112,6 +112,7 @@ class Vocabulary:
 
     def kinds(self) -> NDArray[np.int64]:
         """Return the node type of every symbol."""
+        # The vocabulary only grows, so its length tells whether the cached array is complete.
         if len(self._kinds) != len(self):
             self._kinds = np.array([symbol.kind for symbol in self.symbols], np.int64)
         return self._kinds
@@ -126,7 +127,7 @@ class Vocabulary:
         return self._groups
 
     def to_json(self) -> list[Any]:
-        """Return the symbols as JSON knows values."""
+        """Return the symbols as plain JSON values."""
         return [[each.kind, each.name, [list(entry) for entry in each.layout]] for each in self.symbols]
 
     @classmethod
@@ -134,7 +135,7 @@ class Vocabulary:
         """Return the vocabulary that `to_json` described.
 
         Raises:
-            InputError: it is none; `where` names the file.
+            InputError: it cannot be read; `where` names the file.
         """
         try:
             return cls(_symbol(each) for each in found)
@@ -146,6 +147,8 @@ class Vocabulary:
 
 def split_name(name: str) -> tuple[str, int]:
     """Return a name with ``#`` for the first number in it, and that number; 0: it has none."""
+    # A name that has a # of its own gets ♯ for it, so that # always stands for the number. Numbers with
+    # leading zeros stay text, since they would come back without them.
     if "#" in name or (found := re.search(r"(?<![0-9])(?:0|[1-9][0-9]{0,8})(?![0-9])", name)) is None:
         return name.replace("#", "♯"), 0
     return f"{name[: found.start()]}#{name[found.end() :]}", int(found.group())
@@ -167,6 +170,7 @@ def _symbol(found: Any) -> Symbol:
     kind, name, layout = found
     entries = []
     for key, attribute, value in layout:
+        # No value means a column, which constants do not have.
         known = key in CONSTANTS or key in VALUES or key in LISTS
         if not known or attribute not in KINDS or (key in CONSTANTS and value is None):
             raise ValueError(key)

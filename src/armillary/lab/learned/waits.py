@@ -1,10 +1,11 @@
-"""What the tokens of a role wait for: lists of references that occur, and a tree that says which of them when.
+"""Dependencies of the tokens of a role: the lists of references that occur, and a tree that chooses between them.
 
-Each token of a role has its own tree over surroundings and conditions, whatever the variant: what a kernel waits for
-is learned once, not for each combination of what its layer has besides.
+Each token of a role has its own tree over surroundings and conditions, whatever the variant: the dependencies of a
+kernel are learned once, not for each combination of the other nodes of its layer.
 
-Several lists may name the same tokens: the first kernel of a step waits for no earlier step, whether it is asked to or
-not. So an example shows which lists are right, not which one; a tree chooses one that is right for all of a leaf.
+Several lists may name the same tokens: the first kernel of a step waits for no earlier step, whether or not its list
+names one. So an example shows a set of right lists rather than one; a tree chooses one that is right for all examples
+of a leaf.
 """
 
 from __future__ import annotations
@@ -30,19 +31,19 @@ Ints = NDArray[np.int64]
 Token = tuple[str, int, int]
 """Name, kind and occurrence in its piece, see `vocabulary.token_keys`."""
 Example = tuple[int, tuple[str, ...], Sequence[Token], int]
-"""A piece: class, surroundings, tokens, and the first of them in the class."""
+"""A piece: class, surroundings, tokens, and the position of the first of them in the class."""
 _MOST_EXAMPLES = 4000
 _RARE = 100
 
 
 @dataclass
 class Waits:
-    """What a token waits for.
+    """The dependencies of a token.
 
     Attributes:
-        lists: Lists of references that occur; of `COUNTED` forms the count is 0.
-        tails: Rules of those counts, by list and reference.
-        tree: Which list.
+        lists: Lists of references that occur; `COUNTED` forms have count 0.
+        tails: Rules of those counts, by (list, reference).
+        tree: Tree to the list.
         optional: References, as in `tails`, that may name nothing.
     """
 
@@ -53,7 +54,7 @@ class Waits:
 
 
 def plain(references: References) -> References:
-    """Return a list of references without the counts that rules tell."""
+    """Return a list of references without the counts that rules give."""
     return tuple((form, named, 0 if form in COUNTED else count) for form, named, count in references)
 
 
@@ -65,14 +66,14 @@ def learn_waits(
     vocabulary: Vocabulary,
     rng: np.random.Generator,
 ) -> dict[Token, Waits]:
-    """Return what every token of a role waits for.
+    """Return the dependencies of every token of a role.
 
     Args:
         examples: Pieces of the role.
         classes: Tokens of all classes.
-        conditions: Of all classes.
-        explained: For counts.
-        vocabulary: Of the tokens.
+        conditions: Conditions of all classes.
+        explained: Expressions that explain counts.
+        vocabulary: Vocabulary of the tokens.
         rng: Chooses examples where there are very many.
     """
     found: dict[Token, Waits] = defaultdict(Waits)
@@ -84,6 +85,7 @@ def learn_waits(
         for token, one in zip(tokens, packed.reference[first : first + len(tokens)].tolist(), strict=True):
             full = packed.references[one]
             known = places[token]
+            # Without the counts lists of different depth are the same list, and rules give the counts.
             which = known.setdefault(plain(full), len(known))
             rows, listed = chosen[token]
             rows.append(number)
@@ -95,6 +97,7 @@ def learn_waits(
         found[token].lists = list(known)
     for (token, which, place), seen in counts.items():
         found[token].tails[which, place] = explained.rule(*np.array(seen, np.int64).T)
+    # A token with one list needs no tree.
     several = {token: np.array(chosen[token], np.int64) for token, known in places.items() if len(known) > 1}
     if several:
         picked = _picked(len(examples), list(several.values()), rng)
@@ -112,6 +115,7 @@ def learn_waits(
             allowed, empty = right[token]
             own, kept = found[token], position[rows]
             own.tree = questions.grow_any(allowed, np.arange(allowed.shape[1]), kept[kept >= 0])
+            # A reference that names nothing in some example, where its list is right, is optional wherever it stands.
             missed = {own.lists[which][place] for which, place in zip(*np.nonzero(empty.any(0)), strict=True)}
             own.optional = {
                 (which, place)
@@ -128,10 +132,10 @@ def _right(
     lists: Mapping[Token, Sequence[References]],
     vocabulary: Vocabulary,
 ) -> dict[Token, tuple[NDArray[np.bool_], NDArray[np.bool_]]]:
-    """Return which lists are right, by token: (examples, lists), and which of their references name nothing then.
+    """Return, by token, which lists are right, (examples, lists), and which of their references name nothing.
 
-    The latter is (examples, lists, references). Of lists whose counts follow rules only the own one of an example is
-    taken to be right.
+    The latter is (examples, lists, references). Among lists whose counts follow rules, only the example's own counts
+    as right.
     """
     many = Counter(token for _, _, tokens, _ in examples for token in tokens if token in lists)
     found = {
@@ -162,10 +166,12 @@ def _named(
     lists: Mapping[Token, Sequence[References]],
     vocabulary: Vocabulary,
 ) -> Iterator[tuple[tuple[Token, int], int, list[set[int]]]]:
-    """Yield the lists that name what tokens of a class wait for, with what each reference names."""
+    """Yield (token and number of its example, right list, tokens that each reference names) for tokens of a class."""
     tables: list[tuple[int, References]] = []
     sizes = np.zeros(len(packed), np.int64)
     for at, token, _ in asked:
+        # The true list first (-1), then all candidates, as if the token had all these references: one call
+        # of the kernel resolves the lists of all tokens of a class.
         full = packed.references[packed.reference[at]]
         tables += [
             (-1, full),
@@ -197,7 +203,7 @@ def _counted(references: References) -> bool:
 
 
 def _picked(many: int, tables: Sequence[Any], rng: np.random.Generator) -> Any:
-    """Return the examples to learn from: all, or as many as there is time for and those of rare lists."""
+    """Return the examples to learn from: all, or `_MOST_EXAMPLES` random ones and all of rare lists."""
     if many <= _MOST_EXAMPLES:
         return np.arange(many)
     mask = np.zeros(many, np.bool_)

@@ -1,4 +1,4 @@
-"""How much attacks find in traces of known runs, at several strengths, and how far simulated times are off."""
+"""Success of attacks on obfuscated traces of known runs, and errors of the simulated times, at several strengths."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ RULES = ("hidden", "layers", "tp", "pp", "dp")
 
 @dataclass(frozen=True)
 class Setting:
-    """A strength, the tolerance that it must keep, and on how many of the usual machines."""
+    """A strength, the tolerance for simulated times, and the number of the usual machines on which it must hold."""
 
     name: str
     strength: Strength
@@ -49,7 +49,7 @@ SETTINGS = (
     Setting("level 4 at 5 %", LEVELS[4], 0.05, 1),
     Setting("level 4, 2 machines", LEVELS[4]),
 )
-"""What is compared, by default."""
+"""Settings that are compared by default."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,11 +58,11 @@ class Sample:
 
     Attributes:
         seen: Features of the obfuscated trace.
-        times: Logarithms of how long it takes, by machine: an attacker can simulate it, too.
-        guesses: What rules say.
-        errors: Share by which the time is off on the machines it was obfuscated for.
+        times: Logarithm of the simulated time on each machine: an attacker can simulate it, too.
+        guesses: Values that the attack by rules finds, by attribute.
+        errors: Relative errors of the time on the machines that it was obfuscated for.
         elsewhere: The same on a machine that obfuscation did not know.
-        whole: Whether all that was asked for held.
+        whole: Whether the requested strength was reached.
     """
 
     seen: Floats
@@ -75,7 +75,7 @@ class Sample:
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What attacks found at one setting: shares of all runs by attribute."""
+    """Success of the attacks at one setting: shares of all runs by attribute."""
 
     setting: Setting
     learned: dict[str, float]
@@ -90,10 +90,10 @@ class Evaluation:
     """The whole experiment.
 
     Attributes:
-        runs: How many.
+        runs: Number of runs.
         prior: Share of the most frequent value of each attribute.
-        floors: What the learned attack finds when it sees nothing but simulated times, by the number of machines.
-        outcomes: By setting.
+        floors: Success of the learned attack if it sees nothing but simulated times, by the number of machines.
+        outcomes: One outcome for each setting.
     """
 
     runs: int
@@ -102,7 +102,7 @@ class Evaluation:
     outcomes: list[Outcome] = field(default_factory=list)
 
     def document(self) -> dict[str, Any]:
-        """Return everything as JSON knows it."""
+        """Return everything as plain JSON values."""
         return {
             "runs": self.runs, "prior": self.prior, "floors": self.floors,
             "settings": [
@@ -120,7 +120,7 @@ class Evaluation:
 
 
 def elsewhere_machine(ranks: int) -> Machine:
-    """Return a machine that obfuscation is not told of: one switch of TPU v4-like chips."""
+    """Return a machine that obfuscation does not know: one switch of TPU v4-like chips."""
     document = {
         "network": [
             {"name": "ici", "topology": "Switch", "size": ranks, "bandwidth": "100 GB/s", "latency": "500 ns"}
@@ -139,29 +139,30 @@ def evaluate(
     workers: int = 1,
     progress: Callable[[int], object] | None = None,
 ) -> Evaluation:
-    """Obfuscate runs of known configurations, attack them, and say what was found.
+    """Obfuscate runs of known configurations, attack them, and return how often the attacks succeed.
 
-    The learned attack is the best of four classifiers, on all features or on the times alone, each trained on four
-    fifths of the runs, obfuscated by the same tool at the same setting with keys of their own, and asked about the
-    rest.
+    The learned attack is the best of four classifiers, on all features or on the times alone. Each is trained on four
+    fifths of the runs, obfuscated by the same tool at the same setting with other keys, and tested on the rest.
 
     Args:
-        runs: How many runs to draw.
-        seed: What the runs and all keys follow from.
-        settings: Strengths.
-        workers: Processes.
-        progress: Called after each run with how many are done.
+        runs: Number of runs to draw.
+        seed: Seed of the runs and of all keys.
+        settings: Strengths to compare.
+        workers: Number of processes.
+        progress: Called after each run with the number of runs done.
     """
     configurations = draw(runs, seed)
     tasks = [(one, f"{seed}-{number}", tuple(settings)) for number, one in enumerate(configurations)]
     found = carried_out(_samples, tasks, workers, progress)
     secrets = [one.secret() for one in configurations]
+    # Name -> (distinct values, class of each run).
     codes = {
         name: np.unique(np.array([each[name] for each in secrets]), return_inverse=True)
         for name in ATTRIBUTES
     }
     prior = {name: float(np.bincount(code).max() / runs) for name, (_, code) in codes.items()}
     result = Evaluation(runs, prior, {})
+    # The times must survive any obfuscation that is of use, so what they alone betray is the least to be expected.
     for count in sorted({setting.machines for setting in settings}):
         times = np.array([base[:count] for base, _ in found])
         result.floors[count] = _learned([times], codes, seed)
@@ -189,7 +190,7 @@ Task = tuple[Configuration, str, tuple[Setting, ...]]
 def carried_out(
     function: Callable[[T], R], tasks: Sequence[T], workers: int, progress: Callable[[int], object] | None
 ) -> list[R]:
-    """Return what a function makes of each task, in so many processes; `progress` hears how many are done."""
+    """Return the results of a function for all tasks, in order; `progress` gets the number of tasks done."""
     found = []
     with ProcessPoolExecutor(workers) if workers > 1 else nullcontext() as pool:
         for each in pool.map(function, tasks) if pool else map(function, tasks):
@@ -200,7 +201,7 @@ def carried_out(
 
 
 def _samples(task: Task) -> tuple[Floats, list[Sample]]:
-    """Obfuscate a run at all settings; also return logarithms of the true times by machine."""
+    """Return the logarithm of the original's time on each machine, and the run obfuscated at all settings."""
     configuration, key, settings = task
     trace = configuration.trace()
     machines, other = usual_machines(trace.n_ranks), elsewhere_machine(trace.n_ranks)
@@ -213,6 +214,7 @@ def _samples(task: Task) -> tuple[Floats, list[Sample]]:
         after = simulate(made.trace, other.platform).total_ticks
         found.append(
             Sample(
+                # The times of the obfuscated trace itself, which anybody can simulate.
                 features(made.trace), np.log(made.ticks * (1 + made.errors)),
                 {guess.attribute: guess.value for guess in attack(made.trace)},
                 tuple(made.errors.tolist()), after / before - 1,
@@ -223,7 +225,8 @@ def _samples(task: Task) -> tuple[Floats, list[Sample]]:
 
 
 def obfuscated(trace: Trace, machines: Sequence[Machine], setting: Setting, key: str) -> Obfuscated:
-    """Obfuscate with another key where there is no surrogate, as a user would."""
+    """Obfuscate a trace; where no surrogate is found, try again with another key, as a user would."""
+    # The fourth key is tried outside the loop, so that its error is seen.
     for again in range(3):
         with suppress(InputError):
             return obfuscate(
@@ -237,9 +240,12 @@ def _learned(views: Sequence[Floats], codes: dict[str, Any], seed: int) -> dict[
     fold = np.random.default_rng(seed).permutation(len(views[0])) % FOLDS
     found = {}
     for name, (values, code) in codes.items():
+        # Correct answers by view and classifier. The largest is taken in hindsight, which favours the attacker.
         right = np.zeros((len(views), 4))
+        # Sizes are compared as logarithms; names have no order, so their places serve.
         order = np.log(values) if values.dtype.kind == "i" else np.arange(len(values)).astype(np.float64)
         for number in range(FOLDS):
+            # Cross-validation: train on four folds, test on the fifth.
             labels, classes = code[fold != number], int(code.max()) + 1
             for row, seen in zip(right, views, strict=True):
                 known, asked = seen[fold != number], seen[fold == number]

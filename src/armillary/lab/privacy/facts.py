@@ -1,4 +1,4 @@
-"""What anybody sees in a trace: who communicates with whom, how much, and the nodes of a rank."""
+"""Facts that anybody can read from a trace: who communicates with whom, how much, and the nodes of a rank."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Circle:
 
     @property
     def bytes(self) -> float:
-        """Bytes of a rank."""
+        """Bytes of a rank, over all collective types."""
         return sum(self.sizes.values())
 
 
@@ -49,8 +49,8 @@ class Facts:
         trace: The trace.
         ranks: How many ranks run each graph, (graphs,).
         circles: Groups by stride and size.
-        stages: Ranks that are joined by messages and run different graphs; 1 where there are none.
-        ring: Ranks that are joined by messages and run the same graph.
+        stages: Number of ranks that messages join and that run different graphs (a pipeline); 1: there are none.
+        ring: Number of ranks that messages join and that run the same graph; 1: there are none.
     """
 
     trace: Trace
@@ -61,7 +61,7 @@ class Facts:
 
 
 def facts_of(trace: Trace) -> Facts:
-    """Return what a trace shows.
+    """Return the facts of a trace.
 
     Raises:
         InputError: it cannot be read.
@@ -79,6 +79,7 @@ def _circles(trace: Trace, ranks: I64) -> tuple[Circle, ...]:
         operation, size = graph.ints("comm_type", -1), graph.ints("comm_size")
         for code in np.unique(codes[at]).tolist():
             mine = at & (codes == code)
+            # A node without a pg_name (code -1) is for all ranks.
             calls, sizes, largest = found.setdefault(members(names[code] if code >= 0 else ""), ([], {}, []))
             calls.append(count * int(mine.sum()) / trace.n_ranks)
             largest.append(int(size[mine].max()))
@@ -104,6 +105,7 @@ def _members(trace: Trace) -> Callable[[str], tuple[int, int]]:
     groups, _ = read_groups(trace)
 
     def of_group(name: str) -> tuple[int, int]:
+        # Names that are no number, or of no listed group, mean all ranks.
         ranks = groups.get(int(name) if name.isdecimal() else WORLD, groups[WORLD])
         return len(ranks), int(ranks[1] - ranks[0]) if len(ranks) > 1 else 0
 
@@ -111,7 +113,9 @@ def _members(trace: Trace) -> Callable[[str], tuple[int, int]]:
 
 
 def _joined(trace: Trace) -> tuple[int, int]:
-    """Return how many ranks messages join: those that run different graphs, and those that run the same."""
+    """Return the largest number of ranks that messages join: of different graphs (stages), and of the same (a ring)."""
+    # Pipeline stages run graphs of different structure and pass messages on; ranks of a ring (context
+    # parallelism) run the same. Where both exist, the parts that messages join are stages.
     alike, _ = trace.structures()
     pairs: set[tuple[int, int]] = set()
     if trace.grid is not None:
@@ -131,10 +135,11 @@ def _joined(trace: Trace) -> tuple[int, int]:
 
 
 def _largest(n: int, pairs: set[tuple[int, int]]) -> int:
-    """Return the size of the largest part of a graph of ranks."""
+    """Return the size of the largest connected component of the ranks that `pairs` join."""
     label = np.arange(n)
     table = np.array(sorted((a, b) for a, b in pairs if 0 <= a < n and 0 <= b < n), np.int64).reshape(-1, 2)
     while len(table):
+        # Label propagation: both ends of a pair take the smaller label until nothing changes.
         least = np.minimum(label[table[:, 0]], label[table[:, 1]])
         after = label.copy()
         np.minimum.at(after, table[:, 0], least)
@@ -160,4 +165,4 @@ OPERATIONS = tuple(
         CollectiveType.ALL_TO_ALL,
     )
 )
-"""Collectives that training is made of."""
+"""Collective types that training uses."""

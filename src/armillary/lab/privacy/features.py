@@ -1,4 +1,4 @@
-"""A trace as numbers for an attack that learns: amounts, counts, sizes and their ratios, as logarithms."""
+"""Features of a trace for an attack that learns: amounts, counts, sizes and their ratios, as logarithms."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from armillary.trace.trace import Trace
 
 Floats = NDArray[np.float64]
 CIRCLES = 4
-"""Groups that are looked at, innermost first."""
+"""Groups that have features, innermost first."""
 _MARKS = (0.1, 0.5, 0.9, 1.0)
 
 
 def features(trace: Trace) -> Floats:
-    """Return the features of a trace; the same number for all.
+    """Return the features of a trace, (features,); the number is the same for every trace.
 
     Raises:
         InputError: the trace cannot be read.
@@ -32,6 +32,8 @@ def features(trace: Trace) -> Floats:
     groups, totals = _groups(facts)
     shape = [float(np.log2(n)) for n in (trace.n_ranks, facts.stages, facts.ring, len(trace.graphs))]
     amounts = np.concatenate([average[:2], totals])
+    # Sizes of a model are ratios of amounts (a · b / c, too). As differences of logarithms they are given to
+    # the classifiers, which look at one feature at a time or add features up.
     pairs = [amounts[a] - amounts[b] for a, b in combinations(range(len(amounts)), 2)]
     triples = [
         amounts[a] + amounts[b] - amounts[c]
@@ -42,7 +44,7 @@ def features(trace: Trace) -> Floats:
 
 
 def _of_graph(graph: Graph) -> list[float]:
-    """Return amounts and counts of a graph, operations and bytes first."""
+    """Return amounts and counts of a graph, operations and bytes first; `features` relies on that order."""
     operations, moved = work_of(graph)
     kinds = [graph.types == kind for kind in range(8)]
     size = graph.ints("comm_size")
@@ -57,7 +59,7 @@ def _of_graph(graph: Graph) -> list[float]:
 
 
 def _groups(facts: Facts) -> tuple[Floats, Floats]:
-    """Return size, stride, calls and bytes of groups by stride, and the bytes of the first three alone."""
+    """Return the features of `CIRCLES` groups by stride, zeros for missing ones, and the bytes of the first three."""
     several: list[Circle] = [circle for circle in facts.circles if circle.size > 1]
     several = sorted(several, key=lambda circle: (circle.stride, circle.size))[:CIRCLES]
     rows = []
@@ -77,6 +79,8 @@ def period(graph: Graph, most: int = 4096) -> float:
     if len(kinds) < 8:
         return 0.0
     signal = size - size.mean() + 3 * (kinds - kinds.mean())
+    # Autocorrelation (Wiener and Khinchin), padded to twice the length so that it does not wrap around. Lag 0 is
+    # always the largest, and a motif of one node is none.
     spectrum = np.abs(np.fft.rfft(signal, 2 * len(signal))) ** 2
     correlation = np.fft.irfft(spectrum)[2 : len(signal) // 2]
     return float(np.log1p(2 + int(np.argmax(correlation)))) if len(correlation) else 0.0

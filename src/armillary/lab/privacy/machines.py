@@ -12,7 +12,7 @@ from armillary.platform import Platform, load_platform, with_roofline
 
 @dataclass(frozen=True, eq=False)
 class Machine:
-    """A platform and what it is called."""
+    """A platform with a name."""
 
     name: str
     platform: Platform
@@ -24,10 +24,11 @@ _HOST = {"kind": "per-npu", "bandwidth": "64 GB/s", "latency": "1 us"}
 
 
 def usual_machines(ranks: int) -> list[Machine]:
-    """Return two machines of so many NPUs: boards of NVIDIA H100 and of AMD MI300X, rails of 50 GB/s between them.
+    """Return two machines of `ranks` NPUs: boards of NVIDIA H100 and of AMD MI300X, joined by rails of 50 GB/s.
 
-    A board has as many NPUs as divide `ranks`, 8 at most; numbers are those of presets ``hgx-h100`` and ``mi300x``.
+    A board has gcd(ranks, 8) NPUs; the numbers are those of the presets ``hgx-h100`` and ``mi300x``.
     """
+    # Every board must be full: 12 ranks are three boards of 4.
     board = gcd(ranks, 8)
     rails = [
         {
@@ -57,6 +58,7 @@ def usual_machines(ranks: int) -> list[Machine]:
     }
     found = []
     for name, npu in npus.items():
+        # Dimensions of one NPU are left out; a single NPU still needs one dimension.
         network = [part for part in (boards[name], *rails) if part["size"] != 1]
         document = {"network": network or [{**boards[name], "size": 1}], "npu": npu, "remote_memory": _HOST}
         found.append(Machine(name, _timed(load_platform(document))))
@@ -64,7 +66,7 @@ def usual_machines(ranks: int) -> list[Machine]:
 
 
 def read_machines(paths: Sequence[Path | str], ranks: int) -> list[Machine]:
-    """Return the machines of platform or study files or presets, or the usual ones where there is none.
+    """Return the machines of platform files, study files or presets, or the usual ones if `paths` is empty.
 
     Raises:
         InputError: a file cannot be read.
@@ -75,7 +77,7 @@ def read_machines(paths: Sequence[Path | str], ranks: int) -> list[Machine]:
 
 
 def _timed(platform: Platform) -> Platform:
-    """Let the roofline time kernels that name their work, where the machine knows how fast it is."""
+    """Return the platform with the roofline for kernels that name their work, if it has a peak and a bandwidth."""
     if platform.compute.replay or not (platform.npu.peak_flops and platform.npu.memory.bandwidth):
         return platform
     return with_roofline(platform)

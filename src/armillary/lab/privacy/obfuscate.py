@@ -1,4 +1,4 @@
-"""Obfuscation that holds: as strong as asked for, or as strong as the simulated times allow."""
+"""Obfuscation that keeps simulated times: at the requested strength, or the strongest that the times allow."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ WINDOWS = 6
 
 
 _LEAST = 1e-3
-"""Share below which sizes are not perturbed any more."""
+"""Share below which sizes are no longer perturbed."""
 
 
 @dataclass(frozen=True)
 class Strength:
-    """How much is hidden.
+    """What to hide, and how much of it.
 
     Attributes:
         sizes: Factor minus 1 by which single sizes, operations and times may be wrong; 0: they are right.
-        structure: Whether nodes are joined, split and ordered anew.
-        totals: Factor by which the total of each kind of work may be wrong, where the time stays; 1: not at all.
-        surrogate: Whether another workload takes the place of the original; the others do not matter then.
+        structure: Whether nodes are joined, split and reordered.
+        totals: Factor by which the total of each kind of work may be wrong, while the time stays; 1: not at all.
+        surrogate: Whether another workload replaces the original; the other attributes do not matter then.
     """
 
     sizes: float = 0.0
@@ -46,7 +46,7 @@ class Strength:
     surrogate: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse what is out of range.
+        """Refuse values that are out of range.
 
         Raises:
             InputError: a number is out of range.
@@ -62,17 +62,17 @@ LEVELS = {1: Strength(), 2: Strength(0.05), 3: Strength(0.05, True, 4.0), 4: Str
 
 @dataclass(frozen=True, eq=False)
 class Obfuscated:
-    """A trace that hides what it can.
+    """An obfuscated trace.
 
     Attributes:
         trace: The trace.
-        legend: What its names stand for.
-        asked: The strength that was asked for.
-        reached: The one that holds.
+        legend: The original names behind its names.
+        asked: The requested strength.
+        reached: The strength that was reached.
         windows: Windows added on average; None: graphs were not cut into windows.
         machines: Names of the machines.
-        ticks: What the original takes on each.
-        errors: Share by which the obfuscated one takes longer on each.
+        ticks: Time of the original on each, (machines,).
+        errors: Share by which the obfuscated trace takes longer on each, (machines,).
     """
 
     trace: Trace
@@ -85,7 +85,7 @@ class Obfuscated:
     errors: Floats
 
     def about(self) -> dict[str, Any]:
-        """Return what was reached, as JSON knows it; nothing in it is secret."""
+        """Return what was reached, as plain JSON values; nothing in it is secret."""
         return {
             "asked": vars(self.asked),
             "reached": vars(self.reached),
@@ -106,16 +106,16 @@ def obfuscate(
     key: str = "",
     groups: Members | None = None,
 ) -> Obfuscated:
-    """Return a trace that hides as much as `strength` says, or less if its times would not stay.
+    """Return a trace that hides as much as `strength` requests, or less if its times would not stay.
 
-    A surrogate is one, or an error.
+    A surrogate is never weakened: it is found or refused.
 
     Args:
         trace: The original.
-        machines: Where its time must stay.
+        machines: Machines on which its time must stay.
         strength: What to hide.
         tolerance: Share by which the time may differ on any machine.
-        key: What all random choices follow from; who has it can undo some of them.
+        key: Key of all random choices; whoever has it can undo some of them.
         groups: Groups of ranks that the trace does not define.
 
     Raises:
@@ -127,11 +127,13 @@ def obfuscate(
     lines = [simulate_on(draft, machine) for machine in machines]
     ticks = np.array([max(line.total_ticks, 1) for line in lines], np.float64)
     if strength.surrogate:
+        # Nothing of the original but its rank count and times enters, so there is no name to list in the legend.
         other = surrogate(trace.n_ranks, machines, ticks, tolerance, key)
         return Obfuscated(
             other.draft.trace(), Legend(), strength, strength, None, _names(machines), ticks, np.expm1(other.errors)
         )  # fmt: skip
     for number, (reached, windows, made) in enumerate(_weaker(draft, lines, strength, key)):
+        # The last candidate: other names alone. Its times are those of the original and need no simulation.
         if made is draft:
             return Obfuscated(
                 draft.trace(),
@@ -143,6 +145,7 @@ def obfuscate(
                 ticks,
                 np.zeros(len(machines)),
             )
+        # Each candidate draws its own factors: those of one that failed would fail again.
         draw = generator(key, "totals", number)
         errors = None
         if reached.structure or reached.totals > 1:
@@ -150,6 +153,7 @@ def obfuscate(
             if found is not None:
                 made, errors = found.draft, found.errors
                 largest = max((max(f, 1 / f) for f in found.factors.values()), default=1.0)
+                # The largest factor in use, which may be less than was allowed.
                 reached = replace(reached, totals=round(float(largest), 3))
         else:
             errors = _times(made, machines, ticks)
@@ -167,15 +171,19 @@ def _names(machines: Sequence[Machine]) -> tuple[str, ...]:
 def _weaker(
     draft: Draft, lines: Sequence[Timeline], asked: Strength, key: str
 ) -> Iterator[tuple[Strength, int | None, Draft]]:
-    """Yield what is asked for, and then less and less, with the trace before its totals are set."""
+    """Yield (strength, windows, trace before its totals are set), from the requested strength to ever weaker ones."""
     if asked.structure:
         spans = spans_of(draft, lines[0])
+        # More windows are shorter windows, in which less can move: the time comes closer to the original's.
         for share in (1, 3, 9):
             made, cut = restructure(draft, spans, key, WINDOWS * share, "windows")
             yield asked, WINDOWS * share if cut else None, perturb(made, asked.sizes, key)
+        # Without windows, only kernels that wait for each other alone are joined.
         made, _ = restructure(draft, spans, key, 0, "runs")
         yield asked, None, perturb(made, asked.sizes, key)
     if asked.totals > 1:
+        # A copy, since `obfuscate` takes the draft itself for the last candidate, and `perturb` may return
+        # what it got.
         yield replace(asked, structure=False), None, perturb(replace(draft), asked.sizes, key)
     sizes = asked.sizes
     while sizes > _LEAST:
@@ -194,7 +202,7 @@ def _times(draft: Draft, machines: Sequence[Machine], ticks: Floats) -> Floats |
 
 
 def _sound(made: Draft, draft: Draft) -> bool:
-    """Say whether ranks still agree, as far as they did."""
+    """Return whether the ranks still agree: no findings, or no more than the original has."""
     found = _errors(made)
     return not found or found <= _errors(draft)
 
@@ -204,7 +212,7 @@ def _errors(draft: Draft) -> int:
 
 
 def spans_of(draft: Draft, line: Timeline) -> dict[int, Spans]:
-    """Return when the nodes of one graph of each kind of a draft ran."""
+    """Return start and end of the nodes of one graph of each structure, by structure."""
     found = {}
     for kind in sorted(set(draft.alike)):
         graph = draft.alike.index(kind)

@@ -1,7 +1,7 @@
-"""Training runs to attack, all on as many ranks: who has a trace knows on how large a machine it ran.
+"""Training runs to attack, all on the same number of ranks: whoever has a trace knows the size of its machine.
 
-Hidden size, layers, sequence length, tensor and pipeline parallelism and the batch are drawn independently of each
-other; the replicas are the ranks that are left.
+Hidden size, layers, sequence length, tensor and pipeline parallelism and the batch are drawn independently; the
+remaining ranks are replicas.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ TP, PP = (1, 2, 4, 8), (1, 2, 4, 8)
 BATCH = (32, 64, 128, 256, 512, 1024)
 RANKS = 64
 _MICROBATCHES = 16
-"""Of a replica, at most: traces stay small."""
+"""Most microbatches of a replica, so that traces stay small."""
 ATTRIBUTES = ("hidden", "layers", "sequence", "tp", "pp", "dp", "sharding")
 
 
 @dataclass(frozen=True)
 class Configuration:
-    """A run, and what an attacker wants to know of it."""
+    """A run, and the attributes that an attacker wants to know."""
 
     model: Decoder
     plan: Plan
@@ -49,10 +49,11 @@ class Configuration:
 
 
 def draw(count: int, seed: int) -> list[Configuration]:
-    """Return so many runs that can be."""
+    """Return `count` valid runs."""
     random = np.random.default_rng(seed)
     found: list[Configuration] = []
     while len(found) < count:
+        # Rejection sampling: drawn anew as a whole, so that the attributes stay independent but for what is invalid.
         one = _one(random)
         if one is not None:
             found.append(one)
@@ -66,8 +67,9 @@ def _one(random: np.random.Generator) -> Configuration | None:
     hidden, layers, sequence = pick(HIDDEN), pick(LAYERS), pick(SEQUENCE)
     tp, pp, batch, microbatch = pick(TP), pick(PP), pick(BATCH), pick((1, 2, 4, 8))
     dp = RANKS // (tp * pp)
-    heads = hidden // 128
+    heads = hidden // 128  # of 128 each
     gated = bool(random.integers(2))
+    # MLP over hidden size: 8/3 as in Llama 2, 3.5 as in Llama 3, 4 without a gate.
     ratio = (8 / 3, 3.5)[random.integers(2)] if gated else 4.0
     vocabulary, grouped = pick((32000, 50304, 128256)), bool(random.integers(2))
     sharding = SHARDING[random.integers(3)] if dp > 1 else SHARDING[0]

@@ -1,8 +1,8 @@
 """An attack that names a public model by the total of its gradients.
 
-Replicas reduce as many bytes of gradients as there are parameters, once per step: the bytes that all groups of replicas
-reduce together, divided by the width of a gradient, are the parameters of the model. A list of public models says which
-one that is. The attack needs no other trace, and no name, shape or number of layers.
+Replicas reduce one gradient for each parameter, once per step: the bytes that all groups of replicas reduce together,
+divided by the width of a gradient, are the number of parameters of the model. A list of public models gives its name.
+The attack needs no other trace, and no name, shape or number of layers.
 """
 
 from __future__ import annotations
@@ -33,26 +33,26 @@ PUBLIC = (
 )  # fmt: skip
 """Decoders of presets whose numbers of parameters differ; two of them by 2 % only."""
 PRIOR = 1 / len(PUBLIC)
-"""Share of runs that a guess names."""
+"""Share of runs that a random guess names."""
 PLAIN = "plain"
-"""What the setting without obfuscation is called."""
+"""Name of the setting without obfuscation."""
 WIDTH = 4
 """Bytes of a gradient: they are summed in fp32."""
 REDUCING = (CollectiveType.ALL_REDUCE, CollectiveType.REDUCE_SCATTER)
 _MICROBATCHES = 8
-"""Of a replica, at most: traces stay small."""
+"""Most microbatches of a replica, so that traces stay small."""
 _SURE = 1.959963984540054
 """Standard deviations on each side of the middle 95 % of a normal distribution."""
 
 
 @dataclass(frozen=True)
 class Named:
-    """How often the attack was right at one setting.
+    """Success of the attack at one setting.
 
     Attributes:
         setting: Its name, or `PLAIN`.
         right: Runs whose model was named.
-        runs: All of them.
+        runs: All runs.
     """
 
     setting: str
@@ -74,14 +74,14 @@ class Named:
         return max(0.0, min(p, middle - reach)), min(1.0, max(p, middle + reach))
 
     def document(self) -> dict[str, Any]:
-        """Return it as JSON knows it."""
+        """Return it as plain JSON values."""
         return {"setting": self.setting, "right": self.right, "runs": self.runs, "interval": self.interval}
 
 
 def named(trace: Trace) -> str | None:
-    """Return the public model whose gradients are nearest to those of a trace in size; None: nothing is reduced.
+    """Return the public model whose number of parameters is nearest to that of a trace; None: nothing is reduced.
 
-    Without replicas it takes other groups for them and is wrong.
+    In a run without replicas it mistakes other groups for them and is wrong.
 
     Raises:
         InputError: the trace cannot be read.
@@ -96,8 +96,8 @@ def named(trace: Trace) -> str | None:
 def gradient_bytes(trace: Trace) -> float:
     """Return the bytes that the groups of replicas reduce, each group counted once; 0: there are none.
 
-    Groups of replicas are as many ranks apart as one replica of a stage has: members times distance times stages are
-    all ranks. Of such groups the ones that reduce most are taken.
+    The members of such a group are one replica of a stage apart, so members times distance times stages are all ranks.
+    Of the groups for which that holds, those that reduce most are taken.
     """
     facts = facts_of(trace)
     circles = [circle for circle in facts.circles if circle.size > 1 and _reduced(circle) > 0]
@@ -113,13 +113,14 @@ def _reduced(circle: Circle) -> float:
 
 
 def draw_public(count: int, seed: int) -> list[tuple[str, Configuration]]:
-    """Return so many runs of public models, each as likely as the others, with several replicas."""
+    """Return `count` runs with several replicas of public models, all equally likely, with the names of the models."""
     random = np.random.default_rng([seed, len(PUBLIC)])
     found: list[tuple[str, Configuration]] = []
     while len(found) < count:
         name = PUBLIC[random.integers(len(PUBLIC))]
         model = load_model(name)
         assert isinstance(model, Decoder)
+        # Drawn again until valid for this model: an invalid plan must not make its model rarer.
         one = None
         while one is None:
             one = _one(model, random)
@@ -133,6 +134,7 @@ def _one(model: Decoder, random: np.random.Generator) -> Configuration | None:
 
     tp, pp, batch, microbatch = pick(TP), pick(PP), pick(BATCH), pick((1, 2, 4))
     sequence = min(pick(SEQUENCE), model.context)
+    # Without FSDP, which reduces its gradients in every microbatch rather than once a step.
     sharding = SHARDING[random.integers(2)]
     recompute = RECOMPUTE[random.integers(2)]
     dp = RANKS // (tp * pp)
@@ -158,14 +160,14 @@ def name_public(
     workers: int = 1,
     progress: Callable[[int], object] | None = None,
 ) -> list[Named]:
-    """Obfuscate runs of public models, and count how often the attack names them: of plain traces, then by setting.
+    """Obfuscate runs of public models, and return how often the attack names them: in plain traces, then by setting.
 
     Args:
-        runs: How many runs to draw.
-        seed: What the runs and all keys follow from.
-        settings: Strengths.
-        workers: Processes.
-        progress: Called after each run with how many are done.
+        runs: Number of runs to draw.
+        seed: Seed of the runs and of all keys.
+        settings: Strengths to compare.
+        workers: Number of processes.
+        progress: Called after each run with the number of runs done.
     """
     drawn = draw_public(runs, seed)
     tasks = [

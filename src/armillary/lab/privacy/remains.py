@@ -1,4 +1,4 @@
-"""What an obfuscated trace still says: what is left in clear, and what rules make of it."""
+"""Report of what an obfuscated trace still reveals: facts left in clear, and findings of the attack by rules."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from armillary.trace.schema import NodeType
 from armillary.trace.trace import Trace
 
 NEAREST = "public model"
-"""What the attack by gradients finds: the public model with as many parameters, right or not."""
+"""Attribute of the attack by gradients: the public model with the nearest number of parameters, right or not."""
 CLEAR = (
     "the number of ranks, and which of them share a graph",
     "sizes and members of communicators, and who sends to whom",
@@ -24,16 +24,16 @@ CLEAR = (
     "totals, below level 3: that of the gradients is the number of parameters, which names a public model; level 3 "
     "scales totals by a factor of --totals at most, and the nearest public model is often still the right one",
 )
-"""What a trace cannot hide and still be simulated."""
+"""Facts that a trace cannot hide and still be simulated."""
 SURROGATE_CLEAR = (
     "the number of ranks",
     "the simulated time on each machine, within the tolerance: it says how much work a step is",
 )
-"""What a surrogate tells of the original."""
+"""Facts about the original that a surrogate reveals."""
 
 
 def remains(before: Trace, made: Obfuscated) -> dict[str, Any]:
-    """Return what is in clear before and after, and what the attack by rules says of both, as JSON knows it.
+    """Return the facts in clear and the findings of the attack by rules, before and after, as plain JSON values.
 
     Raises:
         InputError: a trace cannot be read.
@@ -69,6 +69,7 @@ def remains(before: Trace, made: Obfuscated) -> dict[str, Any]:
 def in_clear(trace: Trace) -> dict[str, str]:
     """Return amounts that anybody can count in a trace, with units."""
     facts = facts_of(trace)
+    # Weights of the graphs: every amount below is an average over ranks, as ranks may run different graphs.
     share = facts.ranks / trace.n_ranks
     work = np.array([[int(column.sum()) for column in work_of(graph)] for graph in trace.graphs], np.float64)
     nodes = np.array([graph.n_nodes for graph in trace.graphs])

@@ -1,4 +1,4 @@
-"""An attack by rules: what an expert reads from a trace without ever having seen another one."""
+"""An attack by rules: what an expert reads from a single trace without having seen another."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from armillary.trace.trace import Trace
 _STEP = 64
 """Hidden sizes are multiples of it."""
 _MANY = 0.15
-"""Collectives per kernel from which they belong to the layers, not to the weights."""
+"""Collectives per kernel above which they belong to the layers rather than to the weights."""
 
 
 @dataclass(frozen=True)
 class Guess:
-    """An attribute of the workload, and why."""
+    """A guessed attribute of the workload, and the reason."""
 
     attribute: str
     value: int | None
@@ -30,7 +30,7 @@ class Guess:
 
 
 def attack(trace: Trace) -> list[Guess]:
-    """Return what rules say about the workload of a trace; None where they do not apply.
+    """Return the guesses about the workload of a trace; a value is None where no rule applies.
 
     Raises:
         InputError: the trace cannot be read.
@@ -40,6 +40,7 @@ def attack(trace: Trace) -> list[Guess]:
     tp = inner.size if inner else 1
     dp = max(1, trace.n_ranks // (tp * facts.stages * facts.ring))
     graph = max(trace.graphs, key=lambda each: int(work_of(each)[0].sum()))
+    # Stages in the middle send activations and gradients; the first and the last send one message a microbatch.
     sends = min(int((each.types == NodeType.COMM_SEND_NODE).sum()) for each in trace.graphs)
     layers, why_layers = _layers(graph, facts.stages, sends if facts.stages > 1 else 0)
     hidden, why_hidden = _hidden(graph, inner, tp)
@@ -61,7 +62,7 @@ def attack(trace: Trace) -> list[Guess]:
 
 
 def _inner(facts: Facts) -> Circle | None:
-    """Return the groups that share layers: neighbours that run many collectives."""
+    """Return the groups that share layers (tensor parallelism): neighbours that run many collectives."""
     kernels = [int((graph.types == NodeType.COMP_NODE).sum()) for graph in facts.trace.graphs]
     average = float(np.dot(kernels, facts.ranks)) / facts.trace.n_ranks
     several = [circle for circle in facts.circles if circle.size > 1]
@@ -70,7 +71,7 @@ def _inner(facts: Facts) -> Circle | None:
 
 
 def _tokens(graph: Graph) -> Counter[tuple[int, int]]:
-    """Return how often each kernel, known by its operations and bytes, occurs; pointwise ones are left out."""
+    """Return how often each kernel, identified by (operations, bytes), occurs; pointwise kernels are left out."""
     operations, moved = work_of(graph)
     return Counter(
         {
@@ -89,10 +90,13 @@ def _layers(graph: Graph, stages: int, sends: int) -> tuple[int | None, str]:
     weight = Counter[int]()
     for (operations, _), count in tokens.items():
         weight[count] += operations * count
+    # The number of occurrences in which most operations are done is that of the large GEMMs of a layer.
     top = weight.most_common(1)[0][0]
     if top < 4:
         return None, "no kernel occurs more than 3 times"
+    # A kernel may stand several times in a layer: the rarest that still does a relevant share stands once.
     every = min(count for count, total in weight.items() if 4 * count >= top and total > 0.02 * weight[top])
+    # Kernels around the layers (embedding, head) stand once per microbatch, far more rarely than those of layers.
     rare = [count for count in weight if count * 4 <= every]
     batches = max(1, sends or min(rare, default=1))
     return max(
@@ -122,6 +126,8 @@ def _hidden(graph: Graph, inner: Circle | None, tp: int) -> tuple[int | None, st
         )
     if inner is not None:
         size = _common_size(graph)
+        # A GEMM of (t, h / tp) with (h / tp, h) does 2 t h² / tp operations, and its all-reduce moves 2 t h
+        # bytes of bf16: their ratio times tp is h.
         ratio = (
             sorted(operations / size for operations, _ in _tokens(graph) if operations > size) if size else []
         )
@@ -135,21 +141,23 @@ def _gemms(graph: Graph) -> Iterator[tuple[int, int, int, int]]:
     codes, lists = graph.int_lists(GEMM)
     counts = np.bincount(codes[codes >= 0], minlength=len(lists)).tolist()
     for numbers, count in zip(lists, counts, strict=True):
+        # Five numbers for each GEMM: calls, batch, m, n, k.
         for at in range(0, len(numbers) - 4, 5):
             calls, _, m, n, k = numbers[at : at + 5]
             yield m, n, k, count * calls
 
 
 def _square(operations: int, moved: int, tp: int) -> Iterator[int]:
-    """Yield h for which a GEMM of (t, h / tp) with (h / tp, h) does these operations on so many bytes of bf16.
+    """Yield each h for which a GEMM of (t, h / tp) with (h / tp, h) has these operations and moves these bytes in bf16.
 
-    2 t h² / tp operations; 2 (t h / tp + t h + h² / tp) bytes; t is an integer, too.
+    It does 2 t h² / tp operations and moves 2 (t h / tp + t h + h² / tp) bytes; t is an integer, too.
     """
     if operations * tp % 2:
         return
     half = moved / 2
     # h³ / tp - half h + (operations / 2) (1 + tp) = 0
     for root in np.roots([1 / tp, 0.0, -half, operations / 2 * (1 + tp)]):
+        # Not a real number, or smaller than any hidden size.
         if abs(root.imag) > 1e-6 * abs(root) or root.real < _STEP:
             continue
         hidden = round(root.real / _STEP) * _STEP

@@ -1,4 +1,4 @@
-"""Tables and the picture of what attacks find."""
+"""Tables and a picture of the success of attacks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9")
 
 
 def guesses_table(guesses: Sequence[Guess]) -> Table:
-    """Return what an attack by rules says of a trace."""
+    """Return the guesses of an attack by rules as a table."""
     table = _table("attribute", "value", "why")
     for guess in guesses:
         table.add_row(guess.attribute, "unknown" if guess.value is None else f"{guess.value:,}", guess.why)
@@ -32,7 +32,7 @@ def guesses_table(guesses: Sequence[Guess]) -> Table:
 
 
 def remains_tables(found: dict[str, Any]) -> list[Table]:
-    """Return what a trace says before and after, see `remains`."""
+    """Return what a trace reveals before and after, as tables; see `remains`."""
     times = _table("machine", "original", "obfuscated")
     from armillary.base.units import format_time
 
@@ -82,7 +82,7 @@ def public_table(named: Sequence[Named]) -> Table:
 
 
 def not_hidden(named: Sequence[Named]) -> str:
-    """Return one sentence on which settings leave the model to be named: whose interval is above the prior."""
+    """Return one sentence that lists the settings at which the model can be named: intervals above the prior."""
     told = [each.setting for each in named if each.setting != PLAIN and each.interval[0] > PRIOR]
     if not told:
         return f"the total of gradients names a public model no more often than 1 in {len(PUBLIC)}"
@@ -110,11 +110,12 @@ def trade_off_picture(found: Evaluation, path: Path, named: Sequence[Named] = ()
     """Draw the success of the attack over the error of simulated times, and how often public models are named.
 
     Raises:
-        InputError: the suffix is none of a picture, or matplotlib is not there.
+        InputError: the suffix is not that of a picture, or matplotlib is not installed.
     """
     check_picture(path)
     figure = new_figure(15 + 3 * bool(named), 4.6)
     error = [100 * float(np.abs(each.errors).mean()) for each in found.outcomes]
+    # Settings that hold on fewer machines than the others get open marks.
     many = max(each.setting.machines for each in found.outcomes)
     places = figure.subplots(1, len(SECRETS) + bool(named), sharey=True)
     panels = zip(places[: len(SECRETS)], SECRETS, _COLOURS, strict=True)
@@ -127,11 +128,13 @@ def trade_off_picture(found: Evaluation, path: Path, named: Sequence[Named] = ()
         last = -100.0
         for number, (x, each) in enumerate(zip(error, found.outcomes, strict=True), 1):
             y = 100 * each.learned[name]
+            # Two numbers at nearly the same height would overlap: one goes above its mark, the other below.
             above = y - last > 0 if abs(y - last) < 3 else True
             place = (5, 5 if above else -12)
             axes.annotate(str(number), (x, y), place, textcoords="offset points", fontsize=9)
             last = y
         prior = 100 * found.prior[name]
+        # What anybody finds by guessing the most frequent value, and ten points more.
         axes.axhspan(prior, prior + 10, color=colour, alpha=0.12)
         for style, floor in zip(STYLES, found.floors.values(), strict=False):
             axes.axhline(100 * floor[name], color="#555555", linestyle=style, linewidth=1)
@@ -151,7 +154,7 @@ def trade_off_picture(found: Evaluation, path: Path, named: Sequence[Named] = ()
 
 
 def _draw_public(axes: Any, named: Sequence[Named], error: Mapping[str, float]) -> None:
-    """Draw shares with intervals over the errors of their settings; numbers are those of the other panels."""
+    """Draw shares with intervals over the errors of their settings, numbered as in the other panels."""
     numbers = {name: number for number, name in enumerate(error, 1)}
     last = -100.0
     for each in named:
@@ -170,7 +173,7 @@ def _draw_public(axes: Any, named: Sequence[Named], error: Mapping[str, float]) 
 
 
 def _legend(found: Evaluation, many: int) -> list[Any]:
-    """Return what the marks of the picture mean."""
+    """Return the handles of the legend."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 

@@ -1,7 +1,7 @@
-"""A workload that takes as long as another one on named machines, and has nothing else in common with it.
+"""A workload that takes as long as another one on given machines, and has nothing else in common with it.
 
 A training step of a model drawn from the key is scaled until its times are those of the original. It depends on the
-original by the number of ranks and one time for each machine, so nobody can read more in it than those tell.
+original only through the number of ranks and one time for each machine, so it cannot reveal more than these do.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from armillary.workload.models.schema import Attention, Decoder, Mlp
 from armillary.workload.plan.schema import Data, Parallel, Plan
 
 DRAWS = 8
-"""Workloads that are drawn at a time; those whose times are most like those wanted are scaled first."""
+"""Workloads drawn at a time; those with times nearest to the wanted ones are scaled first."""
 TRIES = 5
-"""How many times."""
+"""Times that `DRAWS` workloads are drawn."""
 _ALIKE = 0.2
-"""Difference of logarithms below which one is as like as another."""
+"""Difference of logarithms of times below which two workloads count as equally near."""
 STARTS = (4.0, 2.0, 1.0)
-"""Factors by which kinds of work are scaled at random at first, one after the other, beside what all are scaled by."""
+"""Largest random factors of the kinds of work at the start, tried in this order, on top of the common factor."""
 MOST = 100.0
-"""Factor by which they may be scaled in the end."""
+"""Largest factor of a kind of work in the end."""
 _ROUNDS = 4
 _HEAD = 128
 _AXIS = (1, 2, 4, 8)
@@ -47,17 +47,17 @@ class _Drawn:
 
 
 def surrogate(ranks: int, machines: Sequence[Machine], ticks: Floats, tolerance: float, key: str) -> Balanced:
-    """Return another workload that takes so long on each machine.
+    """Return another workload that takes the wanted time on each machine.
 
     Args:
         ranks: Number of ranks.
-        machines: Machines that know how fast kernels run.
-        ticks: What it shall take on each, (machines,).
+        machines: Machines that can time kernels.
+        ticks: Wanted time on each, (machines,).
         tolerance: Share by which it may differ.
-        key: What the workload follows from.
+        key: Key from which the workload is drawn.
 
     Raises:
-        InputError: a machine cannot time kernels, or no workload that was drawn takes so long.
+        InputError: a machine cannot time kernels, or no workload that was drawn can take the wanted times.
     """
     for machine in machines:
         if not machine.platform.compute.model:
@@ -68,8 +68,10 @@ def surrogate(ranks: int, machines: Sequence[Machine], ticks: Floats, tolerance:
     nearest: list[_Drawn] = []
     for first in range(0, DRAWS * TRIES, DRAWS):
         drawn = [_near(each, machines, ticks) for each in _draws(ranks, machines, key, first)]
+        # The sort is stable: among workloads that are about as near, the one drawn first is tried first.
         drawn.sort(key=lambda each: int(_distance(each, ticks) / _ALIKE))
         for number, each in enumerate(drawn, first):
+            # The name of the stream decides what a key gives: another one would change every surrogate made so far.
             found = _fitted(each.draft, machines, ticks, tolerance, generator(key, "stand-in totals", number))
             if found is not None:
                 return found
@@ -106,7 +108,7 @@ def _distance(one: _Drawn, ticks: Floats) -> float:
 
 
 def _draws(ranks: int, machines: Sequence[Machine], key: str, first: int) -> Iterator[_Drawn]:
-    """Yield workloads of so many ranks; the last of all is as small as can be, for times that are short."""
+    """Yield `DRAWS` workloads; the very last of all tries is as small as possible, for short times."""
     for number in range(first, first + DRAWS):
         draw = generator(key, "stand-in", number)
         trace = generate(*_workload(ranks, draw, smallest=number == DRAWS * TRIES - 1))
@@ -121,8 +123,10 @@ def _workload(ranks: int, draw: np.random.Generator, *, smallest: bool) -> tuple
     tp = 1 if smallest else pick(tuple(n for n in _AXIS if ranks % n == 0))
     pp = 1 if smallest else pick(tuple(n for n in _AXIS if ranks // tp % n == 0))
     dp = ranks // (tp * pp)
+    # A multiple of 8, so that any tp of `_AXIS` divides the heads.
     heads = 8 * int(draw.integers(1, 13))
     hidden, sequence, microbatch = _HEAD * heads, pick((512, 1024, 2048, 4096)), pick((1, 2, 4))
+    # Layers and microbatches in multiples of pp keep the pipeline even.
     microbatches = 1 if smallest else pp * pick((1, 2))
     model = Decoder(
         name="surrogate", layers=1 if smallest else pp * int(draw.integers(1, 9)), hidden=hidden,
@@ -138,8 +142,9 @@ def _workload(ranks: int, draw: np.random.Generator, *, smallest: bool) -> tuple
 
 
 def _near(one: _Drawn, machines: Sequence[Machine], ticks: Floats) -> _Drawn:
-    """Return the workload with all of its work scaled by one factor, so that its times are about right."""
+    """Return the workload with all of its work scaled by one factor, so that its times are nearly the wanted ones."""
     for _ in range(_ROUNDS):
+        # The geometric mean over the machines. Latencies do not scale, so one step is not enough.
         factor = float(np.exp(np.log(ticks / one.ticks).mean()))
         if abs(np.log(factor)) < 0.05:
             break

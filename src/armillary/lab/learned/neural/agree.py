@@ -1,4 +1,4 @@
-"""The most probable programs of pipeline stages of which neighbours fit, found stage by stage (Viterbi, 1967)."""
+"""The most probable programs of pipeline stages whose neighbours fit, found stage by stage (Viterbi, 1967)."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from armillary.trace import NodeType
 Candidate = tuple[float, Tokens]
 """The logarithm of its probability, and the sequence."""
 Message = tuple[bool, int, int, int]
-"""Whether it is sent, over how many stages, tag and bytes."""
+"""Whether it is sent, the stages that it crosses (signed), tag and bytes."""
 _ENDS = {NodeType.COMM_SEND_NODE: "comm_dst", NodeType.COMM_RECV_NODE: "comm_src"}
 
 
 def most_probable(stages: Sequence[Sequence[Candidate]], vocabulary: Vocabulary) -> list[Tokens] | None:
-    """Return one candidate of each stage such that all neighbours fit; None: there are none.
+    """Return one candidate of each stage such that all neighbours fit, of the highest total score; None: none fit.
 
-    Whether all of them together finish is another question, see `finish`.
+    That neighbours fit does not imply that all stages together finish; see `finish`.
     """
     ends = [[_Ends(tokens, vocabulary) for _, tokens in each] for each in stages]
     # Of every candidate the best score of a chain that ends in it, and the candidate before.
@@ -33,6 +33,7 @@ def most_probable(stages: Sequence[Sequence[Candidate]], vocabulary: Vocabulary)
             before = [
                 (total + score, other)
                 for other, (total, _) in enumerate(best[-1])
+                # A candidate without a fitting chain before it has a score of -inf.
                 if total > -1e300 and _fit(ends[stage - 1][other], ends[stage][at])
             ]
             row.append(max(before, default=(-float("inf"), -1)))
@@ -40,6 +41,7 @@ def most_probable(stages: Sequence[Sequence[Candidate]], vocabulary: Vocabulary)
     at = max(range(len(best[-1])), key=lambda each: best[-1][each][0], default=-1)
     if at < 0 or best[-1][at][0] == -float("inf"):
         return None
+    # Back along the links from the best end.
     found = []
     for stage in range(len(stages) - 1, -1, -1):
         found.append(stages[stage][at][1])
@@ -48,7 +50,7 @@ def most_probable(stages: Sequence[Sequence[Candidate]], vocabulary: Vocabulary)
 
 
 class _Ends:
-    """What a sequence exchanges with the stages around it."""
+    """The messages and shared collectives of a sequence."""
 
     def __init__(self, tokens: Tokens, vocabulary: Vocabulary) -> None:
         self.order = _messages(tokens, vocabulary)
@@ -60,12 +62,12 @@ def _fit(one: _Ends, after: _Ends) -> bool:
 
 
 def finish(stages: Sequence[Tokens], vocabulary: Vocabulary) -> bool:
-    """Return whether stages receive what is sent when each goes on in its own order and waits for what it receives."""
+    """Return whether all stages finish if each runs in its own order and waits for the messages that it receives."""
     return _finish([_messages(each, vocabulary) for each in stages])
 
 
 def _messages(tokens: Tokens, vocabulary: Vocabulary) -> list[Message]:
-    """Return the messages along the stages in order."""
+    """Return the messages of a sequence along the stages, in order."""
     steps: dict[int, tuple[bool, int]] = {}
     for at in np.unique(tokens.symbols).tolist():
         symbol = vocabulary.symbols[at]
@@ -78,9 +80,10 @@ def _messages(tokens: Tokens, vocabulary: Vocabulary) -> list[Message]:
 
 
 def _finish(stages: Sequence[Sequence[Message]]) -> bool:
-    """Run stages that only exchange messages; those with stages that are not here are passed over."""
+    """Run stages that only exchange messages; messages with stages that are absent are skipped."""
     sent: Counter[tuple[int, int, int, int]] = Counter()
     at, moved = [0] * len(stages), True
+    # Rounds over the stages until none moves: a deadlock, or the end.
     while moved:
         moved = False
         for stage, own in enumerate(stages):
@@ -97,4 +100,5 @@ def _finish(stages: Sequence[Sequence[Message]]) -> bool:
                     break
                 at[stage] += 1
                 moved = True
+    # A message that nobody received is a misfit, too.
     return not any(sent.values()) and all(done == len(own) for done, own in zip(at, stages, strict=True))

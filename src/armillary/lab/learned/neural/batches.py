@@ -15,13 +15,13 @@ from armillary.lab.learned.neural.lexicon import Lexicon
 
 Batch = dict[str, NDArray[Any]]
 """`tokens`, `condition`, `near` or `counts` as `network.hidden` takes them; `target` is the next token, -100: none.
-Of counts and of choices there are the flat position `…_at` and what is right; see `programs` and `pieces`."""
+Counts and choices have the flat position `…_at` and the right answers; see `programs` and `pieces`."""
 
 
 def programs(
     examples: Examples, which: Sequence[int], condition: NDArray[np.float32], lexicon: Lexicon
 ) -> Batch:
-    """Return a batch of programs; `count_right` says which expressions make a count, (counts, expressions)."""
+    """Return a batch of programs; `count_right` marks the expressions that give a count, (counts, expressions)."""
     written = [examples.programs[at] for at in which]
     length = max(len(each) for each in written)
     tokens = np.zeros((len(which), length), np.int64)
@@ -32,9 +32,11 @@ def programs(
         names, values = encoded(each, lexicon)
         tokens[row, : len(each)] = names[:-1]
         target[row, : len(each)] = names[1:]
+        # The count of a token is an input only from the next position on: at its own position it is what is predicted.
         counts[row, 2 : len(each)] = values[: len(each) - 2]
         for position, value in enumerate(values[:-1]):
             if value >= 0:
+                # Position 0 is the start token.
                 places.append(row * length + position + 1)
                 right.append(examples.values[:, at] == value)
     return {
@@ -44,7 +46,7 @@ def programs(
 
 
 def encoded(program: Sequence[Written], lexicon: Lexicon) -> tuple[list[int], list[int]]:
-    """Return the numbers of the tokens with the start before them, and the counts."""
+    """Return the numbers of the tokens, preceded by that of the start token, and the counts."""
     names = [lexicon.tokens["<program>"], *(lexicon.tokens[token] for token, _ in program)]
     return names, [count for _, count in program]
 
@@ -52,8 +54,8 @@ def encoded(program: Sequence[Written], lexicon: Lexicon) -> tuple[list[int], li
 def pieces(examples: Sequence[PieceExample], condition: NDArray[np.float32], lexicon: Lexicon) -> Batch:
     """Return a batch of pieces.
 
-    `choice` are the candidates of every choice, padded, (choices, most); `choice_there` and `choice_right` say which
-    are no padding and which are right; `residual_at`, `residual` and `residual_value` belong together.
+    `choice` holds the candidates of every choice, padded, (choices, most); `choice_there` and `choice_right` mark those
+    that are no padding and those that are right; `residual_at`, `residual` and `residual_value` belong together.
     """
     length = 1 + max(len(each.symbols) for each in examples)
     tokens = np.zeros((len(examples), length), np.int64)
@@ -64,6 +66,7 @@ def pieces(examples: Sequence[PieceExample], condition: NDArray[np.float32], lex
         symbols = [lexicon.first_symbol + symbol for symbol in each.symbols]
         tokens[row, : len(symbols) + 1] = [each.role, *symbols]
         target[row, : len(symbols) + 1] = [*symbols, lexicon.tokens["<end>"]]
+        # Position 0 is the role, so symbol `at` is read at at + 1.
         choices += [(row * length + at + 1, one, many, good) for at, one, many, good in each.choices]
         residuals += [(row * length + at + 1, which, left) for at, which, left in each.residuals]
     most = max((many for _, _, many, _ in choices), default=1)

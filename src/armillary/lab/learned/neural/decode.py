@@ -1,4 +1,4 @@
-"""Decoding: the network proposes, grammar and candidates decide what it may propose."""
+"""Decoding: the network scores, grammar and candidates limit what it may choose."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Chosen:
 
 
 class Decoder:
-    """Reads programs and pieces off a model."""
+    """Decodes programs and pieces with a model."""
 
     def __init__(self, model: NeuralModel) -> None:
         self.model = model
@@ -49,24 +49,27 @@ class Decoder:
         self._tries: dict[str, dict[tuple[int, ...], list[int]]] = {}
 
     def scaled(self, conditions: Sequence[Mapping[str, Value]]) -> Floats:
-        """Return the features of conditions as the network knows them."""
+        """Return the features of conditions, scaled as in training, (conditions, features)."""
         found = (features(conditions) - self.model.scales[0]) / self.model.scales[1]
+        # Far beyond the corpus the network has seen no such input; 4 standard deviations are as far as it goes.
         scaled: Floats = np.clip(found, -4, 4).astype(np.float32)
         return scaled
 
     def programs(
         self, conditions: Sequence[Mapping[str, Value]], noises: Sequence[Noise]
     ) -> list[Program | None]:
-        """Return a program for each condition and noise; None: it is too long."""
+        """Return a program for each condition and noise; None: it is too long or empty."""
         model, weights, tokens = self.model, self.model.weights, self.lexicon.tokens
         values = table_of(library(), conditions)
         scaled = self.scaled(conditions)
         written: list[list[Written]] = [[] for _ in conditions]
         scores = np.zeros(len(conditions))
         live = list(range(len(conditions)))
+        # Programs that are not complete have the same length, so a step needs no padding.
         while live and len(written[live[0]]) < model.sizes.positions:
             length = 1 + len(written[live[0]])
             ids = np.array([[tokens["<program>"], *(tokens[name] for name, _ in written[at])] for at in live])
+            # The counts of the tokens before each position, one behind the tokens, as in training.
             before = np.array([[-1, -1, *(count for _, count in written[at])][:length] for at in live])
             states = hidden(weights, model.sizes, ids, scaled[live], None, count_features(before))[:, -1]
             counts = states @ weights["count"] + weights["count.bias"]
@@ -74,11 +77,13 @@ class Decoder:
             left = []
             for row, at in enumerate(live):
                 own = written[at]
+                # The state after a token gives its count first, then the next token.
                 if own and own[-1][0] not in _UNCOUNTED:
                     count, score = noises[at].count(counts[row], values[:, at])
                     own[-1] = own[-1][0], count
                     scores[at] += score
                 names = model.grammar.allowed([name for name, _ in own])
+                # The grammar's own tokens are the last resort: a program may be impossible, which is checked later.
                 there = [each for each in names if self._may(each, conditions[at])]
                 allowed = [tokens[each] for each in there or names]
                 token, score = noises[at].token(follow[row], allowed)
@@ -95,7 +100,7 @@ class Decoder:
         ]
 
     def _messages(self, role: str) -> set[int]:
-        """Return the steps along the stages of the messages in pieces of a role."""
+        """Return the signed numbers of stages that the messages in pieces of a role cross."""
         symbols = self.model.base.vocabulary.symbols
         own = [symbols[at] for each in self.model.base.roles[role].symbols for at in each]
         return {
@@ -105,14 +110,14 @@ class Decoder:
         }
 
     def _may(self, name: str, condition: Mapping[str, Value]) -> bool:
-        """Return whether there are stages with which a role exchanges messages."""
+        """Return whether the stages exist with which a role exchanges messages."""
         before, after = int(condition.get("stage", 0)), int(condition.get("stages_left", 0))
         return all(-before <= steps <= after for steps in self._steps.get(name, ()))
 
     def pieces(
         self, places: Sequence[Place], condition: Mapping[str, Value], noise: Noise
     ) -> dict[Place, Chosen]:
-        """Return the symbols of pieces; a prefix of one that the role has is continued as one of those was."""
+        """Return the symbols and states of pieces; every piece is a variant that its role has in the corpus."""
         weights, first, end = self.model.weights, self.lexicon.first_symbol, self.lexicon.tokens[END]
         prefixes: list[tuple[int, ...]] = [() for _ in places]
         live = list(range(len(places)))
@@ -133,6 +138,7 @@ class Decoder:
                 if token != end:
                     prefixes[at] += (token - first,)
                     live.append(at)
+        # Once more over the finished pieces: choices at a token use the state there.
         states = self._states(places, prefixes, condition)
         return {
             place: Chosen(symbols, own[1:])
@@ -156,7 +162,7 @@ class Decoder:
         return [own[: len(prefix) + 1] for own, prefix in zip(found, prefixes, strict=True)]
 
     def chosen(self, state: Floats, group: Group, noise: Noise) -> int:
-        """Return which candidate of a group is right at a token, given the hidden state there."""
+        """Return the index of the chosen candidate of a group at a token, given the hidden state there."""
         if len(group) == 1:
             return 0
         own, weights = slice(group.first, group.first + len(group)), self.model.weights
@@ -175,15 +181,17 @@ class Decoder:
             for symbols in self.model.base.roles[role].symbols:
                 for at, symbol in enumerate(symbols):
                     found[symbols[:at]].add(self.lexicon.first_symbol + symbol)
+                # A variant may be a prefix of another one.
                 found[symbols].add(self.lexicon.tokens[END])
             self._tries[role] = {prefix: sorted(each) for prefix, each in found.items()}
         return self._tries[role]
 
 
 def _pieces(written: Sequence[Written]) -> int:
-    """Return a bound of how many pieces a program has."""
+    """Return an upper bound of the number of pieces of a program."""
     total, inside, times, step = 0, 0, 1, False
     longest = 0
+    # The last mark closes the last section.
     for token, count in [*written, (BLOCK, -1)]:
         if token in (BLOCK, STEP):
             longest, inside, step = max(longest, inside), 0, token == STEP

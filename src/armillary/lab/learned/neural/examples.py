@@ -1,4 +1,4 @@
-"""A corpus as what a network learns from: programs with their counts, and pieces with the choices in them."""
+"""A corpus as training examples of a network: programs with their counts, and pieces with the choices in them."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ class PieceExample:
     """A piece in a class.
 
     Attributes:
-        at: Its class.
+        at: Number of its class.
         role: Token of its role.
         near: Numbers of its surroundings.
-        symbols: Of its tokens.
-        choices: Position, first candidate, how many there are, and which of them are right.
-        residuals: Position, number of the residual, and its value over the scale.
+        symbols: Symbols of its tokens.
+        choices: For each choice: position, first candidate, number of candidates, and those that are right.
+        residuals: For each residual: position, number of the residual, and its value divided by the scale.
     """
 
     at: int
@@ -49,12 +49,12 @@ class PieceExample:
 
 @dataclass(eq=False)
 class Examples:
-    """All of a corpus.
+    """All examples of a corpus.
 
     Attributes:
-        conditions: Of every class of ranks.
-        record: Of every class: its trace.
-        programs: Of every class.
+        conditions: Condition of every class of ranks.
+        record: Number of the trace of every class.
+        programs: Program of every class.
         pieces: Distinct pieces of all classes.
         values: Values of the expressions of counts, (expressions, classes).
     """
@@ -67,8 +67,9 @@ class Examples:
 
 
 def cut(corpus: Corpus) -> tuple[list[dict[str, Value]], list[int], list[tuple[Packed, list[Piece]]]]:
-    """Return condition, trace, and pieces of every class of ranks of the traces that were generated."""
+    """Return conditions, numbers of traces, and pieces of all classes of ranks of the generated traces."""
     made = [(at, record) for at, record in enumerate(corpus.records) if not record.rank_graph]
+    # Over all traces: what is loose in one is cut off in all, so that pieces are the same everywhere.
     loose = loose_symbols((each for _, record in made for each in record.classes), corpus.vocabulary)
     conditions, owner, parts = [], [], []
     for at, record in made:
@@ -88,6 +89,7 @@ def programs_of(
         kinds[program_of(condition)].append(at)
     found: list[list[Written]] = [[] for _ in conditions]
     for members in kinds.values():
+        # As the statistical model does, so that both see the same blocks and counts.
         skeletons, own = find_skeletons([pieces[at] for at in members])
         for at, skeleton in zip(members, own, strict=True):
             found[at] = write(skeleton, skeletons)
@@ -112,6 +114,7 @@ def examples_of(
         )
         known: set[tuple[str, tuple[str, ...]]] = set()
         for piece, near in zip(own, around, strict=True):
+            # The same role in the same surroundings of a class has the same choices: one example is enough.
             if (piece.role, near) not in known:
                 known.add((piece.role, near))
                 pieces.append(_piece(at, piece, near, packed, conditions[at], values, lexicon))
@@ -163,8 +166,10 @@ def _choose_number(
         return
     made = np.array([formula.value(condition, sums) for formula in group.formulas], np.float64)
     error = np.abs(made - actual)
+    # Every formula that rounds to the number is right; if none does, the nearest are.
     right = np.flatnonzero(error <= max(0.5, _EXACT * abs(actual), float(error.min()))).tolist()
     _choose(example, position, group, right)
     if group.residual >= 0 and actual > 0 and made[right[0]] > 0:
         left = float(np.log(actual / made[right[0]])) / group.scale
+        # Clipped at 3 standard deviations, as `Decoder.residual` does.
         example.residuals.append((position, group.residual, max(-3.0, min(3.0, left))))

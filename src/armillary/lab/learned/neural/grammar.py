@@ -1,7 +1,7 @@
-"""Programs of ranks as token sequences, and which tokens may follow.
+"""Programs of ranks as token sequences, and the tokens that may follow each prefix.
 
 A program is ``<block> roles … <step> blocks … <end>``; a symbol carries a count, and ``( … )`` is a loop of several
-runs whose count stands at the parenthesis. Blocks are named by the order in which the step mentions them.
+runs whose count stands at the opening parenthesis. Blocks are numbered in the order in which the step mentions them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from armillary.lab.learned.skeletons import Block, Skeleton, Skeletons, sequence
 BLOCK, STEP, END, OPEN, CLOSE = "<block>", "<step>", "<end>", "(", ")"
 MARKS = ("<none>", "<program>", "<piece>", BLOCK, STEP, END, OPEN, CLOSE)
 LONGEST = 8
-"""Symbols of a loop, as `motifs.compress` finds them."""
+"""Most symbols of a loop, as in `motifs.compress`."""
 Written = tuple[str, int]
 """A token and its count; -1: it has none, or it is not known because the loop is not there."""
 
@@ -29,7 +29,9 @@ def write(skeleton: Skeleton, skeletons: Skeletons) -> list[Written]:
     """Return the tokens of a program; loops that mention blocks which the program lacks are left out."""
     step = skeletons.steps[skeleton.step]
     places = list(_placed(step, skeleton.times))
+    # A shared template may have loops of blocks that this sequence runs 0 times and never defines.
     kept = [each for each in places if all(symbol in skeleton.blocks for symbol, _ in each[1])]
+    # Numbered by first use, so that the same program always has the same tokens.
     order: dict[Block, str] = {}
     for _, runs in kept:
         for symbol, _ in runs:
@@ -104,13 +106,13 @@ def _expanded(section: Sequence[Written]) -> list[object]:
 
 @dataclass
 class Grammar:
-    """What may follow: the syntax, and within it what followed in the corpus where there is such a token.
+    """The tokens that may follow: those that the syntax allows, and of these the ones that followed in the corpus.
 
     Attributes:
         roles: Roles.
-        follows: Tokens that came after each.
+        follows: Tokens that followed each token in the corpus.
         blocks: Most blocks of a program.
-        longest: Tokens after which a program is closed.
+        longest: Tokens of the longest program of the corpus.
     """
 
     roles: Sequence[str]
@@ -119,7 +121,7 @@ class Grammar:
     longest: int = 1
 
     def learn(self, tokens: Sequence[Written]) -> None:
-        """Take in a program of the corpus."""
+        """Add a program of the corpus."""
         names = ["<program>", *(token for token, _ in tokens)]
         for one, other in pairwise(names):
             self.follows.setdefault(one, set()).add(other)
@@ -132,16 +134,19 @@ class Grammar:
             return [BLOCK]
         if tokens[-1] == END:
             return []
+        # The last open parenthesis, and the symbols after it if it is not closed; -1: no loop is open.
         loop = next((len(tokens) - 1 - at for at, each in enumerate(reversed(tokens)) if each == OPEN), -1)
         inside = len(tokens) - 1 - loop if loop >= 0 and CLOSE not in tokens[loop:] else -1
         defined = tokens.count(BLOCK)
         in_step = STEP in tokens
         symbols = [block_name(at) for at in range(defined)] if in_step else list(self.roles)
         closing: list[str] = []
+        # A loop has two symbols at least (one would be a run); a section needs something in it before it ends.
         if inside >= 2:
             closing = [CLOSE]
         elif inside < 0 and tokens[-1] not in (BLOCK, STEP):
             closing = [END] if in_step else [STEP]
+        # Twice the longest program of the corpus is long enough: from here on everything is closed as soon as it may.
         if closing and (len(tokens) >= 2 * self.longest or inside >= LONGEST):
             return closing
         found = [*symbols, *closing]
@@ -150,10 +155,11 @@ class Grammar:
             if not in_step and closing and defined < self.blocks:
                 found.append(BLOCK)
         seen = [each for each in found if each in self.follows.get(tokens[-1], ())]
+        # Where the corpus shows nothing that fits, the syntax alone decides.
         return seen or found
 
     def to_json(self) -> object:
-        """Return the grammar as JSON knows values; roles are kept elsewhere."""
+        """Return the grammar as plain JSON values, without the roles, which the model holds."""
         return [{key: sorted(each) for key, each in self.follows.items()}, self.blocks, self.longest]
 
     @classmethod

@@ -1,7 +1,7 @@
 """The choices that a network learns to make: tokens, lists of references, counts in them, and formulas of numbers.
 
-All of them come from the statistical library (`StatisticalModel`): its variants, references, and fitted sums and rules.
-Its trees, which say when each is right, are not used: that is what the network learns.
+All candidates come from the statistical library (`StatisticalModel`): its variants, references, and fitted sums and
+rules. Its trees, which decide between them, are not used: that is what the network learns.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ class Group:
 
     Attributes:
         first: Number of the first candidate among all.
-        formulas: Of a number or a count.
-        references: Of a token.
-        residual: Of a number whose formulas leave an error: which residual it has; -1: none.
+        formulas: Candidates for a number or a count.
+        references: Candidates for the references of a token.
+        residual: Number of the residual of a number whose formulas leave an error; -1: none.
         scale: Standard deviation of that residual.
     """
 
@@ -64,7 +64,7 @@ class Lexicon:
     """Tokens and groups of candidates of a library, each with its number."""
 
     def __init__(self, base: StatisticalModel, blocks: int) -> None:
-        """Number the choices of a library; `blocks` is the most that a program has."""
+        """Number the choices of a library; `blocks` is the largest number of blocks of a program."""
         self.base = base
         self.roles = list(base.roles)
         self.tokens = {
@@ -73,6 +73,7 @@ class Lexicon:
         }
         self.first_symbol = len(self.tokens)
         self.size = self.first_symbol + len(base.vocabulary)
+        # Values of surroundings: none, the capped counts of `contexts.KEYS`, and roles.
         self.near = {value: at for at, value in enumerate(("", "0", "1", "2", *self.roles))}
         self.candidates = 0
         self.residuals = 0
@@ -83,6 +84,7 @@ class Lexicon:
             for symbols in found.symbols:
                 self._refer(role, symbols, found.waits)
             self.numbers[role] = self._columns(found.numbers)
+        # Numbered last, when all groups are complete: the candidates of a group are consecutive.
         for group in self.groups():
             group.first = self.candidates
             self.candidates += len(group)
@@ -93,12 +95,12 @@ class Lexicon:
         return [*self.references.values(), *self.tails.values(), *numbers]
 
     def surroundings(self, near: Sequence[str]) -> list[int]:
-        """Return the numbers of the surroundings of a piece; what the corpus lacks is as if there were none."""
+        """Return the numbers of the surroundings of a piece; values that the corpus lacks count as ""."""
         return [at * len(self.near) + self.near.get(value, 0) for at, value in enumerate(near)]
 
     @property
     def near_size(self) -> int:
-        """How many numbers `surroundings` may return."""
+        """Number of distinct numbers that `surroundings` may return."""
         return len(KEYS) * len(self.near)
 
     def _refer(self, role: str, symbols: Sequence[int], waits: Mapping[Token, Waits]) -> None:
@@ -122,10 +124,12 @@ class Lexicon:
                 seen[entry.token, entry.column] = seen.get((entry.token, entry.column), 0) + 1
                 for formula in _formulas(entry):
                     _add(group, self._first_equal(formula))
+                    # A formula that is exact to a thousandth needs no residual.
                     if formula.sum >= 0 and sums.error[formula.sum] > 1e-3:
                         group.scale = max(group.scale, float(sums.spread[formula.sum]))
         table: dict[Token, list[tuple[int, Group]]] = {}
         for (token, column), group in found.items():
+            # In some places the number has no entry, which means 0.
             if seen[token, column] < len(numbers):
                 _add(group, Formula())
             if group.scale:

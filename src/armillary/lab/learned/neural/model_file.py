@@ -20,7 +20,7 @@ from armillary.lab.learned.sample import Sampler
 FORMAT = "armillary neural trace model"
 VERSION = 3
 _LARGEST = 1 << 24
-"""Of any size; those of the tests are some thousands."""
+"""Largest value of any size; those of the tests are some thousands."""
 
 
 def save_neural(model: NeuralModel, path: Path) -> None:
@@ -41,7 +41,7 @@ def load_neural(path: Path) -> NeuralModel:
     """Read a model.
 
     Raises:
-        InputError: it is none, of another version, or damaged.
+        InputError: the file is no model, of another version, or damaged.
     """
     return library_file.read_contents(path, {FORMAT: (VERSION, _model)})
 
@@ -50,7 +50,7 @@ def open_sampler(path: Path) -> Sampler:
     """Return a sampler of a model of either kind.
 
     Raises:
-        InputError: the file holds none.
+        InputError: the file holds no model.
     """
     return library_file.read_contents(
         path,
@@ -78,10 +78,12 @@ def _model(header: Any, arrays: dict[str, Any], where: str) -> NeuralModel:
     with reading(where, "weights"):
         if {name: value.shape for name, value in weights.items()} != sizes.shapes():
             raise ValueError("expected those of the sizes")
+        # One NaN would spread to every choice.
         if not all(value.dtype == np.float32 and np.isfinite(value).all() for value in weights.values()):
             raise ValueError("expected finite numbers of 32 bits")
     model = NeuralModel(base, grammar, sizes, weights, arrays["scales"])
     lexicon = model.lexicon()
+    # The sizes must be those that the library in the same file gives, or indices would run out of the weights.
     known = (lexicon.size, lexicon.near_size, width(), len(library()), lexicon.candidates, lexicon.residuals)
     if known != (
         sizes.tokens,

@@ -1,4 +1,4 @@
-"""The network: a causal transformer that reads a program or a piece, with heads for what comes next and for choices.
+"""The network: a causal transformer over a program or a piece, with heads for the next token and for choices.
 
 Pre-norm blocks (Xiong et al., *On Layer Normalization in the Transformer Architecture*, 2020). The condition is added
 to every position. Weights are a table of arrays; `hidden` computes with numpy, so that only training needs PyTorch.
@@ -25,18 +25,18 @@ Weights = Mapping[str, Floats]
 
 @dataclass(frozen=True)
 class Sizes:
-    """Of a network.
+    """Sizes of a network.
 
     Attributes:
-        width: Of a hidden state.
-        layers: Blocks.
-        heads: Of attention.
-        positions: Tokens of a sequence, at most.
-        tokens: Of the lexicon.
+        width: Width of a hidden state.
+        layers: Number of transformer blocks.
+        heads: Attention heads.
+        positions: Most tokens of a sequence.
+        tokens: Tokens of the lexicon.
         near: Numbers of surroundings.
-        features: Of a condition.
-        expressions: Of counts.
-        candidates: Of all choices.
+        features: Features of a condition.
+        expressions: Expressions of counts.
+        candidates: Candidates of all choices.
         residuals: Numbers whose formulas leave an error.
     """
 
@@ -81,12 +81,12 @@ class Sizes:
         return found
 
     def to_json(self) -> dict[str, int]:
-        """Return the sizes as JSON knows values."""
+        """Return the sizes as plain JSON values."""
         return asdict(self)
 
 
 def initial(sizes: Sizes, seed: int) -> dict[str, Floats]:
-    """Return weights to start from: normal, 1 / sqrt(inputs) for products, 0.02 for tables, unit norms."""
+    """Return initial weights: normal, of deviation 1 / sqrt(inputs) for matrices and 0.02 for tables; norms are 1."""
     rng = np.random.default_rng(seed)
     found = {}
     for name, shape in sizes.shapes().items():
@@ -104,9 +104,9 @@ def hidden(weights: Weights, sizes: Sizes, tokens: Any, condition: Any, near: An
     """Return the hidden state at every position.
 
     Args:
-        weights: Of the network.
-        sizes: Of the network.
-        tokens: (sequences, length).
+        weights: Weights of the network.
+        sizes: Sizes of the network.
+        tokens: Tokens, (sequences, length).
         condition: Scaled features, (sequences, features).
         near: Surroundings of pieces, (sequences, keys); None: programs have none.
         counts: Features of the counts before each token, (sequences, length, `COUNT_SIZE`); None: pieces have none.
@@ -120,9 +120,11 @@ def hidden(weights: Weights, sizes: Sizes, tokens: Any, condition: Any, near: An
     if near is not None:
         added = added + w["near"][near].sum(1)
     n, length = tokens.shape
+    # The condition is the same at every position; it is added to the embedding, not prepended as a token.
     x = w["token"][tokens] + w["position"][None, :length] + added[:, None, :]
     if counts is not None:
         x = x + counts @ w["count_in"]
+    # Causal mask: -1e9 rather than -inf, so that no row of the softmax can become NaN.
     future = np.triu(np.full((length, length), -1e9, np.float32), 1)
     for at in range(sizes.layers):
         y = _norm(x, w, f"{at}.norm1") @ w[f"{at}.qkv"]
@@ -131,6 +133,7 @@ def hidden(weights: Weights, sizes: Sizes, tokens: Any, condition: Any, near: An
             for part in np.split(y, 3, axis=-1)
         )
         scores = q @ k.transpose(0, 1, 3, 2) / np.float32(sqrt(d / sizes.heads)) + future
+        # Softmax; the largest score is subtracted so that exp does not overflow.
         share = np.exp(scores - scores.max(-1, keepdims=True))
         mixed = (share / share.sum(-1, keepdims=True)) @ v
         x = x + mixed.transpose(0, 2, 1, 3).reshape(n, length, d) @ w[f"{at}.out"]
@@ -153,13 +156,13 @@ def _gelu(x: Any) -> Any:
 
 @dataclass
 class NeuralModel:
-    """All that is learned.
+    """The neural model.
 
     Attributes:
-        base: The library: vocabulary, variants, references, sums and rules; it says what it was trained on.
-        grammar: Of programs.
-        sizes: Of the network.
-        weights: Of the network.
+        base: The library: vocabulary, variants, references, sums and rules, and a description of the training data.
+        grammar: Grammar of programs.
+        sizes: Sizes of the network.
+        weights: Weights of the network.
         scales: Mean and standard deviation of every feature of a condition, (2, features).
     """
 

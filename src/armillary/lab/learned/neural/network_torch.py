@@ -65,7 +65,7 @@ def program_losses(torch: Any, weights: dict[str, Any], sizes: Sizes, arrays: Ba
 
 
 def piece_losses(torch: Any, weights: dict[str, Any], sizes: Sizes, arrays: Batch) -> list[Any]:
-    """Return the losses of a batch of pieces (symbol, choice, residual), times how many pieces there are."""
+    """Return the losses of a batch of pieces (symbol, choice, residual), times the number of pieces."""
     batch = {name: torch.from_numpy(value) for name, value in arrays.items()}
     flat = hidden(torch, weights, sizes, batch).reshape(-1, sizes.width)
     embedding = torch.nn.functional.embedding
@@ -73,6 +73,7 @@ def piece_losses(torch: Any, weights: dict[str, Any], sizes: Sizes, arrays: Batc
     logits = torch.einsum("nd,ncd->nc", flat[batch["choice_at"]], tables)
     logits = logits + weights["choice.bias"][batch["choice"]]
     made = (flat[batch["residual_at"]] * embedding(batch["residual"], weights["residual"])).sum(-1)
+    # A sum times 0 where there is none: a loss of 0 that still has gradients.
     left = torch.nn.functional.smooth_l1_loss(made, batch["residual_value"]) if len(made) else flat.sum() * 0
     found = (
         _next_loss(torch, weights, flat, batch["target"]),
@@ -89,7 +90,8 @@ def _next_loss(torch: Any, weights: dict[str, Any], flat: Any, target: Any) -> A
 
 
 def _marginal(torch: Any, logits: Any, there: Any, right: Any) -> Any:
-    """Return the mean negative logarithm of the probability of all that is right together."""
+    """Return the mean negative logarithm of the total probability of all right choices."""
+    # Examples without a right choice teach nothing; their logarithm would be infinite.
     known = right.any(1)
     if not bool(known.any()):
         return logits.sum() * 0

@@ -1,7 +1,7 @@
-"""New traces from the neural model; what holds for the statistical one (`learned.sample`) holds here.
+"""New traces from the neural model; they have the guarantees of the statistical one (`learned.sample`).
 
-References name earlier tokens, all ranks of a class run one program, and what classes exchange is made to fit: where
-the most probable programs of the stages do not, the most probable ones that do are looked for among draws.
+References name earlier tokens, all ranks of a class run one program, and the messages of classes fit: where those of
+the most probable programs do not, the most probable programs that fit are searched for among draws.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from armillary.lab.learned.vocabulary import COLUMNS
 from armillary.trace import Trace
 
 _DRAWS = 24
-"""Programs of a stage that are drawn where the first ones do not fit."""
+"""Programs drawn for each stage where the first ones do not fit."""
 _HEATS = (0.3, 0.6, 1.0, 1.5)
 
 
 class NeuralSampler(Sampler):
-    """Makes traces; keep one for many."""
+    """Makes traces; one sampler serves for many."""
 
     def __init__(self, model: NeuralModel) -> None:
         super().__init__(model.base)
@@ -45,12 +45,13 @@ class NeuralSampler(Sampler):
         """Return a trace for a condition; keys that are left out have their usual values.
 
         Args:
-            given: What is wished for.
-            seed: Of what is drawn.
-            temperature: Scales the noise of all choices: 0 takes the most probable, 1 draws as was learned.
+            given: The condition.
+            seed: Seed of the noise.
+            temperature: Scales the noise of all choices: 0 takes the most probable, 1 draws from the learned
+                distribution.
 
         Raises:
-            InputError: the condition is none, or the model cannot make such a trace; says why.
+            InputError: the condition is invalid, or the model cannot make such a trace; gives the reason.
         """
         if temperature < 0:
             raise InputError(f"temperature {temperature}: expected 0 or more")
@@ -77,8 +78,10 @@ class NeuralSampler(Sampler):
                 if finish(found, self.model.vocabulary):
                     return found
         except InputError:
+            # A single stage has no neighbour to fit: the error is about the program itself.
             if len(stages) == 1:
                 raise
+        # All stages draw with the same noises, so that those which make the same choices still agree.
         for draw in range(_DRAWS // len(_HEATS)):
             noises = [
                 Noise(self._noise.seed + 1 + draw, heat + self._noise.temperature, self.decoder.lexicon)
@@ -89,6 +92,7 @@ class NeuralSampler(Sampler):
                 [each for each in known for _ in noises],
             )  # fmt: skip
             for at, each in enumerate(more):
+                # Candidates accumulate, the first ones included: Viterbi searches all that were drawn so far.
                 first[at // len(noises)] += each
             fitting = most_probable(first, self.model.vocabulary)
             if fitting and finish(fitting, self.model.vocabulary):
@@ -102,7 +106,7 @@ class NeuralSampler(Sampler):
         """Return the sequence of a class of ranks.
 
         Raises:
-            InputError: the program that was drawn is none.
+            InputError: the program that was drawn is too long or empty.
         """
         (found,) = self._candidates([condition], [self._noise], [{}])
         if not found:
@@ -115,7 +119,7 @@ class NeuralSampler(Sampler):
         noises: Sequence[Noise],
         known: Sequence[dict[Place, Chosen]],
     ) -> list[list[Candidate]]:
-        """Return a candidate of each class, or none where there is none."""
+        """Return the candidates of each class: one, or none where the program is too long or empty."""
         programs = self.decoder.programs(conditions, noises)
         return [
             [(program.score, self._tokens(program.blocks, condition, chosen))] if program else []
@@ -125,7 +129,7 @@ class NeuralSampler(Sampler):
     def _tokens(
         self, blocks: Sequence[Sequence[str]], condition: Mapping[str, Value], known: dict[Place, Chosen]
     ) -> Tokens:
-        """Return the sequence of a program; pieces that are not `known` are added there."""
+        """Return the sequence of a program; pieces that are not in `known` yet are decoded and added to it."""
         roles: list[str] = []
         batches: list[int] = []
         turns: dict[str, int] = {}
@@ -139,6 +143,7 @@ class NeuralSampler(Sampler):
         places = list(zip(roles, surroundings(roles, loose, batches), strict=True))
         distinct = list(dict.fromkeys(places))
         new = [place for place in distinct if place not in known]
+        # Pieces are shared between candidates of a stage: with the same noise they come out the same.
         known.update(self.decoder.pieces(new, condition, self._noise))
         values = self.model.sums.values(logarithms_of([condition])[0])
         pieces = [self._made(place[0], known[place], condition, values) for place in distinct]

@@ -1,4 +1,4 @@
-"""Fits the network to a corpus with AdamW (Loshchilov and Hutter, 2019) and a cosine that ends at 0."""
+"""Trains the network on a corpus with AdamW (Loshchilov and Hutter, 2019) and a cosine schedule that ends at 0."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ WIDTH = 64
 _RATE = 4e-3
 _WARMUP = 50
 _PROGRAMS, _PIECES = 24, 128
-"""Sequences of a step."""
+"""Sequences in a training step."""
 _VARIED = 12
-"""Other conditions of each class, see `varied`; half of the examples have one of them, so that no count is learned by
-heart for the condition that it was seen with."""
+"""Varied conditions of each class, see `varied`; half of the examples have one of them, so that no count is memorised
+for the condition that it was seen with."""
 _HELD_OUT = 10
-"""One trace of so many is kept for the loss that `about` states."""
+"""One trace in so many is held out for the loss that `about` states."""
 
 
 def train(
@@ -50,12 +50,12 @@ def train(
 
     Args:
         corpus: The traces; those of files are left to the statistical model.
-        seed: Of the first weights and of the order of examples.
-        steps: Of gradient descent.
+        seed: Seed of the first weights and of the order of examples.
+        steps: Steps of gradient descent.
         size: Width of the network, a multiple of 4.
-        layers: Of the network.
-        threads: That PyTorch computes with; another number may give other last digits.
-        stepped: Called with how many steps are done since it was called last.
+        layers: Layers of the network.
+        threads: Threads of PyTorch; another number may change the last digits.
+        stepped: Called with the number of steps done since its last call.
 
     Raises:
         InputError: there is no PyTorch, or the corpus has no trace that was generated.
@@ -73,6 +73,7 @@ def train(
         grammar.learn(program)
     lexicon = Lexicon(base, grammar.blocks)
     examples = examples_of(parts, conditions, record, programs, lexicon)
+    # `Grammar.allowed` closes a program from twice the longest on; 16 more leave room to close what is open.
     positions = 1 + max(
         2 * grammar.longest + 16, *(len(s) for each in base.roles.values() for s in each.symbols)
     )
@@ -80,6 +81,7 @@ def train(
         size, layers, 4, positions, lexicon.size, lexicon.near_size, width(), len(library()), lexicon.candidates,
         lexicon.residuals,
     )  # fmt: skip
+    # A stream of its own: the varied conditions do not depend on what else draws from the seed.
     rng = np.random.default_rng([seed, 1])
     found = features(conditions)
     other = [features([varied(each, rng) for each in conditions]) for _ in range(_VARIED)]
@@ -117,6 +119,7 @@ def _fit(
 ) -> dict[str, list[str]]:
     rng = np.random.default_rng(seed)
     traces = sorted(set(examples.record))
+    # Whole traces are held out: classes of one trace are too alike to test on one another.
     held = set(rng.permutation(traces)[: len(traces) // _HELD_OUT].tolist())
     own = [at for at, trace in enumerate(examples.record) if trace not in held]
     other = [at for at, trace in enumerate(examples.record) if trace in held]
@@ -149,6 +152,7 @@ def _fit(
         warm = min(1.0, (step + 1) / _WARMUP)
         for group in optimizer.param_groups:
             group["lr"] = _RATE * warm * 0.5 * (1 + cos(pi * step / steps))
+        # 0, the true condition, for half of the draws; otherwise one of the varied ones.
         turn = np.maximum(0, rng.integers(-_VARIED, _VARIED, len(every)) + 1)
         # Every role as often, however rare its pieces are.
         picked = [
