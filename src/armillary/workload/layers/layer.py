@@ -1,4 +1,4 @@
-"""What one layer of a sharded model does on one rank for one microbatch: steps, and what it keeps in memory.
+"""One layer of a sharded model on one rank for one microbatch: its steps, and the memory that it keeps.
 
 Layers are the common language between models, which make them, and schedules, memory and traces, which use them.
 """

@@ -1,4 +1,4 @@
-"""What one rank has of a microbatch, and in which numbers it computes."""
+"""The share of one rank of a microbatch, and the precisions in which it computes."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Shard:
     training: bool
     fused_loss: bool
     stores: Stores | None = None
-    """In what inference keeps numbers; None in training."""
+    """Storage precisions of inference; None in training."""
 
     @property
     def tokens(self) -> int:
@@ -135,6 +135,7 @@ def training_shard(
         InputError: the sequence cannot be divided so.
     """
     own = plan.parallel
+    # Sequence parallelism divides the tokens of cp once more.
     divided = own.sequence and own.tp > 1
     unit = own.cp * (own.tp if divided else 1)
     if sequence % unit:
@@ -211,6 +212,7 @@ def _shard(
         recompute=plan.recompute,
         early_stop=plan.early_stop,
         training=training,
+        # Megatron-LM's cross entropy writes the gradient into the softmax; PyTorch's, which goes with FSDP, does not.
         fused_loss=plan.data.sharding not in ("fsdp", "hsdp"),
         stores=None if training else stores(plan),
     )

@@ -1,4 +1,4 @@
-"""What the ranks of a pipeline stage hold in inference."""
+"""Memory of the ranks of a pipeline stage in inference."""
 
 from __future__ import annotations
 
@@ -35,6 +35,7 @@ def serving(
     line["cache"][:] = batches * sum(layer.cache for layer in layers)
     line["working"][:] = [layer.working for layer in layers]
     line["communication"][:] = messages(chunks, plan)
+    # One forward pass stands for all: a step of inference holds nothing for later but the cache.
     order = tuple(Task("F", 0, chunk) for chunk in range(virtual))
     return Footprint(
         stage,
@@ -49,6 +50,7 @@ def serving(
 
 def _weights(layer: Layer, kept: Stores) -> int:
     """Return the bytes of the weights of a layer on a rank."""
+    # Quantised models often leave the two tables in bf16.
     precision = kept.embeddings if layer.name in ("embedding", "head") else kept.weights
     return sum(stored(count, precision) for count in layer.parameters.values())
 

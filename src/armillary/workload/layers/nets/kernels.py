@@ -1,4 +1,4 @@
-"""Kernels as counts of elements, and layers that run them one after the other.
+"""Kernels as counts of elements, and layers that run them one after another.
 
 Activations and weights are of the type of the GEMMs (of bf16 where these are fp8), weight gradients of their
 own. Every product with weights takes the same operations for the gradient of its input as for that of its weights, also
@@ -88,6 +88,7 @@ def product(
     """
     operands = inputs + outputs
     moved = operands + reads * weights + besides
+    # The gradient of the weights needs the input; a caller whose input is kept elsewhere says so.
     kept = inputs if saved is None else saved
     parameters = weights + bias
     return Kernel(
@@ -111,6 +112,7 @@ def gemm(name: str, rows: int, inputs: int, outputs: int, *, bias: int = 0, part
 
 def recomputed(plan: Plan, kernel: Kernel) -> bool:
     """Return whether the backward pass runs a kernel of the forward pass again."""
+    # The head is never repeated: its results are needed at once.
     if plan.recompute == "selective":
         return kernel.part == SCORES
     return plan.recompute == "full" and kernel.part != HEAD
@@ -137,6 +139,7 @@ class Kernels:
         flops = 2 * kernel.macs * (2 if kernel.both else 1)
         gemms: tuple[Gemm, ...] = ()
         if kernel.shape:
+            # Of a product of two activations both sides have a gradient.
             gemms = (kernel.shape.left(), kernel.shape.right())[: 1 + kernel.both]
         return self._step(f"{kernel.name} backward", flops, self.element * kernel.backward, after, gemms)
 
@@ -164,6 +167,8 @@ class Kernels:
         backward = [self.forward(kernel) for kernel in again]
         backward += [self.backward(kernel) for kernel in reversed(kernels) if kernel.backward]
         weight = [self.weight(kernel) for kernel in reversed(kernels) if kernel.weights]
+        # Full recomputation keeps the input in place of what is repeated; a layer with little to save keeps
+        # that instead.
         saved, dropped = self.saved(kernels), self.saved(again)
         kept = self.element * inputs if dropped and self.plan.recompute == "full" else 0
         return Layer(
