@@ -44,8 +44,7 @@ def communications(host: HostTrace) -> list[Communication]:
         # Within a tree the most trusted nodes stand for the communication.
         best = max(level[at][0] for at in members)
         chosen = [at for at in members if level[at][0] == best]
-        # A group note alone issues nothing, and an annotation that only times a call serves `match_events`
-        # instead.
+        # A group note alone issues nothing, and an annotation that only times a call serves `match_events` instead.
         if best == NOTE or (best == TIMED and backend_of(host.nodes[members[0]]) in called):
             continue
         # The c10d operators of a coalesced functional collective are several; one inside another is one.
@@ -80,8 +79,8 @@ def _called_backends(
 
 def _level(node: HostNode) -> tuple[int, str] | None:
     """Return the level of trust of a node and the kind of its communication; None if it does not communicate."""
-    # After the note, the most trusted first: the schema of a c10d operator names every argument, while functional
-    # collectives and ``record_param_comms`` repeat the call with less.
+    # After the note, the most trusted first: the schema of a c10d operator names every argument, while
+    # functional collectives and ``record_param_comms`` repeat the call with less.
     if node.name.startswith(GROUP_NOTE):
         return NOTE, ""
     space, _, name = node.name.rpartition("::")
@@ -126,8 +125,8 @@ def _outermost(
 def _ancestors(at: int, host: HostTrace, index: dict[int, int]) -> list[int]:
     found: list[int] = []
     here = at
-    # A damaged trace may have parents in a circle. An honest one has them before their children, and no stack
-    # of a thousand operators.
+    # A damaged trace may have parents in a circle. An honest one has them before their children, and no
+    # stack of a thousand operators.
     while len(found) < 1000:
         above = index.get(host.nodes[here].parent)
         if above is None or above >= here:

@@ -88,15 +88,14 @@ def backend_of(node: HostNode) -> str:
 
 
 def of_kernel(extra: Mapping[str, Any], name: str) -> Communication | None:
-    """Return what a communication kernel does, by Kineto's attributes or, without these, by its name alone.
+    """Return the communication of a kernel, by Kineto's attributes or, without these, by its name alone.
 
     The kind is `communication_kernels.UNSAID` for a kernel of messages without attributes.
     """
     kind = kind_of(str(extra.get("collective_name") or "")) or kernel_kind(name)
     if kind is None:
         return None
-    # Kineto puts the attributes of the call on its kernel; a node made up from them can be read like any
-    # other.
+    # Kineto puts the attributes of the call on its kernel; a node made up from them can be read like any other.
     node = HostNode(0, name, 0, 0, 0, 0, "", [], [], [], [], [], [], extra)
     made = Communication(-1, kind, 0, sized=False)
     _add_group(made, node)
@@ -108,7 +107,7 @@ def of_kernel(extra: Mapping[str, Any], name: str) -> Communication | None:
 
 
 def of_operator(at: int, host: HostTrace, kernel: str) -> Communication | None:
-    """Return what a program's own communication kernel does, by the operator `at` that launched it; None if unclear.
+    """Return the communication of a program's own kernel, by the operator `at` that launched it; None if unclear.
 
     ``vllm::all_reduce(input, …)`` and ``symm_mem::one_shot_all_reduce(input, …)`` take their input first, as PyTorch's
     collectives do. A dispatch of tokens sends what its routing decides, which no operator records.

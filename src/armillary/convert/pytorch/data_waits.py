@@ -33,8 +33,8 @@ def add_data_waits(steps: Iterable[Step], linked: Linked, comms: Iterable[Commun
     index = {node.id: at for at, node in enumerate(nodes)}
     parents = {index.get(node.parent, -1) for node in nodes}
     inside = _inside({comm.node for comm in comms}, index, linked)
-    # An operator's accesses repeat those of the operators inside it, so only leaves count, and whatever ran a
-    # kernel or a communication itself. A communication's inner nodes are part of it.
+    # An operator's accesses repeat those of the operators inside it, so only leaves count, and whatever ran
+    # a kernel or a communication itself. A communication's inner nodes are part of it.
     chosen = [at for at in sorted(work) if at in asynchronous or (at not in parents and at not in inside)]
     # By when the work takes effect: a kernel when it began, a CPU step when it was issued.
     chosen.sort(key=lambda at: min(step.begin if step.kind == "kernel" else step.key for step in work[at]))

@@ -1,4 +1,4 @@
-"""Which recorded operators depend on which by data: who wrote what they read, and who used what they overwrite.
+"""Data dependencies between recorded operators: on the writers of what they read, and the users of what they overwrite.
 
 The trace gives the storage of every tensor and its offset there, so dependencies hold between overlapping byte
 ranges, whatever views were made in between; views themselves make none.
@@ -155,8 +155,7 @@ class _Storage:
         """Record that `op` reads these bytes; add their writers to `found`."""
         self.cut(first)
         self.cut(after)
-        # Cut at both ends, so every piece lies wholly inside or outside. Holes become pieces without a
-        # writer.
+        # Cut at both ends, so every piece lies wholly inside or outside. Holes become pieces without a writer.
         piece, at = bisect_left(self.first, first), first
         while at < after:
             if piece == len(self.first) or self.first[piece] > at:

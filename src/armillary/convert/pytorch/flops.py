@@ -94,8 +94,7 @@ def exclusive(works: Sequence[Work | None], parents: Sequence[int], names: Seque
     """
     calls = len(works)
     distributed = _distributed(works, parents, names)
-    # Kahn's algorithm from the leaves up: a call's turn comes once all calls inside it have passed on their
-    # work.
+    # Kahn's algorithm from the leaves up: a call's turn comes once all calls inside it have passed on their work.
     waiting = [0] * calls
     for parent in parents:
         if parent >= 0:
@@ -133,7 +132,7 @@ def _distributed(works: Sequence[Work | None], parents: Sequence[int], names: Se
             above = parents[above]
         whole = works[above] if above >= 0 else None
         if own and whole and names[call] == names[above]:
-            # A call of the same work is plain dispatch, such as autograd's; only a shard has less. Operators
-            # without FLOPs compare bytes.
+            # A call of the same work is plain dispatch, such as autograd's; only a shard has less.
+            # Operators without FLOPs compare bytes.
             found[above] |= own.flops < whole.flops or (not whole.flops and own.bytes < whole.bytes)
     return found

@@ -63,8 +63,7 @@ def _place(one: Communication) -> Key:
     """Return a key that calls from one place of the program share on all ranks."""
     if one.kind in (SEND, RECV):
         return ("messages",)  # a send and its receive stand at different places
-    # Numbers differ between ranks and steps (``ProfilerStep#3``, layer indices); three levels tell places
-    # apart.
+    # Numbers differ between ranks and steps (``ProfilerStep#3``, layer indices); three levels tell places apart.
     around = (re.sub(r"\d+", "", name) for name in one.path[:3])
     return (one.kind, str(one.group_size), *around)
 
@@ -86,8 +85,8 @@ def _cost(ranks: Mapping[int, ProcessGroups], calls: Mapping[int, Sequence[Commu
         for one in made:
             group = ranks[rank].likeliest(one)
             if one.kind not in (SEND, RECV):
-                # Members of an all-to-all may send different sizes, and an unknown size contradicts none: -1
-                # for both.
+                # Members of an all-to-all may send different sizes, and an unknown size contradicts none:
+                # -1 for both.
                 rows[rank].append((group, one.kind, one.size if one.sized and not one.splits else -1))
             elif one.peer is not None:
                 other = group[one.peer] if one.peer < len(group) else rank
@@ -119,8 +118,7 @@ def _unreached(rows: Mapping[int, Sequence[tuple[int, ...]]]) -> int:
         rank = todo.pop()
         while at[rank] < len(rows[rank]):
             group = rows[rank][at[rank]]
-            # Ranks without a trace are taken to be ready. A collective completes once it is next on all the
-            # others.
+            # Ranks without a trace are taken to be ready. A collective completes once it is next on all the others.
             here = [member for member in group if member in rows]
             if any(at[m] >= len(rows[m]) or rows[m][at[m]] != group for m in here):
                 break

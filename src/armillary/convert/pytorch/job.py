@@ -74,8 +74,7 @@ def convert_job(traces: Sequence[Linked]) -> Converted:
     )
     members = []
     for rank, linked, steps in zip(ranks, numbered.values(), built, strict=True):
-        # Groups get their numbers here, in order of ranks, before any node is made: every rank's metadata
-        # lists all.
+        # Groups get their numbers here, in order of ranks, before any node is made: every rank's metadata lists all.
         members.append(_Members(known[rank], ranks, groups, steps.communications))
         keep_group_order(steps.steps, members[-1])
         if linked.host.schema == DEVICE_ONLY and was_cut(linked.device):

@@ -137,8 +137,7 @@ def _split(unseen: list[Step], step: Step, kernel: DeviceOp) -> None:
     at = bisect_left(unseen, kernel.start, key=lambda made: made.begin) - 1
     whole = unseen[at] if at >= 0 else None
     if whole and kernel.start < whole.end and whole.track != step.track and _device(whole) == kernel.device:
-        # One step cannot both hold up the kernel and go on beside it, so it is cut in two at the kernel's
-        # start.
+        # One step cannot both hold up the kernel and go on beside it, so it is cut in two at the kernel's start.
         part = copy(whole)
         part.end = whole.begin = kernel.start
         whole.waits = [part]

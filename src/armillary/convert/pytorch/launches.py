@@ -53,8 +53,7 @@ def launches(device: DeviceTrace, calls: Mapping[int, RuntimeCall], kernels: Seq
         if call is not None and call.start - kernel.start > SKEW:
             call = None
         if call is None and (op := operators.get(kernel.external)) is not None and op.start < kernel.end:
-            # Take the operator for the call. It launched the kernel before that began, whenever the operator
-            # ended.
+            # Take the operator for the call. It launched the kernel before that began, whenever the operator ended.
             call = RuntimeCall(op.name, op.start, min(op.end, max(kernel.start, op.start)), op.tid, 0, 0)
         if call is None and kernel.start - reached.get(stream, -LATENCY) >= LATENCY:
             at = bisect_right(starts, kernel.start) - 1

@@ -27,8 +27,7 @@ from armillary.convert.pytorch.sequence import align
 
 LEAST_RATE = 0.5
 """With a smaller share of linked nodes, the traces are of different runs."""
-# Ids of another run agree in few names by chance. Of one run, some nodes are renamed between the two
-# observers.
+# Ids of another run agree in few names, by chance; those of one run agree in nearly all.
 _AGREE = 0.9
 
 Pairs = dict[int, int]
@@ -113,8 +112,7 @@ def link(host: HostTrace, device: DeviceTrace, least_rate: float = LEAST_RATE) -
             free -= set(pairs.values())
             for at, op in pairs.items():
                 result.op_of[at] = op
-            # Only once most are linked is their span that of the host trace; before, it might exclude true
-            # events.
+            # Only once most are linked is their span that of the host trace; before, it might exclude true events.
             if result.linked >= LEAST_RATE * result.linkable:
                 free = _among(free, result)
     # A rate below the least may still be right: threads that Kineto does not see have nodes but no events.

@@ -152,8 +152,7 @@ def read_et_plus(header: dict[str, Any], raw: list[dict[str, Any]], source: str)
             ends[node.id] = (node.tid, end)
             op_of[at] = len(device.ops)
             device.ops.append(CpuOp(node.name, start, end, node.tid, node.rf_id, 0, {}, False))
-        # Device activities carry a category. Each gets a launch of no duration, under a correlation of its
-        # own.
+        # Device activities carry a category. Each gets a launch of no duration, under a correlation of its own.
         for number, record in enumerate((record for record in raw if "cat" in record), 1):
             start, end = _times(record)
             tid, launched = ends.get(record["ctrl_deps"], (0, start))

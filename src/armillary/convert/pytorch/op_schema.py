@@ -75,8 +75,8 @@ def _collective(operator: str, argument: Argument) -> Argument:
     """Mark the arguments that a c10d collective writes: its schemas do not."""
     if not operator.startswith("c10d::"):
         return argument
-    # The naming convention of c10d's ops: ``output_tensors`` are filled, ``tensors`` are reduced or received
-    # in place.
+    # The naming convention of c10d's ops: ``output_tensors`` are filled, ``tensors`` are reduced or
+    # received in place.
     filled = argument.name.startswith("output") or operator == "c10d::recv_"
     updated = argument.name == "tensors" and operator != "c10d::send"
     return Argument(argument.name, filled or updated, filled)

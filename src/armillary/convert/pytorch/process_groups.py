@@ -74,8 +74,7 @@ class ProcessGroups:
         done = list(threads)
         for one, tid in done:
             own = {name: self._likelihood(name, one) for name in self._candidates(one)}
-            # A thread's group must allow all its calls; the call that speaks for it most clearly gives the
-            # score.
+            # A thread's group must allow all its calls; the call that speaks for it most clearly gives the score.
             known = scores.setdefault(tid, own)
             scores[tid] = {name: tuple(map(max, known[name], own[name])) for name in known if name in own}
         found = groups_of_threads(scores, list(self.ranks))

@@ -110,8 +110,8 @@ def build(linked: Linked, *, alone: bool = False) -> Rank:
     # What ran on no stream ran on a backend's threads, or left no trace of its time.
     steps += add_workers(threads, heads, rest)
     add_data_waits(steps, linked, comms)
-    # Waits that end after the step are refuted by the times. This also sets durations and keys, so it follows
-    # the last wait.
+    # Waits that end after the step are refuted by the times. This also sets durations and keys, so it
+    # follows the last wait.
     for step in steps:
         step.settle()
     steps = issue_order(steps)

@@ -105,7 +105,7 @@ class Records:
             if not isinstance(record, dict):
                 raise self._error(f"expected an object in '{self.key}', found {type(record).__name__}")
             each(record)
-            # The common case in one match: millions of records are parted by a comma.
+            # The common case in one match: a comma separates millions of records.
             comma = _COMMA.match(self.text, self.at)
             if comma:
                 self.at = comma.end()

@@ -128,8 +128,7 @@ class Thread:
             segment = self.segment_at(end)
             if segment is None:
                 continue
-            # A cut for every launch would double the graph; one for each LATE ns keeps kernels as early as
-            # that.
+            # A cut for every launch would double the graph; one for each LATE ns keeps kernels as early as that.
             late = segment.end - end > LATE and (last is None or end - last > LATE)
             if late or segment.end > start:
                 self.cuts.add(end)
@@ -138,8 +137,7 @@ class Thread:
     def build(self) -> None:
         """Make the steps."""
         parts, begun = split(self.raw, self.cuts)
-        # Time of short parts is carried into the next step, so that all steps together still cover the
-        # thread.
+        # Time of short parts is carried into the next step, so that all steps together still cover the thread.
         carried = parts[0].start if parts else 0
         for at, part in enumerate(parts):
             length = part.end - carried
@@ -152,8 +150,7 @@ class Thread:
                     carried = part.end
                     continue
                 engine = (
-                    # Unrecorded time between two functions of the engine is its own bookkeeping, no unknown
-                    # wait.
+                    # Unrecorded time between two functions of the engine is its own bookkeeping, no unknown wait.
                     bool(self.steps)
                     and self.steps[-1].in_autograd
                     and at + 1 < len(parts)
@@ -216,8 +213,7 @@ def fork_and_join(threads: dict[int, Thread]) -> list[Burst]:
             # The first burst of all has no cause in the trace.
             if start == first:
                 continue
-            # Threads inside a segment at that time, unless they slept through it in a wait that is known as
-            # such.
+            # Threads inside a segment at that time, unless they slept through it in a wait that is known as such.
             others = [
                 (segment.start, -other.tid, other, segment)
                 for other in threads.values()

@@ -47,8 +47,7 @@ def add_kernels(
     """
     streams = Streams()
     made = []
-    # In order of start, as `Streams.add` requires: every kernel after its launch and those ahead on its
-    # stream.
+    # In order of start, as `Streams.add` requires: every kernel after its launch and those ahead on its stream.
     for call, kernel in zip(launches, kernels, strict=True):
         launched = _launched(call, kernel)
         step = Step(kernel.name, "kernel", kernel.end, launched, kernel.stream, source=kernel)
@@ -70,8 +69,8 @@ def add_kernels(
     _communicate(made, kernels, launches, streams, comms, heads)
     _follow_events(made, kernels, streams, waits, calls)
     for step, kernel in zip(made, kernels, strict=True):
-        # What ended after the kernel began was not waited for; the kernel ahead on its stream may overlap by
-        # `tracks.EARLY`.
+        # What ended after the kernel began was not waited for; the kernel ahead on its stream may overlap
+        # by `tracks.EARLY`.
         mine = [wait for wait in step.waits if wait.source and wait.track == step.track]
         step.waits = [*mine, *(wait for wait in step.waits if wait.end <= kernel.start + ROUNDING)]
     _end_waits(made, kernels, streams)
@@ -259,8 +258,7 @@ def _waited(
     assert step.item is not None
     called = step.item.start
     tracks = list(streams.tracks())
-    # An event wait covers work up to the record of the event; a stream wait all work of the stream up to the
-    # call.
+    # An event wait covers work up to the record of the event; a stream wait all work of the stream up to the call.
     if told and told.on_correlation in calls:
         recorded = calls[told.on_correlation].start
         tracks = [track for stream, run in streams.of.items() if stream[1] == told.on_stream for track in run]

@@ -58,8 +58,7 @@ def packed(op: Operator, first: int, *, backward: bool) -> int:
     value = op.shape("value", first + 2)
     names = ("cum_seq_q", "cu_seqlens_q", "cu_seqlens")
     lengths = [op.shape(name, -1) for name in names if name in op.schema.position]
-    # Cumulative lengths have one entry more than there are sequences. A token meets only keys of its own
-    # sequence.
+    # Cumulative lengths have one entry more than there are sequences. A token meets only keys of its own sequence.
     sequences = lengths[0][0] - 1 if lengths and lengths[0] else 1
     pairs = prod(query[:-1]) * key[-3] // max(sequences, 1)
     return gemms(pairs, query[-1], value[-1], backward=backward)

@@ -26,7 +26,7 @@ def forward(op: Operator, *, transposed: bool) -> int:
 
 @rule(FAMILY, "convolution", "_convolution", "convolution_overrideable")
 def convolution(op: Operator) -> int:
-    """Return the FLOPs of a convolution that says whether it is transposed."""
+    """Return the FLOPs of a convolution with an argument ``transposed``."""
     return forward(op, transposed=bool(op.value("transposed", 6)))
 
 
@@ -51,7 +51,7 @@ def transposed(op: Operator) -> int:
 
 @rule(FAMILY, "convolution_backward", "convolution_backward_overrideable")
 def convolution_backward(op: Operator) -> int:
-    """Return the FLOPs of the gradients of a convolution that says whether it is transposed."""
+    """Return the FLOPs of the gradients of a convolution with an argument ``transposed``."""
     return gradients(op, transposed=bool(op.value("transposed", 7)))
 
 

@@ -62,7 +62,7 @@ for _weight, _names in MORE.items():
 @rule(FAMILY, "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "kl_div", "binary_cross_entropy")
 @rule(FAMILY, "binary_cross_entropy_with_logits", "soft_margin_loss")
 def loss(op: Operator) -> int:
-    """Return 4 FLOPs for each element read, of which one is the sum's."""
+    """Return 4 FLOPs for each element read, one of them for the sum."""
     return 4 * op.size("self", 0)[0]
 
 

@@ -1,4 +1,4 @@
-"""GEMMs: a multiply-add is two FLOPs; what is added afterwards (a bias) is not counted."""
+"""GEMMs: a multiply-add is two FLOPs; a bias added afterwards is not counted."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def linear_backward(op: Operator) -> int:
 @rule(FAMILY, "_weight_int4pack_mm", "_weight_int8pack_mm")
 def packed(op: Operator) -> int:
     """Return the FLOPs of a GEMM with a packed weight; the result has its columns."""
-    # The packed weight's own shape is that of the kernel's tiles, so the columns are the result's.
+    # The packed weight's own shape may be that of the kernel's tiles, so the columns are the result's.
     return 2 * op.shape("self", 0)[-1] * prod(op.result_shape())
 
 
@@ -97,9 +97,9 @@ def grouped(op: Operator) -> int:
     Groups cut whatever size both share: the rows (2-D by 3-D), the columns (3-D by 2-D), or the sum (2-D by 2-D).
     """
     left, right = op.shape("self", 0), op.shape("mat2", 1)
-    # Group sizes are values of a tensor, which no trace records, but their sum is the size that they share.
     if len(left) == len(right) == 3:
         return product(left, right)
+    # Group sizes are values of a tensor, which no trace records, but their sum is the size that both share.
     if left[-1] != right[-2]:
         raise MalformedError((left, right))
     return 2 * left[-2] * left[-1] * right[-1]
