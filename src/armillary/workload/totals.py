@@ -16,10 +16,10 @@ class Traffic:
 
     Attributes:
         operation: E.g. "all-reduce", or "send".
-        axes: Axis set of groups of the grid, or the axis along which a message goes; "" without a grid.
+        axes: Axis set of the groups, or the axis along which a message is sent; "" without a grid.
         ranks: Members of a group, 2 for a message; None without a grid.
-        calls: Of the rank that moves most.
-        size: Bytes, the same; as Chakra's ``comm_size`` counts them.
+        calls: Calls of the rank that moves the most bytes.
+        size: Bytes of that rank, as Chakra's ``comm_size`` counts them.
         total: Bytes of all ranks.
     """
 
@@ -38,9 +38,9 @@ class Totals:
     Attributes:
         ranks: Number of ranks.
         classes: (ranks, nodes of each) of every distinct graph.
-        flops: Operations of GEMMs, all ranks and one step.
-        busiest: The same of the rank that has most.
-        traffic: Communication of one step, most bytes of a rank first.
+        flops: Operations of the GEMMs of all ranks in one step.
+        busiest: Operations of the rank with the most.
+        traffic: Communication of one step, largest bytes of a rank first.
     """
 
     ranks: int

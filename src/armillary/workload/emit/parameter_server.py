@@ -36,7 +36,7 @@ class Bucket:
     """Gradients that are pushed together.
 
     Attributes:
-        layers: Their places in the model.
+        layers: Positions of their layers in the model.
         parts: Elements for each server.
     """
 
@@ -53,7 +53,7 @@ def parameter_server_trace(layers: Sequence[Layer], plan: Plan, *, compute: Comp
     and answers every worker for itself. Messages are gradients and weights in the types of the plan.
 
     Args:
-        layers: Of the model, in order, for one microbatch.
+        layers: Layers of the model, in order, for one microbatch.
         plan: The plan.
         compute: See `Compute`.
 

@@ -32,9 +32,9 @@ def serving_graph(
     """Return the graph of a stage.
 
     Args:
-        plan: The run; `plan.serve` is there.
+        plan: The run, with `plan.serve`.
         grid: Its ranks.
-        stage: Which.
+        stage: The pipeline rank.
         microbatches: Groups of sequences that follow each other through the pipeline.
         stages_of: The layers of all stages, with their numbers, for an entry of `rounds`.
     """

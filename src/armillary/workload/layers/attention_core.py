@@ -30,7 +30,7 @@ class Heads:
         kv: Heads of keys and values.
         key: Elements of a query or key head.
         value: Elements of a value head.
-        window: Keys a query sees at most.
+        window: Most keys that a query sees.
     """
 
     query: int

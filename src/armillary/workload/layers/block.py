@@ -22,9 +22,9 @@ class Block:
 
     Attributes:
         name: Unique in the layer.
-        forward: Steps.
-        backward: Steps.
-        weight: Steps; each names steps of `backward` in its ``after``, or `backward` is empty.
+        forward: Steps of the forward pass.
+        backward: Steps that make the gradient of the input.
+        weight: Steps that make the gradients of weights; each names steps of `backward`, if any, in its ``after``.
         parameters: As in `Layer`.
         partial: As in `Layer`.
         saved: Bytes kept from forward to backward without recomputation.

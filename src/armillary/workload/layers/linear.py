@@ -135,13 +135,13 @@ def column(
     """
     m, element = shard.tokens, shard.element
     gemm, back, weight = gemms(shard, m, k, n, precision=precision, weights=weights)
-    # The second gather is for the weight gradient only, so it overlaps the input GEMM.
     forward, backward = [gemm], [back]
     if shard.sequence:
         forward.insert(0, gather("gather", "tp", shard.own * (k + beside) * element))
         if shard.overlap:
             forward = _beside(forward)
         backward = [
+            # This gather is for the gradient of the weight only, so it overlaps the GEMM of the input's gradient.
             gather("gather", "tp", shard.own * k * element, after=("",)),
             replace(back, after=("",)),
             scatter("scatter", "tp", m * (k + beside) * element),

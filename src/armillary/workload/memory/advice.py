@@ -44,7 +44,7 @@ class Advice:
     """Whether a plan fits, and what to change.
 
     Attributes:
-        footprint: Of the rank that needs most.
+        footprint: Footprint of the rank that needs most.
         capacity: Bytes of an NPU.
         changes: Changes that need less memory, cheapest first; none if the plan fits.
     """

@@ -35,11 +35,11 @@ class Footprint:
 
     Attributes:
         stage: Pipeline rank.
-        tasks: Of the stage, in order.
+        tasks: Tasks of the stage, in order.
         task: Index of the task of each point, (points,); the last point, ``len(tasks)``, is the optimizer step.
         layer: Name of the layer that runs at each point.
         timeline: Category -> bytes while that layer runs, (points,).
-        fragmentation: Share of what comes and goes that the allocator is allowed to waste.
+        fragmentation: Share of the `DYNAMIC` bytes that the allocator may waste.
         framework: Bytes of libraries, e.g. the CUDA context and NCCL's buffers.
     """
 
@@ -80,11 +80,11 @@ class Footprint:
 
     @property
     def where(self) -> str:
-        """What runs at the peak, for people."""
+        """Label of the task and layer at the peak."""
         return self.name(self.at)
 
     def name(self, point: int) -> str:
-        """Return what runs at a point, for people."""
+        """Return a label of the task and layer at a point."""
         if self.task[point] == len(self.tasks):
             return "optimizer step"
         kind, microbatch, chunk = self.tasks[self.task[point]]
@@ -101,18 +101,18 @@ def footprint(
     fragmentation: float = FRAGMENTATION,
     framework: int = 0,
 ) -> Footprint:
-    """Return what the ranks of one pipeline stage hold over a step.
+    """Return the footprint of the ranks of one pipeline stage over a step.
 
     While a layer runs, it needs its `working` bytes; its `saved` bytes are held from the forward to the backward pass
-    (to the gradients of the weights where the schedule puts these off). Replicas whose gradients are summed whole keep
-    them in one buffer all the time, of which the buckets are views (Megatron-LM); ZeRO-2 and FSDP allocate shards as
-    the first backward pass makes them. Stages with neighbours hold one message for each direction.
+    (or to the gradients of the weights, if the schedule defers these). Replicas with whole gradients keep them in one
+    buffer all the time, and buckets are views of it (Megatron-LM); ZeRO-2 and FSDP allocate shards as the first
+    backward pass makes them. Stages with neighbours hold one message for each direction.
 
     Args:
         stages: Layers of every virtual stage, in the model's order (`partition`).
         plan: How they are run.
         stage: Pipeline rank, from 0.
-        fragmentation: Share of what comes and goes that the allocator may waste.
+        fragmentation: Share of the `DYNAMIC` bytes that the allocator may waste.
         framework: Bytes of libraries.
     """
     if plan.data.sharding == "parameter-server":
@@ -172,7 +172,7 @@ def worst(
 ) -> Footprint:
     """Return the footprint of the pipeline rank that needs most.
 
-    Of ranks with the same layers only the first is looked at: no schedule keeps more in flight on later ones.
+    Of ranks with the same layers only the first is evaluated: no schedule keeps more in flight on later ones.
     """
     pp = plan.parallel.pp
     # None ends the layers of a virtual stage, so that the same layers divided differently are not alike.
@@ -199,7 +199,7 @@ def _others(order: Sequence[Task], virtual: int) -> Ints:
 def _gradients(
     order: Sequence[Task], held: list[list[States]], starts: Ints, plan: Plan, splits: bool
 ) -> Ints:
-    """Return the bytes of gradients that stay, (points,)."""
+    """Return the bytes of retained gradients, (points,)."""
     line = np.zeros(int(starts[-1]) + 1, np.int64)
     for chunk, mine in enumerate(held):
         sizes = np.array([each.gradients for each in mine], np.int64)
@@ -220,7 +220,7 @@ def messages(chunks: list[list[Layer]], plan: Plan) -> int:
 
 
 def buckets(every: list[States], plan: Plan) -> int:
-    """Return the bytes of buckets that are no views of gradients that stay."""
+    """Return the bytes of buckets with memory of their own, rather than views of the gradients."""
     if plan.data.sharding not in ("zero-2", "parameter-server"):
         return 0
     whole = sum(each.weights for each in every)
@@ -230,7 +230,7 @@ def buckets(every: list[States], plan: Plan) -> int:
 def server(
     layers: Sequence[Layer], plan: Plan, *, fragmentation: float = FRAGMENTATION, framework: int = 0
 ) -> Footprint:
-    """Return what one of the parameter servers of a plan holds: its part of the model, summed gradients, buckets.
+    """Return the footprint of one parameter server: its part of the model, summed gradients, and buckets.
 
     Weights and optimizer states are in fp32. It receives the gradients of one worker and sends weights at a time.
     """

@@ -25,7 +25,7 @@ def serving(
     fragmentation: float = FRAGMENTATION,
     framework: int = 0,
 ) -> Footprint:
-    """Return what the ranks of one pipeline stage hold in inference: weights, and keys and values of `batches`."""
+    """Return the footprint of one pipeline stage in inference: weights, and the keys and values of `batches`."""
     pp, virtual = plan.parallel.pp, plan.pipeline.virtual
     kept = stores(plan)
     chunks = [list(stages[chunk * pp + stage]) for chunk in range(virtual)]
@@ -62,7 +62,7 @@ def worst_serving(
     fragmentation: float = FRAGMENTATION,
     framework: int = 0,
 ) -> Footprint:
-    """Return the same of the pipeline rank that needs most, with the keys and values of all its microbatches."""
+    """Return the footprint of the pipeline rank that needs most, with the keys and values of all microbatches."""
     count = microbatches(plan)
     found = [
         serving(stages, plan, stage, count, fragmentation=fragmentation, framework=framework)

@@ -96,7 +96,7 @@ class _Chunks:
 
 
 def _stage(chunks: list[_Made], plan: Plan, stage: int, count: int) -> tuple[int, int]:
-    """Return the bytes at the peak that stay, and those that come and go."""
+    """Return the retained bytes, and the dynamic ones, at the peak."""
     schedule = plan.pipeline.schedule
     kind, chunk = task_columns(schedule, plan.parallel.pp, len(chunks), count, stage)
     last = WEIGHT if schedule == "zero-bubble" else BACKWARD

@@ -47,7 +47,7 @@ def parts(name: str, members: int) -> int:
 
 
 def comm_size(name: str, members: int, size: int) -> int:
-    """Return ``comm_size`` of a collective on `size` bytes: an all-gather names what one rank gives."""
+    """Return ``comm_size`` of a collective on `size` bytes: an all-gather counts the contribution of one rank."""
     return size // members if name == "all-gather" else size
 
 
@@ -70,8 +70,8 @@ def collective_trace(name: str, npus: int, members: int, size: int, compute_ns: 
             ident = builder.add("", NodeType.METADATA_NODE)
             builder.nodes[-1] = groups_node(ident, {number: ranks})
         if compute_ns:
-            # Chakra's own field counts whole microseconds and must not be 0; the exact duration follows as
-            # an attribute.
+            # Chakra's own field counts whole microseconds, and 0 would mean no duration; an attribute has
+            # the exact one.
             builder.compute("compute", duration_micros=max(1, round(compute_ns / 1000)))
             builder.nodes[-1].attrs.append(("duration_ns", "int64", compute_ns))
         builder.collective(name, COLLECTIVES[name], comm_size(name, members, size), group=number or None)

@@ -30,8 +30,8 @@ class Flops:
     """Operations of one batch.
 
     Attributes:
-        parts: Of the forward pass, by part of the model.
-        recomputed: Of what the backward pass computes a second time.
+        parts: Operations of the forward pass, by part of the model.
+        recomputed: Operations that the backward pass repeats.
     """
 
     parts: dict[str, int]
@@ -39,17 +39,17 @@ class Flops:
 
     @property
     def forward(self) -> int:
-        """A forward pass."""
+        """Operations of a forward pass."""
         return sum(self.parts.values())
 
     @property
     def backward(self) -> int:
-        """A backward pass, without recomputation."""
+        """Operations of a backward pass, without recomputation."""
         return 2 * self.forward
 
     @property
     def training(self) -> int:
-        """A training step: forward, backward and recomputation, without the optimizer."""
+        """Operations of a training step: forward, backward and recomputation, without the optimizer."""
         return self.forward + self.backward + self.recomputed
 
 

@@ -53,7 +53,7 @@ def weight(plan: Plan) -> int:
 
 
 def dispatch(plan: Plan) -> int:
-    """Return the bytes of an element on its way to experts: DeepSeek-V3 sends fp8 there, and bf16 back (§3.3.2)."""
+    """Return the bytes of an element sent to experts: DeepSeek-V3 sends fp8 there, and bf16 back (§3.3.2)."""
     # Never wider than the activations themselves.
     return min(ELEMENT[plan.experts.dispatch or plan.numbers.compute], weight(plan))
 
@@ -64,7 +64,7 @@ def gradient(plan: Plan) -> int:
 
 
 def state(plan: Plan) -> int:
-    """Return the bytes of what the optimizer keeps: moments, and an fp32 copy of a weight that is not fp32."""
+    """Return the bytes of optimizer state per weight: moments, and an fp32 copy of a weight that is not fp32."""
     if plan.optimizer == "none":
         return 0
     # True counts as one number: the master copy.

@@ -22,7 +22,7 @@ from armillary.workload.plan.schema import Plan
 @cache
 def generate_part() -> type[Part]:
     """Return the layout of the key: `Plan` with a model instead of ranks."""
-    # Built from `Plan`, so that study files and the command line never differ in a key.
+    # Built from `Plan`, so that every key of a plan is one of study files, too.
     keys: dict[str, Any] = {
         name: (field.annotation, field) for name, field in Plan.model_fields.items() if name != "ranks"
     }

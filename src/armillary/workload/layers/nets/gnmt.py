@@ -66,7 +66,7 @@ class _Translator:
         self.width = self.tokens * model.hidden
 
     def layer(self, name: str, kernels: list[Kernel], *, inputs: int, outputs: int) -> Layer:
-        """Return a layer with inputs and outputs of so many times the hidden size."""
+        """Return a layer whose inputs and outputs are given in multiples of the hidden size."""
         return self.made.layer(name, kernels, inputs=inputs * self.width, outputs=outputs * self.width)
 
     def lstm(self, inputs: int, prefix: str = "", *, residual: bool = False) -> list[Kernel]:

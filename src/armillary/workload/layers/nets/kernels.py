@@ -24,22 +24,22 @@ REPLICAS = "dp+cp"
 
 @dataclass(frozen=True)
 class Kernel:
-    """One kernel of the forward pass with those that it takes on the way back; sizes are elements.
+    """One kernel of the forward pass and its kernels of the backward pass; sizes are in elements.
 
     Attributes:
         name: Unique in its layer.
-        forward: Read and written by the forward pass.
-        backward: Read and written for the gradient of the input; 0: it has none.
+        forward: Elements read and written by the forward pass.
+        backward: Elements read and written for the gradient of the input; 0 if it has none.
         operands: Activations and gradients read for the gradient of the weights.
-        weights: Of which there is a gradient; it is added to what other microbatches left.
-        parameters: Weights, and the biases and scales whose gradients the other kernels find by the way.
-        saved: Kept for the backward pass; outputs count where they are inputs.
-        held: Input and output, whose gradients are there at the same time.
+        weights: Weights with a gradient, which is added to that of earlier microbatches.
+        parameters: Weights, and biases and scales whose gradients other kernels compute in passing.
+        saved: Elements kept for the backward pass; an output counts with the kernel whose input it is.
+        held: Input and output, whose gradients exist at the same time.
         macs: Multiply-adds of the forward pass.
-        both: A product of two activations, so that the gradient of the input takes twice the operations.
-        part: Of the model, as `operations.flops` names it: it says what is recomputed.
-        masks: Bytes of masks, kept too.
-        shape: The product, where the kernel is one; of a convolution the implicit one.
+        both: Whether it multiplies two activations, so that the gradient of the input takes twice the operations.
+        part: Part of the model, as `operations.flops` names it; decides whether it is recomputed.
+        masks: Bytes of masks, which are also kept.
+        shape: The GEMM that the kernel computes, if any; the implicit one of a convolution.
     """
 
     name: str
@@ -120,7 +120,7 @@ def recomputed(plan: Plan, kernel: Kernel) -> bool:
 
 @dataclass(frozen=True)
 class Kernels:
-    """Makes steps of kernels under the numbers of a plan."""
+    """Turns kernels into steps under the precision of a plan."""
 
     plan: Plan
 
@@ -187,7 +187,7 @@ class Kernels:
         return sum(self.element * kernel.saved + kernel.masks for kernel in kernels)
 
     def working(self, kernels: Sequence[Kernel]) -> int:
-        """Return the bytes of gradients of activations that are there at a time, at most."""
+        """Return the most bytes of gradients of activations that exist at a time."""
         return self.element * max(kernel.held for kernel in kernels)
 
     def _step(
