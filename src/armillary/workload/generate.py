@@ -28,14 +28,14 @@ from armillary.workload.plan.schema import Plan
 from armillary.workload.plan.serving import check_serving
 
 MOST_NODES = 50_000_000
-"""Nodes of all distinct graphs: what fits into tens of GB."""
+"""Most nodes of all distinct graphs together: they fit into tens of GB."""
 
 
 def generate(model: Model, plan: Plan) -> Trace:
     """Return the trace of `plan.iterations` training steps, or, with `plan.serve`, of prompts and answers.
 
-    Ranks of a pipeline stage are alike but for their place in the grid (`Trace.grid`); with uneven expert loads, those
-    of a stage and of a place along ``ep`` are.
+    Ranks of a pipeline stage share a graph and differ in their place in the grid (`Trace.grid`) only; with uneven
+    expert loads, ranks of a stage and of a place along ``ep`` do.
 
     Raises:
         InputError: the plan is impossible; names the number and the nearest that works.
@@ -53,26 +53,30 @@ def generate(model: Model, plan: Plan) -> Trace:
     axis, alike = variants(model, plan)
     places = sorted(set(alike))
     _check(plan, first, count, len(places))
+    # PipeDream never drains its pipeline between iterations, so their microbatches are one sequence of tasks.
     if schedule == "pipedream":
         count *= plan.iterations
     order = tasks(schedule, stages, plan.pipeline.virtual, count)
     graphs, pieces = [], Pieces()
+    # One graph per stage and distinct place; equal layers of all of them share their pieces.
     for place in places:
         virtual = partition(layers_of(model, plan, place) if place else first, plan)
         boundaries = [each[-1].boundary for each in virtual]
         numbered = _numbered(virtual)
         for stage in range(stages):
+            # Virtual stage v runs on pipeline rank v % pp.
             chunks = numbered[stage::stages]
             made = Stage(plan, grid, chunks, order[stage], stage, pieces, boundaries, _tied(model, plan))
             graphs.append(made.graph())
     of_rank = grid.coordinate("pp")
     if len(places) > 1:
+        # `alike` has the representative place of each coordinate, `places` those that were generated, ascending.
         of_rank = of_rank + stages * np.searchsorted(places, alike)[grid.coordinate(axis)]
     return Trace(tuple(graphs), of_rank.astype(np.int32), grid, _about(model, plan))
 
 
 def _about(model: Model, plan: Plan) -> dict[str, Any]:
-    """Return what a trace says of its steps, which its nodes do not: how many, what was assumed, what they hold."""
+    """Return facts about the steps that the nodes do not hold: how many, what was assumed, the memory needed."""
     said: dict[str, Any] = {"iterations": plan.iterations} if plan.iterations > 1 else {}
     if assumed := assumed_sequence(model, plan):
         said["sequence_assumed"] = assumed
@@ -80,25 +84,27 @@ def _about(model: Model, plan: Plan) -> dict[str, Any]:
 
 
 def assumed_sequence(model: Model, plan: Plan) -> int:
-    """Return the tokens per sample where a plan of training does not say how many: the model's own; else 0."""
+    """Return the model's own tokens per sample if a training plan leaves them open; else 0."""
     return 0 if plan.serve or plan.sequence else default_sequence(model) or 0
 
 
 def replica_layers(model: Model, plan: Plan) -> list[Layer]:
     """Return the layers of a rank as they are held in memory.
 
-    With parameter servers not all ranks of the plan train, and each alone. In inference the layers have the keys and
-    values of whole answers, and need what the larger of prefill and decode needs.
+    With parameter servers only workers train, each on its own. In inference the layers hold the keys and values of
+    whole answers, and the working memory of prefill or decode, whichever is larger.
 
     Raises:
         InputError: the plan is impossible; names the number and the nearest that works.
     """
     if plan.serve:
         check_serving(plan)
+        # The first round has the most new tokens, the last one the longest context.
         both = [
             inference_layers(model, plan, tokens=new, context=context, batch=plan.microbatch)
             for new, context in dict.fromkeys((rounds(plan.serve)[0], rounds(plan.serve)[-1]))
         ]
+        # Layers of one shape stay one object, as `worst` and the pieces tell them apart by id.
         made: dict[tuple[int, ...], Layer] = {}
         return [
             made.setdefault(
@@ -113,6 +119,7 @@ def replica_layers(model: Model, plan: Plan) -> list[Layer]:
         ]
     if plan.data.sharding == "parameter-server":
         workers_of(plan)
+        # One worker is a plan of one rank with one microbatch: weights are whole everywhere.
         plan = plan.model_copy(update={"ranks": 1, "batch": plan.microbatch})
     return layers_of(model, plan)
 
@@ -123,6 +130,7 @@ def _serving(model: Model, plan: Plan) -> Trace:
     check_serving(plan)
     grid, count = rank_grid(plan), microbatches(plan)
 
+    # Decode steps of one context length have equal layers on all stages; every stage asks for all of them.
     @cache
     def stages_of(new: int, context: int) -> list[list[tuple[int, Layer]]]:
         virtual = partition(
@@ -146,7 +154,8 @@ def _serving(model: Model, plan: Plan) -> Trace:
 
 
 def memory_of(model: Model, plan: Plan) -> dict[str, Any]:
-    """Return what the fullest rank of a plan needs; simulations compare that with the memory of an NPU."""
+    """Return the memory needs of the fullest rank; simulations compare them with the memory of an NPU."""
+    # A capacity that nothing exceeds: the footprint alone, without a search for changes.
     held = advise(plan, 2**62, partial(replica_layers, model)).footprint
     return {"model": model.name, "needed_bytes": held.needed, "pipeline_rank": held.stage, "at": held.where}
 
@@ -158,7 +167,7 @@ def _numbered(virtual: list[list[Layer]]) -> list[list[tuple[int, Layer]]]:
 
 
 def _tied(model: Model, plan: Plan) -> int:
-    """Return the parameters of a rank that embedding and head share."""
+    """Return how many parameters embedding and head of a rank share."""
     if not isinstance(model, Decoder) or not model.tied:
         return 0
     return -(-model.vocabulary // plan.parallel.tp) * model.hidden
@@ -166,6 +175,8 @@ def _tied(model: Model, plan: Plan) -> int:
 
 def _check(plan: Plan, layers: list[Layer], count: int, places: int) -> None:
     steps = sum(len(layer.forward) + len(layer.backward) + len(layer.weight) for layer in layers)
+    # Each stage has its share of the layers and sees every microbatch, so the stages together run each
+    # layer once per microbatch.
     nodes = count * steps * places
     if nodes * plan.iterations > MOST_NODES:
         fits = MOST_NODES // nodes
@@ -181,7 +192,7 @@ def _check(plan: Plan, layers: list[Layer], count: int, places: int) -> None:
 
 
 def over_capacity(model: Model, plan: Plan, capacity: int) -> str:
-    """Return who needs how much more than `capacity` bytes, and when; empty if it fits.
+    """Return a message about the ranks that need more than `capacity` bytes, how much and when; empty if all fit.
 
     Args:
         model: The model.

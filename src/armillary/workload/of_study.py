@@ -1,4 +1,4 @@
-"""The workload of a study: its trace files, one collective, or what it asks to be generated."""
+"""The workload of a study: its trace files, one collective, or a generated trace."""
 
 from __future__ import annotations
 

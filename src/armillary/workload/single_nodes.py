@@ -1,8 +1,8 @@
 """The smallest traces: one or two nodes per rank, one family for each thing a reader must understand.
 
-Families, ids and attributes are those that ``chakra_generator`` of mlcommons/chakra 1.0.0 writes, but for sends
-and receives, which there name no peer, tag or size, so that nothing can run them: here ranks 2k and 2k + 1 are
-partners, and one of them has the other half.
+Families, ids and attributes are those of ``chakra_generator`` in mlcommons/chakra 1.0.0, except for sends and
+receives. These have no peer, tag or size there, so that nothing can run them; here ranks 2k and 2k + 1 are partners,
+and one of them has the other half.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _COLLECTIVES = (
 
 @dataclass(frozen=True)
 class Sizes:
-    """What the nodes take, move or hold."""
+    """Durations and sizes of the nodes."""
 
     runtime_micros: int = 5
     tensor_bytes: int = 1024
@@ -36,7 +36,7 @@ class Sizes:
 
 
 def families(npus: int, sizes: Sizes | None = None) -> Iterator[tuple[str, list[Graph]]]:
-    """Yield the name of each family and its graph for every rank; ids count on from file to file.
+    """Yield the name of each family and its graphs, one per rank; ids continue from file to file.
 
     Raises:
         InputError: fewer than one NPU.
@@ -62,6 +62,7 @@ def _families(sizes: Sizes) -> Mapping[str, _Build]:
         return builder.compute("COMP_NODE", duration_micros=sizes.runtime_micros, after=after)
 
     def collective(kind: CollectiveType) -> _Build:
+        # A barrier moves no bytes.
         size = 0 if kind == CollectiveType.BARRIER else sizes.comm_bytes
         return lambda builder, npus: builder.collective(kind.name, kind, size)
 
@@ -89,10 +90,11 @@ def _families(sizes: Sizes) -> Mapping[str, _Build]:
 
 
 def _message(kind: NodeType, size: int) -> _Build:
-    """Return the builder of a family in which even ranks do what it is named after, and odd ones the other half."""
+    """Return the builder of a family in which even ranks run the node of its name, and odd ones its other half."""
 
     def build(builder: GraphBuilder, npus: int) -> None:
         rank = builder.rank or 0
+        # Flips the last bit: 2k and 2k + 1 are partners.
         peer = rank ^ 1
         if peer >= npus:
             builder.compute("COMP_NODE")  # the last of an odd number has no partner
@@ -107,6 +109,7 @@ def _message(kind: NodeType, size: int) -> _Build:
 def all_types() -> list[Attribute]:
     """Return one attribute of every kind that the schema has."""
     found: list[Attribute] = []
+    # The values of ``chakra_generator``, so that files compare equal to its own, doc strings included.
     for kind, first, second, documented in (
         ("double", 1.2345, 2.3456, True),
         ("float", 1.2345, 2.3456, True),

@@ -1,4 +1,4 @@
-"""What a generated trace amounts to: operations, and what each kind of communication moves."""
+"""Totals of a generated trace: operations, and the bytes of each kind of communication."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ class Traffic:
 
     Attributes:
         operation: E.g. "all-reduce", or "send".
-        axes: Axis set of groups of the grid, or the axis along which a message goes; "" without a grid.
+        axes: Axis set of the groups, or the axis along which a message is sent; "" without a grid.
         ranks: Members of a group, 2 for a message; None without a grid.
-        calls: Of the rank that moves most.
-        size: Bytes, the same; as Chakra's ``comm_size`` counts them.
+        calls: Calls of the rank that moves the most bytes.
+        size: Bytes of that rank, as Chakra's ``comm_size`` counts them.
         total: Bytes of all ranks.
     """
 
@@ -38,9 +38,9 @@ class Totals:
     Attributes:
         ranks: Number of ranks.
         classes: (ranks, nodes of each) of every distinct graph.
-        flops: Operations of GEMMs, all ranks and one step.
-        busiest: The same of the rank that has most.
-        traffic: Communication of one step, most bytes of a rank first.
+        flops: Operations of the GEMMs of all ranks in one step.
+        busiest: Operations of the rank with the most.
+        traffic: Communication of one step, largest bytes of a rank first.
     """
 
     ranks: int
@@ -51,7 +51,7 @@ class Totals:
 
 
 def totals(trace: Trace, steps: int = 1) -> Totals:
-    """Return what one of the equal `steps` of a trace amounts to."""
+    """Return the totals of one of the equal `steps` of a trace."""
     sizes = np.bincount(trace.rank_graph, minlength=len(trace.graphs)).tolist()
     flops = [_flops(graph) for graph in trace.graphs]
     moved = [_traffic(graph) for graph in trace.graphs]
@@ -59,6 +59,7 @@ def totals(trace: Trace, steps: int = 1) -> Totals:
     rows = []
     for operation, axes in kinds:
         each = [mine.get((operation, axes), (0, 0)) for mine in moved]
+        # Calls and bytes of the same rank, the one that moves the most.
         calls, most = max(each, key=lambda pair: pair[1])
         total = sum(size * ranks for (_, size), ranks in zip(each, sizes, strict=True))
         ranks = 2 if operation == "send" else _members(trace, axes)
@@ -73,9 +74,10 @@ def totals(trace: Trace, steps: int = 1) -> Totals:
 
 
 def _flops(graph: Graph) -> int:
-    """Return the operations of a graph; kernels that have none say 1."""
+    """Return the operations of a graph; kernels without any are recorded with 1."""
     work = graph.ints("num_ops", 0)
     work = work[(graph.types == NodeType.COMP_NODE) & (work > 1)]
+    # Halves are summed apart: a sum of the whole could overflow int64 in large graphs.
     return (int((work >> 32).sum()) << 32) + int((work & 0xFFFFFFFF).sum())
 
 
@@ -86,6 +88,7 @@ def _traffic(graph: Graph) -> dict[tuple[str, str], tuple[int, int]]:
     for node_type, attribute in ((NodeType.COMM_COLL_NODE, "pg_name"), (NodeType.COMM_SEND_NODE, AXIS)):
         codes, names = graph.strings(attribute)
         here = graph.types == node_type
+        # Sends have no comm_type, so theirs is -1.
         for code, number in np.unique(np.stack([codes[here], kind[here]]), axis=1).T.tolist():
             which = here & (codes == code) & (kind == number)
             operation = CollectiveType(number).name.lower().replace("_", "-") if number >= 0 else "send"

@@ -15,16 +15,16 @@ from typing import Any
 UNKNOWN, UNDEFINED = -1, -2
 
 Kind = int | tuple[Any, ...] | None
-"""Bytes of a tensor's element, UNKNOWN, UNDEFINED for no tensor in its place, a tuple for a list, else None."""
+"""Bytes per element of a tensor; UNKNOWN; UNDEFINED for an absent tensor; a tuple of kinds for a list; else None."""
 
 
 class MalformedError(ValueError):
-    """A recorded argument is not what the trace's format says."""
+    """A recorded argument does not have the form that the trace format prescribes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Arguments:
-    """Values, shapes and types of the inputs or of the outputs, as the trace has them."""
+    """Values, shapes and types of the inputs or of the outputs, as recorded."""
 
     values: list[Any]
     shapes: list[Any]
@@ -35,7 +35,7 @@ class Arguments:
 
 @lru_cache(maxsize=1 << 14)
 def kind_of(text: str) -> Kind:
-    """Return what the recorded type `text` is; None for what holds no tensor."""
+    """Return the kind of the recorded type `text`; None if it holds no tensor."""
     if "Tensor" not in text:
         return None
     if text.startswith("GenericList[") and text.endswith("]"):
@@ -43,12 +43,14 @@ def kind_of(text: str) -> Kind:
     if not text.startswith("Tensor"):
         return None
     inner = text[7:-1]
+    # An optional tensor that the caller did not pass is recorded as ``Tensor(nullptr (uninitialized))``.
     return UNDEFINED if inner.startswith("nullptr") else element_bytes(inner) or UNKNOWN
 
 
 def _parts(text: str) -> Iterator[str]:
     depth, start = 0, 0
     for at, character in enumerate(text):
+        # Lists nest, so only a comma outside all brackets separates two types.
         if character in "[(<":
             depth += 1
         elif character in "])>":
@@ -63,7 +65,7 @@ def elements_of(shape: Any) -> int:
     """Return the number of elements of a tensor of this recorded shape.
 
     Raises:
-        MalformedError: it is no list of numbers from 0.
+        MalformedError: the shape is not a list of non-negative integers.
     """
     if type(shape) is not list:
         raise MalformedError(shape)
@@ -79,13 +81,14 @@ def measure(kind: Kind, value: Any, shape: Any) -> tuple[int, int]:
     """Return the elements and the bytes of all tensors in one argument.
 
     Raises:
-        MalformedError: the shape is none, or the bytes of an element are unknown.
+        MalformedError: the shape is not valid, or the bytes per element are unknown.
     """
     if kind is None or kind == UNDEFINED:
         return 0, 0
     if isinstance(kind, tuple):
         if type(shape) is not list or len(shape) != len(kind):
             raise MalformedError(shape)
+        # The values matter only where the type does not give the bytes per element, so they may be missing.
         values = value if type(value) is list and len(value) == len(kind) else [None] * len(kind)
         elements = size = 0
         for inner, each, part in zip(kind, values, shape, strict=True):
@@ -96,12 +99,14 @@ def measure(kind: Kind, value: Any, shape: Any) -> tuple[int, int]:
         return elements, size
     count = elements_of(shape)
     if kind == UNKNOWN:
+        # The record itself holds the bytes per element in its fifth place.
         kind = value[4] if type(value) is list and len(value) > 4 else UNKNOWN
         if type(kind) is not int or kind < 0:
             raise MalformedError(value)
     return count, count * kind
 
 
+# Every spelling is lower case without punctuation, as `element_bytes` reduces it.
 _BYTES = {
     "bool": 1, "byte": 1, "int8": 1, "uint8": 1, "qint8": 1, "quint8": 1, "quint4x2": 1, "quint2x4": 1, "bits8": 1,
     "bits1x8": 1, "bits2x4": 1, "bits4x2": 1, "float4e2m1fnx2": 1,
@@ -120,16 +125,19 @@ def element_bytes(dtype: object) -> int:
     text = re.sub(r"\b(c10|at|torch|std)(::|\.)", "", str(dtype).strip().lower())
     words = set(text.split())
     if words and words <= _WORDS:
+        # The size words decide; what has none of them is ``int`` or ``unsigned``, of 4 bytes.
         return next((size for word, size in (("char", 1), ("short", 2), ("long", 8)) if word in words), 4)
     bare = re.sub(r"[^a-z0-9]", "", text)
+    # Float8_e4m3fn, Float8_e5m2fnuz, Float8_e8m0fnu, …: new formats appear, all of one byte.
     return 1 if re.match(r"float8e\d", bare) else _BYTES.get(bare, 0)
 
 
+# A greater id, offset or size marks a damaged record; below it, sums of sizes stay within int64.
 _LIMIT = 1 << 48
 
 
 def tensors(value: Any, depth: int = 0) -> Iterator[list[Any]]:
-    """Give the tensor records in one input or output, which may be a list of lists of them."""
+    """Yield the tensor records in one input or output, which may be a nested list of them."""
     if not isinstance(value, list) or depth > 4:
         return
     if is_tensor(value):
@@ -140,11 +148,12 @@ def tensors(value: Any, depth: int = 0) -> Iterator[list[Any]]:
 
 
 def is_tensor(value: list[Any]) -> bool:
-    """Whether `value` is one record."""
+    """Whether `value` is one tensor record; see the module."""
     return (
         5 <= len(value) <= 7
         and all(type(part) is int and 0 <= part < _LIMIT for part in value[:5])
         and value[3] * value[4] < _LIMIT
+        # The device ends a record; without this test a list of five sizes would be taken for a tensor.
         and not isinstance(value[-1], int)
     )
 

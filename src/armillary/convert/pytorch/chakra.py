@@ -19,14 +19,14 @@ from armillary.trace.node import REPLAY_ONLY, Attribute
 
 @dataclass(frozen=True)
 class Group:
-    """A communicator as a node names it: its number, and its members as ranks of the job."""
+    """A communicator: the number by which nodes name it, and its members as ranks of the job."""
 
     number: int
     ranks: tuple[int, ...]
-    """Its members in order."""
+    """Its members, in the order of their ranks within the group."""
 
     def rank(self, member: int | None) -> int | None:
-        """Return the rank of a member by its place in the group; None where that is not known."""
+        """Return the job rank of the member at this place in the group; None if the place is unknown or outside it."""
         return self.ranks[member] if member is not None and 0 <= member < len(self.ranks) else None
 
 
@@ -39,16 +39,16 @@ def nodes_of_rank(
     group_of: Callable[[Communication], Group],
     work: Sequence[tuple[int, int]],
 ) -> tuple[list[Node], int]:
-    """Return the nodes of a rank, ids in issue order, and how many dependencies against it were dropped.
+    """Return the nodes of a rank, with ids in issue order, and how many dependencies against that order were dropped.
 
     Args:
         rank: its steps.
-        linked: what they were made from.
+        linked: the joined trace that they were made from.
         number: the rank in the job.
         first_id: id of the first node.
-        origin: time that start times count from, ns.
-        group_of: tells the communicator.
-        work: FLOPs and bytes of every host node without those inside it.
+        origin: zero of the start times, ns.
+        group_of: returns the communicator of a communication.
+        work: (FLOPs, bytes) of every host node, exclusive of the nodes inside it.
     """
     host = linked.host.nodes
     index = {node.id: at for at, node in enumerate(host)}
@@ -58,13 +58,18 @@ def nodes_of_rank(
     nodes: list[Node] = []
     dropped = 0
     for ident, step in enumerate(rank.steps, first_id):
+        # A step gets its id when its turn comes, so a wait for a later step finds none. Only clocks so coarse
+        # that steps wait for each other leave any (`rank.issue_order`); such an edge would close a cycle.
         waits = [found for wait in step.waits if (found := ids.get(id(wait))) is not None]
         dropped += len(step.waits) - len(waits)
         ids[id(step)] = ident
         source = host[step.host] if step.host >= 0 else None
+        # Chakra's control dependency is the call stack: a CPU node hangs on the head of the operator around
+        # it. Kernels and later parts of an operator have data dependencies alone.
         above = head.get(index.get(source.parent, -1)) if source and step.kind == "cpu" else None
         if step.kind == "cpu" and step.host >= 0:
             head[step.host] = ident
+        # Chakra counts whole microseconds; the exact nanoseconds follow in attributes of our own.
         length = max(step.end - step.begin, 0) if rank.timed else 0
         node = Node(
             ident,
@@ -90,6 +95,7 @@ def nodes_of_rank(
             node.attrs.append(("rf_id", "int64", source.rf_id))
             if source.op_schema:
                 node.attrs.append(("op_schema", "string", source.op_schema))
+        # A kernel's tensors and GEMM are those of the operator that launched it.
         worker = host[step.item.host] if step.item and (flops or moved) else source
         if worker and (step.kind == "cpu" or flops or moved):
             _name_tensors(node, worker)
@@ -116,12 +122,15 @@ def _gemm(source: HostNode) -> Gemm | None:
 
 def _on_device(source: HostNode) -> bool:
     """Whether an operator works on tensors of a device."""
+    # A recorded tensor ends with its device: ``cuda:0``, ``cpu``, ``meta``.
     found = (record for value in (*source.inputs, *source.outputs) for record in tensors(value))
     return any(isinstance(record[-1], str) and not record[-1].startswith(("cpu", "meta")) for record in found)
 
 
 def _place(step: Step) -> list[Attribute]:
+    # A communication has a track only if a stream or a thread ran it; without one it has no place.
     if step.kind == "kernel" or (step.kind == "comm" and step.track >= 0):
+        # Device 0 is the default and is not written.
         device = step.source.device if isinstance(step.source, DeviceOp) else 0
         attrs: list[Attribute] = [("stream", "int64", step.track)]
         return [*attrs, ("device", "int64", device)] if device else attrs
@@ -143,6 +152,7 @@ def _communicate(node: Node, comm: Communication, group: Group, rank: int) -> No
     attrs.append(("is_cpu_op", "bool", False))
     if not comm.sized:
         attrs.append((REPLAY_ONLY, "bool", True))
+    # PyTorch gives peers and roots as ranks within the group; Chakra wants ranks of the job.
     peer = group.rank(comm.peer)
     if comm.kind in (SEND, RECV):
         if peer is None:  # from any source: it takes its recorded time
@@ -154,20 +164,24 @@ def _communicate(node: Node, comm: Communication, group: Group, rank: int) -> No
         return
     node.type = NodeType.COMM_COLL_NODE
     kind = CollectiveType[comm.kind]
+    # Of a gather or scatter, ranks other than the root know one part only; all parts are equally long.
     size = max(comm.size, comm.part * len(group.ranks))
     attrs += [("comm_type", "int64", int(kind)), ("comm_size", "int64", size)]
     if group.number:
         attrs.append(("pg_name", "string", str(group.number)))
+    # Without comm_root, readers take the first member.
     if peer is not None and peer != group.ranks[0]:
         attrs.append(("comm_root", "int64", peer))
+    # Splits count only if they fit the group found and the size; else the all-to-all is taken to be uniform.
     if len(comm.splits) == len(group.ranks) > 1 and sum(comm.splits) == size:
         attrs.append(("comm_splits", "int64_list", list(comm.splits)))
 
 
 def _shares(steps: Sequence[Step], work: Sequence[tuple[int, int]]) -> dict[int, tuple[int, int]]:
-    """Share the work of each operator among its kernels by their time; without kernels its longest step does it.
+    """Return (FLOPs, bytes) by the id of a step: an operator's work, divided among its kernels by their time.
 
-    Fills and copies of the device have a part only where there is nothing else.
+    Without kernels the longest step of the operator takes all of it. Device fills and copies take a part only
+    where an operator launched nothing else.
     """
     kernels: dict[int, list[Step]] = {}
     own: dict[int, list[Step]] = {}
@@ -179,12 +193,14 @@ def _shares(steps: Sequence[Step], work: Sequence[tuple[int, int]]) -> dict[int,
     shares: dict[int, tuple[int, int]] = {}
     for host, parts in own.items():
         total = work[host]
+        # A memset of a GEMM's workspace would otherwise take FLOPs away from the GEMM's kernel.
         launched = kernels.get(host, [])
         mine = [each for each in launched if not each.name.startswith(("Memset", "Memcpy"))] or launched
         if not mine:
             shares[id(max(parts, key=lambda step: step.end - step.begin))] = total
             continue
         whole = sum(kernel.end - kernel.begin for kernel in mine) or 1
+        # Integer division leaves a remainder. The first kernel takes it, so that the sum is exact.
         left = list(total)
         for kernel in mine[1:]:
             part = [amount * (kernel.end - kernel.begin) // whole for amount in total]

@@ -1,4 +1,4 @@
-"""The closing check: does a converted rank replay in the time, and with the communication kernels, of its recording."""
+"""The closing check: a converted rank must replay in its recorded time, with all its communication kernels."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from armillary.trace import Graph, NodeType
 Times = NDArray[np.int64]
 
 APART = 0.05
-"""A replay further from the recording than this share of it is warned of."""
+"""Warn if the replayed time differs from the recorded time by more than this share of it."""
 CONSTANT = 0.05
-"""More of the replayed time than this in gaps is warned of: no other machine changes them."""
+"""Warn if gaps make up more than this share of the replayed time: they are constant on every machine."""
 DELAYS = ("gap", "latency", "queued", "host")
-"""Kinds of steps of which the facts say what share of the replayed time they make."""
+"""Kinds of delay whose share of the replayed time the facts give."""
 SHOWN = 16
-"""Of more ranks than this, only those furthest from their recording are stated."""
+"""With more ranks than this, state only those whose replay differs most from its recording."""
 
 _COMMUNICATION = (NodeType.COMM_COLL_NODE, NodeType.COMM_SEND_NODE, NodeType.COMM_RECV_NODE)
 
 
 def close(rank: Rank, graph: Graph) -> tuple[dict[str, Any], list[str]]:
-    """Return the facts of one rank and what is wrong with them.
+    """Return the facts of one rank, and a warning for each that is wrong.
 
-    The facts are recorded_ns (first start to last end of operators and device activities), replayed_ns (the
-    same for `graph` if each node starts when all that it waits for has ended), communication_kernels (of the
-    recording), and for each of `DELAYS` the share of the replayed time that would not be there if such nodes took none:
-    what nobody waits for is not in it. Times and shares are None where no times were recorded.
+    The facts are recorded_ns (first start to last end of operators and device activities), replayed_ns (the same for
+    `graph` if each node starts as soon as all its dependencies have ended), communication_kernels (how many the
+    recording has), and for each of `DELAYS` the share by which the replayed time would shrink if such nodes took no
+    time; delays off the critical path therefore count nothing. Times and shares are None if no times were recorded.
     """
     kernels = [step for step in rank.steps if step.communicates]
     facts: dict[str, Any] = {
@@ -43,10 +43,12 @@ def close(rank: Rank, graph: Graph) -> tuple[dict[str, Any], list[str]]:
         **{f"{kind}_fraction": None for kind in DELAYS},
     }
     wrong = []
+    # Nodes of process groups stand before those of the steps, one node for each step.
     communicates = np.isin(graph.types, _COMMUNICATION)[graph.n_nodes - len(rank.steps) :].tolist()
     lost = Counter(
         step.name
         for step, made in zip(rank.steps, communicates, strict=True)
+        # Further kernels of one call are meant to stay compute: the call moves its bytes once.
         if step.communicates == "kernel" and not made
     )
     if lost:
@@ -74,14 +76,15 @@ def close(rank: Rank, graph: Graph) -> tuple[dict[str, Any], list[str]]:
 
 
 def replay(graph: Graph, without: str = "") -> Times:
-    """Return when each node ends, int64 ns (n_nodes,), from its recorded duration and what it waits for.
+    """Return when each node ends, int64 ns (n_nodes,), from recorded durations and dependencies alone.
 
-    Nodes stand behind what they wait for, as `convert` writes them. Those with the attribute `without` take no time.
+    Nodes stand behind their dependencies, as `convert` writes them. Those with the attribute `without` take no time.
     """
     ptr, parents = graph.parents()
     bounds, before = ptr.tolist(), parents.tolist()
     durations = graph.ints("duration_ns")
     ends = (np.where(graph.ints(without) != 0, 0, durations) if without else durations).tolist()
+    # In topological order, so the ends of all dependencies are final when a node needs them.
     for at in range(graph.n_nodes):
         if waits := before[bounds[at] : bounds[at + 1]]:
             ends[at] += max([ends[wait] for wait in waits])
@@ -95,12 +98,13 @@ def _share(graph: Graph, kind: str, replayed: int) -> float:
 
 
 def _longest(graph: Graph, ends: Times) -> str:
-    """Name the longest gap that the last node waits for, and the node behind it."""
+    """Name the longest gap on the critical path of the last node, and the node behind it."""
     gaps = graph.ints("gap") != 0
     durations = graph.ints("duration_ns")
     ptr, parents = graph.parents()
     at = int(np.argmax(ends))
     found, behind = -1, at
+    # Back along the critical path: the dependency that ended last.
     while ptr[at] < ptr[at + 1]:
         waits = parents[ptr[at] : ptr[at + 1]]
         before = int(waits[np.argmax(ends[waits])])
@@ -116,7 +120,8 @@ def _longest(graph: Graph, ends: Times) -> str:
 
 
 def _cause(graph: Graph, ends: Times, rank: Rank) -> str:
-    """Name the node with which most of the difference comes in, on the way to the last one of the longer of the two."""
+    """Name the node that adds most of the difference, on the critical path of the longer of replay and recording."""
+    # Zeros stand for the nodes of process groups, which no step has recorded.
     recorded = np.zeros(graph.n_nodes, np.int64)
     recorded[graph.n_nodes - len(rank.steps) :] = [step.end - rank.first for step in rank.steps]
     off = ends - recorded
@@ -127,6 +132,7 @@ def _cause(graph: Graph, ends: Times, rank: Rank) -> str:
     while at is not None:
         waits = parents[ptr[at] : ptr[at + 1]]
         before = int(waits[np.argmax(longer[waits])]) if len(waits) else None
+        # How much the offset grew over this node: an early error is carried along by all that follow it.
         change = int(off[at]) - (int(off[before]) if before is not None else 0)
         if abs(change) > abs(most):
             worst, most = at, change
@@ -138,7 +144,7 @@ def _cause(graph: Graph, ends: Times, rank: Rank) -> str:
 
 
 def statements(facts: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return a line for each rank that says its recorded and its replayed time."""
+    """Return one line per rank with its replayed and its recorded time."""
     timed = [one for one in facts if one.get("recorded_ns") is not None]
 
     def apart(one: Mapping[str, Any]) -> float:

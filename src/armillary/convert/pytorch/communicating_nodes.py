@@ -2,7 +2,7 @@
 
 One communication is often recorded by several nodes inside each other: a functional collective, the c10d operator
 it calls, ``record_param_comms``, and an annotation of the backend (``nccl:…``, ``gloo:…``). It becomes one
-`Communication`, that of the c10d operator where there is one; the others add what it does not say, such as the group.
+`Communication`, that of the c10d operator where there is one; the others add what it lacks, such as the group.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from armillary.convert.pytorch.communication import (
 from armillary.convert.pytorch.host import HostNode, HostTrace
 
 NOTE, TIMED = -1, 0
-"""How much nodes are to be believed that say only the group, or are a backend's annotation."""
+"""Levels of trust: a node that names only the group; an annotation of a backend. Operators have 1 to 3."""
 
 
 def communications(host: HostTrace) -> list[Communication]:
@@ -32,6 +32,7 @@ def communications(host: HostTrace) -> list[Communication]:
         found = _level(node)
         if found:
             level[at] = found
+    # Nodes that record the same communication share an outermost communicating node: one tree of them.
     root: dict[int, int] = {}
     trees: dict[int, list[int]] = {}
     for at in level:
@@ -40,14 +41,17 @@ def communications(host: HostTrace) -> list[Communication]:
     called = _called_backends(trees.values(), level, host)
     result = []
     for members in trees.values():
+        # Within a tree the most trusted nodes stand for the communication.
         best = max(level[at][0] for at in members)
         chosen = [at for at in members if level[at][0] == best]
+        # A group note alone issues nothing, and an annotation that only times a call serves `match_events` instead.
         if best == NOTE or (best == TIMED and backend_of(host.nodes[members[0]]) in called):
             continue
         # The c10d operators of a coalesced functional collective are several; one inside another is one.
         same = set(chosen)
         chosen = [at for at in chosen if not _inside(at, host, index, same)]
         for at in chosen:
+            # Each of several chosen nodes takes only the nodes inside it; a single one takes the whole tree.
             own = (
                 members if len(chosen) == 1 else [at, *(m for m in members if _inside(m, host, index, {at}))]
             )
@@ -74,7 +78,9 @@ def _called_backends(
 
 
 def _level(node: HostNode) -> tuple[int, str] | None:
-    """Return how much a node is to be believed, and the kind."""
+    """Return the level of trust of a node and the kind of its communication; None if it does not communicate."""
+    # After the note, the most trusted first: the schema of a c10d operator names every argument, while
+    # functional collectives and ``record_param_comms`` repeat the call with less.
     if node.name.startswith(GROUP_NOTE):
         return NOTE, ""
     space, _, name = node.name.rpartition("::")
@@ -82,6 +88,7 @@ def _level(node: HostNode) -> tuple[int, str] | None:
         kind = kind_of(name)
         return (3, kind) if kind else None
     if space.endswith(("c10d_functional", "c10d_functional_autograd")):
+        # ``_wrap_tensor_autograd`` wraps a result and moves nothing.
         kind = None if name.startswith("_wrap") else kind_of(name)
         return (2, kind) if kind else None
     if node.name == "record_param_comms":
@@ -89,6 +96,7 @@ def _level(node: HostNode) -> tuple[int, str] | None:
         return (1, kind) if kind else None
     backend, colon, name = node.name.partition(":")
     if colon and backend in BACKENDS:
+        # ``nccl:send 0->1`` names the ends of a message behind the kind.
         kind = kind_of(name.split(" ", maxsplit=1)[0])
         return (TIMED, kind) if kind else None
     return None
@@ -106,6 +114,7 @@ def _outermost(
 ) -> int:
     top = at
     for above in _ancestors(at, host, index):
+        # Parents come first, so the tree of a node above is known already.
         if above in root:
             return root[above]
         if above in level:
@@ -116,6 +125,8 @@ def _outermost(
 def _ancestors(at: int, host: HostTrace, index: dict[int, int]) -> list[int]:
     found: list[int] = []
     here = at
+    # A damaged trace may have parents in a circle. An honest one has them before their children, and no
+    # stack of a thousand operators.
     while len(found) < 1000:
         above = index.get(host.nodes[here].parent)
         if above is None or above >= here:

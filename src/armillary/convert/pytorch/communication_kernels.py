@@ -1,7 +1,7 @@
-"""Which device kernels communicate: those of libraries, and those that programs bring themselves.
+"""Which device kernels communicate, by name: those of libraries, and those that programs bring themselves.
 
-Names are matched without template arguments and parameters, as a fused kernel may be told of communication in these;
-mangled names as they are.
+Names are matched without template arguments and parameters, in which a kernel that only computes may name
+communication; mangled names are matched whole.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 BY_WORDS = ""
-"""The kind is that of the words in the name."""
+"""The words in the name give the kind."""
 UNSAID = "SendRecv"
 """NCCL's kernel of messages, of all-to-alls, and of any group of both."""
 
@@ -27,9 +27,11 @@ class Family:
     source: str
     """Whose kernels these are."""
     default: str = "ALL_REDUCE"
-    """The kind where the words tell none."""
+    """The kind if no word in the name gives one."""
 
 
+# From specific to general: a library's compute kernels stand before its pattern of communication, as
+# ``get_dispatch_layout`` does, and bare names of collectives come last.
 FAMILIES = (
     Family(r"^(nccl|rccl|mscclkernel)", BY_WORDS, "NCCL and RCCL (src/device), MSCCL in RCCL"),
     Family(r"^(hccl|hcom_|cncl|oneccl)", BY_WORDS, "HCCL, CNCL, oneCCL"),
@@ -60,8 +62,9 @@ FAMILIES = (
            r"(?:all_?reduce|all_?gather|reduce_?scatter|all_?to_?all)v?(?:_\w*|\d\w*|kernel\w*)?$", BY_WORDS,
            "kernels that are named as a collective, such as TurboMind's and dLSLIME's"),
 )  # fmt: skip
-"""In this order: the first that matches tells."""
+"""The first match decides."""
 
+# Longer words first: ``reduce_scatter`` and ``all_reduce`` contain ``reduce``.
 _WORDS = (
     ("ALL_TO_ALL", r"all_?to_?all|a2a"),
     ("REDUCE_SCATTER", r"reduce_?scatter"),
@@ -77,15 +80,16 @@ _PATTERNS = tuple((re.compile(family.pattern, re.IGNORECASE), family) for family
 
 @lru_cache(maxsize=4096)
 def kernel_kind(name: str) -> str | None:
-    """Return what a kernel does: a kind, `UNSAID` for messages or an all-to-all, None if it does not communicate.
+    """Return the kind of a kernel: `UNSAID` for messages or an all-to-all, None if it does not communicate.
 
-    A kernel of a library whose name does not tell, such as RCCL's generic one, gives the kind of its family.
+    A library's kernel without a kind in its name, such as RCCL's generic one, has the default of its family.
     """
     bare = _bare(name)
     if bare.startswith("triton_"):  # Inductor names a kernel by all operators that it was fused from
         return None
     for pattern, family in _PATTERNS:
         if pattern.search(bare):
+            # Matched so that no later pattern takes it for communication.
             if family.default == "none":
                 return None
             return family.kind or words_kind(bare) or family.default
@@ -93,12 +97,12 @@ def kernel_kind(name: str) -> str | None:
 
 
 def words_kind(name: str) -> str | None:
-    """Return the kind that the words of a name tell; None where they tell none."""
+    """Return the kind that the words of a name give, or None."""
     return next((kind for kind, words in _WORDS if re.search(words, name, re.IGNORECASE)), None)
 
 
 def names_its_kind(name: str) -> bool:
-    """Whether the name of a communication kernel tells its kind for sure."""
+    """Whether the name of a communication kernel determines its kind."""
     found = kernel_kind(name)
     bare = _bare(name)
     matched = next((family for pattern, family in _PATTERNS if pattern.search(bare)), None)
@@ -107,6 +111,7 @@ def names_its_kind(name: str) -> bool:
 
 def _bare(name: str) -> str:
     """Return the qualified name of a kernel without its return type, template arguments and parameters."""
+    # Removed first, as these brackets hold no template arguments or parameters.
     text = name.replace("(anonymous namespace)::", "").replace("<unnamed>::", "").strip()
     kept, depth = [], 0
     for character in text:
@@ -116,5 +121,6 @@ def _bare(name: str) -> str:
             depth -= 1
         elif not depth:
             kept.append(character)
+    # ``.kd`` ends kernel descriptors of ROCm; the last word follows the return type.
     words = "".join(kept).removesuffix(".kd").split()
     return words[-1] if words else text

@@ -1,7 +1,7 @@
-"""Which recorded operators depend on which by data: who wrote what they read, and who used what they overwrite.
+"""Data dependencies between recorded operators: on the writers of what they read, and the users of what they overwrite.
 
-The trace names the storage of every tensor and where in it the tensor lies, so dependencies are those between
-overlapping byte ranges, whatever views were made in between; views make none.
+The trace gives the storage of every tensor and its offset there, so dependencies hold between overlapping byte
+ranges, whatever views were made in between; views themselves make none.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ Range = tuple[int, int, int]
 """Storage, first byte, byte after the last."""
 
 WHOLE = (0, 1 << 62)
-"""The bytes of a tensor of which only the id was recorded."""
+"""The byte range of a tensor whose id alone was recorded."""
 
 ALLOCATE = ("aten::empty", "aten::new_empty")
 PASS_ON = ("_c10d_functional::wait_tensor", "c10d_functional::wait_tensor")
-"""What these return is what they got, but complete: whoever reads it waits for them."""
+"""These return their argument, but complete: readers of the result depend on them, so they count as its writers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +31,13 @@ class Access:
 
     reads: Sequence[Range] = ()
     writes: Sequence[Range] = ()
-    """Also what is updated in place: a write comes after all before it on these bytes."""
+    """Includes in-place updates: a write comes after every earlier access to these bytes."""
     fresh: Sequence[int] = ()
-    """Storages that begin here; what an earlier storage of the same id held is forgotten."""
+    """Storages allocated here; accesses to an earlier storage with the same id are forgotten."""
 
 
 def access(op_schema: str, inputs: Arguments, outputs: Arguments, *, allocates: bool = True) -> Access:
-    """Return what an operator touches, from what the trace records of its call.
+    """Return the byte ranges that an operator reads and writes, from its recorded call.
 
     It reads its tensor arguments, but writes those that the schema marks (``Tensor(a!)``) and those that c10d's
     collectives fill; results that share no storage with an argument are written too. What is malformed counts
@@ -59,8 +59,10 @@ def access(op_schema: str, inputs: Arguments, outputs: Arguments, *, allocates: 
     writes: list[Range] = []
     for at, found in _ranges(inputs):
         (writes if at < len(marks) and marks[at] else reads).append(found)
+    # Allocation touches no data. It begins a storage, whose id an earlier one may have had.
     if name.startswith(ALLOCATE):
         return Access((), (), tuple({found[0]: None for _, found in _ranges(outputs)}))
+    # A result in the storage of an argument is an alias, and its write is on that argument already.
     given = {found[0] for found in (*reads, *writes)}
     fresh: dict[int, None] = {}
     for _, found in _ranges(outputs):
@@ -73,7 +75,7 @@ def access(op_schema: str, inputs: Arguments, outputs: Arguments, *, allocates: 
 
 
 def _ranges(side: Arguments) -> Iterator[tuple[int, Range]]:
-    """Yield the position of an argument and the bytes of a tensor in it, for all tensors."""
+    """Yield (position of the argument, byte range) for every tensor."""
     strides = side.strides if type(side.strides) is list else []
     for at, (text, value) in enumerate(zip(side.types, side.values, strict=False)):
         if type(text) is not str or "Tensor" not in text:
@@ -99,20 +101,22 @@ def _tensors(kind: Any, value: Any, shape: Any, stride: Any) -> Iterator[Range]:
         value = [value]
     if type(value) is not list or not all(type(number) is int and number >= 0 for number in value[:5]):
         return
+    # Only the ids of the tensor and its storage, or one id, were recorded: take the whole storage.
     if len(value) < 5:
         if value:
             yield (value[1] if len(value) > 1 else value[0], *WHOLE)
         return
     _, storage, offset, elements, size = value[:5]
+    # Empty tensors touch no byte, so they order nothing.
     if elements * size:
         extent = _extent(shape, stride, elements)
         yield storage, offset * size, (offset + extent) * size
 
 
 def _extent(shape: Any, stride: Any, elements: int) -> int:
-    """Return how many elements of the storage lie between the first and the last of a tensor, both included.
+    """Return the elements of the storage from the first to the last one of a tensor, both included.
 
-    Without strides, which came with schema 1.1.1, its elements are taken to be dense.
+    Without strides (recorded since schema 1.1.1) the tensor is taken to be dense.
     """
     if type(shape) is not list or type(stride) is not list or len(shape) != len(stride):
         return elements
@@ -120,12 +124,13 @@ def _extent(shape: Any, stride: Any, elements: int) -> int:
     for size, step in zip(shape, stride, strict=True):
         if type(size) is not int or type(step) is not int or size < 1 or step < 0:
             return elements
+        # The last element's offset: every index at its maximum.
         last += (size - 1) * step
     return last + 1
 
 
 class _Storage:
-    """Who touched which bytes of a storage last: disjoint pieces in ascending order."""
+    """The last accesses to a storage: disjoint byte ranges (pieces) in ascending order."""
 
     __slots__ = ("after", "first", "readers", "writer")
 
@@ -133,12 +138,12 @@ class _Storage:
         self.first: list[int] = []
         self.after: list[int] = []
         self.writer: list[int] = []
-        """Who wrote a piece last; -1 for none."""
+        """Operator that wrote the piece last; -1 for none."""
         self.readers: list[tuple[int, ...]] = []
-        """Who has read it since."""
+        """Operators that have read it since."""
 
     def cut(self, at: int) -> None:
-        """Split the piece around byte `at`, if there is one, there."""
+        """Split the piece that contains byte `at`, if any, at that byte."""
         piece = bisect_right(self.first, at) - 1
         if piece >= 0 and self.first[piece] < at < self.after[piece]:
             self.first.insert(piece + 1, at)
@@ -147,9 +152,10 @@ class _Storage:
             self.readers.insert(piece, self.readers[piece])
 
     def read(self, op: int, first: int, after: int, found: set[int]) -> None:
-        """Note that `op` reads these bytes; add to `found` who wrote them."""
+        """Record that `op` reads these bytes; add their writers to `found`."""
         self.cut(first)
         self.cut(after)
+        # Cut at both ends, so every piece lies wholly inside or outside. Holes become pieces without a writer.
         piece, at = bisect_left(self.first, first), first
         while at < after:
             if piece == len(self.first) or self.first[piece] > at:
@@ -161,36 +167,39 @@ class _Storage:
             else:
                 if self.writer[piece] >= 0:
                     found.add(self.writer[piece])
+                # Ops come in order, so only the last reader can be this one.
                 if self.readers[piece][-1:] != (op,):
                     self.readers[piece] += (op,)
             at = self.after[piece]
             piece += 1
 
     def write(self, op: int, first: int, after: int, found: set[int]) -> None:
-        """Note that `op` writes these bytes; add to `found` who read them since the last write, or else wrote them."""
+        """Record that `op` writes these bytes; add to `found` the readers since the last write, or else its writer."""
         self.cut(first)
         self.cut(after)
         low, high = bisect_left(self.first, first), bisect_left(self.first, after)
+        # The readers came after the writer, so waiting for them implies waiting for it.
         for piece in range(low, high):
             readers = self.readers[piece]
             if readers and readers != (op,):
                 found.update(readers)
             elif self.writer[piece] >= 0:
                 found.add(self.writer[piece])
+        # All pieces become one. This keeps the list short for storages that are rewritten as a whole.
         self.first[low:high], self.after[low:high] = [first], [after]
         self.writer[low:high], self.readers[low:high] = [op], [()]
 
 
 def data_dependencies(ops: Sequence[Access]) -> list[tuple[int, ...]]:
-    """Return for every operator the earlier ones that it must come after, ascending.
+    """Return for every operator the earlier ones that it must follow, ascending.
 
-    Read after write, write after read, and write after write. What follows from these is left out: after a
-    write, only that write and the reads since are named. So there are few, but for many ranges that are
-    each read by many.
+    These are read after write, write after read, and write after write. Transitive ones are left out: after a
+    write, only that write and the reads since are named. The lists stay short, except where many ranges each have
+    many readers.
 
     Args:
-        ops: what each touches, in the order in which they take effect: by start, but an operator that runs kernels
-            of its own after those that it calls, as these make its results.
+        ops: the accesses of each operator, in the order in which they take effect: by start, but an operator that
+            runs kernels of its own comes after those that it calls, as these make its results.
     """
     storages: dict[int, _Storage] = {}
     result: list[tuple[int, ...]] = []
@@ -198,6 +207,7 @@ def data_dependencies(ops: Sequence[Access]) -> list[tuple[int, ...]]:
         found: set[int] = set()
         for storage in touched.fresh:
             storages.pop(storage, None)
+        # Reads first: an operator that updates in place depends on the writer, not on itself.
         for ranges, write in ((touched.reads, False), (touched.writes, True)):
             for storage, first, after in ranges:
                 if after <= first:

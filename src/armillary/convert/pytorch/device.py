@@ -43,7 +43,7 @@ DEVICE = frozenset(
 SYNC = frozenset(("cuda_sync", "Sync"))
 _LIMIT = 2**62
 _OTHERS = 2**40
-"""Numbers from here on are given to threads whose own is taken, or none."""
+"""Threads whose own number is taken or missing are numbered from here on."""
 
 
 @dataclass(slots=True)
@@ -88,7 +88,7 @@ class DeviceOp:
 
 @dataclass(slots=True)
 class StreamWait:
-    """Kineto's ``cuda_sync`` record: who waits for what recorded where."""
+    """Kineto's ``cuda_sync`` record: which stream or call waits for which event, recorded on which stream."""
 
     kind: str
     start: int
@@ -112,13 +112,13 @@ class DeviceTrace:
     events: int = 0
 
     def call_of(self) -> dict[int, RuntimeCall]:
-        """Return the runtime calls by the number that names what they launched; some have none."""
+        """Return the runtime calls by correlation, the number shared with what they launched; some have none."""
         return {call.correlation: call for call in self.calls if call.correlation > 0}
 
 
 @uncollected()
 def read_device(path: str | Path, text: str | None = None) -> DeviceTrace:
-    """Read a Kineto trace, plain or gzip, or the `text` of one that was read before.
+    """Read a Kineto trace, plain or gzip, or parse its `text` where the caller has read the file.
 
     Raises:
         InputError: not JSON, no list ``traceEvents``, or an event without its time.
@@ -128,6 +128,7 @@ def read_device(path: str | Path, text: str | None = None) -> DeviceTrace:
 
     def each(event: dict[str, Any]) -> None:
         trace.events += 1
+        # Complete events only: flow arrows repeat the correlations, counters and metadata are of no use.
         if event.get("ph") != "X":
             return
         try:
@@ -167,6 +168,7 @@ def _add(trace: DeviceTrace, event: dict[str, Any], threads: _Threads) -> None:
     elif category in DEVICE:
         args = _args(event)
         start, end = _times(event)
+        # Without arguments the viewer's rows tell: a device is a process there, a stream a thread.
         device = _integer(args, "device") if "device" in args else _integer(event, "pid")
         stream = _integer(args, "stream") if "stream" in args else _integer(event, "tid")
         correlation, external = _integer(args, "correlation"), _integer(args, "External id", "external id")
@@ -214,7 +216,7 @@ def nanoseconds(micros: Any, what: str) -> int:
 
 
 def _integer(table: dict[str, Any], name: str, older: str = "") -> int:
-    """Return a number; 0 where there is none, -1 where it is none that fits."""
+    """Return an integer argument; 0 if it is absent, -1 if it is not an integer of 63 bits."""
     value = table.get(name)
     if value is None and older:
         value = table.get(older)

@@ -1,7 +1,7 @@
-"""A device trace without a host trace: its CPU events stand in for the nodes that are missing.
+"""A device trace without a host trace: its CPU events replace the missing host nodes.
 
-What Kineto says of arguments (``record_shapes``) is enough for sizes and FLOPs; which tensor is which is not known, so
-there are no dependencies by data.
+Kineto's record of arguments (``record_shapes``) is enough for sizes and FLOPs. It does not identify tensors, so there
+are no dependencies by data.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from armillary.convert.pytorch.host import HostNode, HostTrace
 from armillary.convert.pytorch.link import Linked
 
 DEVICE_ONLY = "none"
-"""The schema of a host trace that is not there."""
+"""The schema of a host trace made up from device events."""
 
 _SAID = {
     "Collective name": "collective_name",
@@ -32,21 +32,24 @@ _SAID = {
     "Src Rank": "src_rank",
     "Dst Rank": "dst_rank",
 }
-"""What Kineto calls the attributes of ``record_param_comms``."""
+"""Kineto's names of the attributes of ``record_param_comms``, and the host trace's."""
 
 
 def without_host(device: DeviceTrace) -> Linked:
     """Return the joined trace in which every CPU event is its own host node."""
     nodes: list[HostNode] = []
     around: dict[int, list[tuple[int, int]]] = {}
+    # Every tensor gets a storage of its own, so no two operators seem to share data.
     storages = iter(range(1, 1 << 62))
     for at, op in enumerate(device.ops):
         stack = around.setdefault(op.tid, [])
+        # Kineto's CPU events come parents first; what has not ended on the thread is around this one.
         while stack and stack[-1][1] <= op.start:
             stack.pop()
         parent = stack[-1][0] if stack else 0
         stack.append((at + 1, op.end))
         values, shapes, types = _arguments(op, storages)
+        # Ids count from 1: 0 is the parent of the outermost.
         nodes.append(
             HostNode(
                 at + 1,
@@ -72,7 +75,7 @@ def without_host(device: DeviceTrace) -> Linked:
 
 
 def said(args: dict[str, Any]) -> dict[str, Any]:
-    """Return what the arguments of an event say of a collective, by the names that host traces use."""
+    """Return the attributes of a collective among the arguments of an event, under the names of host traces."""
     found = {ours: args[theirs] for theirs, ours in _SAID.items() if theirs in args}
     ranks = args.get("Process Group Ranks")
     if isinstance(ranks, str):
@@ -93,6 +96,7 @@ def _arguments(op: CpuOp, storages: Any) -> tuple[list[Any], list[Any], list[Any
     values: list[Any] = []
     types: list[Any] = []
     for at, (shape, kind) in enumerate(zip(dims, kinds, strict=False)):
+        # Scalars stand in a list of their own, as text, with an empty string for every tensor.
         given = concrete[at] if isinstance(concrete, list) and at < len(concrete) else ""
         value, name = _argument(shape, str(kind), given, storages)
         values.append(value)
@@ -101,6 +105,7 @@ def _arguments(op: CpuOp, storages: Any) -> tuple[list[Any], list[Any], list[Any
 
 
 def _argument(shape: Any, kind: str, given: Any, storages: Any) -> tuple[Any, str]:
+    # A list of tensors: one shape each, and one element type for all.
     if isinstance(shape, list) and shape and all(isinstance(part, list) for part in shape):
         inner = [
             _argument(part, kind.removeprefix("GenericList[").split(",")[0], "", storages) for part in shape
@@ -112,6 +117,7 @@ def _argument(shape: Any, kind: str, given: Any, storages: Any) -> tuple[Any, st
         return [storage, storage, 0, prod(shape), size, "unknown"], f"Tensor({kind})"
     if isinstance(given, str) and given:
         try:
+            # ``True``, ``[1, 1]`` and ``0.5`` are JSON once in lower case; other text is a string.
             return json.loads(given.lower()), "Int"
         except ValueError:
             return given, "String"

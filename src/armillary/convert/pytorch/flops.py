@@ -1,11 +1,11 @@
 """FLOPs and bytes of PyTorch's operators, from the shapes that an execution trace records.
 
-GEMMs, convolutions and fused attention agree with `torch.utils.flop_counter`; the other families state
-their convention in `operators`. Bytes are those of the tensors read and written once each: what a cache saves,
-or a kernel reads again, is not known here.
+GEMMs, convolutions and fused attention agree with `torch.utils.flop_counter`; the other families state their
+convention in `operators`. Every tensor counts its bytes once for reading and once for writing, regardless of cache
+hits and of kernels that read twice.
 
-Operators call operators: ``aten::linear`` is ``aten::addmm`` and views. The work of a call includes that of
-the calls below it, so a sum needs `exclusive`.
+Operators call operators: ``aten::linear`` is ``aten::addmm`` and views. The work of a call includes that of the
+calls inside it, so a sum needs `exclusive`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LARGEST = 2**63
 
 
 def work(name: str, op_schema: str, inputs: Arguments, outputs: Arguments) -> Work | None:
-    """Return what the call of an operator costs, all that it calls included.
+    """Return the work of an operator's call, including the calls inside it.
 
     Args:
         name: such as ``aten::mm``.
@@ -41,10 +41,12 @@ def work(name: str, op_schema: str, inputs: Arguments, outputs: Arguments) -> Wo
         if known is None:
             return None
         schema, rule = known
+        # Most calls are views and questions. They need not have their arguments measured.
         if rule is memory.free:
             return NOTHING
         operator = Operator(name, schema, inputs, outputs)
         result = rule(operator)
+        # A rule that returns FLOPs alone leaves the bytes to the recorded tensors.
         if not isinstance(result, Work):
             result = Work(result, operator.bytes)
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError):
@@ -53,7 +55,7 @@ def work(name: str, op_schema: str, inputs: Arguments, outputs: Arguments) -> Wo
 
 
 def gemm(name: str, op_schema: str, inputs: Arguments, outputs: Arguments) -> Gemm | None:
-    """Return the GEMM that the call of an operator is, with the arguments of `work`; None: it is none."""
+    """Return the GEMM that an operator's call computes, or None; takes the arguments of `work`."""
     try:
         known = _known(name, op_schema)
         return known and matmul.gemm(Operator(name, known[0], inputs, outputs), known[1])
@@ -67,6 +69,7 @@ def _known(name: str, op_schema: str) -> tuple[Schema | None, Rule] | None:
     found = rule_of(name)
     if found:
         return schema, found[1]
+    # A view of any library is free, known by its schema rather than its name.
     return (schema, memory.free) if schema and schema.view else None
 
 
@@ -77,20 +80,21 @@ def family(name: str) -> str | None:
 
 
 def exclusive(works: Sequence[Work | None], parents: Sequence[int], names: Sequence[str]) -> list[Work]:
-    """Return what each call costs without the calls below it, so that the sum over all calls is right.
+    """Return the work of each call without that of the calls inside it, so that a sum counts nothing twice.
 
-    A call that is known, with none below that are, keeps its work: a kernel. One whose parts are known keeps what
-    they leave, never less than nothing: ``aten::linear`` nothing, an ``embedding_dense_backward`` that calls
-    ``zero_`` all but the zeros. One on distributed tensors has their whole shapes, and does its work in a call of
-    the same name on this rank's part of them: it keeps nothing, nor does any call around it.
+    A known call without known calls inside keeps its work: it is a kernel. One with known calls inside keeps the rest,
+    but never less than nothing: ``aten::linear`` keeps nothing, an ``embedding_dense_backward`` that calls ``zero_``
+    all but the zeros. A call on distributed tensors records their global shapes and works in a call of the same name
+    on this rank's shard: it keeps nothing, nor does any call around it.
 
     Args:
-        works: of every call, by `work`.
-        parents: index of the call around each, or a negative number; in any order.
-        names: of every call.
+        works: `work` of every call.
+        parents: index of the call around each, negative for none; in any order.
+        names: name of every call.
     """
     calls = len(works)
     distributed = _distributed(works, parents, names)
+    # Kahn's algorithm from the leaves up: a call's turn comes once all calls inside it have passed on their work.
     waiting = [0] * calls
     for parent in parents:
         if parent >= 0:
@@ -106,6 +110,7 @@ def exclusive(works: Sequence[Work | None], parents: Sequence[int], names: Seque
             share = Work(max(own.flops - flops, 0), max(own.bytes - size, 0))
             share = NOTHING if distributed[call] else share
             shares[call] = share
+            # The parent loses what is inside it at any depth, so pass on the sum of both.
             flops += share.flops
             size += share.bytes
         parent = parents[call]
@@ -120,12 +125,14 @@ def exclusive(works: Sequence[Work | None], parents: Sequence[int], names: Seque
 
 
 def _distributed(works: Sequence[Work | None], parents: Sequence[int], names: Sequence[str]) -> list[bool]:
-    """Return which calls have a call of the same name directly inside that does less than they say."""
+    """Return which calls have, directly inside, a call of the same name with less work."""
     found = [False] * len(works)
     for call, (own, above) in enumerate(zip(works, parents, strict=True)):
         if above >= 0 and works[above] is None:  # PythonSubclass, which PyTorch records since 2.8
             above = parents[above]
         whole = works[above] if above >= 0 else None
         if own and whole and names[call] == names[above]:
+            # A call of the same work is plain dispatch, such as autograd's; only a shard has less.
+            # Operators without FLOPs compare bytes.
             found[above] |= own.flops < whole.flops or (not whole.flops and own.bytes < whole.bytes)
     return found

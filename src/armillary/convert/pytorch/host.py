@@ -13,7 +13,7 @@ from armillary.base.errors import InputError
 from armillary.convert.pytorch.records import Records, uncollected
 
 SCHEMAS = ("1.0.1", "1.0.2", "1.0.3", "1.0.4", "1.1.0", "1.1.1")
-"""Schemas whose nodes are understood, without what follows the dash (``-chakra.0.0.4``)."""
+"""Schemas that can be read, without the suffix after the dash (``-chakra.0.0.4``)."""
 
 _STRUCTURE = re.compile(
     r"\[pytorch\|profiler\|execution_(?:trace|graph)\|(?:process|thread)\]|## process_group:init ##"
@@ -42,7 +42,7 @@ class HostNode:
 
     @property
     def is_structure(self) -> bool:
-        """Whether it stands for a process, a thread or the process groups, and ran nothing."""
+        """Whether the node represents a process, a thread or the process groups, and ran nothing."""
         return _STRUCTURE.fullmatch(self.name) is not None
 
 
@@ -54,12 +54,12 @@ class HostTrace:
     schema: str
     nodes: list[HostNode]
     raw: list[dict[str, Any]]
-    """The same nodes as they stand in the file."""
+    """The same nodes as read from the file, in the same order."""
     header: dict[str, Any]
 
     @property
     def process_groups(self) -> list[dict[str, Any]]:
-        """What ``## process_group:init ##`` says: objects with pg_name, ranks ([] for all), pg_desc and more."""
+        """The record of ``## process_group:init ##``: objects with pg_name, ranks ([] for all), pg_desc and more."""
         for node in self.nodes:
             if node.name == "## process_group:init ##" and node.inputs:
                 return _groups(node.inputs[0])
@@ -95,11 +95,13 @@ def host_of(header: dict[str, Any], raw: list[dict[str, Any]], source: str) -> H
             raise InputError(
                 f"{source}: node {at + 1} of the list (id {record.get('id')}, '{name}') {what}"
             ) from error
+    # Nodes are written when they end, so a file has children before their parents.
     order = sorted(range(len(nodes)), key=lambda at: nodes[at].id)
     return HostTrace(source, schema, [nodes[at] for at in order], [raw[at] for at in order], header)
 
 
 def _node(record: dict[str, Any]) -> HostNode:
+    # Schema 1.0.2 moved the operator's own attributes into a list, and its parent into ``ctrl_deps``.
     if "attrs" in record:
         attrs = {str(item["name"]): item["value"] for item in record["attrs"]}
         sides = [record.get(side) or {} for side in ("inputs", "outputs")]
@@ -129,6 +131,7 @@ def _node(record: dict[str, Any]) -> HostNode:
     )
 
 
+# Attributes of every node; those beyond belong to kinds of operators.
 _OWN = frozenset(("rf_id", "fw_parent", "seq_id", "scope", "tid", "fw_tid", "op_schema"))
 
 

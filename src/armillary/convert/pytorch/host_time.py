@@ -1,7 +1,7 @@
-"""Time of a thread between what is recorded of it: its own code, or a wait for a reason that the trace does not hold.
+"""Unrecorded time of a thread: its own code, or a wait whose reason is not in the trace.
 
-A wait ends when what it is for ends. From the last end of anything else on, until the thread goes on, it waited for
-nothing that was recorded: it ran Python, freed memory, or talked to the world. A replay needs that time on any device.
+A wait ends when its cause ends. So from the last recorded end of anything else until the thread continues, it did not
+wait for anything recorded: it ran Python, freed memory, or did I/O. A replay needs that time on any device.
 """
 
 from __future__ import annotations
@@ -13,15 +13,16 @@ from armillary.convert.pytorch.device import DeviceTrace
 from armillary.convert.pytorch.steps import WAKING, Step
 
 HELD = 0.05
-"""A file with smaller shares of the operators and the runtime calls between their first and last numbers was cut.
+"""A file was cut if it holds smaller shares of the numbers of operators, and of runtime calls, than this.
 
-Profilers number both as they begin. Their files among the shared traces hold 35 to 100 % of the numbers of operators,
-as other events are numbered too, and 3 to 100 % of those of calls; those that were cut by hand hold 0 to 1.4 and 0.5 %.
+Profilers number both as they begin. The shared traces as profilers wrote them hold 35 to 100 % of the numbers between
+the first and the last operator, as other events are numbered too, and 3 to 100 % of those of calls; traces that were
+cut by hand hold 0 to 1.4 % and 0.5 %.
 """
 
 
 def operators_held(device: DeviceTrace) -> tuple[int, int]:
-    """Return how many operators a trace has, and how many there were from its first to its last, by their numbers.
+    """Return how many operators a trace has, and how many ran from its first to its last, by their numbers.
 
     The numbers are ids of RecordFunction or Kineto's External ids, whichever leave fewer out; (0, 0) without any.
     """
@@ -32,12 +33,13 @@ def operators_held(device: DeviceTrace) -> tuple[int, int]:
 
 
 def was_cut(device: DeviceTrace) -> bool:
-    """Whether most of what was recorded is missing from a file."""
+    """Whether a file lacks most of its recording."""
     few = [
         held < HELD * there
         for held, there in (operators_held(device), _held(call.correlation for call in device.calls))
         if there
     ]
+    # Both kinds must lack numbers: 3 % of the calls alone are what some profilers keep.
     return bool(few) and all(few)
 
 
@@ -47,12 +49,13 @@ def _held(numbers: Iterable[int]) -> tuple[int, int]:
 
 
 def own_time(steps: Sequence[Step]) -> list[Step]:
-    """Return the steps, gaps of threads cut where the last wait can have ended: what follows is kind ``host``."""
+    """Return the steps with each gap of a thread cut where its last wait can have ended: the rest has kind ``host``."""
     # What took no time of its own ended with what it waited for, or is what the thread goes on with.
     ends = sorted(step.end for step in steps if step.kind != "gap" and step.end > step.begin)
     result: list[Step] = []
     for step in steps:
         if step.kind == "gap":
+            # The last end of anything before the thread went on: up to here it may have waited.
             at = bisect_right(ends, step.end) - 1
             last = max(ends[at], step.begin) if at >= 0 else step.begin
             if last == step.begin or step.end - last > WAKING:  # else it may have woken up after that end

@@ -25,11 +25,11 @@ from armillary.trace import Graph, GraphBuilder, Trace, graph_of
 from armillary.trace.process_groups import RANK, WORLD_SIZE
 
 _ONE_CLOCK = 60_000_000_000
-"""Ranks that start further apart than this (ns) have clocks of their own."""
+"""Ranks whose recordings start further apart than this (ns) do not share a clock."""
 
 
 def convert_job(traces: Sequence[Linked]) -> Converted:
-    """Return the Chakra trace of a job; where ranks are not given, its groups and messages name those of the job."""
+    """Return the Chakra trace of a job. If ranks are missing, its groups and messages still name ranks of the job."""
     numbered = _number(traces)
     ranks = list(numbered)
     world = world_size(traces, max(ranks) + 1)
@@ -45,6 +45,7 @@ def convert_job(traces: Sequence[Linked]) -> Converted:
     for linked, steps in zip(numbered.values(), built, strict=True):
         if not steps.steps:
             raise InputError(f"{linked.host.source}: no operators, expected at least one that ran")
+    # With one clock, start times show how ranks lag each other; with several, each rank starts at 0.
     starts = [rank.first for rank in built]
     together = max(starts) - min(starts) < _ONE_CLOCK
     groups = Groups(world)
@@ -59,6 +60,7 @@ def convert_job(traces: Sequence[Linked]) -> Converted:
         rank: _groups_of(linked, rank, world, steps)
         for rank, linked, steps in zip(ranks, numbered.values(), built, strict=True)
     }
+    # All ranks must be built before: a guess is judged by the calls of every rank.
     refute_guesses(
         known,
         {
@@ -72,6 +74,7 @@ def convert_job(traces: Sequence[Linked]) -> Converted:
     )
     members = []
     for rank, linked, steps in zip(ranks, numbered.values(), built, strict=True):
+        # Groups get their numbers here, in order of ranks, before any node is made: every rank's metadata lists all.
         members.append(_Members(known[rank], ranks, groups, steps.communications))
         keep_group_order(steps.steps, members[-1])
         if linked.host.schema == DEVICE_ONLY and was_cut(linked.device):
@@ -94,6 +97,7 @@ def convert_job(traces: Sequence[Linked]) -> Converted:
             )
     graphs: list[Graph] = []
     facts: list[dict[str, Any]] = []
+    # Files are numbered from 0 without gaps; `ranks[at]` is the rank of the job.
     for at, (linked, steps) in enumerate(zip(numbered.values(), built, strict=True)):
         builder = GraphBuilder(rank=at)
         groups.metadata(builder)
@@ -130,7 +134,7 @@ def _groups_of(linked: Linked, rank: int, world: int, steps: Rank) -> ProcessGro
 
 
 def _unsized(linked: Linked, rank: Rank) -> str:
-    """Return a warning about the communications whose bytes the trace does not say; "" without any."""
+    """Return a warning about the communications of unknown size; "" without any."""
     names = Counter(
         linked.host.nodes[step.source.node].name if step.source.node >= 0 else step.name
         for step in rank.steps
@@ -148,7 +152,7 @@ def _unsized(linked: Linked, rank: Rank) -> str:
 
 
 class _Members:
-    """Tells the communicator of each communication of one rank; asked for all of them before any node is made."""
+    """Communicators of the communications of one rank, numbered for all of them before any node is made."""
 
     def __init__(
         self, known: ProcessGroups, given: Sequence[int], groups: Groups, comms: Sequence[Communication]
@@ -156,13 +160,13 @@ class _Members:
         self.given = frozenset(given)
         self.found: dict[int, Group] = {}
         self.told = {"process_groups": {name: list(ranks) for name, ranks in known.ranks.items()}}
-        """The groups that the rank knows, with all their ranks, by PyTorch's names."""
+        """The groups that the rank knows: their ranks by PyTorch's names."""
         for comm in comms:
             ranks = known.of(comm)
             self.found[id(comm)] = Group(groups.number(ranks), ranks)
 
     def without_end(self, comms: Sequence[Communication]) -> int:
-        """Return how many messages have no known other end."""
+        """Return how many messages have an unknown other end."""
         messages = [comm for comm in comms if comm.kind in (SEND, RECV)]
         return sum(self(comm).rank(comm.peer) not in self.given for comm in messages)
 
@@ -171,13 +175,15 @@ class _Members:
 
 
 def _number(traces: Sequence[Linked]) -> dict[int, Linked]:
-    """Return the traces by rank, in order: as the device trace says, or ordered by the numbers in their names."""
+    """Return the traces by rank, in order: by the rank in the device trace, or else by the number in the file name."""
     said = [_rank(linked.device.distributed.get("rank")) for linked in traces]
     if len(traces) == 1:
         said = [max(said[0], 0)]
+    # With one rank missing or two alike, no recorded rank is trusted: names must order all.
     elif -1 in said or len(set(said)) < len(said):
         found = [re.search(r"(?:^|[a-z_.-])(\d+)\.json", Path(linked.host.source).name) for linked in traces]
         named = [_rank(int(match[1])) if match else -1 for match in found]
+        # Only the order of the numbers counts, as files may count from 1; files without one come last.
         order = sorted(range(len(traces)), key=lambda at: (named[at] < 0, named[at], at))
         said = [order.index(at) for at in range(len(traces))]
     return dict(sorted(zip(said, traces, strict=True)))
@@ -201,6 +207,7 @@ def _work(linked: Linked) -> list[tuple[int, int]]:
         )
         for node in nodes
     ]
+    # A parent behind its child is damage. Without it the calls stay a tree, which `exclusive` needs.
     parents = [above if (above := index.get(node.parent, -1)) < at else -1 for at, node in enumerate(nodes)]
     return [(own.flops, own.bytes) for own in exclusive(works, parents, [node.name for node in nodes])]
 
@@ -230,6 +237,7 @@ def _facts(linked: Linked, rank: Rank, graph: Graph, number: int, dropped: int) 
 
 def _summary(facts: list[dict[str, Any]]) -> dict[str, Any]:
     linkable, linked = sum(one["linkable"] for one in facts), sum(one["linked"] for one in facts)
+    # The worst rank, as one rank of constant time holds up all others.
     gaps = [one["gap_fraction"] for one in facts if one["gap_fraction"] is not None]
     return {
         "linked": linked,
@@ -240,10 +248,10 @@ def _summary(facts: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def keep_group_order(steps: Sequence[Step], group_of: Callable[[Communication], Group]) -> None:
-    """Let each collective wait for what the one before it in its group waited for.
+    """Let each collective wait for whatever the one before it in its group waited for.
 
-    A backend takes them from one queue, so none starts before the one ahead of it; but it works on several at a
-    time (gloo has two threads for each group), so none waits for the end of that.
+    A backend takes the collectives of a group from one queue, so none starts before the one ahead of it. It works on
+    several at a time, however (gloo has two threads per group), so none waits for the end of the one ahead.
     """
     fronts: dict[int, dict[tuple[str, int], Step]] = {}
     for step in steps:
@@ -252,6 +260,7 @@ def keep_group_order(steps: Sequence[Step], group_of: Callable[[Communication], 
             continue
         if not step.name.startswith(ASYNCHRONOUS):
             continue  # a stream keeps the order
+        # The waits of all collectives of the group so far, reduced to the last of each thread or stream.
         front = fronts.setdefault(group_of(comm).number, {})
         step.waits += [wait for wait in front.values() if wait not in step.waits and wait.end <= step.end]
         step.begin = min(step.end, max([step.begin, *(wait.end for wait in step.waits)]))

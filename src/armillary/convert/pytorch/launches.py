@@ -9,41 +9,42 @@ from itertools import accumulate, pairwise
 from armillary.convert.pytorch.device import CpuOp, DeviceOp, DeviceTrace, RuntimeCall
 
 LATENCY = 20_000
-"""What a launch, an event or a stream takes at most (ns) until the kernel starts that nothing else holds.
+"""Most time (ns) from a launch, an event or the kernel ahead to the start of a kernel that nothing else delays.
 
 Idle streams in traces of V100, 2080 Ti, A100, H100 and MI250 take 0.3 to 8.2 us after the launch call (99 %), and 1 to
 14 us between two kernels.
 """
 SKEW = 10_000_000
-"""A kernel that starts so much (ns) before its launch call was launched by another one; less is the clocks' doing."""
+"""A kernel that starts this much (ns) before its launch call has another launch; less is clock skew."""
 
 PENDING, LONG = 800, 100_000
-"""A launch that takes longer than LONG ns while its stream has so many kernels to do waits until one of them is done.
+"""A launch longer than LONG ns on a stream with at least PENDING unfinished kernels waits until one of them ends.
 
-On V100 and A100, the streams of shared traces with 0 to 800 kernels to do take a launch within 40 us, with 900 to 1,200
-up to 7 ms.
+On V100 and A100, streams of the shared traces with up to 800 unfinished kernels accept a launch within 40 us, those
+with 900 to 1,200 take up to 7 ms.
 """
 
 _ASCENDING = 0.9
-"""Calls are numbered in time if so many of them begin after the one of the number before; threads can overtake."""
+"""Calls are numbered in time if this share begins after the call numbered before; threads can overtake."""
 _NEVER = 1 << 62
 
 Launches = list[RuntimeCall | None]
-"""For every kernel the call that launched it, None where that is not known."""
+"""For every kernel the call that launched it; None if unknown."""
 
 
 def launches(device: DeviceTrace, calls: Mapping[int, RuntimeCall], kernels: Sequence[DeviceOp]) -> Launches:
     """Return the launch of each of `kernels`, which are in order of start.
 
-    The kernels of a graph share the correlation of the call that launched the graph. A kernel whose correlation no
-    call has was launched inside the operator of its external id. What is left (RCCL's kernels in many traces of ROCm,
-    graphs in old ones) has nothing but its time: if its stream stood still before, the last call before it that
-    launched nothing else, such as a graph's, is taken; if not, the order of its stream says when it ran.
+    The kernels of a graph share the correlation of the call that launched the graph. A kernel whose correlation no call
+    has was launched inside the operator of its external id. The rest (RCCL's kernels in many ROCm traces, graphs in old
+    ones) has only its time: if its stream was idle before, take the last earlier launch call that launched nothing
+    else, such as a graph's; if not, the order of its stream says when it ran.
     """
     operators = _by_external(device.ops)
     used = {kernel.correlation for kernel in kernels}
     spare = [call for call in device.calls if _launches(call.name) and call.correlation not in used]
     starts = [call.start for call in spare]
+    # Until when each stream was busy.
     reached: dict[tuple[int, int], int] = {}
     found: Launches = []
     for kernel in kernels:
@@ -52,6 +53,7 @@ def launches(device: DeviceTrace, calls: Mapping[int, RuntimeCall], kernels: Seq
         if call is not None and call.start - kernel.start > SKEW:
             call = None
         if call is None and (op := operators.get(kernel.external)) is not None and op.start < kernel.end:
+            # Take the operator for the call. It launched the kernel before that began, whenever the operator ended.
             call = RuntimeCall(op.name, op.start, min(op.end, max(kernel.start, op.start)), op.tid, 0, 0)
         if call is None and kernel.start - reached.get(stream, -LATENCY) >= LATENCY:
             at = bisect_right(starts, kernel.start) - 1
@@ -62,7 +64,7 @@ def launches(device: DeviceTrace, calls: Mapping[int, RuntimeCall], kernels: Seq
 
 
 def full_queues(kernels: Sequence[DeviceOp], found: Launches) -> dict[int, tuple[int, int]]:
-    """Return the launch calls that waited for room in the queue of a stream: device and stream by correlation."""
+    """Return (device, stream) by correlation for the launch calls that waited for room in the queue of a stream."""
     runs: dict[tuple[int, int], list[tuple[DeviceOp, RuntimeCall | None]]] = {}
     for kernel, call in zip(kernels, found, strict=True):
         runs.setdefault((kernel.device, kernel.stream), []).append((kernel, call))
@@ -73,21 +75,23 @@ def full_queues(kernels: Sequence[DeviceOp], found: Launches) -> dict[int, tuple
             # A graph of thousands of kernels takes milliseconds to launch, with any queue.
             if not call or not call.correlation or "Graph" in call.name or call.end - call.start <= LONG:
                 continue
+            # Launched before this one (streams are first in, first out) less those that had ended by then.
             if at - bisect_right(ends, call.start) >= PENDING:
                 full[call.correlation] = stream
     return full
 
 
 def launched_before(calls: Mapping[int, RuntimeCall]) -> Callable[[int], int]:
-    """Return what tells by when (ns) the kernel of a correlation was launched whose call is not recorded.
+    """Return a function from a correlation without a recorded call to the latest launch time of its kernel, ns.
 
-    CUPTI and roctracer number calls as they begin, so it was before any recorded call of a greater number. Where
-    numbers do not count up with time, nothing is known.
+    CUPTI and roctracer number calls as they begin, so the launch was before any recorded call of a greater number. If
+    numbers do not grow with time, there is no bound.
     """
     numbers = sorted(calls)
     starts = [calls[number].start for number in numbers]
     if sum(one <= two for one, two in pairwise(starts)) < _ASCENDING * (len(starts) - 1):
         return lambda _: _NEVER
+    # Suffix minima: the earliest start of all calls from a number on.
     earliest = list(accumulate(reversed(starts), min))[::-1]
 
     def before(correlation: int) -> int:
@@ -102,7 +106,7 @@ def _launches(name: str) -> bool:
 
 
 def _by_external(ops: Sequence[CpuOp]) -> dict[int, CpuOp]:
-    """Return the operators by external id, those that only one has."""
+    """Return the operators by external id, for the ids that only one operator has."""
     found: dict[int, CpuOp] = {}
     twice: set[int] = set()
     for op in ops:

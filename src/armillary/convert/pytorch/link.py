@@ -26,7 +26,8 @@ from armillary.convert.pytorch.host import HostNode, HostTrace
 from armillary.convert.pytorch.sequence import align
 
 LEAST_RATE = 0.5
-"""Below this share of linked nodes the traces are of different runs."""
+"""With a smaller share of linked nodes, the traces are of different runs."""
+# Ids of another run agree in few names, by chance; those of one run agree in nearly all.
 _AGREE = 0.9
 
 Pairs = dict[int, int]
@@ -53,7 +54,7 @@ class Linked:
 
     @property
     def linked(self) -> int:
-        """Number of them that have an event."""
+        """Number of host nodes that have an event."""
         return sum(self.strategies.values())
 
     @property
@@ -96,6 +97,7 @@ def link(host: HostTrace, device: DeviceTrace, least_rate: float = LEAST_RATE) -
     free = set(range(len(device.ops)))
     result = Linked(host, device, [-1] * len(host.nodes), {}, [])
     for name, strategy in (
+        # From exact to heuristic, as each strategy takes its pairs away from the later ones.
         ("rf_id", _by_rf_id),
         ("sequence", _by_sequence),
         ("external_id", _by_external_id),
@@ -110,8 +112,10 @@ def link(host: HostTrace, device: DeviceTrace, least_rate: float = LEAST_RATE) -
             free -= set(pairs.values())
             for at, op in pairs.items():
                 result.op_of[at] = op
+            # Only once most are linked is their span that of the host trace; before, it might exclude true events.
             if result.linked >= LEAST_RATE * result.linkable:
                 free = _among(free, result)
+    # A rate below the least may still be right: threads that Kineto does not see have nodes but no events.
     if todo:
         names = Counter(host.nodes[at].name for at in todo).most_common(3)
         shown = ", ".join(f"{count} '{name}'" for name, count in names)
@@ -126,7 +130,7 @@ def link(host: HostTrace, device: DeviceTrace, least_rate: float = LEAST_RATE) -
 
 
 def _threads_agree(linked: Linked) -> bool:
-    """Whether ids link the threads that Kineto saw; it does not see threads that a program starts itself."""
+    """Whether ids link all threads that Kineto recorded; it does not record threads that a program starts itself."""
     nodes = linked.host.nodes
     seen = {nodes[at].tid for at, op in enumerate(linked.op_of) if op >= 0}
     there = sum(node.tid in seen and not node.is_structure for node in nodes)
@@ -134,7 +138,7 @@ def _threads_agree(linked: Linked) -> bool:
 
 
 def _among(free: set[int], linked: Linked) -> set[int]:
-    """Return the events within the time of those that are linked: others are of other steps."""
+    """Return the events within the time span of the linked ones; the others belong to other steps."""
     ops = linked.device.ops
     found = [ops[op] for op in linked.op_of if op >= 0]
     first, last = min(op.start for op in found), max(op.end for op in found)
@@ -142,7 +146,7 @@ def _among(free: set[int], linked: Linked) -> set[int]:
 
 
 def same_name(first: str, second: str) -> bool:
-    """Whether two names mean the same; the number of a ProfilerStep may differ."""
+    """Whether two names are equal, apart from the number of a ProfilerStep."""
     return first == second or (first.startswith("ProfilerStep") and second.startswith("ProfilerStep"))
 
 
@@ -162,6 +166,7 @@ def _by_rf_id(
 def _by_external_id(
     host: HostTrace, device: DeviceTrace, todo: set[int], free: set[int], reasons: list[str]
 ) -> Pairs:
+    # Old Kineto wrote the RecordFunction's id as External id, so both are compared with the node's rf_id.
     keys = ((host.nodes[at].rf_id, at) for at in todo)
     return _by_key("External id", host, device, keys, ((device.ops[op].external, op) for op in free), reasons)
 
@@ -188,7 +193,7 @@ def _by_key(
 
 
 def _unique(keys: Iterable[tuple[int, int]]) -> dict[int, int]:
-    """Return value by key, for the keys above 0 that occur once."""
+    """Return value by key, for the keys above 0 that have one value."""
     found: dict[int, int] = {}
     twice: set[int] = set()
     for key, value in keys:
@@ -216,6 +221,7 @@ def _by_sequence(
         for to, thread in enumerate(theirs)
     )
     pairs: Pairs = {}
+    # Greedy matching of threads by the names they share: thread numbers differ between the two observers.
     used_host: set[int] = set()
     used_device: set[int] = set()
     for shared, _, _, tid, thread in common:
@@ -250,6 +256,7 @@ def _by_occurrence(
     return {
         at: op
         for name, nodes in ours.items()
+        # With unequal counts the k-th need not be the k-th, and nothing else tells them apart.
         if len(nodes) == len(theirs.get(name, ()))
         for at, op in zip(nodes, theirs[name], strict=True)
     }

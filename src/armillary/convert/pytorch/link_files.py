@@ -1,7 +1,7 @@
 """The file that holds a host trace and a device trace joined: what ``armillary trace link`` writes.
 
-It is the host trace as it was, with two more members: ``device``, the events of Kineto as rows, and ``op_of``, for
-every node (in the order of ids) the row of its event, or -1.
+It is the host trace with additional members: ``device``, the events of Kineto as rows; ``op_of``, the row of its event
+or -1 for every node in the order of ids; and ``strategies``, how many nodes each strategy linked.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def write_linked(path: Path, linked: Linked) -> None:
     """Write a joined trace."""
     device = linked.device
     rows = {
-        # What the operators' arguments say stands in the host's node already.
+        # The host node has the operator's arguments already.
         name: [
             [{} if name == "ops" and key == "args" else getattr(row, key) for key in kind.__slots__]
             for row in getattr(device, name)
@@ -72,6 +72,7 @@ def read_linked(path: Path) -> Linked:
         InputError: none of them.
     """
     text = read_text(path)
+    # A bare list is an old device trace; the other kinds are objects.
     if '"traceEvents"' in text or text.lstrip()[:1] == "[":
         return without_host(read_device(path, text))
     raw: list[dict[str, Any]] = []
@@ -82,6 +83,7 @@ def read_linked(path: Path) -> Linked:
     if "device" not in header:
         host = host_of(header, raw, source)
         return Linked(host, DeviceTrace(source), [-1] * len(host.nodes), {}, ["no device trace: no times"])
+    # Popped, as the rest of the header is the host trace's own and is written back as it was.
     device, op_of = _device(header.pop("device"), source), header.pop("op_of", None)
     strategies = header.pop("strategies", {})
     host = host_of(header, raw, source)
@@ -107,6 +109,7 @@ def _row(kind: Any, row: Any) -> Any:
     made = kind(*row)
     for key in kind.__slots__:
         value = getattr(made, key)
+        # The rows come from a file that anybody may have edited; the conversion relies on 63-bit integers.
         wanted: type = {"name": str, "kind": str, "args": dict, "is_annotation": bool}.get(key, int)
         if not isinstance(value, wanted) or (isinstance(value, int) and not -(2**62) < value < 2**62):
             raise TypeError(f"{key} is {value!r}, expected {wanted.__name__}")
@@ -124,14 +127,15 @@ def _check(op_of: Any, strategies: Any, host: HostTrace, device: DeviceTrace) ->
 
 
 def is_et_plus(raw: list[dict[str, Any]]) -> bool:
-    """Whether nodes carry the times that ``chakra_trace_link`` adds."""
+    """Whether nodes carry the durations that ``chakra_trace_link`` adds."""
     return any("inclusive_dur" in record for record in raw)
 
 
 def read_et_plus(header: dict[str, Any], raw: list[dict[str, Any]], source: str) -> Linked:
     """Return the joined trace of a decoded document.
 
-    It does not say when a kernel was launched: that is taken to be when its operator ended, or the kernel began.
+    It does not record launch times: a kernel is taken to be launched when its operator ended, or when it began itself,
+    whichever is earlier.
 
     Raises:
         InputError: a malformed node.
@@ -148,6 +152,7 @@ def read_et_plus(header: dict[str, Any], raw: list[dict[str, Any]], source: str)
             ends[node.id] = (node.tid, end)
             op_of[at] = len(device.ops)
             device.ops.append(CpuOp(node.name, start, end, node.tid, node.rf_id, 0, {}, False))
+        # Device activities carry a category. Each gets a launch of no duration, under a correlation of its own.
         for number, record in enumerate((record for record in raw if "cat" in record), 1):
             start, end = _times(record)
             tid, launched = ends.get(record["ctrl_deps"], (0, start))
@@ -157,6 +162,7 @@ def read_et_plus(header: dict[str, Any], raw: list[dict[str, Any]], source: str)
             device.kernels.append(DeviceOp(str(record["name"]), start, end, 0, stream, number, 0, {}))
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(f"{source}: node {record.get('id')} ('{record.get('name')}'): {error!r}") from error
+    # `DeviceTrace` wants parents before children; equal times keep the order of the file.
     order = sorted(range(len(device.ops)), key=lambda at: (device.ops[at].start, -device.ops[at].end, at))
     place = {old: new for new, old in enumerate(order)}
     device.ops = [device.ops[at] for at in order]

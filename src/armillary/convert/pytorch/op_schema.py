@@ -16,20 +16,20 @@ class Argument:
 
     name: str
     written: bool
-    """It is updated in place or filled."""
+    """Whether the call updates it in place or fills it."""
     result_only: bool = False
-    """What it holds before the call does not matter: ``out=`` and the outputs of a collective."""
+    """Whether its prior contents do not matter: ``out=`` and the outputs of a collective."""
 
 
 @dataclass(frozen=True)
 class Schema:
-    """What the schema says, such as ``aten::add_.Tensor(Tensor(a!) self, …) -> Tensor(a!)``."""
+    """A parsed schema, such as ``aten::add_.Tensor(Tensor(a!) self, …) -> Tensor(a!)``."""
 
     name: str
     """Without the overload: ``aten::add_``."""
     arguments: tuple[Argument, ...]
     new_results: tuple[bool, ...]
-    """Which results are no alias of an argument."""
+    """For each result, whether it is a new tensor rather than an alias of an argument."""
 
     @cached_property
     def position(self) -> dict[str, int]:
@@ -45,10 +45,11 @@ class Schema:
 
 @lru_cache(maxsize=1 << 14)
 def parse_schema(text: str) -> Schema | None:
-    """Return what `text` says, or None where it is not a schema, as for user annotations and autograd nodes."""
+    """Return the schema that `text` is; None if it is not one, as for user annotations and autograd nodes."""
     if not isinstance(text, str):
         return None
     head, found, rest = text.partition("(")
+    # The overload goes: ``add_.Tensor`` and ``add_.Scalar`` have one rule.
     name = head.partition(".")[0]
     end = _closing(rest)
     if not found or "::" not in name or end < 0:
@@ -60,7 +61,9 @@ def parse_schema(text: str) -> Schema | None:
         match = _NAME.search(part)
         if part == "*" or match is None:
             continue
+        # ``Tensor(a!)`` is written, ``Tensor(a)`` an alias that is only read.
         written = any("!" in alias for alias in _ALIAS.findall(part))
+        # Written arguments behind ``*`` are ``out=`` tensors; before it they are updated in place.
         arguments.append(_collective(name, Argument(match[1], written, written and keyword_only)))
     results = rest[end + 1 :].partition("->")[2].strip()
     if results.startswith("(") and results.endswith(")"):
@@ -69,9 +72,11 @@ def parse_schema(text: str) -> Schema | None:
 
 
 def _collective(operator: str, argument: Argument) -> Argument:
-    """Mark what a collective of c10d writes: its schemas do not say so."""
+    """Mark the arguments that a c10d collective writes: its schemas do not."""
     if not operator.startswith("c10d::"):
         return argument
+    # The naming convention of c10d's ops: ``output_tensors`` are filled, ``tensors`` are reduced or
+    # received in place.
     filled = argument.name.startswith("output") or operator == "c10d::recv_"
     updated = argument.name == "tensors" and operator != "c10d::send"
     return Argument(argument.name, filled or updated, filled)

@@ -1,4 +1,4 @@
-"""One rank's joined trace as steps: which waits for which, and which communicates."""
+"""One rank's joined trace as steps, with their dependencies and communications."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from armillary.convert.pytorch.workers import add_workers, cut_at_issue, match_e
 
 @dataclass
 class Rank:
-    """The steps of one rank in issue order, and what communicates."""
+    """The steps of one rank in issue order, and its communications."""
 
     steps: list[Step]
     communications: list[Communication]
@@ -46,7 +46,7 @@ class Rank:
     """First start and last end of CPU operators, ns."""
     first: int
     last: int
-    """First start and last end of all that was recorded: operators, kernels, and what a backend's threads did, ns."""
+    """First start and last end of everything recorded: operators, kernels and annotations of backends' threads, ns."""
 
 
 def build(linked: Linked, *, alone: bool = False) -> Rank:
@@ -54,13 +54,14 @@ def build(linked: Linked, *, alone: bool = False) -> Rank:
 
     Args:
         linked: its joined trace.
-        alone: no other rank is converted with it, so collectives for which it ran no kernel need not be met.
+        alone: no other rank is converted with it, so no partner waits for collectives for which it ran no kernel.
     """
     mend_parents(linked)
     comms = communications(linked.host)
     timed = bool(linked.device.ops or linked.device.kernels)
     ops, events = _recorded(linked) if timed else (_untimed(linked), [])
     kernels, calls = linked.device.kernels, linked.device.call_of()
+    # Matched before the kernels are cut to the span, as a kernel belongs to the span of its launch.
     found = launches(linked.device, calls, kernels)
     if ops and timed and linked.host.schema != DEVICE_ONLY:  # the host trace can be of fewer steps
         first, last = _span(ops)
@@ -72,16 +73,20 @@ def build(linked: Linked, *, alone: bool = False) -> Rank:
         kernels, found = [kernel for kernel, _ in kept], [call for _, call in kept]
         calls = {at: call for at, call in calls.items() if first <= call.start <= last}
     start, end = _recorded_span(ops, kernels, events)
+    # A call outside of all work would only stretch the thread that made it.
     calls = {at: call for at, call in calls.items() if start < call.end and call.start < end}
     recorded = [call for call in linked.device.calls if start < call.end and call.start < end]
     full = full_queues(kernels, found)
     threads = _threads(ops, recorded, calls, kernels, found, full)
+    # From here on the order matters: all cuts must be known before `Thread.build` makes steps of the
+    # segments, and all steps before `connect` and the waits below look for them.
     issued = match_events(comms, linked, events)
     bursts = fork_and_join(threads)
     cut_at_issue(threads, issued)
     for thread in threads.values():
         thread.build()
     connect(bursts)
+    # A communication waits for the head of the operator that issued it.
     heads = {
         step.host: step
         for thread in threads.values()
@@ -90,6 +95,7 @@ def build(linked: Linked, *, alone: bool = False) -> Rank:
     }
     steps = [step for thread in threads.values() for step in thread.steps]
     steps += add_kernels(threads, calls, kernels, found, full, linked.device.waits, comms, heads)
+    # Only now has every kernel its communication, or one made up from its name alone.
     describe_kernels(steps, linked.host)
     done = {id(step.source) for step in steps if isinstance(step.source, Communication)}
     rest = [(comm, event) for comm, event in issued if id(comm) not in done]
@@ -101,13 +107,17 @@ def build(linked: Linked, *, alone: bool = False) -> Rank:
     for comm, event in rest:
         if event is not None:
             add_event(comm, linked.node_of(event))
+    # What ran on no stream ran on a backend's threads, or left no trace of its time.
     steps += add_workers(threads, heads, rest)
     add_data_waits(steps, linked, comms)
+    # Waits that end after the step are refuted by the times. This also sets durations and keys, so it
+    # follows the last wait.
     for step in steps:
         step.settle()
     steps = issue_order(steps)
     if not timed:
         return Rank(steps, comms, timed, 0, 0, 0, 0)
+    # In a file that was cut, time without record says nothing of what the thread did.
     if not was_cut(linked.device):
         steps = own_time(steps)
     first, last = _span(ops) if any(ops.values()) else (start, end)
@@ -136,6 +146,7 @@ def _recorded(linked: Linked) -> tuple[dict[int, list[Item]], list[CpuOp]]:
     threads: dict[int, list[Item]] = defaultdict(list)
     events: list[CpuOp] = []
     for at, op in enumerate(ops):
+        # Warm-up steps before the host trace, and notes of our own, are no part of the program.
         if not first <= op.start <= last or op.name.startswith(GROUP_NOTE):
             continue
         if op.is_annotation and op.name.startswith(ASYNCHRONOUS):
@@ -146,10 +157,11 @@ def _recorded(linked: Linked) -> tuple[dict[int, list[Item]], list[CpuOp]]:
 
 
 def _untimed(linked: Linked) -> dict[int, list[Item]]:
-    """Return items in the order of the host nodes: a node lasts until the last node inside it has begun."""
+    """Return items with node indices for times: a node lasts until the last node inside it has begun."""
     nodes = linked.host.nodes
     index = {node.id: at for at, node in enumerate(nodes)}
     end = list(range(1, len(nodes) + 1))
+    # Children before their parents, so every end is final when it is passed up.
     for at in range(len(nodes) - 1, -1, -1):
         above = index.get(nodes[at].parent, -1)
         if 0 <= above < at:
@@ -172,13 +184,16 @@ def _threads(
     launched: dict[int, DeviceOp] = {}
     cuts: dict[int, list[tuple[int, int]]] = defaultdict(list)
     for kernel, launch in zip(kernels, found, strict=True):
+        # The first kernel of a graph launch counts alone: the others start when the graph has them start.
         if launch and (not launch.correlation or launch.correlation not in launched):
             launched.setdefault(launch.correlation, kernel)
             if not blocks(launch, kernel):
+                # Without a cut a kernel would wait for the end of an operator that goes on after the launch.
                 cuts[launch.tid].append((min(launch.end, kernel.start), kernel.start))
     items = {tid: list(run) for tid, run in ops.items()}
     for call in calls.values():
         first = launched.get(call.correlation)
+        # Only calls that wait become items inside operators; the others are part of their operator's time.
         waits = blocks(call, first) or call.correlation in full
         if call.tid not in ops and (first or waits or not ops):  # nothing else is known of this thread
             correlation = call.correlation if waits else 0
@@ -203,7 +218,8 @@ def _threads(
 
 
 def _between(ops: dict[int, list[Item]], calls: Sequence[RuntimeCall]) -> list[RuntimeCall]:
-    """Return the long runtime calls outside of operators that do not block: they say what their thread did there."""
+    """Return the long non-blocking runtime calls between operators: they account for their thread's time there."""
+    # Merge the operators of each thread into disjoint intervals, so that a bisection answers what overlaps.
     covered: dict[int, tuple[list[int], list[int]]] = {}
     for tid, run in ops.items():
         starts: list[int] = []
@@ -220,8 +236,10 @@ def _between(ops: dict[int, list[Item]], calls: Sequence[RuntimeCall]) -> list[R
         if call.end - call.start < SHORT or call.tid not in covered or blocks(call, None):
             continue
         starts, ends = covered[call.tid]
+        # Between the first and the last operator: outside, the call would extend the recorded span.
         if ends[0] <= call.start and call.end <= starts[-1]:
             inside = bisect_right(starts, call.start) - 1
+            # It may hold whole operators but not cut one in two: items must nest.
             if ends[inside] <= call.start and all(
                 end <= call.end for end in ends[inside + 1 : bisect_left(starts, call.end)]
             ):
@@ -230,9 +248,9 @@ def _between(ops: dict[int, list[Item]], calls: Sequence[RuntimeCall]) -> list[R
 
 
 def issue_order(steps: Sequence[Step]) -> list[Step]:
-    """Return the steps by key, but none before what it waits for: old traces know whole microseconds only.
+    """Return the steps in the order of their keys, but each after its waits: old traces count whole microseconds.
 
-    Where clocks are so coarse that steps wait for each other, the one of the least key goes first.
+    If clocks are so coarse that steps wait for each other, the step of the least key breaks the cycle.
     """
     place = {id(step): at for at, step in enumerate(steps)}
     children: list[list[int]] = [[] for _ in steps]
@@ -241,12 +259,14 @@ def issue_order(steps: Sequence[Step]) -> list[Step]:
         for wait in step.waits:
             children[place[id(wait)]].append(at)
             waiting[at] += 1
+    # Kahn's algorithm with a heap: of the steps that wait for nothing more, the least key is next.
     ready = [(step.key, at) for at, step in enumerate(steps) if not waiting[at]]
     heapq.heapify(ready)
     left = iter(sorted((step.key, at) for at, step in enumerate(steps)))
     done = [False] * len(steps)
     result: list[Step] = []
     while len(result) < len(steps):
+        # No step is ready only in a cycle; then the least key left is taken, however many waits it has.
         _, at = heapq.heappop(ready) if ready else next(left)
         if done[at]:
             continue
@@ -260,10 +280,9 @@ def issue_order(steps: Sequence[Step]) -> list[Step]:
 
 
 def mend_parents(linked: Linked) -> None:
-    """Move nodes up that began after their parent had ended, or that a backend's thread seems to be around.
+    """Move nodes up that began after their parent had ended, or whose parent is on a backend's thread.
 
-    While such a thread (gloo) records, PyTorch now and then takes its annotation, or the operator before, for the
-    operator around.
+    While such a thread (gloo) records, PyTorch sometimes takes its annotation, or the operator before, for the parent.
     """
     nodes, ops = linked.host.nodes, linked.device.ops
     event = {node.id: ops[op] for node, op in zip(nodes, linked.op_of, strict=True) if op >= 0}
@@ -283,10 +302,10 @@ def mend_parents(linked: Linked) -> None:
 
 
 def describe_kernels(steps: Sequence[Step], host: HostTrace) -> None:
-    """Complete the communications that only a kernel tells of.
+    """Complete the communications that only a kernel shows.
 
-    Bytes are those of the operator that launched it, if that is a collective by its name. Where the name leaves the
-    kind open, as NCCL's SendRecv and RCCL's generic kernels do, it is that of most calls with a kernel of this name.
+    Bytes are those of the operator that launched it, if its name is a collective's. If the kernel's name leaves the
+    kind open, as NCCL's SendRecv and RCCL's generic kernels do, it is the kind of most calls with such a kernel.
     """
     kinds: dict[str, Counter[str]] = {}
     alone: list[tuple[Step, Communication]] = []
@@ -301,6 +320,7 @@ def describe_kernels(steps: Sequence[Step], host: HostTrace) -> None:
             comm.kind, comm.size, comm.sized, comm.path = found.kind, found.size, True, found.path
         elif not names_its_kind(step.name) and step.name in kinds:
             comm.kind = kinds[step.name].most_common(1)[0][0]
+        # Pairs of sends and receives in one kernel are what PyTorch makes of an all-to-all.
         if comm.kind == UNSAID:
             comm.kind = "ALL_TO_ALL"
         if comm.kind in (SEND, RECV) and comm.peer is None:
@@ -316,7 +336,7 @@ def _of_kernels(steps: Sequence[Step]) -> Iterator[tuple[Step, Communication]]:
 
 
 def _around(item: Item | None) -> Iterator[int]:
-    """Give the host nodes that a kernel was launched in, innermost first."""
+    """Yield the host nodes inside which a kernel was launched, innermost first."""
     while item is not None:
         if item.host >= 0:
             yield item.host

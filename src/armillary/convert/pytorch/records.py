@@ -20,7 +20,7 @@ _COMMA = re.compile(r"[ \t\n\r]*,")
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Pause the search for cycles: millions of new objects without any make it half of the time."""
+    """Pause garbage collection: the search for cycles among millions of new objects takes half of the time."""
     was = gc.isenabled()
     gc.disable()
     try:
@@ -50,7 +50,7 @@ def read_text(path: str | Path) -> str:
 
 
 class Records:
-    """The members of one JSON object, of which the list `key` is handed on record by record.
+    """Reader of one JSON object that passes on the list `key` record by record and returns the other members.
 
     A comma after the last member or record is allowed, as Chrome's trace format has it.
     """
@@ -60,6 +60,8 @@ class Records:
         self.key = key
         self.text = read_text(path) if text is None else text
         self.at = 0
+        # One record at a time through the C decoder. This gives a position for every error, and no second
+        # copy of the document as objects.
         self._decode = json.JSONDecoder().raw_decode
 
     def read(self, each: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
@@ -85,6 +87,7 @@ class Records:
                 found = True
             else:
                 header[name] = self._value()
+            # A missing comma is an error; one before the closing brace is not.
             if self._next() != "}":
                 self._expect(",", "',' or '}'")
         self.at += 1
@@ -102,6 +105,7 @@ class Records:
             if not isinstance(record, dict):
                 raise self._error(f"expected an object in '{self.key}', found {type(record).__name__}")
             each(record)
+            # The common case in one match: a comma separates millions of records.
             comma = _COMMA.match(self.text, self.at)
             if comma:
                 self.at = comma.end()
@@ -124,6 +128,7 @@ class Records:
         try:
             value, self.at = self._decode(self.text, self.at)
         except json.JSONDecodeError as error:
+            # The decoder counts from the start of the text, so its position gives line and column directly.
             self.at = error.pos
             raise self._error(f"not JSON: {error.msg}") from error
         except RecursionError as error:

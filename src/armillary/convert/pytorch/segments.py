@@ -1,4 +1,4 @@
-"""A CPU thread as segments: at every moment, which of the operators around it was at work itself.
+"""A CPU thread as segments: at every moment, the innermost operator is the one at work.
 
 An operator's *head* is the time until its first child begins; the rest of its own time are further segments. Time
 that no operator covers has no owner.
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 @dataclass(slots=True, eq=False)
 class Item:
-    """What is recorded on a CPU thread: an operator, an annotation, or a runtime call that blocks; times in ns."""
+    """An interval recorded on a CPU thread: an operator, an annotation, or a blocking runtime call; times in ns."""
 
     name: str
     start: int
@@ -61,6 +61,7 @@ def segments(items: Iterable[Item]) -> list[Segment]:
 
     def add(owner: Item | None, start: int, end: int) -> None:
         last = result[-1] if result else None
+        # Time up to the first child extends the head; everything later is a segment of its own.
         if last and last.head and last.owner is owner and last.end == start:
             last.end = max(end, start)
         elif end > start:
@@ -73,10 +74,13 @@ def segments(items: Iterable[Item]) -> list[Segment]:
         if stack:
             item.above = stack[-1]
             stack[-1].has_children = True
+            # Clock jitter lets a child end a little after its parent; items must nest for the stack to hold.
             item.end = max(min(item.end, stack[-1].end), item.start)
+        # The head is made at once, empty, so that even an operator without time of its own has one.
         result.append(Segment(item, item.start, item.start, True))
         stack.append(item)
     if cursor is not None and stack:
+        # The outermost one ends last, so this closes all.
         until(stack[0].end)
     return result
 
@@ -92,6 +96,7 @@ def split(found: Sequence[Segment], cuts: Iterable[int]) -> tuple[list[Segment],
         at = max(at, bisect_right(times, start, lo=at))
         while at < len(times) and times[at] < segment.end:
             result.append(Segment(segment.owner, start, times[at], head))
+            # Only the first part is the head, of which an operator has one.
             start, head = times[at], False
             begun.add(len(result))
             at += 1

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Sequence
 
+# Runs of 12 names rarely recur within a step, so their places tell where a trace of one step lies. The caps
+# bound the time on traces of millions of events, where common runs would vote everywhere.
 _GRAM = 12
 _SAMPLES = 64
 _MOST_VOTES = 1_000_000
@@ -14,9 +16,9 @@ _MOST_EDITS = 600
 def align(first: Sequence[Hashable], second: Sequence[Hashable]) -> list[tuple[int, int]]:
     """Return the pairs of positions at which the sequences are equal, ascending in both; a longest such list.
 
-    Where `second` is much longer (a device trace of many steps), only its stretch that looks most like
-    `first` is aligned. Sequences that differ by more than 600 edits give the pairs before the first and after the
-    last edit only. Of equally long lists it is one whose pairs lie close together.
+    If `second` is much longer (a device trace of many steps), only the stretch of it that is most like `first` is
+    aligned. Sequences that differ by more than 600 edits give only the pairs before the first and after the last edit.
+    Of equally long lists, the result is one whose pairs lie close together.
     The algorithm is that of Myers (Algorithmica 1986, greedy, section 3): O((N + M) D) for D edits.
     """
     found: list[tuple[int, int]] = []
@@ -32,23 +34,26 @@ def align(first: Sequence[Hashable], second: Sequence[Hashable]) -> list[tuple[i
 def _together(
     pairs: list[tuple[int, int]], first: Sequence[Hashable], second: Sequence[Hashable]
 ) -> list[tuple[int, int]]:
-    """Move pairs as far as they go towards the middle one, so that ends do not stray into other steps."""
+    """Move pairs as far as possible towards the middle one, so that the ends do not stray into other steps."""
     middle = len(pairs) // 2
     for i in (*range(middle - 1, -1, -1), *range(middle + 1, len(pairs))):
         (at, to), toward = pairs[i], 1 if i < middle else -1
+        # The equal name nearest to the neighbour that is placed already.
         between = range(pairs[i + toward][1] - toward, to, -toward)
         pairs[i] = at, next((other for other in between if second[other] == first[at]), to)
     return pairs
 
 
 def _windows(first: Sequence[Hashable], second: Sequence[Hashable]) -> list[tuple[int, int]]:
-    """Return where in `second` the most samples of `first` lie on one diagonal, just that and with some more."""
+    """Return the stretches of `second` on whose diagonal most samples of `first` lie: exactly, and with slack."""
     n, m = len(first), len(second)
+    # Nearly as long: align with all of it.
     if m <= n + n // 4 + _GRAM or n < _GRAM:
         return [(0, m)]
     places: dict[tuple[Hashable, ...], list[int]] = defaultdict(list)
     for at in range(m - _GRAM + 1):
         places[tuple(second[at : at + _GRAM])].append(at)
+    # A diagonal is an offset of `second` against `first`; every place of a sampled run votes for its own.
     samples = [
         [place - at for place in places.get(tuple(first[at : at + _GRAM]), ())]
         for at in range(0, n - _GRAM + 1, max(1, n // _SAMPLES))
@@ -67,6 +72,7 @@ def _windows(first: Sequence[Hashable], second: Sequence[Hashable]) -> list[tupl
 
 def _edit_path(first: Sequence[Hashable], second: Sequence[Hashable]) -> list[tuple[int, int]]:
     n, m = len(first), len(second)
+    # Common ends need no search; what is left between them is mostly empty.
     head = 0
     while head < min(n, m) and first[head] == second[head]:
         head += 1
@@ -82,16 +88,21 @@ def _myers(first: Sequence[Hashable], second: Sequence[Hashable]) -> list[tuple[
     n, m = len(first), len(second)
     if not n or not m:
         return []
+    # The farthest x on each diagonal k = x - y with as many edits; k = 1 starts the greedy step at (0, 0).
     reach = {1: 0}
     history: list[dict[int, int]] = []
     for edits in range(min(n + m, _MOST_EDITS) + 1):
         history.append(
+            # Only diagonals that `_back` may ask for are saved: memory grows with D², not with N D.
             dict(reach) if edits < 2 else {k: reach[k] for k in range(-edits, edits + 1) if k in reach}
         )
         for k in range(-edits, edits + 1, 2):
+            # A step down inserts a name of `second`, one to the right drops a name of `first`; the farther
+            # one is taken.
             down = k == -edits or (k != edits and reach[k - 1] < reach[k + 1])
             x = reach[k + 1] if down else reach[k - 1] + 1
             y = x - k
+            # Myers' snake: equal names cost no edit.
             while x < n and y < m and first[x] == second[y]:
                 x, y = x + 1, y + 1
             reach[k] = x

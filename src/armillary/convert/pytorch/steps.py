@@ -1,7 +1,7 @@
-"""What happened on one rank as steps that wait for each other: CPU threads, device streams, communication.
+"""The work of one rank as steps that wait for each other: CPU threads, device streams, communication.
 
-A step's time is what is left of it after all that it waits for has ended. Replayed with these dependencies, the
-steps of CPU threads end when they were measured to; a kernel can start earlier than it did, by what launching costs.
+A step lasts from the end of its last dependency to its own end. In a replay, the steps of CPU threads thus end at
+their measured times; a kernel can start earlier than measured, by the cost of its launch.
 """
 
 from __future__ import annotations
@@ -14,29 +14,29 @@ from typing import NamedTuple
 from armillary.convert.pytorch.segments import Item, Segment, segments, split
 
 SHORT = 20_000
-"""An operator's own time after its head gets a step of its own from here on (ns); shorter is part of the next step."""
+"""An operator's own time after its head becomes a step if it is at least this long (ns); less joins the next step."""
 APART = 200_000
-"""A thread on which nothing is recorded for so long (ns) was waiting for another thread."""
+"""A thread without records for this long (ns) was waiting for another thread."""
 WAKING = 100_000
-"""A thread that goes on so soon (ns) after what another one did ended was waiting for it."""
+"""A thread that continues within this time (ns) of the end of other work was waiting for it."""
 ROUNDING = 1000
-"""Old traces count whole microseconds, so what was waited for can be written to end so much (ns) later."""
+"""Old traces count whole microseconds, so the recorded end of a dependency can be this much (ns) too late."""
 LATE = 50_000
-"""Steps are cut where a launch ends so much (ns) before they do."""
+"""Steps are cut at the end of a launch if they last this much (ns) longer."""
 
 _ENGINE = "autograd::engine::evaluate_function"
 
 
 @dataclass(slots=True, eq=False)
 class Step:
-    """One node to be; times in ns."""
+    """A future node; times in ns."""
 
     name: str
     kind: str
     """cpu, part (an operator's later own time), host, gap, latency, queued, call, kernel, comm."""
     end: int
     key: int
-    """Issue order: when the CPU came to it, ns."""
+    """Issue order: when the CPU reached it, ns."""
     track: int
     """Thread or stream."""
     item: Item | None = None
@@ -46,7 +46,7 @@ class Step:
     source: object = None
     """Its kernel or communication."""
     communicates: str = ""
-    """What it is if it is a kernel that communicates: the "kernel", or a "further kernel", of a call."""
+    """For a communicating kernel, whether it is the "kernel" or a "further kernel" of its call; else empty."""
 
     @property
     def in_autograd(self) -> bool:
@@ -59,7 +59,7 @@ class Step:
         return False
 
     def settle(self) -> None:
-        """Drop what it cannot have waited for, and set `begin`; a kernel's is measured."""
+        """Drop impossible waits and set `begin`, except that a kernel's is measured."""
         if self.source is None or self.track < 0:
             self.waits = [
                 step for step in dict.fromkeys(self.waits) if step is not self and step.end <= self.end
@@ -84,22 +84,22 @@ class Thread:
         self._starts = [segment.start for segment in self.raw]
         self.cuts: set[int] = set()
         self.skip: set[int] = set()
-        """Ends of stretches without record that were waits for another thread."""
+        """Ends of unrecorded stretches that were waits for another thread."""
         self.steps: list[Step] = []
         self.ends: list[int] = []
 
     def segment_at(self, time: int) -> Segment | None:
-        """Return what the thread was in at `time`; None before its first and after its last item."""
+        """Return the segment at `time`; None before the first item of the thread and after its last."""
         at = bisect_right(self._starts, time) - 1
         return self.raw[at] if at >= 0 and time <= self.raw[at].end else None
 
     def ended(self, time: int) -> int | None:
-        """Return until when the thread was in what it had begun before `time`; None if it had begun nothing."""
+        """Return until when, at most `time`, the segment begun last before `time` lasted; None if there is none."""
         at = bisect_left(self._starts, time) - 1
         return min(self.raw[at].end, time) if at >= 0 else None
 
     def bursts(self) -> list[tuple[int, int]]:
-        """Return (start, end) of the stretches of the thread with no long time without record in them."""
+        """Return (start, end) of the stretches of the thread between long unrecorded times."""
         if not self.raw:
             return []
         found = [[self.raw[0].start, self.raw[0].end]]
@@ -111,12 +111,13 @@ class Thread:
         return [(start, end) for start, end in found]
 
     def waits_within(self, start: int, end: int) -> Iterator[int]:
-        """Return when the thread went on, between two times, that had done nothing inside an operator for long."""
+        """Yield when, from `start` to `end`, the thread continued after a long idle time inside an operator."""
         at = max(bisect_right(self._starts, start) - 1, 0)
         for segment in self.raw[at:]:
             if segment.start > end:
                 break
             owner = segment.owner
+            # A leaf computes; only an operator with children can idle between them.
             if owner and owner.has_children and segment.end - max(segment.start, start) >= SHORT:
                 yield min(segment.end, end)
 
@@ -127,6 +128,7 @@ class Thread:
             segment = self.segment_at(end)
             if segment is None:
                 continue
+            # A cut for every launch would double the graph; one for each LATE ns keeps kernels as early as that.
             late = segment.end - end > LATE and (last is None or end - last > LATE)
             if late or segment.end > start:
                 self.cuts.add(end)
@@ -135,6 +137,7 @@ class Thread:
     def build(self) -> None:
         """Make the steps."""
         parts, begun = split(self.raw, self.cuts)
+        # Time of short parts is carried into the next step, so that all steps together still cover the thread.
         carried = parts[0].start if parts else 0
         for at, part in enumerate(parts):
             length = part.end - carried
@@ -142,10 +145,12 @@ class Thread:
             if not part.head and at not in begun and part.end - part.start < SHORT and at + 1 < len(parts):
                 continue  # the next step carries it
             if owner is None:
+                # A wait for another thread has no duration: `connect` makes it a dependency.
                 if part.end in self.skip or length <= 0:
                     carried = part.end
                     continue
                 engine = (
+                    # Unrecorded time between two functions of the engine is its own bookkeeping, no unknown wait.
                     bool(self.steps)
                     and self.steps[-1].in_autograd
                     and at + 1 < len(parts)
@@ -161,6 +166,7 @@ class Thread:
                 step = Step(owner.name, kind, part.end, part.start, self.tid, owner, host=owner.host)
             if self.steps:
                 step.waits.append(self.steps[-1])
+            # After a wait nothing is carried over: the thread did not work before it.
             step.begin = part.start if part.start in self.skip else carried
             self.steps.append(step)
             carried = part.end
@@ -172,14 +178,16 @@ class Thread:
         return self.steps[at] if at >= 0 else None
 
     def launching(self, time: int) -> Step | None:
-        """Return the step after which what was launched at `time` could start."""
+        """Return the step whose end allows a kernel launched at `time` to start."""
         at = bisect_left(self.ends, time)
+        # The step that launched it, if it ends soon after; a long one would hold the kernel up, so take the
+        # one before.
         if at < len(self.steps) and self.ends[at] - time <= LATE:
             return self.steps[at]
         return self.before(time)
 
     def covering(self, time: int) -> Step | None:
-        """Return the step within which `time` lies."""
+        """Return the step that covers `time`, or None."""
         at = bisect_left(self.ends, time)
         return self.steps[at] if at < len(self.steps) and self.steps[at].begin <= time else None
 
@@ -192,18 +200,20 @@ class Burst(NamedTuple):
     parent: Thread
     """The thread that started it."""
     woken: list[int]
-    """When the parent went on that had waited for the thread."""
+    """Times at which the parent continued after waiting for the thread."""
 
 
 def fork_and_join(threads: dict[int, Thread]) -> list[Burst]:
-    """Find out which thread started each burst of each thread, and when it waited for it; sets cuts and skips."""
+    """Return each burst with the thread that started it and the times of its waits for it; sets cuts and skips."""
     found = []
     spans = {tid: thread.bursts() for tid, thread in threads.items()}
     first = min((bursts[0][0] for bursts in spans.values() if bursts), default=0)
     for tid, thread in threads.items():
         for start, end in spans[tid]:
+            # The first burst of all has no cause in the trace.
             if start == first:
                 continue
+            # Threads inside a segment at that time, unless they slept through it in a wait that is known as such.
             others = [
                 (segment.start, -other.tid, other, segment)
                 for other in threads.values()
@@ -227,6 +237,8 @@ def fork_and_join(threads: dict[int, Thread]) -> list[Burst]:
             awake = [entry for entry in others if entry[3].owner or entry[3].end - entry[3].start < APART]
             _, _, parent, segment = max(awake or others, key=lambda entry: entry[:2])
             woken: list[int] = []
+            # The parent did nothing else until the burst ended: it joined the thread. A leaf operator may
+            # just be computing, unless it ends right after.
             if segment.end >= end > start and (
                 segment.owner is None or segment.owner.has_children or segment.end - end <= WAKING
             ):
@@ -234,6 +246,7 @@ def fork_and_join(threads: dict[int, Thread]) -> list[Burst]:
             elif (begun := thread.segment_at(start)) and _autograd(begun):
                 # The thread that called backward() waits for the engine's, and does what these leave to it.
                 woken = list(parent.waits_within(start, end))
+            # The parent's step must end at the fork, so that the burst does not wait for all of it.
             parent.cuts.add(start)
             thread.skip.add(start)
             found.append(Burst(thread, start, parent, woken))
@@ -244,6 +257,7 @@ def connect(bursts: Sequence[Burst]) -> None:
     """Add the dependencies between threads, after `Thread.build`."""
     for thread, start, parent, woken in bursts:
         at = bisect_left(thread.ends, start)
+        # Steps that began before `start` belong to the burst before, even if they end later.
         while at < len(thread.steps) and thread.steps[at].key < start:
             at += 1
         cause = parent.before(start)

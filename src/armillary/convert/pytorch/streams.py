@@ -1,4 +1,4 @@
-"""Device streams: kernels in order, after their launch and after events of other streams; CPU calls that wait."""
+"""Device streams: kernels in order, after their launch and events of other streams; blocking CPU calls."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ def blocks(call: RuntimeCall, kernel: DeviceOp | None) -> bool:
     """Whether a runtime call returned only when something on the device had ended."""
     if "ynchronize" in call.name:
         return True
+    # A copy from or to pageable memory blocks its caller, which no name tells but the times do.
     return kernel is not None and "emcpy" in call.name and call.start < kernel.end <= call.end
 
 
@@ -39,13 +40,14 @@ def add_kernels(
     comms: list[Communication],
     heads: Mapping[int, Step],
 ) -> list[Step]:
-    """Return a step for each kernel, and let blocking calls wait for those they waited for.
+    """Return a step for each kernel, and let blocking calls wait for their kernels.
 
-    Communication that only kernels tell of is added to `comms`; `heads` are the steps that issued the others, `full`
-    the launches that waited for room in the queue of a stream.
+    Communication that only kernels show is added to `comms`; `heads` are the steps that issued the others, `full` the
+    launches that waited for room in the queue of a stream.
     """
     streams = Streams()
     made = []
+    # In order of start, as `Streams.add` requires: every kernel after its launch and those ahead on its stream.
     for call, kernel in zip(launches, kernels, strict=True):
         launched = _launched(call, kernel)
         step = Step(kernel.name, "kernel", kernel.end, launched, kernel.stream, source=kernel)
@@ -59,6 +61,7 @@ def add_kernels(
         for step, latest in zip(track.steps, track.launched, strict=True):
             if id(step) in unlaunched:  # no later than what is behind it on its stream
                 step.key = latest
+    # Two upper bounds for an unknown launch: the kernel behind on the stream, and the numbers of calls.
     before = launched_before(calls)
     for step, kernel in zip(made, kernels, strict=True):
         if id(step) in unlaunched:
@@ -66,16 +69,19 @@ def add_kernels(
     _communicate(made, kernels, launches, streams, comms, heads)
     _follow_events(made, kernels, streams, waits, calls)
     for step, kernel in zip(made, kernels, strict=True):
+        # What ended after the kernel began was not waited for; the kernel ahead on its stream may overlap
+        # by `tracks.EARLY`.
         mine = [wait for wait in step.waits if wait.source and wait.track == step.track]
         step.waits = [*mine, *(wait for wait in step.waits if wait.end <= kernel.start + ROUNDING)]
     _end_waits(made, kernels, streams)
+    # Last among the waits of kernels: only delays that the recorded reasons leave need another one.
     unseen = explain(made, kernels, launches, streams, threads)
     _synchronise(threads, streams, made, full, {wait.correlation: wait for wait in waits}, calls)
     return made + unseen
 
 
 def _end_waits(made: Sequence[Step], kernels: Sequence[DeviceOp], streams: Streams) -> None:
-    """Let waits that a device records as work of a stream (MTIA's ``event_wait``) take what the wait leaves of them."""
+    """Shorten waits that a device records as work of a stream (MTIA's ``event_wait``) to the time after their event."""
     for step, kernel in zip(made, kernels, strict=True):
         on = kernel.args.get("wait_on_stream")
         if type(on) is not int or on == kernel.stream:
@@ -87,7 +93,7 @@ def _end_waits(made: Sequence[Step], kernels: Sequence[DeviceOp], streams: Strea
 
 
 class _Told(NamedTuple):
-    """A stream was told to wait for what another one had to do when an event was recorded."""
+    """A stream waits for the work that another one had been given when an event was recorded."""
 
     told: int
     recorded: int
@@ -101,7 +107,7 @@ def _follow_events(
     waits: Sequence[StreamWait],
     calls: Mapping[int, RuntimeCall],
 ) -> None:
-    """Let kernels wait for the events for which their streams were told to wait."""
+    """Let kernels wait for the events that their streams wait for."""
     waiting = _stream_waits(waits, calls)
     for step, kernel in sorted(zip(made, kernels, strict=True), key=lambda pair: pair[0].key):
         # Each holds for the next kernel of the stream, and by the order of the stream for those after it.
@@ -112,17 +118,18 @@ def _follow_events(
 
 
 def _stream_waits(waits: Sequence[StreamWait], calls: Mapping[int, RuntimeCall]) -> dict[int, list[_Told]]:
-    """Return for each stream what it was told to wait for, the last first."""
+    """Return the event waits of each stream, the last first."""
     found: dict[int, list[_Told]] = defaultdict(list)
     for wait in waits:
         told, recorded = calls.get(wait.correlation), calls.get(wait.on_correlation)
         if "Stream Wait" in wait.kind and told and recorded and wait.on_stream >= 0:
+            # Both are times of CPU calls: what counts is the order of issue, not when the device got there.
             found[wait.stream].append(_Told(told.start, recorded.start, wait.on_stream))
     return {stream: sorted(run, reverse=True) for stream, run in found.items()}
 
 
 def _launched(call: RuntimeCall | None, kernel: DeviceOp) -> int:
-    """Return when a kernel was launched: at the end of the call, unless that waited for the kernel."""
+    """Return when a kernel was launched: at the end of the call, or its start if the call waited for the kernel."""
     if call is None:
         return kernel.start
     return call.start if blocks(call, kernel) else call.end
@@ -133,6 +140,7 @@ def _launch(step: Step, threads: dict[int, Thread], call: RuntimeCall | None, ke
     if call and (thread := threads.get(call.tid)):
         launched = min(step.key, kernel.start)  # a call can return late
         launch = thread.launching(launched)
+        # A kernel cannot wait for a step that ended after it began.
         if launch and launch.end > kernel.start:
             launch = thread.before(launched)
         if launch:
@@ -142,7 +150,7 @@ def _launch(step: Step, threads: dict[int, Thread], call: RuntimeCall | None, ke
 
 
 class Issuing:
-    """Which communications have been issued, and have no kernel yet."""
+    """The communications that were issued and have no kernel yet."""
 
     def __init__(self, comms: Sequence[Communication], heads: Mapping[int, Step]) -> None:
         self.of = {comm.node: comm for comm in comms}
@@ -150,6 +158,7 @@ class Issuing:
         self._waiting: dict[int, deque[tuple[int, Communication]]] = defaultdict(deque)
         for comm in sorted(comms, key=lambda comm: heads[comm.node].end if comm.node in heads else 0):
             if head := heads.get(comm.node):
+                # In order of issue, on the thread that also calls ``ncclGroupEnd``.
                 self._waiting[head.track].append((head.end, comm))
 
     def around(self, item: Item | None) -> Communication | None:
@@ -168,9 +177,9 @@ class Issuing:
         return item is not None
 
     def before(self, call: RuntimeCall | None) -> Communication | None:
-        """Return the last of those that a thread issued, each without a kernel, before it launched one for all of them.
+        """Return the last of the communications without a kernel that the launching thread issued before this launch.
 
-        So ``ncclGroupEnd`` does for messages and coalesced collectives.
+        ``ncclGroupEnd`` launches one kernel for all messages or coalesced collectives of a group.
         """
         last = None
         queue = self._waiting[call.tid] if call else deque()
@@ -189,13 +198,16 @@ def _communicate(
     comms: list[Communication],
     heads: Mapping[int, Step],
 ) -> None:
-    """Make kernels the communication that launched them, or the one they say they are; it follows earlier work."""
+    """Make kernels the communication that launched them, or that their attributes give; let it follow earlier work."""
     issuing = Issuing(comms, heads)
+    # By launch: communications are issued in that order, whichever stream runs first.
     order = sorted(zip(made, kernels, launches, strict=True), key=lambda one: (one[0].key, one[1].start))
     for step, kernel, call in order:
         if not is_communication(kernel.name):
             continue
         step.communicates = "kernel"
+        # The issuing operator is around the launch or, for a group, before it. A further kernel of the same
+        # call stays compute; without any operator, the kernel is all that is known of its communication.
         comm = issuing.around(step.item) or issuing.before(call)
         if comm is not None:
             issuing.taken.add(comm.node)
@@ -207,6 +219,8 @@ def _communicate(
             if comm is not None:
                 comms.append(comm)
                 step.kind, step.source = "comm", comm
+        # NCCL's stream waits for the caller's by an event that most traces lack. Which stream that was is
+        # unknown, so it waits for all: times drop those that ended later.
         others = [track for track in streams.tracks(kernel.device) if track.number != step.track]
         step.waits += [
             found for track in others if (found := track.before(step.key)) and found.kind == "kernel"
@@ -221,12 +235,13 @@ def _synchronise(
     told: Mapping[int, StreamWait],
     calls: Mapping[int, RuntimeCall],
 ) -> None:
-    """Let blocking calls wait for their own copy, or the last kernel of every stream they can have waited for."""
+    """Let blocking calls wait for their own copy, or for the last kernel of every stream they may have waited for."""
     copies = {step.source.correlation: step for step in kernels if isinstance(step.source, DeviceOp)}
     for thread in threads.values():
         for step in thread.steps:
             if step.kind != "call" or step.item is None:
                 continue
+            # Room in the queue appears whenever a kernel ends, so any end during the call may be the one.
             if step.item.call in full:
                 done = (track.ended(step.end) for track in streams.of[full[step.item.call]])
                 step.waits += [found for found in done if found and found.end > step.item.start]
@@ -239,10 +254,11 @@ def _synchronise(
 def _waited(
     step: Step, streams: Streams, told: StreamWait | None, calls: Mapping[int, RuntimeCall]
 ) -> list[Step]:
-    """Return the kernels for which a call waited: as Kineto says, or those that ended while it lasted."""
+    """Return the kernels that a call waited for: by Kineto's record, or those that ended during the call."""
     assert step.item is not None
     called = step.item.start
     tracks = list(streams.tracks())
+    # An event wait covers work up to the record of the event; a stream wait all work of the stream up to the call.
     if told and told.on_correlation in calls:
         recorded = calls[told.on_correlation].start
         tracks = [track for stream, run in streams.of.items() if stream[1] == told.on_stream for track in run]

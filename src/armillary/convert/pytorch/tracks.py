@@ -13,7 +13,7 @@ StreamKey = tuple[int, int]
 """Device and stream as the trace numbers them."""
 
 EARLY = 20_000
-"""A kernel can begin so much (ns) before the one ahead of it on its stream ends, and still follow it.
+"""A kernel can begin this much (ns) before the one ahead of it on its stream ends, and still follow it.
 
 Starts are rounded (1 ns on H100), and programmatic launches begin while the one before drains. What overlaps for
 longer, or ends first, ran beside it: parts of a graph, or streams that ROCm's tracer writes as one.
@@ -21,14 +21,14 @@ longer, or ends first, ran beside it: parts of a graph, or streams that ROCm's t
 
 
 class Track:
-    """Kernels of one stream that ran one after the other, in that order."""
+    """Kernels of one stream that ran one after another, in that order."""
 
     def __init__(self, number: int) -> None:
         self.number = number
         self.steps: list[Step] = []
         self.ends: list[int] = []
         self.launched: list[int] = []
-        """When each was launched at the latest, once the track is closed."""
+        """Latest possible launch time of each, once the track is closed."""
 
     def add(self, step: Step) -> None:
         """Append the next kernel; none ends before the one ahead of it."""
@@ -36,8 +36,9 @@ class Track:
         self.ends.append(step.end)
 
     def close(self) -> None:
-        """Get ready for `before`: what is launched later is behind, whatever the clock of another thread says."""
+        """Prepare for `before`: a kernel was launched no later than those behind it, whatever thread launched them."""
         keys, least = [], None
+        # A suffix minimum makes launch times ascend, so that `before` can bisect.
         for step in reversed(self.steps):
             least = step.key if least is None else min(least, step.key)
             keys.append(least)
@@ -49,7 +50,7 @@ class Track:
         return self.steps[at - 1] if at else None
 
     def running(self, time: int) -> Step | None:
-        """Return the kernel that was at work at a time."""
+        """Return the kernel that was running at a time."""
         at = bisect_right(self.ends, time)
         found = self.steps[at] if at < len(self.steps) else None
         return found if found and found.begin < time else None
@@ -61,14 +62,14 @@ class Track:
 
 
 class Streams:
-    """All streams of a rank: each one track, or several where kernels ran beside each other."""
+    """All streams of a rank: each is one track, or several if its kernels overlapped."""
 
     def __init__(self) -> None:
         self.of: dict[StreamKey, list[Track]] = defaultdict(list)
         self._taken: set[int] = set()
 
     def add(self, step: Step, kernel: DeviceOp) -> None:
-        """Put a kernel behind those of its stream that had ended, or nearly, when it began; call in order of start."""
+        """Put a kernel behind those of its stream that had (nearly) ended at its start; call in order of start."""
         tracks = self.of[kernel.device, kernel.stream]
         behind = [
             track
@@ -76,6 +77,7 @@ class Streams:
             if track.ends[-1] <= kernel.end and track.ends[-1] - kernel.start <= EARLY
         ]
         if behind:
+            # The track that ended last, as its kernel is the likeliest one ahead.
             mine = max(behind, key=lambda track: (track.ends[-1], -track.number))
         else:
             mine = Track(self._number(kernel.stream))

@@ -1,4 +1,4 @@
-"""Communication by threads of a backend's own (gloo, MPI, UCC): when it ran, and who waited for it."""
+"""Communication by threads of a backend (gloo, MPI, UCC): when it ran, and which threads waited for it."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from armillary.convert.pytorch.steps import SHORT, WAKING, Step, Thread
 Issued = list[tuple[Communication, CpuOp | None]]
 
 _QUEUES = 1 << 41
-"""Added to the number of a thread for what queues on its behalf; more than any thread's."""
+"""Added to the number of a thread for the track of its queue; exceeds any thread's number."""
 
 
 def match_events(comms: list[Communication], linked: Linked, events: list[CpuOp]) -> Issued:
-    """Give every communication the backend's annotation of it, or None.
+    """Return every communication with the backend's annotation of it, or None.
 
     An annotation's id is given out right after that of the operator that issues it, on the same thread; without
     ids, the k-th annotation is that of the k-th communication.
@@ -31,6 +31,7 @@ def match_events(comms: list[Communication], linked: Linked, events: list[CpuOp]
         for event in sorted(events, key=lambda event: event.rf_id):
             place = bisect_right(ids, (event.rf_id, len(comms))) - 1
             if place >= 0:
+                # The greatest id not above the annotation's is the operator that issued it.
                 found.setdefault(ids[place][1], event)
     else:
         found = dict(enumerate(sorted(events, key=lambda event: event.start)))
@@ -38,7 +39,7 @@ def match_events(comms: list[Communication], linked: Linked, events: list[CpuOp]
 
 
 def cut_at_issue(threads: dict[int, Thread], issued: Issued) -> None:
-    """Cut the operator that issues a communication where that starts, if it goes on for longer."""
+    """Cut the operator that issues a communication at the start of the communication, if it lasts longer."""
     for comm, event in issued:
         for thread in threads.values() if event else ():
             assert event is not None
@@ -51,12 +52,13 @@ def cut_at_issue(threads: dict[int, Thread], issued: Issued) -> None:
 
 
 def add_workers(threads: dict[int, Thread], heads: dict[int, Step], issued: Issued) -> list[Step]:
-    """Return steps for communications outside of device streams, and let the threads wait that did."""
+    """Return steps for communications outside of device streams, and let the threads that waited for them wait."""
     made: list[Step] = []
     last: dict[int, Step] = {}
     for comm, event in sorted(issued, key=lambda pair: pair[1].start if pair[1] else 0):
         issue = heads.get(comm.node)
         if event is None:
+            # Nothing tells how long it took. It takes no time and stands where it was issued.
             end = issue.end if issue else 0
             step = Step(comm.kind, "comm", end, end, -1, begin=end, host=comm.node, source=comm)
             step.waits = [issue] if issue else []
@@ -69,6 +71,7 @@ def add_workers(threads: dict[int, Thread], heads: dict[int, Step], issued: Issu
                 issue = last_before
         key = issue.end if issue else event.start
         step = Step(event.name, "comm", event.end, key, event.tid, host=comm.node, source=comm)
+        # One thread of the backend does one communication after another.
         waits = [step for step in (issue, last.get(event.tid)) if step]
         ready = max((step.end for step in waits), default=event.start)
         if event.start - ready >= SHORT:
@@ -81,6 +84,7 @@ def add_workers(threads: dict[int, Thread], heads: dict[int, Step], issued: Issu
         step.waits, step.begin = waits, max((wait.end for wait in waits), default=event.start)
         last[event.tid] = step
         made.append(step)
+        # Not only the issuing thread: another one may call ``wait()``.
         _wake(threads.values(), step, event.start)
     return made
 
@@ -93,11 +97,14 @@ def _is_within(item: Item | None, node: int) -> bool:
 
 def _wake(threads: Iterable[Thread], comm: Step, start: int) -> None:
     for thread in threads:
+        # What a thread was in when the communication ended may have been a wait for it.
         step = thread.covering(comm.end)
         if step is None or (step.item is None and step.kind != "gap"):
             continue
         item = step.item
         computes = item is not None and not item.has_children and not _waits(item.name)
+        # A waiting step ends soon after the communication. A quarter of its length is allowed, as it may do
+        # its own work then.
         late = step.end - comm.end
         if not computes and late <= max(WAKING, (step.end - step.begin) // 4):
             step.waits.append(comm)

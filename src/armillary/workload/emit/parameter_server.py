@@ -1,8 +1,8 @@
-"""Training with parameter servers: workers push gradients and pull weights, servers add up and update (OSDI 2014).
+"""Training with parameter servers: workers push gradients and pull weights, servers sum and update.
 
 The scheme is that of "Scaling Distributed Machine Learning with the Parameter Server" (Li et al., OSDI 2014). The last
-ranks of a plan are servers. Gradients of consecutive layers go together until they fill a bucket, and every server has
-an equal part of each bucket: so all servers have the same load, to one element.
+ranks of a plan are servers. Gradients of consecutive layers are pushed together once they fill a bucket, and every
+server has an equal part of each bucket, so the loads of servers differ by at most one element.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from armillary.workload.plan.numbers import MOMENTS, gradient, weight
 from armillary.workload.plan.schema import Plan
 
 Compute = Callable[[Step], Iterable[Attribute]]
-"""Attributes of the compute node of a kernel, from which an engine tells how long it takes."""
+"""Returns the attributes of a kernel's compute node, from which an engine computes its duration."""
 MASTER = 4
-"""Bytes of a weight and of a state of the optimizer as servers keep them."""
+"""Bytes of a weight, and of an optimizer state, on a server."""
 
 
 def roofline(step: Step) -> list[Attribute]:
@@ -36,7 +36,7 @@ class Bucket:
     """Gradients that are pushed together.
 
     Attributes:
-        layers: Their places in the model.
+        layers: Positions of their layers in the model.
         parts: Elements for each server.
     """
 
@@ -45,7 +45,7 @@ class Bucket:
 
 
 def parameter_server_trace(layers: Sequence[Layer], plan: Plan, *, compute: Compute = roofline) -> Trace:
-    """Return the trace of a plan whose replicas share weights by way of servers.
+    """Return the trace of a plan whose replicas share weights through servers.
 
     A worker pushes the gradients of a bucket as soon as the backward pass of its last microbatch has made them, and
     waits for the new weights before the next forward pass of the first layer that they belong to. A synchronous server
@@ -53,7 +53,7 @@ def parameter_server_trace(layers: Sequence[Layer], plan: Plan, *, compute: Comp
     and answers every worker for itself. Messages are gradients and weights in the types of the plan.
 
     Args:
-        layers: Of the model, in order, for one microbatch.
+        layers: Layers of the model, in order, for one microbatch.
         plan: The plan.
         compute: See `Compute`.
 
@@ -69,6 +69,7 @@ def parameter_server_trace(layers: Sequence[Layer], plan: Plan, *, compute: Comp
                     f"sharding 'parameter-server': step '{step.name}' of layer '{layer.name}' communicates, expected "
                     "layers that one rank runs on its own"
                 )
+    # Workers are all alike. Servers are alike if their parts of all buckets are equally long.
     found = list(buckets(layers, plan))
     graphs = [_Worker(layers, plan, found, workers, compute).graph(microbatches)]
     of_parts: dict[tuple[int, ...], int] = {}
@@ -89,6 +90,7 @@ def buckets(layers: Sequence[Layer], plan: Plan) -> Iterator[Bucket]:
     for place in reversed(range(len(layers))):
         elements += sum(layers[place].parameters.values())
         if elements and (elements * element >= plan.data.bucket or place == 0):
+            # The remainder of a bucket goes to the servers whose turn it is, so that no server gets all of them.
             base, more = divmod(elements, servers)
             parts = tuple(base + ((server - turn) % servers < more) for server in range(servers))
             yield Bucket(range(place, behind), parts)
@@ -96,7 +98,7 @@ def buckets(layers: Sequence[Layer], plan: Plan) -> Iterator[Bucket]:
 
 
 def workers_of(plan: Plan) -> tuple[int, int]:
-    """Return how many workers there are, and how many microbatches each of them has in an iteration.
+    """Return the number of workers, and of the microbatches of each in an iteration.
 
     Raises:
         InputError: there are none, the plan divides the model, or its batch cannot be divided.
@@ -154,6 +156,8 @@ class _Worker:
             for microbatch in range(microbatches):
                 ends: list[int] = []
                 for place, layer in enumerate(self.layers):
+                    # The first forward pass of a layer after an exchange waits for its new weights; later
+                    # ones have them.
                     before = [*ends, *self.pulled.pop(place, [])]
                     ends = self._run(layer, layer.forward, before)[0]
                 self._backward(ends, last=microbatch == microbatches - 1)
@@ -161,15 +165,18 @@ class _Worker:
 
     def _backward(self, ends: list[int], *, last: bool) -> None:
         made: dict[int, list[int]] = {}
+        # The backward pass reaches the first layer of a bucket last, and then its gradients are complete.
         waiting = {bucket.layers.start: number for number, bucket in enumerate(self.buckets)} if last else {}
         for place in reversed(range(len(self.layers))):
             layer = self.layers[place]
             ends, named = self._run(layer, layer.backward, ends)
+            # Gradients add to those of the microbatch before, so the kernels wait for each other.
             gradients = self._run(layer, layer.weight, ends, named, self.added.get(place, []))[0]
             self.added[place] = [] if last else gradients
             made[place] = list(dict.fromkeys([*ends, *gradients]))
             if place in waiting and self.plan.data.overlap:
                 self._exchange(waiting.pop(place), made)
+        # Without overlap all is pushed when the whole backward pass is done.
         for number in waiting.values():
             self._exchange(number, {place: [*nodes, *made[0]] for place, nodes in made.items()})
 
@@ -180,6 +187,8 @@ class _Worker:
         for server, part in enumerate(bucket.parts, self.first_server):
             if part:
                 sent = self.builder.send(server, part * gradient(self.plan), number, after=after)
+                # Program order: the receive is posted after the send, and is a control dependency as no
+                # data flow between them.
                 got = self.builder.recv(server, part * weight(self.plan), number, ctrl_after=[sent])
                 for place in bucket.layers:
                     if any(self.layers[place].parameters.values()):
@@ -193,20 +202,21 @@ class _Worker:
         named: dict[str, list[int]] | None = None,
         added: Sequence[int] = (),
     ) -> tuple[list[int], dict[str, list[int]]]:
-        """Add the kernels of a list, after `added`; return those that nothing in it waits for, and all by name."""
+        """Add the kernels of a list, after `added`; return the last kernels of the list, and all nodes by name."""
         known: dict[str, list[int]] = {**(named or {}), "": start}
         before, ends = "", dict.fromkeys(start)
         for step in steps:
             names = (before,) if step.after is None else step.after
             after = [node for name in names for node in known[name]]
             node = _compute(self.builder, f"{layer.name}: {step.name}", step, self.compute, after, added)
+            # What this kernel waits for is no end any more; a dict keeps the order.
             ends = {end: None for end in ends if end not in after} | {node: None}
             known[step.name], before, added = [node], step.name, ()
         return list(ends), known
 
 
 def _server(parts: Sequence[int], plan: Plan, workers: int, compute: Compute) -> Graph:
-    """Return the graph of a server, which works on gradients as they come; where several wait, on the first bucket."""
+    """Return the graph of a server, which handles gradients as they arrive; if several wait, the first bucket first."""
     builder = GraphBuilder()
     received, sent = gradient(plan), weight(plan)
     states = None if plan.optimizer == "none" else MOMENTS[plan.optimizer]
@@ -215,10 +225,12 @@ def _server(parts: Sequence[int], plan: Plan, workers: int, compute: Compute) ->
         for number, part in enumerate(parts):
             if not part:
                 continue
+            # Reads the sum and the gradient, writes the sum.
             add = Step("add", bytes=3 * part * received)
             # Reads the gradient; reads and writes weights and states, and writes what is sent.
             update = Step("update", bytes=part * (received + 2 * MASTER * (1 + (states or 0)) + sent))
             came = {
+                # A worker's next gradients can come once its last weights were sent.
                 worker: [
                     builder.recv(
                         worker, part * received, number, ctrl_after=answered.get((number, worker), [])
@@ -227,6 +239,7 @@ def _server(parts: Sequence[int], plan: Plan, workers: int, compute: Compute) ->
                 for worker in range(workers)
             }
             if not plan.data.asynchronous:
+                # Synchronous: all gradients are added up before one update answers everyone.
                 added = [_compute(builder, "add", add, compute, got) for got in came.values()]
                 came = dict.fromkeys(came, added)
             updated: list[int] = []
@@ -235,6 +248,7 @@ def _server(parts: Sequence[int], plan: Plan, workers: int, compute: Compute) ->
                     updated = [_compute(builder, "update", update, compute, got)]
                 ready = updated if states is not None else got
                 answered[number, worker] = [builder.send(worker, part * sent, number, after=ready)]
+    # With fewer elements than servers some have no part at all; a graph needs a node.
     if not builder.nodes:
         builder.metadata("idle")
     return builder.graph("server")

@@ -1,4 +1,4 @@
-"""The graph of one class of ranks while it is emitted: pieces of layers, and single nodes between them."""
+"""Builder of the graph of one class of ranks: pieces of layers, and single nodes between them."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ Nodes = Sequence[int]
 
 
 class Rank:
-    """Places nodes; what starts a piece does not overtake the kernels placed before it.
+    """Places nodes; the first nodes of a piece do not overtake the kernels placed before it.
 
     Attributes:
         grid: The ranks.
         chain: The last kernel.
-        labels: Values of the labels of what is placed next.
+        labels: Label values of the nodes placed next.
     """
 
     def __init__(self, source: str, grid: RankGrid, handshake: int = 0) -> None:
@@ -34,7 +34,7 @@ class Rank:
         self._inside: dict[str, tuple[list[int], list[int]]] = {}
         """The last calls of pieces, by axis set, and the ends of the piece that made them."""
         self._between: dict[str, int] = {}
-        """The last call outside of pieces, until a piece calls that communicator again."""
+        """The last call between pieces, until a piece calls that communicator again."""
 
     def members(self, axis_set: str) -> int:
         """Return how many ranks a group of an axis set has; 1 for the empty axis set."""
@@ -45,10 +45,10 @@ class Rank:
         )
 
     def piece(self, made: Piece, inputs: Nodes, also: Nodes = ()) -> int:
-        """Place a piece that works on `inputs` and starts when `also` is done; return its first node.
+        """Place a piece that works on `inputs` and starts after `also`; return its first node.
 
-        It waits for calls between pieces of communicators that it calls: their calls keep the order of the program,
-        as in NCCL. Pieces that overlap do not wait for each other.
+        It waits for earlier calls between pieces on the communicators that it calls, as calls of one communicator
+        keep program order in NCCL. Pieces that overlap do not wait for each other.
         """
         before = [self._between.pop(axis_set) for axis_set in made.calls if axis_set in self._between]
         base = self._graph_of_templates.place(
@@ -58,6 +58,7 @@ class Rank:
         self._inside |= {
             axis_set: ([base + call for call in calls], ends) for axis_set, calls in made.calls.items()
         }
+        # A piece without a kernel, such as a lone collective, holds up no later kernel.
         if made.kernel is not None:
             self.chain = [base + made.kernel]
         return base
@@ -72,13 +73,14 @@ class Rank:
         return node
 
     def calls_beside(self, axis_set: str, after: Nodes) -> Nodes:
-        """Return the last calls of pieces, unless `after` waits for the whole piece that made them."""
+        """Return the last calls of pieces on a communicator; none if `after` waits for the whole piece of them."""
         calls, ends = self._inside.get(axis_set, ((), ()))
         return () if set(ends) <= set(after) else calls
 
     def collective(self, name: str, kind: CollectiveType, axis_set: str, size: int, after: Nodes) -> int:
         """Place a collective; those of one axis set keep their order."""
         step = Step(name, collective=kind, axes=axis_set, size=size)
+        # Axis sets of the same mesh dimensions are one communicator, whatever their names.
         mesh_dims = self.grid.mesh_dims(axis_set)
         before = [self._called[mesh_dims]] if mesh_dims in self._called else []
         key = (name, kind, axis_set, size)
@@ -93,15 +95,16 @@ class Rank:
             return message(Step(name, axes=axis, size=size), steps, True, tag)
 
         node = self._place((name, axis, steps, size, tag), name, NodeType.COMM_SEND_NODE, attributes, after)
+        # The CPU waits for the message, so the kernels placed after it are issued only then.
         if self.handshake:
             self.chain = [*self.chain, node]
         return node
 
     def recv(self, name: str, axis: str, steps: int, size: int, tag: int) -> int:
-        """Place a receive from the rank `steps` along an axis, which is posted when the kernels before are done.
+        """Place a receive from the rank `steps` along an axis, posted when the kernels before it are done.
 
-        Where a handshake takes time, what uses the message waits for that, too: Megatron-LM waits on the CPU for
-        messages of a pipeline and then issues kernels anew.
+        If a handshake takes time, users of the message wait for it, too: Megatron-LM waits on the CPU for pipeline
+        messages and issues kernels only then.
         """
 
         def attributes() -> list[Attribute]:
@@ -143,6 +146,7 @@ class Rank:
         attributes: Callable[[], list[Attribute]],
         after: Nodes,
     ) -> int:
+        # Single nodes are templates of one node, made once for each kind, so that the graph is copies throughout.
         template = self._single.get((kind, *key))
         if template is None:
             template = self._single[(kind, *key)] = Template()

@@ -1,9 +1,9 @@
 """A training step whose weights and gradients live in remote memory, as in ZeRO-Infinity (arXiv 2104.07857).
 
 Before a layer runs, forward or backward, its weights are loaded; after its backward pass the gradients are stored.
-What ranks have in common, the ranks of the axis set share: each loads a part, and an all-gather over the network brings
-the rest; gradients take the opposite way with a reduce-scatter. Or switches in the memory fabric do both: every rank
-loads all, which leaves the memory once, and what ranks store is summed up on its way.
+Ranks with the same weights share the work: each loads a part and all-gathers the rest over the network; gradients are
+reduce-scattered and stored in parts. Or switches in the memory fabric do both: every rank loads all weights, which the
+memory reads once, and switches sum the gradients that ranks store.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from armillary.workload.plan.schema import Plan
 
 @dataclass(frozen=True)
 class RemoteWeights:
-    """How weights come and gradients go.
+    """How weights are loaded and gradients stored.
 
     Attributes:
         in_switch: Whether switches of the memory gather weights and reduce gradients.
@@ -44,8 +44,8 @@ def remote_weights_trace(model: Model, plan: Plan, how: RemoteWeights) -> Trace:
 
     Args:
         model: The model.
-        plan: Without pipeline stages; all that says how gradients are reduced has no meaning here.
-        how: See there.
+        plan: Without pipeline stages; its keys on the reduction of gradients have no effect.
+        how: How weights and gradients move.
 
     Raises:
         InputError: the plan is impossible for the model.
@@ -79,7 +79,7 @@ class _Step:
         return self.rank.graph()
 
     def _load(self, layer: Layer) -> Nodes:
-        """Load the weights of the next layer once those of the layers before it are free, but `prefetch` of them."""
+        """Load the weights of the next layer once the layer `prefetch` + 1 places before it has freed its own."""
         free = len(self.kernels) - 1 - self.how.prefetch
         after = self.kernels[free] if free >= 0 else ()
         found = []
@@ -88,6 +88,7 @@ class _Step:
             if members > 1 and self.how.in_switch:
                 found.append(self.rank.memory("load weights", True, size, after, axis_set))
             elif members > 1:
+                # The last part is padded, as a collective has equal ones.
                 part = -(-size // members)
                 own = self.rank.memory("load weights", True, part, after)
                 kind = CollectiveType.ALL_GATHER

@@ -1,6 +1,6 @@
-"""What replicas do with weights and gradients: reduce, shard and gather them.
+"""Data-parallel strategies: how replicas reduce, shard and gather weights and gradients.
 
-A strategy is told of each use of a layer's weights before and after it, of each gradient, and of the end of a step.
+A strategy is notified before and after each use of a layer's weights, of each gradient, and of the end of a step.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from armillary.workload.plan.numbers import gradient, state, traffic, weight
 from armillary.workload.plan.schema import Plan
 
 PARTIAL = "partial gradients"
-"""Name of a sum over tp of gradients of which every rank has a part."""
+"""Name of the sum over tp of gradients of which every rank computes a part."""
 
 
 def shard(size: int, ranks: int) -> int:
@@ -29,16 +29,16 @@ class Bucket:
 
     parameters: int = 0
     partial: int = 0
-    """Of the parameters those whose gradients are summed over tp, too."""
+    """How many of the parameters have gradients that are also summed over tp."""
     nodes: list[int] = field(default_factory=list)
     layers: list[int] = field(default_factory=list)
 
 
 class Replicated:
-    """Every replica has all weights (DDP): an all-reduce of each bucket of gradients in the last backward pass."""
+    """Every replica has all weights (DDP); each bucket of gradients is all-reduced in the last backward pass."""
 
     every_microbatch = False
-    """Whether gradients are reduced in every microbatch, not in the last one only."""
+    """Whether gradients are reduced in every microbatch rather than the last one only."""
     sharded = False
     """Whether replicas update different parts."""
 
@@ -48,46 +48,49 @@ class Replicated:
         self.open: dict[str, Bucket] = {}
         self.reduced: list[int] = []
         self.added: dict[int, list[int]] = {}
-        """Nodes that added gradients of earlier microbatches up, by layer."""
+        """Nodes that accumulated gradients of earlier microbatches, by layer."""
         self.partial = 0
-        """Parameters of this step whose gradients are to be summed over tp, too."""
+        """Parameters of this step whose gradients are still to be summed over tp."""
         self.owned = 0
         """Parameters that this rank updates."""
 
     def begin(self, uses: Sequence[tuple[int, Layer]]) -> None:
-        """Take note of the layers whose weights a step will use, in order."""
+        """Announce the layers whose weights a step will use, in order."""
 
     def weights(self, layer: int) -> Nodes:
-        """Return the nodes after which the weights of a layer are there."""
+        """Return the nodes after which the weights of a layer are available."""
         return ()
 
     def used(self, node: int) -> None:
-        """Take note that the last use was done with this kernel."""
+        """Record the kernel that ends the last use."""
 
     def gradients(self, number: int, layer: Layer, nodes: Nodes, last: bool) -> None:
-        """Take the gradients of a layer that these nodes made; `last`: of the last microbatch."""
+        """Record the nodes that make the gradients of a layer; `last`: of the last microbatch."""
         if not last and not self.every_microbatch:
             self.added.setdefault(number, []).extend(nodes)
             return
+        # The sum is complete only with what earlier microbatches added.
         nodes = [*self.added.pop(number, ()), *nodes]
         for place, (axis_set, parameters) in enumerate(layer.parameters.items()):
             bucket = self.open.setdefault(axis_set, Bucket())
             bucket.parameters += parameters
+            # `Layer.partial` counts parameters under the first key.
             bucket.partial += layer.partial if place == 0 else 0
             bucket.nodes += nodes
             bucket.layers.append(number)
+            # Buckets close as soon as they are full, in the order of the backward pass, as in PyTorch's DDP.
             if bucket.parameters * self.element >= self.plan.data.bucket and self.plan.data.overlap:
                 self._flush(axis_set, last)
 
     def passed(self, last: bool) -> None:
-        """Take note that a backward pass is over; `last`: of the last microbatch."""
+        """Record the end of a backward pass; `last`: of the last microbatch."""
         if self.every_microbatch:
             self._flush_all(last)
 
     def reduce(self) -> Nodes:
-        """Reduce what is left, and return the nodes after which the gradients are there.
+        """Reduce the remaining gradients, and return the nodes after which all gradients are complete.
 
-        Megatron-LM sums what is partial over tp in one call at the end, when replicas have reduced theirs.
+        Megatron-LM sums the partial ones over tp in one call at the end, after the reduction over replicas.
         """
         self._flush_all(True)
         done, self.reduced = self.reduced, []
@@ -95,12 +98,12 @@ class Replicated:
         return [*done, *self.summed_over_tp(partial, done)] if partial else done
 
     def summed_over_tp(self, partial: int, after: Nodes) -> list[int]:
-        """Sum so many gradients of which every rank of tp has a part."""
+        """Sum `partial` gradients, of which every rank of tp has a part, over tp."""
         size = partial * self.element
         return [self.rank.collective(PARTIAL, CollectiveType.ALL_REDUCE, "tp", size, after)]
 
     def updated(self, node: int) -> None:
-        """Take note that the optimizer has new weights after this node."""
+        """Record the node after which the optimizer has new weights."""
 
     def _flush_all(self, last: bool) -> None:
         for axis_set in list(self.open):
@@ -159,7 +162,9 @@ class ShardedOptimizer(Replicated):
     def updated(self, node: int) -> None:
         """Gather the new weights, those of the first layers first."""
         self.gathered = {}
+        # ZeRO-2 reduces a bucket in every microbatch, but its weights are gathered once.
         latest = {(axis_set, *bucket.layers): (axis_set, bucket) for axis_set, bucket in self.buckets}
+        # Buckets are in the order of the backward pass; the next forward pass needs them reversed.
         for axis_set, bucket in reversed(latest.values()):
             size = self.part(axis_set, bucket.parameters) * self.weight
             done = self.rank.collective("weights", CollectiveType.ALL_GATHER, axis_set, size, [node])
@@ -173,10 +178,10 @@ class ShardedOptimizer(Replicated):
 
 
 class Sharded(Replicated):
-    """Each replica keeps a part of everything (ZeRO-3, FSDP, HSDP): layers are gathered for each use.
+    """Each replica keeps a shard of everything (ZeRO-3, FSDP, HSDP): layers are gathered for each use.
 
-    A gather starts when the use `limit` before it is done, at most `prefetch` uses ahead of its own. Without
-    `reshard` a layer is gathered for its first use in a step, and gradients are reduced in the last microbatch.
+    A gather starts when the use `limit` places before it is done, at most `prefetch` uses ahead of its own. Without
+    `reshard` a layer is gathered for its first use in a step only, and gradients are reduced in the last microbatch.
     """
 
     sharded = True
@@ -197,23 +202,27 @@ class Sharded(Replicated):
         if self.plan.data.reshard:
             self.uses = [use for i, use in enumerate(uses) if i == 0 or use[0] != uses[i - 1][0]]
         else:
+            # A dict keeps the place of the first use of each layer.
             self.uses = list(dict(uses).items())
         self.place = {number: at for at, (number, _) in enumerate(self.uses)}
         self.gathers, self.ends, self.now = [], [], -1
 
     def axis_set(self, axis_set: str) -> str:
-        """Return the axis set over which parameters of an axis set are divided."""
+        """Return the axis set over which the parameters of an axis set are sharded."""
         return "fsdp" if self.hybrid and axis_set == "dp+cp" else axis_set
 
     def weights(self, layer: int) -> Nodes:
-        """Place the gathers of this use and of those to prefetch, and return what this one waits for."""
+        """Place the gathers of this use and of the prefetched ones, and return those of this use."""
         if not self.plan.data.reshard:
             self.now = self.place[layer]
+        # Two uses in a row share a gather, such as the last forward and the first backward of a stage.
         elif self.now < 0 or self.uses[self.now][0] != layer:
             self.now += 1
+        # With `limit` layers held, one is in use: at most one fewer can be ahead.
         ahead = min(self.plan.data.prefetch, self.plan.data.limit - 1)
         while len(self.gathers) <= min(self.now + ahead, len(self.uses) - 1):
             at = len(self.gathers)
+            # Its buffer is free after the use that far before; a slice, as that may not have been placed.
             before = self.ends[at - ahead - 1 : at - ahead] if at > ahead else []
             self.gathers.append(list(self._gather(self.uses[at][1], [*self.fresh, *before])))
         return self.gathers[self.now]
@@ -225,7 +234,7 @@ class Sharded(Replicated):
             self._flush_all(last)
 
     def used(self, node: int) -> None:
-        """Let the gather that waits for this use start."""
+        """Record the end of this use, for which a later gather waits."""
         self.ends[self.now : self.now + 1] = [node]
 
     def _gather(self, layer: Layer, after: Nodes) -> Iterator[int]:
@@ -246,9 +255,9 @@ class Sharded(Replicated):
         return self.part(axis_set, parameters)
 
     def communicate(self, axis_set: str, bucket: Bucket) -> list[int]:
-        """Reduce and scatter a bucket; replicas of shards add up theirs.
+        """Reduce-scatter a bucket, and all-reduce it over the replicas of its shards.
 
-        What is partial is summed over tp first, as DTensor does: afterwards a rank has a shard of it only.
+        Partial gradients are summed over tp first, as DTensor does: afterwards a rank has only a shard of them.
         """
         ranks = self.rank.members(self.axis_set(axis_set))
         own = self.part(axis_set, bucket.parameters) * self.element
@@ -256,6 +265,7 @@ class Sharded(Replicated):
         if bucket.partial:
             # Gradients may be made when later layers have called tp, as in a zero-bubble schedule.
             done = self.summed_over_tp(bucket.partial, [*done, *self.rank.calls_beside("tp", done)])
+            # Already summed here, so `reduce` must not sum it again at the end.
             bucket.partial = 0
         if ranks > 1:
             kind = CollectiveType.REDUCE_SCATTER
@@ -281,16 +291,19 @@ STRATEGIES: dict[str, type[Replicated]] = {
 
 
 def update(rank: Rank, plan: Plan, replicas: Replicated, clip: bool) -> None:
-    """Reduce what is left, clip by the norm of all gradients, and let the optimizer work on what the rank owns."""
+    """Reduce the remaining gradients, clip by their global norm, and update the parameters that the rank owns."""
     done = replicas.reduce()
     owned, replicas.owned = replicas.owned, 0
     if plan.optimizer == "none" or not owned:
         return
     if clip:
+        # Where replicas own different parameters (shards, or experts), the norm needs all ranks; else those
+        # that hold one copy of the model.
         axis_set = "tp+cp+dp+pp" if replicas.sharded or plan.parallel.ep > 1 else "tp+pp"
         done = [rank.kernel("gradient norm", owned * replicas.element, done)]
         if rank.members(axis_set) > 1:
             done = [rank.collective("gradient norm", CollectiveType.ALL_REDUCE, axis_set, 4, done)]
+    # Offloaded optimizer states make a round trip through the NPU.
     moved = int(owned * state(plan) * (plan.offload.optimizer or 0))
     if moved:
         done = [rank.memory("optimizer states", True, moved, done)]

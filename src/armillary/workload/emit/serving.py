@@ -1,4 +1,4 @@
-"""The graph of one pipeline stage in inference: prefill of every microbatch, then one token after the other."""
+"""The graph of one pipeline stage in inference: prefill of every microbatch, then token by token."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from armillary.workload.layers.layer import Layer
 from armillary.workload.plan.schema import Plan, Serve
 
 FIRST, NEXT = "first token", "next token"
-"""Names of the kernels of the last stage that choose tokens."""
+"""Names of the kernels that choose tokens, on the last stage."""
 _TOKEN = 4
-"""Bytes of a token's number."""
+"""Bytes of a token id."""
 Stages = list[list[tuple[int, Layer]]]
 
 
 def rounds(serve: Serve) -> list[tuple[int, int]]:
     """Return (new tokens per sequence, keys that its queries see) of the prefill and of every decode step."""
     prefill = [(serve.prompt, serve.prompt)] if serve.phase != "decode" else []
+    # Prefill makes the first token, so decode has one step fewer than there are outputs.
     steps = range(1, serve.outputs) if serve.phase != "prefill" else range(0)
     return prefill + [(1, serve.prompt + step) for step in steps]
 
@@ -31,14 +32,15 @@ def serving_graph(
     """Return the graph of a stage.
 
     Args:
-        plan: The run; `plan.serve` is there.
+        plan: The run, with `plan.serve`.
         grid: Its ranks.
-        stage: Which.
+        stage: The pipeline rank.
         microbatches: Groups of sequences that follow each other through the pipeline.
         stages_of: The layers of all stages, with their numbers, for an entry of `rounds`.
     """
     assert plan.serve is not None
     rank, last = Rank(f"stage {stage}", grid), plan.parallel.pp - 1
+    # Where the tokens of the last round come from, on the stage that chooses them.
     tokens: list[Nodes] = [()] * microbatches
     for number, (new, context) in enumerate(rounds(plan.serve)):
         stages = stages_of(new, context)
@@ -48,6 +50,7 @@ def serving_graph(
             now = tokens[microbatch]
             if stage:
                 now = [rank.recv("receive activations", "pp", -1, stages[stage - 1][-1][1].boundary, 1)]
+            # Autoregression: the first stage needs the token that the last stage has just chosen.
             elif number and last:
                 now = [rank.recv("receive tokens", "pp", -1, plan.microbatch * _TOKEN, 2)]
             for index, layer in stages[stage]:
@@ -59,6 +62,7 @@ def serving_graph(
                 continue
             name = FIRST if number == 0 and plan.serve.phase != "decode" else NEXT
             tokens[microbatch] = [rank.kernel(name, plan.microbatch * _TOKEN, now)]
+            # A ring along pp: one step on from the last stage is the first. The last tokens stay.
             if last and number + 1 < len(rounds(plan.serve)):
                 rank.send("send tokens", "pp", 1, plan.microbatch * _TOKEN, 2, tokens[microbatch])
     return rank.graph()

@@ -14,9 +14,9 @@ from armillary.trace.templates import LABEL, Template
 from armillary.workload.layers.layer import Step
 
 IN = ""
-"""Port of what a list of steps works on."""
+"""Port of the inputs of a list of steps."""
 CHAIN = "chain"
-"""Port of the kernels before: those that start a template do not overtake them."""
+"""Port of the earlier kernels, which the first nodes of a template do not overtake."""
 LABELS = ("layer", "micro_batch")
 
 
@@ -26,10 +26,10 @@ class Piece:
 
     Attributes:
         template: Its nodes.
-        last: Nodes after which the result of the steps is there.
-        kernel: The last kernel; None: there is none.
-        ends: Nodes on which no other node of the template waits: when they are done, all of it is.
-        calls: The last calls of every communicator, by its axis set.
+        last: Nodes after which the result of the steps is available.
+        kernel: The last kernel, or None.
+        ends: Nodes without successors in the template: when they are done, all of it is.
+        calls: The last calls on every communicator, by its axis set.
     """
 
     template: Template
@@ -40,9 +40,9 @@ class Piece:
 
 
 def piece(*lists: Sequence[Step]) -> Piece:
-    """Return the template of one list of steps, or of more of which the later ones continue the first.
+    """Return the template of one or more lists of steps; later lists continue the first.
 
-    `Piece.last` is that of the first list: what the later ones (gradients of weights) make stays on the rank.
+    `Piece.last` is that of the first list: results of the later ones (gradients of weights) stay on the rank.
     """
     template = Template()
     at: dict[str, tuple[int, ...]] = {}
@@ -50,15 +50,19 @@ def piece(*lists: Sequence[Step]) -> Piece:
     first: tuple[int, ...] = ()
     kernel = None
     for number, steps in enumerate(lists):
+        # Later lists start at the result of the first one, or at the input if it had no steps.
         before: tuple[int, ...] | None = first if number else None
         for step in steps:
+            # A name that is not here belongs to the list's input, or to steps of another piece (W apart from B).
             names = None if step.after is None else [name for name in step.after if name in at]
             if step.after is None:
                 after, opens = (before, False) if before else ((), True)
             else:
                 assert names is not None
                 after = tuple(node for name in names for node in at[name])
+                # It waits for the input besides.
                 opens = len(names) < len(step.after)
+            # A step without predecessors still must not overtake the kernels before the piece.
             ports = (IN, CHAIN) if opens else (CHAIN,) if not after else ()
             # Calls of one communicator run in the order of the program, as in NCCL.
             before = _add(template, step, (*after, *called.get(step.axes, ())), ports)
@@ -78,6 +82,7 @@ def _add(template: Template, step: Step, after: Sequence[int], ports: Sequence[s
     if step.collective is not None:
         return (template.add(step.name, NodeType.COMM_COLL_NODE, collective(step), after, ports),)
     if step.shift:
+        # Send and receive start together; the step is done when both are.
         sent = template.add(
             f"{step.name} send", NodeType.COMM_SEND_NODE, message(step, step.shift, True), after, ports
         )
@@ -89,7 +94,7 @@ def _add(template: Template, step: Step, after: Sequence[int], ports: Sequence[s
 
 
 def labels() -> list[Attribute]:
-    """Return the attributes that say where in the model and in the batch a node is."""
+    """Return the attributes for the layer and the microbatch of a node."""
     return [(name, "int32", LABEL) for name in LABELS]
 
 
@@ -101,6 +106,7 @@ def kernel_attributes(step: Step) -> list[Attribute]:
         ("num_ops", "int64", max(1, step.flops)),
         ("tensor_size", "uint64", max(1, step.bytes)),
     ]
+    # bf16 is what readers take without the attribute.
     if step.flops and step.precision != "bf16":
         found.append(("precision", "string", step.precision))
     if step.gemms and step.flops:

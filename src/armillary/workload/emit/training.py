@@ -1,4 +1,4 @@
-"""The graph of one pipeline stage in training: tasks in the order of the schedule, and what replicas do."""
+"""The graph of one pipeline stage in training: tasks in schedule order, and the work of replicas."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from armillary.workload.plan.schema import Plan
 
 @dataclass
 class Pieces:
-    """The pieces of layers; a layer that occurs often is made once."""
+    """The pieces of layers, made once for layers that occur often."""
 
     made: dict[tuple[int, str], Piece] = field(default_factory=dict)
     layers: list[Layer] = field(default_factory=list)
-    """Those that have pieces: their ids stay taken."""
+    """Keeps the layers with pieces alive, as ``id`` could otherwise be reused."""
 
     def of(self, layer: Layer, kind: str) -> Piece:
         """Return the piece of a layer for a kind of task: F, B (input gradients), W, or BW."""
@@ -36,7 +36,7 @@ class Pieces:
 
 
 class Stage:
-    """One pipeline rank: its virtual stages, its tasks, and the graph that they become."""
+    """One pipeline rank: its virtual stages, its tasks, and the graph made of them."""
 
     def __init__(
         self,
@@ -56,25 +56,26 @@ class Stage:
             grid: Its ranks.
             chunks: The layers of each of its virtual stages, with their numbers.
             tasks: Of one step (schedule ``pipedream``: of all steps).
-            stage: Which.
+            stage: The pipeline rank.
             pieces: Shared by all stages.
-            boundaries: Bytes that each virtual stage of the model hands on.
-            tied: Parameters that the first and the last stage have in common; 0: none.
+            boundaries: Bytes that each virtual stage of the model sends to the next.
+            tied: Parameters that the first and the last stage share; 0: none.
         """
         self.plan, self.chunks, self.tasks, self.stage, self.pieces = plan, chunks, tasks, stage, pieces
         self.boundaries = boundaries
         self.stages = plan.parallel.pp
+        # With one stage embedding and head are one weight already, and nobody has to sum.
         self.tied = tied if stage in (0, self.stages - 1) and self.stages > 1 else 0
         self.rank = Rank(f"stage {stage}", grid, plan.pipeline.handshake)
         self.replicas = STRATEGIES[plan.data.sharding](self.rank, plan)
         self.outputs: dict[tuple[int, int], Nodes] = {}
-        """Of forward tasks whose backward task has not begun, by (microbatch, chunk)."""
+        """Last nodes of forward tasks whose backward task has not begun, by (microbatch, chunk)."""
         self.here: dict[int, deque[Nodes]] = {}
-        """What one virtual stage of this only rank of a pipeline has left for another, by tag, in order."""
+        """Messages between virtual stages of the only pipeline rank: their nodes, by tag, in order."""
         self.passed: dict[tuple[int, int], Nodes] = {}
         """Ends of B tasks whose W task has not begun, by (microbatch, layer)."""
         self.stored: dict[tuple[int, int], Nodes] = {}
-        """Stores of activations that are kept elsewhere, by (microbatch, layer)."""
+        """Stores of offloaded activations, by (microbatch, layer)."""
 
     def graph(self) -> Graph:
         """Return the graph of all iterations."""
@@ -84,9 +85,12 @@ class Stage:
         return self.rank.graph()
 
     def _step(self, flush: bool) -> None:
+        # A B without a W of its own makes the gradients of weights itself.
         own_weight = {(task.microbatch, task.chunk) for task in self.tasks if task.kind == "W"}
         makes = [task.kind == "W" or (task.kind == "B" and task[1:] not in own_weight) for task in self.tasks]
+        # The task that completes the gradients of each chunk in this step.
         last = {task.chunk: i for i, task in enumerate(self.tasks) if makes[i]}
+        # All uses of weights in issue order, so that a sharding strategy can prefetch; a W uses none.
         order = [
             use
             for task in self.tasks
@@ -95,10 +99,12 @@ class Stage:
         ]
         self.replicas.begin(order)
         ends: list[Nodes] = [self.rank.chain]
-        """Before the first task and after each; what a W leaves idle is for the tasks around it, so it has none."""
+        """Last kernels before the first task and after each, except W: it fills idle time of the tasks around it."""
         for i, task in enumerate(self.tasks):
             fills = task.kind == "W" and len(ends) > 1
             if self.plan.pipeline.overlap:
+                # With overlap a task waits for the one before the last, so it runs beside the last; a W
+                # beside its own B.
                 self.rank.chain = ends[max(len(ends) - 2 - fills, 0)]
             self.rank.labels["micro_batch"] = task.microbatch
             if task.kind == "F":
@@ -112,6 +118,7 @@ class Stage:
                 ends[-1] = [*ends[-1], *self.rank.chain]
             else:
                 ends.append(self.rank.chain)
+            # PipeDream updates after every microbatch.
             if makes[i] and not flush:
                 self._update()
         if self.plan.pipeline.overlap:
@@ -131,6 +138,7 @@ class Stage:
         update(self.rank, self.plan, self.replicas, self.plan.pipeline.schedule != "pipedream")
 
     def _forward(self, task: Task) -> None:
+        # Tags: activations into virtual stage v have 2v, gradients into it 2v + 1, so directions never mix.
         virtual = task.chunk * self.stages + self.stage
         now: Nodes = ()
         self.rank.labels["layer"] = -1
@@ -153,6 +161,7 @@ class Stage:
         now: Nodes = ()
         self.rank.labels["layer"] = -1
         if kind != "W":
+            # The last virtual stage goes back at once from its own loss.
             now = self.outputs.pop((task.microbatch, task.chunk))
             if virtual < len(self.boundaries) - 1:
                 now = self._receive("gradients", 1, self.boundaries[virtual], 2 * virtual + 1)
@@ -161,6 +170,7 @@ class Stage:
             also: Nodes = ()
             if kind != "W" and (stored := self.stored.pop((task.microbatch, number), None)):
                 size = int(layer.saved * (self.plan.offload.activations or 0))
+                # Loaded when the kernels before are done: earlier would hold the memory that offloading frees.
                 also = [self.rank.memory("load activations", True, size, [*stored, *self.rank.chain])]
             now = self._use(layer, number, kind, now, also, last)
         if kind != "W" and virtual:
@@ -169,19 +179,19 @@ class Stage:
             self._send("gradients", -1, self.boundaries[virtual - 1], 2 * virtual - 1, after)
 
     def _part(self, size: int) -> int:
-        """Return the bytes of a message: a part of the boundary where ranks of tp have copies of it and share them."""
+        """Return the bytes of a message: with `scatter`, each rank of tp sends a part of the boundary."""
         own = self.plan.parallel
         return -(-size // own.tp) if self.plan.pipeline.scatter and not own.sequence else size
 
     def _send(self, what: str, steps: int, size: int, tag: int, after: Nodes) -> None:
-        """Send a boundary of `size` bytes; what goes to a virtual stage of the same rank stays where it is."""
+        """Send a boundary of `size` bytes; for a virtual stage on the same rank only a dependency remains."""
         if self.stages == 1:
             self.here.setdefault(tag, deque()).append(after)
         else:
             self.rank.send(f"send {what}", "pp", steps, self._part(size), tag, after)
 
     def _receive(self, what: str, steps: int, size: int, tag: int) -> Nodes:
-        """Receive a boundary of `size` bytes, and gather it where each rank of tp has a part."""
+        """Receive a boundary of `size` bytes, and gather it if each rank of tp receives a part."""
         if self.stages == 1:
             return self.here[tag].popleft()
         part = self._part(size)
@@ -193,16 +203,18 @@ class Stage:
     def _use(
         self, layer: Layer, number: int, kind: str, now: Nodes, also: Nodes, last: bool = False
     ) -> Nodes:
-        """Place a layer with its weights, and return the nodes after which its result is there."""
+        """Place a layer with its weights, and return the nodes after which its result is available."""
         made = self.pieces.of(layer, kind)
         if kind != "W":
             also = [*also, *self.replicas.weights(number), *self._load(layer)]
         key = (self.rank.labels["micro_batch"], number)
         if kind == "W":
+            # A deferred W needs the activation gradients that its B made.
             now = [*now, *self.passed.pop(key)]
         base = self.rank.piece(made, now, also)
         if kind == "B":
             self.passed[key] = [base + node for node in made.ends]
+        # A layer may have no steps of a kind, such as the backward pass of patches without dropout.
         done = [base + node for node in made.last] or now
         if kind != "W":
             self.replicas.used(self.rank.chain[0])
@@ -211,7 +223,7 @@ class Stage:
         return done
 
     def _load(self, layer: Layer) -> Nodes:
-        """Load weights that are kept elsewhere, of sharded layers this rank's part of them."""
+        """Load offloaded weights; of sharded layers, only this rank's shard."""
         size = (
             sum(self.replicas.kept(*each) for each in layer.parameters.items())
             if self.plan.offload.weights

@@ -14,8 +14,9 @@ from armillary.workload.models.schema import Decoder, Latent
 
 
 def heads_of(shard: Shard, model: Decoder, window: int | None) -> Heads:
-    """Return the heads of a rank; where there are more ranks of tp than kv_heads, ranks have copies of one."""
+    """Return the heads of a rank; with more ranks of tp than kv_heads, several ranks hold a copy of one."""
     own, heads = model.attention, model.attention.heads // shard.tp
+    # Latent attention expands its small vector to a key and a value for every query head.
     if own.latent:
         latent = own.latent
         return Heads(heads, heads, latent.plain_size + latent.rotary_size, latent.value_size, window)
@@ -25,17 +26,19 @@ def heads_of(shard: Shard, model: Decoder, window: int | None) -> Heads:
 def attention_blocks(
     shard: Shard, model: Decoder, window: int | None, *, qkv_bias: bool, out_bias: bool
 ) -> list[Block]:
-    """Return the blocks from the projections of a normed residual to that of the heads' outputs."""
+    """Return the blocks of attention, from the projections of the normed residual to the output projection."""
     heads = heads_of(shard, model, window)
     latent = model.attention.latent
     out = row(shard, "out", heads.query * heads.value, model.hidden, bias=out_bias)
     if latent:
         first = _latent_in(shard, model, latent, heads)
+        # With a cache. Prefill sees no earlier tokens, so expanding its own once is cheaper.
         if not shard.training and shard.queries < shard.keys:
             return [*first[:-1], *_absorbed(shard, latent, heads, first[-1]), out]
         return [*first, core(shard, heads), out]
     width = heads.query * heads.key + heads.kv_size
     blocks = [column(shard, "qkv", model.hidden, width, bias=qkv_bias)]
+    # Learned positions were added in the embedding; rotary ones turn queries and keys here.
     if model.attention.qk_norm or model.learned_positions is None:
         blocks.append(_positions(shard, model, heads))
     attend = core(shard, heads)
@@ -46,14 +49,17 @@ def attention_blocks(
 
 
 def _positions(shard: Shard, model: Decoder, heads: Heads) -> Block:
-    """Return what norms the heads of queries and keys and turns them by their position."""
+    """Return the block that norms the heads of queries and keys and applies rotary positions."""
     normed = model.attention.qk_norm
     held = shard.tokens * (heads.query + heads.kv) * heads.key * shard.element
+    # Each of the two reads and writes the heads.
     passes = 2 * (normed + (model.learned_positions is None))
+    # One norm for queries and one for keys, shared by all heads.
     weights = 2 * heads.key * (2 if model.norm == "layer" else 1) if normed else 0
     return Block(
         "positions",
         (Step("turn", bytes=passes * held),),
+        # A norm's backward pass also reads its saved input.
         (Step("turn", bytes=(passes + normed) * held),),
         parameters={"dp+cp": weights},
         partial=weights * (shard.tp > 1),  # each rank norms other heads
@@ -65,17 +71,19 @@ def _positions(shard: Shard, model: Decoder, heads: Heads) -> Block:
 def _latent_in(shard: Shard, model: Decoder, latent: Latent, heads: Heads) -> list[Block]:
     """Return the projections of latent attention (DeepSeek-V2, arXiv 2405.04434).
 
-    Every rank of tp has those to the small vectors whole, and gathers their results, as Megatron-LM does.
+    Every rank of tp holds the projections to the small vectors whole and gathers their results, as Megatron-LM does.
     """
     hidden, rank, scale = model.hidden, latent.query_rank or 0, 2 if model.norm == "layer" else 1
     small = latent.kv_rank + latent.rotary_size
     blocks = [replicated(shard, "down", hidden, rank + small)]
+    # Without a query rank, queries come straight from the residual.
     if rank:
         blocks.append(norm(shard, "down.norm", rank + latent.kv_rank, scale * (rank + latent.kv_rank)))
         blocks.append(column(shard, "q.up", rank, heads.query * heads.key))
     else:
         blocks.append(norm(shard, "down.norm", latent.kv_rank, scale * latent.kv_rank))
         blocks.append(column(shard, "q", hidden, heads.query * heads.key, keep=False))
+    # The shared rotary key is gathered with the small vector and needs no projection up.
     width = heads.kv * (latent.plain_size + latent.value_size)
     blocks.append(column(shard, "kv.up", latent.kv_rank, width, beside=latent.rotary_size))
     turned = shard.tokens * heads.query * latent.rotary_size * shard.element
@@ -85,15 +93,17 @@ def _latent_in(shard: Shard, model: Decoder, latent: Latent, heads: Heads) -> li
 
 
 def _absorbed(shard: Shard, latent: Latent, heads: Heads, up: Block) -> list[Block]:
-    """Return attention that reads the small vectors of earlier tokens as they are.
+    """Return attention that reads the small vectors of earlier tokens without expanding them.
 
     The projections to keys and values become ones of queries and of outputs (arXiv 2405.04434, section 2.1.2).
     """
     element, tokens, rank = shard.element, shard.tokens, latent.kv_rank
+    # Multi-query attention over the small vectors: one key for all heads, and the value is a part of it.
     key = Heads(heads.query, 1, rank + latent.rotary_size, rank, heads.window)
     steps: list[Step] = []
     if shard.sequence:
         steps.append(gather("gather", "tp", shard.own * (rank + latent.rotary_size) * element))
+    # One small GEMM per head: queries into the space of the small vectors, and outputs back from it.
     for name, size in (("keys", latent.plain_size), ("values", latent.value_size)):
         moved = (rank * size + tokens * (rank + size)) * heads.query * element
         shape = (size, rank) if name == "values" else (rank, size)
@@ -110,6 +120,7 @@ def _absorbed(shard: Shard, latent: Latent, heads: Heads, up: Block) -> list[Blo
     reach = min(shard.keys, heads.window or shard.keys)
     shared = shard.cached(shard.batch * reach * rank)  # values are a part of the keys
     attend = Step("attend", attend.flops, attend.bytes - shared, attend.precision)
+    # Between the two: its inputs are absorbed queries, and its outputs go through the values.
     steps.insert(-1, attend)
     working = 2 * tokens * heads.query * (2 * rank + latent.rotary_size) * element
     return [Block("absorbed", tuple(steps), parameters=up.parameters, working=working)]

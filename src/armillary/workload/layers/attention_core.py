@@ -1,8 +1,8 @@
 """The core of attention: scores, softmax, and their GEMM with the values.
 
-It has no weights. Its backward pass takes twice the operations of the forward one, in fused kernels, too: that these
-compute the scores once more is not counted, as in the published formulas; so selective recomputation, whose purpose
-is just that, changes nothing for them.
+It has no weights. Its backward pass takes twice the operations of the forward pass. That fused kernels compute the
+scores once more is not counted, as in the published formulas; so selective recomputation, which does just that,
+changes nothing for them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from armillary.workload.layers.linear import gather, scatter
 from armillary.workload.layers.shard import Shard
 
 STATISTIC = 4
-"""Bytes of the log-sum-exp of a query and head that fused kernels keep."""
+"""Bytes of the log-sum-exp that fused kernels keep per query and head."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Heads:
         kv: Heads of keys and values.
         key: Elements of a query or key head.
         value: Elements of a value head.
-        window: Keys a query sees at most.
+        window: Most keys that a query sees.
     """
 
     query: int
@@ -46,17 +46,17 @@ class Heads:
 
 
 def pairs(queries: int, keys: int, window: int | None, causal: bool) -> int:
-    """Return how many scores the last `queries` tokens of `keys` have, by a causal mask or without one."""
+    """Return how many scores the last `queries` of `keys` tokens have, with or without a causal mask."""
     seen = min(keys, window or keys)
-    # A causal mask hides so many of them from the first query, and one fewer from each later one.
+    # A causal mask hides `lacking` of them from the first query, and one fewer from each later one.
     lacking = max(0, seen - (keys - queries + 1)) if causal else 0
     return seen * queries - lacking * (lacking + 1) // 2
 
 
 def core(shard: Shard, heads: Heads) -> Block:
-    """Return the core on one rank; ranks of cp have equal shares (their queries are dealt out in zig-zag).
+    """Return the core on one rank; ranks of cp have equal shares, as queries are distributed in zig-zag.
 
-    Shares that are no whole number of operations are rounded up.
+    Fractions of an operation are rounded up.
     """
     per_pair = 2 * heads.query * (heads.key + heads.value)
     seen = shard.batch * pairs(shard.queries, shard.keys, heads.window, shard.causal)
@@ -67,6 +67,7 @@ def core(shard: Shard, heads: Heads) -> Block:
     lse = rows * STATISTIC
     kv_new = shard.tokens * heads.kv_size * element
     reach = min(shard.keys, heads.window or shard.keys)
+    # Inference reads what the cache holds, within the window.
     kv_read = kv_new if shard.training else shard.cached(shard.batch * reach * heads.kv_size)
     q, out = rows * heads.key * element, rows * heads.value * element
     block = Block("core", saved=q + kv_new + lse, working=2 * (q + out) + 2 * kv_new)
@@ -82,6 +83,7 @@ def core(shard: Shard, heads: Heads) -> Block:
     )
     if shard.cp == 1:
         return replace(block, forward=(forward,), backward=(back,))
+    # Two ways to let all queries meet all keys: pass them round in chunks, or gather them all first.
     if shard.ring:
         first = _first_chunk(shard, heads, flops)
         return replace(
@@ -94,6 +96,7 @@ def core(shard: Shard, heads: Heads) -> Block:
     forward, back = (replace(step, bytes=step.bytes + whole - kv_new) for step in (forward, back))
     return replace(
         block,
+        # The backward pass gathers again rather than keep the keys and values of all ranks.
         forward=(gather("gather", "cp", kv_new), forward),
         backward=(gather("gather", "cp", kv_new), back, scatter("scatter", "cp", whole)),
         working=block.working + 2 * whole,
@@ -101,19 +104,20 @@ def core(shard: Shard, heads: Heads) -> Block:
 
 
 def _unfused(shard: Shard, heads: Heads, seen: int) -> Block:
-    """Return three kernels, whose scores go through memory (arXiv 2205.05198, figure 3 and section 4.1)."""
+    """Return attention as separate kernels with scores in memory (arXiv 2205.05198, figure 3 and section 4.1)."""
     element, rows = shard.element, shard.tokens * heads.query
     q, out = rows * heads.key * element, rows * heads.value * element
     kv_tokens = shard.batch * shard.keys * heads.kv
     k, v = shard.cached(kv_tokens * heads.key), shard.cached(kv_tokens * heads.value)
     scores = rows * shard.keys
+    # One byte per score.
     mask = scores if shard.dropout else 0
     held = scores * element
-    kept = held + (mask + held if mask else 0)  # softmax; mask and what it leaves
+    kept = held + (mask + held if mask else 0)  # softmax; mask and the masked softmax
     up, down = (2 * seen * heads.query * size for size in (heads.key, heads.value))
     dropout = (Step("dropout", bytes=2 * held + scores),) if shard.dropout else ()
     precision = shard.high
-    # GEMMs are of whole matrices, a mask is applied to their result.
+    # GEMMs compute whole matrices; a mask is applied to the result.
     groups = shard.batch * heads.query
     first = Gemm(-(-rows // groups), shard.keys, heads.key, groups)
     second = Gemm(first.m, heads.value, shard.keys, groups)
@@ -138,7 +142,7 @@ def _unfused(shard: Shard, heads: Heads, seen: int) -> Block:
 
 
 def _softmax(shard: Shard, scores: int, tensors: int, order: Sequence[str]) -> list[Step]:
-    """Return what is between scores and probabilities, or their gradients.
+    """Return the steps between scores and probabilities, or between their gradients.
 
     Args:
         shard: With `eager`, scale, mask and casts are kernels of their own, in fp32.
@@ -157,27 +161,30 @@ def _softmax(shard: Shard, scores: int, tensors: int, order: Sequence[str]) -> l
 
 
 def _first_chunk(shard: Shard, heads: Heads, flops: int) -> int:
-    """Return the operations of a rank's queries on its own keys, which the mask cuts most."""
+    """Return the operations of a rank's queries on its own keys, where the mask hides the most."""
+    # In zig-zag a rank has two pieces of this length, one early and one late.
     length = shard.queries // (2 * shard.cp)
     if not shard.causal or heads.window or shard.queries % (2 * shard.cp):
+        # Without a plain causal mask all chunks are taken to be alike, with the remainder in the first.
         return flops - flops // shard.cp * (shard.cp - 1)
+    # Two triangles of length (length + 1) / 2, and the late piece's square on the early one.
     return shard.batch * length * (2 * length + 1) * 2 * heads.query * (heads.key + heads.value)
 
 
 def _ring(step: Step, cp: int, first: int, own: int, kv: int) -> tuple[Step, ...]:
-    """Divide `step` into a chunk for the keys and values of every rank, which come while the one before is computed.
+    """Divide `step` into one chunk per rank of keys and values; each arrives while the chunk before is computed.
 
     Args:
-        step: The whole.
+        step: The step on all keys and values.
         cp: Ranks.
-        first: Operations of the first chunk; the others are alike.
-        own: Bytes that every chunk reads and writes.
-        kv: Bytes of keys and values of a rank, and of a message.
+        first: Operations of the first chunk; the others are equal.
+        own: Bytes that every chunk reads and writes besides keys and values.
+        kv: Bytes of the keys and values of a rank, and of a message.
     """
     steps: list[Step] = []
     wait: tuple[str, ...]
     for chunk in range(cp):
-        if chunk < cp - 1:  # two buffers: the one that arrives must not be in use
+        if chunk < cp - 1:  # two buffers: the one that receives must not be in use
             wait = (f"pass {chunk}", f"attend {chunk - 1}") if chunk else ("",)
             steps.append(Step(f"pass {chunk + 1}", axes="cp", size=kv, shift=1, after=wait))
         wait = (f"attend {chunk - 1}", f"pass {chunk}") if chunk else ("",)
@@ -188,13 +195,14 @@ def _ring(step: Step, cp: int, first: int, own: int, kv: int) -> tuple[Step, ...
 
 
 def _ring_back(step: Step, cp: int, first: int, own: int, kv: int) -> tuple[Step, ...]:
-    """Divide the backward `step` likewise; sums of the gradients of keys and values follow them round the ring.
+    """Divide the backward `step` likewise; gradient sums of keys and values follow these round the ring.
 
-    The passes go the other way, from the keys and values that came last in the forward pass, so that the sum of each
-    is complete when it is home.
+    Passes run in the opposite direction, from the keys and values that came last in the forward pass, so that each sum
+    is complete when it is back at its own rank.
     """
     steps: list[Step] = []
     wait: tuple[str, ...]
+    # A chunk reads keys and values and writes their gradients, hence twice the bytes; messages stay single.
     for each in _ring(step, cp, first, own, 2 * kv):
         chunk = int(each.name.split()[1])
         steps.append(replace(each, size=kv, shift=-1) if each.shift else each)
@@ -206,5 +214,5 @@ def _ring_back(step: Step, cp: int, first: int, own: int, kv: int) -> tuple[Step
 
 
 def _share(total: int, parts: int, index: int) -> int:
-    """Return part `index` of a total in whole numbers, the first ones larger."""
+    """Return part `index` of a total divided into integers, larger parts first."""
     return total // parts + (index < total % parts)

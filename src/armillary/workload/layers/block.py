@@ -1,4 +1,4 @@
-"""Blocks, of which layers are made: a norm, a projection, the core of attention.
+"""Blocks, the components of layers: a norm, a projection, the core of attention.
 
 The lists of a block are those of a `Layer`: "" in ``after`` is the input of the list, which in the list of the whole
 layer is the last step of the block before.
@@ -22,14 +22,14 @@ class Block:
 
     Attributes:
         name: Unique in the layer.
-        forward: Steps.
-        backward: Steps.
-        weight: Steps; each names steps of `backward` in its ``after``, or `backward` is empty.
+        forward: Steps of the forward pass.
+        backward: Steps that make the gradient of the input.
+        weight: Steps that make the gradients of weights; each names steps of `backward`, if any, in its ``after``.
         parameters: As in `Layer`.
         partial: As in `Layer`.
         saved: Bytes kept from forward to backward without recomputation.
-        dropped: Bytes of them that selective recomputation makes again, by the whole of `forward`.
-        working: Bytes of what a step reads and writes that nothing keeps, at most.
+        dropped: Bytes of `saved` that selective recomputation makes again, by the whole of `forward`.
+        working: Most bytes that a step reads and writes and that nothing keeps.
     """
 
     name: str
@@ -44,7 +44,7 @@ class Block:
 
 
 def layer(name: str, shard: Shard, blocks: Sequence[Block], boundary: int, cache: int = 0) -> Layer:
-    """Make a layer of blocks, without recomputation of the whole."""
+    """Return the layer of some blocks; full recomputation is left to `recomputed`."""
     forward = _chained((block.name, block.forward) for block in blocks)
     parameters: Counter[str] = Counter()
     for block in blocks:
@@ -55,6 +55,7 @@ def layer(name: str, shard: Shard, blocks: Sequence[Block], boundary: int, cache
     back: list[tuple[str, Steps]] = []
     again = 0
     for block in reversed(blocks):
+        # As late as possible: right before the block's own backward pass.
         if shard.recompute == "selective" and block.dropped:
             back.append((f"again.{block.name}", block.forward))
             again += block.dropped
@@ -67,41 +68,45 @@ def layer(name: str, shard: Shard, blocks: Sequence[Block], boundary: int, cache
         parameters,
         sum(block.partial for block in blocks),
         saved=sum(block.saved for block in blocks) - again,
+        # What was dropped must be there again while it is used.
         working=working + again,
         boundary=boundary,
     )
 
 
 def _added(shard: Shard, block: Block) -> Steps:
-    """Return the steps of a block's weights, with the kernel that adds their gradients up where no GEMM does."""
+    """Return the steps of a block's weights, with a kernel that accumulates gradients if no GEMM does."""
     count = sum(block.parameters.values())
     if shard.fused or not shard.training or not block.weight or not count:
         return block.weight
+    # Reads the new gradient, reads and writes the sum.
     return (*block.weight, Step("accumulate", bytes=count * (shard.element + 2 * shard.gradient)))
 
 
 def recomputed(layer: Layer, kept: int, idle: int = 0) -> Layer:
     """Return the layer that keeps only its input, of `kept` bytes, and runs forward again before its backward pass.
 
-    The last `idle` steps are left out.
+    It does not repeat the last `idle` steps.
     """
     again = layer.forward[: len(layer.forward) - idle]
     return replace(
         layer,
         backward=_chained([("again", again), ("", layer.backward)]),
         saved=kept,
+        # All that the layer would have kept exists while its backward pass runs.
         working=layer.working + layer.saved,
     )
 
 
 def _chained(lists: Iterable[tuple[str, Steps]]) -> Steps:
-    """Join lists, putting a name before those of their steps."""
+    """Join lists, prefixing the names of their steps."""
     result: list[Step] = []
     for name, steps in lists:
         prefix, before = f"{name}." if name else "", result[-1].name if result else ""
         for step in steps:
             after = step.after
             if after is not None:
+                # "" named the list's own input; in the joined list that is the last step of the block before.
                 after = tuple(dict.fromkeys(prefix + each if each else before for each in after))
             result.append(replace(step, name=prefix + step.name, after=after))
     return tuple(result)

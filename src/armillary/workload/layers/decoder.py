@@ -19,7 +19,7 @@ from armillary.workload.plan.schema import Plan
 
 @dataclass(frozen=True)
 class Kind:
-    """How layers of a model differ."""
+    """The properties in which layers of a model differ."""
 
     experts: bool
     window: int | None
@@ -34,6 +34,7 @@ class Kind:
 def kind_of(model: Decoder, index: int) -> Kind:
     """Return the kind of layer `index`, counted from 0."""
     own = model.attention
+    # The first `full_layers` are without the window.
     return Kind(model.has_experts(index), own.window if index >= own.full_layers else None)
 
 
@@ -52,7 +53,7 @@ def decoder_layers(model: Decoder, plan: Plan, expert_rank: int) -> list[Layer]:
 
 
 def decoder_inference(model: Decoder, plan: Plan, tokens: int, context: int, batch: int) -> list[Layer]:
-    """Return the same layers of a pass that makes a token for each sequence.
+    """Return embedding, layers and head of an inference pass, which makes one token per sequence.
 
     Raises:
         InputError: the model cannot be divided so.
@@ -108,6 +109,7 @@ def transformer_layer(shard: Shard, model: Decoder, kind: Kind, *, qkv_bias: boo
 
 def _all(shard: Shard, model: Decoder, *, shares_table: bool) -> list[Layer]:
     kinds = [kind_of(model, index) for index in range(model.layers)]
+    # Layers of one kind are one object, so that everything downstream does its work once.
     made = {kind: transformer_layer(shard, model, kind) for kind in dict.fromkeys(kinds)}
     first, last = embedding(shard, model), head(shard, model, shares_table=shares_table)
     return [first, *(made[kind] for kind in kinds), last]
@@ -123,7 +125,7 @@ def check_width(tp: int, model: Decoder) -> None:
     """Check that ranks of tp can divide heads and feed-forward blocks.
 
     Raises:
-        InputError: they cannot; it proposes the nearest number that divides them all.
+        InputError: they cannot; it names the nearest tp that divides them all.
     """
     own, experts = model.attention, model.experts
     sizes = {"heads": own.heads}
@@ -131,6 +133,7 @@ def check_width(tp: int, model: Decoder) -> None:
         sizes["mlp size"] = model.mlp.size
     if experts and experts.shared:
         sizes["size of shared experts"] = experts.shared * (experts.shared_size or experts.size)
+    # Key heads may be fewer than ranks: then several ranks share one, which also works out evenly.
     kv = own.heads if own.latent else model.kv_heads
     fits = [each for each in divisors(gcd(*sizes.values())) if kv % each == 0 or each % kv == 0]
     for name, size in sizes.items():

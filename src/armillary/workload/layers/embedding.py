@@ -1,6 +1,6 @@
-"""The first and the last layer of a decoder, whose tables ranks of tp share by rows of the vocabulary.
+"""The first and the last layer of a decoder; ranks of tp share their tables by rows of the vocabulary.
 
-A vocabulary that tp does not divide is rounded up to a multiple, with rows that no token has.
+A vocabulary that tp does not divide is rounded up to a multiple, with unused rows.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from armillary.workload.models.schema import Decoder
 from armillary.workload.plan.numbers import stored
 
 TOKEN, STATISTIC = 8, 4
-"""Bytes of the number of a token, and of a sum over the vocabulary."""
+"""Bytes of a token id, and of a sum over the vocabulary."""
 
 
 def rows_of(shard: Shard, model: Decoder) -> int:
@@ -27,10 +27,12 @@ def embedding(shard: Shard, model: Decoder) -> Layer:
     """Return the tables of tokens and of positions."""
     hidden, element = model.hidden, shard.element
     whole, own = shard.tokens * hidden * element, shard.own * hidden * element
+    # One byte per element.
     mask = shard.own * hidden if shard.dropout else 0
     read = stored(shard.tokens * hidden, shard.stores.embeddings) if shard.stores else whole
     forward = [Step("lookup", bytes=read + whole)]
     backward = []
+    # A rank finds only the tokens whose rows it has, so the sum over tp gives the vectors of all.
     if shard.sequence:
         forward.append(scatter("scatter", "tp", whole))
         backward.append(gather("gather", "tp", own))
@@ -40,6 +42,7 @@ def embedding(shard: Shard, model: Decoder) -> Layer:
         forward.append(Step("positions", bytes=2 * own + mask))
     if mask:
         backward.insert(0, Step("dropout", bytes=2 * own + mask))
+    # Reads the gradients of the tokens, and reads and writes their rows.
     added = whole + 2 * shard.tokens * hidden * shard.gradient
     # Megatron-LM adds positions before it scatters, so every rank of tp has their whole gradient: nothing is partial.
     block = Block(
@@ -55,7 +58,7 @@ def embedding(shard: Shard, model: Decoder) -> Layer:
 
 
 def head(shard: Shard, model: Decoder, *, shares_table: bool) -> Layer:
-    """Return the final norm, the GEMM with the vocabulary, and the loss, of which ranks of tp have parts.
+    """Return the final norm, the GEMM with the vocabulary, and the loss, each divided over ranks of tp.
 
     Args:
         shard: The share of this rank.
@@ -64,6 +67,7 @@ def head(shard: Shard, model: Decoder, *, shares_table: bool) -> Layer:
     """
     hidden, rows = model.hidden, rows_of(shard, model)
     weights = hidden * (2 if model.norm == "layer" else 1)
+    # A shared table was counted with the embedding.
     parameters = 0 if shares_table else hidden * rows
     final = norm(shard, "norm", hidden, weights)
     output = column(shard, "output", hidden, rows, precision=shard.high, parameters=parameters)
@@ -72,6 +76,8 @@ def head(shard: Shard, model: Decoder, *, shares_table: bool) -> Layer:
     logits, sums = shard.tokens * rows, shard.tokens * STATISTIC
     wide = logits * STATISTIC
     steps = [Step("max", bytes=logits * shard.element)]
+    # Vocabulary-parallel cross entropy (Megatron-LM): the maximum for stability, then the target's logit
+    # and the sum of exponentials, each a number per token.
     if shard.tp > 1:
         steps.append(reduce("reduce max", "tp", sums))
     steps.append(Step("exponents", bytes=logits * shard.element + wide))
@@ -91,8 +97,9 @@ def head(shard: Shard, model: Decoder, *, shares_table: bool) -> Layer:
 
 
 def _next_token(shard: Shard, model: Decoder, final: Block, output: Block) -> Layer:
-    """Return the head of inference, of the last token of each sequence; every rank gets all logits."""
+    """Return the head of inference, for the last token of each sequence; every rank gets all logits."""
     hidden, rows, element = model.hidden, rows_of(shard, model), shard.element
+    # Only the last token of a sequence predicts the next one.
     last = replace(shard, queries=1, sequence=False)
     first = norm(last, "norm", hidden, 0)
     held = shard.stores.embeddings if shard.stores else None
@@ -104,6 +111,7 @@ def _next_token(shard: Shard, model: Decoder, final: Block, output: Block) -> La
         replace(first, parameters=final.parameters),
         replace(gemm, forward=tuple(steps), parameters=output.parameters),
     ]
+    # The last tokens lie on one rank each, so all are gathered first.
     if shard.sequence:
         before = gather("gather", "tp", shard.own * hidden * element)
         blocks.insert(0, Block("tokens", (before,)))

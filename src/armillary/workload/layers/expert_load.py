@@ -1,4 +1,4 @@
-"""How many tokens every expert gets."""
+"""How many tokens each expert gets."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ class Load:
     """Vectors that a rank exchanges with the other members of its group along ep.
 
     Attributes:
-        sent: By this rank, what it keeps included: one for each token and expert that it visits.
-        received: Likewise; those of the experts of this rank.
-        splits: To each member; empty: to all alike.
+        sent: Vectors that this rank sends, itself included: one per token and expert that it visits.
+        received: Vectors that the experts of this rank receive, likewise.
+        splits: Vectors to each member; empty: equally many to all.
     """
 
     sent: int
@@ -25,7 +25,7 @@ class Load:
 
 
 def load(own: Experts, tokens: int, ep: int, expert_rank: int, skew: float) -> Load:
-    """Return what a rank with `tokens` tokens exchanges, if all have as many and choose alike.
+    """Return the vectors that a rank with `tokens` tokens exchanges, if all ranks have as many and choose alike.
 
     With a capacity the slots of every rank for every expert are sent and computed whole, so `skew` changes nothing.
 
@@ -45,25 +45,29 @@ def load(own: Experts, tokens: int, ep: int, expert_rank: int, skew: float) -> L
     chosen = zipf(own.count, skew, slots, tokens)
     local = own.count // ep
     splits = tuple(sum(chosen[rank * local : (rank + 1) * local]) for rank in range(ep))
+    # Every rank sends this one the same number, as all choose alike.
     return Load(slots, ep * splits[expert_rank], splits)
 
 
 def places(own: Experts, count: int) -> float:
-    """Return on how many of `count` equal parts of the experts a token has one or more, on average.
+    """Return the mean number of `count` equal parts of the experts in which a token has at least one expert.
 
-    Its groups are any `top_groups` of all, its experts any `top_k` of those in them. A part has none of them in so many
-    of these choices as take all experts from the rest of the groups.
+    All choices of `top_groups` groups, and of `top_k` experts in them, are equally likely. A part is missed by the
+    choices that take all experts from outside it.
     """
     return _places(own.count, own.top_k, own.groups, own.top_groups, count)
 
 
 @cache
 def _places(experts: int, top_k: int, groups: int, top_groups: int, count: int) -> float:
+    # Linearity of expectation: the sum over parts of the chance that a token has an expert there. Choices
+    # are counted in exact integers, as floats would lose small shares of huge binomials.
     part, group = experts // count, experts // groups
     reached = group * top_groups
     every = comb(groups, top_groups) * comb(reached, top_k)
     total = 0.0
     for first in range(0, experts, part):
+        # How many experts each group that overlaps the part has in it.
         shares = [
             min(first + part, (each + 1) * group) - max(first, each * group)
             for each in range(first // group, (first + part - 1) // group + 1)
@@ -73,6 +77,7 @@ def _places(experts: int, top_k: int, groups: int, top_groups: int, count: int) 
             with_it = {(n + 1, own + share): number for (n, own), number in ways.items()}
             ways = {key: ways.get(key, 0) + with_it.get(key, 0) for key in {**ways, **with_it}}
         others = groups - len(shares)
+        # Choices without the part: other groups fill up, and experts come from the reached ones outside it.
         missed = sum(
             number * comb(others, top_groups - n) * comb(reached - own, top_k)
             for (n, own), number in ways.items()
@@ -83,9 +88,9 @@ def _places(experts: int, top_k: int, groups: int, top_groups: int, count: int) 
 
 
 def zipf(count: int, skew: float, total: int, most: int) -> list[int]:
-    """Return how many of `total` choices fall on each of `count` experts: in proportion to 1 / number^skew.
+    """Return how many of `total` choices fall on each of `count` experts, in proportion to 1 / number^skew.
 
-    Nobody gets more than `most` (a token chooses an expert once); what is over goes to the others in proportion.
+    No expert gets more than `most` (a token chooses an expert once); the excess goes to the others in proportion.
     Remainders go to the largest fractions.
     """
     weights = [(number + 1) ** -skew for number in range(count)]
@@ -98,6 +103,7 @@ def zipf(count: int, skew: float, total: int, most: int) -> list[int]:
             break
         full, left = full + over, left - over * most
     shares = [min(most, int(share)) for share in ideal]
+    # Largest remainder first: the difference is minus the fraction. Several rounds, as full experts take none.
     order = sorted(range(count), key=lambda expert: shares[expert] - ideal[expert])
     while missing := total - sum(shares):
         for expert in [each for each in order if shares[each] < most][:missing]:

@@ -1,7 +1,8 @@
 """A mixture of experts on one rank, as Megatron-LM runs it: route, exchange tokens, grouped GEMMs, exchange back.
 
-Tokens go over ep to the ranks of their experts, and there to all ranks of etp, which share every expert by columns and
-rows. Without sequence parallelism ranks of tp have the same tokens; then etp must be tp, and their results are summed.
+Tokens are sent over ep to the ranks of their experts, and there to all ranks of etp, which share every expert by
+columns and rows. Without sequence parallelism ranks of tp have the same tokens; then etp must equal tp, and their
+results are summed.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ PROBABILITY = 4
 
 
 def check_experts(shard: Shard, model: Decoder) -> None:
-    """Check that experts can be divided so.
+    """Check that the experts can be divided over ep and etp.
 
     Raises:
         InputError: they cannot.
@@ -56,7 +57,7 @@ def check_experts(shard: Shard, model: Decoder) -> None:
 
 
 def expert_blocks(shard: Shard, model: Decoder) -> list[Block]:
-    """Return the blocks of a normed residual that follow: router, routed experts, shared experts."""
+    """Return the blocks after the normed residual: router, routed experts, shared experts."""
     own, hidden = model.experts, model.hidden
     assert own is not None
     loads = load(own, shard.own, shard.ep, shard.expert_rank, shard.skew)
@@ -68,6 +69,7 @@ def expert_blocks(shard: Shard, model: Decoder) -> list[Block]:
     if own.shared:
         size = own.shared * (own.shared_size or own.size)
         shared = mlp_blocks(shard, hidden, size, gated=model.gated, bias=own.bias, name="shared", keep=False)
+        # Several shared experts run as one wide block, but each has an output bias of its own.
         others = own.bias * (own.shared - 1) * hidden
         last = replace(
             shared[-1],
@@ -82,8 +84,9 @@ def _routed(shard: Shard, model: Decoder, own: Experts, loads: Load) -> list[Blo
     hidden, element = model.hidden, shard.element
     local, inner = own.count // shard.ep, own.size // shard.etp
     wide = inner * (2 if model.gated else 1)
+    # Members of etp gather each other's tokens; without sequence parallelism they have the same ones.
     rows = loads.received * (shard.etp if shard.distinct else 1)
-    read = min(local, rows)  # weights of experts without tokens stay in memory
+    read = min(local, rows)  # kernels skip the weights of experts without tokens
     up = gemms(shard, rows, hidden, wide, count=read)
     down = gemms(shard, rows, inner, hidden, count=read)
     return [
@@ -112,19 +115,20 @@ def _routed(shard: Shard, model: Decoder, own: Experts, loads: Load) -> list[Blo
 
 
 def _exchange(shard: Shard, name: str, own: Experts, loads: Load, hidden: int) -> Block:
-    """Return ``dispatch`` of tokens to the ranks of their experts, or ``combine``, the other way round.
+    """Return ``dispatch`` of tokens to the ranks of their experts, or ``combine``, the reverse.
 
-    What goes to experts, gradients of their results too, may be in fp8 (`Shard.dispatch`); what they make is not.
+    Vectors to experts, including gradients of their results, may be in fp8 (`Shard.dispatch`); results are not.
 
     Args:
         shard: The share of this rank.
-        name: Which of the two.
+        name: ``dispatch`` or ``combine``.
         own: The experts.
-        loads: How many vectors go and come.
-        hidden: Elements of one.
+        loads: How many vectors are sent and received.
+        hidden: Elements of a vector.
     """
     wide = shard.distinct and shard.etp > 1
     copies, tokens = shard.etp if wide else 1, shard.own
+    # `there` is the way to the experts, `back` the way from them. One's backward pass is the other's forward.
     vector, sent = hidden * shard.element, hidden * shard.dispatch
     there = [Step("permute", bytes=(tokens + loads.sent) * vector)]
     back = []
@@ -138,6 +142,7 @@ def _exchange(shard: Shard, name: str, own: Experts, loads: Load, hidden: int) -
         back += [_all_to_all("inside", inside * vector), _all_to_all("across", across * vector)]
     elif shard.ep > 1:
         there.append(_all_to_all("", loads.sent * sent, tuple(each * sent for each in loads.splits)))
+        # On the way back this rank returns what each member sent it: equally much, if all choose alike.
         alike = (loads.received // shard.ep * vector,) * shard.ep if loads.splits else ()
         back.append(_all_to_all("", loads.received * vector, alike))
     if wide:

@@ -1,4 +1,4 @@
-"""What one layer of a sharded model does on one rank for one microbatch: steps, and what it keeps in memory.
+"""One layer of a sharded model on one rank for one microbatch: its steps, and the memory that it keeps.
 
 Layers are the common language between models, which make them, and schedules, memory and traces, which use them.
 """
@@ -20,22 +20,22 @@ Precision = Literal["fp32", "bf16", "fp8", "fp4"]
 class Step:
     """A kernel, or a collective or message between ranks.
 
-    A step follows the one before it in its list, unless `after` names others ("" is the input of the list): so
-    kernels and communication that do not need each other overlap.
+    A step follows the one before it in its list, unless `after` names others ("" is the input of the list), so that
+    independent kernels and communication overlap.
 
     Attributes:
         name: Unique in its list.
-        flops: Of the GEMMs of a kernel (2 per multiply-add); 0 for what is bound by memory.
-        bytes: That the kernel reads and writes.
-        precision: Of its GEMMs.
+        flops: Operations of the kernel's GEMMs (2 per multiply-add); 0 for memory-bound kernels.
+        bytes: Bytes that the kernel reads and writes.
+        precision: Precision of its GEMMs.
         collective: Makes the step a collective over `axes` of `size` bytes, as Chakra counts `comm_size`.
-        axes: Axis set of groups (`RankGrid.members`); of a message the axis that it goes along.
-        size: Bytes.
+        axes: Axis set of groups (`RankGrid.members`); for a message, the axis along which it is sent.
+        size: Bytes of the communication.
         shift: Makes the step a message to the rank `shift` along `axes`, and one from the opposite side.
-        splits: Of an all-to-all of uneven parts: bytes to each member; their sum is `size`.
-        after: Names of steps of the same list that it waits for; None: the step before.
-        gemms: The GEMMs of a kernel, where it is nothing else; padding of groups included.
-        attention: Shape of a kernel that is fused attention.
+        splits: Bytes to each member of an uneven all-to-all; their sum is `size`.
+        after: Names of the steps of the same list that it waits for; None: the step before.
+        gemms: The GEMMs of a kernel that does nothing else, including padding of groups.
+        attention: Shape of a fused attention kernel.
     """
 
     name: str
@@ -56,23 +56,23 @@ class Step:
 class Layer:
     """One layer on one rank. Equal layers of a model are one object.
 
-    The lists start where the activation (forward) or its gradient (backward) is there, and end with the last step.
-    `backward` makes the gradient of the input, with what is recomputed first; `weight` the gradients of the weights
-    (its ``after`` may also name steps of `backward`; it starts after the whole of `backward` where it names none).
+    The lists start when the activation (forward) or its gradient (backward) is available, and end with the last step.
+    `backward` first recomputes, then makes the gradient of the input; `weight` makes the gradients of the weights (its
+    ``after`` may also name steps of `backward`; without any it starts after the whole of `backward`).
 
     Attributes:
         name: For people, e.g. "layer", "embedding", "head"; layers that differ have different names.
         forward: Steps.
         backward: Steps.
         weight: Steps.
-        parameters: Of this rank, by the axes over which their gradients are summed, e.g. {"dp+cp": n, "edp": m};
-            "" is none.
-        partial: Of the parameters under the first key those that every rank of tp holds, while each makes only a part
-            of their gradients: these are summed over tp, too.
+        parameters: Parameters on this rank, by the axes over which their gradients are summed, e.g.
+            {"dp+cp": n, "edp": m}; "" for none.
+        partial: Parameters under the first key that every rank of tp holds while it computes only a part of their
+            gradients, which are therefore also summed over tp.
         saved: Bytes kept from forward to backward for one microbatch, under the recomputation in force.
-        working: Bytes that are needed besides while one of the steps runs, at most.
-        boundary: Bytes of the activation that goes on to the next layer, on this rank.
-        cache: Bytes that stay for later tokens in inference (keys and values).
+        working: Most further bytes that one of the steps needs while it runs.
+        boundary: Bytes of the activation passed to the next layer, on this rank.
+        cache: Bytes kept for later tokens in inference (keys and values).
     """
 
     name: str

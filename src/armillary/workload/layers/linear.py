@@ -1,10 +1,10 @@
-"""GEMMs with weights, and what stands around them: norms, activations, the feed-forward block.
+"""GEMMs with weights, and the operators around them: norms, activations, the feed-forward block.
 
 GEMMs are divided over ranks as Megatron-LM divides them (arXiv 1909.08053, 2205.05198).
 
-Of a GEMM Y = X·W a column-parallel one has some of the columns of W, and the whole X; a row-parallel one has some of
-the rows, and its Y are terms of a sum. With sequence parallelism X of the first is gathered, and gathered once more for
-the gradient of W while that of X is computed; Y of the second is reduced and scattered.
+In a column-parallel GEMM Y = X·W a rank has some columns of W and the whole X; in a row-parallel one it has some rows
+of W, and its Y is a term of a sum. With sequence parallelism the column-parallel X is gathered, and gathered once more
+for the gradient of W while that of X is computed; the row-parallel Y is reduce-scattered.
 """
 
 from __future__ import annotations
@@ -62,7 +62,9 @@ def gemms(
     precision = precision or shard.compute
     flops, operand = 2 * m * k * n, ELEMENT[precision]
     x, w, y = m * k, count * k * n, m * n
+    # Inference reads weights with their scales; training keeps operands in the type of the GEMM.
     read = stored(x, precision) + stored(w, held) if shard.stores and held else (x + w) * operand
+    # Rows of a group on average: groups are uneven, and kernels pad them.
     shape = Gemm(-(-m // max(count, 1)), n, k, count)
     return (
         Step("gemm", flops, read + y * shard.element, precision, gemms=(shape,)),
@@ -72,6 +74,7 @@ def gemms(
             flops,
             (x + y) * operand + 2 * w * shard.gradient,
             precision,
+            # The gradient of the input first, as the layer below waits for it.
             after=("input",),
             gemms=(shape.right(),),
         ),
@@ -96,6 +99,7 @@ def replicated(
         (back,),
         (weight,),
         {"dp+cp": held},
+        # Each rank sees only its own tokens then, so its gradient is a part of the sum over tp.
         held * shard.sequence,
         saved=shard.own * k * ELEMENT[precision or shard.compute],
         working=shard.own * (2 * k + n) * shard.element,
@@ -137,6 +141,7 @@ def column(
         if shard.overlap:
             forward = _beside(forward)
         backward = [
+            # This gather is for the gradient of the weight only, so it overlaps the GEMM of the input's gradient.
             gather("gather", "tp", shard.own * k * element, after=("",)),
             replace(back, after=("",)),
             scatter("scatter", "tp", m * (k + beside) * element),
@@ -150,6 +155,7 @@ def column(
         tuple(backward),
         (weight,),
         {"dp+cp": k * n + n * bias if parameters is None else parameters},
+        # The input before the gather: it is gathered again rather than kept whole.
         saved=shard.own * k * ELEMENT[precision or shard.compute] if keep else 0,
         working=m * (2 * k + n) * element,
     )
@@ -173,6 +179,7 @@ def row(shard: Shard, name: str, k: int, n: int, *, bias: bool = False) -> Block
         tuple(backward),
         (weight,),
         {"dp+cp": k * n + n * bias},
+        # The bias is added after the scatter, so each rank has the gradient of its own tokens only.
         n * (bias and shard.sequence),
         saved=m * k * shard.operand,
         working=m * (k + 2 * n) * element,
@@ -180,20 +187,22 @@ def row(shard: Shard, name: str, k: int, n: int, *, bias: bool = False) -> Block
 
 
 def _beside(steps: list[Step]) -> list[Step]:
-    """Return a GEMM and its collective, which work on one piece after the other, as steps that start together.
+    """Return a GEMM and its collective, pipelined in pieces, as steps that start together.
 
-    What follows waits for the collective, and its kernels for the GEMM, which has the device before them.
+    Later steps wait for the collective, and their kernels also for the GEMM, which precedes them on the device.
     """
+    # The GEMM first, whichever comes first in the list.
     gemm, other = sorted(steps, key=lambda step: step.collective is not None)
     return [replace(gemm, after=("",)), replace(other, after=("",))]
 
 
 def norm(shard: Shard, name: str, size: int, weights: int) -> Block:
-    """Return a norm of the residual; its backward pass adds the gradient that goes past it."""
+    """Return a norm of the residual; its backward pass adds the gradient of the skip connection."""
     held = shard.own * size * shard.element
     return Block(
         name,
         (Step("norm", bytes=2 * held),),
+        # Reads the input, its own gradient and the bypassing one; writes the sum.
         (Step("norm", bytes=4 * held),),
         parameters={"dp+cp": weights},
         partial=weights * shard.sequence,
@@ -203,7 +212,7 @@ def norm(shard: Shard, name: str, size: int, weights: int) -> Block:
 
 
 def residual(shard: Shard, name: str, size: int) -> Block:
-    """Return what adds to the residual, after dropout if there is any."""
+    """Return the addition to the residual, after dropout if any."""
     mask = shard.own * size if shard.dropout else 0
     held = shard.own * size * shard.element
     back = (Step("dropout", bytes=2 * held + mask),) if mask else ()

@@ -1,4 +1,4 @@
-"""The layers of a model under a plan: one function for each kind of model."""
+"""The layers of a model under a plan, dispatched by the kind of model."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def layers_of(model: Model, plan: Plan, place: int = 0) -> list[Layer]:
 
 
 def variants(model: Model, plan: Plan) -> tuple[str, list[int]]:
-    """Return the axis along which ranks of a stage have different layers, and for each coordinate the first like it.
+    """Return the axis along which ranks of a stage have different layers, and for each coordinate the first equal one.
 
-    Along ep experts may have more or less to do, along dp ranks may have other tables; else all ranks are like 0.
+    Along ep experts may have different loads, along dp ranks may have different tables; else all ranks equal rank 0.
     """
     if isinstance(model, Decoder) and model.experts and plan.experts.skew:
         return "ep", list(range(plan.parallel.ep))
@@ -63,6 +63,7 @@ def inference_layers(model: Model, plan: Plan, *, tokens: int, context: int, bat
     return decoder_inference(model, plan, tokens, context, batch)
 
 
+# Imports stand inside, so that a trace of one kind of model does not load the modules of all.
 @singledispatch
 def _layers(model: Model, plan: Plan, place: int) -> list[Layer]:
     raise TypeError(f"not a model: {model!r}")

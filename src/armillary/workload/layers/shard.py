@@ -1,4 +1,4 @@
-"""What one rank has of a microbatch, and in which numbers it computes."""
+"""The share of one rank of a microbatch, and the precisions in which it computes."""
 
 from __future__ import annotations
 
@@ -28,30 +28,30 @@ class Shard:
 
     Attributes:
         batch: Samples.
-        queries: Tokens of a sample that all ranks of cp work on.
-        keys: Tokens of a sample that the last of them sees.
+        queries: Tokens of a sample that the ranks of cp process together.
+        keys: Tokens of a sample that the last query sees.
         tp: Ranks that share every matrix.
-        sequence: Whether they share the residual, too (sequence parallelism).
-        overlap: Whether they gather and scatter beside the GEMMs.
+        sequence: Whether ranks of tp also share the residual (sequence parallelism).
+        overlap: Whether they gather and scatter concurrently with the GEMMs.
         cp: Ranks that share every sample.
-        ring: Whether keys and values go round them; else all are gathered.
+        ring: Whether keys and values are passed round the ranks of cp; else all are gathered.
         ep: Ranks that share the experts.
         etp: Ranks that share every expert.
-        expert_rank: Of this rank along ep.
+        expert_rank: Coordinate of this rank along ep.
         skew: Exponent of the Zipf law of the experts' load.
         domain: Ranks of ep in a node, to which a token is sent once; None: it is sent to each expert.
-        dispatch: Bytes of an element on its way to experts.
+        dispatch: Bytes of an element sent to experts.
         compute: Precision of large GEMMs.
         gradient: Bytes of an element of a weight's gradient.
-        fused: Whether GEMMs add them to what is there.
-        flash: Whether the scores stay on the chip.
-        eager: Whether their scale, mask and casts are kernels of their own.
+        fused: Whether GEMMs accumulate gradients of weights themselves.
+        flash: Whether attention scores stay on the chip.
+        eager: Whether scale, mask and casts of the scores are separate kernels.
         causal: Whether to count only the scores that a causal mask keeps.
         dropout: Whether masks are kept.
-        recompute: What the backward pass does again.
-        early_stop: Whether that ends with the last result that it needs.
+        recompute: What the backward pass recomputes.
+        early_stop: Whether recomputation ends with the last result that the backward pass needs.
         training: Whether there is a backward pass.
-        fused_loss: Whether the gradient of the logits takes the place of their softmax.
+        fused_loss: Whether the gradient of the logits overwrites their softmax.
     """
 
     batch: int
@@ -80,7 +80,7 @@ class Shard:
     training: bool
     fused_loss: bool
     stores: Stores | None = None
-    """In what inference keeps numbers; None in training."""
+    """Storage precisions of inference; None in training."""
 
     @property
     def tokens(self) -> int:
@@ -99,13 +99,13 @@ class Shard:
 
     @property
     def element(self) -> int:
-        """Bytes of an element of an activation: fp8 is for operands of GEMMs only, unless a plan says so."""
+        """Bytes of an activation's element: fp8 is for GEMM operands only, unless the plan stores activations in it."""
         if self.stores:
             return ELEMENT[self.stores.activations]
         return 4 if self.compute == "fp32" else 2
 
     def cached(self, count: int) -> int:
-        """Return the bytes of some numbers of keys and values that a pass reads."""
+        """Return the bytes of `count` elements of keys and values that a pass reads."""
         return stored(count, self.stores.cache) if self.stores else count * self.element
 
     @property
@@ -128,13 +128,14 @@ def training_shard(
         plan: The plan.
         sequence: Tokens of a sample.
         expert_rank: Of the rank along ep.
-        longest: Tokens that the model takes at most.
-        fixed: Whether it takes no other number of tokens.
+        longest: Most tokens that the model takes, or None.
+        fixed: Whether the model takes exactly this number of tokens.
 
     Raises:
-        InputError: the sequence cannot be divided so.
+        InputError: the sequence cannot be divided by cp and, with sequence parallelism, tp.
     """
     own = plan.parallel
+    # Sequence parallelism divides the tokens of cp once more.
     divided = own.sequence and own.tp > 1
     unit = own.cp * (own.tp if divided else 1)
     if sequence % unit:
@@ -211,6 +212,7 @@ def _shard(
         recompute=plan.recompute,
         early_stop=plan.early_stop,
         training=training,
+        # Megatron-LM's cross entropy writes the gradient into the softmax; PyTorch's, which goes with FSDP, does not.
         fused_loss=plan.data.sharding not in ("fsdp", "hsdp"),
         stores=None if training else stores(plan),
     )

@@ -55,13 +55,14 @@ def _as_decoder(model: Vit) -> Decoder:
 
 
 def _patches(shard: Shard, model: Vit) -> Layer:
-    """Return the projection of patches, of which images need no gradient; ranks of tp repeat it, each for its tokens.
+    """Return the projection of patches, without a gradient of the image; ranks of tp each compute their own tokens.
 
     Its operations are spread evenly over ranks that share the tokens, and rounded up.
     """
     hidden, element = model.hidden, shard.element
     pixels = model.channels * model.patch**2
     share = shard.cp * (shard.tp if shard.sequence else 1)
+    # Of patches alone: the class token is a parameter and needs no projection.
     rows = -(-shard.batch * model.patches // share)
     gemm, _, weight = gemms(shard, rows, pixels, hidden)
     held = shard.own * hidden * element
@@ -71,6 +72,7 @@ def _patches(shard: Shard, model: Vit) -> Layer:
         "patches",
         (gemm, Step("positions", bytes=2 * held + mask)),
         (Step("dropout", bytes=2 * held + mask),) if mask else (),
+        # There is no input gradient to wait for.
         (replace(weight, after=None),),
         {"dp+cp": parameters},
         parameters * shard.sequence,
@@ -81,7 +83,7 @@ def _patches(shard: Shard, model: Vit) -> Layer:
 
 
 def _head(shard: Shard, model: Vit) -> Layer:
-    """Return the final norm and what follows of the class token, which every rank does."""
+    """Return the final norm, and pooler and classifier of the class token, which every rank repeats."""
     hidden, size = model.hidden, shard.batch * shard.element
     blocks = [norm(shard, "norm", hidden, 2 * hidden)]
     for name, wanted, outputs in (

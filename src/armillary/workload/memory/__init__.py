@@ -1,1 +1,1 @@
-"""What a plan holds in the memory of an NPU, and what to change where it does not fit."""
+"""Memory needs of a plan on an NPU, and changes for a plan that does not fit."""

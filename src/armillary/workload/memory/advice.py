@@ -1,4 +1,4 @@
-"""Whether a plan fits into the memory of an NPU, and which changes of it would."""
+"""Whether a plan fits into the memory of an NPU, and changes that would make it fit."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from armillary.workload.pipeline.partition import partition
 from armillary.workload.plan.ranks import microbatches
 from armillary.workload.plan.schema import Plan
 
+# By growing cost in communication, so the first that fits is the cheapest.
 _STRONGER = {
     "ddp": ("zero-1", "zero-2", "zero-3"),
     "parameter-server": ("zero-1", "zero-2", "zero-3"),
@@ -25,11 +26,11 @@ _STRONGER = {
 
 @dataclass(frozen=True)
 class Change:
-    """A plan with one thing changed.
+    """A plan with one change.
 
     Attributes:
-        text: What.
-        plan: The plan with it.
+        text: The change, for people.
+        plan: The changed plan.
         needed: Bytes that its largest rank needs.
     """
 
@@ -43,9 +44,9 @@ class Advice:
     """Whether a plan fits, and what to change.
 
     Attributes:
-        footprint: Of the rank that needs most.
+        footprint: Footprint of the rank that needs most.
         capacity: Bytes of an NPU.
-        changes: That need less, those that cost least first; none where the plan fits.
+        changes: Changes that need less memory, cheapest first; none if the plan fits.
     """
 
     footprint: Footprint
@@ -71,7 +72,7 @@ def advise(
     fragmentation: float = FRAGMENTATION,
     framework: int = 0,
 ) -> Advice:
-    """Compare what a plan needs with what an NPU has; where that is too much, try single changes.
+    """Compare the needs of a plan with the memory of an NPU; if it does not fit, try single changes.
 
     Args:
         plan: How the model is run.
@@ -96,10 +97,12 @@ def advise(
             for text, changed in steps:
                 try:
                     needed = evaluate(changed).needed
+                # The model or the ranks do not allow this change, such as tp above the number of heads.
                 except InputError:
                     continue
                 if needed < found.needed:
                     changes.append(Change(text, changed, needed))
+                # A stronger change of the same kind fits as well, but costs more.
                 if needed <= capacity:
                     break
     return Advice(found, capacity, tuple(changes))
@@ -107,6 +110,8 @@ def advise(
 
 def _candidates(plan: Plan) -> Iterator[Iterator[tuple[str, Plan]]]:
     """Yield kinds of changes; of each the smallest that fits is enough."""
+    # From free to costly: flash attention costs nothing, recomputation time, sharding communication; a
+    # different tp, pp or ep changes the whole run.
     yield _one(plan, "attention", "flash")
     if plan.serve:
         yield _fewer(plan)
@@ -160,11 +165,13 @@ def _doubled(plan: Plan, axis: str) -> Iterator[tuple[str, Plan]]:
     while (size := 2 * size) <= plan.ranks:
         values: dict[str, Any] = {axis: size}
         if dp is not None and axis != "ep":
+            # tp x cp x pp x dp must remain the number of ranks, and ep divides replicas without changing it.
             if dp % 2:
                 return
             dp //= 2
             values["dp"] = dp
         changed = _with(plan, "parallel", **values)
+        # Counts of layers that were given fit the old number of stages only.
         yield f"{axis} {size}", _with(changed, "pipeline", layers=None) if axis == "pp" else changed
 
 

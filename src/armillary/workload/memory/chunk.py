@@ -1,4 +1,4 @@
-"""What the layers of one virtual stage hold and need while they run."""
+"""Memory of one virtual stage while its layers run."""
 
 from __future__ import annotations
 
@@ -14,13 +14,15 @@ Ints = NDArray[np.int64]
 
 
 class Chunk:
-    """The bytes of a virtual stage while its layers run; every result is in the order in which they do."""
+    """Bytes of a virtual stage while each of its layers runs, int64 (layers,), in the order of the task."""
 
     def __init__(self, layers: list[Layer], held: list[States], plan: Plan) -> None:
         self._plan = plan
         head = np.array([layer.name == HEAD for layer in layers], bool)
         share = plan.offload.activations
         saved = np.array([left(layer.saved, share) for layer in layers], np.int64)
+        # What is offloaded passes through the NPU: a layer's own part, and the larger of those of its
+        # neighbours, one still leaving or one arriving ahead.
         away = np.array([layer.saved for layer in layers], np.int64) - saved
         self._until = {"activations": np.cumsum(saved * ~head), "logits": np.cumsum(saved * head)}
         self._working = np.array([layer.working for layer in layers], np.int64)
@@ -29,24 +31,27 @@ class Chunk:
         self._reduced = np.array([each.reduced for each in held], np.int64)
 
     def total(self, category: str) -> int:
-        """Bytes that a microbatch leaves after the forward pass."""
+        """Bytes that a microbatch still holds after the forward pass."""
         return int(self._until[category][-1]) if len(self._until[category]) else 0
 
     def held(self, category: str, kind: str, splits: bool) -> Ints:
-        """Bytes of the microbatch at work."""
+        """Bytes that the running microbatch holds."""
         if kind == "B" and splits:
+            # With a W to come, its activations stay until then; a B frees nothing.
             return np.full(len(self._working), self.total(category))
         return self._ordered(self._until[category], kind)
 
     def working(self, kind: str) -> Ints:
-        """Bytes that steps need besides."""
+        """Bytes that steps need in addition while they run."""
         return self._ordered(self._working, kind)
 
     def moved(self, kind: str) -> Ints:
-        """Bytes of layers that are gathered, reduced or on their way to another memory."""
+        """Bytes of layers that are being gathered, reduced or moved to or from another memory."""
         data = self._plan.data
         weights = self._ordered(self._gathered, kind)
+        # The layer that runs and those gathered ahead of it; offloaded weights are double-buffered.
         held = min(data.limit, 1 + data.prefetch) if data.sharding in LAYERWISE else 2
+        # A sliding sum over the layers to come, which has fewer of them at the end.
         window = sum(np.append(weights[ahead:], np.zeros(min(ahead, len(weights)))) for ahead in range(held))
         found = np.asarray(window, np.int64) + self._ordered(self._away, kind)
         return found if kind == "F" else found + self._ordered(self._reduced, kind)

@@ -1,4 +1,4 @@
-"""What the ranks of a pipeline stage hold over one step, layer by layer."""
+"""Memory of the ranks of a pipeline stage over one step, layer by layer."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from armillary.workload.plan.schema import Plan
 
 CATEGORIES = ("weights", "gradients", "optimizer", "activations", "logits", "working", "communication")
 DYNAMIC = ("activations", "logits", "working", "communication")
-"""What comes and goes during a step."""
+"""Categories that are allocated and freed during a step."""
 FRAGMENTATION = 0.05
-"""Allowance for gaps in the allocator, a share of what comes and goes: states are allocated once and leave none.
+"""Allowance for allocator gaps, a share of the `DYNAMIC` bytes: states are allocated once and leave no gaps.
 
 With it, what torchtitan reports as reserved for Llama-3.1 8B is met within 3 % (tests). It can be more: GMLake
 (arXiv 2401.08156) found 15 % of memory, up to 33 %, where recomputation, offloading and sharding come together.
@@ -35,11 +35,11 @@ class Footprint:
 
     Attributes:
         stage: Pipeline rank.
-        tasks: Of the stage, in order.
+        tasks: Tasks of the stage, in order.
         task: Index of the task of each point, (points,); the last point, ``len(tasks)``, is the optimizer step.
         layer: Name of the layer that runs at each point.
         timeline: Category -> bytes while that layer runs, (points,).
-        fragmentation: Share of what comes and goes that the allocator is allowed to waste.
+        fragmentation: Share of the `DYNAMIC` bytes that the allocator may waste.
         framework: Bytes of libraries, e.g. the CUDA context and NCCL's buffers.
     """
 
@@ -80,11 +80,11 @@ class Footprint:
 
     @property
     def where(self) -> str:
-        """What runs at the peak, for people."""
+        """Label of the task and layer at the peak."""
         return self.name(self.at)
 
     def name(self, point: int) -> str:
-        """Return what runs at a point, for people."""
+        """Return a label of the task and layer at a point."""
         if self.task[point] == len(self.tasks):
             return "optimizer step"
         kind, microbatch, chunk = self.tasks[self.task[point]]
@@ -101,21 +101,22 @@ def footprint(
     fragmentation: float = FRAGMENTATION,
     framework: int = 0,
 ) -> Footprint:
-    """Return what the ranks of one pipeline stage hold over a step.
+    """Return the footprint of the ranks of one pipeline stage over a step.
 
     While a layer runs, it needs its `working` bytes; its `saved` bytes are held from the forward to the backward pass
-    (to the gradients of the weights where the schedule puts these off). Replicas whose gradients are summed whole keep
-    them in one buffer all the time, of which the buckets are views (Megatron-LM); ZeRO-2 and FSDP allocate shards as
-    the first backward pass makes them. Stages with neighbours hold one message for each direction.
+    (or to the gradients of the weights, if the schedule defers these). Replicas with whole gradients keep them in one
+    buffer all the time, and buckets are views of it (Megatron-LM); ZeRO-2 and FSDP allocate shards as the first
+    backward pass makes them. Stages with neighbours hold one message for each direction.
 
     Args:
         stages: Layers of every virtual stage, in the model's order (`partition`).
         plan: How they are run.
         stage: Pipeline rank, from 0.
-        fragmentation: Share of what comes and goes that the allocator may waste.
+        fragmentation: Share of the `DYNAMIC` bytes that the allocator may waste.
         framework: Bytes of libraries.
     """
     if plan.data.sharding == "parameter-server":
+        # Servers train nothing: the workers alone make up the grid.
         plan = plan.model_copy(update={"ranks": plan.ranks - plan.data.servers})
     pp, virtual = plan.parallel.pp, plan.pipeline.virtual
     schedule = plan.pipeline.schedule
@@ -123,6 +124,7 @@ def footprint(
     order = tuple(tasks(schedule, pp, virtual, count)[stage])
     chunks = [list(stages[chunk * pp + stage]) for chunk in range(virtual)]
     grid = rank_grid(plan)
+    # Layers of one shape are one object, so each state is computed once.
     known = {id(layer): states(layer, plan, grid) for layers in chunks for layer in layers}
     held = [[known[id(layer)] for layer in layers] for layers in chunks]
     every = [each for mine in held for each in mine]
@@ -131,16 +133,19 @@ def footprint(
     lengths = np.array([len(chunks[task.chunk]) for task in order], np.int64)
     starts = np.concatenate(([0], np.cumsum(lengths)))
     points = int(starts[-1]) + 1
+    # A zero-bubble schedule keeps activations until the W.
     splits = any(task.kind == "W" for task in order)
 
     line = {category: np.zeros(points, np.int64) for category in CATEGORIES}
     versions = weight_versions(schedule, pp, stage, count)
+    # States stay all the time; activations, working memory and messages follow the layers.
     line["weights"][:] = versions * sum(each.weights for each in every)
     line["optimizer"][:] = sum(each.optimizer for each in every)
     line["gradients"][:] = _gradients(order, held, starts, plan, splits)
     others = _others(order, virtual)
     for category in ("activations", "logits"):
         totals = np.array([each.total(category) for each in forward], np.int64)
+        # The running microbatch layer by layer, all others in flight as a constant over the task.
         moving = [forward[task.chunk].held(category, task.kind, splits) for task in order]
         line[category][:-1] = np.concatenate(moving) + np.repeat(others @ totals, lengths)
     line["working"][:-1] = np.concatenate([forward[task.chunk].working(task.kind) for task in order])
@@ -167,9 +172,10 @@ def worst(
 ) -> Footprint:
     """Return the footprint of the pipeline rank that needs most.
 
-    Of ranks with the same layers only the first is looked at: no schedule keeps more in flight on later ones.
+    Of ranks with the same layers only the first is evaluated: no schedule keeps more in flight on later ones.
     """
     pp = plan.parallel.pp
+    # None ends the layers of a virtual stage, so that the same layers divided differently are not alike.
     firsts: dict[tuple[int, ...], int] = {}
     for stage in range(pp):
         mine = tuple(id(layer) for layers in stages[stage::pp] for layer in (*layers, None))
@@ -185,6 +191,7 @@ def _others(order: Sequence[Task], virtual: int) -> Ints:
     """Return the microbatches in flight at each task besides its own, (tasks, virtual)."""
     before = np.vstack((np.zeros((1, virtual), np.int64), in_flight(order, virtual)[:-1]))
     for index, task in enumerate(order):
+        # A backward task's own microbatch is in flight, but the line counts it layer by layer.
         before[index, task.chunk] -= task.kind != "F"
     return before
 
@@ -192,12 +199,13 @@ def _others(order: Sequence[Task], virtual: int) -> Ints:
 def _gradients(
     order: Sequence[Task], held: list[list[States]], starts: Ints, plan: Plan, splits: bool
 ) -> Ints:
-    """Return the bytes of gradients that stay, (points,)."""
+    """Return the bytes of retained gradients, (points,)."""
     line = np.zeros(int(starts[-1]) + 1, np.int64)
     for chunk, mine in enumerate(held):
         sizes = np.array([each.gradients for each in mine], np.int64)
         start = 0
         if plan.data.sharding in LAZY:
+            # The first microbatch allocates the shards, from the last layer to the first.
             maker = Task("W" if splits else "B", 0, chunk)
             start = int(starts[order.index(maker)]) + len(mine)
             line[start - len(mine) : start] += np.cumsum(sizes[::-1])
@@ -212,7 +220,7 @@ def messages(chunks: list[list[Layer]], plan: Plan) -> int:
 
 
 def buckets(every: list[States], plan: Plan) -> int:
-    """Return the bytes of buckets that are no views of gradients that stay."""
+    """Return the bytes of buckets with memory of their own, rather than views of the gradients."""
     if plan.data.sharding not in ("zero-2", "parameter-server"):
         return 0
     whole = sum(each.weights for each in every)
@@ -222,7 +230,7 @@ def buckets(every: list[States], plan: Plan) -> int:
 def server(
     layers: Sequence[Layer], plan: Plan, *, fragmentation: float = FRAGMENTATION, framework: int = 0
 ) -> Footprint:
-    """Return what one of the parameter servers of a plan holds: its part of the model, summed gradients, buckets.
+    """Return the footprint of one parameter server: its part of the model, summed gradients, and buckets.
 
     Weights and optimizer states are in fp32. It receives the gradients of one worker and sends weights at a time.
     """

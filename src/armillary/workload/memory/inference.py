@@ -1,4 +1,4 @@
-"""What the ranks of a pipeline stage hold in inference."""
+"""Memory of the ranks of a pipeline stage in inference."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def serving(
     fragmentation: float = FRAGMENTATION,
     framework: int = 0,
 ) -> Footprint:
-    """Return what the ranks of one pipeline stage hold in inference: weights, and keys and values of `batches`."""
+    """Return the footprint of one pipeline stage in inference: weights, and the keys and values of `batches`."""
     pp, virtual = plan.parallel.pp, plan.pipeline.virtual
     kept = stores(plan)
     chunks = [list(stages[chunk * pp + stage]) for chunk in range(virtual)]
@@ -35,6 +35,7 @@ def serving(
     line["cache"][:] = batches * sum(layer.cache for layer in layers)
     line["working"][:] = [layer.working for layer in layers]
     line["communication"][:] = messages(chunks, plan)
+    # One forward pass stands for all: a step of inference holds nothing for later but the cache.
     order = tuple(Task("F", 0, chunk) for chunk in range(virtual))
     return Footprint(
         stage,
@@ -49,6 +50,7 @@ def serving(
 
 def _weights(layer: Layer, kept: Stores) -> int:
     """Return the bytes of the weights of a layer on a rank."""
+    # Quantised models often leave the two tables in bf16.
     precision = kept.embeddings if layer.name in ("embedding", "head") else kept.weights
     return sum(stored(count, precision) for count in layer.parameters.values())
 
@@ -60,7 +62,7 @@ def worst_serving(
     fragmentation: float = FRAGMENTATION,
     framework: int = 0,
 ) -> Footprint:
-    """Return the same of the pipeline rank that needs most, with the keys and values of all its microbatches."""
+    """Return the footprint of the pipeline rank that needs most, with the keys and values of all microbatches."""
     count = microbatches(plan)
     found = [
         serving(stages, plan, stage, count, fragmentation=fragmentation, framework=framework)

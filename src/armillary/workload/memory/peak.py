@@ -1,4 +1,4 @@
-"""The most that a rank holds, without the line over time: what `worst` finds, in a fraction of its time."""
+"""Peak memory of a rank without its timeline: the result of `worst` in a fraction of the time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from armillary.workload.plan.schema import Plan
 
 _NAMES = "FBW"
 _TURNS = 6
-"""Times pp: microbatches after which every schedule but gpipe repeats itself or drains, so that no peak is later."""
+"""After this many times pp microbatches, every schedule but gpipe repeats or drains, so no peak comes later."""
 
 
 def most_needed(
@@ -27,8 +27,8 @@ def most_needed(
 ) -> int:
     """Return the bytes, with allowances, of the pipeline rank that needs most: ``worst(…).needed``.
 
-    What a task adds to the others in flight is the same whenever a rank runs it, but for gradients that the first
-    backward pass allocates: so one number for each kind of task and each chunk is enough.
+    A task adds the same to the microbatches in flight whenever a rank runs it, except for gradients that the first
+    backward pass allocates. So one number per kind of task and chunk is enough.
 
     Args:
         stages: Layers of every virtual stage, in the model's order (`partition`).
@@ -44,6 +44,7 @@ def most_needed(
     pp, virtual, schedule = plan.parallel.pp, plan.pipeline.virtual, plan.pipeline.schedule
     count = microbatches(plan) * (plan.iterations if schedule == "pipedream" else 1)
     check_schedule(schedule, pp, virtual, count)
+    # gpipe holds all microbatches at once, so its peak grows with their number.
     if schedule != "gpipe":
         count = min(count, _TURNS * pp)
     made = _Chunks(plan, rank_grid(plan))
@@ -95,7 +96,7 @@ class _Chunks:
 
 
 def _stage(chunks: list[_Made], plan: Plan, stage: int, count: int) -> tuple[int, int]:
-    """Return the bytes at the peak that stay, and those that come and go."""
+    """Return the retained bytes, and the dynamic ones, at the peak."""
     schedule = plan.pipeline.schedule
     kind, chunk = task_columns(schedule, plan.parallel.pp, len(chunks), count, stage)
     last = WEIGHT if schedule == "zero-bubble" else BACKWARD
@@ -103,6 +104,7 @@ def _stage(chunks: list[_Made], plan: Plan, stage: int, count: int) -> tuple[int
     always = messages([made.layers for made in chunks], plan) + buckets(every, plan)
     versions = weight_versions(schedule, plan.parallel.pp, stage, count)
     stays = versions * sum(each.weights for each in every) + sum(each.optimizer for each in every)
+    # `moving` is the peak within each task: others in flight, and the most of the own layers.
     others = _others(kind, chunk, [made.total for made in chunks], last)
     moving = others + np.array([made.most for made in chunks], np.int64)[chunk, kind]
     gradients = np.array([int(made.gradients.sum()) for made in chunks], np.int64)
@@ -113,13 +115,16 @@ def _stage(chunks: list[_Made], plan: Plan, stage: int, count: int) -> tuple[int
             first = int(np.argmax((kind == last) & (chunk == number)))
             makers[first] = number
             line[first + 1 :] += gradients[number]
+            # Within this one task gradients grow layer by layer, so its peak may lie elsewhere.
             most[first] = others[first] + int((made.moving[last] + np.cumsum(made.gradients[::-1])).max())
     else:
         line[:] = gradients.sum()
     task = int(np.argmax(most + line))
     total = int(gradients.sum())
+    # In the optimizer step no activations are left, but all gradients are.
     if int(most[task] + line[task]) < total:
         return stays + total, always  # the optimizer step
+    # The peak task once more, layer by layer, to part what stays from what comes and goes: only the latter fragments.
     own = chunks[int(chunk[task])].moving[int(kind[task])]
     ramp = np.cumsum(chunks[makers[task]].gradients[::-1]) if task in makers else np.zeros(len(own), np.int64)
     point = int(np.argmax(own + ramp))

@@ -11,7 +11,8 @@ from armillary.workload.plan.numbers import MOMENTS, gradient, state, weight
 from armillary.workload.plan.schema import Plan
 
 LAYERWISE = ("zero-3", "fsdp", "hsdp")
-"""Shardings that gather the weights of a layer when they are needed."""
+"""Shardings that gather the weights of a layer for each use."""
+# FSDP2 keeps its shards in fp32 and casts them as they are gathered.
 _MASTERS = ("fsdp", "hsdp")
 
 
@@ -20,8 +21,8 @@ class States:
     """Bytes of a layer's parameters and what belongs to them.
 
     Attributes:
-        weights: That stay.
-        gradients: That stay from the first backward pass to the optimizer step.
+        weights: Held all the time.
+        gradients: Held from the first backward pass to the optimizer step.
         optimizer: Master copy and moments.
         gathered: Weights of the whole layer while it is computed, where a rank keeps a shard.
         reduced: Gradients of the whole layer on their way to the ranks that keep them.
@@ -35,7 +36,7 @@ class States:
 
 
 def states(layer: Layer, plan: Plan, grid: RankGrid) -> States:
-    """Return what a rank holds for the parameters of a layer.
+    """Return the bytes that a rank holds for the parameters of a layer.
 
     Mixed precision with Adam takes 2 bytes of weights, 4 or 2 of gradients and 12 of optimizer states per parameter:
     fp32 master, momentum, variance (ZeRO, arXiv 1910.02054, §3.1). What `plan.data` shards is divided by the ranks of
@@ -60,6 +61,7 @@ def states(layer: Layer, plan: Plan, grid: RankGrid) -> States:
             total["gradients"] += each * (shard if layerwise or sharding == "zero-2" else count)
         total["optimizer"] += optimizer * (count if sharding == "ddp" else shard)
     if sharding in LAYERWISE and not layerwise:
+        # Without resharding the gathered weights stay beside the shard for the whole step.
         total["weights"] += element * whole
     return States(
         weights=left(total["weights"], plan.offload.weights),
@@ -74,6 +76,7 @@ def shards(plan: Plan, grid: RankGrid, axis_set: str) -> int:
     """Return over how many ranks a sharding divides the parameters of an axis set."""
     mesh_dims = set(grid.mesh_dims(axis_set)) if axis_set else set()
     if plan.data.sharding == "hsdp":
+        # HSDP shards within groups of `shard` ranks and replicates across them.
         mesh_dims &= set(grid.mesh_dims("fsdp"))
     return prod(grid.sizes[mesh_dim] for mesh_dim in mesh_dims)
 

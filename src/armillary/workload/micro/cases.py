@@ -23,7 +23,7 @@ class Case:
     members: int
     """Ranks of a group."""
     size: int
-    """Bytes, as nccl-tests counts: of a message; of a collective's vector, or of all its parts together."""
+    """Bytes, as nccl-tests counts them: of a message, of a collective's vector, or of all its parts together."""
     element: str = "float32"
     compute_ns: int = 0
     """Duration of the compute node beside the collective; 0: none."""
@@ -86,8 +86,10 @@ def sweep(
     for test in tests:
         _known(test, [*COLLECTIVES, *PATTERNS], "test")
         for members in chosen:
+            # The smallest size with one element in every part; sizes are rounded down to a multiple of it.
             unit = ELEMENTS[element] * parts(test, members)
             fitting = [0] if test == "barrier" else [size // unit * unit for size in sizes if size >= unit]
+            # Sizes that round to the same one are one case; a dict keeps their order.
             found |= dict.fromkeys(Case(test, npus, members, size, element) for size in fitting)
     if not found:
         raise InputError(

@@ -14,10 +14,10 @@ def group_sizes(npus: int) -> list[int]:
 
 
 def check_group(npus: int, members: int) -> None:
-    """Refuse groups that do not take every rank.
+    """Refuse group sizes that leave ranks over.
 
     Raises:
-        InputError: names the nearest size that does.
+        InputError: names the nearest size that does not.
     """
     possible = group_sizes(npus)
     if not possible:
@@ -42,12 +42,12 @@ _DIVIDED = frozenset(
 
 
 def parts(name: str, members: int) -> int:
-    """Return into how many parts, one per member, the data of a collective is divided; 1: it is not."""
+    """Return the number of parts, one per member, of a collective's data; 1 if it is not divided."""
     return members if name in _DIVIDED else 1
 
 
 def comm_size(name: str, members: int, size: int) -> int:
-    """Return ``comm_size`` of a collective on `size` bytes: an all-gather names what one rank gives."""
+    """Return ``comm_size`` of a collective on `size` bytes: an all-gather counts the contribution of one rank."""
     return size // members if name == "all-gather" else size
 
 
@@ -70,8 +70,11 @@ def collective_trace(name: str, npus: int, members: int, size: int, compute_ns: 
             ident = builder.add("", NodeType.METADATA_NODE)
             builder.nodes[-1] = groups_node(ident, {number: ranks})
         if compute_ns:
+            # Chakra's own field counts whole microseconds, and 0 would mean no duration; an attribute has
+            # the exact one.
             builder.compute("compute", duration_micros=max(1, round(compute_ns / 1000)))
             builder.nodes[-1].attrs.append(("duration_ns", "int64", compute_ns))
         builder.collective(name, COLLECTIVES[name], comm_size(name, members, size), group=number or None)
+        # One object for all members of a group, so that they are stored once.
         graphs += [builder.graph(f"{name} of group {number}")] * members
     return Trace.from_ranks(graphs)

@@ -11,9 +11,9 @@ from armillary.trace import Graph, GraphBuilder, Trace
 from armillary.workload.micro.collectives import blocks
 
 Message = tuple[int, int]
-"""The member of a group that sends, and the one that receives."""
+"""(sender, receiver), as members of a group."""
 MOST = 1 << 20
-"""Messages of one trace."""
+"""Most messages of one trace."""
 
 
 def _ping(n: int) -> Iterator[Message]:
@@ -33,10 +33,12 @@ def _ring(n: int) -> Iterator[Message]:
 
 
 def _bisection(n: int) -> Iterator[Message]:
+    # With an odd number the last member has no partner.
     return ((member, member + n // 2) for member in range(n // 2))
 
 
 def _all_pairs(n: int) -> Iterator[Message]:
+    # By shift first: each round is a permutation, so no port gets two messages of one round.
     return ((member, (member + shift) % n) for shift in range(1, n) for member in range(n))
 
 
@@ -52,7 +54,7 @@ PATTERNS: dict[str, Callable[[int], Iterator[Message]]] = {
     "incast": lambda n: ((member, 0) for member in range(1, n)),
     "outcast": lambda n: ((0, member) for member in range(1, n)),
 }
-"""The messages of a pattern among n members. All are sent at once, but the pong, which waits for the ping.
+"""The messages of a pattern among n members. All are sent at once, except the pong, which waits for the ping.
 
 The first and the last member: ping-pong, unidirectional, bidirectional. To the next one: ring. From the first
 half to the second: bisection. From everyone to everyone: all-pairs; to the first: incast; from it: outcast.
@@ -60,7 +62,7 @@ half to the second: bisection. From everyone to everyone: all-pairs; to the firs
 
 
 def trips(name: str) -> int:
-    """Return how many messages follow on each other: 2 for there and back."""
+    """Return how many messages are sequential: 2 for a round trip, else 1."""
     return 2 if name == "ping-pong" else 1
 
 
@@ -82,6 +84,7 @@ def pattern_trace(name: str, npus: int, members: int, size: int) -> Trace:
     Raises:
         InputError: more than `MOST` messages.
     """
+    # An upper bound that needs no list: no other pattern has more than two messages per member.
     per_group = members * (members - 1) if name == "all-pairs" else 2 * members
     if per_group * (npus // members) > MOST:
         raise InputError(
@@ -100,6 +103,7 @@ def pattern_trace(name: str, npus: int, members: int, size: int) -> Trace:
         for member, mine in enumerate(todo):
             mine.sort(key=lambda each: each[0])
             waits = name == "ping-pong" and member > 0
+            # A rank that waits has another graph than one with the same peers that does not.
             key = (*mine, (int(waits), -1))
             if key not in shared:
                 shared[key] = _graph(name, mine, size, waits)

@@ -1,4 +1,4 @@
-"""Write the traces of a sweep, with a manifest that says what each of them is."""
+"""Writes the traces of a sweep, with a manifest that describes each."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MANIFEST = "manifest.json"
 
 
 def check_new(folder: Path) -> None:
-    """Refuse a folder with something in it: traces of more ranks would be taken for ours.
+    """Refuse a folder that is not empty: left-over files of further ranks would become part of a trace.
 
     Raises:
         InputError: it is not empty, or a file.
@@ -46,6 +46,7 @@ def write_cases(folder: Path, cases: Iterable[Case]) -> Path:
     for case in cases:
         write_trace(folder / case.name, case.trace())
         row = {"prefix": case.name, **case.facts()}
+        # Groups of all ranks are the world and need no file.
         if case.test in COLLECTIVES and case.members < case.npus:
             row["group_file"] = files.setdefault(case.members, f"groups_{case.members}.json")
         rows.append(row)

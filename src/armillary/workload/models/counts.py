@@ -40,18 +40,18 @@ class Parameters:
 
     @property
     def parts(self) -> dict[str, int]:
-        """The parts that the model has, by name."""
+        """Parameters by part, for the parts that the model has."""
         counts = {field.name: getattr(self, field.name) for field in fields(self)}
         return {name: count for name, count in counts.items() if count and name != "idle"}
 
     @property
     def total(self) -> int:
-        """All of them."""
+        """All parameters."""
         return sum(self.parts.values())
 
     @property
     def active(self) -> int:
-        """Those that take part for one token: all but idle experts; the whole embedding counts."""
+        """Parameters in use for one token: all except idle experts; the whole embedding counts."""
         return self.total - self.idle
 
 
@@ -78,6 +78,7 @@ def _decoder(model: Decoder) -> Parameters:
         routed = _block(hidden, own.size, projections, own.bias)
         shared = own.shared * _block(hidden, own.shared_size or own.size, projections, own.bias)
         router = own.count * (hidden + own.router_bias) + hidden * own.shared_gate
+        # A token visits top_k routed experts and all shared ones.
         experts, idle = own.count * routed + shared, (own.count - own.top_k) * routed
     return Parameters(
         embedding=hidden * (model.vocabulary + (model.learned_positions or 0)),
@@ -85,6 +86,7 @@ def _decoder(model: Decoder) -> Parameters:
         mlp=dense * _block(hidden, mlp.size, projections, mlp.bias) if mlp else 0,
         experts=moe * experts,
         router=moe * router,
+        # Two norms per layer and the final one, besides the small ones inside attention.
         norms=norm * ((2 * model.layers + 1) * hidden + model.layers * small_norms),
         head=0 if model.tied else hidden * model.vocabulary,
         idle=moe * idle,
@@ -99,6 +101,7 @@ def _attention(model: Decoder) -> tuple[int, int]:
         query = heads * (latent.plain_size + latent.rotary_size)
         rank = latent.query_rank
         return (
+            # Queries, down to the small vectors, up to keys and values, and the output, in this order.
             (hidden * query if rank is None else rank * (hidden + query))
             + hidden * (latent.kv_rank + latent.rotary_size)
             + latent.kv_rank * heads * (latent.plain_size + latent.value_size)
@@ -125,6 +128,7 @@ def _vit(model: Vit) -> Parameters:
         attention=model.layers * (4 * hidden**2 + hidden + 3 * hidden * model.qkv_bias),
         mlp=model.layers * _block(hidden, model.mlp, 2, True),
         norms=2 * hidden * (2 * model.layers + 1),
+        # Pooler and classifier both have biases.
         head=model.pooler * (hidden**2 + hidden) + model.classes * (hidden + 1),
     )
 
@@ -134,6 +138,7 @@ def _resnet(model: Resnet) -> Parameters:
     found = [each for _, each in convolutions(model)]
     return Parameters(
         convolution=sum(each.weights for each in found),
+        # Scale and shift of each channel; running statistics are not trained.
         norms=2 * sum(each.outputs for each in found),
         head=model.classes * (features(model) + 1),
     )
@@ -169,6 +174,7 @@ def _dlrm(model: Dlrm) -> Parameters:
         return sum((inputs + model.bias) * outputs for inputs, outputs in pairwise(sizes))
 
     return Parameters(
+        # Tables of unknown rows count 0; `summary.unknown_rows` says how many these are.
         embedding=sum(table.count * (table.rows or 0) * table.size for table in model.tables),
         mlp=mlp([model.dense_features, *model.bottom]) + mlp([model.top_inputs, *model.top]),
     )

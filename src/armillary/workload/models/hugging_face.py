@@ -1,8 +1,8 @@
 """Model descriptions from the ``config.json`` of Hugging Face transformers.
 
-The model counted is the one that the hub publishes: a causal language model, or an image classifier. Keys that do not
-change a shape are not looked at. Where a configuration leaves a key out, transformers' default counts; the few
-of them that older files rely on are listed here, every other key must be there.
+The description is of the model that the hub publishes: a causal language model, or an image classifier. Keys that do
+not change a shape are ignored. A key that a configuration leaves out has the default of transformers; only the defaults
+that older files rely on are listed here, and every other key must be present.
 """
 
 from __future__ import annotations
@@ -79,6 +79,7 @@ class _Config:
     def activation(self, key: str = "hidden_act", default: str | None = None, *, gated: bool) -> str:
         """Return our name of an activation; `gated`: the block has two input projections."""
         value = self.document.data.get(key, default) if default else self.document.require(key)
+        # A gated block with silu is SwiGLU; without a gate silu has no name in our schema.
         known = ("silu",) if gated else tuple(name for name in _ACTIVATIONS if name != "silu")
         return "swiglu" if self.document.choice((key,), value, known) == "silu" else _ACTIVATIONS[value]
 
@@ -91,6 +92,8 @@ class _Config:
 _Built = tuple[type[Model], dict[str, Any]]
 
 
+# From here on one function per architecture, which reads the keys that its own configuration class in
+# transformers has. Descendants change the dictionary of their parent.
 def _llama(config: _Config, *, bias: str = "none", kv_heads: int | None = None) -> _Built:
     """Build what Llama and its descendants share."""
     heads = config.whole("num_attention_heads")
@@ -105,6 +108,7 @@ def _llama(config: _Config, *, bias: str = "none", kv_heads: int | None = None) 
         "attention": {
             "heads": heads,
             "kv_heads": config.whole("num_key_value_heads", heads),
+            # Some models project to more or fewer elements than the hidden size, and say so here.
             "head_size": config.optional("head_dim"),
             "bias": "all" if config.true("attention_bias", False) else bias,
         },
@@ -114,6 +118,7 @@ def _llama(config: _Config, *, bias: str = "none", kv_heads: int | None = None) 
 
 def _mistral(config: _Config) -> _Built:
     model, data = _llama(config)
+    # null means no window, as from Mistral v0.2 on.
     data["attention"]["window"] = config.optional("sliding_window")
     return model, data
 
@@ -123,12 +128,14 @@ def _mixtral(config: _Config) -> _Built:
     data["experts"] = {
         "count": config.whole("num_local_experts"),
         "top_k": config.whole("num_experts_per_tok"),
+        # Mixtral's ``intermediate_size`` is that of an expert, and no layer is dense.
         "size": data.pop("mlp")["size"],
     }
     return model, data
 
 
 def _qwen2(config: _Config) -> _Built:
+    # Qwen2 has the three biases hard-coded, without a key.
     model, data = _llama(config, bias="qkv")
     _qwen_window(config, data)
     return model, data
@@ -142,6 +149,7 @@ def _qwen3(config: _Config) -> _Built:
 
 
 def _qwen_window(config: _Config, data: dict[str, Any]) -> None:
+    # The window applies from layer ``max_window_layers`` on, and only if it is switched on.
     if config.true("use_sliding_window", False) and config.given("sliding_window"):
         data["attention"]["window"] = config.whole("sliding_window")
         data["attention"]["full_layers"] = config.whole("max_window_layers", low=0)
@@ -159,6 +167,7 @@ def _qwen3_moe(config: _Config) -> _Built:
 
 
 def _qwen_experts(config: _Config, shared: dict[str, Any]) -> dict[str, Any]:
+    # The schema has a number of dense layers at the start; other places cannot be described.
     dense = config.document.data.get("mlp_only_layers") or []
     if dense != list(range(len(dense)) if isinstance(dense, list) else ()):
         config.document.reject(("mlp_only_layers",), dense, "the first layers only, e.g. [0, 1]")
@@ -195,8 +204,10 @@ def _deepseek(config: _Config) -> _Built:
         "size": config.whole("moe_intermediate_size"),
         "shared": config.whole("n_shared_experts", 0, low=0),
         "dense_first": config.whole("first_k_dense_replace", low=0),
+        # V3's ``e_score_correction_bias`` balances the load without a loss.
         "router_bias": config.document.data["model_type"] == "deepseek_v3",
     }
+    # V2 restricts groups only with this method (V2-Lite is greedy), V3 always.
     third = data["experts"]["router_bias"]
     if third or config.document.data.get("topk_method") == "group_limited_greedy":
         # Absent keys: as `transformers` has them.
@@ -234,6 +245,7 @@ def _gpt_neox(config: _Config) -> _Built:
         "activation": config.activation(default="gelu", gated=False),
         "attention": {
             "heads": config.whole("num_attention_heads"),
+            # Configurations before the key was introduced are of models with biases.
             "bias": "all" if config.true("attention_bias", True) else "none",
         },
         "mlp": {"size": config.whole("intermediate_size"), "bias": True},
@@ -263,6 +275,7 @@ def _opt(config: _Config) -> _Built:
 def _vit(config: _Config) -> _Built:
     labels = config.document.data.get("id2label")
     bare = config.document.data.get("architectures") == ["ViTModel"]
+    # transformers takes the labels for the number of classes; without them its default is 2.
     classes = len(labels) if isinstance(labels, dict) else config.whole("num_labels", 2)
     return Vit, {
         "image": config.whole("image_size", 224),

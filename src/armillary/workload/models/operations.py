@@ -30,8 +30,8 @@ class Flops:
     """Operations of one batch.
 
     Attributes:
-        parts: Of the forward pass, by part of the model.
-        recomputed: Of what the backward pass computes a second time.
+        parts: Operations of the forward pass, by part of the model.
+        recomputed: Operations that the backward pass repeats.
     """
 
     parts: dict[str, int]
@@ -39,17 +39,17 @@ class Flops:
 
     @property
     def forward(self) -> int:
-        """A forward pass."""
+        """Operations of a forward pass."""
         return sum(self.parts.values())
 
     @property
     def backward(self) -> int:
-        """A backward pass, without recomputation."""
+        """Operations of a backward pass, without recomputation."""
         return 2 * self.forward
 
     @property
     def training(self) -> int:
-        """A training step: forward, backward and recomputation, without the optimizer."""
+        """Operations of a training step: forward, backward and recomputation, without the optimizer."""
         return self.forward + self.backward + self.recomputed
 
 
@@ -66,7 +66,7 @@ def flops(
     Args:
         model: The model.
         batch: Samples.
-        sequence: Tokens per sample of a decoder or translator (both its sides); if None its own default.
+        sequence: Tokens per sample of a decoder or translator (source and target); if None its own default.
         recomputation: ``selective`` does the attention scores and their GEMM with the values again, ``full``
             everything but the head.
         causal: Count only the scores that a causal mask keeps, as fused kernels do; published formulas count all.
@@ -80,6 +80,7 @@ def flops(
         raise InputError(f"recomputation '{recomputation}': expected {one_of(choices)}{hint}")
     if causal and not isinstance(model, Decoder):
         raise InputError(f"causal: a model of kind '{model.kind}' has no causal mask")
+    # Parts of a model without them, such as experts of a dense one, are left out.
     counted = _forward(model, *_sizes(model, batch, sequence), causal)
     parts = {name: count for name, count in counted.items() if count}
     if recomputation == "selective" and SCORES not in parts:
@@ -89,6 +90,7 @@ def flops(
     again = {
         "none": 0,
         "selective": parts.get(SCORES, 0),
+        # The head's backward pass follows its forward pass at once, so there is nothing to repeat.
         "full": sum(count for part, count in parts.items() if part != HEAD),
     }
     return Flops(parts, again[recomputation])
@@ -144,6 +146,7 @@ def _decoder(model: Decoder, batch: int, sequence: int, causal: bool) -> dict[st
     for layer in range(model.layers):
         kind = (model.has_experts(layer), layer < model.attention.full_layers)
         alike.setdefault(kind, []).append(layer)
+    # Layers of one kind have equal counts, so one of them is counted and multiplied.
     for layers in alike.values():
         for part, operations in _layer(model, layers[0], batch, sequence, causal).items():
             parts[part] += len(layers) * operations
@@ -162,6 +165,7 @@ def _layer(model: Decoder, layer: int, batch: int, sequence: int, causal: bool) 
     else:
         key = value = model.head_size
         weights = 2 * hidden * key * (own.heads + model.kv_heads)
+    # A window applies after the first full layers.
     pairs = batch * _pairs(sequence, own.window if layer >= own.full_layers else None, causal)
     parts = {
         "attention projections": 2 * tokens * weights,
@@ -185,8 +189,9 @@ def _layer(model: Decoder, layer: int, batch: int, sequence: int, causal: bool) 
 
 
 def _pairs(sequence: int, window: int | None, causal: bool) -> int:
-    """Return how many (query, key) scores a sample has."""
+    """Return the number of (query, key) scores of a sample."""
     seen = min(sequence, window or sequence)
+    # The first `seen` - 1 queries have fewer keys before them: 1, 2, ….
     return seen * sequence - (seen * (seen - 1) // 2 if causal else 0)
 
 
@@ -211,6 +216,7 @@ def _resnet(model: Resnet, batch: int, sequence: int, causal: bool) -> dict[str,
 @_forward.register
 def _gnmt(model: Gnmt, batch: int, sequence: int, causal: bool) -> dict[str, int]:
     hidden, tokens = model.hidden, batch * sequence
+    # Four gates of an LSTM cell, each on its input and its hidden state.
     gates = sum(4 * hidden * (inputs + hidden) for inputs in encoder_inputs(model) + decoder_inputs(model))
     return {
         "recurrent": 2 * tokens * gates,
@@ -224,6 +230,7 @@ def _gnmt(model: Gnmt, batch: int, sequence: int, causal: bool) -> dict[str, int
 def _dlrm(model: Dlrm, batch: int, sequence: int, causal: bool) -> dict[str, int]:
     bottom = pairwise([model.dense_features, *model.bottom])
     top = pairwise([model.top_inputs, *model.top])
+    # All pairs, as the batched GEMM computes both triangles.
     dot = model.vectors**2 * model.bottom[-1] if model.interaction == "dot" else 0
     parts = {
         "bottom mlp": sum(inputs * outputs for inputs, outputs in bottom),

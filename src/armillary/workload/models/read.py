@@ -14,7 +14,7 @@ from armillary.workload.models.hugging_face import from_hugging_face
 from armillary.workload.models.schema import KINDS, Model
 
 _REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*(?<!\.yaml)(?<!\.yml)(?<!\.json)")
-"""What models are called on Hugging Face."""
+"""The form of a model name on Hugging Face: owner/name."""
 PRESETS = Path(__file__).parents[1] / "presets"
 
 
@@ -36,6 +36,7 @@ def load_model(name: str | Path) -> Model:
         return read_model(PRESETS / f"{name}.yaml")
     if path.suffix == ".json" or path.is_dir():
         return from_hugging_face(path)
+    # Before the general case, as such a name looks like a path in a folder.
     if _REPOSITORY.fullmatch(str(name)) and not is_there(path):
         raise InputError(
             f"model '{name}': no such file; a model of Hugging Face is read from its config.json, expected the path of "

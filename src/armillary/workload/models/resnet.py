@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from armillary.workload.models.schema import Conv2d, Resnet
 
+# Outputs of a bottleneck block over its width.
 EXPANSION = 4
 
 
@@ -24,12 +25,14 @@ def convolutions(model: Resnet) -> Iterator[tuple[str, Conv2d]]:
         width = model.width * 2**stage
         for block in range(blocks):
             stride = 2 if stage and not block else 1
+            # The paper halves the image in the first 1x1, torchvision ("v1.5") in the 3x3.
             first, second = (stride, 1) if model.stride_in == "1x1" else (1, stride)
             name = f"stage {stage + 1} block {block + 1}"
             after = side if stride == 1 else _halved(side)
             yield f"{name} reduce", _square(inputs, width, side, kernel=1, stride=first)
             yield name, _square(width, width, side if first == 1 else after, kernel=3, stride=second)
             yield f"{name} expand", _square(width, width * EXPANSION, after, kernel=1)
+            # The first block of every stage changes the number of channels, in the first stage without a stride.
             if not block:
                 yield f"{name} shortcut", _square(inputs, width * EXPANSION, side, kernel=1, stride=stride)
             inputs, side = width * EXPANSION, after

@@ -51,8 +51,10 @@ class Attention(Part):
 
     @model_validator(mode="after")
     def _heads_fit(self) -> Attention:
+        # Every key head serves equally many query heads.
         if self.kv_heads is not None and self.heads % self.kv_heads:
             raise ValueError(f"got {self.heads} heads for {self.kv_heads} kv_heads, expected a multiple")
+        # Latent attention has its own sizes, so these keys would be ignored.
         if self.latent and (self.kv_heads or self.head_size or self.qk_norm or self.bias != "none"):
             raise ValueError("latent attention has no kv_heads, head_size, qk_norm or bias of its own")
         return self
@@ -101,6 +103,7 @@ class Experts(Part):
             raise ValueError(
                 f"got top_groups {self.top_groups} of {self.groups} groups, expected at most that"
             )
+        # A token takes all its experts from its top groups.
         reached = self.count // self.groups * self.top_groups
         if self.top_k > reached:
             raise ValueError(
@@ -132,6 +135,7 @@ class Decoder(Described):
     @model_validator(mode="after")
     def _fits(self) -> Decoder:
         heads = self.attention.heads
+        # Without a head size it is hidden / heads, which must be whole.
         if self.attention.head_size is None and self.attention.latent is None and self.hidden % heads:
             raise ValueError(f"got hidden {self.hidden} for {heads} heads, expected a multiple, or head_size")
         if self.mlp is None and not all(self.has_experts(layer) for layer in range(self.layers)):
@@ -156,6 +160,7 @@ class Decoder(Described):
     def has_experts(self, layer: int) -> bool:
         """Return whether layer `layer`, counted from 0, is a mixture of experts."""
         experts = self.experts
+        # ``decoder_sparse_step`` of Qwen2-MoE: every n-th layer, counted from 1.
         return experts is not None and layer >= experts.dense_first and (layer + 1) % experts.every == 0
 
 
@@ -184,6 +189,7 @@ class Dlrm(Described):
     @model_validator(mode="after")
     def _one_size(self) -> Dlrm:
         sizes = {self.bottom[-1], *(table.size for table in self.tables)}
+        # Dot products need vectors of one length.
         if self.interaction == "dot" and len(sizes) > 1:
             text = ", ".join(map(str, sorted(sizes)))
             raise ValueError(f"got sizes {text}, expected one for the bottom MLP's output and all tables")
@@ -198,6 +204,7 @@ class Dlrm(Described):
     def top_inputs(self) -> int:
         """Inputs of the top MLP."""
         if self.interaction == "dot":
+            # Each pair once, without squares of the vectors themselves.
             return self.bottom[-1] + self.vectors * (self.vectors - 1) // 2
         return self.bottom[-1] + sum(table.count * table.size for table in self.tables)
 

@@ -1,4 +1,4 @@
-"""What there is to say about a model in a line or as JSON."""
+"""Facts about a model, for a line of text or JSON."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def facts(model: Model) -> dict[str, Any]:
 
 
 def layers(model: Model) -> int:
-    """Return how many layers a model has; those of networks without blocks are all that have weights."""
+    """Return how many layers a model has; for networks without uniform blocks, all layers with weights."""
     match model:
         case Decoder() | Vit():
             return model.layers
@@ -33,6 +33,7 @@ def layers(model: Model) -> int:
         case Dlrm():
             return len(model.bottom) + len(model.top)
         case Resnet():
+            # Three convolutions per block, the stem and the classifier; shortcuts do not count: hence 50 and 152.
             return 3 * sum(model.blocks) + 2
         case Stack():
             return sum(layer.repeat for layer in model.layers)
@@ -46,5 +47,5 @@ def heads(model: Model) -> int | None:
 
 
 def unknown_rows(model: Model) -> int:
-    """Return how many embedding tables are not counted because nobody says how many rows they have."""
+    """Return how many embedding tables are not counted because their number of rows is unknown."""
     return sum(table.count for table in model.tables if table.rows is None) if isinstance(model, Dlrm) else 0

@@ -1,4 +1,4 @@
-"""The order of one pipeline rank's tasks as arrays: what `tasks` lists, without an object for each."""
+"""The tasks of one pipeline rank as arrays: the same as `tasks`, without an object for each."""
 
 from __future__ import annotations
 
@@ -15,14 +15,16 @@ def task_columns(
 ) -> tuple[Ints, Ints]:
     """Return kind and chunk of each task of one rank, (tasks,), in order.
 
-    The arguments are those of `tasks`, which says what a schedule can do.
+    The arguments are those of `tasks`, whose conditions hold here, too.
     """
     forward = _turns(stages, virtual, microbatches)
+    # Backward visits the chunks from the last to the first, in the same turns.
     backward = virtual - 1 - forward
     count = len(forward)
     if schedule == "gpipe":
         warmup = count
     elif schedule == "interleaved":
+        # Megatron-LM's count: two tasks for each stage below, and a full turn for each further chunk.
         warmup = 2 * (stages - stage - 1) + (virtual - 1) * stages
     else:
         warmup = stages - stage - 1
@@ -47,6 +49,7 @@ def _turns(stages: int, virtual: int, microbatches: int) -> Ints:
 
 def _deferred(kind: Ints, chunk: Ints, delay: int) -> tuple[Ints, Ints]:
     """Return the order with a W after each B but the first `delay`, and the W that are left at the end."""
+    # Each W belongs to the B `delay` microbatches before, so the k-th B is followed by W number k - delay.
     made = np.cumsum(kind == BACKWARD)
     follows = (kind == BACKWARD) & (made > delay)
     left = min(delay, int(made[-1]))

@@ -1,4 +1,4 @@
-"""The layers of every pipeline stage."""
+"""Division of a model into pipeline stages."""
 
 from __future__ import annotations
 
@@ -35,6 +35,7 @@ def partition(layers: Sequence[Layer], plan: Plan) -> list[list[Layer]]:
         counts = _given(plan.pipeline.layers, len(body), plan)
     elif len(body) < stages:
         raise InputError(_too_many(len(body), plan))
+    # With embedding or head, count decides: layers of a transformer weigh the same, and the ends have more to do.
     elif len(body) < len(layers):
         counts = even(len(body), stages)
     else:
@@ -52,7 +53,7 @@ def partition(layers: Sequence[Layer], plan: Plan) -> list[list[Layer]]:
 
 
 def _filled_up(counts: list[int], empty: list[bool]) -> list[int]:
-    """Return the counts with one layer more in each empty stage, from the largest ones."""
+    """Return the counts with one more layer in each empty stage, taken from the largest stages."""
     found = [count + lacks for count, lacks in zip(counts, empty, strict=True)]
     for _ in range(sum(empty)):
         found[found.index(max(found))] -= 1
@@ -60,7 +61,7 @@ def _filled_up(counts: list[int], empty: list[bool]) -> list[int]:
 
 
 def even(layers: int, stages: int) -> list[int]:
-    """Return as equal counts as can be, with the smaller ones at both ends, the last first."""
+    """Return counts as equal as possible, the smaller ones at both ends, starting with the last stage."""
     least, extra = divmod(layers, stages)
     if not extra:
         return [least] * stages
@@ -70,9 +71,10 @@ def even(layers: int, stages: int) -> list[int]:
 
 
 def balanced(weights: Sequence[int], stages: int) -> list[int]:
-    """Return counts of neighbours, at least one each, whose largest sum of weights is least."""
+    """Return counts of consecutive layers, at least one per stage, that minimise the largest sum of weights."""
     if not any(weights):
         weights = [1] * len(weights)
+    # Bisection on the limit: a greedy filling shows whether one works, and more room never hurts.
     low, high = max(weights), sum(weights)
     while low < high:
         middle = (low + high) // 2
@@ -83,10 +85,11 @@ def balanced(weights: Sequence[int], stages: int) -> list[int]:
 
 
 def _filled(weights: Sequence[int], stages: int, limit: int) -> list[int] | None:
-    """Return counts whose sums of weights stay within the limit; None if there are none."""
+    """Return counts whose sums of weights stay within the limit, or None."""
     counts = [0]
     room = limit
     for index, weight in enumerate(weights):
+        # As many layers are left as stages without one: each must begin a stage, or some stay empty.
         must = len(weights) - index == stages - len(counts)
         if counts[-1] and (must or weight > room):
             counts.append(0)
@@ -103,6 +106,7 @@ def _given(counts: list[int], layers: int, plan: Plan) -> list[int]:
             f"pipeline.layers: {len(counts)} counts, expected {pp * virtual} (pp {pp} x virtual {virtual})"
         )
     if over := sum(counts) - layers:
+        # Proposes a change of one stage only: less in the largest, or more in the last.
         at = max(range(len(counts)), key=counts.__getitem__) if over > 0 else len(counts) - 1
         hint = f" (nearest: {counts[at] - over} instead of {counts[at]} in stage {at})"
         raise InputError(

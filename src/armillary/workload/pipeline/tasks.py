@@ -1,4 +1,4 @@
-"""The order in which every stage of a pipeline works on microbatches."""
+"""Pipeline schedules: the order of the tasks of every stage."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Task(NamedTuple):
     """What a stage does with one microbatch.
 
     Attributes:
-        kind: F forward, B backward, W gradients of the weights. B makes these, too, unless a W of its own follows.
+        kind: F forward, B backward, W gradients of the weights. B makes these, too, unless its own W follows.
         microbatch: Counted from 0.
         chunk: Which of the rank's virtual stages; chunk c of pipeline rank s is virtual stage c x pp + s.
     """
@@ -50,6 +50,8 @@ def tasks(schedule: str, stages: int, virtual: int, microbatches: int) -> list[l
     if schedule == "gpipe":
         return [forward + backward for _ in range(stages)]
     if schedule == "interleaved":
+        # Two rounds per stage below rather than one, so that the first backward tasks find their gradients
+        # there, and a turn of all stages for each chunk but the last (Megatron-LM).
         warmups = [2 * (stages - stage - 1) + (virtual - 1) * stages for stage in range(stages)]
     else:
         warmups = [stages - stage - 1 for stage in range(stages)]
@@ -60,10 +62,10 @@ def tasks(schedule: str, stages: int, virtual: int, microbatches: int) -> list[l
 
 
 def check_schedule(schedule: str, stages: int, virtual: int, microbatches: int) -> None:
-    """Check what `tasks` needs.
+    """Check the conditions of `tasks`.
 
     Raises:
-        InputError: as there.
+        InputError: one does not hold; see `tasks`.
     """
     if schedule not in SCHEDULES:
         raise InputError(f"schedule '{schedule}': expected {one_of(SCHEDULES)}{nearest(schedule, SCHEDULES)}")
@@ -80,7 +82,7 @@ def check_schedule(schedule: str, stages: int, virtual: int, microbatches: int) 
 
 
 def weight_versions(schedule: str, stages: int, stage: int, microbatches: int) -> int:
-    """Return how many versions of its weights a stage holds: with pipedream one for each microbatch in flight."""
+    """Return how many versions of its weights a stage holds: one, or with pipedream one per microbatch in flight."""
     return min(stages - stage, microbatches) if schedule == "pipedream" else 1
 
 
@@ -90,6 +92,7 @@ def in_flight(tasks_of_rank: Sequence[Task], virtual: int = 1) -> NDArray[np.int
     Activations are held from F to the last task of the same microbatch and chunk.
     """
     last = {(task.microbatch, task.chunk): i for i, task in enumerate(tasks_of_rank)}
+    # A cumulative sum of changes: the whole step at once instead of a set per task.
     change = np.zeros((len(tasks_of_rank), virtual), np.int64)
     for i, task in enumerate(tasks_of_rank):
         if task.kind == "F":
@@ -118,6 +121,7 @@ def _alternated(forward: list[Task], backward: list[Task], warmup: int) -> list[
     found = forward[:warmup]
     for pair in zip(forward[warmup:], backward, strict=False):
         found += pair
+    # The backward tasks of the warm-up's microbatches, with no forward left to pair with.
     return found + backward[len(forward) - warmup :]
 
 

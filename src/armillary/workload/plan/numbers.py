@@ -10,7 +10,7 @@ from armillary.workload.layers.layer import Precision
 from armillary.workload.plan.schema import ELEMENT, Plan
 
 MOMENTS = {"adam": 2, "momentum": 1, "sgd": 0, "none": 0}
-"""fp32 numbers that the optimizer keeps of a weight."""
+"""fp32 numbers that the optimizer keeps per weight."""
 
 
 BITS = {
@@ -19,13 +19,13 @@ BITS = {
     "fp8": 8 + Fraction(32, 128 * 128),
     "fp4": 4 + Fraction(8, 32),
 }
-"""Of a stored number with its share of the scales: in fp8 one of fp32 for 128 x 128 weights (DeepSeek-V3, arXiv
-2412.19437, section 3.3.2), in fp4 one of 8 bits for 32 (MXFP4, OCP Microscaling Formats 1.0)."""
+"""Bits of a stored number with its share of a scale: in fp8 an fp32 scale per 128 x 128 weights (DeepSeek-V3, arXiv
+2412.19437, section 3.3.2), in fp4 an 8-bit scale per 32 (MXFP4, OCP Microscaling Formats 1.0)."""
 
 
 @dataclass(frozen=True)
 class Stores:
-    """In what inference keeps numbers; training keeps all in the precision of its activations."""
+    """Storage precisions of inference; training keeps everything in the precision of its activations."""
 
     weights: Precision
     embeddings: Precision
@@ -36,13 +36,14 @@ class Stores:
 def stores(plan: Plan) -> Stores:
     """Return the precisions of a plan of inference, defaults filled in."""
     given = plan.numbers
+    # Cache and activations stay in bf16 even if GEMMs are fp8: engines quantise operands on the way in.
     usual: Precision = "fp32" if given.compute == "fp32" else "bf16"
     weights = given.weights or given.compute
     return Stores(weights, given.embeddings or weights, given.cache or usual, given.activations or usual)
 
 
 def stored(count: int, precision: Precision) -> int:
-    """Return the bytes of some stored numbers and their scales, rounded up."""
+    """Return the bytes of `count` stored numbers and their scales, rounded up."""
     return ceil(count * BITS[precision] / 8)
 
 
@@ -52,7 +53,8 @@ def weight(plan: Plan) -> int:
 
 
 def dispatch(plan: Plan) -> int:
-    """Return the bytes of an element on its way to experts: DeepSeek-V3 sends fp8 there, and bf16 back (§3.3.2)."""
+    """Return the bytes of an element sent to experts: DeepSeek-V3 sends fp8 there, and bf16 back (§3.3.2)."""
+    # Never wider than the activations themselves.
     return min(ELEMENT[plan.experts.dispatch or plan.numbers.compute], weight(plan))
 
 
@@ -62,13 +64,15 @@ def gradient(plan: Plan) -> int:
 
 
 def state(plan: Plan) -> int:
-    """Return the bytes of what the optimizer keeps: moments, and an fp32 copy of a weight that is not fp32."""
+    """Return the bytes of optimizer state per weight: moments, and an fp32 copy of a weight that is not fp32."""
     if plan.optimizer == "none":
         return 0
+    # True counts as one number: the master copy.
     return 4 * (MOMENTS[plan.optimizer] + (plan.numbers.compute != "fp32"))
 
 
 def traffic(plan: Plan) -> int:
     """Return the bytes that an update moves: it reads the gradient, and reads and writes states and weight."""
+    # Without a master copy the update reads the weight itself.
     reads_weight = plan.numbers.compute == "fp32"
     return gradient(plan) + 2 * state(plan) + weight(plan) * (1 + reads_weight)

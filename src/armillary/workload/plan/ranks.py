@@ -1,4 +1,4 @@
-"""Where ranks lie: the grid of a plan, and what of a plan is impossible."""
+"""The rank grid of a plan, and checks that its sizes are possible."""
 
 from __future__ import annotations
 
@@ -11,20 +11,21 @@ from armillary.workload.layers.shard import divisors, near
 from armillary.workload.plan.schema import Parallel, Plan
 
 MOST = 2**24
-"""Ranks of which everybody has some numbers in memory."""
+"""Most ranks: arrays with a few numbers per rank still fit into memory."""
 AXES = ("tp", "cp", "ep", "dp", "pp")
 
 
 def replicas(plan: Plan) -> int:
-    """Return dp: how many replicas there are.
+    """Return dp, the number of replicas.
 
     Raises:
-        InputError: the ranks cannot be divided so.
+        InputError: the ranks cannot be divided in this way.
     """
     own = plan.parallel
     if plan.ranks > MOST:
         raise InputError(f"ranks {plan.ranks}: expected at most {MOST}")
     model = own.tp * own.cp * own.pp
+    # Experts do not enter: ep and etp divide the same ranks once more.
     if own.dp is None:
         if plan.ranks % model:
             best = near(plan.ranks, [model * max(1, plan.ranks // model), model * (plan.ranks // model + 1)])
@@ -42,10 +43,10 @@ def replicas(plan: Plan) -> int:
 
 
 def microbatches(plan: Plan) -> int:
-    """Return how many microbatches a replica works on in a step.
+    """Return the number of microbatches of a replica in a step.
 
     Raises:
-        InputError: the batch cannot be divided so.
+        InputError: the batch cannot be divided in this way.
     """
     unit = replicas(plan) * plan.microbatch
     if plan.batch % unit:
@@ -85,8 +86,11 @@ def rank_grid(plan: Plan) -> RankGrid:
             f"shard {shard}: expected a divisor of cp {own.cp} x dp {dp} = {own.cp * dp} "
             f"(nearest: {near(shard, divisors(own.cp * dp))})"
         )
+    # Dense layers and experts divide the same stage = tp x cp x dp ranks in two ways; edp is what experts leave.
     dense = {"tp": own.tp, "cp": own.cp, "dp": dp, "pp": own.pp}
     expert = {"etp": etp, "ep": own.ep, "edp": stage // (etp * own.ep), "pp": own.pp}
+    # Every way lists all ranks, neighbours first. In the order of the experts, tp's place is etp's and dp's
+    # is edp's; cp has none, as it is part of edp.
     ways = [
         [(axis, dense[axis]) for axis in order if axis != "ep"],
         [({"tp": "etp", "dp": "edp"}.get(axis, axis), 0) for axis in order if axis != "cp"],
@@ -95,6 +99,7 @@ def rank_grid(plan: Plan) -> RankGrid:
     ways[1] = [(axis, expert[axis]) for axis, _ in ways[1]]
     domain = plan.experts.domain
     if domain and own.ep > domain and own.ep % domain == 0:
+        # Neighbouring ranks of ep are in one node, so the inner axis comes first.
         parts = [("ep.inside", domain), ("ep.across", own.ep // domain)]
         ways.append([part for each in ways[1] for part in (parts if each[0] == "ep" else [each])])
     return _joined(ways, own)
@@ -113,7 +118,7 @@ def _order(own: Parallel) -> list[str]:
 
 
 def _sharded(order: list[str], own: Parallel, shard: int, dp: int) -> list[tuple[str, int]]:
-    """Return the axes in which cp and dp, where they are neighbours, are one axis of shards and one of replicas."""
+    """Return the axes with cp and dp, if neighbours, replaced by one axis of shards and one of replicas."""
     dense = [axis for axis in order if axis != "ep"]
     first, last = sorted((dense.index("cp"), dense.index("dp")))
     if last - first > 1 and min(own.cp, dp) > 1:
@@ -126,7 +131,9 @@ def _sharded(order: list[str], own: Parallel, shard: int, dp: int) -> list[tuple
 
 
 def _joined(ways: list[list[tuple[str, int]]], own: Parallel) -> RankGrid:
-    """Return the coarsest grid whose mesh dimensions make up the axes of all these ways to divide the ranks."""
+    """Return the coarsest grid whose mesh dimensions compose the axes of all these divisions of the ranks."""
+    # The strides at which any of the ways begins a new axis. Mesh dimensions lie between neighbouring
+    # marks, which works if each mark divides the next.
     ends = {1}
     for way in ways:
         ends |= {prod(size for _, size in way[: i + 1]) for i in range(len(way))}
@@ -143,6 +150,7 @@ def _joined(ways: list[list[tuple[str, int]]], own: Parallel) -> RankGrid:
     for way in ways:
         at = 1
         for axis, size in way:
+            # An axis covers the mesh dimensions from its stride to the next; pp is the same in all ways.
             axes.setdefault(axis, tuple(range(starts[at], starts[at * size])))
             at *= size
     if "fsdp" not in axes:

@@ -22,6 +22,7 @@ from armillary.workload.plan.schema import Plan
 @cache
 def generate_part() -> type[Part]:
     """Return the layout of the key: `Plan` with a model instead of ranks."""
+    # Built from `Plan`, so that every key of a plan is one of study files, too.
     keys: dict[str, Any] = {
         name: (field.annotation, field) for name, field in Plan.model_fields.items() if name != "ranks"
     }
@@ -46,6 +47,7 @@ def read_request(study: Study) -> tuple[Model, Plan]:
         found = generate_part().model_validate(study.generate)
     except ValidationError as error:
         raise first_error(study.document, error, _place(study)) from None
+    # Only keys that the file has, so that `Plan` fills in its own defaults and checks them together.
     values = {name: getattr(found, name) for name in found.model_fields_set}
     name = values.pop("model")
     return _model(study.document, _place(study), name), Plan(ranks=study.ranks, **values)
@@ -81,6 +83,7 @@ def _place(study: Study) -> KeyPath:
 
 def _model(document: Document, place: KeyPath, name: str) -> Model:
     file = (document.path or Path()).parent / name
+    # A path is relative to the study file; `load_model` alone would take it as relative to the working directory.
     if name not in preset_names() and (Path(name).suffix or len(Path(name).parts) > 1 or is_there(file)):
         return load_model(file)
     try:

@@ -62,6 +62,7 @@ class Pipeline(Part):
     )
 
 
+# Sizes of a plan are checked together in `plan.ranks`; here only what one key says about another.
 class Data(Part):
     """What replicas share, and when they meet."""
 
@@ -86,6 +87,7 @@ class Data(Part):
 
     @model_validator(mode="after")
     def _shard_of_hsdp(self) -> Data:
+        # For any other sharding a number of ranks per copy would be ignored without a word.
         if (self.sharding == "hsdp") != (self.shard is not None):
             raise ValueError("expected shard with sharding hsdp, and only there")
         return self
@@ -198,6 +200,7 @@ class Plan(Part):
     @model_validator(mode="after")
     def _stores_of_inference(self) -> Plan:
         for name in ("weights", "embeddings", "cache", "activations"):
+            # Training derives all of these from `compute`, so a value given would have no effect.
             if self.serve is None and getattr(self.numbers, name) is not None:
                 raise ValueError(
                     f"got numbers.{name} {getattr(self.numbers, name)}, expected it in inference only"

@@ -1,4 +1,4 @@
-"""Which keys of a plan mean something in inference."""
+"""The keys of a plan that apply to inference."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from armillary.platform.fields import Part
 from armillary.workload.plan.schema import Plan
 
 OF_INFERENCE = {("numbers", key) for key in ("weights", "embeddings", "cache", "activations")}
-"""Places of keys that mean nothing in training."""
+"""Paths of the keys that apply to inference only."""
 MEANT = {
     *((key,) for key in ("ranks", "batch", "microbatch", "attention", "causal", "serve")),
     *(("parallel", key) for key in ("tp", "pp", "dp", "ep", "etp", "order")),
@@ -19,23 +19,24 @@ MEANT = {
     ("numbers", "compute"),
     *OF_INFERENCE,
 }
-"""Their places."""
+"""Paths of all keys that apply to inference."""
 
 
 def check_serving(plan: Plan) -> None:
-    """Check that a plan of inference says nothing that is for training only.
+    """Check that a plan of inference sets no key that is for training only.
 
     Raises:
-        InputError: names the first key that is.
+        InputError: names the first such key.
     """
     for path, value, usual in _values(plan):
+        # A default is no statement, so only other values are refused.
         if path not in MEANT and value != usual:
             expected = "it to be left out" if usual is None else _text(usual)
             raise InputError(f"{'.'.join(path)} {_text(value)}: not for inference, expected {expected}")
 
 
 def _values(plan: Plan) -> Iterator[tuple[tuple[str, ...], Any, Any]]:
-    """Yield place, value and default of every key."""
+    """Yield path, value and default of every key."""
     for name, field in Plan.model_fields.items():
         value, usual = getattr(plan, name), field.default
         if isinstance(usual, Part):

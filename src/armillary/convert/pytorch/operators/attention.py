@@ -1,6 +1,6 @@
-"""Fused attention: two GEMMs forward, five backward, of which one computes the scores again.
+"""Fused attention: two GEMMs forward, five backward, one of which recomputes the scores.
 
-A causal mask does not halve them, and softmax is not counted: so does `torch.utils.flop_counter`.
+A causal mask does not halve them, and softmax is not counted, in agreement with `torch.utils.flop_counter`.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ def gemms(pairs: int, depth: int, depth_value: int, *, backward: bool) -> int:
 
 def dense(op: Operator, first: int, *, backward: bool) -> int:
     """Return the FLOPs for query, key and value [batch, heads, length, depth] from position `first` on."""
+    # Grouped-query attention: all heads of the query count, as `prod` takes them from the query alone.
     query, key = op.shape("query", first), op.shape("key", first + 1)
     value = op.shape("value", first + 2)
     return gemms(prod(query[:-1]) * key[-2], query[-1], value[-1], backward=backward)
@@ -57,6 +58,7 @@ def packed(op: Operator, first: int, *, backward: bool) -> int:
     value = op.shape("value", first + 2)
     names = ("cum_seq_q", "cu_seqlens_q", "cu_seqlens")
     lengths = [op.shape(name, -1) for name in names if name in op.schema.position]
+    # Cumulative lengths have one entry more than there are sequences. A token meets only keys of its own sequence.
     sequences = lengths[0][0] - 1 if lengths and lengths[0] else 1
     pairs = prod(query[:-1]) * key[-3] // max(sequences, 1)
     return gemms(pairs, query[-1], value[-1], backward=backward)

@@ -14,6 +14,7 @@ FAMILY = "convolution"
 
 def passes(points: list[int], channels: int, weight: list[int]) -> int:
     """Return the FLOPs of using `weight` at each of `points`, a shape with `channels` among its sizes."""
+    # A weight of [out, in / groups, …] already counts each input channel of its group once.
     return 2 * (prod(points) // channels if channels else 0) * prod(weight)
 
 
@@ -25,7 +26,7 @@ def forward(op: Operator, *, transposed: bool) -> int:
 
 @rule(FAMILY, "convolution", "_convolution", "convolution_overrideable")
 def convolution(op: Operator) -> int:
-    """Return the FLOPs of a convolution that says whether it is transposed."""
+    """Return the FLOPs of a convolution with an argument ``transposed``."""
     return forward(op, transposed=bool(op.value("transposed", 6)))
 
 
@@ -50,7 +51,7 @@ def transposed(op: Operator) -> int:
 
 @rule(FAMILY, "convolution_backward", "convolution_backward_overrideable")
 def convolution_backward(op: Operator) -> int:
-    """Return the FLOPs of the gradients of a convolution that says whether it is transposed."""
+    """Return the FLOPs of the gradients of a convolution with an argument ``transposed``."""
     return gradients(op, transposed=bool(op.value("transposed", 7)))
 
 
@@ -68,5 +69,6 @@ def gradients(op: Operator, *, transposed: bool) -> int:
     """
     weight = op.shape("weight", 2)
     points = op.shape("input", 1) if transposed else op.shape("grad_output", 0)
+    # The last argument in all variants; its third flag asks for the bias, whose sum is not counted.
     mask = op.value("output_mask", len(op.inputs.values) - 1)
     return sum(map(bool, mask[:2])) * passes(points, weight[0], weight)

@@ -12,6 +12,7 @@ from armillary.convert.pytorch.operators.registry import Operator, rule
 
 FAMILY = "elementwise"
 
+# Names cover in-place (``add_``) and list forms (``_foreach_add``) too, see `registry.rule_of`.
 ONE = """
 __and__ __iand__ __ilshift__ __ior__ __irshift__ __ixor__ __lshift__ __or__ __rshift__ __xor__ abs absolute
 acos acosh angle arccos arccosh arcsin arcsinh arctan arctan2 arctanh asin asinh atan atan2 atanh
@@ -61,7 +62,7 @@ for _weight, _names in MORE.items():
 @rule(FAMILY, "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "kl_div", "binary_cross_entropy")
 @rule(FAMILY, "binary_cross_entropy_with_logits", "soft_margin_loss")
 def loss(op: Operator) -> int:
-    """Return 4 FLOPs for each element read, of which one is the sum's."""
+    """Return 4 FLOPs for each element read, one of them for the sum."""
     return 4 * op.size("self", 0)[0]
 
 
@@ -69,6 +70,7 @@ def loss(op: Operator) -> int:
 def add(op: Operator) -> int:
     """Return one FLOP for each element, two where the other side is scaled by ``alpha``."""
     alpha = op.schema.position.get("alpha")
+    # ``alpha`` is recorded even where the caller did not pass it: 1 is the default and multiplies nothing.
     scaled = alpha is not None and alpha < len(op.inputs.values) and op.inputs.values[alpha] != 1
     return (2 if scaled else 1) * op.elements
 

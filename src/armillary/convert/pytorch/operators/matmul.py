@@ -1,4 +1,4 @@
-"""GEMMs: a multiply-add is two FLOPs; what is added afterwards (a bias) is not counted."""
+"""GEMMs: a multiply-add is two FLOPs; a bias added afterwards is not counted."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ FAMILY = "matmul"
 
 
 def shape(left: list[int], right: list[int]) -> Gemm:
-    """Return what left @ right multiplies, with NumPy's rules for vectors and for shared leading sizes.
+    """Return the GEMM that left @ right computes, with NumPy's rules for vectors and for broadcast batch sizes.
 
     Raises:
         MalformedError: the shapes do not fit.
     """
     if not left or not right:
         raise MalformedError((left, right))
+    # A vector is a row on the left and a column on the right.
     rows, inner = (left[-2], left[-1]) if len(left) > 1 else (1, left[-1])
     depth, columns = (right[-2], right[-1]) if len(right) > 1 else (right[-1], 1)
     if inner != depth:
@@ -26,6 +27,7 @@ def shape(left: list[int], right: list[int]) -> Gemm:
     a, b = left[:-2], right[:-2]
     width = max(len(a), len(b))
     a, b = [1] * (width - len(a)) + a, [1] * (width - len(b)) + b
+    # Broadcast: of each pair of batch sizes the one that is not 1.
     batch = prod(y if x == 1 else x for x, y in zip(a, b, strict=True))
     return Gemm(rows, columns, inner, batch)
 
@@ -36,7 +38,7 @@ def product(left: list[int], right: list[int]) -> int:
 
 
 def gemm(op: Operator, rule_of_op: object) -> Gemm | None:
-    """Return the GEMM that an operator is; None where it is none, or more than one.
+    """Return the GEMM that an operator computes; None if it computes none, or several.
 
     Args:
         op: The operator.
@@ -47,6 +49,7 @@ def gemm(op: Operator, rule_of_op: object) -> Gemm | None:
     if rule_of_op is addmm:
         return shape(op.shape("", 1), op.shape("", 2))
     if rule_of_op is linear:
+        # One GEMM over all leading sizes, not a batch of them: the weight is shared.
         left, weight = op.shape("input", 0), op.shape("weight", 1)
         return shape([prod(left[:-1]), left[-1]], weight[::-1])
     return None
@@ -83,6 +86,7 @@ def linear_backward(op: Operator) -> int:
 @rule(FAMILY, "_weight_int4pack_mm", "_weight_int8pack_mm")
 def packed(op: Operator) -> int:
     """Return the FLOPs of a GEMM with a packed weight; the result has its columns."""
+    # The packed weight's own shape may be that of the kernel's tiles, so the columns are the result's.
     return 2 * op.shape("self", 0)[-1] * prod(op.result_shape())
 
 
@@ -95,6 +99,7 @@ def grouped(op: Operator) -> int:
     left, right = op.shape("self", 0), op.shape("mat2", 1)
     if len(left) == len(right) == 3:
         return product(left, right)
+    # Group sizes are values of a tensor, which no trace records, but their sum is the size that both share.
     if left[-1] != right[-2]:
         raise MalformedError((left, right))
     return 2 * left[-2] * left[-1] * right[-1]

@@ -1,6 +1,6 @@
-"""Operators that only move data, and those that touch none.
+"""Operators that only move data, and those that touch no data.
 
-A lookup reads the rows it takes, not the table.
+A lookup reads the rows that it takes, not the whole table.
 """
 
 from __future__ import annotations
@@ -82,6 +82,7 @@ def copy_in(op: Operator) -> Work:
 @rule(FAMILY, *GATHERS.split())
 def gather(op: Operator) -> Work:
     """Return the bytes of the indices, and of the rows taken twice: read and written."""
+    # Recorded traffic counts the whole table as read; its rows are as many bytes as the result.
     table = op.size("weight", op.at("self", 0))[1]
     return Work(0, op.traffic[0] - table + 2 * op.traffic[1])
 
@@ -96,6 +97,7 @@ def scatter(op: Operator) -> Work:
     elements, values = op.size(source, len(op.inputs.values) - 1)
     table = op.size("self", 0)[1]
     rest = op.traffic[0] - table
+    # Read once and written once.
     copied = 0 if op.name.endswith("_") else 2 * table
     return Work(elements, rest + 2 * values + copied)
 
@@ -125,6 +127,7 @@ def embedding_bag(op: Operator) -> Work:
 @rule(FAMILY, "fbgemm::dense_embedding_codegen_lookup_function")
 def tables(op: Operator) -> Work:
     """Return as for a bag: many tables at once, the rows being as long as those of the tables on average."""
+    # ``D_offsets`` has one entry more than there are tables, and ``total_D`` is the sum of their row lengths.
     width = op.value("total_D", 7) / max(op.size("D_offsets", 6)[0] - 1, 1)
     indices, index_bytes = op.size("indices", 11)
     count, size = op.result_size()

@@ -33,6 +33,7 @@ def statistics(op: Operator) -> int:
 @rule(FAMILY, "_native_batch_norm_legit", "_native_batch_norm_legit_functional")
 def batch_norm(op: Operator) -> int:
     """Return the FLOPs of a norm that finds mean and variance only in training."""
+    # In evaluation the running statistics are given.
     return _each(op, 8 if op.value("training", 5) else 4)
 
 

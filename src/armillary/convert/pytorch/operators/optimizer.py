@@ -14,6 +14,7 @@ FAMILY = "optimizer"
 @rule(FAMILY, "_fused_adam", "_fused_adamw")
 def adam(op: Operator) -> int:
     """Return the FLOPs of Adam, decay coupled or not."""
+    # The first argument is the list of parameters; all other lists are as long.
     return (16 if op.value("amsgrad", 11) is True else 15) * op.size("self", 0)[0]
 
 

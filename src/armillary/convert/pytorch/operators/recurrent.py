@@ -12,6 +12,7 @@ FAMILY = "recurrent"
 @rule(FAMILY, "_cudnn_rnn", "miopen_rnn")
 def layers(op: Operator) -> int:
     """Return the FLOPs of all layers and directions: their matrices [gates · hidden, in] times the steps."""
+    # Biases are vectors in the same list and are not counted.
     weights = op.inputs.shapes[op.at("weight", 1)]
     matrices: int = sum(prod(shape) for shape in weights if len(shape) == 2)
     return 2 * prod(op.shape("input", 0)[:-1]) * matrices

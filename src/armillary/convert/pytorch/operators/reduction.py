@@ -57,6 +57,7 @@ def nll_loss_backward(op: Operator) -> int:
 @rule(FAMILY, "avg_pool1d", "avg_pool2d", "avg_pool3d")
 def pool(op: Operator) -> int:
     """Return one FLOP for each element of the window of each element written."""
+    # A window given as one size is as wide in every spatial dimension, which the name alone tells.
     spatial = 3 if "3d" in op.name else 2 if "2d" in op.name else 1
     return op.elements * _window(op.value("kernel_size", 1), spatial)
 

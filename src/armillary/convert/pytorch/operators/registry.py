@@ -1,4 +1,4 @@
-"""The rules that tell the work of an operator, by its name."""
+"""The rules that compute the work of an operator, by its name."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Operator:
         self.outputs = outputs
 
     def at(self, name: str, position: int) -> int:
-        """Return where the argument called `name` stands; `position` where the schema has no such name."""
+        """Return the position of the argument `name`; `position` if the schema has no such name."""
         return self.schema.position.get(name, position)
 
     def value(self, name: str, position: int) -> Any:
@@ -72,6 +72,7 @@ class Operator:
             count, size = measure(kind, value, shape)
             if at < len(arguments) and arguments[at].written:
                 written += size
+                # The first written tensor alone: further ones, such as the mask of dropout, are by-products.
                 elements = count if elements < 0 else elements
                 if arguments[at].result_only:
                     continue
@@ -81,6 +82,7 @@ class Operator:
             zip(outputs.types, outputs.values, outputs.shapes, strict=True)
         ):
             kind = kind_of(text)
+            # An alias of an argument was counted with that argument.
             if kind is None or (at < len(new) and not new[at]):
                 continue
             count, size = measure(kind, value, shape)
@@ -129,6 +131,7 @@ def rule(family: str, *names: str) -> Callable[[R], R]:
     def register(function: R) -> R:
         for name in names:
             key = name if "::" in name else f"aten::{name}"
+            # Two rules would make the work depend on the order of imports.
             if key in _RULES:
                 raise ValueError(f"two rules for {key}: {_RULES[key][0]} and {family}")
             _RULES[key] = family, function
@@ -139,6 +142,8 @@ def rule(family: str, *names: str) -> Callable[[R], R]:
 
 def rule_of(name: str) -> tuple[str, Rule] | None:
     """Return the family and the rule of the operator `name`, such as ``aten::mm``."""
+    # From specific to general: an operator may have a rule of its own for its in-place or list form;
+    # ``__iand__`` ends with underscores but is no in-place form.
     base = name.replace("::_foreach_", "::", 1)
     for key in (name, base, base[:-1] if base.endswith("_") and not base.endswith("__") else base):
         if key in _RULES:

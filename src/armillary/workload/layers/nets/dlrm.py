@@ -1,8 +1,8 @@
 """The layers of a recommendation model (arXiv 1906.00091, section 3): tables are divided, the rest is replicated.
 
 A rank sums rows of its tables for the samples of all replicas, and an all-to-all gives every replica the sums of its
-own samples, while the bottom MLP runs. Gradients go back the same way, and rows that were looked up are updated after
-every microbatch. Indices are taken to be where they are needed.
+own samples, while the bottom MLP runs. Gradients return the same way, and the rows that were looked up are updated
+after every microbatch. Indices are assumed to be present on the rank that needs them.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ def table_shares(model: Dlrm, plan: Plan) -> tuple[Share, ...]:
 def dlrm_layers(model: Dlrm, plan: Plan, rank: int = 0) -> list[Layer]:
     """Return the layers for one microbatch: "embedding" with the bottom MLP and the interaction, then the top MLP.
 
-    Where ranks make sums of unequal size, the all-to-all has splits. Parameters of tables are in no group ("").
-    Full recomputation does not repeat the lookup and the all-to-all, but keeps what came.
+    If ranks make sums of unequal size, the all-to-all has splits. Parameters of tables are in no group ("").
+    Full recomputation does not repeat the lookup and the all-to-all, but keeps the received sums.
 
     Args:
         model: The model.
@@ -54,6 +54,7 @@ def dlrm_layers(model: Dlrm, plan: Plan, rank: int = 0) -> list[Layer]:
         key = (inputs, outputs, last)
         if key not in made:
             name = "head" if last else f"top {inputs}x{outputs}"
+            # Equal layers of the top MLP are one object; the last one ends in the loss.
             size = plan.microbatch * outputs
             end = Kernel("loss", 3 * size, 2 * size, saved=size, held=2 * size) if last else _relu("", size)
             kernels = [_dense("product", model, plan, inputs, outputs), end]
@@ -71,10 +72,11 @@ def _relu(prefix: str, size: int) -> Kernel:
 
 
 def _interaction(model: Dlrm, batch: int) -> Kernel:
-    """Return the kernel that joins the sums and the output of the bottom MLP: copies them, and takes dot products."""
+    """Return the kernel that joins the sums and the output of the bottom MLP, by copies and dot products."""
     result = batch * model.top_inputs
     if model.interaction == "concatenation":
         return Kernel("interaction", 2 * result, 2 * result, held=2 * result)
+    # A batched GEMM computes all vectors x vectors products, of which one triangle goes on.
     vectors, size = model.vectors, model.bottom[-1]
     joined, dots = batch * vectors * size, batch * vectors**2
     moved = 3 * joined + 2 * dots + result
@@ -86,6 +88,7 @@ def _interaction(model: Dlrm, batch: int) -> Kernel:
 
 def _embedding(model: Dlrm, plan: Plan, everyone: tuple[Share, ...], rank: int) -> Layer:
     made, batch, own = Kernels(plan), plan.microbatch, everyone[rank]
+    # A rank looks up its tables for the samples of every replica.
     samples, element = batch * len(everyone), made.element
     bottom: list[Kernel] = []
     for number, (inputs, outputs) in enumerate(pairwise([model.dense_features, *model.bottom])):
@@ -99,16 +102,19 @@ def _embedding(model: Dlrm, plan: Plan, everyone: tuple[Share, ...], rank: int) 
     touched = samples * own.elements * 2 * (element + 4 * MOMENTS[plan.optimizer])
     there, back = _exchanges(everyone, rank, batch * element)
     first, *rest = bottom
+    # The bottom MLP starts at the input, beside lookup and exchange; the interaction waits for both.
     mlp = [made.forward(first, ("",)), *map(made.forward, rest)]
     forward = [lookup, *there, *mlp, made.forward(join, ((there or (lookup,))[0].name, mlp[-1].name))]
     again = [kernel for kernel in (*bottom, join) if recomputed(plan, kernel)]
     gradient = made.backward(join)
     top, *lower = reversed(bottom)
+    # The exchange of gradients overlaps the backward pass of the bottom MLP.
     backward = [*map(made.forward, again), gradient, *back, made.backward(top, (gradient.name,))]
     backward += map(made.backward, lower)
     update = Step("table update", bytes=sums + indices + touched, after=((back or (gradient,))[0].name,))
     kernels = [*bottom, join]
     saved, received = made.saved(kernels), element * batch * sum(share.columns for share in everyone)
+    # With recomputation only the dense features and the received sums are kept.
     kept = element * batch * model.dense_features + received if again else saved
     return Layer(
         "embedding",
@@ -127,9 +133,11 @@ def _exchanges(
 ) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
     """Return the all-to-all of sums and that of their gradients; `unit` bytes per column."""
     columns = [share.columns for share in everyone]
+    # One replica has all tables, and nothing to exchange.
     if len(columns) == 1:
         return (), ()
     even = len(set(columns)) == 1
+    # Forward, this rank sends its columns to everyone; backward, everyone's columns go to their owners.
     out = tuple(unit * columns[rank] for _ in columns)
     home = tuple(unit * column for column in columns)
     there, back = (

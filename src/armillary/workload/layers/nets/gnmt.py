@@ -1,8 +1,8 @@
 """The layers of the LSTM translator: embedding, encoder, decoder, and the head.
 
-All target tokens are known in training, so that a layer goes over the whole sequence before the next one starts. What
-goes on from the embedding and from encoder layers is their output together with the embedded target, which waits for
-the decoder; from decoder layers their output together with the attention's context.
+All target tokens are known in training, so each layer processes the whole sequence before the next one starts. The
+embedding and encoder layers pass on their output and the embedded target, which the decoder will need; decoder layers
+pass on their output and the attention's context.
 """
 
 from __future__ import annotations
@@ -26,10 +26,12 @@ def gnmt_layers(model: Gnmt, plan: Plan) -> list[Layer]:
     check_plan(model, plan)
     own = _Translator(model, plan)
     width = own.tokens * model.hidden
+    # Widths count what passes a boundary: the target beside one output, or beside both directions of the first layer.
     encoder = {
         n: own.layer(name, own.lstm(inputs, residual=n > 1), inputs=inputs, outputs=2)
         for n, name, inputs in ((1, "second encoder", 2), (2, "encoder", 1))
     }
+    # The two directions of the first encoder layer read the same input.
     first = [*own.lstm(1, "forward "), *own.lstm(1, "reverse ")]
     decoder = {
         name: own.layer(name, own.later(residual), inputs=2, outputs=outputs)
@@ -64,17 +66,18 @@ class _Translator:
         self.width = self.tokens * model.hidden
 
     def layer(self, name: str, kernels: list[Kernel], *, inputs: int, outputs: int) -> Layer:
-        """Return a layer with inputs and outputs of so many times the hidden size."""
+        """Return a layer whose inputs and outputs are given in multiples of the hidden size."""
         return self.made.layer(name, kernels, inputs=inputs * self.width, outputs=outputs * self.width)
 
     def lstm(self, inputs: int, prefix: str = "", *, residual: bool = False) -> list[Kernel]:
-        """Return the kernels of an LSTM: one product for the inputs of all steps, then the steps, one by one.
+        """Return the kernels of an LSTM: one GEMM for the inputs of all time steps, then the steps one by one.
 
-        A step reads the recurrent weights again. Gates and cells of all steps are kept.
+        Each step reads the recurrent weights again. Gates and cells of all steps are kept.
         """
         tokens, hidden, width = self.tokens, self.model.hidden, self.width
         kernels = [self._dropout(prefix, inputs * width)] if self.plan.dropout else []
         kernels += [
+            # Four gates; cuDNN's LSTM has two biases for each, which 8 hidden counts here.
             gemm(f"{prefix}inputs", tokens, inputs * hidden, 4 * hidden, bias=8 * hidden),
             product(
                 f"{prefix}recurrence", 4 * hidden * width, width, 4 * hidden**2, 4 * width,
@@ -87,9 +90,10 @@ class _Translator:
         return kernels
 
     def attention(self) -> list[Kernel]:
-        """Return the kernels of additive attention; the sums of queries and keys stay inside its kernel."""
+        """Return the kernels of additive attention; sums of queries and keys stay inside the kernel."""
         tokens, hidden, width = self.tokens, self.model.hidden, self.width
         weights = tokens * self.sequence
+        # Both projections see all tokens at once, as queries and keys of all positions are known.
         sides = [
             product(
                 name,
@@ -116,7 +120,7 @@ class _Translator:
         return [joined, *self.lstm(2, residual=residual)]
 
     def embedding(self) -> Layer:
-        """Return the layer that looks up source and target; gradients are added to the rows looked up."""
+        """Return the layer that looks up source and target; gradients are added to these rows."""
         model, size = self.model, 2 * self.width
         tables = 1 if model.shared_embedding else 2
         parameters = tables * model.hidden * model.vocabulary

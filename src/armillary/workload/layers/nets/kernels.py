@@ -1,4 +1,4 @@
-"""Kernels as counts of elements, and layers that run them one after the other.
+"""Kernels as counts of elements, and layers that run them one after another.
 
 Activations and weights are of the type of the GEMMs (of bf16 where these are fp8), weight gradients of their
 own. Every product with weights takes the same operations for the gradient of its input as for that of its weights, also
@@ -24,22 +24,22 @@ REPLICAS = "dp+cp"
 
 @dataclass(frozen=True)
 class Kernel:
-    """One kernel of the forward pass with those that it takes on the way back; sizes are elements.
+    """One kernel of the forward pass and its kernels of the backward pass; sizes are in elements.
 
     Attributes:
         name: Unique in its layer.
-        forward: Read and written by the forward pass.
-        backward: Read and written for the gradient of the input; 0: it has none.
+        forward: Elements read and written by the forward pass.
+        backward: Elements read and written for the gradient of the input; 0 if it has none.
         operands: Activations and gradients read for the gradient of the weights.
-        weights: Of which there is a gradient; it is added to what other microbatches left.
-        parameters: Weights, and the biases and scales whose gradients the other kernels find by the way.
-        saved: Kept for the backward pass; outputs count where they are inputs.
-        held: Input and output, whose gradients are there at the same time.
+        weights: Weights with a gradient, which is added to that of earlier microbatches.
+        parameters: Weights, and biases and scales whose gradients other kernels compute in passing.
+        saved: Elements kept for the backward pass; an output counts with the kernel whose input it is.
+        held: Input and output, whose gradients exist at the same time.
         macs: Multiply-adds of the forward pass.
-        both: A product of two activations, so that the gradient of the input takes twice the operations.
-        part: Of the model, as `operations.flops` names it: it says what is recomputed.
-        masks: Bytes of masks, kept too.
-        shape: The product, where the kernel is one; of a convolution the implicit one.
+        both: Whether it multiplies two activations, so that the gradient of the input takes twice the operations.
+        part: Part of the model, as `operations.flops` names it; decides whether it is recomputed.
+        masks: Bytes of masks, which are also kept.
+        shape: The GEMM that the kernel computes, if any; the implicit one of a convolution.
     """
 
     name: str
@@ -88,6 +88,7 @@ def product(
     """
     operands = inputs + outputs
     moved = operands + reads * weights + besides
+    # The gradient of the weights needs the input; a caller whose input is kept elsewhere says so.
     kept = inputs if saved is None else saved
     parameters = weights + bias
     return Kernel(
@@ -111,6 +112,7 @@ def gemm(name: str, rows: int, inputs: int, outputs: int, *, bias: int = 0, part
 
 def recomputed(plan: Plan, kernel: Kernel) -> bool:
     """Return whether the backward pass runs a kernel of the forward pass again."""
+    # The head is never repeated: its results are needed at once.
     if plan.recompute == "selective":
         return kernel.part == SCORES
     return plan.recompute == "full" and kernel.part != HEAD
@@ -118,7 +120,7 @@ def recomputed(plan: Plan, kernel: Kernel) -> bool:
 
 @dataclass(frozen=True)
 class Kernels:
-    """Makes steps of kernels under the numbers of a plan."""
+    """Turns kernels into steps under the precision of a plan."""
 
     plan: Plan
 
@@ -137,6 +139,7 @@ class Kernels:
         flops = 2 * kernel.macs * (2 if kernel.both else 1)
         gemms: tuple[Gemm, ...] = ()
         if kernel.shape:
+            # Of a product of two activations both sides have a gradient.
             gemms = (kernel.shape.left(), kernel.shape.right())[: 1 + kernel.both]
         return self._step(f"{kernel.name} backward", flops, self.element * kernel.backward, after, gemms)
 
@@ -164,6 +167,8 @@ class Kernels:
         backward = [self.forward(kernel) for kernel in again]
         backward += [self.backward(kernel) for kernel in reversed(kernels) if kernel.backward]
         weight = [self.weight(kernel) for kernel in reversed(kernels) if kernel.weights]
+        # Full recomputation keeps the input in place of what is repeated; a layer with little to save keeps
+        # that instead.
         saved, dropped = self.saved(kernels), self.saved(again)
         kept = self.element * inputs if dropped and self.plan.recompute == "full" else 0
         return Layer(
@@ -182,7 +187,7 @@ class Kernels:
         return sum(self.element * kernel.saved + kernel.masks for kernel in kernels)
 
     def working(self, kernels: Sequence[Kernel]) -> int:
-        """Return the bytes of gradients of activations that are there at a time, at most."""
+        """Return the most bytes of gradients of activations that exist at a time."""
         return self.element * max(kernel.held for kernel in kernels)
 
     def _step(

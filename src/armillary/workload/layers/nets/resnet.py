@@ -16,9 +16,9 @@ from armillary.workload.plan.schema import Plan
 def resnet_layers(model: Resnet, plan: Plan) -> list[Layer]:
     """Return the layers for one microbatch; blocks of one shape are one object.
 
-    A batch norm and the ReLU after it are one kernel, which keeps its input alone and finds the sign again. It goes
-    over the input twice, for the statistics and for the result, and so it does over input and gradient on the way
-    back. At the end of a block it adds the shortcut.
+    A batch norm and the ReLU after it are one kernel, which keeps only its input and finds the sign again. It reads
+    the input twice, for the statistics and for the result, and likewise input and gradient in the backward pass. At
+    the end of a block it adds the shortcut.
 
     Raises:
         InputError: the plan does not go with such a model.
@@ -28,6 +28,7 @@ def resnet_layers(model: Resnet, plan: Plan) -> list[Layer]:
     batch = plan.microbatch
     blocks: dict[str, list[tuple[str, Conv2d]]] = {}
     for name, each in convolutions(model):
+        # Names are those of `models.resnet.convolutions`: ``stage 1 block 2 reduce``; the 3x3 one has no role.
         block, _, role = name.partition(" block ")
         number, _, role = role.partition(" ")
         blocks.setdefault(f"{block} block {number}" if number else block, []).append((role or "middle", each))
@@ -53,6 +54,7 @@ def convolution(name: str, each: Conv2d, batch: int, part: str = "") -> Kernel:
         batch * each.outputs * each.pixels,
         bias=each.bias * each.outputs,
         part=part,
+        # The implicit GEMM: output pixels by output channels, summed over the window and the inputs of a group.
         shape=Gemm(
             batch * each.pixels, each.outputs // each.groups, each.weights // each.outputs, each.groups
         ),
@@ -66,6 +68,7 @@ def _norm(name: str, each: Conv2d, batch: int) -> Kernel:
 
 def _stem(made: Kernels, each: Conv2d, batch: int) -> Layer:
     size = batch * each.outputs * each.pixels
+    # Halved by the convolution and again by the pooling, rounded up.
     half = ((each.height + 1) // 2 + 1) // 2
     pooled = batch * each.outputs * half**2
     # The pooling keeps, beside its input, which of nine pixels was the largest.
@@ -77,6 +80,7 @@ def _stem(made: Kernels, each: Conv2d, batch: int) -> Layer:
 
 
 def _block(made: Kernels, name: str, convs: list[tuple[str, Conv2d]], batch: int) -> Layer:
+    # So that the last kernel is the norm of ``expand``, which adds the shortcut; sorting is stable.
     shortcut_first = sorted(convs, key=lambda conv: conv[0] != "shortcut")
     kernels = []
     for role, each in shortcut_first:

@@ -17,7 +17,7 @@ from armillary.workload.plan.schema import Plan
 def stack_layers(model: Stack, plan: Plan) -> list[Layer]:
     """Return the layers for one microbatch; repeated ones are one object.
 
-    With tp the columns of every weight are divided: ranks gather the outputs of all, and add up the gradients of the
+    With tp the columns of every weight are divided: ranks all-gather the outputs and all-reduce the gradients of the
     input (column parallel, arXiv 1909.08053, section 3). Convolutions are not divided.
 
     Raises:
@@ -29,6 +29,7 @@ def stack_layers(model: Stack, plan: Plan) -> list[Layer]:
     layers: list[Layer] = []
     for number, each in enumerate(model.layers):
         part = each.name or f"layer {number}"
+        # Layers that differ in their place only are one object; a name used twice for different ones gets a number.
         key = (each.name or "", each.model_copy(update={"name": None, "repeat": 1}))
         if key not in made:
             name = f"{part} ({number})" if part in names else part

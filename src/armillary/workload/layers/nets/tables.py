@@ -1,4 +1,4 @@
-"""Which rank has which embedding tables."""
+"""Placement of embedding tables on ranks."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class Share:
 def shares(model: Dlrm, ranks: int) -> tuple[Share, ...]:
     """Divide the tables of a model over ranks.
 
-    Whole tables, the one with the most elements to read first, each to the rank that so far reads the least, then has
-    the fewest parameters. Where tables are fewer than ranks, each of them is cut by columns first, into as few nearly
-    equal parts as give every rank one.
+    Tables are placed whole, those with the most elements to read first, each on the rank that reads least so far, then
+    has the fewest parameters. If there are fewer tables than ranks, each table is first cut by columns into the fewest
+    nearly equal parts that give every rank one.
 
     Raises:
         InputError: more ranks than columns.
@@ -52,6 +52,7 @@ def shares(model: Dlrm, ranks: int) -> tuple[Share, ...]:
         for columns in [table.size // cuts + (cut < table.size % cuts)]
         for _ in range(table.count)
     ]
+    # Longest processing time first (Graham 1969): large tables cannot be evened out at the end.
     pieces.sort(key=lambda piece: (-piece.elements, -piece.parameters))
     found = [Share()] * ranks
     waiting = [(0, 0, rank) for rank in range(ranks)]  # a heap, least loaded first
