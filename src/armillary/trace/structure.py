@@ -67,7 +67,7 @@ def _keys(columns: Columns, ignore: Sequence[str], codes: dict[Any, int]) -> lis
     # Nodes are compared in the order of ids, so the order in the file must not matter.
     ids = rows[c.ID, :-1][node].view(np.uint64)
     order = np.arange(len(ids))
-    # Ids ascend in each file of most tools: then nothing is sorted.
+    # Most files have ascending ids: then nothing is sorted.
     if not np.all((ids[1:] > ids[:-1]) | (file[1:] > file[:-1])):
         order = np.lexsort((ids, file))
         ids = ids[order]
