@@ -82,7 +82,7 @@ class AttributeColumns:
 
     @_kept
     def has(self, name: str) -> NDArray[np.bool_]:
-        """Say for every node whether it has the attribute, bool (n_nodes,)."""
+        """Return for every node whether it has the attribute, bool (n_nodes,)."""
         result = np.zeros(self.n_nodes, dtype=np.bool_)
         result[self._find(name)[1]] = True
         return result

@@ -36,9 +36,9 @@ def bridge(
         order: nodes, each after its parents.
         keep: 1 for nodes that are kept.
         most: see above.
-        state: where to go on in `order`, and how much of `items` is used; 0 and 0 at first.
+        state: position in `order` at which to resume, and used length of `items`; 0 and 0 at first.
         first: where the nearest of a node begin in `items`.
-        size: how many they are.
+        size: number of the nearest of a node.
         items: room; if it does not suffice, the result is the size needed and the caller calls again.
         chain: chain of every kept node.
         place: position of every kept node in its chain.

@@ -166,11 +166,11 @@ class GraphBuilder:
         return self.add(name, kind, attrs, **order)
 
     def memory_load(self, name: str, size: Size, **options: Unpack[AccessOptions]) -> int:
-        """Add a load of `size` bytes from memory, remote unless it says local; see `AccessOptions`."""
+        """Add a load of `size` bytes from memory, remote unless `local`; see `AccessOptions`."""
         return self._memory(NodeType.MEM_LOAD_NODE, name, size, **options)
 
     def memory_store(self, name: str, size: Size, **options: Unpack[AccessOptions]) -> int:
-        """Add a store of `size` bytes to memory, remote unless it says local; see `AccessOptions`."""
+        """Add a store of `size` bytes to memory, remote unless `local`; see `AccessOptions`."""
         return self._memory(NodeType.MEM_STORE_NODE, name, size, **options)
 
     def _memory(

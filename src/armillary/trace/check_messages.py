@@ -60,7 +60,7 @@ class _Meeting:
     """Receives of every receiving rank, by sending rank."""
 
     def surplus(self) -> tuple[int, int]:
-        """Return how many sends and how many receives meet nothing, over all pairs of ranks."""
+        """Return the numbers of unmatched sends and of unmatched receives over all pairs of ranks."""
         sent, awaited = self._multiplicities()
         # Every sending rank meets every receiving rank, so multiplicities multiply.
         pairs = [(s - a, n * m) for s, n in sent.items() for a, m in awaited.items()]

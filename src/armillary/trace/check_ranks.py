@@ -41,7 +41,7 @@ def check_trace(trace: Trace, groups: Mapping[int, tuple[int, ...]] | None = Non
     """Check every distinct graph, and then the ranks against each other.
 
     Sends must meet receives; the members of a group must run the same collectives in the same order; and no
-    ranks may wait for each other in a circle. Equal graphs are looked at once, whatever the number of ranks.
+    ranks may wait for each other in a circle. Equal graphs are checked once, whatever the number of ranks.
 
     Args:
         trace: all ranks.

@@ -64,7 +64,7 @@ def compose(
 
     Groups and tags of different jobs never meet. On an NPU that several jobs use, their k-th compute streams (in
     order of first use) are one, so of their kernels one runs at a time; CPU threads and communication streams
-    belong to a job. Where several are ready, the one whose `starts` is earliest goes first.
+    belong to a job. Of several ready nodes, the one with the earliest `starts` runs first.
 
     Args:
         jobs: What runs where.

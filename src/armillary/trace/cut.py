@@ -15,7 +15,7 @@ KEPT = 2
 
 
 def cut(trace: Trace) -> tuple[Trace, str]:
-    """Return a trace with a grid of fewer ranks that is wrong exactly where this one is, and what was cut.
+    """Return a trace with a grid of fewer ranks that has the same errors, and a description of what was cut.
 
     Shifted along a mesh dimension on which neither graphs nor messages depend, every rank does the same as before with
     shifted partners. What ranks wait for therefore has a circle, or groups that disagree, in the whole grid

@@ -65,7 +65,7 @@ def equal(buf: Any, a: int, b: int, size: int) -> bool:
 @inner
 def intern(buf: Any, pos: int, end: int, m: Any) -> Any:
     """Return the number (from 1) of an attribute name, UTF8 if it is not valid text, NAMES if there are too many."""
-    # Names are kept as spans of the buffer: nothing is copied until the table is complete.
+    # Names are kept as spans of the buffer: text is copied only once, after decoding.
     at_first, at_size, last, size = m[AT_NAME_FIRST], m[AT_NAME_SIZE], m[AT_NAME_NEXT] + m[LAST], end - pos
     # Nodes repeat one another: try the name that followed the previous one the last time.
     known = m[last]

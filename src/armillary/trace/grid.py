@@ -44,7 +44,7 @@ class RankGrid:
         return prod(self.sizes)
 
     def size(self, axis: str) -> int:
-        """Return how many ranks lie along an axis."""
+        """Return the number of ranks along an axis."""
         return prod(self.sizes[mesh_dim] for mesh_dim in self.mesh_dims_of(axis))
 
     def mesh_dims_of(self, axis: str) -> tuple[int, ...]:

@@ -78,7 +78,7 @@ class _Pool:
 
 @dataclass
 class _Rows:
-    """The nodes of one part: `rows` without offsets, and how many dependencies and attributes each node has."""
+    """The nodes of one part: `rows` without offsets, and the numbers of dependencies and attributes of each node."""
 
     rows: I64
     ctrl_counts: I64

@@ -208,7 +208,7 @@ class Packer:
         return bits
 
     def columns(self) -> Columns:
-        """Return what was added as one graph, whose first frame is its GlobalMetadata."""
+        """Return the added frames as the columns of one graph; the first frame must be its GlobalMetadata."""
         n = len(self.rows)
         rows = np.zeros((c.ROW_FIELDS, n + 1), dtype=np.int64)
         rows[:, :n] = np.array(self.rows, dtype=np.int64).T

@@ -18,7 +18,7 @@ WORLD = 0
 """Number of the group of all ranks, which needs no definition."""
 
 RANK, WORLD_SIZE = "rank", "world_size"
-"""Metadata of a graph that was recorded without all the others: its rank, and how many ranks there were."""
+"""Metadata of a graph that was recorded alone: its rank, and the number of ranks of the run."""
 
 Groups = dict[int, NDArray[np.int64]]
 """Ranks of every group, in its order, by its number."""

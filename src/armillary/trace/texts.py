@@ -30,7 +30,7 @@ def intern(columns: Columns, strings: I64, mode: jit.Mode | None = None) -> tupl
     Args:
         columns: the batch.
         strings: which of its strings; codes are in the order of first use.
-        mode: "compiled" for the kernel, "interpreted" for a dictionary; by default what is faster.
+        mode: "compiled" for the kernel, "interpreted" for a dictionary; by default the faster one.
     """
     if mode == "compiled" or (mode is None and len(strings) >= COMPILED_FROM):
         return _intern(columns.string_ptr, columns.pool, strings)
