@@ -151,7 +151,7 @@ def _groups(timeline: Timeline, cls: int) -> dict[str, NDArray[np.int64]]:
 def _shared(
     scopes: Sequence[_Exposed], of: Callable[[_Exposed], Mapping[str, Interval]], rest: str
 ) -> tuple[Term, ...]:
-    """Return the exposed communication of each side by name of what was in flight, and `rest` for the remainder."""
+    """Return the exposed communication of each side by group or dimension in flight, with the remainder as `rest`."""
     names = dict.fromkeys(name for scope in scopes for name in of(scope))
     alone = {
         name: sum(scope.inside(of(scope)[name]) for scope in scopes if name in of(scope)) for name in names

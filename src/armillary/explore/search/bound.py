@@ -12,7 +12,7 @@ v have run one after the other. A kernel counts its own integer time. A collecti
 all phases, or what the first chunk needs to a port, all bytes through it and the rest of a chunk: sharing
 only adds.
 
-The path goes over the tasks of one rank per stage, with messages, gathers and reductions in the order of
+The path follows the tasks of one rank per stage, with messages, gathers and reductions in the order of
 their communicator, and then the optimizer. It uses a subset of what the simulator waits for, each with a
 lower bound, so by induction along the path nothing ends earlier. What is not known takes no time. Slow ranks
 are further pipelines, and the largest bound counts.

@@ -115,8 +115,8 @@ def delay_of(made: Piece, steps: Sequence[Step], least: Callable[[Step], int]) -
                     work += least(of_node[other])
                     first = max(first, start[port][other] + work)
             start[port].append(first)
-            # NEVER stays NEVER: what does not depend on a port has no delay from it.
             took = 0 if node in receives else least(step)
+            # NEVER stays NEVER: what does not depend on a port has no delay from it.
             end[port].append(first + took if first > NEVER else NEVER)
         before.append(own)
         if runs:

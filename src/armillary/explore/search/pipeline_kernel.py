@@ -20,9 +20,10 @@ S_GATHER, S_REDUCE, S_LAYER = 6, 8, 10
 """ns of the gathers before and reductions after it, of two communicators; which weights it uses, -1: none."""
 RANK_COLUMNS = 13
 R_CHAIN, R_FINISH, R_CALLED, R_USED, R_LAYER, R_USES = 0, 1, 2, 4, 5, 6
-"""Last kernel; last end; last calls on two communicators; end of the last use of weights, of which, and how many."""
+"""End of the last kernel; last end; ends of the last calls on two communicators; end of the last use of weights,
+number of these weights, and number of uses."""
 R_TASK, R_SEGMENT, R_AHEAD, R_COUNT = range(7, 11)
-"""Where gathers are ahead: task, segment, weights; how many were placed."""
+"""Progress of gathers: task, segment, weights, and number of gathers placed."""
 R_BEFORE, R_EARLIER = 11, 12
 """Last kernel of the task before the latest one, and of the one before that."""
 

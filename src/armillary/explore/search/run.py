@@ -51,7 +51,7 @@ def search(
         progress: See `planner.Progress`.
 
     Raises:
-        InputError: the sweep is malformed, or a method needs what is not installed.
+        InputError: the sweep is malformed, or a method needs a package that is not installed.
     """
     found = sweep if isinstance(sweep, Sweep) else load_sweep(sweep)
     given = {"method": method, "trials": trials, "seed": seed}

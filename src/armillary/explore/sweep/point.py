@@ -34,7 +34,7 @@ class Point:
     @cached_property
     def key(self) -> str:
         """Hash of the document: points of equal documents are the same work."""
-        # 128 of the 256 bits: no two of any number of points that run will collide.
+        # 128 of the 256 bits rule out collisions for any number of points that can be run.
         text = json.dumps(self.document, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 

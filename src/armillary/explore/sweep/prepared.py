@@ -40,8 +40,8 @@ class Prepared:
             InputError: it is impossible, or its files are.
         """
         if self.model and self.plan:
-            # Files are read anew: they may be large, and the next point may name others.
             return _last.of(self.model, self.plan)
+        # Files are read anew: they may be large, and the next point may name others.
         return study_trace(self.study)
 
 

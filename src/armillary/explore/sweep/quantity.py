@@ -72,7 +72,7 @@ def written(value: float, kind: str) -> str:
 
 
 def joined(number: float, unit: str) -> Any:
-    """Return a number with its unit as it stands in a file, to 10 digits; a whole one without a point."""
+    """Return a number with its unit as written in a file, with 10 digits; an integer without a decimal point."""
     # Ten digits hide the rounding of 0.1 + 0.2.
     short = float(f"{number:.10g}")
     plain = int(short) if short == int(short) and abs(short) < 1e15 else short

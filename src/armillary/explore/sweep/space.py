@@ -222,7 +222,7 @@ class Derived:
     Attributes:
         name: In expressions.
         key: Of the study; None for a name only.
-        expression: What it comes to.
+        expression: The expression that gives its value.
     """
 
     name: str

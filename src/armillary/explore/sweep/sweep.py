@@ -27,7 +27,7 @@ class Sweep:
     Attributes:
         path: The file; None where its content was given.
         document: Its content, for errors.
-        base: The study without what is varied; its path is what paths in it are relative to.
+        base: The study before any axis is applied; paths in it are relative to its own path.
         space: What is varied.
         constraints: Conditions that points must meet.
         objectives: Measures to optimize, the most important first.
@@ -55,5 +55,5 @@ class Sweep:
 
     @property
     def study(self) -> Mapping[str, Any]:
-        """The study without what is varied."""
+        """The study before any axis is applied."""
         return self.base.data

@@ -18,7 +18,7 @@ _CLOSE = 1e-9
 def values_of(varied: Varied) -> tuple[Value, ...]:
     """Return the values of a list or range, in order.
 
-    ``from`` and ``to`` with ``step`` or ``times`` give all up to `to`; with ``count`` both ends and what is between.
+    ``from`` and ``to`` with ``step`` or ``times`` give all up to `to`; with ``count`` both ends and the values between.
     Ends that are whole numbers give whole numbers, rounded, each once; write 1.0 for fractions.
 
     Raises:

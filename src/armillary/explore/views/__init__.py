@@ -2,7 +2,7 @@
 
 Names are imported on first use: pictures need matplotlib, pages plotly.
 
-Rows become columns once: codes per axis, measures, costs of which less is better, Pareto ranks. All tables,
+Rows become columns once: codes per axis, measures, costs (less is better), Pareto ranks. All tables,
 pictures and the page read these, so they agree. The page carries them as packed arrays and keeps one filter,
 from which every chart is drawn.
 """

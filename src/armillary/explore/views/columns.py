@@ -88,7 +88,7 @@ class Columns:
 
     @cached_property
     def cost(self) -> Floats:
-        """The objectives as numbers of which less is better, (rows, objectives); NaN for rows that are not ok."""
+        """The objectives, signed so that less is better, (rows, objectives); NaN for rows that are not ok."""
         none = np.full(len(self.rows), np.nan)
         signed = [
             # Adding 0.0 turns -0.0, from a sign of -1, into 0.0.
@@ -156,12 +156,12 @@ class Columns:
         return names.index(name)
 
     def value(self, row: int, axis: int) -> str:
-        """Return the value of a row on an axis as it is shown."""
+        """Return the value of a row on an axis as displayed."""
         code = int(self.codes[row, axis])
         return self.axes[axis].texts[code] if code >= 0 else NOT_VARIED
 
     def described(self, row: int) -> str:
-        """Return "tp 8, pp 16, microbatch 1": what is varied at a row."""
+        """Return the varied values of a row as text: "tp 8, pp 16, microbatch 1"."""
         return ", ".join(
             f"{self.axes[axis].name} {self.value(row, axis)}"
             for axis in self.varied
@@ -173,9 +173,9 @@ def columns_of(rows: Sequence[Row], sweep: Any) -> Columns:
     """Return the columns of the rows of a sweep.
 
     Args:
-        rows: In any order; what a search found may have values between those of the axes.
-        sweep: A `Sweep`, or whatever else has ``space.axes`` and ``objectives``; or `Columns`, of which axes and
-            objectives are taken.
+        rows: In any order; rows of a search may have values between those of the axes.
+        sweep: A `Sweep`, or any object with ``space.axes`` and ``objectives``; or `Columns`, whose axes and
+            objectives are used.
     """
     axes = sweep.axes if isinstance(sweep, Columns) else sweep.space.axes
     if conditional := [axis for axis in axes if getattr(axis, "when", None)]:

@@ -24,7 +24,7 @@ def pareto_ranks(values: Floats) -> NDArray[np.int64]:
     2015), O(n² m) at worst.
 
     Args:
-        values: (n, m) numbers of which less is better, none of them NaN.
+        values: (n, m) numbers without NaN; less is better.
     """
     values = np.asarray(values, np.float64)
     if not len(values):

@@ -1,11 +1,11 @@
-r"""Where the time of a run goes that fails now and then: useful work, checkpoints, lost work, restarts, waiting.
+r"""Shares of the time of a run with failures: useful work, checkpoints, lost work, restarts, waiting.
 
 Failures come as a Poisson process of rate r, at work as well as in checkpoints and restarts. After each one the job
-restarts, for which it needs R undisturbed (a failure in it begins it anew), and goes on from the last checkpoint that
-is complete. Work goes in segments: an interval of work t, then b in which the job stands still for a checkpoint;
-s = t + b. The checkpoint is complete w later, while work goes on (w = 0 where it is blocking).
+restarts, which takes R without a failure (a failure during a restart begins it anew), and continues from the last
+complete checkpoint. Work proceeds in segments: an interval of work t, then b during which the job stops for a
+checkpoint; s = t + b. The checkpoint is complete w later, while work continues (w = 0 if it is blocking).
 
-Failures are renewals: what follows one does not depend on what was before. Between the end of a restart and the next
+Failures are renewals: the time after one does not depend on the time before. Between the end of a restart and the next
 failure there is a time X, exponential with mean 1/r. Checkpoint k is complete in it if X >= k s + w, so
 
 * checkpoints that are kept between two failures: N = sum_k exp(-r (k s + w)) = exp(-r w) / (exp(r s) - 1),
@@ -75,7 +75,7 @@ class Goodput:
 
     @property
     def parts(self) -> dict[str, float]:
-        """Shares by what they are, for people."""
+        """Shares by title, for people."""
         return {
             "useful work": self.useful,
             "checkpoints": self.checkpoints,
