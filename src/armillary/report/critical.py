@@ -37,7 +37,7 @@ class Step(NamedTuple):
 def critical_path(timeline: Timeline, cls: int) -> list[Step]:
     """Return the steps, first to last, that determine the finish tick of class `cls`.
 
-    The walk goes back from the node that ends last. Before a node that started at tick s comes a
+    The walk starts at the node that ends last and moves backwards. Before a node that started at tick s comes a
     parent that ended at s ("dependency"), else a node of the same slot that ended at s ("slot"), else
     the parent or slot holder that ended last, and a step of waiting in between. Two things lead to
     another class: a collective of all ranks (any collective if no ranks were folded) that the other

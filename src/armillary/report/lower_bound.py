@@ -39,7 +39,7 @@ _NETWORK = [KINDS.index(kind) for kind in ("collective", "send", "recv")]
 
 @dataclass(frozen=True)
 class Part:
-    """One lower bound: `ticks`, of which `before` and `after` pass without the resource it is about."""
+    """One lower bound: `ticks`, of which `before` and `after` pass without use of its resource."""
 
     kind: str
     """"port", "compute", "flops" or "path"."""
@@ -114,7 +114,7 @@ def least_ticks(timeline: Timeline, cls: int, free: AbstractSet[str] = frozenset
     part = slice(int(timeline.node_ptr[cls]), int(timeline.node_ptr[cls + 1]))
     kind, (start, end) = timeline.table(cls).kind, timeline.spans(cls)
     least = timeline.node_least[part]
-    # Engines give compute no least time of its own where it is what the node took.
+    # 0 stands for a compute node whose least time is the one it took.
     least = np.where((least == 0) & ((kind == _COMPUTE) | (kind == _CPU)), end - start, least)
     # Nodes that never ran bound nothing.
     zero = start < 0
@@ -262,7 +262,7 @@ class _Edges:
         self.cls, self.group, self.head, self.tail = cls, group, head[nodes], tail[nodes]
 
     def largest(self, ticks: NDArray[np.float64], of: str) -> tuple[int, int, int, int]:
-        """Return the largest bound with what is before and after, and a class to which it applies."""
+        """Return the largest bound, the ticks before and after it, and a class to which it applies."""
         owner = {"class": self.cls, "group": self.group, "all": np.zeros(len(self.cls), np.int64)}[of]
         ticks = ticks[:1] if of == "all" else ticks
         before, after = (_least_of(owner, len(ticks), each) for each in (self.head, self.tail))

@@ -32,7 +32,7 @@ def fit_text(found: Mapping[str, Any]) -> str:
 
 
 def fit_line(timeline: Timeline) -> str:
-    """Return "Memory: fits, 40.1 GiB of 74.5 GiB per NPU", or who does not fit, where and by how much; or nothing."""
+    """Return "Memory: fits, 40.1 GiB of 74.5 GiB per NPU", the excess if it does not fit, or "" if unknown."""
     found = memory_fit(timeline)
     if found is None:
         return ""

@@ -109,7 +109,7 @@ def _label_tasks(axes: Axes, footprint: Footprint, kept: NDArray[np.int64]) -> N
     every = -(-len(spans) // _LABELS)
     ticks, names = [], []
     for number, (index, start, end) in enumerate(spans):
-        # The number after the last task stands for what follows all tasks, such as the update.
+        # The number after the last task is the optimizer step, which has no label.
         if index < len(footprint.tasks) and number % every == 0:
             task = footprint.tasks[index]
             chunk = f".{task.chunk}" if any(each.chunk for each in footprint.tasks) else ""

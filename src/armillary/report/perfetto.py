@@ -181,7 +181,7 @@ def _dimension_rows(timeline: Timeline, cls: int) -> Iterator[tuple[str, NDArray
     rows = timeline.phases(cls)
     described = timeline.info.get("dimensions", [])
     for dim in np.unique(timeline.phase_dim[rows]).tolist():
-        # Phases without a dimension are those of collectives that a group runs as a whole.
+        # -1: a ring over a sub-group or over all NPUs, which belongs to no dimension.
         title = "groups" if dim < 0 else f"dim {dim}"
         if 0 <= dim < len(described):
             title += f" {described[dim]['name']}"

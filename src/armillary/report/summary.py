@@ -189,7 +189,7 @@ def assumed(timeline: Timeline) -> str:
 
 
 def assumed_sequence(timeline: Timeline) -> str:
-    """Return "Sequence assumed: 131,072 tokens, the model's own" where a plan said none."""
+    """Return "Sequence assumed: 131,072 tokens, the model's own" if the plan gives none."""
     length = timeline.info.get("sequence_assumed")
     return f"Sequence assumed: {length:,} tokens, the model's own" if length else ""
 

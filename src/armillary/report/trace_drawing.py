@@ -137,7 +137,7 @@ def drawing(graph: Graph, collapse: str = "none", max_nodes: int = MAX_NODES) ->
             calls join their caller until at most `max_nodes` are left; "names": nodes of one lane whose names differ in
             numbers and arguments only; "lanes": one box for each thread, stream and kind; "auto": the first
             of these that leaves at most `max_nodes` boxes.
-        max_nodes: how many boxes are few enough.
+        max_nodes: most boxes to draw.
 
     Raises:
         InputError: no such collapse, or two nodes have the same id.

@@ -28,7 +28,7 @@ def workload_table(model: Model, plan: Plan, trace: Trace, found: Totals) -> Tab
     assumed = f", sequence {length:,} assumed (--sequence)" if length else ""
     table.add_row("model", f"{model.name}, {parameters(model).total:,} parameters{assumed}")
     table.add_row("ranks", f"{found.ranks:,}{_axes(trace)}")
-    # With a parameter server every worker takes batches by itself; there are no replicas.
+    # `microbatches` divides by replicas; a parameter server has workers instead.
     if plan.data.sharding != "parameter-server":
         count = microbatches(plan)
         many = "microbatch" if count == 1 else "microbatches"
