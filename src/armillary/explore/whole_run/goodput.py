@@ -109,8 +109,8 @@ def goodput(rate: float, interval: float, checkpoints: Checkpoints, recovery: Re
     waits = 0.0
     if recovery.spares is not None:
         waits = erlang(recovery.spares + 1, rate * recovery.hardware * recovery.repair)
-    # exp(710) is beyond float64. No segment or restart ever succeeds at such rates: nothing is
-    # useful, and time goes to restarts.
+    # exp(710) is beyond float64. At such rates no segment or no restart ever succeeds: nothing is
+    # useful. Lost work is not separated from restarts here.
     if rate * segment > 700 or rate * recovery.restart > 700:
         return Goodput(0.0, 0.0, 0.0, 1.0 - waits, waits)
     # Checkpoints kept per cycle; expm1 keeps the digits where failures are rare.
