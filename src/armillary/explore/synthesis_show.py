@@ -21,7 +21,7 @@ _SHOWN = 6
 
 
 def table(found: Comparison) -> Table:
-    """Return what a person wants to know of a comparison."""
+    """Return the main results of a comparison as a table."""
     from rich import box
     from rich.table import Table
 
@@ -73,7 +73,8 @@ def describe(found: Comparison) -> dict[str, Any]:
 
 
 def utilisation(found: Comparison) -> tuple[float, float]:
-    """Return the share of the simulated time in which links carry bytes: of all that could, and of the busiest."""
+    """Return the share of simulated time in which links carry bytes: mean over usable links, and the busiest."""
+    # Only links on some path: others could not carry anything whatever the schedule.
     links = np.unique(found.schedule.edges.paths.link)
     busy = found.simulated.use.busy[links] / (max(found.simulated.time, 1) * PS)
     return float(busy.mean()), float(busy.max())
@@ -94,10 +95,11 @@ def draw(found: Comparison, path: str | Path) -> None:
     ends = (np.arange(share.shape[1]) + 1) * use.bin / PS
     scale, unit = _scale(found.simulated.time)
     last = ends[-1] if len(ends) else 1.0
-    if len(ends):  # the last bin ends with the run
+    if len(ends):  # the run ends within the last bin, which is therefore shorter
         share[:, -1] *= use.bin / PS / max(found.simulated.time - (last - use.bin / PS), 1e-9)
     for kind in np.unique(topology.kind[used]).tolist():
         mine = used[topology.kind[used] == kind]
+        # Rounding of bins may push a full link slightly above 1.
         mean: NDArray[np.float64] = np.clip(share[mine].mean(axis=0), 0, 1) * 100
         edges = np.concatenate([[0], np.minimum(ends, found.simulated.time)]) / scale
         over_time.stairs(mean, edges, label=f"{topology.kinds[kind]} ({len(mine):,} links)", linewidth=1.5)
@@ -110,6 +112,7 @@ def draw(found: Comparison, path: str | Path) -> None:
     drawn = bars.barh(range(len(names)), [value / scale for value in times], color=colours[: len(names)])
     bars.bar_label(drawn, [format_time(value) for value in times], padding=3, fontsize=8)
     bars.set_yticks(range(len(names)), names, fontsize=8)
+    # The first name at the top.
     bars.invert_yaxis()
     bars.set(xlabel=f"time ({unit})", xlim=(0, 1.3 * max(times) / scale))
     bars.set_title("against built-in algorithms")

@@ -1,7 +1,7 @@
 """Reports on a timeline: breakdown, bound, reasons, critical path, summary, JSON, Perfetto and a picture.
 
-Names are imported when they are first used, so that `import armillary.report` is cheap. No module may
-have the name of a function here: importing it would put the module in the place of the function.
+Names are imported on first use, so that `import armillary.report` is cheap. No module may have the name of a
+function here: importing it would replace the function by the module.
 """
 
 from __future__ import annotations

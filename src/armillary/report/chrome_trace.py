@@ -31,6 +31,7 @@ def write(path: str | os.PathLike[str], about: Mapping[str, Any], events: Iterab
 
 def _write(stream: BinaryIO | gzip.GzipFile, about: Mapping[str, Any], events: Iterable[str]) -> None:
     stream.write(f'{{"displayTimeUnit":"ns","otherData":{json.dumps(about)},"traceEvents":[\n'.encode())
+    # JSON allows no trailing comma, so each batch but the first begins with one.
     before = ""
     batch: list[str] = []
     for event in events:
@@ -49,20 +50,21 @@ def metadata(pid: int, tid: int, name: str, args: Mapping[str, Any]) -> str:
 
 
 def slice_(pid: int, tid: int, begin: int, end: int, rest: str) -> str:
-    """Return the event of something that lasts from `begin` to `end` in ns; see `rest`."""
+    """Return an event that lasts from `begin` to `end` in ns; `rest` is the text that the function `rest` returns."""
+    # A complete event (X) in one object, instead of a begin and an end event.
     return f'{{"ph":"X","pid":{pid},"tid":{tid},"ts":{micros(begin)},"dur":{micros(end - begin)},{rest}}}'
 
 
 def rest(name: str, category: str, args: Mapping[str, Any]) -> str:
-    """Return the part of an event that is not about time and place."""
+    """Return the part of an event apart from time and thread, as JSON text without braces."""
     return f'"name":{json.dumps(name)},"cat":"{category}","args":{json.dumps(args)}'
 
 
 def identifier(number: int) -> int | str:
-    """Return a node id as a number, or as text where a reader of JSON would round it."""
+    """Return a node id as a number, or as text if readers of JSON would round it."""
     return number if number <= _EXACT_IN_JSON else str(number)
 
 
 def micros(ns: int) -> str:
-    """Return a time in ns as the µs of the format, exactly."""
+    """Return a time in ns as text in µs, the unit of the format, exactly."""
     return f"{ns // 1000}.{ns % 1000:03d}"

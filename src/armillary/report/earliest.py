@@ -1,4 +1,4 @@
-"""When nodes could start if nothing but their dependencies held them back."""
+"""Earliest starts of nodes that only their dependencies delay, and edges to drop from cyclic graphs."""
 
 from __future__ import annotations
 
@@ -12,10 +12,13 @@ _COMPILED_FROM = 50_000
 
 
 def forward_edges(n: int, src: I64, dst: I64) -> NDArray[np.bool_]:
-    """Say which edges (src, dst) to keep so that no cycle is left: all of them where there is none.
+    """Return which edges (src, dst) to keep so that no cycle is left, bool (edges,); all if there is none.
 
-    Of the edges among nodes on cycles, or between cycles, those go that do not lead to a later node.
+    Among nodes on cycles, or between cycles, edges that do not lead to a later node are dropped.
     """
+    # Every edge of a cycle leads from a node on or behind a cycle (`above`) to one on or before a
+    # cycle (`below`, found on the reversed graph). Edges to a higher number alone close no cycle,
+    # so among these edges the others are dropped.
     forward = src != dst
     _, above = _topological(n, src[forward], dst[forward])
     if above.any():
@@ -33,10 +36,11 @@ def earliest(n: int, src: I64, dst: I64, length: I64) -> I64:
         n: number of nodes.
         src: parent of every edge; the graph is acyclic, see `forward_edges`.
         dst: child of every edge.
-        length: what each node takes, int64 (n,).
+        length: duration of each node, int64 (n,).
     """
     order, _ = _topological(n, src, dst)
     child_ptr, child = _children(n, src, dst)
+    # As elsewhere: loading Numba costs more than interpreting a small graph.
     if n >= _COMPILED_FROM:
         start = np.zeros(n, dtype=np.int64)
         jit.load("armillary.trace.order_kernel", "compiled").earliest(order, child_ptr, child, length, start)
@@ -55,7 +59,7 @@ def _children(n: int, src: I64, dst: I64) -> tuple[I64, I64]:
 
 
 def _topological(n: int, src: I64, dst: I64) -> tuple[I64, I64]:
-    """Return the nodes, parents first, and for each how many parents wait on a cycle or behind one."""
+    """Return the nodes, parents first, and for each node the number of parents on a cycle or behind one."""
     child_ptr, child = _children(n, src, dst)
     waiting = np.bincount(dst, minlength=n)
     order = np.empty(n, dtype=np.int64)

@@ -1,4 +1,4 @@
-"""One look for all figures: colours, panels, bars and curves.
+"""The common style of all figures: colours, panels, bars and curves.
 
 The palette is that of Okabe and Ito, which colour-blind readers can tell apart; a part of a step has the colour that it
 has in `armillary.report.picture`.
@@ -43,10 +43,11 @@ def stacked(
     colours: Mapping[str, str],
     width: float = 0.7,
 ) -> list[float]:
-    """Draw a bar of parts at each place, and return how high they are."""
+    """Draw a stacked bar at each place, and return the heights of the bars."""
     under = [0.0] * len(places)
     for name, heights in parts.items():
         axes.bar(places, heights, width, under, color=colours[name], label=name)
+        # The next part begins where this one ends.
         under = [low + more for low, more in zip(under, heights, strict=True)]
     _no_marks(axes)
     return under
@@ -71,7 +72,7 @@ def curves(
     colours: Mapping[str, str],
     thick: str = "",
 ) -> None:
-    """Draw a line with marks for each series, that named `thick` above all others."""
+    """Draw a line with markers for each series; the one named `thick` is bold and on top."""
     for (name, y), marker in zip(series.items(), "os^Dv", strict=False):
         above = name == thick
         axes.plot(x, y, color=colours[name], marker=marker, markersize=4, label=name,
@@ -79,22 +80,23 @@ def curves(
 
 
 def written(axis: Any, text: Callable[[float], str]) -> None:
-    """Write the numbers at an axis so."""
+    """Format the numbers of an axis with `text`."""
     axis.set_major_formatter(lambda value, _: text(value))
 
 
 def sizes(axes: Axes, at: Sequence[float], text: Callable[[float], str]) -> None:
-    """Make both scales logarithmic, with numbers below where something was measured only."""
+    """Make both scales logarithmic, with ticks on the horizontal one only at measured points."""
     axes.set(xscale="log", yscale="log")
     axes.set_xticks(at, [text(each) for each in at], rotation=30)
     axes.minorticks_off()
 
 
 def legend(figure: Any) -> None:
-    """Say below the figure what the colours mean, each once."""
+    """Draw one legend below the figure, with each name once."""
     found: dict[str, Any] = {}
     for axes in figure.axes:
         for handle, name in zip(*axes.get_legend_handles_labels(), strict=True):
+            # Panels repeat names; one entry stands for all.
             found.setdefault(name, handle)
     figure.legend(
         found.values(),

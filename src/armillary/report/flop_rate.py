@@ -18,7 +18,7 @@ from armillary.report.ranks import class_sizes, nanoseconds
 
 @dataclass(frozen=True)
 class Flops:
-    """Floating-point operations of a step, and the rate at which they were done."""
+    """Floating-point operations of a step, and their rates."""
 
     total: int
     """Operations of all ranks."""
@@ -31,32 +31,36 @@ class Flops:
     by_precision: dict[str, int]
     """Operations of all ranks by the precision that their nodes name; "" for none."""
     peak: float | None
-    """FLOP/s that one NPU can do where a node names no precision (bf16), None where the timeline does not say."""
+    """Peak FLOP/s of one NPU for nodes that name no precision (bf16), None if the timeline does not have it."""
     utilisation: float | None
     """Model FLOPs utilisation (MFU): rate per NPU ÷ peak, each operation against the peak of its precision; None also
-    where that is more than 1."""
+    if that exceeds 1."""
     above_peak: bool = False
-    """Whether kernels are faster than the machine can be: their times were recorded elsewhere, or overridden."""
+    """Whether kernels exceed the peak of the machine: their times were recorded elsewhere, or overridden."""
 
 
 def flops(timeline: Timeline) -> Flops | None:
-    """Return what is known of FLOPs, None where no node that ran has any or they take no time."""
+    """Return FLOPs and their rates, None if no node that ran has any, or if nodes take no time."""
+    # Nodes that took no time would make the rate of the others look higher than it is.
     if timeline.info.get("free_nodes"):
         return None
     each, by_precision, at_peak = [], dict.fromkeys((*PRECISIONS, ""), 0), 0.0
     for cls, ranks in enumerate(class_sizes(timeline).tolist()):
         table, ran = timeline.table(cls), timeline.spans(cls)[0] >= 0
         own = {name: _sum(table.flops[ran & (table.precision == i)]) for i, name in enumerate(PRECISIONS)}
+        # -1: the node names no precision.
         own[""] = _sum(table.flops[ran & (table.precision < 0)])
         each.append(sum(own.values()))
         for name, done in own.items():
             by_precision[name] += done * ranks
         peaks = timeline.peaks(cls)
+        # Time in ns at the peaks; without a peak (0) a division by infinity leaves the node out.
         at_peak += ranks * float((table.flops / np.where(peaks, peaks, np.inf))[ran].sum())
     total = sum(by_precision.values())
     seconds = float(nanoseconds(timeline, timeline.total_ticks)) / 1e9
     if not total or not seconds:
         return None
+    # NPUs that run nothing count, too: they were paid for.
     npus = int(timeline.info.get("npus", timeline.n_ranks)) or 1
     peak = timeline.info.get("peak_flops_per_ns")
     rate = total / seconds
@@ -75,5 +79,5 @@ def flops(timeline: Timeline) -> Flops | None:
 
 
 def _sum(values: NDArray[np.int64]) -> int:
-    """Return a sum that may be more than 2**63."""
+    """Return a sum that may exceed 2**63."""
     return (int((values >> 32).sum()) << 32) + int((values & 0xFFFFFFFF).sum())

@@ -21,6 +21,7 @@ def union(start: Ticks, end: Ticks) -> tuple[Ticks, Ticks]:
         return start, end
     order = np.argsort(start, kind="stable")
     start = start[order]
+    # The latest end so far; a new interval begins where the next start is beyond it.
     reach = np.maximum.accumulate(end[order])
     first = np.concatenate(([True], start[1:] > reach[:-1]))
     return start[first], reach[np.concatenate((first[1:], [True]))]
@@ -40,8 +41,10 @@ def lanes(start: Ticks, end: Ticks) -> NDArray[np.int64]:
     busy: list[tuple[int, int]] = []
     free: list[int] = []
     opened = 0
+    # Greedy by start: a new lane only if all are busy, so no assignment needs fewer.
     order = np.lexsort((end, start))
     for i, begin, stop in zip(order.tolist(), start[order].tolist(), end[order].tolist(), strict=True):
+        # Half-open intervals: one that ends where another begins frees its lane.
         while busy and busy[0][0] <= begin:
             heapq.heappush(free, heapq.heappop(busy)[1])
         if free:
@@ -59,5 +62,6 @@ def depth(start: Ticks, end: Ticks) -> tuple[Ticks, Ticks]:
     steps = np.concatenate((np.ones(len(start), np.int64), np.full(len(end), -1, np.int64)))
     at, group = np.unique(ticks, return_inverse=True)
     change = np.bincount(group, weights=steps, minlength=len(at)).astype(np.int64)
+    # Ticks at which as many intervals end as begin change nothing.
     changed = change != 0
     return at[changed], np.cumsum(change[changed])

@@ -34,13 +34,13 @@ _FIELDS = ("npu", "cycle", "node id")
 
 @dataclass(frozen=True)
 class Found:
-    """What was in a log."""
+    """Counts of a log."""
 
     nodes: int
     unfinished: int
-    """Nodes that were issued and never called back."""
+    """Nodes that were issued but never called back."""
     skipped: int
-    """Lines that are neither."""
+    """Lines that are neither an issue nor a callback."""
 
 
 @dataclass(frozen=True)
@@ -76,8 +76,8 @@ def write_issue_log(
         megahertz: cycles per µs.
 
     Raises:
-        InputError: a line is not as it should be (named by its number), nothing is in the log, or a file cannot be
-            read or written.
+        InputError: a line is malformed (the error names its number), the log is empty, or a file cannot be read or
+            written.
     """
     try:
         with Path(log).open(encoding="utf-8", errors="replace") as lines:
@@ -102,6 +102,7 @@ def _read(lines: Iterable[str], source: str, npus: int) -> tuple[list[_Run], int
     issued: dict[tuple[int, int], tuple[str, int]] = {}
     skipped = 0
     for number, line in enumerate(lines, 1):
+        # Simulators write other lines between these, which are counted but not refused.
         kind, _, rest = line.rstrip("\r\n").partition(",")
         if kind not in ("issue", "callback"):
             skipped += bool(line.strip())
@@ -129,11 +130,13 @@ def _read(lines: Iterable[str], source: str, npus: int) -> tuple[list[_Run], int
 
 
 def _fields(rest: str, kind: str, where: str) -> tuple[int, int, int, str]:
+    # The name is the last field, so commas in it are kept.
     parts = rest.split(",", 3)
     values = [part.partition("=")[2] for part in parts]
     if len(parts) < 4 or "=" not in parts[3]:
         raise InputError(f"{where}: {rest[:80]!r} after '{kind}', expected a line such as {_example(kind)}")
     for field, value in zip(_FIELDS, values, strict=False):
+        # 19 digits are the most that an int64 may need.
         if not re.fullmatch(r"\s*\d{1,19}\s*", value, re.ASCII):
             raise InputError(
                 f"{where}: {field} is {value[:40]!r}, expected a whole number, as in {_example(kind)}"
@@ -153,7 +156,9 @@ def _events(runs: list[_Run], megahertz: Fraction) -> Iterator[str]:
         if npu != last:
             yield chrome_trace.metadata(pid, 0, "process_name", {"name": f"npu {npu}"})
             last = npu
+        # Of runs with one begin the longest first, so that the lowest thread has it.
         members.sort(key=lambda run: (run.begin, -run.end))
+        # Exact fractions: cycles of 1.41 GHz are no whole ns.
         spans = [(round(run.begin * 1000 / megahertz), round(run.end * 1000 / megahertz)) for run in members]
         level = lanes(*np.array(spans, dtype=np.int64).T).tolist()
         for extra in range(max(level) + 1):
@@ -169,6 +174,7 @@ def _events(runs: list[_Run], megahertz: Fraction) -> Iterator[str]:
 
 
 def _track(name: str) -> int:
+    # In this order: the form of remote memory fits local memory, too.
     for number, (_, form) in enumerate(_TRACKS):
         if re.search(form, name):
             return number

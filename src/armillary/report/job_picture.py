@@ -1,4 +1,4 @@
-"""When jobs ran on a shared machine, and what that cost them."""
+"""A picture of when jobs ran on a shared machine, and what sharing cost them."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _ALONE, _LOST, _GREY = "#0072B2", "#D55E00", "#555555"
 
 
 def jobs_picture(result: JobsResult, path: str | os.PathLike[str]) -> None:
-    """Draw a bar per job over time: what it takes alone, then what it lost beside the others, with the slow-down.
+    """Draw a bar per job over time: its time alone, then the time lost to other jobs, with the slow-down.
 
     Args:
-        result: What to draw; of many jobs the `JOBS_SHOWN` that arrive first.
+        result: The jobs to draw; of many, the `JOBS_SHOWN` that arrive first.
         path: A .png, .svg or .pdf file, written complete or not at all.
 
     Raises:
@@ -36,11 +36,13 @@ def jobs_picture(result: JobsResult, path: str | os.PathLike[str]) -> None:
     figure.suptitle(headline(result), fontsize=13, fontweight="bold", x=0.012, ha="left")
     axes = figure.subplots()
     for row, job in enumerate(jobs):
+        # Never beyond the end: a job may take less time here than alone.
         alone = min(job.alone.total_ticks, job.duration)
         parts = (
             (job.arrival, alone, _ALONE, "as long as alone"),
             (job.arrival + alone, job.duration - alone, _LOST, "lost beside others"),
         )
+        # Labels of the first row only: the legend has each once.
         for left, ticks, colour, label in parts:
             axes.barh(
                 row, ticks * scale, left=left * scale, color=colour, height=0.62, label="" if row else label

@@ -42,7 +42,7 @@ def headline(result: JobsResult) -> str:
 
 
 def print_jobs(result: JobsResult, console: Console | None = None) -> None:
-    """Print when each job came, began and ended, and what it takes beside the others and alone."""
+    """Print the arrival, start and end of each job, and its time beside the others and alone."""
     on_console(lambda target, _: _print(result, target), console)
 
 
@@ -67,6 +67,7 @@ def _print(result: JobsResult, console: Console) -> None:
         row = (f"{len(job.npus):,}", *times, f"{job.slowdown:.2f} x", shown)
         table.add_row(plain_name(job.name), *row, plain_name(_others(job)))
     console.print(table)
+    # The worst job that shares NPUs with others stands for all.
     slow = [job for job in result.jobs if job.slowdown > 1 and job.shares]
     if slow:
         worst = max(slow, key=lambda job: job.slowdown)
@@ -84,8 +85,9 @@ def _others(job: JobRun) -> str:
 
 
 def _reason(job: JobRun, machine: Timeline) -> str:
-    """Return what a job lost beside others, in words."""
+    """Return in words the time that a job lost beside others."""
     lost = job.duration - job.alone.total_ticks
+    # The loss splits into longer communication and the rest: its NPUs ran another job.
     network = exposed(job.timeline) - exposed(job.alone)
     parts = [
         f"{format_time(nanoseconds(machine, ticks))} {what}"

@@ -33,7 +33,7 @@ def to_json(timeline: Timeline) -> dict[str, Any]:
     ``_ratio``, ``_count``, ``_flops`` or ``_flops_per_s``. ``finish_ticks_by_rank`` holds [tick, ranks] runs
     over ranks 0, 1, ….
     ``collectives``, ``dimensions`` and ``critical_path`` are those of ``slowest_rank``; a bandwidth or
-    ratio that cannot be said is null.
+    ratio that is unknown is null.
     """
     cls = slowest(timeline)
     report: dict[str, Any] = {
@@ -88,7 +88,7 @@ def _time(timeline: Timeline, name: str, ticks: int) -> dict[str, int | float]:
 
 
 def _interval(timeline: Timeline) -> dict[str, Any]:
-    """Return the interval of measured steps, in a study that says how far they lie from predicted ones."""
+    """Return the 80 % interval of measured steps, if the study gives the uncertainty of predictions."""
     found = timeline.info.get("uncertainty")
     if not found:
         return {}
@@ -152,6 +152,7 @@ def _runs(timeline: Timeline) -> list[list[int]]:
     ticks = timeline.finish_ticks
     if not len(ticks):
         return []
+    # Run-length encoding: ranks of a class mostly are neighbours and finish together.
     first = np.concatenate(([0], np.flatnonzero(np.diff(ticks)) + 1))
     counts = np.diff(np.append(first, len(ticks)))
     return [list(run) for run in zip(ticks[first].tolist(), counts.tolist(), strict=True)]
@@ -159,6 +160,7 @@ def _runs(timeline: Timeline) -> list[list[int]]:
 
 def _classes(timeline: Timeline) -> list[dict[str, Any]]:
     sizes, exposed = class_sizes(timeline), astra_exposed(timeline)
+    # One `Late` for all classes: it caches what it finds about each of them.
     rows, late = [], Late(timeline)
     for cls in range(len(timeline.finish)):
         found = breakdown(timeline, cls, late)

@@ -1,4 +1,4 @@
-"""Who was late: the class of ranks that a collective or a receive of another class waited for."""
+"""Late ranks: the class that a collective or a receive of another class waited for."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _COLLECTIVE, _SEND, _RECV = (KINDS.index(kind) for kind in ("collective", "send"
 
 
 def _needs_all(label: NDArray[np.str_]) -> NDArray[np.bool_]:
-    """Tell for each label whether no member can finish before the last has begun."""
+    """Return for each label whether its operation is in `NEEDS_ALL`."""
     texts, code = np.unique(label, return_inverse=True)
     known = np.array([text.partition("@")[0] in NEEDS_ALL for text in texts.tolist()], np.bool_)
     found: NDArray[np.bool_] = known[code]
@@ -25,7 +25,7 @@ def _needs_all(label: NDArray[np.str_]) -> NDArray[np.bool_]:
 
 
 class Late:
-    """Finds the rank that a collective or a receive waited for. What it finds it remembers."""
+    """Finds the class that a collective or a receive waited for, and caches the results."""
 
     def __init__(self, timeline: Timeline) -> None:
         self.timeline = timeline
@@ -37,8 +37,8 @@ class Late:
     def later(self, cls: int, node: int, at: int) -> tuple[str, int, int, int] | None:
         """Return (why, class, node, start) of the late one, None if this rank itself was the last.
 
-        With folded ranks a label with a group may name different groups, so where the engine does not say who
-        takes part in a collective, those are left out.
+        With folded ranks a label with a group may stand for different groups; unless the engine recorded who took
+        part, such collectives are left out.
         """
         table = self.timeline.table(cls)
         kind = table.kind[node]
@@ -49,16 +49,20 @@ class Late:
             why = "late rank"
             late_start, late_cls, late_node = self.begun(cls)[:, node].tolist()
             said = self.timeline.node_late[int(self.timeline.node_ptr[cls]) + node] >= 0
+            # Guessed by label: with folded ranks a label with a group may stand for several groups.
             guess = not said and self.timeline.info.get("folded", True) and "@" in str(table.label[node])
             if late_start < 0 or guess:
                 return None
         else:
             why, sends = "late send", self.sends
+            # A receive ends in the tick in which its message arrives: look for sends of the same end.
             arrived = slice(*(np.searchsorted(sends[0], end[node], side) for side in ("left", "right")))
             same = arrived.start + np.flatnonzero(sends[1, arrived] == table.size[node])
+            # Several sends fit: which of them it was cannot be known.
             if len(same) != 1:
                 return None
             late_start, late_cls, late_node = sends[2:, same[0]].tolist()
+        # Late only if it began after this rank had, and before the tick in question.
         late = late_cls != cls and int(start[node]) < late_start < at
         return (why, late_cls, late_node, late_start) if late else None
 
@@ -66,7 +70,7 @@ class Late:
         """Return (nodes, until, for whom) of the nodes of `cls` that waited for another rank to begin.
 
         A collective waits from its start until the last of its members enters it, if its operation `NEEDS_ALL`;
-        a receive waits until its send starts. Nodes for which this cannot be said are not there.
+        a receive waits until its send starts. Nodes for which this is unknown are left out.
         """
         start, end = self.timeline.spans(cls)
         begun, needs_all = self.begun(cls), _needs_all(self.timeline.table(cls).label)
@@ -74,17 +78,18 @@ class Late:
         nodes, until, who = np.concatenate(
             (np.stack((calls, *begun[:2, calls])), *self._receives(cls)), axis=1
         )
-        # A node that ended before the other began was paired wrongly: nothing can be said of it.
+        # A node that ended before the other began was paired wrongly, so nothing is known about it.
         real = (until > start[nodes]) & (until <= end[nodes])
         return nodes[real], until[real], who[real]
 
     def _begun(self, cls: int) -> Ticks:
-        """Return int64 (3, nodes): start, class and node with which the last member began a collective, -1: not known.
+        """Return int64 (3, nodes): start, class and node of the last member to begin a collective, -1 if unknown.
 
-        The engine says it. Where it does not (recorded times, timelines made by hand) the k-th collectives of a label
-        on all ranks are taken for one.
+        The engine records it. Where it does not (recorded times, timelines made by hand), the k-th collectives of a
+        label on all ranks are taken to be one call.
         """
         timeline = self.timeline
+        # Numbers over all classes; `node_ptr` gives the class back.
         late = timeline.node_late[int(timeline.node_ptr[cls]) : int(timeline.node_ptr[cls + 1])]
         other = np.searchsorted(timeline.node_ptr, late, side="right") - 1
         found = np.where(
@@ -96,6 +101,7 @@ class Late:
             return found
         for code, nodes in self.collectives(cls).items():
             guessed = unsaid[nodes]
+            # The k-th call here is the k-th column; other classes may have more calls.
             found[:, nodes[guessed]] = self.latest[code][:, : len(nodes)][:, guessed]
         return found
 
@@ -103,11 +109,12 @@ class Late:
         """Return rows (nodes, start of the send, its class) of the receives whose sends are known.
 
         The k-th receive of a size from a class meets the k-th send of that size to this class, if each side
-        deals with one rank of the other class only.
+        communicates with only one rank of the other class.
         """
         rows = []
         for (other, size), mine in self.pairs(cls, _RECV).items():
             theirs = self.pairs(other, _SEND).get((cls, size))
+            # Unequal numbers: some messages meet others, so the k-th need not meet the k-th.
             if theirs is None or len(theirs) != len(mine):
                 continue
             begun = self.timeline.spans(other)[0][theirs]
@@ -128,12 +135,13 @@ class Late:
             np.concatenate(([True], (np.diff(key, axis=1) != 0).any(axis=0)))[: len(order)]
         )
         for group in np.split(order, first[1:]) if len(order) else ():
+            # Several peers of one class interleave in an order that the timeline does not keep.
             if (peer[group] == peer[group[0]]).all():
                 found[int(other[group[0]]), int(size[group[0]])] = chosen[group]
         return found
 
     def _collectives(self, cls: int) -> dict[int, Ticks]:
-        """Return the nodes of a class by label code, in the order it entered them."""
+        """Return the collectives of a class by label code, in the order in which it entered them."""
         table, (start, _) = self.timeline.table(cls), self.timeline.spans(cls)
         nodes = np.flatnonzero((table.kind == _COLLECTIVE) & (start >= 0))
         codes = np.array(
@@ -147,13 +155,14 @@ class Late:
 
     @cached_property
     def latest(self) -> dict[int, Ticks]:
-        """For each label code, (start, class, node) of the last to enter its k-th collective."""
+        """By label code, rows (start, class, node) of the last class to enter the k-th collective."""
         latest: dict[int, Ticks] = {}
         for cls in range(len(self.timeline.finish)):
             start, _ = self.timeline.spans(cls)
             for code, nodes in self.collectives(cls).items():
                 mine = np.stack((start[nodes], np.full(len(nodes), cls), nodes))
                 known = latest.get(code, mine)
+                # The longer table stays, and the shorter is merged into its first columns.
                 if known.shape[1] < mine.shape[1]:
                     known, mine = mine, known
                 common = known[:, : mine.shape[1]]

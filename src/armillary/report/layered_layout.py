@@ -1,8 +1,8 @@
-"""Places boxes in rows by dependency, in near-linear time: for graphs that are too big for Graphviz.
+"""Layout of boxes in layers by dependency, in near-linear time, for graphs too big for Graphviz.
 
-The method is Sugiyama's (layers by longest path, dummy boxes on edges that pass layers, barycentres), with every
-sweep over all layers at once, in NumPy, and two additions for traces: boxes of one lane stay
-side by side, and layers that are too wide or drawings that are too tall are wrapped.
+The method is Sugiyama's (layers by longest path, dummy boxes on edges that pass layers, barycentres), with each
+sweep over all layers at once, in NumPy, and two additions for traces: boxes of one lane stay side by side, and
+layers that are too wide or drawings that are too tall are wrapped.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class Layout:
     x: F64
     y: F64
     left: F64
-    """(boxes): x of the gap on the left of a box's column, through which edges from other columns come."""
+    """(boxes): x of the gap left of a box's column; edges from other columns pass through it."""
     back: NDArray[np.bool_]
-    """(edges): it leads upwards, because it closes a cycle."""
+    """(edges): whether it leads upwards because it closes a cycle."""
     bends: F64
     """(2, bends): points that edges pass through."""
     bend_ptr: I64
@@ -64,6 +64,8 @@ def layered(n: int, src: I64, dst: I64, lane: I64, block: I64 | None = None) -> 
     edge = np.flatnonzero(forward)
     span = layer[dst[edge]] - layer[src[edge]]
     longest = _LONGEST
+    # Long edges need a dummy per layer that they pass: halve the longest that gets any until
+    # their number is bounded. Longer edges are drawn straight.
     while longest > 1 and int((span - 1)[span <= longest].sum()) > _DUMMIES:
         longest //= 2
     passing = np.where(span <= longest, span - 1, 0)
@@ -74,17 +76,22 @@ def layered(n: int, src: I64, dst: I64, lane: I64, block: I64 | None = None) -> 
     total = n + dummies
     layer = np.concatenate([layer, layer[src[edge[of]]] + nth + 1])
     block = np.concatenate([block, block[src[edge[of]]]])
+    # Dummies alternate between the lanes of both ends, so neither lane has all of them.
     side = np.concatenate([lane, np.where(nth % 2, lane[src[edge[of]]], lane[dst[edge[of]]])])
     wide = np.concatenate([np.full(n, BOX[0] + GAP[0]), np.full(dummies, _THREAD)])
     upper, lower = _segments(n, src[edge], dst[edge], passing, span <= longest)
 
+    # From here on an order is sorted by block, layer and lane, so sweeps move boxes only within
+    # these.
     order = np.lexsort((np.arange(total), side, layer, block))
+    # Barycentres of the layer above and of the layer below in turn, as Sugiyama has it.
     for sweep in range(_SWEEPS):
         place = _places(order, block, layer)
         pull = _pull(place, upper, lower, up=sweep % 2 == 0)
         order = np.lexsort((place, pull, side, layer, block))
     row, blocks_rows = _rows(order, block, layer, wide)
     x = _positions(order, block, row, wide, upper, lower, _home(block, row, side, wide))
+    # Places within a block are final; now blocks are cut into columns and moved apart.
     column, y = _columns(block, row, blocks_rows, x, wide)
     x, left, width = _spread(block, column, x, wide)
     # An edge into another column goes through the gap between them instead.
@@ -96,9 +103,10 @@ def layered(n: int, src: I64, dst: I64, lane: I64, block: I64 | None = None) -> 
 
 
 def _segments(n: int, src: I64, dst: I64, passing: I64, short: NDArray[np.bool_]) -> tuple[I64, I64]:
-    """Return the ends of the pieces, each one layer long, of the edges that are short enough to be cut."""
+    """Return the upper and lower ends of the one-layer pieces of all edges that are short enough to be cut."""
     first = n + np.cumsum(passing) - passing
     cut = passing > 0
+    # Edges of one layer are one piece; longer ones go by their dummies.
     plain = short & ~cut
     last = first + passing - 1
     dummies = np.arange(n, n + int(passing.sum()))
@@ -109,7 +117,7 @@ def _segments(n: int, src: I64, dst: I64, passing: I64, short: NDArray[np.bool_]
 
 
 def _places(order: I64, block: I64, layer: I64) -> F64:
-    """Return for every box how far it stands from the middle of its layer, in boxes."""
+    """Return the distance of every box from the middle of its layer, in boxes."""
     key = np.stack([block[order], layer[order]])
     new = (
         np.concatenate([[True], (key[:, 1:] != key[:, :-1]).any(axis=0)]) if len(order) else np.zeros(0, bool)
@@ -122,7 +130,7 @@ def _places(order: I64, block: I64, layer: I64) -> F64:
 
 
 def _pull(place: F64, upper: I64, lower: I64, *, up: bool) -> F64:
-    """Return the mean place of the neighbours above, or below; its own for a box without."""
+    """Return for every box the mean place of its neighbours above or below, its own place if it has none."""
     at, neighbour = (lower, upper) if up else (upper, lower)
     count = np.bincount(at, minlength=len(place))
     total = np.bincount(at, weights=place[neighbour], minlength=len(place))
@@ -134,12 +142,14 @@ def _rows(order: I64, block: I64, layer: I64, wide: F64) -> tuple[I64, I64]:
     n_blocks = int(block.max(initial=-1)) + 1
     boxes = np.bincount(block, weights=(wide > _THREAD).astype(np.float64), minlength=n_blocks)
     cell = BOX[0] + GAP[0], BOX[1] + GAP[1]
+    # Rows as wide as a drawing of this aspect ratio would need, and at least six boxes.
     widest = np.maximum(6.0, np.sqrt(boxes * _ASPECT * cell[1] / cell[0])) * cell[0]
     b, la, w = block[order], layer[order], wide[order]
     new = np.concatenate([[True], (b[1:] != b[:-1]) | (la[1:] != la[:-1])])[: len(order)]
     along = np.cumsum(w) - w
     along -= np.repeat(along[new], np.diff(np.append(np.flatnonzero(new), len(order))))
     wrapped = (along / widest[b]).astype(np.int64)
+    # A row begins with each layer and wherever a layer is wrapped.
     starts = np.concatenate([[True], (wrapped[1:] != wrapped[:-1])])[: len(order)] | new
     number = np.cumsum(starts) - 1
     begin = np.full(n_blocks, np.iinfo(np.int64).max)
@@ -152,11 +162,12 @@ def _rows(order: I64, block: I64, layer: I64, wide: F64) -> tuple[I64, I64]:
 
 
 def _home(block: I64, row: I64, side: I64, wide: F64) -> F64:
-    """Return for every box the x where the middle of its lane would be, were all rows alike."""
+    """Return for every box the x that the middle of its lane would have if all rows were alike."""
     lanes = int(side.max(initial=0)) + 1
     keys, at = np.unique(block * lanes + side, return_inverse=True)
     at = at.reshape(-1)
     rows = int(row.max(initial=0)) + 1
+    # In how many rows a lane has boxes: its width is the mean over these.
     used = np.bincount(np.unique(at * rows + row) // rows, minlength=len(keys))
     across = np.bincount(at, weights=wide, minlength=len(keys)) / np.maximum(used, 1)
     middle = np.cumsum(across) - across / 2
@@ -180,14 +191,18 @@ def _positions(order: I64, block: I64, row: I64, wide: F64, upper: I64, lower: I
     w = wide[order]
     along = np.cumsum(w) - w / 2
     along -= np.repeat(along[begin], size)
+    # Farther than any two boxes of a row: it separates rows in one accumulated array.
     far = 4.0 * float(along.max() + w.max() + home.max())
 
     x = home.copy()
     homing = np.where(wide > _THREAD, _HOMING, 0.0)
     for sweep in range(_SWEEPS):
+        # The last two sweeps look both ways, so neither direction has the last word.
         pull = _pull(x, upper, lower, up=sweep % 2 == 0) if sweep < _SWEEPS - 2 else _both(x, upper, lower)
         pull += homing * (home - pull)
         free = np.clip(pull[order], -far / 4, far / 4) - along
+        # Pushed to the right just enough, and to the left just enough: without overlap in both, so
+        # their mean has none either.
         left = np.maximum.accumulate(free + line * far) - line * far
         right = (np.minimum.accumulate((free + line * far)[::-1]))[::-1] - line * far
         x[order] = (left + right) / 2 + along
@@ -208,6 +223,7 @@ def _columns(block: I64, row: I64, rows: I64, x: F64, wide: F64) -> tuple[I64, F
     mean = np.bincount(block, weights=wide, minlength=len(rows)) / np.maximum(rows, 1)
     across = np.sqrt(np.maximum(high - low, BOX[0]) * np.maximum(mean, BOX[0])) + 2 * GAP[0]
     columns = np.maximum(np.rint(np.sqrt(_ASPECT * rows * pitch / across)).astype(np.int64), 1)
+    # Rows per column, rounded up.
     deep = -(-rows // columns)
     column = row // deep[block]
     return column, (row % deep[block]) * pitch + BOX[1]

@@ -1,4 +1,4 @@
-"""A picture of the links of a network: where they are, and when they were used."""
+"""A picture of the links of a network: their places, and their use over time."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ def links_picture(network: NetworkUse, path: str | os.PathLike[str]) -> None:
 
     Above, each link is two lines, one for each direction, on the right-hand side as seen in that direction;
     colour and width are the share of its bandwidth that it used over the run. A line that stands for several
-    links shows the busiest. Below are the busiest `LINKS_SHOWN` links, by the same share, and what waited for
-    them.
+    links shows the busiest. Below are the busiest `LINKS_SHOWN` links, by the same share, and the bytes that
+    waited for them.
 
     Args:
-        network: What the links did.
+        network: The recorded use of links.
         path: A .png, .svg or .pdf file, written complete or not at all.
 
     Raises:
@@ -52,6 +52,7 @@ def links_picture(network: NetworkUse, path: str | os.PathLike[str]) -> None:
     """
     check_picture(path)
     panels, shown = _panels(network), busiest(network, LINKS_SHOWN)
+    # A panel of rows is wide and low, others are square.
     wide = any(mark.sort == "row" for panel in panels for mark in panel.marks)
     beside = not wide and len(panels) == 1
     columns = 1 if wide else min(len(panels), 3)
@@ -118,15 +119,17 @@ def _draw_panels(
 def _draw_lines(
     axes: Axes, panel: Panel, network: NetworkUse, most: float, inches: tuple[float, float]
 ) -> int:
-    """Draw each line of a panel twice, once each way; return how many links they stand for."""
+    """Draw each line of a panel twice, once per direction; return the number of links that they stand for."""
     from matplotlib.collections import LineCollection
 
     lines = [line for line in panel.lines if -1 not in line.members]
     ways = [way for line in lines for way in (line.members, (line.members[1], line.members[0]))]
     share, count = _shares(panel, network, ways)
     paths = [path for line in lines for path in _both_ways(line, inches)]
+    # The most used lines last, on top of the others.
     order = np.argsort(share, kind="stable").tolist()
     order = [i for i in order if count[i]]
+    # Thinner lines where there are many, or they would merge into one area.
     thin = 1.0 if len(ways) < 200 else 0.75 if len(ways) < 500 else 0.5
     colours = _colours()
     axes.add_collection(
@@ -143,11 +146,12 @@ def _draw_lines(
 def _shares(
     panel: Panel, network: NetworkUse, ways: list[tuple[int, int]]
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Return the share used by the busiest link from one member to another, and how many links there are."""
+    """Return for each way the share used by its busiest link, and its number of links."""
     share, count = np.zeros(len(ways)), np.zeros(len(ways), np.int64)
     if panel.ends is None or not ways:
         return share, count
     size = max(int(panel.ends.max(initial=0)), *(max(way) for way in ways)) + 1
+    # (tail, head) as one integer, so that all links find their line by one search.
     keys = np.array([a * size + b for a, b in ways])
     order = np.argsort(keys, kind="stable")
     tail, head = panel.ends
@@ -162,11 +166,13 @@ def _shares(
 
 
 def _both_ways(line: Line, inches: tuple[float, float]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return points of the lines there and back, each right of the middle as seen in its direction."""
+    """Return the points of the lines in both directions, each right of the middle as seen in its direction."""
     start, control, end = (np.array(place) for place in (line.start, line.control, line.end))
+    # A quadratic Bézier curve at 13 points, moved to the right of its direction.
     middle = (1 - _STEPS) ** 2 * start + 2 * _STEPS * (1 - _STEPS) * control + _STEPS**2 * end
     scale = np.array(inches) / 2.1
     along = (end - start) * scale
+    # The normal in inches, so that lines keep their distance whatever the aspect of the panel.
     right = np.array([along[1], -along[0]]) / max(float(np.hypot(*along)), 1e-9) * _LANE / scale
     return middle + right, (middle - right)[::-1]
 
@@ -179,6 +185,7 @@ def _draw_series(figure: Any, network: NetworkUse, shown: list[int]) -> None:
     panels: list[tuple[str, NDArray[Any], float, Any, str]] = [
         (
             "utilisation",
+            # Masked where nothing was sent: the background shows idle, not 0 %.
             np.ma.masked_equal(100 * network.series[shown], 0),
             100.0,
             _colours(),
@@ -234,7 +241,7 @@ def _bytes_unit(size: int) -> tuple[float, str]:
 
 
 def check_links_file(path: str | os.PathLike[str]) -> None:
-    """Refuse early what `write_links` could not write.
+    """Raise early the errors that `write_links` would raise.
 
     Raises:
         InputError: The suffix is another, or matplotlib is needed and not installed.
@@ -250,7 +257,7 @@ def write_links(timeline: Timeline, path: str | os.PathLike[str]) -> None:
     """Write the links of a run as a table (.csv) or a picture (.png, .svg, .pdf).
 
     Raises:
-        InputError: The timeline does not say what links did, or see `check_links_file`.
+        InputError: The timeline has no record of links; also what `check_links_file` raises.
     """
     network = network_of(timeline)
     check_links_file(path)

@@ -1,4 +1,4 @@
-"""What the links of a network did, as tables."""
+"""Tables of the use of links."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LINKS_SHOWN = 5
 
 
 def print_links(network: NetworkUse, console: Console) -> None:
-    """Print what the kinds of links did, and the busiest links."""
+    """Print the use of links by kind, and the busiest links."""
     from rich.text import Text
 
     kinds, used = kind_rows(network), busiest(network)
@@ -38,6 +38,7 @@ def print_links(network: NetworkUse, console: Console) -> None:
     console.print(table)
     if not used:
         return
+    # Columns that only some network models fill: drops and marks of packets, pauses.
     extra: dict[str, Callable[[LinkRow], str]] = {
         title: show
         for title, show in (

@@ -1,4 +1,4 @@
-"""How much the links of a network were used: the busiest of them, and hot spots by kind."""
+"""Use of the links of a network: the busiest links, and hot spots by kind."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ class LinkRow:
     size: int
     """Bytes carried."""
     busy: float
-    """ns in which it carried them."""
+    """Time in ns during which it carried them."""
     mean: float
     """Share of its bandwidth used over the run."""
     peak: float
-    """The same in the busiest of the spans of time that are counted."""
+    """The same in the busiest time bin."""
     depth: int
     """Most bytes that waited for it."""
     drops: int
     marks: int
     paused: float
-    """ns in which it was paused though something waited."""
+    """Time in ns during which it was paused although bytes waited."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class KindRow:
     kind: str
     links: int
     used: int
-    """How many carried something."""
+    """Number of links that carried bytes."""
     size: int
     mean: float
     """Mean share of the bandwidth that its links used over the run."""
@@ -65,19 +65,19 @@ class KindRow:
     drops: int
     marks: int
     paused: float
-    """ns, of all together."""
+    """Sum over the links, in ns."""
 
     @property
     def hot_spot(self) -> float | None:
-        """How many times the mean the busiest was used: 1 is even; None if none was used."""
+        """Share of the busiest link ÷ mean share: 1 is even; None if no link was used."""
         return self.most / self.mean if self.mean else None
 
 
 def network_of(timeline: Timeline) -> NetworkUse:
-    """Return what the links did.
+    """Return the recorded use of links.
 
     Raises:
-        InputError: The timeline does not say.
+        InputError: The timeline has none.
     """
     if timeline.network is None:
         model = timeline.info.get("network_model", "unknown")
@@ -89,13 +89,15 @@ def network_of(timeline: Timeline) -> NetworkUse:
 
 
 def link_name(topology: Topology, link: int) -> str:
-    """Return the name of a link, with a number where several join the same nodes."""
+    """Return the name of a link, with a number if several links join the same nodes."""
+    # Parallel links are consecutive: the offset from the first is the number.
     first = int(topology.between(topology.tail[link], topology.head[link]))
     return topology.link_name(link) + (f" ({link - first + 1})" if link > first else "")
 
 
 def busiest(network: NetworkUse, limit: int | None = None) -> list[int]:
-    """Return the links that carried something, the most used share of the bandwidth first."""
+    """Return the links that carried bytes, the largest used share of bandwidth first."""
+    # By share; of equal shares the link that carried more.
     order = np.lexsort((-network.use.size, -network.mean))
     found: list[int] = order[network.use.size[order] > 0][:limit].tolist()
     return found
@@ -119,6 +121,7 @@ def kind_rows(network: NetworkUse) -> list[KindRow]:
     """Return a row for each kind of links, in the order of the topology."""
     top, use, rows = network.topology, network.use, []
     for number, kind in enumerate(top.kinds):
+        # Links that are down have bandwidth 0 and would lower the mean.
         of = np.flatnonzero((top.kind == number) & (top.bandwidth > 0))
         if len(of):
             rows.append(
@@ -182,7 +185,7 @@ def links_json(network: NetworkUse) -> dict[str, Any]:
 
 
 def write_links_csv(network: NetworkUse, path: str | os.PathLike[str]) -> None:
-    """Write a line for each link, those of a node together.
+    """Write a line for each link, grouped by node.
 
     Raises:
         InputError: The file cannot be written.

@@ -1,14 +1,14 @@
-"""What no run of this workload on this machine can beat, and what sets it.
+"""Lower bounds that no run of this workload on this machine can beat, and what sets them.
 
-Nothing here depends on algorithms, chunks, the network model or what a run did: collectives count with what they need
-of any machine (`armillary.collective.demand`), computations with their own times.
+Nothing here depends on algorithms, chunks, the network model or the course of a run: collectives count with what they
+need on any machine (`armillary.collective.demand`), computations with their own times.
 
-The bound is the largest of what must go through ports, the compute of the busiest stream, FLOPs over peak,
-and the critical path with nothing shared. `collective.demand` says what an operation needs of a cut of its
+The bound is the largest of the traffic through ports, the compute of the busiest stream, FLOPs over peak, and the
+critical path with nothing shared. `collective.demand` gives the traffic of an operation across a cut of its
 members: every choice of dimensions makes a cut into blocks, and rings and lines are cut into halves.
-`engine.common.demands` does so for all collectives of a program. This module adds up: per rank what every NPU
-needs itself, per group, and over the machine what is true on average only (2 (n − 1) / n of an all-reduce).
-So the bound of one network model holds for all, which is tested on random machines and programs.
+`engine.common.demands` does so for all collectives of a program. This module adds up the demands: per rank
+what every NPU needs itself, per group, and over the machine what holds only on average (2 (n − 1) / n of an
+all-reduce). So the bound of one network model holds for all, which is tested on random machines and programs.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Ticks = NDArray[np.int64]
 SAFE = 1 - 1e-6
 """Network models count ps per byte in fractions of 20 bits, and sums here are floats."""
 INTERPRETED_STEPS = 200_000
-"""Nodes and dependencies up to which the path is found without the compiler, which costs more to load."""
+"""Nodes and dependencies up to which the path kernel is interpreted; loading the compiled one takes longer."""
 
 NAME = 24
 """Letters of the name of a dimension that are shown."""
@@ -39,7 +39,7 @@ _NETWORK = [KINDS.index(kind) for kind in ("collective", "send", "recv")]
 
 @dataclass(frozen=True)
 class Part:
-    """One lower bound: `ticks`, of which `before` and `after` pass without the resource it is about."""
+    """One lower bound: `ticks`, of which `before` and `after` pass without use of its resource."""
 
     kind: str
     """"port", "compute", "flops" or "path"."""
@@ -57,7 +57,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Bound:
-    """The lower bounds of a run, the largest first, and how near the run came to it."""
+    """The lower bounds of a run, the largest first, and how close the run came to them."""
 
     parts: tuple[Part, ...]
     total: int
@@ -70,7 +70,7 @@ class Bound:
 
     @property
     def what(self) -> str:
-        """What sets it, in words; empty without parts."""
+        """What sets the bound, in words; empty without parts."""
         return self.parts[0].name if self.parts else ""
 
     @property
@@ -96,6 +96,7 @@ def bound(timeline: Timeline, free: AbstractSet[str] = frozenset()) -> Bound:
     if not len(timeline.finish):
         return Bound((), timeline.total_ticks)
     least = np.concatenate([least_ticks(timeline, cls, free) for cls in range(len(timeline.finish))])
+    # A collective that uses a free dimension may take no time at all, whatever else it uses.
     least[_unknown(timeline, free)] = 0
     head, tail = _longest(timeline, least)
     parts = []
@@ -109,11 +110,13 @@ def bound(timeline: Timeline, free: AbstractSet[str] = frozenset()) -> Bound:
 
 
 def least_ticks(timeline: Timeline, cls: int, free: AbstractSet[str] = frozenset()) -> Ticks:
-    """Return the fewest ticks of the nodes of a class; compute that the engine gives none took its own time."""
+    """Return the least ticks of the nodes of a class; compute without a least time counts with the time it took."""
     part = slice(int(timeline.node_ptr[cls]), int(timeline.node_ptr[cls + 1]))
     kind, (start, end) = timeline.table(cls).kind, timeline.spans(cls)
     least = timeline.node_least[part]
+    # 0 stands for a compute node whose least time is the one it took.
     least = np.where((least == 0) & ((kind == _COMPUTE) | (kind == _CPU)), end - start, least)
+    # Nodes that never ran bound nothing.
     zero = start < 0
     for name, kinds in {"compute": [_COMPUTE, _CPU], "network": _NETWORK, "memory": [_MEMORY]}.items():
         if name in free:
@@ -163,12 +166,15 @@ def _compute(timeline: Timeline, least: Ticks, head: Ticks, tail: Ticks) -> list
         nodes = np.flatnonzero((table.kind == _COMPUTE) & (timeline.spans(cls)[0] >= 0))
         if not len(nodes):
             continue
+        # Nodes of a stream run one after the other: their times add up, and so do the least times
+        # before the first and after the last of them.
         streams, of = np.unique(table.stream[nodes], return_inverse=True)
         at = int(timeline.node_ptr[cls]) + nodes
         own = least[at]
         before, after = (_least_of(of, len(streams), ticks[at]) for ticks in (head, tail))
         work = {"compute": _sum_of(of, len(streams), own)}
         peak = timeline.peaks(cls)[nodes] * tick_ns
+        # Without a peak for every node their FLOPs have no least time.
         if peak.all():
             # A node that is faster than the peak (a measured time, say) takes its own time.
             at_peak = np.minimum(table.flops[nodes] / peak, own)
@@ -187,7 +193,7 @@ def _compute(timeline: Timeline, least: Ticks, head: Ticks, tail: Ticks) -> list
 
 
 def _unknown(timeline: Timeline, free: AbstractSet[str]) -> NDArray[np.bool_]:
-    """Return which nodes are collectives that use a dimension that takes no time."""
+    """Return which nodes are collectives over a dimension that is free, bool (nodes,)."""
     gone = {int(what.split()[1]) for what in free if what.startswith("dimension ")}
     cuts = [not gone.isdisjoint(dims) for dims, _ in timeline.cuts]
     if not gone or not len(timeline.call_group):
@@ -198,7 +204,7 @@ def _unknown(timeline: Timeline, free: AbstractSet[str]) -> NDArray[np.bool_]:
 
 
 def _ports(timeline: Timeline, free: AbstractSet[str], head: Ticks, tail: Ticks) -> list[Part]:
-    """Return for each cut the largest bound by the bytes that must go over it."""
+    """Return for each cut the largest bound from the bytes that must cross it."""
     cuts = timeline.cuts
     rates = port_bandwidths(timeline)
     tick = float(timeline.info.get("tick_ns", 1))
@@ -208,8 +214,10 @@ def _ports(timeline: Timeline, free: AbstractSet[str], head: Ticks, tail: Ticks)
     classes, groups = len(timeline.finish), int(timeline.call_group.max(initial=-1)) + 1
     cls = np.searchsorted(timeline.node_ptr, nodes, side="right") - 1
     call = timeline.node_call[nodes]
+    # How often a rank of each class makes each call.
     times = np.zeros((classes, len(timeline.call_group)))
     np.add.at(times, (cls, call), 1)
+    # One-hot: calls to their groups, so that a product sums the calls of a group.
     of_group = np.zeros((len(timeline.call_group), groups), np.bool_)
     of_group[np.arange(len(of_group)), timeline.call_group] = True
     ranks = np.bincount(timeline.rank_class, minlength=classes)
@@ -218,6 +226,7 @@ def _ports(timeline: Timeline, free: AbstractSet[str], head: Ticks, tail: Ticks)
         latency = latency_ns / tick
         if any(f"dimension {d}" in free for d in dims):
             continue
+        # Sending and receiving are bounded apart; dimensions of a cut work side by side.
         rate = np.array([sum(rates[d][way] for d in dims) for way in range(2)])
         used = np.asarray((timeline.call_bytes[:, c] > 0).any(axis=1))
         if not used.any():
@@ -227,11 +236,14 @@ def _ports(timeline: Timeline, free: AbstractSet[str], head: Ticks, tail: Ticks)
         )
         found = []
         if rate.all():
+            # Bytes that every NPU must move itself, for the busiest class.
             each = (times @ timeline.call_each[:, c] / rate).max(axis=1)
             found.append(edges.largest(each / tick, "class"))
+            # Bytes of all NPUs over the ports of all: true on average only, hence for the whole machine.
             mean = (ranks @ times @ timeline.call_bytes[:, c] / ranks.sum() / rate).max()
             found.append(edges.largest(np.full(classes, mean / tick), "all"))
         for way in range(4):
+            # Times that a group needs for the calls of a class, the largest of its classes.
             most = (times * timeline.call_ns[:, c, way]) @ of_group
             found.append(edges.largest(most.max(axis=0) / tick, "group"))
         ticks, before, after, owner = max(found)
@@ -250,7 +262,7 @@ class _Edges:
         self.cls, self.group, self.head, self.tail = cls, group, head[nodes], tail[nodes]
 
     def largest(self, ticks: NDArray[np.float64], of: str) -> tuple[int, int, int, int]:
-        """Return the largest bound with what is before and after, and a class to which it applies."""
+        """Return the largest bound, the ticks before and after it, and a class to which it applies."""
         owner = {"class": self.cls, "group": self.group, "all": np.zeros(len(self.cls), np.int64)}[of]
         ticks = ticks[:1] if of == "all" else ticks
         before, after = (_least_of(owner, len(ticks), each) for each in (self.head, self.tail))
@@ -288,6 +300,7 @@ def _least_of(group: NDArray[np.integer], groups: int, values: Ticks) -> Ticks:
     """Return the least of the values of each group, 0 for an empty one."""
     found = np.full(groups, np.iinfo(np.int64).max)
     np.minimum.at(found, group, values)
+    # Groups without a value would otherwise add the sentinel.
     found[found == np.iinfo(np.int64).max] = 0
     return found
 
@@ -304,6 +317,7 @@ def quick_bound(timeline: Timeline) -> int:
         ran = timeline.spans(cls)[0] >= 0
         nodes = np.flatnonzero((table.kind == _COMPUTE) & ran)
         if len(nodes):
+            # No paths: heads and tails are left out, which only lowers the bound.
             least = least_ticks(timeline, cls)[nodes]
             _, stream = np.unique(table.stream[nodes], return_inverse=True)
             most = max(most, float(np.bincount(stream, weights=least).max()))
@@ -316,4 +330,5 @@ def quick_bound(timeline: Timeline) -> int:
         if rate.all():
             moved = (times @ timeline.call_each[:, c], ranks @ times @ timeline.call_bytes[:, c])
             most = max(most, *(float((each / rate / tick).max(initial=0)) * SAFE for each in moved))
+    # Rounding of float sums must not lift the result above `bound`.
     return int(most * (1 - 1e-9))

@@ -1,4 +1,4 @@
-"""Whether a simulated plan fits into the memory of an NPU: it is said before anything else."""
+"""Whether a simulated plan fits into the memory of an NPU, which reports state first."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from armillary.engine.common.timeline import Timeline
 
 
 def memory_fit(timeline: Timeline) -> dict[str, Any] | None:
-    """Return what a result says of memory (`armillary.engine.common.assumptions`), None where it says nothing."""
+    """Return the memory facts of a result (see `armillary.engine.common.assumptions`), None if it has none."""
     found: dict[str, Any] | None = timeline.info.get("memory")
     return found
 
 
 def does_not_fit(timeline: Timeline) -> bool:
-    """Return whether it is known that the workload does not fit."""
+    """Return whether the workload is known not to fit."""
     found = memory_fit(timeline)
+    # None is unknown: without a capacity nothing is claimed.
     return found is not None and found["fits"] is False
 
 
@@ -31,7 +32,7 @@ def fit_text(found: Mapping[str, Any]) -> str:
 
 
 def fit_line(timeline: Timeline) -> str:
-    """Return "Memory: fits, 40.1 GiB of 74.5 GiB per NPU", or who does not fit, where and by how much; or nothing."""
+    """Return "Memory: fits, 40.1 GiB of 74.5 GiB per NPU", the excess if it does not fit, or "" if unknown."""
     found = memory_fit(timeline)
     if found is None:
         return ""

@@ -1,4 +1,4 @@
-"""A picture of what one rank holds over a step."""
+"""A picture of the memory that one rank holds over a step."""
 
 from __future__ import annotations
 
@@ -64,6 +64,7 @@ def memory_picture(
             linewidth=0,
         )  # fmt: skip
         below = below + line
+    # The peak is among the kept points, since each stretch keeps its fullest.
     at = int(np.searchsorted(kept, footprint.at))
     axes.plot(
         at + 0.5, (footprint.peak + 0.012 * most) * scale, "v", color="black", markersize=6, clip_on=False
@@ -91,7 +92,7 @@ def memory_picture(
 
 
 def _reduced(footprint: Footprint) -> NDArray[np.int64]:
-    """Return the points to draw: all, or of each of many stretches the one that holds most."""
+    """Return the points to draw: all of them, or of each of `_POINTS` stretches the one that holds most."""
     total = footprint.total
     if len(total) <= _POINTS:
         return np.arange(len(total))
@@ -108,12 +109,14 @@ def _label_tasks(axes: Axes, footprint: Footprint, kept: NDArray[np.int64]) -> N
     every = -(-len(spans) // _LABELS)
     ticks, names = [], []
     for number, (index, start, end) in enumerate(spans):
+        # The number after the last task is the optimizer step, which has no label.
         if index < len(footprint.tasks) and number % every == 0:
             task = footprint.tasks[index]
             chunk = f".{task.chunk}" if any(each.chunk for each in footprint.tasks) else ""
             ticks.append((start + end) / 2)
             names.append(f"{task.kind}{task.microbatch}{chunk}")
         if every == 1 and start:
+            # Lines between tasks only where every task has a label.
             axes.axvline(start, color="white", linewidth=0.5, zorder=1.5)
     axes.set_xticks(
         ticks, names, fontsize=8 if len(names) <= 24 else 6, rotation=0 if len(names) <= 24 else 90

@@ -1,4 +1,4 @@
-"""Tables of what a plan holds in memory, and of changes that make it fit."""
+"""Tables of the memory of a plan, and of changes that make it fit."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def advice_line(advice: Advice) -> str:
 
 
 def advice_table(advice: Advice) -> Table:
-    """Return the changes after which the plan fits; where none is enough, those that come closest."""
+    """Return the changes that make the plan fit; if none suffices, those that come closest."""
     table = _table(None)
     table.add_column("change")
     table.add_column("needed", justify="right")

@@ -82,11 +82,13 @@ def _job_events(result: JobsResult, most: int) -> Iterator[str]:
     for job in result.jobs:
         own = job.timeline
         moved: dict[str, Any] = {
+            # -1 marks what never happened and must not be moved.
             name: np.where(getattr(own, name) >= 0, getattr(own, name) + job.arrival, -1)
             for name in ("node_start", "node_end", "phase_start", "phase_end")
         }
         shown = [(rank, cls, f"{job.name}, {name}") for rank, cls, name in _slowest_classes(own, most)]
         yield from _events(replace(own, **moved), shown, before, tids)
+        # Processes of jobs are numbered one after the other.
         before += own.n_ranks
     if result.timeline.network:
         yield from counters(result.timeline.network, before + 1, before)
@@ -111,10 +113,11 @@ def _events(
     """Yield all events; processes are numbered from `before`, threads from `tids`."""
     tids = tids or itertools.count(1)
     for order, (rank, cls, name) in enumerate(shown, before):
-        pid = before + rank + 1  # process 0 is the idle process to Perfetto
+        pid = before + rank + 1  # Perfetto takes process 0 for the idle process
         yield chrome_trace.metadata(pid, 0, "process_name", {"name": name})
         yield chrome_trace.metadata(pid, 0, "process_sort_index", {"sort_index": order})
         for title, start, end, texts in _tracks(timeline, cls):
+            # A thread cannot show slices that overlap without nesting.
             lane = lanes(start, end)
             for number in range(int(lane.max(initial=-1)) + 1):
                 tid = next(tids)  # unique in the file: some readers ignore the process of a thread
@@ -123,6 +126,7 @@ def _events(
                 )
                 yield chrome_trace.metadata(pid, tid, "thread_sort_index", {"sort_index": tid})
                 mine = np.flatnonzero(lane == number)
+                # Readers expect the slices of a thread in order.
                 mine = mine[np.lexsort((end[mine], start[mine]))]
                 begins, ends = _in_ns(timeline, start[mine]), _in_ns(timeline, end[mine])
                 for i, begin, stop in zip(mine.tolist(), begins, ends, strict=True):
@@ -177,6 +181,7 @@ def _dimension_rows(timeline: Timeline, cls: int) -> Iterator[tuple[str, NDArray
     rows = timeline.phases(cls)
     described = timeline.info.get("dimensions", [])
     for dim in np.unique(timeline.phase_dim[rows]).tolist():
+        # -1: a ring over a sub-group or over all NPUs, which belongs to no dimension.
         title = "groups" if dim < 0 else f"dim {dim}"
         if 0 <= dim < len(described):
             title += f" {described[dim]['name']}"
@@ -207,10 +212,10 @@ PROCESS = "network links"
 
 
 def counters(network: NetworkUse, pid: int, order: int) -> Iterator[str]:
-    """Yield the process of links: for each of the busiest its utilisation, and bytes that waited if any did.
+    """Yield a process with counters of the busiest links: utilisation, and waiting bytes if there were any.
 
     Args:
-        network: What the links did.
+        network: The recorded use of links.
         pid: Number of the process.
         order: Its place among processes.
     """
@@ -230,10 +235,11 @@ def counters(network: NetworkUse, pid: int, order: int) -> Iterator[str]:
 def _counter(
     pid: int, name: str, unit: str, starts: list[int], values: list[int] | list[float], end: int
 ) -> Iterator[str]:
-    """Yield a counter where it changes; it ends with 0."""
+    """Yield the events of a counter where its value changes; it ends with 0."""
     # Perfetto does not undo the escapes of counter names.
     begin = f'{{"ph":"C","pid":{pid},"tid":0,"ts":'
     rest = f',"name":{json.dumps(name, ensure_ascii=False)},"args":{{"{unit}":'
+    # A value below all others, so that the first is always written.
     before: int | float = -1
     for at, value in zip([*starts, max(end, starts[-1] + 1 if starts else 0)], [*values, 0], strict=True):
         if value != before:

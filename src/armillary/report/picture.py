@@ -1,4 +1,4 @@
-"""One picture of a run: where the time goes in each class, and what one rank does over time."""
+"""A picture of a run: the breakdown of each class, and the activity of one rank over time."""
 
 from __future__ import annotations
 
@@ -85,6 +85,7 @@ def _draw_bars(axes: Axes, timeline: Timeline, order: list[int], scale: float) -
         axes.barh(range(len(order)), width, left=left, color=_COLOURS[part], label=TITLES[part], height=0.72)
         for row, one in enumerate(found):
             if width[row] > 0.06 * total > 0:
+                # Text in the colour that contrasts with the part.
                 ink = "black" if part in ("idle", "cpu", "memory", "waiting") else "white"
                 share = f"{100 * ticks[row] / one.finish:.0f} %"
                 axes.text(
@@ -115,6 +116,7 @@ def _draw_activity(axes: Axes, timeline: Timeline, rows: list[tuple[str, str, An
     ns = float(nanoseconds(timeline, 1)) * scale
     for y, (_, colour, (edges, level)) in enumerate(rows):
         top = max(float(level.max(initial=0.0)), 1.0)
+        # Steps: each inner edge twice, each level twice.
         x = np.repeat(edges * ns, 2)[1:-1]
         axes.fill_between(x, y + 0.38, y + 0.38 - 0.76 * np.repeat(level, 2) / top, color=colour, linewidth=0)
         axes.axhline(y + 0.38, color="#BBBBBB", linewidth=0.6, zorder=0)
@@ -143,7 +145,7 @@ def _activity(timeline: Timeline, cls: int) -> list[tuple[str, str, tuple[NDArra
             edges, rate = _rate(begins, ends, timeline.phase_bytes[phases], finish)
             rate = rate / float(nanoseconds(timeline, 1))
             if timeline.info.get("profile") == "physical" and row.capacity:
-                # Bytes are spread over a phase and its latency, in which the next one moves already.
+                # Bytes are spread over a phase including its latency, during which the next phase already transfers.
                 rate = np.minimum(rate, row.capacity)
             rows.append((_dimension_name(row, rate), _NETWORK, (edges, _share(row, rate))))
     return rows
@@ -151,6 +153,7 @@ def _activity(timeline: Timeline, cls: int) -> list[tuple[str, str, tuple[NDArra
 
 def _share(row: DimensionRow, rate: NDArray[Any]) -> NDArray[Any]:
     """Return rates as shares of the capacity, or of the highest rate where the capacity is unknown."""
+    # Without a capacity the row shows only the course, scaled to its maximum.
     whole = row.capacity or float(rate.max(initial=0.0)) or 1.0
     return np.asarray(rate / whole)
 
@@ -174,10 +177,12 @@ def _rate(
     ticks, group = np.unique(np.concatenate((start, end, [0, finish])), return_inverse=True)
     rate = amount / (end - start)
     steps = np.bincount(group, weights=np.concatenate((rate, -rate, [0.0, 0.0])))
+    # Differences of floats may leave a tiny negative rest.
     slope = np.maximum(np.cumsum(steps)[:-1], 0.0)
     if len(ticks) <= _BINS:
         return ticks, slope
     edges = np.linspace(0, finish, _BINS + 1)
+    # The cumulative amount at bin edges gives bins whose sums are exact.
     reached = np.concatenate(([0.0], np.cumsum(slope * np.diff(ticks))))
     return edges, np.diff(np.interp(edges, ticks, reached)) / np.diff(edges)
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def plain_table(*titles: str, left: int = 1, widest: int = 24) -> Table:
-    """Return an empty table; its first column has at most `widest` characters and alone gives way."""
+    """Return an empty table; its first column has at most `widest` characters and is the only one to be cut."""
     from rich import box
     from rich.table import Table
 
@@ -22,6 +22,7 @@ def plain_table(*titles: str, left: int = 1, widest: int = 24) -> Table:
         padding=(0, 1),
         collapse_padding=any(titles),
     )
+    # Names may be cut; numbers may not, or they would mislead.
     table.add_column(titles[0], max_width=widest)
     for i, title in enumerate(titles[1:], 1):
         table.add_column(title, justify="left" if i < left else "right", no_wrap=True)
@@ -29,8 +30,9 @@ def plain_table(*titles: str, left: int = 1, widest: int = 24) -> Table:
 
 
 def plain_name(text: str) -> Text:
-    """Return a name taken literally, on one line, cut where there is no room for it."""
+    """Return a name as literal text on one line, truncated if there is no room for it."""
     from rich.text import Text
 
+    # Names come from files: control characters could rewrite the terminal.
     text = "".join(letter if letter.isprintable() else " " for letter in text)
     return Text(text, no_wrap=True, overflow="ellipsis")

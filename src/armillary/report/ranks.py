@@ -1,4 +1,4 @@
-"""Who a class of ranks is, and what its ticks are in time."""
+"""Names and sizes of classes of ranks, and the time that their ticks stand for."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from armillary.engine.common.timeline import Timeline
 
 
 def nanoseconds(timeline: Timeline, ticks: int) -> int | float:
-    """Return `ticks` in ns; a whole number where the length of a tick is one."""
+    """Return `ticks` in ns; an integer if a tick is a whole number of ns."""
     tick_ns = timeline.info.get("tick_ns", 1)
+    # Integers stay exact at any size; floats round above 2**53.
     return ticks * int(tick_ns) if tick_ns == int(tick_ns) else ticks * float(tick_ns)
 
 

@@ -1,4 +1,4 @@
-"""Why a run took its time: the largest reasons in words, with what would help."""
+"""The largest reasons for the time of a run, in words, with what would help."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ class Reason:
     help: str
     """What would help."""
     saves: int | None
-    """Ticks that it could save at most; None where that cannot be said."""
+    """Most ticks that it could save; None if unknown."""
 
 
 def explain(timeline: Timeline) -> list[Reason]:
     """Return at most five reasons for the time of the slowest rank, the largest first.
 
-    Communication is told apart by what was open: its ticks, those of waiting, and those of the other
-    parts of the breakdown add up to the step time where there are no more than five.
+    Communication is divided by the operations in flight: its ticks, those of waiting, and those of the other parts of
+    the breakdown add up to the step time if there are at most five.
     """
     cls = slowest(timeline)
     if cls is None or not timeline.total_ticks:
@@ -63,7 +63,7 @@ def bound_line(timeline: Timeline, found: Bound) -> str:
 
 
 class _Explainer:
-    """What the reasons have in common."""
+    """Builds the reasons from one breakdown, its intervals and the bound."""
 
     def __init__(self, timeline: Timeline, cls: int) -> None:
         self.timeline, self.cls = timeline, cls
@@ -75,6 +75,7 @@ class _Explainer:
 
     def reasons(self) -> list[Reason]:
         """Return the largest reasons, the largest first."""
+        # Each reason first, then what it could save: this needs a bound each, so only for the shown.
         every = [
             *self.communication(),
             self.compute(),
@@ -89,7 +90,7 @@ class _Explainer:
         ]
 
     def compute(self) -> Reason:
-        """Say what ran longest, and how fast."""
+        """Return the reason for compute: what ran longest, and how fast."""
         ticks = self.found.compute
         nodes = self.nodes("compute")
         text = f"Compute runs for {self.amount(ticks)}: {self.largest(nodes)}"
@@ -104,20 +105,20 @@ class _Explainer:
         return Reason("compute", ticks, text + ".", "compute", None)
 
     def cpu(self) -> Reason:
-        """Say what kept the NPU waiting for the CPU."""
+        """Return the reason for time in which only the CPU ran."""
         ticks = self.found.cpu
         text = f"Only the CPU works for {self.amount(ticks)}: {self.largest(self.nodes('cpu'))}."
         return Reason("cpu", ticks, text, "compute", None)
 
     def memory(self) -> Reason:
-        """Say how much remote memory is exposed."""
+        """Return the reason for exposed remote memory."""
         ticks, nodes = self.found.memory, self.nodes("memory")
         size = format_bytes(int(self.table.size[nodes].sum()))
         text = f"Remote memory is exposed for {self.amount(ticks)}: {_count(len(nodes), 'access')} of {size} in all."
         return Reason("memory", ticks, text, "memory", None)
 
     def waiting(self) -> Reason:
-        """Say for whom the rank waited inside of its communication."""
+        """Return the reason for waiting inside communication: the ranks waited for."""
         ticks, sizes = self.found.waiting, class_sizes(self.timeline)
         whom = [
             f"{class_name(self.timeline, cls, int(sizes[cls]))} for {self.time(spent)}"
@@ -128,7 +129,7 @@ class _Explainer:
         return Reason("waiting", ticks, text, helps, ticks)
 
     def idle(self) -> Reason:
-        """Say that nothing ran."""
+        """Return the reason for time in which nothing ran."""
         ticks = self.found.idle
         text = f"Nothing runs for {self.amount(ticks)}: each next node depends on one that has not ended."
         if self.timeline.total_ticks and not len(self.table.kind):
@@ -136,10 +137,12 @@ class _Explainer:
         return Reason("idle", ticks, text, "A shorter critical path", ticks)
 
     def communication(self) -> Iterator[Reason]:
-        """Yield a reason for each group of communication, told apart by label and size."""
+        """Yield a reason for each group of communication with one label and size."""
         covered = union(*_both(self.spans.of("compute"), self.spans.of("cpu")))
         start, end = self.spans.active, self.spans.end
         for title, nodes in self.groups():
+            # Longest group first: a tick in which several are open counts for the longest, so the ticks
+            # of all groups add up to exposed communication.
             before, covered = covered, union(*_both(covered, (start[nodes], end[nodes])))
             ticks = measure(*covered) - measure(*before)
             text = f"Communication is exposed for {self.amount(ticks)}: {title}"
@@ -178,7 +181,7 @@ class _Explainer:
     def busiest(
         self, nodes: NDArray[np.int64], before: Interval, after: Interval, ticks: int
     ) -> tuple[int, float]:
-        """Return the dimension most used by `nodes` in the time that is in `after` but not `before`."""
+        """Return the dimension that `nodes` use most in `after` without `before`, and its share of `ticks`."""
         line = self.timeline
         rows = line.phases(self.cls)
         rows = rows[np.isin(line.phase_node[rows], nodes) & (line.phase_dim[rows] >= 0)]
@@ -186,6 +189,7 @@ class _Explainer:
         for d in np.unique(line.phase_dim[rows]).tolist():
             mine = rows[line.phase_dim[rows] == d]
             busy = union(line.phase_start[mine], line.phase_end[mine])
+            # Ticks in which the dimension was busy among those that this group added.
             within = _overlap(busy, after) - _overlap(busy, before)
             if ticks and within / ticks > best[1]:
                 best = (int(d), within / ticks)
@@ -196,11 +200,14 @@ class _Explainer:
         words = _FREE_WORDS.get(what, what)
         if what.startswith("dimension "):
             words = f"More bandwidth in dimension {dimension_name(self.timeline, int(what.split()[1]))}"
+        # A run below its bound: a difference to a bound would mean nothing.
         if self.bound.efficiency is None:
             return f"{words} would help.", None
         if saves is not None:
+            # Without this part the step still cannot beat the bound.
             most = min(saves, self.timeline.total_ticks - self.bound.ticks)
             return f"{words} would save at most {self.time(most)}.", most
+        # The bound with this resource free: what the step would still take.
         without = bound(self.timeline, {what})
         if not without.ticks:
             return f"{words} would help; by how much at most cannot be said.", None

@@ -1,4 +1,4 @@
-"""How fast a run of inference answers: time to first token, time per output token, tokens per second."""
+"""Serving metrics of a run of inference: time to first token, time per output token, tokens per second."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Ticks = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Bounds:
-    """What took the time of a phase on the last pipeline stage; shares of it, which add up to 1.
+    """Shares of the time of a phase on the last pipeline stage, which add up to 1.
 
     Attributes:
         memory: Kernels whose bytes take longer than their operations.
@@ -45,8 +45,8 @@ class ServingTimes:
         rate: Tokens of answers per second, of all NPUs.
         rate_per_npu: The same, the mean over all NPUs of the machine.
         prompt_rate: Tokens of prompts per second until the last first token; None as for `first`.
-        prefill: What took the time until the last first token; None if there is none, or no roofline model.
-        decode: What took the time from there on; likewise.
+        prefill: Shares of the time until the last first token; None if there is none, or no roofline model.
+        decode: Shares of the time from there on; likewise.
     """
 
     first: tuple[float, float, float] | None
@@ -60,9 +60,9 @@ class ServingTimes:
 
 
 def serving_times(timeline: Timeline) -> ServingTimes | None:
-    """Return how fast a generated run of inference (`Plan.serve`) answers.
+    """Return the serving metrics of a generated run of inference (`Plan.serve`).
 
-    All prompts are there at the start; a token is there when the kernel that chooses it ends on the last pipeline
+    All prompts arrive at the start; a token is complete when the kernel that chooses it ends on the last pipeline
     stage. In a run of decode alone times between tokens count from the first that is made; with one token for each
     sequence, from the start.
 
@@ -75,19 +75,23 @@ def serving_times(timeline: Timeline) -> ServingTimes | None:
     if not run or not classes or not total:
         return None
     sizes = class_sizes(timeline)
+    # Ranks of a class stand for as many replicas, or members of one: each counts.
     weight = np.repeat(sizes[[cls for cls, _, _ in classes]], run["microbatches"])
     # (tokens of a sequence, microbatches of all classes)
     ends = np.concatenate([each for _, _, each in classes], axis=1)
     first = each = last = prompts = prefill = decode = None
+    # Shares of a phase are those of the replica that answers last.
     slowest, nodes, of_slowest = max(classes, key=lambda found: int(found[2].max()))
     begun, split = 0, 0
     if run["phase"] != "decode":
+        # Prefill ends with the last first token, in time and in the order of nodes.
         begun, split = int(of_slowest[0].max()), int(nodes[0].max()) + 1
         at = ends[0].min(), _median(ends[0], weight), ends[0].max()
         first = (_ns(timeline, at[0]), _ns(timeline, at[1]), _ns(timeline, at[2]))
         prompts = run["batch"] * run["prompt"] / (first[2] / 1e9)
         prefill = _bounds(timeline, slowest, slice(0, split), begun)
     if run["phase"] != "prefill" and (len(ends) > 1 or run["phase"] == "decode"):
+        # With one token per sequence the time from the start is all there is.
         gaps = np.diff(ends, axis=0) if len(ends) > 1 else ends
         means = gaps.mean(axis=0), gaps[-1]
         each, last = (_ns(timeline, float(np.average(values, weights=weight))) for values in means)
@@ -152,7 +156,7 @@ def serving_json(timeline: Timeline) -> dict[str, Any] | None:
 
 
 def _last_stage(timeline: Timeline, run: dict[str, Any]) -> list[tuple[int, Ticks, Ticks]]:
-    """Return (class, nodes, their ends) that choose tokens, (tokens, microbatches); nothing where one is missing."""
+    """Return (class, nodes that choose tokens, their ends), (tokens, microbatches) each; [] if one is missing."""
     from armillary.workload.emit.serving import FIRST, NEXT
 
     found = []
@@ -169,23 +173,26 @@ def _last_stage(timeline: Timeline, run: dict[str, Any]) -> list[tuple[int, Tick
 
 
 def _bounds(timeline: Timeline, cls: int, part: slice, whole: int) -> Bounds | None:
-    """Return what took `whole` ticks, in which the nodes of a part of a graph ran."""
+    """Return the shares of `whole` ticks, in which the nodes of a part of a graph ran."""
     bandwidth, used = timeline.info.get("memory_bytes_per_ns"), timeline.info.get("roofline")
     if not bandwidth or not used or whole <= 0:
         return None
     table, (start, end) = timeline.table(cls), timeline.spans(cls)
     kernels = (table.kind[part] == KINDS.index("compute")) & (start[part] >= 0)
     times = (end - start)[part][kernels]
+    # ns by FLOPs and by bytes; the larger one bounds the kernel, as in the roofline model.
     operations = table.flops[part] / (timeline.peaks(cls)[part] * used["compute_efficiency"])
     moved = table.moved[part] / (bandwidth * used["memory_efficiency"])
     memory = (moved > operations)[kernels]
     by_memory, by_compute = int(times[memory].sum()), int(times[~memory].sum())
+    # Kernels on several streams may sum to more than the phase.
     others = max(0, whole - by_memory - by_compute)
     return Bounds(by_memory / whole, by_compute / whole, others / whole, float(memory.mean()))
 
 
 def _median(values: Ticks, weight: NDArray[np.int64]) -> int:
     order = np.argsort(values, kind="stable")
+    # Weighted lower median: the first value at which half of the ranks is reached.
     reach = np.cumsum(weight[order])
     return int(values[order][np.searchsorted(reach, (reach[-1] + 1) // 2)])
 

@@ -51,7 +51,7 @@ def headline(timeline: Timeline) -> str:
 
 
 def interval(timeline: Timeline) -> str:
-    """Return "80 % interval 1.8 s to 2.07 s (355 rows of vTrain)" where it is known how far measured steps lie."""
+    """Return "80 % interval 1.8 s to 2.07 s (355 rows of vTrain)", or "" if the uncertainty is unknown."""
     found = timeline.info.get("uncertainty")
     if not found:
         return ""
@@ -66,7 +66,7 @@ def assumed_of_input(timeline: Timeline) -> list[str]:
 
 
 def first_lines(timeline: Timeline) -> list[str]:
-    """Return what a person must know before any number of a result: whether it fits into memory, what it assumes."""
+    """Return what to know before any number of a result: whether it fits into memory, and what it assumes."""
     return [*filter(None, [fit_line(timeline)]), *assumed_of_input(timeline)]
 
 
@@ -81,11 +81,14 @@ def print_summary(timeline: Timeline, console: Console | None = None) -> None:
 
 
 def on_console(body: Callable[[Console, bool], None], console: Console | None = None) -> None:
-    """Have `body` print, which is told whether it may print more than ASCII; see `print_summary`."""
+    """Call `body` with a console and whether it may print more than ASCII; see `print_summary`."""
     if console is None:
         console = terminal.console()
+        # A pipe has no width: 100 columns keep tables equal everywhere.
         console.width = min(console.width, WIDTH) if console.is_terminal else WIDTH
     unicode = console.encoding.lower().startswith("utf")
+    # Only a terminal is printed to directly; elsewhere the text is made first, without trailing
+    # blanks and, if need be, in ASCII.
     if console.is_terminal and unicode:
         body(console, unicode)
         return
@@ -103,6 +106,7 @@ def _print(timeline: Timeline, console: Console, unicode: bool) -> None:
     def line(text: str, style: str = "") -> None:
         console.print(Text(text, style))
 
+    # Before the time: a step that does not fit into memory does not exist.
     if fit := fit_line(timeline):
         line(fit, "bold red" if does_not_fit(timeline) else "")
     line(headline(timeline), "bold")
@@ -148,6 +152,7 @@ def about(timeline: Timeline) -> str:
     if classes > 1 and timeline.finish.min() < timeline.finish.max():
         order = np.argsort(timeline.finish, kind="stable")
         reach = np.cumsum(class_sizes(timeline)[order])
+        # The median over ranks, not over classes.
         median = order[np.searchsorted(reach, (ranks + 1) // 2)]
         low, middle, high = (_time(timeline, int(timeline.finish[i])) for i in (order[0], median, order[-1]))
         text += f"\nRanks finish at {low} (first), {middle} (median), {high} (last)"
@@ -164,6 +169,7 @@ def _rate(timeline: Timeline) -> str:
         return f"{text}, more than the peak of this machine: recorded or overridden times are not its own (no MFU)"
     if found.utilisation is None:
         return text
+    # Precisions have peaks of their own, so there is no one peak to name.
     several = len(found.by_precision) > 1 and "peaks_flops_per_ns" in timeline.info
     return f"{text}, {_ratio(found.utilisation)} of {'their peaks' if several else 'the peak'} (MFU)"
 
@@ -183,7 +189,7 @@ def assumed(timeline: Timeline) -> str:
 
 
 def assumed_sequence(timeline: Timeline) -> str:
-    """Return "Sequence assumed: 131,072 tokens, the model's own" where a plan said none."""
+    """Return "Sequence assumed: 131,072 tokens, the model's own" if the plan gives none."""
     length = timeline.info.get("sequence_assumed")
     return f"Sequence assumed: {length:,} tokens, the model's own" if length else ""
 
@@ -200,6 +206,7 @@ def _breakdown_table(timeline: Timeline, found: Breakdown, unicode: bool) -> Tab
 
     table = plain_table("", "", "", "", left=2)
     for part, ticks in found.parts().items():
+        # Parts that every reader looks for, even at 0.
         if ticks or part in ("compute", "communication", "idle"):
             bar = Text(_bar(ticks, found.finish, unicode), _COLOURS[part])
             table.add_row(TITLES[part], bar, _time(timeline, ticks), _percent(ticks, found.finish))
@@ -215,7 +222,7 @@ def _breakdown_table(timeline: Timeline, found: Breakdown, unicode: bool) -> Tab
 
 
 def _waited(timeline: Timeline, cls: int, late: Late) -> str:
-    """Return for whom a class waited, in words."""
+    """Return in words the classes that a class waited for."""
     sizes = class_sizes(timeline)
     whom = [
         f"{class_name(timeline, other, int(sizes[other]))} {_time(timeline, ticks)}"
@@ -264,6 +271,7 @@ def _print_communication(timeline: Timeline, console: Console, cls: int) -> None
                 _ratio(dim.utilisation_run),
             )
         console.print(table)
+        # A real link cannot exceed 100 %, so readers need the reason.
         if max((dim.utilisation_busy or 0.0) for dim in used) > 1:
             note = "over 100 %: in this profile messages that are in flight together each get a whole link"
             console.print(Text(note, "yellow"))
@@ -318,5 +326,5 @@ def terms_lines(timeline: Timeline) -> list[str]:
 
 
 def terms_json(timeline: Timeline) -> dict[str, Any]:
-    """Return the same for programs; None where there are none."""
+    """Return the same for programs; values that the timeline lacks are None."""
     return {name: timeline.info.get(name) for name in ("collective_fit", "terms", "host_ns")}

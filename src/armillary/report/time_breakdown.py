@@ -1,4 +1,4 @@
-"""Where the time of a rank goes: parts that add up to its finish tick, exactly."""
+"""Breakdown of the time of a rank into parts that add up to its finish tick exactly."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TITLES = {
     "memory": "exposed memory",
     "idle": "idle",
 }
-"""What each part is called where people read it."""
+"""Title of each part in reports."""
 
 KINDS_OF = {
     "compute": ("compute",),
@@ -33,7 +33,7 @@ KINDS_OF = {
     "communication": ("collective", "send", "recv"),
     "memory": ("memory",),
 }
-"""The node kinds of each part but idle and waiting; the kinds of communication include waiting."""
+"""The node kinds of each part except idle and waiting; nodes of communication include their waiting."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Breakdown:
     """Exposed communication: a collective, send or receive was open, and neither compute nor CPU ran.
 
     A receive is open from the tick it was posted, a collective from the tick this rank entered it.
-    Waiting for another rank inside of them counts here where it cannot be told apart.
+    Waiting for another rank inside them counts here if it cannot be separated.
     """
     waiting: int
     """As exposed communication, but every open one waited for another rank to begin it (`Late.waits`)."""
@@ -72,18 +72,20 @@ def breakdown(timeline: Timeline, cls: int, late: Late | None = None) -> Breakdo
     and idle is finish - U(5); hidden communication is all communication less its exposed part.
 
     Args:
-        timeline: What to look at.
+        timeline: The run.
         cls: The class.
-        late: Made once, it saves time where many classes are asked for.
+        late: Shared between calls for several classes, it saves time.
     """
     spans = Spans(timeline, cls, late or Late(timeline))
     covered, parts = _NOTHING, {}
     before = 0
+    # Covering by priority: a part counts the ticks that it adds to all before it.
     for part in PARTS[:-1]:
         covered = _join(covered, spans.of(part))
         total = measure(*covered)
         parts[part], before = total - before, total
     exposed = parts["communication"] + parts["waiting"]
+    # All communication, waiting included, without what was exposed.
     hidden = measure(*_join(spans.of("communication"), spans.of("waiting"))) - exposed
     return Breakdown(**parts, idle=spans.finish - before, communication_hidden=hidden, finish=spans.finish)
 
@@ -91,11 +93,12 @@ def breakdown(timeline: Timeline, cls: int, late: Late | None = None) -> Breakdo
 def waited_for(
     timeline: Timeline, cls: int, late: Late | None = None, limit: int = 5
 ) -> list[tuple[int, int]]:
-    """Return (class, ticks) of whom class `cls` waited for in `Breakdown.waiting`, the longest first.
+    """Return (class, ticks) of the classes that `cls` waited for in `Breakdown.waiting`, the longest first.
 
-    A tick in which it waited for several counts for the one it waited for longest in all.
+    A tick of waiting for several classes counts for the one with the longest total.
     """
     spans = Spans(timeline, cls, late or Late(timeline))
+    # Waiting comes after these parts, so their ticks are covered before it is divided.
     covered = _NOTHING
     for part in ("compute", "cpu", "communication"):
         covered = _join(covered, spans.of(part))
@@ -103,6 +106,7 @@ def waited_for(
     who, of = np.unique(spans.waits[2], return_inverse=True)
     total = np.bincount(of, weights=until - start, minlength=len(who))
     before, found = measure(*covered), []
+    # The class waited for longest takes the ticks that it shares with others.
     for which in np.argsort(-total, kind="stable").tolist():
         mine = of == which
         covered = _join(covered, (start[mine], np.minimum(until[mine], spans.finish)))
@@ -123,7 +127,7 @@ class Spans:
         self.end = np.minimum(end, self.finish)
         self.waits = late.waits(cls)
         self.active = self.start.copy()
-        """Starts without the waiting for another rank."""
+        """Starts after waiting for other ranks."""
         self.active[self.waits[0]] = self.waits[1]
 
     def of(self, part: str) -> Interval:
@@ -139,7 +143,7 @@ def _join(one: Interval, other: Interval) -> Interval:
 
 
 def astra_exposed(timeline: Timeline) -> NDArray[np.int64]:
-    """Return what ASTRA-sim calls exposed communication, in ticks per class.
+    """Return exposed communication as ASTRA-sim defines it, in ticks per class.
 
     That is finish minus the sum of the durations of the compute nodes: it counts idle time, CPU and
     memory nodes too, and would go below 0 if compute nodes overlapped.

@@ -1,4 +1,4 @@
-"""What is to be drawn of a trace: boxes that stand for one node or many, and the edges between them."""
+"""Boxes that stand for one or more nodes of a trace, and the edges between them, for drawings."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ class Drawing:
     box: I64
     """(n_nodes): the box of every node; boxes are numbered in the order of their first nodes."""
     src: I64
-    """(edges): box that is waited for."""
+    """(edges): box of the dependency."""
     dst: I64
-    """(edges): box that waits."""
+    """(edges): box that depends on it."""
     dependency: NDArray[np.int8]
     """(edges): `DATA`, `CTRL`, or their sum."""
     weight: I64
@@ -78,6 +78,7 @@ class Drawing:
         return self._total(self.graph.ints("comm_size"))
 
     def _total(self, values: I64) -> I64:
+        # float64 sums, clipped so that the conversion back cannot wrap.
         sums = np.bincount(self.box, weights=np.maximum(values, 0), minlength=self.n_boxes)
         return np.minimum(sums, 2.0**62).astype(np.int64)
 
@@ -104,6 +105,7 @@ class Drawing:
             return [pattern(names[at]) for at in self.first.tolist()]
         if self.how == "lanes":
             return [lanes(self.graph)[1][lane] for lane in self.lane.tolist()]
+        # Chains hold different nodes: the two commonest names describe them.
         members = np.argsort(self.box, kind="stable")
         ends = np.cumsum(self.count)
         found = []
@@ -114,7 +116,7 @@ class Drawing:
 
     @cached_property
     def notes(self) -> list[str]:
-        """What there is to say about every box: number of nodes, time and bytes."""
+        """A note for every box: number of nodes, time and bytes."""
         found = []
         columns = (self.count.tolist(), self.duration.tolist(), self.size.tolist())
         for count, ns, size in zip(*columns, strict=True):
@@ -135,13 +137,14 @@ def drawing(graph: Graph, collapse: str = "none", max_nodes: int = MAX_NODES) ->
             calls join their caller until at most `max_nodes` are left; "names": nodes of one lane whose names differ in
             numbers and arguments only; "lanes": one box for each thread, stream and kind; "auto": the first
             of these that leaves at most `max_nodes` boxes.
-        max_nodes: how many boxes are few enough.
+        max_nodes: most boxes to draw.
 
     Raises:
         InputError: no such collapse, or two nodes have the same id.
     """
     if collapse not in COLLAPSES:
         raise InputError(f"collapse {collapse!r}: expected {one_of(COLLAPSES)}{nearest(collapse, COLLAPSES)}")
+    # Edges go by id, which must therefore be unique.
     ids, times = np.unique(graph.ids, return_counts=True)
     if len(ids) < graph.n_nodes:
         raise InputError(
@@ -152,6 +155,7 @@ def drawing(graph: Graph, collapse: str = "none", max_nodes: int = MAX_NODES) ->
         return _collapsed(graph, collapse, max_nodes, edges)
     if graph.n_nodes <= max_nodes:
         return _collapsed(graph, "none", max_nodes, edges)
+    # From the finest to the coarsest way; the last one is taken if none is coarse enough.
     for how in COLLAPSES[2:]:
         made = _collapsed(graph, how, max_nodes, edges)
         # Calls are not worth it where hardly any node has a caller.
@@ -161,15 +165,16 @@ def drawing(graph: Graph, collapse: str = "none", max_nodes: int = MAX_NODES) ->
 
 
 def _few(max_nodes: int) -> int:
-    """Return how many boxes are few enough once it has to be collapsed: what fits on a screen."""
+    """Return the number of boxes to aim at if the graph is collapsed: what fits on a screen."""
     return max(max_nodes // 5, 1)
 
 
 def short_name(name: str) -> str:
-    """Return a name without what is the same in many, and the arguments and templates of a C++ function."""
+    """Return a name without common prefixes and without the arguments and templates of a C++ function."""
     bare = name
     for part, shorter in _SHORT.items():
         bare = bare.replace(part, shorter, 1)
+    # Only where it looks like C++: other names may have parentheses that mean something.
     if (bare.endswith((")", ">")) and bare != name) or "::" in bare:
         bare = re.split(r"[<(]", bare, maxsplit=1)[0].strip()
     return bare or name or "(no name)"
@@ -190,12 +195,15 @@ def _collapsed(graph: Graph, how: str, max_nodes: int, edges: tuple[I64, I64, I6
     }
     key = groups[how]()
     _, first, box = np.unique(key, return_index=True, return_inverse=True)
+    # Boxes in the order of their first nodes, not of their keys.
     number = np.empty(len(first), dtype=np.int64)
     number[np.argsort(first)] = np.arange(len(first))
     box = number[box.reshape(-1)]
     src, dst, dependency = edges
     boxes = max(len(first), 1)
+    # (box, box) as one integer; parallel dependencies become one edge with a weight.
     pairs = box[src] * boxes + box[dst]
+    # A node that waits for itself is drawn; a box hides the edges inside it.
     outside = box[src] != box[dst] if how != "none" else np.ones(len(src), dtype=np.bool_)
     pairs, at = np.unique(pairs[outside], return_inverse=True)
     weight = np.bincount(at, minlength=len(pairs))
@@ -218,6 +226,7 @@ def edges_of(graph: Graph) -> tuple[I64, I64, I64]:
 
 def _chains(graph: Graph, src: I64, dst: I64) -> I64:
     n = graph.n_nodes
+    # Data and control dependencies between two nodes are one edge here.
     pairs = np.unique(src * max(n, 1) + dst)
     src, dst = pairs // max(n, 1), pairs % max(n, 1)
     forward = forward_edges(n, src, dst)
@@ -228,6 +237,8 @@ def _chains(graph: Graph, src: I64, dst: I64) -> I64:
         & (np.bincount(dst, minlength=n)[dst] == 1)
         & (lane[src] == lane[dst])
     )
+    # A link joins a node to its parent if each is the only one for the other; the roots of these
+    # links are the chains.
     head = np.arange(n)
     head[dst[only]] = src[only]
     return _roots(head)
@@ -251,7 +262,7 @@ def _names(graph: Graph) -> I64:
 
 
 def _calls(graph: Graph, max_nodes: int) -> I64:
-    """Open the call with the most nodes in it, again and again, as long as `max_nodes` are not exceeded."""
+    """Return a box key per node: the largest calls are opened as long as at most `max_nodes` boxes result."""
     n = graph.n_nodes
     caller = np.arange(n)
     called = np.flatnonzero(np.diff(graph.ctrl_ptr))
@@ -271,7 +282,7 @@ def _calls(graph: Graph, max_nodes: int) -> I64:
 
 
 def _alike(caller: I64, name: I64) -> I64:
-    """Return for every node the first of the run of calls it is in: of one caller and name, calling nothing."""
+    """Return for every node the first of its run of leaf calls with one caller and one name."""
     n = len(caller)
     nodes = np.arange(n)
     calls = np.bincount(caller[caller != nodes], minlength=n) > 0
@@ -284,16 +295,18 @@ def _alike(caller: I64, name: I64) -> I64:
 
 
 def _opened(caller: I64, alike: I64, room: int) -> I64:
-    """Return for every node the outermost call that it is in and that is not open; about `room` remain."""
+    """Return for every node the outermost closed call around it; about `room` calls stay closed."""
     callers, firsts = caller.tolist(), alike.tolist()
     sizes = [1] * len(callers)
     callees: list[list[int]] = [[] for _ in callers]
+    # Callees come after their callers, so backwards their sizes are complete.
     for node in range(len(callers) - 1, -1, -1):
         if callers[node] != node:
             sizes[callers[node]] += sizes[node]
             if firsts[node] == node:
                 callees[callers[node]].append(node)
     roots = np.flatnonzero(caller == np.arange(len(caller)))
+    # A heap of closed calls by size: the largest that still fits is opened next.
     closed = [(-sizes[node], node) for node in roots.tolist()]
     heapq.heapify(closed)
     room -= len(roots)

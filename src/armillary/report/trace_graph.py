@@ -21,6 +21,7 @@ from armillary.trace.schema import type_name
 TABLES = (".dot", ".gv", ".graphml")
 PICTURES = (".html", ".svg", ".pdf", ".png")
 _DEPENDENCY = {DATA: "data", CTRL: "control", DATA | CTRL: "data+control"}
+# Characters that XML 1.0 forbids even as references.
 _NOT_XML = dict.fromkeys((*range(9), 11, 12, *range(14, 32), 0xFFFE, 0xFFFF), "�")
 _BATCH = 10_000
 
@@ -28,7 +29,7 @@ _BATCH = 10_000
 def write_trace_graph(
     graph: Graph, path: str | os.PathLike[str], collapse: str | None = None, max_nodes: int = MAX_NODES
 ) -> str:
-    """Write the dependencies of `graph` to a file whose suffix says how, and return what was drawn, in words.
+    """Write the dependencies of `graph` in the format of the file's suffix; return a description of what was drawn.
 
     Args:
         graph: the trace.
@@ -58,7 +59,7 @@ def write_trace_graph(
 
 
 def check_trace_graph(path: str | os.PathLike[str]) -> None:
-    """Refuse early what `write_trace_graph` could not write.
+    """Raise early the errors that `write_trace_graph` would raise.
 
     Raises:
         InputError: no such suffix, or matplotlib is needed and not installed.
@@ -71,7 +72,7 @@ def check_suffix(path: str | os.PathLike[str]) -> str:
     """Return the suffix of a path that `write_trace_graph` can write.
 
     Raises:
-        InputError: it cannot.
+        InputError: the suffix is unknown.
     """
     suffix = Path(path).suffix.lower()
     known = TABLES + PICTURES
@@ -91,6 +92,7 @@ def _batches(lines: Iterable[str]) -> Iterator[str]:
 
 
 def _names(made: Drawing) -> list[str]:
+    # Single nodes keep their ids, so that a file can be compared with the trace.
     if made.how == "none":
         return [str(ident) for ident in made.graph.ids.tolist()]
     return [f"box{number}" for number in range(made.n_boxes)]
@@ -129,6 +131,7 @@ def _graphml(made: Drawing) -> Iterator[str]:
         for name, kind in (("type", "string"), ("start_micros", "long")):
             keys.of(name, kind)
         for name, found in made.graph.attribute_kinds().items():
+            # An attribute that has several types in the trace is declared as text.
             kinds = {_graphml_kind(kind) for kind in found}
             keys.of(name, kinds.pop() if len(kinds) == 1 else "string")
     else:
@@ -167,6 +170,7 @@ def _graphml_values(made: Drawing) -> Iterator[list[tuple[str, Any]]]:
 def _graphml_kind(kind: str) -> str:
     if kind in ("bool", "double", "float"):
         return {"bool": "boolean"}.get(kind, "double")
+    # Lists have no type in GraphML.
     whole = ("int" in kind or "fixed" in kind) and not kind.endswith("_list")
     return "long" if whole else "string"
 

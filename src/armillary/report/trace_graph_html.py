@@ -1,4 +1,4 @@
-"""A graph as one HTML page that needs nothing else: boxes to move, zoom, search and look into."""
+"""A graph as one self-contained HTML page: boxes to move, zoom, search and open."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LONGEST_TEXT = 160
 _EXACT = 2**53
 
 COLOURS = ("#0072B2", "#56B4E9", "#D55E00", "#E69F00", "#CC79A7", "#999999", "#555555")
-"""Of each of `trace_times.KINDS`: the palette of Okabe and Ito, as in other pictures."""
+"""Colour of each of `trace_times.KINDS`, from the palette of Okabe and Ito as in other pictures."""
 
 
 def graph_page(drawn: Drawing) -> str:
@@ -47,6 +47,7 @@ def graph_page(drawn: Drawing) -> str:
         "SCRIPT": (viewer / "trace_graph.js").read_text(encoding="utf-8"),
     }
     page = (viewer / "trace_graph.html").read_text(encoding="utf-8")
+    # One marker each: `partition` replaces only the first.
     for name, text in parts.items():
         before, _, after = page.partition(f"@{name}@")
         page = before + text + after
@@ -90,7 +91,7 @@ def page_data(drawn: Drawing) -> dict[str, Any]:
 
 
 def about(drawn: Drawing) -> str:
-    """Return how many nodes are drawn, and how they are put together."""
+    """Return the number of nodes, and of boxes if they are collapsed."""
     text = f"{drawn.graph.n_nodes:,} nodes"
     return text if drawn.how == "none" else f"{text} in {drawn.n_boxes:,} boxes by {drawn.how}"
 
@@ -112,7 +113,9 @@ class _Strings:
 def _members(drawn: Drawing, inside: NDArray[np.int64], strings: _Strings) -> dict[str, Any]:
     graph = drawn.graph
     src, dst, dependency = edges_of(graph)
+    # Inside a box only the edges between its own nodes are drawn.
     same = drawn.box[src] == drawn.box[dst]
+    # Nodes sorted by box, so that those of a box are a range.
     rank = np.empty(graph.n_nodes, dtype=np.int64)
     rank[inside] = np.arange(graph.n_nodes)
     order = np.argsort(drawn.box[dst[same]], kind="stable")
@@ -143,6 +146,7 @@ def _columns(placed: Layout, src: Any, dst: Any, dependency: Any) -> dict[str, A
         or [[0, 0]],
         "src": src.tolist(),
         "dst": dst.tolist(),
+        # Bits: 1 data, 2 control, 4 leads upwards.
         "flag": (dependency + 4 * placed.back).tolist(),
         "bends": np.rint(placed.bends.T.reshape(-1)).astype(np.int64).tolist(),
         "bend_ptr": placed.bend_ptr.tolist(),
@@ -181,4 +185,5 @@ def _value(value: Any, strings: _Strings) -> Any:
     if isinstance(value, float) and math.isfinite(value):
         return value
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    # A list with one number stands for a text; plain numbers stand for themselves.
     return [strings.number(text if len(text) <= _LONGEST_TEXT else f"{text[: _LONGEST_TEXT - 1]}…")]

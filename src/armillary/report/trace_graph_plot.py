@@ -37,6 +37,7 @@ def plot_graph(drawn: Drawing, path: Path) -> None:
 
     placed = layered(drawn.n_boxes, drawn.src, drawn.dst, drawn.lane)
     width, height = float(placed.width.max(initial=200)), float(placed.height.max(initial=50)) + 24
+    # Shrunk as a whole, text and lines included, to at most 190 inches: PDF allows 200.
     scale = min(1.0, _LARGEST * _PER_INCH / max(width, height))
     figure = Figure(figsize=(width * scale / _PER_INCH, height * scale / _PER_INCH))
     axes = figure.add_axes((0, 0, 1, 1))
@@ -61,6 +62,7 @@ def plot_graph(drawn: Drawing, path: Path) -> None:
     axes.text(
         8, -10, f"{drawn.graph.source}: {about(drawn)}", fontsize=10 * scale, va="center", parse_math=False
     )
+    # At most 8,000 pixels on the longer side.
     dpi = min(2 * _PER_INCH, _PIXELS / max(figure.get_size_inches()))
     save_figure(figure, path, dpi)
 
@@ -72,6 +74,7 @@ def _line(drawn: Drawing, placed: Layout, edge: int) -> list[tuple[float, float]
     end = placed.x[dst], placed.y[dst] - BOX[1] / 2
     between = placed.bends[:, placed.bend_ptr[edge] : placed.bend_ptr[edge + 1]].T
     if placed.left[src] != placed.left[dst]:
+        # Edges through one gap are spread over eight tracks of 3 pixels.
         gap = placed.left[dst] + 6 + edge % 8 * 3
         between = np.array(
             [(begin[0], begin[1] + 8), (gap, begin[1] + 8), (gap, end[1] - 8), (end[0], end[1] - 8)]

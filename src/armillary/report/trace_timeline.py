@@ -1,4 +1,4 @@
-"""When the nodes of a trace ran, as recorded, or could have run: a timeline for ui.perfetto.dev."""
+"""A timeline of a trace for ui.perfetto.dev, from recorded starts or from dependencies alone."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class Placed:
     start: I64
     end: I64
     recorded: bool
-    """Whether the starts are the trace's own, or as soon as the dependencies allow."""
+    """Whether starts are recorded; else nodes start as soon as dependencies allow."""
     ignored: int = 0
-    """How many dependencies do not count, because they close a cycle."""
+    """Number of dependencies that are ignored because they close a cycle."""
 
 
 def place(graph: Graph) -> Placed:
@@ -81,6 +81,7 @@ def write_trace_timeline(
         alike.setdefault(id(graph), []).append(rank)
         graphs[id(graph)] = graph
     placed = {key: place(graph) for key, graph in graphs.items()}
+    # One origin for all ranks keeps their recorded offsets.
     recorded = [times for times in placed.values() if times.recorded and len(times.start)]
     origin = min((int(times.start.min()) for times in recorded), default=0)
     shown = []
@@ -96,7 +97,7 @@ def write_trace_timeline(
 def _events(shown: list[tuple[str, int, Graph, Placed]], origin: int) -> Iterator[str]:
     tid = 0
     for order, (name, rank, graph, times) in enumerate(shown):
-        pid = rank + 1  # process 0 is the idle process to Perfetto
+        pid = rank + 1  # Perfetto takes process 0 for the idle process
         yield chrome_trace.metadata(pid, 0, "process_name", {"name": name})
         yield chrome_trace.metadata(pid, 0, "process_sort_index", {"sort_index": order})
         zero = origin if times.recorded else 0
@@ -104,8 +105,10 @@ def _events(shown: list[tuple[str, int, Graph, Placed]], origin: int) -> Iterato
         kind = [KINDS[number] for number in kinds(graph).tolist()]
         for number, title in enumerate(titles):
             mine = np.flatnonzero(lane == number)
+            # Callers before callees that begin in the same tick.
             mine = mine[np.lexsort((-times.end[mine], times.start[mine]))]
             begins, ends = (times.start[mine] - zero).tolist(), (times.end[mine] - zero).tolist()
+            # Recorded calls on a CPU thread form a stack, which viewers show nested.
             nests = times.recorded and title.startswith("CPU")
             level = (
                 nested_lanes(begins, ends) if nests else disjoint(times.start[mine], times.end[mine]).tolist()
@@ -133,6 +136,7 @@ def nested_lanes(begins: list[int], ends: list[int]) -> list[int]:
         lane = 0
         while lane < len(open_ends):
             stack = open_ends[lane]
+            # Each lane is a stack of open intervals; those that have ended leave it.
             while stack and stack[-1] <= begin:
                 stack.pop()
             if not stack or end <= stack[-1]:

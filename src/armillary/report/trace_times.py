@@ -1,4 +1,4 @@
-"""What a trace says about the time and the place of its nodes: durations, starts, lanes."""
+"""Recorded durations, starts and lanes of the nodes of a trace."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from armillary.trace import Graph, NodeType
 
 I64 = NDArray[np.int64]
 LONGEST_NS = 2**58
-"""Nine years: what is longer is damaged."""
+"""Nine years; a longer time means a damaged trace."""
 
 KINDS = ("compute", "cpu", "collective", "message", "memory", "metadata", "other")
-"""What nodes are to someone who looks at them."""
+"""Kinds of nodes in drawings and timelines."""
 
 _KIND_OF = {
     NodeType.COMP_NODE: "compute",
@@ -53,11 +53,13 @@ def starts(graph: Graph) -> I64 | None:
         InputError: see `durations`.
     """
     found = _ns(graph, "start_ns", "start_micros", graph.start_micros)
+    # 0 everywhere is what writers leave where they have no starts.
     return found if found.any() else None
 
 
 def _ns(graph: Graph, attribute: str, field: str, micros: NDArray[np.uint64]) -> I64:
     has, exact = graph.has(attribute), graph.ints(attribute)
+    # Checked in µs before the multiplication, which would wrap.
     wrong = np.where(has, (exact < 0) | (exact > LONGEST_NS), micros > LONGEST_NS // 1000)
     if wrong.any():
         at = int(np.flatnonzero(wrong)[0])
@@ -77,6 +79,7 @@ def lanes(graph: Graph) -> tuple[I64, list[str]]:
     groups, group_names = graph.strings("pg_name")
     number = np.full(graph.n_nodes, -1, dtype=np.int64)
     source = np.zeros(graph.n_nodes, dtype=np.int64)
+    # Later ways win: a stream of its own is more precise than a communicator.
     ways: tuple[tuple[NDArray[np.bool_], NDArray[Any]], ...] = (
         (collective & (groups >= 0), groups),
         (cpu & graph.has("tid"), graph.ints("tid")),

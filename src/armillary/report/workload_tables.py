@@ -1,4 +1,4 @@
-"""Tables of what a generated workload is."""
+"""Tables about a generated workload."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ def workload_table(model: Model, plan: Plan, trace: Trace, found: Totals) -> Tab
     assumed = f", sequence {length:,} assumed (--sequence)" if length else ""
     table.add_row("model", f"{model.name}, {parameters(model).total:,} parameters{assumed}")
     table.add_row("ranks", f"{found.ranks:,}{_axes(trace)}")
+    # `microbatches` divides by replicas; a parameter server has workers instead.
     if plan.data.sharding != "parameter-server":
         count = microbatches(plan)
         many = "microbatch" if count == 1 else "microbatches"
@@ -53,7 +54,7 @@ def workload_table(model: Model, plan: Plan, trace: Trace, found: Totals) -> Tab
 
 
 def traffic_table(found: Totals) -> Table:
-    """Return what the communication of one step moves."""
+    """Return the traffic of the communication of one step as a table."""
     table = _table()
     for name in ("communication", "over", "ranks", "calls", "bytes per rank", "of all ranks"):
         table.add_column(name, justify="left" if name in ("communication", "over") else "right")

@@ -86,10 +86,12 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    # PEP 562: `import armillary.trace` stays free of NumPy until a name is used.
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     import importlib
 
     found = getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
+    # The next access finds the name in the module and does not come here.
     globals()[name] = found
     return found

@@ -1,4 +1,4 @@
-"""What is odd or wrong about a graph."""
+"""Checks of one graph: errors that keep it from being simulated, and oddities."""
 
 from __future__ import annotations
 
@@ -46,7 +46,8 @@ class Diagnostic:
 
 
 def check(graph: Graph) -> list[Diagnostic]:
-    """Return all findings about a graph, errors first. Alike ones are one finding with a count."""
+    """Return all findings about a graph, errors first; findings of the same kind are merged and counted."""
+    # The sort is stable: within a severity findings keep their order.
     findings = [*_structure(graph), *_contents(graph)]
     return sorted(findings, key=lambda finding: finding.severity != "error")
 
@@ -76,6 +77,7 @@ def _structure(graph: Graph) -> Iterator[Diagnostic]:
                 f"{len(twice)} {many} the id of an earlier node, expected unique ids: {shown}"
                 + _more(len(twice)),
             )
+            # A dependency on an id that occurs twice is ambiguous, so cycles would mean nothing.
             return
     cycle = find_cycle(graph)
     if cycle:
@@ -126,6 +128,7 @@ def _values(graph: Graph) -> Iterator[Diagnostic]:
         InputError: an attribute is of the wrong kind.
     """
     names = set(graph.attr_names)
+    # Read only to have the kinds checked; a wrong kind raises here.
     for name in _INTEGERS:
         if name in names:
             graph.ints(name)
@@ -142,6 +145,7 @@ def _values(graph: Graph) -> Iterator[Diagnostic]:
         "of unknown bytes that takes its recorded time on every machine",
         noun="communication",
     )
+    # The limit is in ns, this field in µs.
     yield from _maybe(
         graph, graph.duration_micros > (_LIMIT - 1) // 1000, "that takes 2**60 ns or more", "error"
     )
@@ -151,7 +155,9 @@ def _values(graph: Graph) -> Iterator[Diagnostic]:
             wrong = kind & ((size < 0) | (size >= _LIMIT))
             yield from _maybe(graph, wrong, f"with a {name} below 0 or from 2**60", "error")
     if collective.any():
+        # -1 keeps an absent size, which has a finding already, out of the zero-byte one.
         size, operation = graph.ints("comm_size", -1), graph.ints("comm_type", 0)
+        # A barrier moves no bytes by nature; with `replay_only` the size is unknown.
         barrier = operation == CollectiveType.BARRIER
         yield from _maybe(
             graph, collective & (size == 0) & ~barrier & ~unknown, "of zero bytes", noun="collective"
@@ -164,6 +170,7 @@ def _values(graph: Graph) -> Iterator[Diagnostic]:
             np.where(send, graph.ints("comm_dst"), graph.ints("comm_src")),
         )
         yield from _maybe(graph, message & (size == 0) & ~unknown, "of zero bytes", "error", "message")
+        # Along an axis the peer is a number of steps, which may be negative.
         yield from _maybe(
             graph, message & (peer < 0) & ~graph.has(AXIS), "whose peer is below 0", "error", "message"
         )

@@ -1,4 +1,4 @@
-"""From Chakra ET bytes to columns."""
+"""Decoding of Chakra ET bytes to columns."""
 
 from __future__ import annotations
 
@@ -59,6 +59,7 @@ def decode_many(files: Sequence[Data], sources: Sequence[str], mode: jit.Mode | 
     np.cumsum([len(data) for data in files], out=offsets[1:])
     joined: Data = files[0] if len(files) == 1 else b"".join(files)
     if mode is None:
+        # Loading Numba and the kernel takes longer than interpreting a small file.
         warm = f"{KERNEL}:compiled" in sys.modules
         threshold = COMPILED_FROM_WARM if warm else COMPILED_FROM
         mode = "compiled" if len(joined) >= threshold else "interpreted"
@@ -75,6 +76,7 @@ def decode_columns(data: Data, offsets: I64, sources: Sequence[str], mode: jit.M
     def column(at: int, size: int) -> I64:
         return memory[count[at] : count[at] + size]
 
+    # Names are spans of the input; number 0 stands for none, hence [1:].
     firsts = column(k.AT_NAME_FIRST, count[k.NAME] + 1)[1:].tolist()
     sizes = column(k.AT_NAME_SIZE, count[k.NAME] + 1)[1:].tolist()
     return Columns(
@@ -100,11 +102,13 @@ def _run(
     kernel: ModuleType, mode: jit.Mode, data: Data, offsets: I64, sources: Sequence[str]
 ) -> tuple[I64, NDArray[np.int32], NDArray[np.uint8]]:
     """Run both passes; return the kernel's memory, heads of attributes and text."""
+    # The first pass runs on an empty layout and only counts; its counts size the second.
     count = [0] * k.BASES
     for fill in (False, True):
         memory = _layout(count, offsets)
         heads, pool = np.empty(count[k.ATTR], dtype=np.int32), np.empty(count[k.BYTE_CAP], dtype=np.uint8)
         if mode == "compiled":
+            # Both forms run the same source; they differ in what indexing costs.
             error = kernel.decode(np.frombuffer(data, dtype=np.uint8), fill, memory, heads, pool)
         else:  # plain objects are quicker than arrays there
             plain = memory.tolist()
@@ -121,6 +125,7 @@ def _run(
 def _layout(count: list[int], offsets: I64) -> I64:
     """Return the kernel's memory, with room for `count` of everything."""
     n_files, attributes = len(offsets) - 1, count[k.ATTR]
+    # At least twice as many slots as names can occur: probing stays short and always ends.
     slots = 1 << (2 * attributes + 1).bit_length()
     sizes = {
         k.AT_FRAME_PTR: n_files + 1,
@@ -150,6 +155,7 @@ def _layout(count: list[int], offsets: I64) -> I64:
         count[k.IO],
         count[k.DOC],
     )
+    # A power of 2 of slots: the mask replaces a modulo.
     memory[k.MASK], memory[k.N_FILES] = slots - 1, n_files
     memory[k.FILES : k.FILES + n_files + 1] = offsets
     return memory
@@ -164,9 +170,11 @@ def _fail(
 ) -> NoReturn:
     file = int(state[k.FILE])
     source, start, size = sources[file], int(offsets[file]), int(offsets[file + 1] - offsets[file])
+    # Frames of the file that were complete when the error occurred.
     frame = int(state[k.ROW] - state[state[k.AT_FRAME_PTR] + file])
     if error == k.EMPTY:
         raise InputError(f"{source}: the file is empty, expected a Chakra ET (a GlobalMetadata, then nodes)")
+    # Before 0.0.4 there was no GlobalMetadata: the first frame is a node.
     if error == k.OLD_SCHEMA or (frame == 0 and _looks_old(bytes(data[start : start + min(size, 256)]))):
         raise InputError(
             f"{source}: the first message is a node, not a GlobalMetadata: a Chakra file from before schema "
@@ -180,7 +188,8 @@ def _fail(
 
 
 def _looks_old(data: bytes) -> bool:
-    """Say whether the first frame reads like a node whose id, 0, was left out: a name, then a type."""
+    """Return whether the first frame looks like a node whose id, 0, was left out: a name, then a type."""
+    # 0x12 is the tag of field 2, text (a name); 0x18 that of field 3, varint (a type).
     if len(data) < 4 or data[0] > 127 or data[1] != 0x12 or data[2] > 127:
         return False
     after = 3 + data[2]

@@ -28,6 +28,7 @@ def info(graph: Graph) -> dict[str, Any]:
         size = operation = np.full(graph.n_nodes, -1, dtype=np.int64)
     for number in np.unique(operation[types == NodeType.COMM_COLL_NODE]).tolist():
         mine = (types == NodeType.COMM_COLL_NODE) & (operation == number)
+        # A newer schema may have operations that this one has no name for.
         known = number in CollectiveType.__members__.values()
         name = CollectiveType(number).name if known else f"comm_type {number}"
         collectives[name] = {"nodes": int(mine.sum()), "bytes": _total(size[mine])}
@@ -57,6 +58,7 @@ def info(graph: Graph) -> dict[str, Any]:
 
 def _total(values: Any) -> int:
     """Sum without wrapping."""
+    # Sums of 32-bit halves fit 64 bits for fewer than 2**32 values.
     low, high = values & np.array(0xFFFF_FFFF, dtype=values.dtype), values >> np.array(32, dtype=values.dtype)
     return int(low.sum()) + (int(high.sum()) << 32)
 

@@ -10,14 +10,14 @@ ATTENTION = "attention"
 
 
 class Attention(NamedTuple):
-    """A kernel of fused attention, whose scores stay on the chip; how many a mask keeps is told by its operations.
+    """A kernel of fused attention, whose scores stay on chip; the operations of the node imply how many a mask keeps.
 
     Attributes:
         batch: Sequences.
-        heads: Of queries.
-        kv_heads: Of keys and values.
-        queries: Tokens of a sequence that ask.
-        keys: Tokens of a sequence that are asked.
+        heads: Query heads.
+        kv_heads: Heads of keys and values.
+        queries: Query tokens of a sequence.
+        keys: Key tokens of a sequence.
         key: Elements of a query or key head.
         value: Elements of a value head.
         backward: 1 for the gradients, else 0.
@@ -33,13 +33,14 @@ class Attention(NamedTuple):
     backward: int = 0
 
     def pairs(self, operations: int) -> float:
-        """Return the scores of a head and sequence, of a kernel of so many operations."""
+        """Return the scores per head and sequence that a mask keeps, from the operations of the kernel."""
+        # Two GEMMs, Q Kᵀ and P V, of 2 operations per multiply-add; backward has twice as many.
         per_pair = 2 * (self.key + self.value) * (1 + self.backward)
         return operations / (per_pair * self.batch * self.heads)
 
 
 def to_attention(numbers: Sequence[int]) -> Attention | None:
-    """Return what an attribute says, None of an empty one.
+    """Return the attention that an attribute describes, None for an empty one.
 
     Raises:
         ValueError: it is no such list.

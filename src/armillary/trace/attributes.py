@@ -33,7 +33,7 @@ _Read = TypeVar("_Read", bound=Callable[..., Any])
 
 
 def _kept(read: _Read) -> _Read:
-    """Let a method of `AttributeColumns` keep what it returns, by its arguments: graphs are immutable."""
+    """Cache what a method of `AttributeColumns` returns, by its arguments; graphs are immutable."""
 
     @wraps(read)
     def kept(self: AttributeColumns, *key: Any) -> Any:
@@ -54,7 +54,7 @@ class AttributeColumns:
         first: frame of the graph's first node.
         n_nodes: number of nodes.
         source: path of the file, or a label such as "rank 3", for messages.
-        kept: what was read before.
+        kept: results of earlier reads.
     """
 
     def __init__(self, columns: Columns, first: int, n_nodes: int, source: str) -> None:
@@ -69,7 +69,8 @@ class AttributeColumns:
         return self.columns.text(int(self.columns.rows[c.NAME_AT, self.first + position]))
 
     def node(self, position: int) -> str:
-        """Return how messages name one node: source, id and name."""
+        """Return the text by which messages identify one node: source, id and name."""
+        # Ids are uint64 kept in int64: the mask undoes the sign.
         found = int(self.columns.rows[c.ID, self.first + position]) & 0xFFFF_FFFF_FFFF_FFFF
         return f"{self.source}: node {found} '{self.name(position)}'"
 
@@ -81,7 +82,7 @@ class AttributeColumns:
 
     @_kept
     def has(self, name: str) -> NDArray[np.bool_]:
-        """Say for every node whether it has the attribute, bool (n_nodes,)."""
+        """Return for every node whether it has the attribute, bool (n_nodes,)."""
         result = np.zeros(self.n_nodes, dtype=np.bool_)
         result[self._find(name)[1]] = True
         return result
@@ -100,6 +101,7 @@ class AttributeColumns:
         found, nodes = self._of_kind(name, INTEGER_KINDS, "an integer (such as int64)")
         values = self.columns.attr_value[found]
         kind = self.columns.attr_kind[found]
+        # Unsigned values keep their bits, so those from 2**63 on read as negative.
         huge = np.flatnonzero((values < 0) & ((kind == UINT64) | (kind == FIXED64)))
         if len(huge):
             first = int(huge[0])
@@ -117,6 +119,7 @@ class AttributeColumns:
         kinds = INTEGER_KINDS | FLOAT_KINDS
         found, nodes = self._of_kind(name, kinds, "a number (such as double or int64)")
         bits, kind = self.columns.attr_value[found], self.columns.attr_kind[found]
+        # Right for signed integers and bool only; the other kinds reinterpret the bits.
         values = bits.astype(np.float64)
         unsigned = (kind == UINT64) | (kind == FIXED64)
         values[unsigned] = bits[unsigned].view(np.uint64)
@@ -165,6 +168,7 @@ class AttributeColumns:
         columns = self.columns
         lists = columns.attr_value[found]
         index: dict[tuple[int, ...], int] = {}
+        # Equal lists share a code, so a caller interprets each distinct list once.
         codes = [
             index.setdefault(tuple(columns.items[first:after].tolist()), len(index))
             for first, after in zip(columns.list_ptr[lists], columns.list_ptr[lists + 1], strict=True)
@@ -180,10 +184,11 @@ class AttributeColumns:
     @_kept
     def _by_name(self) -> tuple[I64, list[int], I64]:
         """Return the attributes of a graph ordered by name, where those of each name begin, and the node of each."""
+        # One sort serves all names: a lookup by name is then a slice instead of a scan.
         columns = self.columns
         ends = columns.rows[c.ATTR_AT, self.first : self.first + self.n_nodes + 1]
         names, count = columns.attr_name[int(ends[0]) : int(ends[-1])], len(columns.names)
-        # Of 16 bits, they are sorted by counting.
+        # NumPy sorts 16-bit integers by radix, in linear time.
         by_name = np.argsort(names.astype(np.int16) if count < 1 << 15 else names, kind="stable")
         bounds = np.concatenate([[0], np.cumsum(np.bincount(names, minlength=count))])
         return by_name, bounds.tolist(), np.repeat(np.arange(self.n_nodes), np.diff(ends))
@@ -199,9 +204,10 @@ class AttributeColumns:
         return found + int(self.columns.rows[c.ATTR_AT, self.first]), nodes[found]
 
     def _of_kind(self, name: str, kinds: frozenset[int], wanted: str) -> tuple[I64, I64]:
-        """Return what `_find` does; refuse attributes of other kinds."""
+        """Return the result of `_find`; refuse attributes of other kinds."""
         found, nodes = self._find(name)
         kind = self.columns.attr_kind[found]
+        # A table over all uint8 kinds costs one gather; `np.isin` would sort.
         right = np.zeros(256, np.bool_)
         right[list(kinds)] = True
         wrong = np.flatnonzero(~right[kind])
@@ -218,6 +224,7 @@ def value(columns: Columns, kind: int, bits: int) -> Any:
     """Return one value as a Python object: number, bool, str, bytes, a list of them, None if unset."""
     if kind == 0:
         return None
+    # An even kind is the list of the scalar kind before it.
     if not kind & 1:
         items = columns.items[columns.list_ptr[bits] : columns.list_ptr[bits + 1]]
         return [value(columns, kind - 1, item) for item in items.tolist()]

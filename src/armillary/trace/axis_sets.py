@@ -1,4 +1,4 @@
-"""The groups and the peers that the rules of a trace with a grid stand for."""
+"""Groups and peers of a trace with a grid, resolved from its rules."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class AxisSet:
 
 
 class AxisSets:
-    """The axis sets of a trace in order of first use, after the world; those of the same groups are one."""
+    """The axis sets of a trace: the world, then the others in order of first use; equal groups make one axis set."""
 
     def __init__(self, trace: Trace) -> None:
         """Find the axis sets.
@@ -50,6 +50,8 @@ class AxisSets:
         n = self.grid.n_ranks
         self.all = [AxisSet("", WORLD, np.arange(n)[None, :], n)]
         self._at = {"": 0, "0": 0}
+        # By mesh dimensions and places: "dp+tp" and "tp+dp" are one axis set, and axes of size 1
+        # add nothing.
         self._known: dict[object, int] = {(self._everything, None): 0}
         for graph in trace.graphs:
             codes, names = graph.strings("pg_name")
@@ -73,6 +75,7 @@ class AxisSets:
             key = (self.grid.mesh_dims(name), self.grid.places(name))
             if key not in self._known:
                 last = self.all[-1]
+                # Group numbers run on from axis set to axis set; the world is 0.
                 base = last.base + len(last.members)
                 self.all.append(AxisSet(name, base, self.grid.members(name), self.grid.n_ranks))
                 self._known[key] = len(self.all) - 1
@@ -81,7 +84,7 @@ class AxisSets:
 
     @property
     def of_all(self) -> tuple[str, ...]:
-        """Names of axis sets whose one group is all ranks as it happens: beside no name, and that of all axes."""
+        """Names of axis sets that only happen to span all ranks, because the remaining mesh dimensions have size 1."""
         return tuple(name for name, at in self._at.items() if at == 0 and not self._means_all(name))
 
     def _means_all(self, name: str) -> bool:
@@ -99,6 +102,7 @@ class AxisSets:
 
     def of(self, number: int) -> AxisSet:
         """Return the axis set of a group."""
+        # Bases ascend, so the last one at or below the number owns it.
         return next(axis_set for axis_set in reversed(self.all) if axis_set.base <= number)
 
     def members(self, number: int) -> Ints:
@@ -110,7 +114,7 @@ class AxisSets:
 
 @dataclass(frozen=True)
 class Route:
-    """Whom messages go to or come from: `steps` along an axis, or with no axis the rank `steps`."""
+    """The peer of messages: `steps` along an axis, or without an axis the rank `steps` itself."""
 
     axis: str | None
     steps: int
@@ -123,7 +127,7 @@ class Route:
 
 
 def routes_of(graph: Graph, grid: RankGrid) -> tuple[Ints, list[Route]]:
-    """Return the distinct routes of a graph's messages and which one each node takes, (n_nodes,); -1: none.
+    """Return the index of each node's route (n_nodes,), -1 for none, and the distinct routes of a graph's messages.
 
     Raises:
         InputError: a message names an axis that the grid does not have.
@@ -143,6 +147,7 @@ def routes_of(graph: Graph, grid: RankGrid) -> tuple[Ints, list[Route]]:
         mesh_dims = None
         if axis is not None:
             try:
+                # Modulo the size, and by mesh dimensions: two names for one axis are one route.
                 mesh_dims, steps = grid.mesh_dims_of(axis), steps % grid.size(axis)
             except InputError as error:
                 raise InputError(f"{graph.node(int(at[example]))}: {AXIS}: {error}") from error
@@ -161,7 +166,7 @@ def grid_of(trace: Trace) -> RankGrid:
 
 
 def _distinct(codes: Ints, ends: Ints) -> tuple[tuple[list[list[int]], list[int]], Ints]:
-    """Return the distinct pairs, where each is first, and which one every entry is."""
+    """Return the distinct pairs and their first indices, and the number of the pair of every entry."""
     pairs = np.stack([codes, ends])
     first, inverse = distinct_columns(pairs)
     return (pairs[:, first].tolist(), first.tolist()), inverse

@@ -1,4 +1,4 @@
-"""What kept nodes wait for by way of nodes that are left out."""
+"""Kernel that finds what kept nodes wait for through nodes that are left out."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ def bridge(
         order: nodes, each after its parents.
         keep: 1 for nodes that are kept.
         most: see above.
-        state: where to go on in `order`, and how much of `items` is used; 0 and 0 at first.
+        state: position in `order` at which to resume, and used length of `items`; 0 and 0 at first.
         first: where the nearest of a node begin in `items`.
-        size: how many they are.
-        items: room; where it does not suffice, the result is what is needed and the call is to be repeated.
-        chain: chain of every kept node; place: its number there.
-        place: see `chain`.
+        size: number of the nearest of a node.
+        items: room; if it does not suffice, the result is the size needed and the caller calls again.
+        chain: chain of every kept node.
+        place: position of every kept node in its chain.
         tail: last node of every chain.
         best: room for a node per chain.
         stamp: room for a number per chain, -1 at first.
@@ -52,10 +52,12 @@ def bridge(
     used = state[1]
     for at in range(state[0], len(order)):
         node = order[at]
+        # A bound on the entries of this node, before duplicates within a chain are merged.
         room = 0
         for edge in range(ptr[node], ptr[node + 1]):
             before = parent[edge]
             room += 1 if keep[before] else size[before]
+        # A kernel cannot grow an array: save the place, let the caller enlarge it and call again.
         if used + room > len(items):
             state[0] = at
             state[1] = used
@@ -73,6 +75,8 @@ def bridge(
             for k in range(low, high):
                 near = before if keep[before] else items[k]
                 c = chain[near]
+                # Within a chain each node waits for the one before, so the last implies all others.
+                # The stamp marks chains that were met for this node and spares clearing `best`.
                 if stamp[c] != node:
                     stamp[c] = node
                     best[c] = near
@@ -82,11 +86,15 @@ def bridge(
                     best[c] = near
             only = before
         if keep[node] == 0 and count > most:
+            # Passing on n dependencies to m nodes makes n × m of them; a join makes n + m.
             keep[node] = 2
         if keep[node] == 0 and ptr[node + 1] - ptr[node] == 1 and keep[only] == 0:
+            # The same nearest nodes as its only parent: share the range, or long chains of left-out
+            # nodes would copy it once per node.
             first[node] = first[only]
             size[node] = size[only]
             continue
+        # A kept node extends the first chain that ends at one of its nearest, or starts a chain.
         mine = -1
         for k in range(used, used + count):
             near = best[items[k]]

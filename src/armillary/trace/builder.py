@@ -15,7 +15,7 @@ Size = int | str
 
 
 class Order(TypedDict, total=False):
-    """What a node waits for."""
+    """Dependencies of a node."""
 
     after: Sequence[int]
     """Ids of the nodes whose results it needs (data dependencies)."""
@@ -24,7 +24,7 @@ class Order(TypedDict, total=False):
 
 
 class CollectiveOptions(Order, total=False):
-    """Who takes part in a collective, and when."""
+    """Participants and dependencies of a collective."""
 
     group: int | str | None
     """Number of the communicator group (``pg_name``); None, the default, for all ranks."""
@@ -34,12 +34,12 @@ class CollectiveOptions(Order, total=False):
 
 
 class AccessOptions(Order, total=False):
-    """Which memory is accessed, and by whom."""
+    """The accessed memory and the ranks that access it."""
 
     local: bool
     """Whether it is the NPU's own (``tensor_loc``), False by default."""
     in_switch: bool
-    """Whether all members of the group load the same, or what they store is added up on its way."""
+    """Whether all members of the group load the same data, or their stores are reduced in the network."""
     group: int | str | None
     """Number of that group; None, the default, for all ranks."""
 
@@ -160,16 +160,17 @@ class GraphBuilder:
         self, kind: int, name: str, size: Size, ends: Iterable[tuple[str, int | None]], tag: int, order: Order
     ) -> int:
         attrs: list[Attribute] = [("is_cpu_op", "bool", False), ("comm_size", "int64", _bytes(size, name))]
+        # Without a rank of its own, a builder leaves the own end out.
         attrs += [(key, "int32", rank) for key, rank in ends if rank is not None]
         attrs.append(("comm_tag", "int32", tag))
         return self.add(name, kind, attrs, **order)
 
     def memory_load(self, name: str, size: Size, **options: Unpack[AccessOptions]) -> int:
-        """Add a load of `size` bytes from memory, remote unless it says local; see `AccessOptions`."""
+        """Add a load of `size` bytes from memory, remote unless `local`; see `AccessOptions`."""
         return self._memory(NodeType.MEM_LOAD_NODE, name, size, **options)
 
     def memory_store(self, name: str, size: Size, **options: Unpack[AccessOptions]) -> int:
-        """Add a store of `size` bytes to memory, remote unless it says local; see `AccessOptions`."""
+        """Add a store of `size` bytes to memory, remote unless `local`; see `AccessOptions`."""
         return self._memory(NodeType.MEM_STORE_NODE, name, size, **options)
 
     def _memory(
@@ -184,6 +185,7 @@ class GraphBuilder:
     ) -> int:
         attrs: list[Attribute] = [("is_cpu_op", "bool", False), ("tensor_size", "uint64", _bytes(size, name))]
         if local is not None:
+            # 1 is the NPU's own memory, 2 a remote one.
             attrs.append(("tensor_loc", "uint32", 1 if local else 2))
         if in_switch:
             attrs.append(("in_switch", "bool", True))
@@ -199,7 +201,7 @@ class GraphBuilder:
         return ident
 
     def graph(self, source: str | None = None) -> Graph:
-        """Return the graph; the builder can go on.
+        """Return the graph so far; more nodes may be added afterwards.
 
         Raises:
             InputError: a value does not fit its field.

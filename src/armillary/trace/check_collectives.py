@@ -1,4 +1,4 @@
-"""Whether the members of every group run the same collectives in the same order."""
+"""Check that the members of every group run the same collectives in the same order."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from armillary.trace.trace import Trace
 
 _SHOWN = 3
 _TRIED = 16
-"""Collectives up to which their order is looked into pair by pair."""
+"""Most collectives whose order is checked pair by pair."""
 _COLUMNS = {OPERATION: "type", SIZE: "size", DIMS: "dimensions", ROOT: "root"}
 
 
@@ -43,12 +43,12 @@ class Use:
 
     @property
     def job(self) -> I64:
-        """What they are, see `Collectives.job`."""
+        """Their operations, sizes, dimensions and roots; see `Collectives.job`."""
         return self.by.collectives.job[self.at]
 
 
 def uses_of(communication: list[Communication]) -> dict[int, dict[int, Use]]:
-    """Return by group, and by graph, the collectives."""
+    """Return the collectives by group number and then by graph."""
     uses: dict[int, dict[int, Use]] = defaultdict(dict)
     for graph, found in enumerate(communication):
         group = found.collectives.group
@@ -70,6 +70,8 @@ def check_collectives(
     agreed = []
     member = np.zeros(trace.n_ranks, dtype=np.bool_)
     code_of = np.full(len(trace.graphs), -1)
+    # `member` and `code_of` are reused from group to group, and cleared after each: allocating
+    # them anew would cost ranks × groups.
     for number in sorted(set(uses) - {UNDEFINED}):
         of_graph, members = uses[number], groups[number]
         if number != WORLD:
@@ -85,6 +87,7 @@ def check_collectives(
         codes: dict[bytes, int] = {}
         for graph, use in of_graph.items():
             code_of[graph] = codes.setdefault(use.job.tobytes(), len(codes))
+        # Equal codes mean equal sequences of collectives; -1 is a member that runs none.
         found = code_of[trace.rank_graph[members]]
         if np.all(found == found[0]):
             agreed.append(number)
@@ -126,7 +129,8 @@ def _some(members: I64) -> str:
 def _difference(
     trace: Trace, of_graph: dict[int, Use], members: I64, found: I64
 ) -> tuple[Severity, str, str]:
-    """Say how one member differs from most of the others: severity, kind and text."""
+    """Return how one member differs from most of the others: severity, kind and text."""
+    # What most members run is taken as intended, and one of the others is described.
     common = Counter(found.tolist()).most_common(1)[0][0]
     usual, odd = int(members[found == common][0]), int(members[found != common][0])
     first, second = sorted((usual, odd))
@@ -155,6 +159,7 @@ def _difference(
     if counts[0] != counts[1]:
         text += f"; they run {counts[0]} and {counts[1]}"
         return "error", "where a member lacks collectives", text
+    # The same collectives in another order: certain only if no timing can restore the order.
     if np.array_equal(_sorted(one.job), _sorted(two.job)):
         if sure_order(one) and sure_order(two):
             return "error", "whose members run collectives in another order", text
@@ -168,11 +173,12 @@ def _sorted(job: I64) -> I64:
 
 
 def sure_order(use: Use) -> bool:
-    """Say whether the order of these collectives is sure, whatever everything takes."""
+    """Return whether these collectives are issued in the same order whatever their durations."""
     graph = use.by.graph
     position = use.by.collectives.position[use.at]
     weight = np.zeros(graph.n_nodes, dtype=np.int64)
     weight[position] = 1
+    # Each collective weighs 1: the longest path has as many only if it passes through all.
     if earliest(graph, weight)[2] == len(position):  # one path leads through them all
         return True
     return len(position) <= _TRIED and all(
@@ -181,9 +187,14 @@ def sure_order(use: Use) -> bool:
 
 
 def _sure(graph: Graph, before: int, after: int) -> bool:
-    """Say whether a node surely goes before another: that waits for it, or is ready no earlier and later in order."""
+    """Return whether a node is always issued before another.
+
+    The other waits for it, or becomes ready no earlier and has the higher id.
+    """
     mark = np.zeros(graph.n_nodes, dtype=np.bool_)
     mark[after] = True
+    # Safe even without a path: if `before` is ready whenever `after` is and has the lower id,
+    # it is issued first.
     waited = ancestors(graph, mark)
     ptr, parent = graph.parents()
     ready = bool(np.all(waited[parent[ptr[before] : ptr[before + 1]]]))

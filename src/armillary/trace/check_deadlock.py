@@ -1,4 +1,4 @@
-"""Whether ranks wait for each other in a circle."""
+"""Check for deadlocks: ranks that wait for each other in a circle."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from armillary.trace.order import csr, cycle_in, owners
 
 _SHOWN = 6
 _TRIES = 8
-"""Circles that are looked at before the search for a sure one ends."""
+"""Circles examined before the search for a certain one ends."""
 
 
 @dataclass(frozen=True)
@@ -47,19 +47,23 @@ def check_deadlock(
 ) -> list[Diagnostic]:
     """Return a finding if ranks wait for each other in a circle.
 
-    It is an error where dependencies alone close the circle, and a warning where `rehearse` comes to a stop.
-    Only groups whose members agree are looked at, and messages of graphs that one rank runs.
+    It is an error where dependencies alone close the circle, and a warning where `rehearse` stalls.
+    Only groups whose members agree are examined, and messages of graphs that a single rank runs.
     """
+    # Ranks of one graph issue the same collectives in the same order.
     if len(communication) < 2:
         return []
     web = _weave(communication, uses, agreed)
     # What is acyclic with all communication of a rank in a row is so with its dependencies alone.
     if not _cycle(web, _in_a_row(web)):
         return []
+    # The order of issue closes a circle; an error needs one of dependencies alone.
     depends = _dependencies(web)
     known = agreed
     for _ in range(_TRIES):
         cycle = _cycle(web, depends)
+        # A circle is sure only if every group on it runs its collectives in a sure order. Else
+        # these groups are left out, and the next circle is looked at.
         groups = {web.group[vertex - web.base[-1]] for vertex in cycle if vertex >= web.base[-1]}
         loose = {number for number in groups if not all(map(sure_order, uses[number].values()))}
         if cycle and not loose:
@@ -81,11 +85,13 @@ def _weave(communication: list[Communication], uses: dict[int, dict[int, Use]], 
     meeting = np.arange(base[-1])
     group: list[int] = []
     for number in agreed:
+        # A group within one graph connects no two graphs.
         if len(uses[number]) > 1:
             first = base[-1] + len(group)
             for graph, use in uses[number].items():
                 nodes = use.by.collectives.position[use.at] + base[graph]
                 meeting[nodes] = first + np.arange(len(nodes))
+                # The first graph creates the vertices; for the others, which run as many, this adds none.
                 group += [number] * (first + len(nodes) - base[-1] - len(group))
     return _Web(communication, base, meeting, group, _pairs(communication, base))
 
@@ -101,6 +107,7 @@ def _pairs(communication: list[Communication], base: list[int]) -> tuple[I64, I6
     if not columns:
         return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
     rows = np.concatenate(columns, axis=1)
+    # `lexsort` is stable: equal messages stay in order of issue, and `number` counts them.
     rows = rows[:, np.lexsort(rows[4::-1])]
     change = np.ones(rows.shape[1], dtype=np.bool_)
     change[1:] = np.any(rows[:5, 1:] != rows[:5, :-1], axis=0)
@@ -108,6 +115,7 @@ def _pairs(communication: list[Communication], base: list[int]) -> tuple[I64, I6
     number = np.arange(rows.shape[1]) - np.repeat(first, np.diff(np.append(first, rows.shape[1])))
     rows = np.concatenate([rows[:4], [number], rows[4:]])
     rows = rows[:, np.lexsort(rows[5::-1])]
+    # By ends, tag, size and number, then side: a send is directly before its receive.
     met = np.flatnonzero(np.all(rows[:5, 1:] == rows[:5, :-1], axis=0))
     return rows[6, met], rows[6, met + 1]
 
@@ -129,7 +137,9 @@ def _dependencies(web: _Web) -> tuple[I64, I64]:
 
 
 def _cycle(web: _Web, *edges: tuple[I64, I64]) -> list[int]:
-    """Return a cycle of `edges` (parents, children) and of what ranks wait for in other ranks."""
+    """Return a cycle of `edges` (parents, children) together with the edges between ranks, [] if there is none."""
+    # Members wait for the vertex of their collective, and the vertex waits for whatever
+    # its members wait for; receives wait for sends.
     met = np.flatnonzero(web.meeting >= web.base[-1])
     parent = np.concatenate([web.meeting[met], web.pairs[0], *(edge[0] for edge in edges)])
     child = np.concatenate([met, web.pairs[1], *(web.meeting[edge[1]] for edge in edges)])
@@ -137,8 +147,10 @@ def _cycle(web: _Web, *edges: tuple[I64, I64]) -> list[int]:
 
 
 def _text(web: _Web, cycle: list[int]) -> str:
-    graph = [bisect_right(web.base, vertex) - 1 for vertex in cycle]  # the last for what is no node
+    # A meeting belongs to no graph and gets the number after the last one.
+    graph = [bisect_right(web.base, vertex) - 1 for vertex in cycle]
     starts = [at for at in range(len(cycle)) if graph[at] != graph[at - 1] and cycle[at] < web.base[-1]]
+    # A circle has no first step: the text starts at the lowest graph, so it is reproducible.
     first = min(range(len(starts)), key=lambda i: graph[starts[i]])
     starts = [*starts[first:], *(at + len(cycle) for at in starts[:first])]
     steps = []

@@ -1,4 +1,4 @@
-"""Whether every send meets a receive, and every receive a send."""
+"""Check that every send meets a receive, and every receive a send."""
 
 from __future__ import annotations
 
@@ -60,13 +60,15 @@ class _Meeting:
     """Receives of every receiving rank, by sending rank."""
 
     def surplus(self) -> tuple[int, int]:
-        """Return how many sends and how many receives meet nothing, over all pairs of ranks."""
+        """Return the numbers of unmatched sends and of unmatched receives over all pairs of ranks."""
         sent, awaited = self._multiplicities()
+        # Every sending rank meets every receiving rank, so multiplicities multiply.
         pairs = [(s - a, n * m) for s, n in sent.items() for a, m in awaited.items()]
         return sum(n * d for d, n in pairs if d > 0), sum(-n * d for d, n in pairs if d < 0)
 
     def _multiplicities(self) -> tuple[Counter[int], Counter[int]]:
         sent, awaited = Counter(self.sends.values()), Counter(self.receives.values())
+        # Ranks without an entry send, or await, none; the unary plus drops counts of 0.
         sent[0] += len(self.receiver.ranks) - len(self.sends)
         awaited[0] += len(self.sender.ranks) - len(self.receives)
         return +sent, +awaited
@@ -95,7 +97,7 @@ def check_messages(trace: Trace, communication: list[Communication]) -> list[Dia
     """Return the findings.
 
     A send of rank r to p meets a receive of p from r with the same tag and size. A graph stands for all ranks
-    that run it, so that the cost is that of the distinct graphs.
+    that run it, so the cost grows with the distinct graphs, not with the ranks.
     """
     findings = _Findings(Counter(), defaultdict(list))
     for found in communication:
@@ -108,6 +110,7 @@ def check_messages(trace: Trace, communication: list[Communication]) -> list[Dia
         sent, awaited = surplus.sum(axis=0).tolist()
         sending = [m for m, (count, _) in zip(meetings, surplus, strict=True) if count]
         awaiting = [m for m, (_, count) in zip(meetings, surplus, strict=True) if count]
+        # Both left over for one tag: most likely one message with two sizes.
         if sent and awaited:
             one, other = sending[0], awaiting[0]
             findings.add("size", min(sent, awaited), partial(_two, one, other))
@@ -130,6 +133,7 @@ def _least(ranks: I64, counts: dict[int, int]) -> tuple[int, int]:
 
 def _check_ends(found: Communication, n_ranks: int, findings: _Findings) -> None:
     m, ranks = found.messages, found.ranks
+    # A graph of several ranks must not name its own end: it would be wrong for all but one.
     own = (m.own >= 0) & ((m.own != ranks[0]) | (len(ranks) > 1))
     for kind, wrong in (
         ("range", (m.peer < 0) | (m.peer >= n_ranks)),
@@ -158,6 +162,7 @@ def _unequal(
     rows = rows[:, np.lexsort(rows[::-1])]
     starts = _starts(rows)
     counts = np.diff(np.append(starts, rows.shape[1]))
+    # Equal rows are one; `counts` keeps how many.
     rows = rows[:, starts]  # sender, receiver, tag, size, side, peer; once each
     first = _starts(rows[:4])
     ends = np.append(first, rows.shape[1])
@@ -167,6 +172,8 @@ def _unequal(
     receives = np.add.reduceat(rows[4], first)
     sends = np.diff(ends) - receives
     low, high = np.minimum.reduceat(counts, first), np.maximum.reduceat(counts, first)
+    # All messages meet if every pair of ranks is there, with one count for all of them; only
+    # other keys need the exact, slower comparison.
     fine = (sends == runs[rows[1, first]]) & (receives == runs[rows[0, first]]) & (low == high)
     for at in np.flatnonzero(~fine).tolist():
         part = slice(int(ends[at]), int(ends[at + 1]))
@@ -190,7 +197,7 @@ def _rows(trace: Trace, graph: int, found: Communication) -> I64:
 
 
 def _starts(rows: I64) -> NDArray[np.intp]:
-    """Return where a column of sorted rows differs from the one before."""
+    """Return the indices of columns that differ from the column before; the rows are sorted."""
     change = np.ones(rows.shape[1], dtype=np.bool_)
     change[1:] = np.any(rows[:, 1:] != rows[:, :-1], axis=0)
     return np.flatnonzero(change)

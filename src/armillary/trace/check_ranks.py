@@ -1,4 +1,4 @@
-"""What is odd or wrong about a whole trace: its graphs, and what its ranks expect of each other."""
+"""Checks of a whole trace: its graphs, and what its ranks expect of each other."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Findings:
     graphs: list[list[Diagnostic]]
     """About each distinct graph."""
     ranks: list[Diagnostic]
-    """About what the ranks expect of each other."""
+    """About the communication between ranks."""
 
     @property
     def all(self) -> list[Diagnostic]:
@@ -41,7 +41,7 @@ def check_trace(trace: Trace, groups: Mapping[int, tuple[int, ...]] | None = Non
     """Check every distinct graph, and then the ranks against each other.
 
     Sends must meet receives; the members of a group must run the same collectives in the same order; and no
-    ranks may wait for each other in a circle. Equal graphs are looked at once, whatever the number of ranks.
+    ranks may wait for each other in a circle. Equal graphs are checked once, whatever the number of ranks.
 
     Args:
         trace: all ranks.
@@ -58,7 +58,7 @@ def check_ranks(trace: Trace, groups: Mapping[int, tuple[int, ...]] | None = Non
     """
     if trace.grid is not None:
         return _check_grid(trace)
-    if missing := missing_ranks(trace):  # whom the given ones wait for is not there
+    if missing := missing_ranks(trace):  # the given ranks wait for absent ones
         return [Diagnostic("warning", None, f"{missing}: only a replay of its recorded times can run it")]
     known, findings = read_groups(trace, groups)
     try:
@@ -68,10 +68,12 @@ def check_ranks(trace: Trace, groups: Mapping[int, tuple[int, ...]] | None = Non
             *findings,
             Diagnostic("warning", None, f"the ranks are not compared with each other: {error}"),
         ]
+    # From here on the groups are known and every graph has an order of issue.
     uses = uses_of(communication)
     found, agreed = check_collectives(trace, known, uses)
     findings += found
     findings += check_messages(trace, communication)
+    # Only groups whose members agree: a disagreement already has its own finding.
     findings += check_deadlock(communication, uses, agreed)
     return sorted(findings, key=lambda finding: finding.severity != "error")
 
@@ -79,8 +81,10 @@ def check_ranks(trace: Trace, groups: Mapping[int, tuple[int, ...]] | None = Non
 def _check_grid(trace: Trace) -> list[Diagnostic]:
     where = ""
     try:
+        # The cut grid is wrong exactly where the whole one is; see `cut` for the argument.
         if trace.total_nodes > FEW_NODES:
             trace, changed = cut(trace)
+            # The ranks that messages name below are those of the smaller grid.
             where = f"in a grid with ranks left out ({changed}): " if changed else ""
         if trace.total_nodes > MOST_NODES:
             text = f"the ranks are not compared with each other: they have {trace.total_nodes} nodes together"

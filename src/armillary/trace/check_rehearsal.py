@@ -1,4 +1,4 @@
-"""A run in which nothing takes time, and every rank has one collective in flight at a time."""
+"""A rehearsal of a trace: nothing takes time, and every rank has one collective in flight at a time."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ Meeting = tuple[int, int]
 
 
 def rehearse(communication: list[Communication], uses: dict[int, dict[int, Use]], agreed: list[int]) -> str:
-    """Return who waits for whom where the run comes to a stop, "" where it does not.
+    """Return who waits for whom where the run stalls, "" where it completes.
 
-    Each distinct graph is run once, for all its ranks. Nodes that are ready together go in the order of their ids.
+    Each distinct graph runs once, for all its ranks. Nodes that are ready together run in the order of their ids.
     """
     if sum(found.graph.n_nodes for found in communication) > MOST_NODES:
         return ""
@@ -47,10 +47,12 @@ class _Rehearsal:
             actor = self.actors[at]
             while actor.free:
                 node = actor.free.pop()
+                # Nodes without a channel, such as compute, take no time and block nothing.
                 channel = actor.channel.get(node)
                 if channel is None:
                     actor.finish(node)
                 elif actor.sends[node]:
+                    # A send is eager: it finishes at once, and its message waits for a receive.
                     actor.finish(node)
                     if self.awaited[channel]:
                         other, receive = self.awaited[channel].popleft()
@@ -62,7 +64,9 @@ class _Rehearsal:
                     self.sent[channel] -= 1
                     actor.finish(node)
                 else:
+                    # Messages of equal ends, tag and size meet in order, so one queue each suffices.
                     self.awaited[channel].append((at, node))
+            # A rank enters its next collective only when it has left the one before.
             if actor.running is None and actor.ready:
                 todo += self._enter(at)
         return self._stuck()
@@ -78,6 +82,7 @@ class _Rehearsal:
             actor.leave()
             return [at]
         here = self.arrived[meeting]
+        # The last member to arrive releases all of them.
         here.add(at)
         if here != self.of_group[number]:
             return []
@@ -89,8 +94,10 @@ class _Rehearsal:
         texts = []
         for (number, _), here in sorted(self.arrived.items()):
             at = min(here)
+            # Every meeting that is left lacks a member; the lowest stands for them.
             away = min(self.of_group[number] - here)
             actor, other = self.actors[at], self.actors[away]
+            # The absent member waits for a message or is done: there is no second collective to name.
             if actor.running is None or other.running is None:
                 continue
             texts.append(
@@ -116,6 +123,8 @@ class _Actor:
         self.group = dict(zip(c.position.tolist(), c.group.tolist(), strict=True))
         self.channel: dict[int, tuple[int, ...]] = {}
         self.sends: dict[int, bool] = {}
+        # A graph of several ranks stands for all of them, which have different peers: its
+        # messages finish at once, as if their partners were always there.
         if len(found.ranks) == 1:
             ends = np.where(m.send, self.rank, m.peer), np.where(m.send, m.peer, self.rank)
             rows = zip(*(column.tolist() for column in (*ends, m.tag, m.size)), strict=True)
@@ -130,6 +139,7 @@ class _Actor:
 
     def _release(self, node: int) -> None:
         if node in self.group:
+            # By id, the order in which the `astra-sim` semantics issues what is ready.
             heapq.heappush(self.ready, (self.ids[node], node))
         else:
             self.free.append(node)

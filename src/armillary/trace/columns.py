@@ -104,5 +104,6 @@ class Columns:
         if len(strings) < _FEW:  # not worth a copy of the whole pool
             return [self.raw(string) for string in strings.tolist()]
         first, after = self.string_ptr[strings].tolist(), self.string_ptr[strings + 1].tolist()
+        # Slicing one bytes object creates no array object per string.
         pool = self.pool_bytes
         return [pool[a:b] for a, b in zip(first, after, strict=True)]

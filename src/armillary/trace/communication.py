@@ -1,4 +1,4 @@
-"""What every distinct graph of a trace communicates, in the order in which it is issued."""
+"""The collectives and messages of every distinct graph of a trace, in order of issue."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ I64 = NDArray[np.int64]
 UNDEFINED = -1
 """Stands for the number of a group that nothing defines."""
 OWN_SIZES = -1
-"""Stands for the size of an all-to-all that says in ``comm_splits`` what goes to whom."""
+"""Stands for the size of an all-to-all whose ``comm_splits`` lists the bytes for each member."""
 TAGS = 5 * 10**8
 """Tags are equal modulo this number, as in ASTRA-sim."""
 OPERATION, SIZE, DIMS, ROOT = range(4)
@@ -47,7 +47,7 @@ class Messages:
     send: NDArray[np.bool_]
     peer: I64
     own: I64
-    """The end that is the rank itself, -1 where the node does not say."""
+    """The end that is the rank itself, -1 where the node does not name it."""
     tag: I64
     size: I64
 
@@ -58,14 +58,14 @@ class Communication:
 
     graph: Graph
     ranks: I64
-    """Who runs it."""
+    """Ranks that run the graph."""
     order: I64
     """Positions of all communication, in order of issue."""
     collectives: Collectives
     messages: Messages
 
     def describe(self, at: int) -> str:
-        """Return how messages name collective number `at`."""
+        """Return the text by which messages describe collective number `at`."""
         operation, size, dims, root = self.collectives.job[at].tolist()
         known = operation in CollectiveType.__members__.values()
         text = CollectiveType(operation).name if known else f"collective of type {operation}"
@@ -79,12 +79,12 @@ class Communication:
 
 
 def name_of(graph: Graph, position: int) -> str:
-    """Return how messages name a node where the rank is named already."""
+    """Return the text by which messages name a node of a rank that they have named."""
     return f"node {int(graph.ids[position])} '{graph.name(position)}'"
 
 
 def group_name(number: int) -> str:
-    """Return how messages name a group."""
+    """Return the text by which messages name a group."""
     return f"group {number}" if number != WORLD else "all ranks"
 
 
@@ -98,6 +98,7 @@ def read_communication(trace: Trace, groups: Groups) -> list[Communication]:
     masks: dict[tuple[bool, ...], int] = {}
     found = []
     for at, graph in enumerate(trace.graphs):
+        # A `replay_only` communication meets no other rank: it takes its recorded time.
         kinds, meets = graph.types, graph.ints(REPLAY_ONLY) == 0
         collective = (kinds == NodeType.COMM_COLL_NODE) & meets
         message = ((kinds == NodeType.COMM_SEND_NODE) | (kinds == NodeType.COMM_RECV_NODE)) & meets
@@ -119,10 +120,12 @@ def _collectives(graph: Graph, at: I64, groups: Groups, masks: dict[tuple[bool, 
     codes, names = graph.strings("pg_name")
     numbers = [WORLD if name == "" else int(name) if name.isdecimal() else UNDEFINED for name in names]
     numbers = [number if number in groups else UNDEFINED for number in numbers]
+    # An absent group means all ranks.
     of_code = np.array([*numbers, WORLD], dtype=np.int64)  # code -1 is the last
     dims, lists = graph.bool_lists("involved_dim")
     mask = np.array([*(masks.setdefault(items, len(masks)) for items in lists), -1], dtype=np.int64)
     operation, size = graph.ints("comm_type", -1)[at], graph.ints("comm_size")[at]
+    # Sizes of such an all-to-all differ between members by design, so they are not compared.
     splits = (operation == CollectiveType.ALL_TO_ALL) & graph.has("comm_splits")[at]
     job = np.stack(
         [operation, np.where(splits, OWN_SIZES, size), mask[dims[at]], graph.ints("comm_root")[at]], axis=1
@@ -133,5 +136,6 @@ def _collectives(graph: Graph, at: I64, groups: Groups, masks: dict[tuple[bool, 
 def _messages(graph: Graph, at: I64) -> Messages:
     send = graph.types[at] == NodeType.COMM_SEND_NODE
     source, destination = graph.ints("comm_src", -1)[at], graph.ints("comm_dst", -1)[at]
+    # A send may lack comm_src and a receive comm_dst: the own end is the rank itself.
     peer, own = np.where(send, destination, source), np.where(send, source, destination)
     return Messages(at, send, peer, own, graph.ints("comm_tag")[at] % TAGS, graph.ints("comm_size")[at])

@@ -1,4 +1,4 @@
-"""Several jobs on one machine as one trace: what every NPU runs for all of them together."""
+"""Composition of several jobs on one machine into one trace of all NPUs."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from armillary.trace.schema import NodeType
 from armillary.trace.trace import Trace
 
 MOST_NODES = 20_000_000
-"""Nodes of all ranks of a job with a grid that are still written out."""
+"""Most nodes of all ranks of a job with a grid for which it is expanded."""
 SAME_TAG = 5 * 10**8
-"""Tags that differ by this much are the same to the engine."""
+"""The engine compares tags modulo this number."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,11 +49,11 @@ class Composed:
     jobs: tuple[PlacedJob, ...]
     """Without grids."""
     groups: dict[int, tuple[int, ...]]
-    """NPUs of the groups in the trace, in their order; to be given to the platform."""
+    """NPUs of every group by number, in the order of its members; the platform takes them."""
     group_names: dict[int, str]
     """JOB for the group of all ranks of a job, JOB.NUMBER for the others."""
     places: tuple[tuple[Place, ...], ...]
-    """Of every job, every rank."""
+    """Places by job and rank."""
     warnings: tuple[str, ...] = ()
 
 
@@ -64,7 +64,7 @@ def compose(
 
     Groups and tags of different jobs never meet. On an NPU that several jobs use, their k-th compute streams (in
     order of first use) are one, so of their kernels one runs at a time; CPU threads and communication streams
-    belong to a job. Where several are ready, the one whose `starts` is earliest goes first.
+    belong to a job. Of several ready nodes, the one with the earliest `starts` runs first.
 
     Args:
         jobs: What runs where.
@@ -94,6 +94,7 @@ def compose(
     for npu, found in enumerate(tenants):
         shared = len(found) > 1
         keys = [starts.get(tenant) if shared else None for tenant in found]
+        # NPUs with the same tenants, in the same order of issue, share a graph.
         key = tuple(
             (j, int(jobs[j].trace.rank_graph[rank]), None if order is None else order.tobytes())
             for (j, rank), order in zip(found, keys, strict=True)
@@ -102,6 +103,7 @@ def compose(
             known[key] = len(graphs)
             graphs.append(members.graph(npu, found, keys))
         rank_graph[npu] = known[key]
+        # Gates come first in a composed graph, one per late job.
         first = sum(jobs[j].arrival_ns > 0 for j, _ in found)
         for j, rank in found:
             n_nodes = jobs[j].trace.graph(rank).n_nodes
@@ -153,9 +155,9 @@ class _Members:
     groups: dict[int, tuple[int, ...]] = field(default_factory=dict)
     names: dict[int, str] = field(default_factory=dict)
     numbers: list[dict[int, int]] = field(default_factory=list)
-    """Of every job: number of each of its groups among all."""
+    """For every job, the number in the composed trace of each of its groups."""
     tags: list[I64] = field(default_factory=list)
-    """Of every job: its tags, sorted."""
+    """For every job, its tags, sorted and distinct."""
     warnings: list[str] = field(default_factory=list)
     known: dict[tuple[int, int], list[Edit]] = field(default_factory=dict)
     """By (job, graph): what `edits` returned."""
@@ -179,13 +181,14 @@ class _Members:
     def _numbers(self, job: PlacedJob, own: Groups) -> dict[int, int]:
         found = {}
         for number, ranks in own.items():
+            # Renumbered over all jobs; 0 stays the group of all NPUs, which no job may use.
             found[number] = len(self.groups) + 1
             self.names[found[number]] = job.name if number == WORLD else f"{job.name}.{number}"
             self.groups[found[number]] = tuple(job.npus[rank] for rank in ranks.tolist())
         return found
 
     def edits(self, j: int, number: int) -> list[Edit]:
-        """Return what changes in a graph of a job wherever it runs: groups, peers and tags."""
+        """Return the edits of a job's graph that hold on every NPU: groups, peers and tags."""
         if (j, number) not in self.known:
             graph = self.jobs[j].trace.graphs[number]
             self.known[(j, number)] = [*self._group_edits(j, graph), *self._message_edits(j, graph)]
@@ -197,6 +200,7 @@ class _Members:
             return []
         codes, names = graph.strings("pg_name")
         mine = {str(number): str(found) for number, found in self.numbers[j].items()}
+        # All ranks of a job are a group of the machine, not its world.
         mine[""] = mine[str(WORLD)]
         texts = [mine.get(name.lstrip("0") if name.isdecimal() else name, "") for name in names]
         texts.append(mine[""])  # of code -1
@@ -216,6 +220,7 @@ class _Members:
         if not at.size:
             return []
         job, first = self.jobs[j], sum(tags.size for tags in self.tags[:j])
+        # Dense tags, each job behind those of the jobs before it, so that none coincide.
         tags = first + np.searchsorted(self.tags[j], _tags(graph)[at])
         edits = [Edit("comm_tag", at, tags.astype(np.int64))]
         npus = np.array(job.npus, np.int64)
@@ -231,7 +236,7 @@ class _Members:
         return edits
 
     def graph(self, npu: int, tenants: list[tuple[int, int]], starts: list[I64 | None]) -> Graph:
-        """Return what an NPU runs for its tenants (job, rank)."""
+        """Return the graph of an NPU with these tenants (job, rank)."""
         late = [j for j, _ in tenants if self.jobs[j].arrival_ns > 0]
         graphs = [self.jobs[j].trace.graph(rank) for j, rank in tenants]
         ids = _ids(graphs, starts, len(late))
@@ -251,9 +256,10 @@ class _Members:
 
 
 def _ids(graphs: list[Graph], starts: list[I64 | None], first: int) -> list[I64]:
-    """Return the ids of all nodes, from `first`: in the order of their starts, within a job that of their ids."""
+    """Return new ids of all nodes, from `first`: in the order of their starts, and within a job of their old ids."""
     orders = [np.argsort(graph.ids, kind="stable") for graph in graphs]
     keys = [
+        # Starts may decrease along ids; the running maximum keeps the order of ids within a job.
         np.arange(len(order)) if start is None else np.maximum.accumulate(start[order])
         for order, start in zip(orders, starts, strict=True)
     ]
@@ -271,7 +277,7 @@ def _ids(graphs: list[Graph], starts: list[I64 | None], first: int) -> list[I64]
 
 
 def _streams(graph: Graph, tenant: int) -> list[Edit]:
-    """Return the streams of a job on an NPU that it shares: compute streams by place, others of its own."""
+    """Return the edits of streams on a shared NPU: compute streams are shared by place, others stay separate."""
     compute, cpu = graph.types == NodeType.COMP_NODE, graph.ints("is_cpu_op", 0) != 0
     stream = graph.ints("stream", -1)
     edits = []
@@ -279,6 +285,7 @@ def _streams(graph: Graph, tenant: int) -> list[Edit]:
     if at.size:
         at = at[np.argsort(graph.ids[at], kind="stable")]
         _, first, place = np.unique(stream[at], return_index=True, return_inverse=True)
+        # The k-th stream by first use, whatever its number in the job.
         edits.append(Edit("stream", at, np.argsort(np.argsort(first))[place.ravel()].astype(np.int64)))
     for name, chosen in (
         ("tid", compute & cpu),
@@ -287,6 +294,7 @@ def _streams(graph: Graph, tenant: int) -> list[Edit]:
         at = np.flatnonzero(chosen)
         if at.size:
             _, place = np.unique(graph.ints(name, -1)[at], return_inverse=True)
+            # A range of numbers per tenant keeps threads and communication streams apart.
             edits.append(Edit(name, at, tenant * 2**32 + place.ravel().astype(np.int64)))
     return edits
 

@@ -41,6 +41,7 @@ def add_string(buf: Any, pos: int, end: int, fill: bool, m: Any, pool: Any) -> A
     """Append bytes to the pool as one more string; return its index."""
     index = m[STRING]
     if fill:
+        # The pool index of byte i of the buffer is at + i.
         at = m[BYTE] - pos
         for i in range(pos, end):
             pool[at + i] = buf[i]
@@ -54,7 +55,7 @@ def add_string(buf: Any, pos: int, end: int, fill: bool, m: Any, pool: Any) -> A
 
 @inner
 def equal(buf: Any, a: int, b: int, size: int) -> bool:
-    """Say whether two parts of the buffer hold the same bytes."""
+    """Return whether two parts of the buffer hold the same bytes."""
     for i in range(size):  # noqa: SIM110  a generator would need reference counts
         if buf[a + i] != buf[b + i]:
             return False
@@ -63,11 +64,13 @@ def equal(buf: Any, a: int, b: int, size: int) -> bool:
 
 @inner
 def intern(buf: Any, pos: int, end: int, m: Any) -> Any:
-    """Return the number (from 1) of an attribute name, or UTF8 if it is new and not valid text."""
+    """Return the number (from 1) of an attribute name, UTF8 if it is not valid text, NAMES if there are too many."""
+    # Names are kept as spans of the buffer: text is copied only once, after decoding.
     at_first, at_size, last, size = m[AT_NAME_FIRST], m[AT_NAME_SIZE], m[AT_NAME_NEXT] + m[LAST], end - pos
     # Nodes repeat one another: try the name that followed the previous one the last time.
     known = m[last]
     if known == 0 or m[at_size + known] != size or not equal(buf, m[at_first + known], pos, size):
+        # FNV-1a of 32 bits, into an open-addressing table that is at most half full.
         code = 2166136261
         for i in range(pos, end):
             code = ((code ^ buf[i]) * 16777619) & 4294967295
@@ -79,6 +82,7 @@ def intern(buf: Any, pos: int, end: int, m: Any) -> Any:
         if known == 0:
             if not valid_text(buf, pos, end):
                 return UTF8
+            # A head is an int32 of which the kind takes 6 bits; 25 are left for the name.
             if m[NAME] >= 33554430:
                 return NAMES
             m[NAME] += 1
@@ -101,6 +105,7 @@ def add_items(buf: Any, pos: int, end: int, kind: int, fill: bool, m: Any, pool:
         if number < 0:
             return number
         if number == 1 and wire == wire_item:
+            # Delimited fields of a list are strings; packed numbers come in the next branch.
             if wire == 2:
                 if kind == 29 and not fill and not valid_text(buf, value, after):
                     return UTF8
@@ -111,6 +116,7 @@ def add_items(buf: Any, pos: int, end: int, kind: int, fill: bool, m: Any, pool:
                 m[at + m[ITEM]] = value
             m[ITEM] += 1
         elif number == 1 and wire == 2:
+            # Packed: one delimited field with all items. Unpacked ones, a field each, may be mixed in.
             pos = value
             while pos < after:
                 if wire_item == 0:
@@ -133,6 +139,7 @@ def add_items(buf: Any, pos: int, end: int, kind: int, fill: bool, m: Any, pool:
 def add_attribute(buf: Any, pos: int, end: int, fill: bool, m: Any, heads: Any, pool: Any) -> Any:
     """Read an AttributeProto and append it; return `end` or an error."""
     name_at, name_end, doc_at, doc_end, kind, bits = pos, pos, pos, pos, 0, 0
+    # Where to go back to if a later member of the oneof replaces the first.
     item0, string0, byte0 = m[ITEM], m[STRING], m[BYTE]
     while pos < end:
         number, wire, value, after = field(buf, pos, end, m)
@@ -144,6 +151,7 @@ def add_attribute(buf: Any, pos: int, end: int, fill: bool, m: Any, heads: Any, 
             name_at, name_end = value, after
         elif 3 <= number <= 32 and wire == (wire_of(number) if number & 1 else 2):
             # The last member of the oneof wins, but a list message that occurs twice is merged.
+            # Undo what the member before has appended; the *_CAP marks keep the room it took.
             if number != kind or number & 1:
                 m[ITEM], m[STRING], m[BYTE] = item0, string0, byte0
             kind = number
@@ -164,12 +172,14 @@ def add_attribute(buf: Any, pos: int, end: int, fill: bool, m: Any, heads: Any, 
         else:
             m[UNKNOWN] += 1
         pos = after
+    # A list ends where its items do, which is known only after all its parts.
     if kind > 0 and kind & 1 == 0:
         if fill:
             m[m[AT_LIST] + m[LIST] + 1] = m[ITEM]
         bits = m[LIST]
         m[LIST] += 1
     if fill:
+        # Only when filling: the first pass has no table yet, and counts are enough for it.
         known = intern(buf, name_at, name_end, m)
         if known < 0:
             m[ERROR_AT] = name_at
@@ -179,6 +189,7 @@ def add_attribute(buf: Any, pos: int, end: int, fill: bool, m: Any, heads: Any, 
     if doc_end > doc_at:
         doc = add_string(buf, doc_at, doc_end, fill, m, pool)
         if fill:
+            # Doc strings are rare, so they are a sparse table (attribute, string) in two rows.
             m[m[AT_DOC] + m[DOC]] = m[ATTR]
             m[m[AT_DOC] + m[DOC_STRIDE] + m[DOC]] = doc
         m[DOC] += 1
@@ -238,12 +249,15 @@ def add_io(buf: Any, side: int, at: int, fill: bool, m: Any, pool: Any) -> None:
 @inner
 def add_frame(buf: Any, pos: int, end: int, head: bool, fill: bool, m: Any, heads: Any, pool: Any) -> Any:
     """Read one frame, the GlobalMetadata (`head`) or a Node, and append it; return `end` or an error."""
+    # GlobalMetadata has version = 1 and attr = 2, Node has name = 2 and attr = 10.
     name_field, attr_field = (1, 2) if head else (2, 10)
     ident, kind, start, duration, name_at, name_end, seen = 0, 0, 0, 0, pos, pos, 0
     at_row, stride = m[AT_ROWS] + m[ROW], m[ROW_STRIDE]
     if fill:
         m[at_row + CTRL_AT * stride], m[at_row + DATA_AT * stride] = m[CTRL], m[DATA]
         m[at_row + ATTR_AT * stride] = m[ATTR]
+        # Nodes of one kind list the same names in the same order, so the chain of guesses
+        # starts anew in each frame.
         m[LAST] = 0
     while pos < end:
         number, wire, value, after = field(buf, pos, end, m)
@@ -258,16 +272,20 @@ def add_frame(buf: Any, pos: int, end: int, head: bool, fill: bool, m: Any, head
                 return UTF8
             name_at, name_end = value, after
         elif head:
+            # GlobalMetadata has no varint: this is the id or the type of a node, as files begin
+            # that were written before schema 0.0.4.
             if wire == 0 and number < 12:
                 return OLD_SCHEMA
             m[UNKNOWN] += 1
         elif wire == 0 and number == 1:
             ident = value
         elif wire == 0 and number == 3:
+            # An enum is an int32, which protobuf writes as a varint of 64 bits if it is negative.
             kind = value & 4294967295
             if kind > 2147483647:
                 kind -= 4294967296
         elif (wire == 0 or wire == 2) and (number == 4 or number == 5):  # noqa: PLR1714
+            # Dependencies come packed, or from old writers as one field each.
             cursor, at = (CTRL, m[AT_CTRL]) if number == 4 else (DATA, m[AT_DATA])
             at += m[cursor]
             if wire == 2:
@@ -285,6 +303,7 @@ def add_frame(buf: Any, pos: int, end: int, head: bool, fill: bool, m: Any, head
             duration = value
         elif wire == 2 and (number == 8 or number == 9):  # noqa: PLR1714
             if seen == 0:
+                # Both sides have six slots each; an absent part must read as an empty span.
                 for i in range(SPANS, SPANS + 12):
                     m[i] = 0
             seen |= number - 7
@@ -294,6 +313,7 @@ def add_frame(buf: Any, pos: int, end: int, head: bool, fill: bool, m: Any, head
         else:
             m[UNKNOWN] += 1
         pos = after
+    # After the loop since the last name wins, as in protobuf.
     name = 0
     if name_end > name_at:
         name = add_string(buf, name_at, name_end, fill, m, pool)
@@ -317,6 +337,7 @@ def decode(buf: Any, fill: bool, m: Any, heads: Any, pool: Any) -> Any:
         m[FILE] = f
         pos, end = m[FILES + f], m[FILES + f + 1]
         m[m[AT_FRAME_PTR] + f] = m[ROW]
+        # Counted by file: it is a finding about each of them.
         m[UNKNOWN] = 0
         m[ERROR_AT] = pos
         if pos == end:
@@ -336,6 +357,7 @@ def decode(buf: Any, fill: bool, m: Any, heads: Any, pool: Any) -> Any:
         m[m[AT_UNKNOWN] + f] = m[UNKNOWN]
     m[m[AT_FRAME_PTR] + m[N_FILES]] = m[ROW]
     if fill:
+        # The column after the last frame closes the CSR offsets.
         last, stride = m[AT_ROWS] + m[ROW], m[ROW_STRIDE]
         m[last + CTRL_AT * stride], m[last + DATA_AT * stride] = m[CTRL], m[DATA]
         m[last + ATTR_AT * stride] = m[ATTR]

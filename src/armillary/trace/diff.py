@@ -1,4 +1,4 @@
-"""How two traces differ."""
+"""Differences between two traces."""
 
 from __future__ import annotations
 
@@ -31,10 +31,11 @@ _SPARE = 64
 def diff(one: Trace, two: Trace) -> dict[str, Any]:
     """Return how `two` differs from `one`, as plain JSON values.
 
-    Keys: same, ranks (of both) and graphs: for each pair of distinct graphs that ranks run in one and in the other
-    what `diff_graphs` returns, and the ranks.
+    Keys: same, ranks (of both) and graphs: for each pair of distinct graphs that some ranks run in the one and the
+    other trace, the result of `diff_graphs` and these ranks.
     """
     ranks = min(one.n_ranks, two.n_ranks)
+    # Ranks that run the same two graphs differ alike: each pair of graphs is compared once.
     key = one.rank_graph[:ranks].astype(np.int64) * len(two.graphs) + two.rank_graph[:ranks]
     pairs, of_pair = np.unique(key, return_inverse=True)
     order = np.argsort(of_pair, kind="stable")
@@ -62,6 +63,7 @@ def diff_graphs(one: Graph, two: Graph) -> dict[str, Any]:
         "bytes": [exact_sum(graph.ints("comm_size")) for graph in (one, two)],
         "flops": [exact_sum(graph.ints("num_ops")) for graph in (one, two)],
     }
+    # Equal bytes decide the common case without matching nodes.
     if one is two or encode(one) == encode(two):
         return facts
     codes: Codes = {}
@@ -113,9 +115,10 @@ def _listed(graph: Graph, at: I64) -> dict[str, Any]:
 
 
 def _example(pairs: Pairs, field: str, at: int) -> dict[str, Any]:
-    """Return one change, with the values before and after; kinds where these look alike."""
+    """Return one change with the values before and after, and their kinds if the values look alike."""
     one, two = int(pairs.mine[at]), int(pairs.theirs[at])
     nodes = [node_to_dict(node_at(graph, i)) for graph, i in ((pairs.one, one), (pairs.two, two))]
+    # `node_to_dict` leaves defaults out, but an example shows both values.
     defaults = node_to_dict(Node()) | {
         "ctrl_deps": [],
         "data_deps": [],
@@ -127,6 +130,7 @@ def _example(pairs: Pairs, field: str, at: int) -> dict[str, Any]:
         name = field.removeprefix(_ATTRIBUTE)
         found = [[rest for key, *rest in node["attrs"] if key == name] for node in nodes]
         before, after = (rest[0][1] if rest else None for rest in found)
+        # Equal values that differ in kind or doc string: show these as well.
         if before == after:
             before, after = (" ".join(map(str, rest[0])) if rest else None for rest in found)
     return {"id": int(pairs.one.ids[one]), "name": pairs.one.name(one), "before": before, "after": after}
@@ -168,6 +172,8 @@ def _changed_dependencies(pairs: Pairs, kind: str) -> I64:
     n, other = one.n_nodes, two.n_nodes
     back = np.arange(other) + n
     back[pairs.theirs] = pairs.mine
+    # Both sides express a dependency as one token: the position in `one`, n + position in `two`
+    # for a node without partner, or a number for an id that neither graph has.
     tokens = (np.arange(n), back)  # by position; then ids that neither has
     written = [getattr(graph, f"{kind}_deps") for graph in (one, two)]
     places = [[locate(graph.ids, deps) for graph in (one, two)] for deps in written]
@@ -180,11 +186,13 @@ def _changed_dependencies(pairs: Pairs, kind: str) -> I64:
         pair_of = np.full(graph.n_nodes, -1, dtype=np.int64)
         pair_of[positions] = np.arange(len(positions))
         token = n + other + np.searchsorted(missing, written[own])
-        for side in (1 - own, own):  # an absent node is what the other graph knows under that id
+        # The own graph last: what it knows under that id overrides.
+        for side in (1 - own, own):  # an absent id takes the node of the other graph
             found = places[own][side] >= 0
             token[found] = tokens[side][places[own][side][found]]
         owner = pair_of[owners(getattr(graph, f"{kind}_ptr"))]
         keys.append(distinct((owner * span + token)[owner >= 0]))
+    # (pair, token) keys that only one side has; their pairs have changed.
     changed = np.setxor1d(keys[0], keys[1], assume_unique=True)
     return distinct(changed // span)
 
@@ -195,6 +203,7 @@ def _changed_attributes(pairs: Pairs) -> Iterator[tuple[str, I64]]:
         _attributes(graph, at, names, pairs.codes)
         for graph, at in ((pairs.one, pairs.mine), (pairs.two, pairs.theirs))
     ]
+    # (pair, name, occurrence) as one integer: nodes may have an attribute several times.
     width = len(names) + 1
     deepest = max((int(table[1].max(initial=0)) for table in tables), default=0) + 1
     keys = [(table[0] * width + table[2]) * deepest + table[1] for table in tables]
@@ -211,7 +220,7 @@ def _changed_attributes(pairs: Pairs) -> Iterator[tuple[str, I64]]:
 
 
 def _attributes(graph: Graph, positions: I64, names: dict[str, int], codes: Codes) -> I64:
-    """Return (5, attributes): pair, how many of the same name come before it, name, kind, value."""
+    """Return (5, attributes): pair, number of earlier attributes of the same name, name, kind, value."""
     columns = graph.columns
     pair_of = np.full(graph.n_nodes, -1, dtype=np.int64)
     pair_of[positions] = np.arange(len(positions))
@@ -232,6 +241,7 @@ def _attributes(graph: Graph, positions: I64, names: dict[str, int], codes: Code
     documented = np.flatnonzero((columns.docs[0] >= low) & (columns.docs[0] < low + len(kind)))
     for at, string in columns.docs[:, documented].T.tolist():
         content = (int(kind[at - low]), int(value[at - low]), columns.raw(string))
+        # A doc string counts as part of the value; the spare bit keeps it apart from plain ones.
         kind[at - low], value[at - low] = kind[at - low] + _SPARE, codes.setdefault(content, len(codes))
     rows = np.stack([pair, pair, name, kind, value])[:, keep]
     rows[1] = occurrence(rows[0] * (len(names) + 1) + rows[2])

@@ -21,6 +21,7 @@ NAME_AT, CTRL_AT, DATA_AT, ATTR_AT = layout.NAME_AT, layout.CTRL_AT, layout.DATA
 def put_varint(out: Any, pos: int, value: int) -> Any:
     """Write the 64 bits of `value` as a varint."""
     size = 1
+    # The mask 2**57 - 1 makes the shift a logical one, for values from 2**63 on.
     rest = (value >> 7) & 144115188075855871
     while rest:
         size += 1
@@ -58,6 +59,7 @@ def put_number(out: Any, pos: int, kind: int, value: int) -> Any:
     wire = wire_of(kind)
     if wire == 0:
         if kind == 15 or kind == 17:  # noqa: PLR1714
+            # Zigzag: 0, -1, 1, -2 become 0, 1, 2, 3, so that small negative numbers stay short.
             value = (
                 (value << 1) ^ (value >> 63) if kind == 17 else ((value << 1) ^ (value >> 31)) & 4294967295
             )
@@ -74,6 +76,7 @@ def put_number(out: Any, pos: int, kind: int, value: int) -> Any:
 def put_value(out: Any, pos: int, kind: int, value: int, table: Any) -> Any:
     """Write the oneof member of an attribute."""
     list_ptr, items, string_ptr, pool = table[5], table[6], table[7], table[8]
+    # Field numbers of scalars are odd, and from 29 on they are text.
     if kind & 1:
         if kind >= 29:
             return put_string(out, pos, kind, pool, string_ptr[value], string_ptr[value + 1])
@@ -81,6 +84,7 @@ def put_value(out: Any, pos: int, kind: int, value: int, table: Any) -> Any:
         return put_varint(out, pos, kind << 3 | wire_of(kind))
     end = pos
     first, after = list_ptr[value], list_ptr[value + 1]
+    # Text items are a field each; numbers are packed into one field, written below.
     for back in range(after - first):
         item = items[after - 1 - back]
         if kind >= 30:
@@ -89,6 +93,7 @@ def put_value(out: Any, pos: int, kind: int, value: int, table: Any) -> Any:
             pos = put_number(out, pos, kind - 1, item)
     if kind < 30 and after > first:
         pos = put_varint(out, pos, end - pos)
+        # 10 is the tag of field 1, delimited.
         pos = put_varint(out, pos, 10)
     pos = put_varint(out, pos, end - pos)
     return put_varint(out, pos, kind << 3 | 2)
@@ -142,10 +147,12 @@ def encode(
             attr = rows[ATTR_AT, row + 1] - 1 - attr_back
             end = pos
             kind = attr_kind[attr] & 63
+            # Everything is written backwards, so a value ends where its attribute began.
             if len(ends) > 0:
                 ends[attr] = pos
             if kind != 0:
                 pos = put_value(out, pos, kind, attr_value[attr], table)
+            # Doc strings are sorted by attribute: walking back, the last one left is the next one.
             if doc_end > 0 and docs[0, doc_end - 1] == attr:
                 doc_end -= 1
                 text = docs[1, doc_end]
@@ -154,8 +161,10 @@ def encode(
             if name_ptr[name + 1] > name_ptr[name]:
                 pos = put_string(out, pos, 1, name_pool, name_ptr[name], name_ptr[name + 1])
             pos = put_varint(out, pos, end - pos)
+            # Field attr of GlobalMetadata is 2, that of Node 10.
             pos = put_varint(out, pos, (2 if head else 10) << 3 | 2)
         if not head:
+            # The table of IOInfo is sorted by frame, so it is walked back like doc strings.
             while io_end > 0 and io[0, io_end - 1] == row:
                 io_end -= 1
                 end = pos
@@ -175,5 +184,6 @@ def encode(
             pos = put_string(out, pos, 1 if head else 2, pool, string_ptr[name], string_ptr[name + 1])
         if not head:
             pos = put_default(out, pos, 1, rows[ID, row])
+        # A Chakra ET is a stream of messages, each behind its length.
         pos = put_varint(out, pos, frame_end - pos)
     return pos

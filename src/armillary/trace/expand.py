@@ -1,4 +1,4 @@
-"""From the rules of a trace with a grid to the graph of every rank: what all that is symbolic must equal."""
+"""Expansion of a trace with a grid to one graph per rank: the reference that every symbolic computation must equal."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ Ints = NDArray[np.int64]
 TEXTS = (b"## process_group:init ##", b"[[]]", b"['String']")
 """Name, shapes and types of the node in which PyTorch keeps the process groups."""
 MOST_NODES = 50_000_000
-"""Nodes of all ranks together that are still expanded where it is not asked for."""
+"""Most nodes of all ranks together that are expanded without an explicit request."""
 
 
 def expand(trace: Trace) -> Trace:
-    """Return the trace with a graph of its own for every rank, without rules; one without a grid as it is.
+    """Return the trace with a separate graph for every rank and no grid; a trace without a grid is returned unchanged.
 
     Raises:
         InputError: a node names a group or an axis that is not there, or a group that its rank is not in.
@@ -39,10 +39,10 @@ def expand(trace: Trace) -> Trace:
 
 
 def expand_for(trace: Trace, what: str, most: int = MOST_NODES) -> Trace:
-    """Return `expand` of a trace for the sake of `what`.
+    """Return `expand` of a trace; `what` names the purpose in errors.
 
     Raises:
-        InputError: all ranks together have more than `most` nodes; see `expand` for others.
+        InputError: all ranks together have more than `most` nodes; also what `expand` raises.
     """
     if trace.grid is not None and trace.total_nodes > most:
         raise InputError(
@@ -88,7 +88,7 @@ class Form:
     graph: Graph
     columns: Columns
     used: list[int]
-    """Axis sets whose group numbers are the strings before the last one; that one defines them."""
+    """Axis sets whose group numbers `texts` lists, before the string that defines the groups."""
     group_at: Ints
     """Attributes whose value is the number of a group."""
     own_at: Ints
@@ -103,12 +103,14 @@ class Form:
         """Lay out the columns of a class graph."""
         part = part_of(graph)
         codes, names = graph.strings("pg_name")
+        # Code -1, a node without a group, indexes the last entry: the world.
         axis_set = np.array([axis_sets.find(name) for name in names] + [WORLD], np.int64)[codes]
         used = sorted(set(axis_set.tolist()) - {WORLD})
         route, routes = routes_of(graph, axis_sets.grid)
         code = {name: i for i, name in enumerate(part.names)}
         for name in ("comm_src", "comm_dst"):
             code.setdefault(name, len(code))
+        # -1 stands for attributes of the GlobalMetadata, which stay as they are.
         node = np.repeat(np.arange(part.rows.shape[1] - 1), np.diff(part.rows[c.ATTR_AT])) - 1
         send = graph.types == NodeType.COMM_SEND_NODE
         peer_name = np.where(send, code["comm_dst"], code["comm_src"])
@@ -116,10 +118,13 @@ class Form:
         has_own = np.where(send, graph.has("comm_src"), graph.has("comm_dst"))
         # An end that an absolute message names is kept, so that a wrong one is still found.
         filled = (route >= 0) & (graph.has(AXIS) | ~has_own)
+        # Each attribute is dropped, copied, or, where it names a peer along a route, replaced by
+        # the pair comm_src and comm_dst.
         inside = node >= 0
         called = part.attr_name
         group = inside & (called == code.get("pg_name", -1))
         drop = inside & (called == code.get(AXIS, -1))
+        # The world needs no group: a node without pg_name is in it.
         drop |= group & (axis_set[node] == WORLD)
         drop |= inside & filled[node] & (called == own_name[node])
         ends = inside & filled[node] & (called == peer_name[node])
@@ -127,10 +132,13 @@ class Form:
         source = np.repeat(np.arange(len(times)), times)
         new = _take(part, source, times)
         first = (np.cumsum(times) - times)[ends]
+        # Of the pair, a send is its own source, a receive its own destination.
         is_send = send[node[ends]]
         own_at, peer_at = first + ~is_send, first + is_send
         new.attr_name[first], new.attr_name[first + 1] = code["comm_src"], code["comm_dst"]
         new.attr_kind[first] = new.attr_kind[first + 1] = KINDS["int32"]
+        # Group numbers and the definition are strings that `fill` appends for each rank; only
+        # their indices are fixed here, after `TEXTS`.
         texts = len(new.string_ptr) - 1
         number = np.full(len(axis_sets.all), -1, np.int64)
         number[used] = texts + len(TEXTS) + np.arange(len(used))
@@ -149,6 +157,7 @@ class Form:
         """
         values = self.columns.attr_value.copy()
         values[self.own_at] = rank
+        # All that differs between the ranks of a class: own rank, peers and texts.
         values[self.peer_at] = self.peers(rank, axis_sets.grid)[self.route]
         texts = self.texts(rank, axis_sets)
         ends = np.cumsum([len(self.columns.pool), *map(len, texts)])[1:]
@@ -166,13 +175,14 @@ class Form:
         return np.array(found, np.int64)
 
     def texts(self, rank: int, axis_sets: AxisSets) -> list[bytes]:
-        """Return the strings of a rank: the numbers of its groups, and the text that defines them."""
+        """Return the strings of a rank: the numbers of its groups, then the text that defines the groups."""
         if not self.used:
             return []
         numbers = [axis_sets.number(axis_set, rank) for axis_set in self.used]
         for axis_set, number in zip(self.used, numbers, strict=True):
             if number < 0:
                 refuse_outsider(self.graph, axis_sets, axis_set, rank)
+        # Only the groups of this rank are listed: a table of all would grow with ranks squared.
         groups = {number: axis_sets.members(number).tolist() for number in numbers}
         table = [
             {"pg_name": str(number), "ranks": ranks, "group_size": len(ranks)}
@@ -182,7 +192,7 @@ class Form:
 
 
 def refuse_outsider(graph: Graph, axis_sets: AxisSets, axis_set: int, rank: int) -> None:
-    """Refuse that `rank` runs a graph with collectives of an axis set none of whose groups it is in.
+    """Raise the error for a rank whose graph has collectives of an axis set, but which is in none of its groups.
 
     Raises:
         InputError: names the node.
@@ -198,10 +208,11 @@ def refuse_outsider(graph: Graph, axis_sets: AxisSets, axis_set: int, rank: int)
 
 
 def _take(columns: Columns, source: Ints, times: Ints) -> Columns:
-    """Return the columns with attribute i `times[i]` times; `source` says which one each is."""
+    """Return the columns with attribute i repeated `times[i]` times; `source` is the old index of each new one."""
     before = np.zeros(len(times) + 1, np.int64)
     np.cumsum(times, out=before[1:])
     rows = columns.rows.copy()
+    # Offsets follow the attributes: drops shift them down, pairs up.
     rows[c.ATTR_AT] = before[rows[c.ATTR_AT]]
     docs = columns.docs[:, times[columns.docs[0]] > 0]
     docs[0] = before[docs[0]]
@@ -237,10 +248,11 @@ def part_of(graph: Graph) -> Columns:
 
 
 def _with_metadata(part: Columns, graph: Graph, texts: int, definition: int) -> Columns:
-    """Add, as its first node, the one that defines the groups in string `definition`; `TEXTS` are strings from `texts`.
+    """Return the columns with a first node that defines the groups in string `definition`.
 
-    Its id is the highest: nodes keep their places in the order of ids.
+    `TEXTS` are the strings from `texts`. The node's id is the highest, so the others keep their order of ids.
     """
+    # Its offsets are those of the node that was first, so it has no entries of its own.
     row = part.rows[:, 1:2].copy()
     row[: c.CTRL_AT] = 0
     row[c.ID], row[c.TYPE] = _free_id(graph), NodeType.METADATA_NODE
@@ -261,6 +273,8 @@ def _with_metadata(part: Columns, graph: Graph, texts: int, definition: int) -> 
 
 def _free_id(graph: Graph) -> int:
     highest = int(graph.ids.max(initial=0))
+    # The id above all others keeps the order of the rest; with ids up to the top of int64
+    # any free one must do.
     if highest < 2**63 - 1:
         return highest + 1
     taken = set(graph.ids.tolist())

@@ -29,6 +29,7 @@ class Feeder:
         ptr, parent = graph.parents()
         n = graph.n_nodes
         order = np.argsort(graph.ids, kind="stable")
+        # Rank in the order of ids: the heap compares small integers, ties by position.
         self._rank = np.argsort(order).tolist()
         self._waiting = np.diff(ptr).tolist()
         self._children: list[list[int]] = [[] for _ in range(n)]
@@ -77,6 +78,7 @@ class Feeder:
             raise InputError(
                 f"{self.graph.node(node)} cannot be issued now, expected one of {self.issuable()}"
             ) from None
+        # Removing from the middle breaks the heap.
         heapq.heapify(self._ready)
         self._running.add(node)
 

@@ -63,15 +63,19 @@ def load_trace(prefix: StrPath, ranks: int | None = None) -> Trace:
     for rank, name in enumerate(names):
         path = f"{folder}/{name}" if folder else name
         data = _read(path)
+        # A small file is its own key; a large one a digest, so that it need not stay in memory.
         key = data if isinstance(data, bytes) else (len(data), hashlib.sha256(data).digest())
         rank_graph[rank] = known = index.setdefault(key, len(index))
+        # The same contents as an earlier rank, decoded or waiting to be.
         if known < len(graphs) + len(pending):
             continue
         if name.endswith(".json"):
+            # By way of the encoder, so that graphs from JSON share the columns of their batch, too.
             data = encode(_from_json(data, path))
         pending.append(data)
         sources.append(path)
         size += len(data)
+        # Files decoded together share columns; a batch bounds how much text is held beside them.
         if size >= _BATCH_BYTES:
             graphs += decode_many(pending, sources)
             pending, sources, size = [], [], 0
@@ -102,6 +106,7 @@ def rank_files(folder: str, stem: str, ranks: int | None) -> list[str]:
         if name is None:
             break
         found.append(name)
+    # The rest explains what is missing: only errors pay for it.
     if len(found) == ranks:
         return found
     prefix = os.path.join(folder, stem)  # noqa: PTH118
@@ -143,6 +148,7 @@ def _read(path: str) -> Data:
             os.close(descriptor)
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}, expected a readable trace file") from error
+    # By magic number (gzip, below zstd): downloads often lose their suffix.
     if data[:2] == b"\x1f\x8b":
         try:
             return gzip.decompress(data)
@@ -154,14 +160,14 @@ def _read(path: str) -> Data:
 
 
 def _rest(descriptor: int, start: bytes) -> Data:
-    """Read on after `start`; into an array, whose memory is quicker to come by than that of bytes."""
+    """Read the rest of a file after `start`, into an array: allocating one is faster than growing bytes."""
     data = np.empty(max(os.fstat(descriptor).st_size, len(start)) + 1, dtype=np.uint8)
     data[: len(start)] = np.frombuffer(start, dtype=np.uint8)
     size = len(start)
     with os.fdopen(descriptor, "rb", buffering=0, closefd=False) as stream:
         while more := stream.readinto(data.data[size:]):
             size += more
-            if size == len(data):  # it has no size in advance, or grows
+            if size == len(data):  # a pipe has no size in advance, and a file may grow
                 data = np.concatenate([data, np.empty_like(data)])
     return data.data[:size].toreadonly()
 
@@ -212,7 +218,7 @@ def _from_json(data: Data, path: str) -> Graph:
 
 
 def write_graph(path: StrPath, graph: Graph, compress: Literal["gzip", "zstd"] | None = None) -> None:
-    """Write one trace file, by way of a temporary name so that no half file is ever seen.
+    """Write one trace file, under a temporary name first so that no partial file is ever visible.
 
     Args:
         path: the file; with suffix ``.json`` it is written in the JSON layout.
@@ -234,6 +240,7 @@ def write_graph(path: StrPath, graph: Graph, compress: Literal["gzip", "zstd"] |
 
 def _write(target: Path, data: bytes, compress: Literal["gzip", "zstd"] | None) -> None:
     if compress == "gzip":
+        # Without a time of writing, equal graphs give equal files.
         data = gzip.compress(data, compresslevel=6, mtime=0)
     elif compress == "zstd":
         data = _zstandard(target).ZstdCompressor().compress(data)
@@ -249,13 +256,13 @@ def write_trace(
 ) -> None:
     """Write ``<prefix>.<rank>.et`` for every rank (with ``.gz`` or ``.zst`` when compressed).
 
-    Of a trace with a grid, every rank's file has its own groups and peers; see `expand.rank_graph`.
+    For a trace with a grid, every rank's file has its own groups and peers; see `expand.rank_graph`.
 
     Args:
         prefix: path up to the dot before the rank.
         trace: what to write.
         compress: None for plain.
-        progress: called with the number of files that are written, after each of them.
+        progress: called after each file with the number of files written so far.
 
     Raises:
         InputError: the folder cannot be written, or a rank has no such group or peer.
@@ -275,10 +282,11 @@ def write_trace(
     def write(rank: int) -> None:
         _write(Path(f"{os.fspath(prefix)}.{rank}{suffix}"), data_of(rank), compress)
 
-    for done, rank in enumerate(first, 1):  # kernels and class graphs are made ready by one thread only
+    for done, rank in enumerate(first, 1):  # one thread alone prepares kernels and class graphs
         write(rank)
         if progress:
             progress(done)
+    # The remaining files only copy, compress and write, which threads do in parallel.
     rest = np.delete(np.arange(trace.n_ranks), first).tolist()
     with ThreadPoolExecutor(min(_MOST_THREADS, os.cpu_count() or 1)) as pool:
         for done, _ in enumerate(pool.map(write, rest), len(first) + 1):

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 GEMM = "gemm"
-"""Attribute of a node that does nothing but GEMMs: calls, batch, m, n, k of each, as int64_list."""
+"""Attribute of a node that consists of GEMMs only: calls, batch, m, n, k of each, as int64_list."""
 
 
 class Gemm(NamedTuple):
@@ -34,11 +34,13 @@ class Gemm(NamedTuple):
         return (self.m * self.k + self.k * self.n + self.m * self.n) * self.batch * self.calls
 
     def left(self) -> Gemm:
-        """Return the GEMM that makes the gradient of the left operand."""
+        """Return the GEMM that computes the gradient of the left operand."""
+        # C = A B of (m, k) (k, n): dA = dC Bᵀ is (m, n) with (n, k).
         return self._replace(n=self.k, k=self.n)
 
     def right(self) -> Gemm:
-        """Return the GEMM that makes the gradient of the right operand."""
+        """Return the GEMM that computes the gradient of the right operand."""
+        # dB = Aᵀ dC is (k, m) with (m, n).
         return self._replace(m=self.k, k=self.m)
 
 
@@ -51,7 +53,7 @@ def to_gemms(numbers: Sequence[int]) -> tuple[Gemm, ...]:
     """Return the GEMMs that an attribute lists.
 
     Raises:
-        ValueError: it is no such list.
+        ValueError: the length is no multiple of five, or a number is below 1.
     """
     if len(numbers) % 5 or any(number < 1 for number in numbers):
         raise ValueError("expected five integers of at least 1 (calls, batch, m, n, k) for each GEMM")

@@ -44,6 +44,7 @@ class Graph(AttributeColumns):
 
     def _ptr(self, field: int) -> I64:
         ptr = self.columns.rows[field, self.first : self.first + self.n_nodes + 1]
+        # The first graph of a batch needs no copy.
         return ptr - ptr[0] if ptr[0] else ptr
 
     def _slice(self, field: int) -> slice:
@@ -147,6 +148,7 @@ class Graph(AttributeColumns):
     def _with_docs(
         self, found: list[tuple[str, str, Any]], frame: int
     ) -> list[tuple[str, str, Any] | tuple[str, str, Any, str]]:
+        # Doc strings are sorted by attribute, so those of a frame are a range.
         first = int(self.columns.rows[c.ATTR_AT, frame])
         low, high = np.searchsorted(self.columns.docs[0], (first, first + len(found)))
         docs = {
@@ -197,6 +199,7 @@ class Graph(AttributeColumns):
 
     def attribute_kinds(self) -> dict[str, dict[str, int]]:
         """Return how often each attribute occurs with each kind."""
+        # Kinds are below 64: name and kind make one integer.
         keys, counts = np.unique(self.attr_name.astype(np.int64) * 64 + self.attr_kind, return_counts=True)
         kinds: dict[str, dict[str, int]] = {}
         for key, count in zip(keys.tolist(), counts.tolist(), strict=True):

@@ -1,10 +1,10 @@
-"""Ranks as the points of a grid, so that groups and peers follow from rules instead of lists.
+"""Ranks as points of a grid, so that rules instead of lists give groups and peers.
 
 A rank is a number whose digits, one per mesh dimension, innermost first, are its coordinates. An axis such as ``dp`` is
 one or more mesh dimensions; ranks that differ only along some axes are a group, and the groups along the same axes are
 an axis set. In the graphs of a `Trace` that has a grid, ``pg_name`` is the name of an axis set (axes joined by ``+``,
-or a name of `RankGrid.subsets`), and a message with the attribute ``comm_axis`` goes as many steps along that axis,
-cyclically, as its ``comm_dst`` or ``comm_src`` says.
+or a name of `RankGrid.subsets`), and for a message with the attribute ``comm_axis``, ``comm_dst`` or ``comm_src`` is
+the number of steps along that axis, cyclically, to the peer.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class RankGrid:
     """The coordinates of all ranks.
 
     Attributes:
-        sizes: Of each mesh dimension, innermost first.
+        sizes: Number of coordinates of each mesh dimension, innermost first.
         axes: The mesh dimensions of every named axis, innermost first; axes may share mesh dimensions.
         subsets: Name -> (axis, coordinates): groups of the ranks at some coordinates of an axis only.
     """
@@ -44,7 +44,7 @@ class RankGrid:
         return prod(self.sizes)
 
     def size(self, axis: str) -> int:
-        """Return how many ranks lie along an axis."""
+        """Return the number of ranks along an axis."""
         return prod(self.sizes[mesh_dim] for mesh_dim in self.mesh_dims_of(axis))
 
     def mesh_dims_of(self, axis: str) -> tuple[int, ...]:
@@ -64,6 +64,7 @@ class RankGrid:
         Raises:
             InputError: no such axis.
         """
+        # Axes may share mesh dimensions, hence a set; one of size 1 tells no members apart.
         axes = self.subsets[axis_set][0:1] if axis_set in self.subsets else axis_set.split("+")
         found = {
             mesh_dim for axis in axes for mesh_dim in self.mesh_dims_of(axis) if self.sizes[mesh_dim] > 1
@@ -71,7 +72,7 @@ class RankGrid:
         return tuple(sorted(found))
 
     def places(self, axis_set: str) -> tuple[int, ...] | None:
-        """Return the coordinates that a subset keeps, each once; None where it is all, in order."""
+        """Return the coordinates that a subset keeps, each once; None if it keeps all of them, in order."""
         if axis_set not in self.subsets:
             return None
         axis, places = self.subsets[axis_set]
@@ -93,16 +94,18 @@ class RankGrid:
         mesh_dims = self.mesh_dims(axis_set)
         ranks = np.arange(self.n_ranks)
         inside = self._code(ranks, mesh_dims)
+        # Ranks of a group share what the other mesh dimensions contribute, its first rank.
         order = np.lexsort((inside, ranks - self._offset(ranks, mesh_dims)))
         table = order.reshape(-1, prod(self.sizes[mesh_dim] for mesh_dim in mesh_dims))
         places = self.places(axis_set)
         if places is not None:
+            # In every group the members at these coordinates are in the same columns.
             mine = self.coordinate(self.subsets[axis_set][0])[table[0]]
             table = table[:, [int(np.flatnonzero(mine == place)[0]) for place in places]]
         return np.ascontiguousarray(table)
 
     def group_of(self, axis_set: str) -> Ints:
-        """Return the index of every rank's group in `members`, (n_ranks,); -1: it is in none."""
+        """Return the index of every rank's group in `members`, (n_ranks,); -1 for a rank in no group."""
         found = np.full(self.n_ranks, -1, np.int64)
         table = self.members(axis_set)
         found[table] = np.arange(len(table))[:, None]
@@ -112,6 +115,7 @@ class RankGrid:
         """Return the ranks that are `steps` along an axis from `ranks`, around its end."""
         mesh_dims = self.mesh_dims_of(axis)
         own = self._code(ranks, mesh_dims)
+        # Steps wrap around the axis as a whole, not within one of its mesh dimensions.
         moved = (own + steps) % self.size(axis)
         away = np.zeros_like(ranks)
         for mesh_dim in mesh_dims:
@@ -124,7 +128,7 @@ class RankGrid:
         return [prod(self.sizes[:mesh_dim]) for mesh_dim in range(len(self.sizes))]
 
     def _code(self, ranks: Ints, mesh_dims: tuple[int, ...]) -> Ints:
-        """Return the number that these mesh dimensions of the ranks make."""
+        """Return the coordinates along these mesh dimensions as one mixed-radix number per rank, (ranks,)."""
         code = np.zeros_like(ranks)
         weight = 1
         for mesh_dim in mesh_dims:
@@ -133,7 +137,7 @@ class RankGrid:
         return code
 
     def _offset(self, ranks: Ints, mesh_dims: tuple[int, ...]) -> Ints:
-        """Return what these mesh dimensions contribute to the ranks."""
+        """Return the part of each rank number that these mesh dimensions contribute, (ranks,)."""
         offset = np.zeros_like(ranks)
         for mesh_dim in mesh_dims:
             offset += ranks // self._strides[mesh_dim] % self.sizes[mesh_dim] * self._strides[mesh_dim]

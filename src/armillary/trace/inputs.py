@@ -1,4 +1,4 @@
-"""What commands about traces take: files, and prefixes of the files of all ranks."""
+"""Inputs of trace commands: files, and prefixes of the files of all ranks."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _RANK_FILE = re.compile(r"(.+)\.\d+(?:" + "|".join(map(re.escape, SUFFIXES)) + "
 
 @dataclass(frozen=True)
 class Input:
-    """A trace and what it is called."""
+    """A trace and its name."""
 
     name: str
     trace: Trace
     whole: bool
-    """Whether it has all ranks, and is not just the file of one."""
+    """Whether it is the trace of all ranks instead of one file."""
 
 
 def read_input(path: StrPath) -> Input:
@@ -32,6 +32,7 @@ def read_input(path: StrPath) -> Input:
         InputError: it is neither, or cannot be read.
     """
     name = os.fspath(path)
+    # A prefix may also be the name of a folder, which is not a file to read.
     if name.endswith(SUFFIXES) or (Path(name).exists() and not Path(name).is_dir()):
         return Input(name, Trace.replicate(read_graph(name), 1), whole=False)
     return Input(name, load_trace(name), whole=True)
@@ -41,8 +42,10 @@ def read_inputs(paths: Sequence[StrPath]) -> list[Input]:
     """Read several; two or more files that are all those of a prefix are read as that prefix."""
     names = [os.fspath(path) for path in paths]
     matches = {name: match[1] for name in names if (match := _RANK_FILE.fullmatch(name))}
+    # The shell expands run.*.et to files; together they mean the whole trace `run`.
     whole = {prefix for prefix in set(matches.values()) if _is_whole(prefix, matches)}
     asked = [matches[name] if matches.get(name) in whole else name for name in names]
+    # In order, each prefix once.
     return [read_input(name) for name in dict.fromkeys(asked)]
 
 

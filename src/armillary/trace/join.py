@@ -1,4 +1,4 @@
-"""Several graphs as one: what one NPU runs for several jobs."""
+"""Joining of graphs: what one NPU runs for several jobs."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from armillary.trace.schema import BYTES, KINDS, STRING, VERSION, NodeType
 TEXTS = (STRING, BYTES)
 TEXT_LISTS = (STRING + 1, BYTES + 1)
 DELAY = "delay_ns"
-"""Integer attribute of a METADATA node that ends so many ns after it could start."""
+"""Integer attribute of a METADATA node: the ns that pass between its start and its end."""
 
 
 @dataclass(frozen=True)
 class Edit:
-    """An attribute that some nodes get, in place of what they have of that name: int64 numbers or text."""
+    """An attribute set on some nodes, replacing one of the same name: int64 numbers or text."""
 
     name: str
     nodes: I64
@@ -39,7 +39,7 @@ class Part:
     """Put before the names of its nodes."""
     edits: list[Edit] = field(default_factory=list)
     gate: int | None = None
-    """Id of the node for which all wait that wait for no other."""
+    """Id of a node that all nodes without dependencies wait for; None for no delay."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class _Pool:
 
 @dataclass
 class _Rows:
-    """The nodes of one part: `rows` without offsets, and how many dependencies and attributes each node has."""
+    """The nodes of one part: `rows` without offsets, and the numbers of dependencies and attributes of each node."""
 
     rows: I64
     ctrl_counts: I64
@@ -105,10 +105,12 @@ def _gates(gates: Sequence[Gate], pool: _Pool) -> _Rows:
 def _nodes(part: Part, pool: _Pool) -> _Rows:
     columns, n = part_of(part.graph), part.graph.n_nodes
     ptr, parent = part.graph.parents()
+    # Dependencies of both kinds, resolved: ids change, and positions do not.
     waits = np.diff(ptr)
     rows = columns.rows[:, 1 : n + 1].copy()
     rows[c.ID] = part.ids
     rows[c.NAME_AT] = _texts(columns, rows[c.NAME_AT], pool, part.prefix.encode())
+    # The gate reaches all nodes through those that wait for no other.
     roots = (waits == 0).astype(np.int64) if part.gate is not None else np.zeros(n, np.int64)
     ctrl = np.full(int(roots.sum()), part.gate or 0, np.int64)
     owner, attrs = _attributes(part, columns, pool)
@@ -119,12 +121,14 @@ def _nodes(part: Part, pool: _Pool) -> _Rows:
 def _attributes(part: Part, columns: Columns, pool: _Pool) -> tuple[I64, I64]:
     """Return the node of every attribute, in order, and the attributes after the edits."""
     n = part.graph.n_nodes
+    # -1 is the GlobalMetadata; index -1 of `edited` is its spare last entry, never set.
     owner = np.repeat(np.arange(-1, n), np.diff(columns.rows[c.ATTR_AT]))
     kind, value = columns.attr_kind.astype(np.int64), columns.attr_value.copy()
     keep = (owner >= 0) & ~np.isin(kind, TEXT_LISTS)
     for edit in part.edits:
         edited = np.zeros(n + 1, np.bool_)
         edited[edit.nodes] = True
+        # An edit replaces what a node has; nodes that the edit does not name keep theirs.
         keep &= ~((columns.attr_name == columns.name_code.get(edit.name, -1)) & edited[owner])
     text = keep & np.isin(kind, TEXTS)
     value[text] = _texts(columns, value[text], pool)
@@ -172,6 +176,7 @@ def _assemble(pool: _Pool, parts: list[_Rows]) -> Columns:
         (c.DATA_AT, [part.data_counts for part in parts]),
         (c.ATTR_AT, [part.attr_counts for part in parts]),
     ):
+        # Two zeros: the GlobalMetadata, frame 0, has no entries.
         rows[at] = np.concatenate([[0, 0], np.cumsum(np.concatenate(counts))])
     name, kind, value = np.concatenate([part.attrs for part in parts], axis=1)
     raws = list(pool.texts)

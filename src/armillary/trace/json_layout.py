@@ -45,6 +45,7 @@ def graph_to_json(graph: Graph) -> str:
 def json_pieces(graph: Graph) -> Iterator[str]:
     """Yield the text of `graph_to_json` piece by piece, for graphs that are big."""
     head = {"format": FORMAT, "version": graph.version, "metadata": _attrs(graph.metadata_with_docs())}
+    # The head without its closing brace, so that nodes can be streamed behind it.
     yield f'{json.dumps(head, ensure_ascii=False)[:-1]}, "nodes": [\n'
     for first in range(0, graph.n_nodes, _PIECE):
         positions = range(first, min(first + _PIECE, graph.n_nodes))
@@ -109,11 +110,13 @@ def node_to_dict(node: Node) -> dict[str, Any]:
     """Return the node as a JSON object, without the keys that have their default."""
     found: dict[str, Any] = {"id": node.id, "name": node.name, "type": type_name(node.type)}
     if found["type"] == str(node.type):
+        # Types without a name stay numbers: a text would not be read back.
         found["type"] = node.type
     for key in _NODE_KEYS[3:-1]:
         value = getattr(node, key)
         if value != getattr(_DEFAULTS, key):
             found[key] = list(value) if isinstance(value, tuple) else value
+    # A list without entries is the default, too, but not equal to an empty tuple.
     for key in ("ctrl_deps", "data_deps"):
         if not found.get(key, True):
             del found[key]

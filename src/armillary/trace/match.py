@@ -1,4 +1,4 @@
-"""Which node of one graph is which of another."""
+"""Matching of the nodes of two graphs."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def text_codes(graph: Graph, strings: I64, codes: Codes) -> I64:
 def match(one: Graph, two: Graph, codes: Codes) -> tuple[I64, dict[str, int]]:
     """Return for every node of `one` the position of its partner in `two`, -1 for none, and how they were found.
 
-    Nodes with the same id and name are partners; what is left goes by name and number of its occurrence, and
-    what is left then by id and type. Where fewer than half of the ids that both have come with the same name, ids
-    were given anew and are not looked at.
+    Nodes with the same id and name are partners. The rest is matched by name and number of occurrence, and what
+    then remains by id and type. If fewer than half of the common ids have the same name in both graphs, the nodes were
+    renumbered and ids are ignored.
     """
     names = [
         text_codes(g, g.columns.rows[c.NAME_AT, g.first : g.first + g.n_nodes], codes) for g in (one, two)
@@ -46,14 +46,17 @@ def match(one: Graph, two: Graph, codes: Codes) -> tuple[I64, dict[str, int]]:
     at = locate(two.ids, one.ids) if _unique(one.ids) and _unique(two.ids) else partner.copy()
     common = np.flatnonzero(at >= 0)
     same = common[names[0][common] == names[1][at[common]]]
+    # Below half, equal ids are a coincidence: another tool has numbered the nodes.
     if 2 * len(same) >= len(common):
         pair(same, at[same], "id")
     else:
         at[:] = -1
     mine, theirs = np.flatnonzero(partner < 0), np.flatnonzero(~taken)
+    # The third "matmul" of one graph is taken as the third of the other.
     found = _by_occurrence(names[0][mine], names[1][theirs])
     pair(mine[found >= 0], theirs[found[found >= 0]], "name")
     left = np.flatnonzero((partner < 0) & (at >= 0))
+    # A node that was renamed keeps id and type.
     left = left[~taken[at[left]] & (one.types[left] == two.types[at[left]])]
     pair(left, at[left], "id")
     return partner, counts
@@ -67,13 +70,14 @@ def _unique(ids: NDArray[np.uint64]) -> bool:
 
 def _by_occurrence(mine: I64, theirs: I64) -> I64:
     """Return for each of `mine` the index of the equal one of `theirs` with the same number of occurrence."""
+    # (code, occurrence) as one integer, so that one search finds the equal pairs.
     span = max(len(mine), len(theirs), 1)
     keys = [(codes * span + occurrence(codes)).astype(np.uint64) for codes in (mine, theirs)]
     return locate(keys[1], keys[0])
 
 
 def occurrence(codes: I64) -> I64:
-    """Return how many equal ones come before each."""
+    """Return for every code how many equal ones precede it."""
     order = np.argsort(codes, kind="stable")
     ordered = codes[order]
     first = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1])) if len(codes) else order

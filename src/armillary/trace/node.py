@@ -110,6 +110,7 @@ class Packer:
         self.names: dict[str, int] = {}
         self.list_ptr = [0]
         self.items: list[int] = []
+        # Offsets of string 0, the empty one, which stands for every absent text.
         self.string_ptr, self.pool = [0, 0], bytearray()
         self.io: list[tuple[int, ...]] = []
         self.docs: list[tuple[int, int]] = []
@@ -124,6 +125,7 @@ class Packer:
             self._integer(getattr(node, key), key, 0, 2**64 - 1)
             for key in ("id", "start_micros", "duration_micros")
         ]
+        # Any int32 passes: files of a newer schema have types that `NodeType` does not know.
         kind = self._integer(node.type, "type", -(2**31), 2**31 - 1)
         head = [len(self.ctrl), len(self.data), len(self.attrs)]
         self.rows.append([unsigned[0], kind, *unsigned[1:], self._string(node.name, "name"), *head])
@@ -137,8 +139,10 @@ class Packer:
             self._attribute(*attribute)
 
     def _integer(self, value: Any, what: str, low: int, high: int) -> int:
+        # True is an int in Python, but an id or a size that is a bool is a mistake.
         if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not low <= value <= high:
             self._fail(f"{what} is {value!r}, expected an integer from {low} to {high}")
+        # Columns are int64: a uint64 keeps its bits, so its upper half is stored as negative.
         return int(value) - 2**64 if value >= 2**63 else int(value)
 
     def _encoded(self, value: Any, what: str) -> bytes:
@@ -164,8 +168,10 @@ class Packer:
                 f"attribute '{name}' has kind {kind_name!r}, expected "
                 f"{one_of(KINDS)}{nearest(str(kind_name), KINDS)}"
             )
+        # A oneof without a member: the attribute has a name and no value.
         if kind == 0:
             bits = 0
+        # Scalars have odd field numbers; the list of a kind has the even number after it.
         elif kind & 1:
             bits = self._scalar(name, kind, value)
         else:
@@ -190,6 +196,7 @@ class Packer:
             bits = self._string(value, what)
         elif kind in FLOAT_KINDS and isinstance(value, (int, float)) and not isinstance(value, bool):
             try:
+                # Floats keep their bits. A value beyond the range of float32 raises OverflowError.
                 if kind == DOUBLE:
                     bits = int(struct.unpack("<q", struct.pack("<d", value))[0])
                 else:
@@ -201,10 +208,11 @@ class Packer:
         return bits
 
     def columns(self) -> Columns:
-        """Return what was added as one graph, whose first frame is its GlobalMetadata."""
+        """Return the added frames as the columns of one graph; the first frame must be its GlobalMetadata."""
         n = len(self.rows)
         rows = np.zeros((c.ROW_FIELDS, n + 1), dtype=np.int64)
         rows[:, :n] = np.array(self.rows, dtype=np.int64).T
+        # The column after the last frame closes the CSR offsets.
         rows[c.CTRL_AT :, n] = len(self.ctrl), len(self.data), len(self.attrs)
         attrs = np.array(self.attrs, dtype=np.int64).reshape(-1, 3).T
         return Columns(

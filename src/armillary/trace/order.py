@@ -1,4 +1,4 @@
-"""Orders of nodes: topological, by earliest start, and the cycles that leave none."""
+"""Orders of nodes: topological and by earliest start; cycles, for which there is none."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ def csr(owner: NDArray[np.integer], values: NDArray[T], n: int) -> tuple[I64, ND
     """Group `values` by their owners, 0 to n - 1: offsets (n + 1) and values, stable."""
     ptr = np.zeros(n + 1, dtype=np.int64)
     np.cumsum(np.bincount(owner, minlength=n), out=ptr[1:])
+    # Most owners come sorted already.
     if len(owner) and not np.all(owner[1:] >= owner[:-1]):
         values = values[np.argsort(owner, kind="stable")]
     return ptr, values
@@ -39,6 +40,7 @@ def topological(ptr: I64, parent: NDArray[np.integer]) -> I64:
     """Return the nodes, each after its parents (CSR); those on or behind a cycle are left out."""
     n = len(ptr) - 1
     child = owners(ptr)
+    # Nodes that only wait for earlier ones, as most files have them, are in order as they are.
     if bool(np.all(parent < child)):
         return np.arange(n)
     placed, *_, order = _run(
@@ -48,11 +50,11 @@ def topological(ptr: I64, parent: NDArray[np.integer]) -> I64:
 
 
 def earliest(graph: Graph, time: I64) -> tuple[I64, I64, int]:
-    """Return how early nodes can start, their levels (1 for those that wait for none), and the last end.
+    """Return the earliest start of every node, its level (1 for one that waits for none), and the latest end.
 
     Args:
         graph: the graph.
-        time: what every node takes.
+        time: duration of every node.
 
     Raises:
         InputError: the graph has a cycle.
@@ -61,13 +63,15 @@ def earliest(graph: Graph, time: I64) -> tuple[I64, I64, int]:
     order = topological(ptr, parent)
     if len(order) < graph.n_nodes:
         raise InputError(f"{graph.source}: dependency cycle, expected none")
+    # Two arrays: the kernel writes starts into one and levels into the other.
     zeros = np.zeros(graph.n_nodes, dtype=np.int64)
     end, *_, start, level = _run("longest", [ptr, parent, order, time, zeros, zeros.copy()])
     return start, level, end
 
 
 def _run(name: str, arrays: list[Any]) -> list[Any]:
-    """Run a kernel; return what it returns, and then its arguments as they are then."""
+    """Run a kernel; return its result, followed by its arguments after the call."""
+    # By convention the last array has an entry per node.
     if len(arrays[-1]) >= COMPILED_FROM:
         return [getattr(jit.load(KERNEL, "compiled"), name)(*arrays), *arrays]
     lists = [array.tolist() for array in arrays]  # quicker than arrays there
@@ -82,7 +86,7 @@ def cycle_in(ptr: I64, parent: NDArray[np.integer]) -> list[int]:
         return []
     left = np.ones(len(ptr) - 1, dtype=np.bool_)
     left[order] = False
-    # Every node that is left has a parent that is left: walk up until a node comes round again.
+    # Every node that is left has a parent that is left: walk up until a node repeats.
     node = int(np.flatnonzero(left)[0])
     seen: dict[int, int] = {}
     while node not in seen:
@@ -98,15 +102,16 @@ def find_cycle(graph: Graph) -> list[int]:
 
 
 def issue_order(graph: Graph) -> I64:
-    """Return the positions of the nodes in the order in which a simulator would issue them, about.
+    """Return the positions of the nodes in roughly the order in which a simulator would issue them.
 
-    Those that can start earlier go first, and those of one time in the order of their ids. Nothing waits for
-    a resource or another rank here, and what has no duration takes 1 ns.
+    Nodes are ordered by earliest start, then by id. Nodes wait for no resource and no other rank here, and one
+    without a duration takes 1 ns.
 
     Raises:
-        InputError: the graph has a cycle, or a duration that cannot be.
+        InputError: the graph has a cycle, or an impossible duration.
     """
     start, _, _ = earliest(graph, np.maximum(duration_ns(graph), 1))
+    # 1 ns instead of 0 keeps a child behind its parent in the order.
     ids = graph.ids
     if bool(np.all(start[1:] >= start[:-1])) and bool(np.all(ids[1:] > ids[:-1])):
         return np.arange(graph.n_nodes)

@@ -1,4 +1,4 @@
-"""Topological order of a graph, the longest ways through it, and ancestors and descendants of some nodes."""
+"""Kernels on graphs: topological order, longest paths, ancestors and descendants."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from armillary.base.jit import njit
 def topological(child_ptr: Any, child: Any, waiting: Any, order: Any) -> int:
     """Write nodes to `order`, each after its parents; return how many, less than all in case of a cycle.
 
-    `waiting` holds the number of parents of every node, and ends as what is left of it.
+    `waiting` holds the number of parents of every node on entry and the number not placed on return.
     """
+    # Kahn's algorithm; `order` is its queue as well: `at` reads where `placed` writes.
     placed = 0
     for node in range(len(waiting)):
         if waiting[node] == 0:
@@ -33,9 +34,9 @@ def topological(child_ptr: Any, child: Any, waiting: Any, order: Any) -> int:
 
 @njit
 def longest(ptr: Any, parent: Any, order: Any, time: Any, start: Any, level: Any) -> int:
-    """Fill the earliest start and the level of every node: the longest ways to it, in time and in nodes.
+    """Fill the earliest start and the level of every node: the longest paths to it, in time and in nodes.
 
-    `order` has every node after its parents; `start` and `level` come as 0. Returns the end of the last node.
+    `order` has every node after its parents; `start` and `level` are 0 on entry. Return the latest end.
     """
     end = 0
     for at in range(len(order)):
@@ -56,6 +57,7 @@ def longest(ptr: Any, parent: Any, order: Any, time: Any, start: Any, level: Any
 def ancestors(ptr: Any, parent: Any, order: Any, mark: Any) -> int:
     """Mark all ancestors of the marked nodes; return how many were added."""
     added = 0
+    # Children before parents, so one pass reaches every ancestor.
     for at in range(len(order) - 1, -1, -1):
         node = order[at]
         if mark[node]:
@@ -77,6 +79,7 @@ def descendants(ptr: Any, parent: Any, order: Any, mark: Any) -> int:
                 if mark[parent[edge]]:
                     mark[node] = 1
                     added += 1
+                    # One marked parent is enough, and the node counts once.
                     break
     return added
 
@@ -86,6 +89,7 @@ def earliest(order: Any, child_ptr: Any, child: Any, length: Any, start: Any) ->
     """Raise `start` of every node to the latest end among its parents; `order` has parents first."""
     for at in range(len(order)):
         node = order[at]
+        # All parents were visited before, so `start[node]` is final here.
         end = start[node] + length[node]
         for edge in range(child_ptr[node], child_ptr[node + 1]):
             after = child[edge]

@@ -15,6 +15,7 @@ def locate(ids: NDArray[np.uint64], wanted: NDArray[np.uint64]) -> NDArray[np.in
         # Contiguous ids, the common case: a smaller id wraps to a huge offset.
         offset = wanted - ids[0]
         return np.where(offset < n, offset, np.uint64(2**64 - 1)).view(np.int64)
+    # Stable: of equal ids, which checks refuse, the first in the file wins.
     order = np.argsort(ids, kind="stable")
     ordered = ids[order]
     at = np.minimum(np.searchsorted(ordered, wanted), n - 1)
@@ -23,6 +24,7 @@ def locate(ids: NDArray[np.uint64], wanted: NDArray[np.uint64]) -> NDArray[np.in
 
 def distinct(keys: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the distinct keys in order; `numpy.unique` hashes, which is 100 times slower here."""
+    # Files mostly list dependencies in order: then nothing is sorted.
     if bool(np.all(keys[1:] > keys[:-1])):
         return keys
     keys = np.sort(keys)
@@ -35,8 +37,8 @@ def resolve(
     """Return CSR offsets, positions and the dangling (position, id) pairs; see `Graph.parents`.
 
     Args:
-        ids: Of all nodes.
-        dependencies: Of each sort CSR offsets, and ids as written.
+        ids: Ids of all nodes.
+        dependencies: For control and for data dependencies, CSR offsets and ids as written.
     """
     n = len(ids)
     nodes = np.arange(n, dtype=np.int64)
@@ -51,6 +53,7 @@ def resolve(
     if missing.any():
         dangling = sorted(set(zip(node[missing].tolist(), wanted[missing].tolist(), strict=True)))
         node, at = node[~missing], at[~missing]
+    # (node, parent) as one integer: sorting it sorts the CSR and brings repeats together.
     key = distinct(node * n + at)
     node = key // n
     at = key - node * n

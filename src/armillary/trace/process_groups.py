@@ -18,7 +18,7 @@ WORLD = 0
 """Number of the group of all ranks, which needs no definition."""
 
 RANK, WORLD_SIZE = "rank", "world_size"
-"""Metadata of a graph that was recorded without all the others: its rank, and how many ranks there were."""
+"""Metadata of a graph that was recorded alone: its rank, and the number of ranks of the run."""
 
 Groups = dict[int, NDArray[np.int64]]
 """Ranks of every group, in its order, by its number."""
@@ -32,12 +32,14 @@ def read_groups(
     A definition is a JSON list of ``{"pg_name": "<number>", "ranks": [...]}`` in a list of one text; no
     ranks mean all. What cannot be read, or contradicts another definition, is a finding.
     """
+    # A trace may hold some ranks only: its groups name ranks of the whole run.
     world = tuple(range(max([trace.n_ranks, *(recorded_world(graph) for graph in trace.graphs)])))
     groups: dict[int, tuple[int, ...]] = {WORLD: world, **(given or {})}
     findings = []
     seen: set[str] = set()
     for graph in trace.graphs:
         for position, text in definitions(graph):
+            # All ranks of a run usually repeat the same long text.
             if text in seen:
                 continue
             seen.add(text)
@@ -49,20 +51,20 @@ def read_groups(
 
 
 def recorded_world(graph: Graph) -> int:
-    """Return how many ranks the run had in which a graph was recorded; 0 where it does not say."""
+    """Return the number of ranks of the run in which a graph was recorded, 0 if the graph does not record it."""
     return _metadata_number(graph, WORLD_SIZE) or 0
 
 
 def recorded_rank(graph: Graph) -> int | None:
-    """Return the rank on which a graph was recorded; None where it does not say."""
+    """Return the rank on which a graph was recorded, None if the graph does not record it."""
     return _metadata_number(graph, RANK)
 
 
 def missing_ranks(trace: Trace) -> str:
-    """Return how many ranks of its run a trace has, where that is not all; else ""."""
+    """Return a text that says how many ranks of its run a trace lacks, "" if it is complete."""
     world = max((recorded_world(graph) for graph in trace.graphs), default=0)
     ranks = [recorded_rank(graph) for graph in trace.graphs]
-    # What was extrapolated from one rank has its metadata on every rank.
+    # A trace extrapolated from one rank repeats that rank's metadata on every rank.
     apart = trace.grid is None and len(set(ranks)) == trace.n_ranks
     if not apart or world <= trace.n_ranks:
         return ""
@@ -86,11 +88,12 @@ def check_whole(trace: Trace) -> None:
 
 def _metadata_number(graph: Graph, name: str) -> int | None:
     found = next((value for key, _, value in graph.metadata if key == name), None)
+    # `type`, not isinstance: a bool is no rank.
     return found if type(found) is int and 0 <= found < 1 << 31 else None
 
 
 def definitions(graph: Graph) -> Iterator[tuple[int, str]]:
-    """Yield the position of every node that defines groups, and what it says."""
+    """Yield the position and the text of every node that defines groups."""
     for position in np.flatnonzero(graph.types == NodeType.METADATA_NODE).tolist():
         text = graph.io_inputs(position)
         if "pg_name" in text:
@@ -111,6 +114,7 @@ def define(groups: dict[int, tuple[int, ...]], text: str, world: tuple[int, ...]
             '{"pg_name": "<number>", "ranks": [...]}'
         ) from error
     for number, ranks in found:
+        # PyTorch lists the default group, too, whose members are known.
         if number == WORLD:
             continue
         members = ranks or world
@@ -138,6 +142,7 @@ def _finding(graph: Graph, position: int, error: Exception) -> Diagnostic:
 
 def _parse(text: str) -> list[tuple[int, tuple[int, ...]]]:
     found = []
+    # PyTorch writes the JSON as the only text of a list: ['[…]'].
     for group in json.loads(text[2:-2]):
         name, ranks = group["pg_name"], group["ranks"]
         number = int(name) if str(name).isdecimal() else -1

@@ -32,6 +32,7 @@ def _reach(graph: Graph, nodes: NDArray[np.bool_], name: str) -> NDArray[np.bool
     order = topological(ptr, parent)
     if len(order) < graph.n_nodes:
         raise InputError(f"{graph.source}: dependency cycle, expected none")
+    # int8, since the kernels write 1 and 0 in both forms.
     mark = nodes.astype(np.int8)
     if graph.n_nodes >= COMPILED_FROM:
         getattr(jit.load(KERNEL, "compiled"), name)(ptr, parent, order, mark)
@@ -45,6 +46,7 @@ def around(graph: Graph, nodes: NDArray[np.bool_], depth: int) -> NDArray[np.boo
     """Return the nodes at most `depth` dependencies away from `nodes`, in either direction."""
     ptr, parent = graph.parents()
     child = owners(ptr)
+    # Every edge in both directions: a breadth-first search over an undirected graph.
     ends, other = csr(np.concatenate([child, parent]), np.concatenate([parent, child]), graph.n_nodes)
     bounds, neighbours = ends.tolist(), other.tolist()
     found = nodes.copy()

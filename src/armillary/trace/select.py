@@ -1,4 +1,4 @@
-"""Choosing nodes of a trace by id, name, type, start time and what they depend on."""
+"""Selection of nodes of a trace by id, name, type, start time and dependencies."""
 
 from __future__ import annotations
 
@@ -22,10 +22,7 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Selection:
-    """Which nodes; what is left empty does not restrict, all that is given must hold.
-
-    Of several values of one kind any suffices.
-    """
+    """Criteria for nodes: a node must match one value of every criterion that is not empty."""
 
     ids: Sequence[tuple[int, int]] = ()
     """Ranges of ids, both ends included."""
@@ -38,12 +35,12 @@ class Selection:
     last_ns: float | None = None
     """Latest start time."""
     around: Sequence[int] = ()
-    """Ids; with all that is at most `depth` dependencies away, in either direction."""
+    """Ids; these nodes and all within `depth` dependencies of them, in either direction."""
     depth: int = 1
     ancestors_of: Sequence[int] = ()
-    """Ids; with all they wait for."""
+    """Ids; these nodes and all that they wait for."""
     descendants_of: Sequence[int] = ()
-    """Ids; with all that wait for them."""
+    """Ids; these nodes and all that wait for them."""
 
     def masks(self, trace: Trace) -> list[Mask]:
         """Return for every distinct graph which nodes are chosen.
@@ -52,6 +49,7 @@ class Selection:
             InputError: no node is, no graph has an id, a name is no regular expression, or a type is unknown.
         """
         for ident in (*self.around, *self.ancestors_of, *self.descendants_of):
+            # np.uint64 of a number outside would raise OverflowError.
             known = 0 <= ident < 2**64
             if not known or not any((graph.ids == np.uint64(ident)).any() for graph in trace.graphs):
                 highest = max((int(graph.ids.max()) for graph in trace.graphs if graph.n_nodes), default=0)
@@ -113,6 +111,7 @@ def _pattern(text: str) -> re.Pattern[str]:
 def _kind(text: str) -> NodeType | CollectiveType:
     word = text.upper().replace("-", "_")
     known: dict[str, NodeType | CollectiveType] = {kind.name: kind for kind in (*NodeType, *CollectiveType)}
+    # Without the suffix: `comp` and `comm_coll` are what people type.
     known |= {kind.name.removesuffix("_NODE"): kind for kind in NodeType}
     if word not in known:
         raise InputError(f"type '{text}' is unknown, expected {one_of(known)}{nearest(word, known)}")
@@ -127,6 +126,7 @@ def _of_kind(graph: Graph, kind: NodeType | CollectiveType) -> Mask:
 
 def _named(graph: Graph, patterns: list[re.Pattern[str]]) -> Mask:
     names = graph.columns.rows[c.NAME_AT, graph.first : graph.first + graph.n_nodes]
+    # Patterns run once per distinct name.
     codes, first = intern(graph.columns, names)
     texts = [raw.decode() for raw in graph.columns.raws(first)]
     chosen = [any(pattern.search(text) for pattern in patterns) for text in texts]

@@ -22,7 +22,7 @@ from armillary.trace.trace import Trace
 KERNEL = "armillary.trace.bridge_kernel"
 
 MOST = 32
-"""Dependencies that one node which is left out may pass on to each node behind it."""
+"""Most dependencies that a left-out node may pass on to each node behind it."""
 
 _KEPT, _JOIN = 1, 2
 
@@ -33,7 +33,7 @@ class Slice:
 
     trace: Trace
     joins: int
-    """Nodes that were to be left out, but stay as empty METADATA nodes since too much meets in them."""
+    """Nodes not selected that stay as empty METADATA nodes because too many dependencies meet in them."""
 
 
 def slice_trace(trace: Trace, masks: Sequence[NDArray[np.bool_]]) -> Slice:
@@ -53,9 +53,9 @@ def slice_trace(trace: Trace, masks: Sequence[NDArray[np.bool_]]) -> Slice:
 def slice_graph(graph: Graph, chosen: NDArray[np.bool_]) -> Graph:
     """Return the graph of the chosen nodes and all METADATA nodes, in the same order and with the same ids.
 
-    A node that waited for one that is left out waits, by control dependencies, for the nearest nodes before that
-    are there; so any two nodes are ordered exactly if they were. Where more than `MOST` nodes meet in one that is
-    left out, it stays, as a METADATA node without anything in it: that keeps the graph small.
+    A node that waited for a left-out one gets control dependencies on the nearest kept nodes before it, so two kept
+    nodes are ordered exactly if they were before. A left-out node in which more than `MOST` nodes meet stays as an
+    empty METADATA node, which keeps the graph small.
 
     Raises:
         InputError: the graph has a cycle, or ids occur twice.
@@ -74,6 +74,7 @@ def _bridge(graph: Graph, keep: I64) -> tuple[I64, I64]:
     columns = [np.zeros(n, dtype=np.int64) for _ in range(6)]
     first, size, chain, place, tail, best = columns
     stamp, state = np.full(n, -1, dtype=np.int64), np.zeros(2, dtype=np.int64)
+    # Enough for one entry per node and edge; the loop below doubles it where chains fan out.
     items = np.zeros(n + len(parent), dtype=np.int64)
     compiled = n >= COMPILED_FROM
     kernel = jit.load(KERNEL, "compiled" if compiled else "interpreted")
@@ -87,6 +88,7 @@ def _bridge(graph: Graph, keep: I64) -> tuple[I64, I64]:
     kept = np.flatnonzero(keep)
     node = np.repeat(kept, size[kept])
     ends = np.cumsum(size[kept])
+    # Flattens the ranges first[k] to first[k] + size[k].
     at = np.arange(len(node)) + np.repeat(first[kept] - ends + size[kept], size[kept])
     return node, items[at]
 
@@ -95,6 +97,7 @@ def _rebuild(graph: Graph, keep: I64, node: I64, near: I64) -> Graph:
     n, columns, low = graph.n_nodes, graph.columns, graph.first - 1
     ptr, parent = graph.parents()
     direct = owners(ptr) * n + parent
+    # Direct dependencies stay as they were written; only the new ones become control ones.
     bridged = np.flatnonzero(locate(direct.view(np.uint64), (node * n + near).view(np.uint64)) < 0)
     node, near = node[bridged], near[bridged]
     kept = np.flatnonzero(keep)
@@ -107,6 +110,7 @@ def _rebuild(graph: Graph, keep: I64, node: I64, near: I64) -> Graph:
         deps, of = getattr(graph, f"{kind}_deps"), owners(getattr(graph, f"{kind}_ptr"))
         at = locate(graph.ids, deps)
         there = (keep[of] > 0) & (at >= 0)
+        # Dangling dependencies have no node and are dropped here.
         there[there] = keep[at[there]] > 0
         owner = np.concatenate([place[of[there]], place[more[0]]]) + 1
         wanted = np.concatenate([deps[there].view(np.int64), graph.ids[more[1]].view(np.int64)])
@@ -116,6 +120,7 @@ def _rebuild(graph: Graph, keep: I64, node: I64, near: I64) -> Graph:
     rows[c.CTRL_AT], ctrl = dependencies("ctrl", (node, near))
     rows[c.DATA_AT], data = dependencies("data", (none, none))
     joins = np.flatnonzero(keep[kept] == _JOIN) + 1
+    # A join keeps id and name but takes no time and has no attributes.
     rows[c.TYPE, joins], rows[c.DURATION, joins] = NodeType.METADATA_NODE, 0
     parts = _contents(graph, keep, frames, rows)
     new = replace(columns, frame_ptr=np.array([0, len(frames)]), rows=rows, ctrl=ctrl, data=data, **parts)
@@ -131,6 +136,7 @@ def _contents(graph: Graph, keep: I64, frames: I64, rows: I64) -> dict[str, Any]
     attributes = np.flatnonzero(np.repeat(full, np.diff(ends))) + first
     rows[c.ATTR_AT, 0] = 0
     np.cumsum(np.where(full, np.diff(ends), 0)[frames], out=rows[c.ATTR_AT, 1:])
+    # Sparse tables are renumbered by position among what is kept.
     docs = columns.docs[:, np.isin(columns.docs[0], attributes)].copy()
     docs[0] = np.searchsorted(attributes, docs[0])
     io = columns.io[:, (columns.io[0] >= low) & (columns.io[0] <= low + graph.n_nodes)]

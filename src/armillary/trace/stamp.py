@@ -1,7 +1,7 @@
 """The files of the ranks of a trace with a grid, without encoding each of them.
 
-Files of one class differ in the nodes that define groups, and in the numbers of groups and ranks. Where these take as
-many bytes, all else is the same: one file is encoded and the others are copies with other numbers in their places.
+Files of one class differ in the nodes that define groups, and in the numbers of groups and ranks. If these numbers take
+equally many bytes, the rest is identical: one file is encoded, and the others are copies with the numbers replaced.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ class Stamp:
     Attributes:
         form: The class of ranks.
         body: All but the first frames, in which groups are defined.
-        groups: Where the number of the group of each axis set of `Form.used` is, (places, mesh dimensions).
-        own: Where the rank is, (places, bytes).
-        peers: Where the peer of each of `Form.routes` is, (places, bytes).
+        groups: For each axis set of `Form.used`, the positions of its group number, (places, bytes).
+        own: Positions of the rank, (places, bytes).
+        peers: For each of `Form.routes`, the positions of the peer, (places, bytes).
     """
 
     form: Form
@@ -43,7 +43,7 @@ class Stamps:
     """Makes the bytes of the files of a trace with a grid."""
 
     def __init__(self, trace: Trace) -> None:
-        """Find out which ranks have files of the same layout.
+        """Group the ranks whose files have the same layout.
 
         Raises:
             InputError: a rank is not in a group that it uses; see `Expansion` for others.
@@ -66,8 +66,9 @@ class Stamps:
         self.mode: jit.Mode = choose_mode(nodes)
 
     def _widths(self, ranks: Ints) -> Ints:
-        """Return how many bytes each number takes in the files of ranks of a class, (ranks, numbers)."""
+        """Return the bytes of each number in the files of ranks of a class, (ranks, numbers)."""
         form, axis_sets = self.expansion.form(int(ranks[0])), self.expansion.axis_sets
+        # Ranks and peers are varints, group numbers decimal text: both grow with the number.
         found = [_varint_size(ranks)]
         for each in form.used:
             axis_set = axis_sets.all[each]
@@ -83,11 +84,13 @@ class Stamps:
         key = int(self.expansion.trace.rank_graph[rank]), int(self._like[rank])
         form, axis_sets = self.expansion.form(rank), self.expansion.axis_sets
         graph = form.fill(rank, axis_sets)
+        # The frame that defines groups is a JSON text of any length: encoded for each rank.
         head = encode_frames(graph, 0, 2 if form.used else 1, self.mode)
         if key not in self._stamps:
             self._stamps[key] = self._stamp(rank)
         stamp = self._stamps[key]
         body = stamp.body.copy()
+        # `texts` has one more, the definition, which is in the head.
         for places, text in zip(stamp.groups, form.texts(rank, axis_sets), strict=False):
             body[places] = np.frombuffer(text, np.uint8)
         body[stamp.own] = _varint(rank)
@@ -96,13 +99,14 @@ class Stamps:
         return head.tobytes() + body.tobytes()
 
     def _stamp(self, rank: int) -> Stamp:
-        """Encode the file of a rank, and note where its numbers are."""
+        """Encode the file of a rank, and record the positions of its numbers."""
         form, axis_sets = self.expansion.form(rank), self.expansion.axis_sets
         graph = form.fill(rank, axis_sets)
         ends = np.zeros(len(form.columns.attr_name), np.int64)
         body = encode_frames(graph, 2 if form.used else 1, graph.n_nodes + 1, self.mode, ends)
 
         def places(attributes: Ints, width: int) -> Ints:
+            # A value ends where its attribute does, so its bytes are the last `width` ones.
             return ends[attributes][:, None] + np.arange(-width, 0)
 
         texts = form.texts(rank, axis_sets)[: len(form.used)]

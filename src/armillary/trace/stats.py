@@ -25,10 +25,10 @@ BOUNDS = (0, 1, *(10**k for k in range(3, 11)))
 """Lower bounds of the duration histogram in ns: 0 alone, below 1 µs, 10 µs, …, and 10 s or more."""
 
 _LATEST_MICROS = 8 * 10**15
-"""Start times from here on (the year 2223) are no times."""
+"""Start times from here on (the year 2223) are taken as invalid."""
 
 Lane = tuple[str, int]
-"""("stream" or "thread", its number): what runs in order."""
+"""("stream" or "thread", its number); the work of a lane runs in order."""
 
 
 @dataclass
@@ -52,7 +52,7 @@ def _sums() -> dict[Any, _Sum]:
 
 @dataclass
 class _Totals:
-    """What adds up over the ranks."""
+    """Sums over the ranks."""
 
     all: _Sum = field(default_factory=_Sum)
     gap: _Sum = field(default_factory=_Sum)
@@ -81,6 +81,7 @@ def stats(trace: Trace, top: int = 10) -> dict[str, Any]:
     path = {"nodes": 0, "time_ns": 0}
     first, last = [], []
     for graph, ranks in zip(trace.graphs, np.bincount(trace.rank_graph).tolist(), strict=True):
+        # Started first: names are folded in a thread while the longest path is computed.
         names = _fold_names(graph)
         time = duration_ns(graph)
         _, level, end = order.earliest(graph, time)
@@ -88,6 +89,7 @@ def stats(trace: Trace, top: int = 10) -> dict[str, Any]:
         _add_by(totals.operators, *names(), time, ranks)
         path["nodes"] = max(path["nodes"], int(level.max(initial=0)))
         path["time_ns"] = max(path["time_ns"], end)
+        # Traces without start times have 0 everywhere; wrapped ones have huge values.
         if graph.start_micros.any() and int(graph.start_micros.max()) < _LATEST_MICROS:
             starts = graph.start_micros.astype(np.int64) * 1000
             first.append(int(starts.min()))
@@ -156,8 +158,9 @@ def _add(totals: _Totals, graph: Graph, time: I64, ranks: int) -> None:
 
 
 def _fold_names(graph: Graph) -> Callable[[], tuple[NDArray[np.integer], list[str]]]:
-    """Return a function that waits for the code of every node's name, and the names."""
+    """Return a function that waits for the code of every node's name and the distinct names, and returns both."""
     names = graph.columns.rows[c.NAME_AT, graph.first : graph.first + graph.n_nodes]
+    # The interpreted form holds the GIL, so a thread would gain nothing.
     if graph.n_nodes < texts.COMPILED_FROM:
         return lambda: texts.fold_numbers(graph.columns, names)
     for kernel in (texts.KERNEL, order.KERNEL):  # modules are loaded by one thread only
@@ -173,6 +176,7 @@ def _add_by(
 ) -> None:
     """Add nodes and time to `sums`, by the name that `codes` give every node."""
     nodes = np.bincount(codes, minlength=len(names))
+    # float64 sums: exact below 2**53 ns, which is 104 days.
     times = np.bincount(codes, weights=time, minlength=len(names))
     for at in np.flatnonzero(nodes).tolist():
         sums[names[at]].add(int(nodes[at]) * ranks, int(times[at]) * ranks)
@@ -181,6 +185,7 @@ def _add_by(
 def _add_lanes(totals: _Totals, graph: Graph, time: I64, ranks: int) -> None:
     if not {"stream", "tid"} & set(graph.attr_names):
         return
+    # Kernels run on a stream; CPU operators on a thread, even if they carry a stream, too.
     cpu = (graph.ints("is_cpu_op") != 0) & (graph.types == NodeType.COMP_NODE)
     for kind, name, mine in (("stream", "stream", ~cpu), ("thread", "tid", cpu)):
         if name in graph.attr_names:
@@ -197,6 +202,7 @@ def _add_communication(totals: _Totals, graph: Graph, ranks: int) -> None:
     size, groups = graph.ints("comm_size")[at], ["", *graph.strings("pg_name")[1]]
     operation, group = graph.ints("comm_type", -1)[at], graph.strings("pg_name")[0][at] + 1
     message = types[at] != NodeType.COMM_COLL_NODE
+    # Messages get codes below -1, beside comm_type and -1 for an absent one.
     operation = np.where(message, -1 - types[at].astype(np.int64), operation)
     rows = np.stack([operation, np.where(message, 0, group), size])
     rows = rows[:, np.lexsort(rows[::-1])]
@@ -213,12 +219,13 @@ def _kind_name(kind: int) -> str:
 
 
 def _spread(sizes: Counter[int]) -> dict[str, int]:
-    """Return how many there are, and the sum, least, median (the lower one) and most of their sizes."""
+    """Return the number of nodes, and the sum, minimum, lower median and maximum of their sizes."""
     nodes = sizes.total()
     ordered = sorted(sizes.items())
     before = 0
     for size, count in ordered:
         before += count
+        # Sizes count as often as they occur; the first to reach half is the lower median.
         if 2 * before >= nodes:
             median = size
             break

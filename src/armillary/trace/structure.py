@@ -24,6 +24,7 @@ def partition(graphs: Sequence[Graph], ignore: Sequence[str]) -> tuple[NDArray[n
         return of_graph, [0]
     batches = {id(graph.columns): graph.columns for graph in graphs}
     sums = {at: _sums(columns) for at, columns in batches.items()}
+    # Most graphs that differ do so in these sums; only those that share them need the exact key.
     cheap = [sums[id(graph.columns)][graph.index] for graph in graphs]
     shared = {key for key, count in Counter(cheap).items() if count > 1}
     codes: dict[Any, int] = {}  # one code per distinct text, name and list, the same for all batches
@@ -32,6 +33,7 @@ def partition(graphs: Sequence[Graph], ignore: Sequence[str]) -> tuple[NDArray[n
     examples: list[int] = []
     for at, graph in enumerate(graphs):
         key: tuple[Any, ...] = cheap[at]
+        # The exact keys of a whole batch cost little more than those of one of its files.
         if key in shared:
             batch = id(graph.columns)
             if batch not in keys:
@@ -45,7 +47,7 @@ def partition(graphs: Sequence[Graph], ignore: Sequence[str]) -> tuple[NDArray[n
 
 
 def _sums(columns: Columns) -> list[tuple[int, int, int]]:
-    """Return for each file what is quick to compute and differs for most graphs that differ."""
+    """Return for each file sums that are cheap to compute and differ for most graphs that differ."""
     first, rows = columns.frame_ptr[:-1], columns.rows[:, :-1]
     sums = (
         np.diff(columns.frame_ptr),
@@ -62,8 +64,10 @@ def _keys(columns: Columns, ignore: Sequence[str], codes: dict[Any, int]) -> lis
     node[frame_ptr[:-1]] = False
     node_ptr = frame_ptr - np.arange(n_files + 1)
     file = np.repeat(np.arange(n_files), np.diff(node_ptr))
+    # Nodes are compared in the order of ids, so the order in the file must not matter.
     ids = rows[c.ID, :-1][node].view(np.uint64)
     order = np.arange(len(ids))
+    # Most files have ascending ids: then nothing is sorted.
     if not np.all((ids[1:] > ids[:-1]) | (file[1:] > file[:-1])):
         order = np.lexsort((ids, file))
         ids = ids[order]
@@ -79,6 +83,7 @@ def _keys(columns: Columns, ignore: Sequence[str], codes: dict[Any, int]) -> lis
         *_cut_csr(parent_node, [parent], node_ptr),
         *_cut_csr(attr_node, [head, value], node_ptr),
     ]
+    # A key is the bytes themselves, so equal keys are equal graphs: no hash can collide.
     keys = list(zip(*parts, strict=True))
     for key, text in _metadata_texts(columns, rank, file, node_ptr).items():
         keys[key] = (*keys[key], *text)
@@ -117,6 +122,8 @@ def _parents(
     node = rank[owner]
     of = file[node]
     sizes = np.diff(node_ptr)
+    # A dependency is compared as the rank of its id. Where ids are contiguous that is a
+    # subtraction; a smaller id wraps to a huge offset and so counts as absent.
     filled = np.flatnonzero(sizes)
     first = np.zeros(len(sizes), dtype=np.uint64)
     first[filled] = ids[node_ptr[filled]]
@@ -130,9 +137,11 @@ def _parents(
         of_file = ids[node_ptr[scattered] : node_ptr[scattered + 1]]
         for base, field in ((0, c.CTRL_AT), (len(columns.ctrl), c.DATA_AT)):
             ends = columns.rows[field][columns.frame_ptr[scattered : scattered + 2]] + base
+            # Other files need a search each.
             parent[ends[0] : ends[1]] = locate(of_file, wanted[ends[0] : ends[1]])
     present = parent >= 0
     span = max(int(sizes.max()), 1)
+    # Control and data dependencies mean the same to a simulator, so they are one set.
     key = distinct(node[present] * span + parent[present])
     return key // span, key % span
 
@@ -140,7 +149,7 @@ def _parents(
 def _attributes(
     columns: Columns, ignore: Sequence[str], codes: dict[Any, int], rank: I64
 ) -> tuple[I64, I64, I64]:
-    """Return (node, name and kind, value) of the attributes that count, in node order.
+    """Return (node, name and kind, value) of the attributes to compare, in node order.
 
     Texts and lists become codes that are equal where the contents are.
     """
@@ -161,6 +170,7 @@ def _attributes(
         at = value[mine]
         first, after = columns.list_ptr[at].tolist(), columns.list_ptr[at + 1].tolist()
         parts = [columns.items[a:b] for a, b in zip(first, after, strict=True)]
+        # Items of text lists are string numbers, which differ between batches.
         if lists > STRING:
             parts = [np.array(_codes(columns.raws(part), codes), dtype=np.int64) for part in parts]
         value[mine] = _codes([(part.tobytes(),) for part in parts], codes)
@@ -172,7 +182,7 @@ def _codes(contents: Sequence[Any], codes: dict[Any, int]) -> list[int]:
 
 
 def _metadata_texts(columns: Columns, rank: I64, file: I64, node_ptr: I64) -> dict[int, list[Any]]:
-    """Return by file what the metadata nodes' IOInfo says but of groups, with the node and the side."""
+    """Return by file the IOInfo of metadata nodes except group definitions, with the node and the side."""
     frames = columns.io[0]
     wanted = np.flatnonzero(columns.rows[c.TYPE][frames] == NodeType.METADATA_NODE)
     found: dict[int, list[Any]] = {}

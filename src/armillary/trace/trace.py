@@ -15,15 +15,15 @@ from armillary.trace.grid import RankGrid
 from armillary.trace.node import Node, graph_of
 
 IGNORED = ("comm_src", "comm_dst", "pg_name", "comm_splits")
-"""Attributes that usually differ between ranks which otherwise do the same."""
+"""Attributes that usually differ between ranks that otherwise do the same."""
 
 
 @dataclass(frozen=True, eq=False)
 class Trace:
-    """Rank r runs ``graphs[rank_graph[r]]``; with a `grid`, groups and peers in the graphs are its rules.
+    """Rank r runs ``graphs[rank_graph[r]]``; with a `grid`, the graphs name groups and peers by its rules.
 
-    `about` is what its maker says of the whole, as JSON knows values; a timeline repeats it in `info`. Files do not
-    keep it.
+    `about` holds facts about the whole trace from its producer, as JSON values; a timeline repeats them in `info`.
+    Trace files do not store them.
     """
 
     graphs: tuple[Graph, ...]
@@ -32,10 +32,10 @@ class Trace:
     about: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Check that the grid has as many ranks.
+        """Check that the grid and the trace have the same number of ranks.
 
         Raises:
-            InputError: it has not.
+            InputError: they differ.
         """
         if self.grid is not None and self.grid.n_ranks != len(self.rank_graph):
             raise InputError(
@@ -50,6 +50,7 @@ class Trace:
     @property
     def total_nodes(self) -> int:
         """Number of nodes of all ranks together."""
+        # Exact integers of Python: a million ranks of large graphs overflow no sum.
         ranks = np.bincount(self.rank_graph, minlength=len(self.graphs)).tolist()
         return sum(count * graph.n_nodes for count, graph in zip(ranks, self.graphs, strict=True))
 
@@ -94,6 +95,7 @@ class Trace:
         rank_graph = np.empty(len(given), dtype=np.int32)
         for rank in range(len(given)):
             nodes = given[rank]
+            # By identity, not by value: comparing contents is what `structures` is for.
             if id(nodes) not in index:
                 index[id(nodes)] = len(graphs)
                 graphs.append(_graph(nodes, f"rank {rank}"))

@@ -23,6 +23,7 @@ def long_varint(buf: Any, pos: int, end: int) -> Any:
     while pos < end:
         byte = buf[pos]
         pos += 1
+        # The tenth byte holds bit 63 alone, which is the sign of an int64.
         if shift == 63:
             if byte > 1:
                 return 0, LONG_VARINT
@@ -53,7 +54,9 @@ def fixed(buf: Any, pos: int, end: int, wire: int) -> Any:
         return 0, TRUNCATED
     value = 0
     for i in range(size):
+        # The mask widens a uint8 before it is shifted; a bytes object is not changed by it.
         byte = buf[pos + i] & 255
+        # The top byte carries the sign: the sum must stay within int64.
         if i == 7 and byte > 127:
             byte -= 256
         value |= byte << (8 * i)
@@ -73,6 +76,7 @@ def field(buf: Any, pos: int, end: int, m: Any) -> Any:
     if pos < 0:
         return pos, 0, 0, 0
     number, wire = tag >> 3, tag & 7
+    # 2**29 - 1 is the highest field number of protobuf.
     if number < 1 or number > 536870911:
         return FIELD, 0, 0, 0
     value = 0
@@ -80,6 +84,7 @@ def field(buf: Any, pos: int, end: int, m: Any) -> Any:
         value, pos = varint(buf, pos, end)
     elif wire == 2:
         size, value = varint(buf, pos, end)
+        # Delimited: the value is where the bytes begin; an error of the size comes first.
         pos = value + size
         if value < 0:
             pos = value
@@ -88,6 +93,7 @@ def field(buf: Any, pos: int, end: int, m: Any) -> Any:
     elif wire == 1 or wire == 5:  # noqa: PLR1714
         value, pos = fixed(buf, pos, end, wire)
     else:
+        # 3 and 4 are groups, which proto3 does not have; 6 and 7 are not assigned.
         pos = WIRE
     if pos < 0:
         number = pos
@@ -96,7 +102,8 @@ def field(buf: Any, pos: int, end: int, m: Any) -> Any:
 
 @inner
 def valid_text(buf: Any, pos: int, end: int) -> bool:
-    """Say whether the bytes are UTF-8 (no surrogates, no overlong forms)."""
+    """Return whether the bytes are UTF-8 (no surrogates, no overlong forms)."""
+    # No byte with its top bit set means ASCII, which nearly all texts are.
     seen = 0
     for i in range(pos, end):
         seen |= buf[i]
@@ -107,17 +114,20 @@ def valid_text(buf: Any, pos: int, end: int) -> bool:
         pos += 1
         if first < 128:
             continue
+        # Table 3-7 of the Unicode standard: 0xC0 and 0xC1 could only start overlong forms.
         low, high = 128, 191
         if 194 <= first <= 223:
             more = 1
         elif 224 <= first <= 239:
             more = 2
+            # 0xE0 below 0xA0 is overlong; 0xED from 0xA0 on would be a surrogate.
             if first == 224:
                 low = 160
             elif first == 237:
                 high = 159
         elif 240 <= first <= 244:
             more = 3
+            # 0xF0 below 0x90 is overlong; 0xF4 from 0x90 on is above U+10FFFF.
             if first == 240:
                 low = 144
             elif first == 244:
@@ -127,6 +137,7 @@ def valid_text(buf: Any, pos: int, end: int) -> bool:
         for _ in range(more):
             if pos >= end or buf[pos] < low or buf[pos] > high:
                 return False
+            # Only the first continuation byte has bounds of its own.
             low, high = 128, 191
             pos += 1
     return True
@@ -146,10 +157,12 @@ def wire_of(kind: int) -> Any:
 
 @inner
 def convert(kind: int, value: int) -> int:
-    """Return the number of a scalar kind that was read as `value` bits."""
+    """Return the number that the wire bits `value` stand for in a scalar kind."""
+    # Kinds of 32 bits keep the low ones, as protobuf does with longer varints.
     if kind == 7 or kind == 11 or kind == 15:  # noqa: PLR1714
         value &= 4294967295
     if kind == 15 or kind == 17:  # noqa: PLR1714
+        # Undo zigzag; the mask makes the shift a logical one.
         return ((value >> 1) & 9223372036854775807) ^ -(value & 1)
     if kind == 27:
         return 1 if value != 0 else 0

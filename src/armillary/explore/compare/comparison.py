@@ -1,4 +1,4 @@
-"""All that sets some runs apart, as one value."""
+"""The comparison of some runs, as one value."""
 
 from __future__ import annotations
 
@@ -11,19 +11,20 @@ from armillary.explore.compare.sides import Side
 from armillary.explore.compare.terms import Term, Terms, terms_of
 from armillary.explore.sweep.measures import MEASURES
 
+# Already rows of the table of times, in ticks instead of seconds.
 _IN_TERMS = ("step_time", "compute", "communication", "waiting", "idle")
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """What sets two or more runs apart.
+    """The differences between two or more runs.
 
     Attributes:
-        sides: The first is what others are compared with.
+        sides: The runs; the others are compared with the first.
         keys: Keys of the study files that differ -> their values.
         terms: The parts of the step.
         measures: Other measures that all sides have and that differ -> their values, in base units.
-        nodes: What got longer or shorter; of two sides with timelines only.
+        nodes: Nodes that got longer or shorter; only for two sides with timelines.
         path: Share of the critical path by kind of work, for each side; empty without timelines.
     """
 
@@ -38,6 +39,7 @@ class Comparison:
 def compared(sides: Sequence[Side], top: int = 10) -> Comparison:
     """Compare two or more runs; `top` limits kernels and collectives."""
     timelines = [side.timeline for side in sides if side.timeline is not None]
+    # Points of a store have measures only: nodes and paths need every timeline.
     complete = len(timelines) == len(sides)
     documents = [side.document for side in sides]
     shared = [
@@ -90,7 +92,7 @@ def as_json(found: Comparison) -> dict[str, Any]:
 
 
 class _Absent:
-    """What a key that is not there has."""
+    """Value of a key that a document lacks."""
 
     def __repr__(self) -> str:
         return "(none)"
@@ -100,9 +102,9 @@ ABSENT = _Absent()
 
 
 def differences(documents: Sequence[Mapping[str, Any] | None]) -> dict[str, tuple[Any, ...]]:
-    """Return key -> its value in each document, of the keys that are not the same in all; `ABSENT` where it is not.
+    """Return key -> its value in each document for all keys that differ; `ABSENT` where a document lacks it.
 
-    Members of lists go by their ``name`` where all have one, else by their number.
+    Members of lists are matched by ``name`` if all have one, else by position.
     """
     flat: list[dict[str, Any]] = [dict(_leaves(document or {}, "")) for document in documents]
     found = {
@@ -113,6 +115,7 @@ def differences(documents: Sequence[Mapping[str, Any] | None]) -> dict[str, tupl
 
 
 def _unlike(one: Any, other: Any) -> bool:
+    # 1 and True, or 8 and 8.0, are different in a study.
     return type(one) is not type(other) or one != other
 
 
@@ -122,6 +125,7 @@ def _leaves(value: Any, place: str) -> list[tuple[str, Any]]:
     elif isinstance(value, list) and value and any(isinstance(each, Mapping | list) for each in value):
         names = [each.get("name") if isinstance(each, Mapping) else None for each in value]
         named = None not in names and len(set(map(str, names))) == len(names)
+        # By name, an inserted dimension is one difference; by number all after it would differ.
         members = {str(names[i] if named else i): each for i, each in enumerate(value)}
     else:
         return [(place, value)]

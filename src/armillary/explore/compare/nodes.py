@@ -1,4 +1,4 @@
-"""Which kernels and collectives got longer or shorter, and what the critical path is made of."""
+"""Changes of kernels and collectives between runs, and the composition of the critical path."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _TIMED = ("compute", "cpu", "collective", "send", "recv", "memory")
 
 @dataclass(frozen=True)
 class NodeChange:
-    """Nodes of one name on the slowest rank of two sides; names that differ in numbers are one.
+    """Nodes of one name on the slowest rank of two sides; names that differ only in numbers are merged.
 
     Attributes:
-        kind: One of `KINDS`, or "waiting": what collectives waited for late ranks, which is no part of their own time.
-        name: Of kernels; of communication, operation and group.
-        calls: How many there are before and after.
-        ns: How long they take together, before and after.
+        kind: One of `KINDS`, or "waiting": time that collectives waited for late ranks, which their own time excludes.
+        name: Name of a kernel; operation and group of communication.
+        calls: Number of calls before and after.
+        ns: Total time before and after.
     """
 
     kind: str
@@ -34,7 +34,7 @@ class NodeChange:
 
     @property
     def change(self) -> float:
-        """Return how much longer they take, in ns."""
+        """Return the change of the total time in ns."""
         return self.ns[1] - self.ns[0]
 
 
@@ -47,6 +47,7 @@ def node_changes(before: Timeline, after: Timeline, limit: int = 10) -> list[Nod
         NodeChange(*key, *zip(sides[0].get(key, none), sides[1].get(key, none), strict=True))  # type: ignore[arg-type]
         for key in keys
     ]
+    # Hidden or not: a kernel that got longer matters once it is no longer hidden.
     moved = [one for one in changes if one.change]
     return sorted(moved, key=lambda one: (-abs(one.change), one.kind, one.name))[:limit]
 
@@ -63,12 +64,15 @@ def _totals(timeline: Timeline) -> dict[tuple[str, str], tuple[int, float]]:
     for kind in _TIMED:
         chosen = np.flatnonzero((table.kind == KINDS.index(kind)) & (start >= 0))
         named = table.label if kind == "collective" else table.name
+        # `bincount` and `add.at` by name: traces have millions of nodes and few names.
         names, which = np.unique(named[chosen], return_inverse=True)
         calls = np.bincount(which, minlength=len(names))
+        # Waiting for a late rank is no change of the collective: counted apart.
         for what, each in ((kind, moving), ("waiting", end - start - moving)):
             ticks = np.zeros(len(names), np.int64)
             np.add.at(ticks, which, each[chosen])
             for i in np.flatnonzero(ticks).tolist() if what == "waiting" else range(len(names)):
+                # Kernels of all layers share a pattern; collectives have labels without numbers of layers.
                 key = what, str(names[i]) if kind == "collective" else pattern(str(names[i]))
                 old = found.get(key, (0, 0.0))
                 found[key] = old[0] + int(calls[i]), old[1] + nanoseconds(timeline, int(ticks[i]))

@@ -38,6 +38,7 @@ def shown(found: Comparison) -> Group:
         table = plain_table("key", *names, left=1 + len(names), widest=44)
         for key, values in list(found.keys.items())[:_KEYS]:
             table.add_row(plain_name(key), *(plain_name(_short(value)) for value in values))
+        # Different presets may differ in hundreds of keys.
         if more := len(found.keys) - _KEYS:
             table.add_row(plain_name(f"and {more:,} more") if more > 0 else "")
         section("What differs in the studies", table)
@@ -96,6 +97,7 @@ def _times(found: Comparison, names: Sequence[str]) -> Table:
     terms: list[tuple[str, Term]] = []
     for part in found.terms.parts:
         terms.append((part.name, part))
+        # Indented below the row whose sum they are.
         if part.name == TITLES["communication"]:
             terms += [(f"  {each.name}", each) for each in found.terms.by_group]
     return _term_table(found, names, [Term(name, each.ns) for name, each in terms], whole=True)
@@ -109,6 +111,7 @@ def _term_table(
     table = plain_table("part", *titles, widest=36)
     for term in terms:
         cells = [format_time(ns) for ns in term.ns]
+        # Changes and shares need a pair; for more sides a last row compares with A.
         if two:
             cells += [_signed(term.change), _percent(term.change, found.terms.total.ns[0])]
         table.add_row(plain_name(term.name), *cells)
@@ -140,6 +143,7 @@ def _ratio(before: float, after: float) -> str:
 
 def _short(value: object, length: int = 28) -> str:
     text = value if isinstance(value, str) else repr(value)
+    # As YAML writes them, since they come from study files.
     text = {"None": "null", "True": "true", "False": "false"}.get(text, text)
     return text if len(text) <= length else f"{text[: length - 1]}…"
 

@@ -1,4 +1,4 @@
-"""What can be compared: a study file, a saved timeline, or a point of a store."""
+"""Sides of a comparison: a study file, a saved timeline, or a point of a store."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class Side:
     """One of the runs.
 
     Attributes:
-        name: As it was given.
-        timeline: What happened; None of a point of a store, of which only measures are kept.
-        document: The study file, or the values of a point; None of a saved timeline.
-        measures: What is known beside the timeline, see `armillary.explore.sweep.measures`.
+        name: As given.
+        timeline: The result; None for a point of a store, which keeps only measures.
+        document: The study file, or the values of a point; None for a saved timeline.
+        measures: See `armillary.explore.sweep.measures`.
     """
 
     name: str
@@ -34,7 +34,7 @@ class Side:
     measures: Mapping[str, float] = field(default_factory=dict)
 
     def notes(self) -> list[str]:
-        """Return that it does not fit into memory, and what its times assume, as far as that is known."""
+        """Return warnings: that it does not fit into memory, and what its times assume, if known."""
         if self.timeline is None:
             return ["DOES NOT FIT into the memory of an NPU"] if self.measures.get("fits") == 0 else []
         from armillary.report.memory_fit import does_not_fit, fit_line
@@ -44,7 +44,7 @@ class Side:
 
 
 def read_side(text: str) -> Side:
-    """Return what a name stands for: FILE.npz, STORE.sqlite#NUMBER, or a study file, which is simulated.
+    """Return the side that a text names: FILE.npz, STORE.sqlite#NUMBER, or a study file, which is simulated.
 
     Raises:
         InputError: there is no such file or point, or the study is impossible.
@@ -54,6 +54,7 @@ def read_side(text: str) -> Side:
         from armillary.engine.common.timeline import Timeline
 
         return Side(text, Timeline.load(text))
+    # An existing file goes first: a name may contain #.
     if (point := _POINT.fullmatch(text)) and not Path(text).exists():
         return _of_store(text, Path(point["store"]), int(point["number"]))
     return _of_study(text)
@@ -92,6 +93,7 @@ def _of_study(text: str) -> Side:
     document = read_document(text, "study file", "yaml")
     prepared = prepare(document.data, Path(text))
     timeline = simulate(prepared.trace(), prepared.study.platform, profile=prepared.study.profile)
+    # A sweep of this one study: it has neither axes nor costs, but gives the same measures.
     alone = Sweep(document.path, document, document, Space((), (), document.data, Path(text).parent))
     measures = before_run(prepared, alone) | of_run(prepared, timeline, alone)
     return Side(text, timeline, document.data, measures)

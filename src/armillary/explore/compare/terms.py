@@ -1,4 +1,4 @@
-"""The parts of a step on several sides, which add up to it exactly."""
+"""The parts of a step on several sides; they add up to the step exactly."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class Term:
     """A part of the step of the slowest rank, in ns on each side.
 
     Attributes:
-        name: What it is called.
-        ns: By side.
+        name: Its title.
+        ns: Time by side.
     """
 
     name: str
@@ -47,9 +47,9 @@ class Terms:
 
     Attributes:
         total: The step time.
-        parts: What adds up to `total`, on each side and in what changed.
-        by_group: What adds up to exposed communication, by operation and group; empty where a side has no timeline.
-        by_dimension: The same by network dimension.
+        parts: Terms that add up to `total`, on each side and in their changes.
+        by_group: Exposed communication by operation and group; empty if a side has no timeline.
+        by_dimension: Exposed communication by network dimension.
     """
 
     total: Term
@@ -61,10 +61,11 @@ class Terms:
 def terms_of(sides: Sequence[Side]) -> Terms:
     """Return the parts of the steps of some sides.
 
-    Times are those of the slowest rank. A tick of exposed communication in which several groups were in flight counts
-    for the one that takes most time on all sides together; so with dimensions.
+    Times are those of the slowest rank. A tick of exposed communication with several groups in flight counts
+    for the group with the most time over all sides; likewise for dimensions.
     """
     found = [_parts(side) for side in sides]
+    # The order of the report, then whatever else a side has.
     names = list(dict.fromkeys([*TITLES.values(), *(name for one in found for name in one)]))
     parts = tuple(Term(name, tuple(one.get(name, 0) for one in found)) for name in names)
     total = Term("step time", tuple(sum(one.values()) for one in found))
@@ -91,12 +92,13 @@ def _parts(side: Side) -> Mapping[str, float]:
         return {TITLES[name]: nanoseconds(side.timeline, ticks) for name, ticks in found.items()}
     # Measures are seconds of whole nanoseconds: rounding gives these back, and the parts add up again.
     known = {name: round(side.measures.get(name, 0.0) * 1e9) for name in (*_NAMED, "step_time")}
+    # Measures lack CPU and memory time; the rest keeps the parts adding up to the step.
     rest = known.pop("step_time") - sum(known.values())
     return {TITLES[name]: ns for name, ns in known.items()} | {OTHER: rest}
 
 
 class _Exposed:
-    """The exposed communication of the slowest rank, to be shared out among those who were in flight."""
+    """The exposed communication of the slowest rank, to be divided among the groups or dimensions in flight."""
 
     def __init__(self, timeline: Timeline) -> None:
         self.timeline = timeline
@@ -108,6 +110,7 @@ class _Exposed:
         if cls is None:
             return
         spans = Spans(timeline, cls, Late(timeline))
+        # Exposed ticks are those of `reach` without those of `busy`.
         self.busy = _joined(spans.of("compute"), spans.of("cpu"))
         self.reach = _joined(self.busy, spans.of("communication"))
         for name, nodes in _groups(timeline, cls).items():
@@ -116,6 +119,7 @@ class _Exposed:
         for row in dimensions(timeline, cls):
             of = mine[timeline.phase_dim[mine] == row.index]
             if len(of):
+                # Phases may end after the rank does: others go on.
                 ends = np.minimum(timeline.phase_end[of], spans.finish)
                 self.dimensions[row.name] = union(timeline.phase_start[of], ends)
 
@@ -147,17 +151,19 @@ def _groups(timeline: Timeline, cls: int) -> dict[str, NDArray[np.int64]]:
 def _shared(
     scopes: Sequence[_Exposed], of: Callable[[_Exposed], Mapping[str, Interval]], rest: str
 ) -> tuple[Term, ...]:
-    """Return the exposed communication of each side by who was in flight, and `rest` where nobody was."""
+    """Return the exposed communication of each side by group or dimension in flight, with the remainder as `rest`."""
     names = dict.fromkeys(name for scope in scopes for name in of(scope))
     alone = {
         name: sum(scope.inside(of(scope)[name]) for scope in scopes if name in of(scope)) for name in names
     }
+    # One order for all sides, or a change of order would look like a change of time.
     order = sorted(names, key=lambda name: (-alone[name], name))
     columns = []
     for scope in scopes:
         covered: Interval = (np.empty(0, np.int64), np.empty(0, np.int64))
         before, column = 0, dict.fromkeys((*order, rest), 0)
         for name in order:
+            # A side without this name adds nothing to what is covered.
             covered = _joined(covered, of(scope).get(name, covered))
             now = scope.inside(covered)
             column[name] += now - before

@@ -1,4 +1,4 @@
-"""A comparison as a picture: from the step of one run to that of the other."""
+"""A comparison as a waterfall chart, from the step of one run to that of the other."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _BARS = 12
 def waterfall(found: Comparison, path: str | os.PathLike[str]) -> None:
     """Draw how the parts lead from the step time of A to that of B.
 
-    Parts that change less than 0.2 % of the step, and those after the twelve largest, are put together.
+    Parts that change by less than 0.2 % of the step, and those after the twelve largest, are merged.
 
     Raises:
         InputError: there are not two sides, matplotlib is not installed, or the file cannot be written.
@@ -55,6 +55,7 @@ def waterfall(found: Comparison, path: str | os.PathLike[str]) -> None:
     axes.set_yticks(range(len(labels)), labels, parse_math=False)
     axes.set_ylim(len(labels) - 0.5, -0.6)
     low, high = min(reach), max(reach)
+    # Small changes of a long step would be invisible on a scale that begins at 0.
     near = high - low < 0.4 * high
     start = max(low - 1.2 * (high - low), 0.0) if near else 0.0
     axes.set_xlim(start, high + 0.18 * (high - start))
@@ -67,7 +68,7 @@ def waterfall(found: Comparison, path: str | os.PathLike[str]) -> None:
 
 
 def bars(found: Comparison) -> list[Term]:
-    """Return the changes that lead from one step to the other: what got shorter first, then what got longer."""
+    """Return the changes that lead from one step to the other: decreases first, then increases."""
     parts: list[Term] = []
     for part in found.terms.parts:
         if part.name == TITLES["communication"] and found.terms.by_group:
@@ -78,6 +79,7 @@ def bars(found: Comparison) -> list[Term]:
     large = sorted(parts, key=lambda term: -abs(term.change))[:_BARS]
     large = [term for term in large if abs(term.change) >= least]
     small = [term for term in parts if term not in large]
+    # Small changes together, so that the bars lead exactly from A to B.
     rest = Term("all else", tuple(sum(term.ns[i] for term in small) for i in (0, 1)))
     shown = [*large, rest] if rest.change else large
     return sorted(shown, key=lambda term: term.change)

@@ -1,7 +1,7 @@
-"""A time that no training step of a model under a plan on a machine can beat, found without a trace.
+"""A lower bound of the time of a training step of a model, plan and machine, computed without a trace.
 
 It is the longest path through the tasks of a pipeline, each with the least time from what it waits for to
-what waits for it. This is why it is a bound.
+what waits for it. The argument why it is a bound:
 
 A step is a graph of tasks: kernels of a rank run one at a time, and a task waits for its input and for the
 kernels before it. Each layer is replaced by least times from (input, last kernel) to (result, last kernel,
@@ -12,7 +12,7 @@ v have run one after the other. A kernel counts its own integer time. A collecti
 all phases, or what the first chunk needs to a port, all bytes through it and the rest of a chunk: sharing
 only adds.
 
-The path goes over the tasks of one rank per stage, with messages, gathers and reductions in the order of
+The path follows the tasks of one rank per stage, with messages, gathers and reductions in the order of
 their communicator, and then the optimizer. It uses a subset of what the simulator waits for, each with a
 lower bound, so by induction along the path nothing ends earlier. What is not known takes no time. Slow ranks
 are further pipelines, and the largest bound counts.
@@ -49,19 +49,19 @@ from armillary.workload.plan.schema import Plan
 
 Ints = NDArray[np.int64]
 INTERPRETED = 100_000
-"""Segments of tasks up to which the kernel is interpreted: loading the compiled one costs more."""
+"""Segments of tasks up to which the kernel is interpreted; loading the compiled one takes longer than that."""
 MOST_COLUMNS = 4
-"""Pipelines of slow or late ranks that are looked at."""
+"""Most pipelines, of slow or late ranks among others, that are evaluated."""
 
 _NOT_IN_LAYERS: dict[str, bool | set[str]] = {
     **dict.fromkeys(("ranks", "batch", "iterations", "pipeline", "data", "optimizer", "offload"), True),
     "parallel": {"pp", "order"},
 }
-"""What layers of decoders do not depend on, but for what the key of a bound's layers says apart."""
+"""Fields of a plan on which layers of decoders do not depend, except as the key in `_layers_of` states."""
 
 
 class StepBound:
-    """Bounds of steps on one machine; layers and delays of kernels are kept."""
+    """Lower bounds of steps on one machine; caches layers and delays."""
 
     def __init__(self, platform: Platform, mode: Mode | None = None) -> None:
         """Prepare a machine; `mode` is for tests."""
@@ -73,10 +73,10 @@ class StepBound:
         self._models: dict[int, Model] = {}
 
     def ticks(self, model: Model, plan: Plan) -> int:
-        """Return the fewest ns of all iterations of a plan.
+        """Return a lower bound in ns of all iterations of a plan.
 
-        Collectives and messages count what they take alone in profile ``physical``, kernels what the compute model
-        says. What is not known takes no time: memory outside of the NPU, all-to-alls of uneven parts, whatever
+        Collectives and messages count as if alone in profile ``physical``, kernels by the compute model. What is not
+        known takes no time: memory outside of the NPU, all-to-alls of uneven parts, whatever
         ``online-greedy`` chooses, kernels with jitter. Inference and parameter servers have bound 0.
 
         Raises:
@@ -85,11 +85,13 @@ class StepBound:
         if plan.serve or plan.data.sharding == "parameter-server":
             return 0
         grid, count = rank_grid(plan), microbatches(plan)
+        # Without a flush between iterations all of them are one long pipeline.
         if plan.pipeline.schedule == "pipedream":
             count *= plan.iterations
         virtual = partition(self._layers_of(model, plan), plan)
         tied = 0
         if isinstance(model, Decoder) and model.tied and plan.parallel.pp > 1:
+            # Elements of the embedding on each rank of the first and last stage, which reduce its gradient.
             tied = -(-model.vocabulary // plan.parallel.tp) * model.hidden
         return max(
             _Pipeline(self, plan, grid, virtual, count, tied, column).end()
@@ -98,31 +100,35 @@ class StepBound:
 
     def _layers_of(self, model: Model, plan: Plan) -> list[Layer]:
         whole = not isinstance(model, Decoder)
+        # Layers depend on pp only through whether there is a boundary, on sharding only through
+        # whether weights are gathered.
         key = (
             id(model), plan.model_dump_json(exclude=None if whole else _NOT_IN_LAYERS),
             plan.data.sharding in ("fsdp", "hsdp"), plan.parallel.pp > 1,
         )  # fmt: skip
         if key not in self._layers:
             self._layers[key] = layers_of(model, plan)
-            self._models[id(model)] = model  # its id stays taken
+            self._models[id(model)] = model  # keeps its id from being reused
         return self._layers[key]
 
     def delay(
         self, layer: Layer, kind: str, speed: float, places: Callable[[str], tuple[Group, int]]
     ) -> Delay:
-        """Return the least delay of lists of a layer on a rank of this speed, whose groups lie at these places."""
+        """Return the least delay of some lists of a layer on a rank of this speed with its groups at these places."""
         lists = {"F": layer.forward, "B": layer.backward, "W": layer.weight}
         chosen = [lists[each] for each in kind]
         steps = [step for each in chosen for step in each]
         axis_sets = dict.fromkeys(step.axes for step in steps if step.axes)
         key = (id(layer), kind, speed, tuple(places(axis_set) for axis_set in axis_sets))
         if key not in self._delays:
+            # All kernels of the lists at once: a compute model may evaluate arrays faster.
             self.least.kernels(step for step in steps if not step.axes)
 
             def least(step: Step) -> int:
                 if not step.axes:
                     return self.least.kernel(step, speed)
                 group, first = places(step.axes)
+                # Uneven all-to-alls, and groups of one rank, take no time here: a bound may only omit.
                 if step.splits or prod(n for _, n in group) < 2:
                     return 0
                 if step.collective is not None:
@@ -134,20 +140,23 @@ class StepBound:
 
 
 def _columns(platform: Platform, model: Model, plan: Plan, grid: RankGrid) -> list[int]:
-    """Return the pipelines to look at, by their ranks on the first stage: the first, and those of odd ranks.
+    """Return the pipelines to evaluate by their ranks on the first stage: the first, and those of slow or late ranks.
 
-    All of them have the layers of the first.
+    All of them have the same layers.
     """
     stride, pp = _along_pp(grid), plan.parallel.pp
     speeds, delays = platform.npu.speed, platform.stragglers
+    # Ranks of another speed or start, the slowest first: `MOST_COLUMNS` cuts the list.
     odd = sorted(
         {*speeds, *delays},
         key=lambda rank: (speeds.get(rank, 1.0), -delays.get(rank, 0.0), rank),
     )
+    # The rank with the same coordinates on the first stage.
     found = [rank - rank // stride % pp * stride for rank in odd if rank < plan.ranks]
     if found:
         axis, alike = variants(model, plan)
         at = grid.coordinate(axis)
+        # Ranks whose layers differ from those of the first have another bound, which is not computed.
         found = [rank for rank in found if len(alike) == 1 or alike[int(at[rank])] == alike[0]]
     return list(dict.fromkeys([0, *found]))[:MOST_COLUMNS]
 
@@ -159,7 +168,7 @@ def _along_pp(grid: RankGrid) -> int:
 
 @dataclass
 class _Pipeline:
-    """One rank of every stage, those with the same other coordinates."""
+    """One pipeline: one rank per stage, with the same coordinates along all other axes."""
 
     on: StepBound
     plan: Plan
@@ -171,7 +180,7 @@ class _Pipeline:
     places: dict[str, list[tuple[Group, int]]] = field(default_factory=dict)
 
     def end(self) -> int:
-        """Return when the last iteration can end at the earliest."""
+        """Return the earliest possible end of the last iteration in ns."""
         plan, machine = self.plan, self.on.platform
         pp, flush = plan.parallel.pp, plan.pipeline.schedule != "pipedream"
         stride = _along_pp(self.grid)
@@ -183,12 +192,14 @@ class _Pipeline:
         stages = self._stages(table.deferred)
         segments, lists = self._segments(stages)
         lags = self._lags()
+        # Late ranks begin after their delay, in whole ns.
         began = [ceil(machine.stragglers.get(rank, 0.0)) for rank in self.ranks]
         ranks = np.zeros((pp, pk.RANK_COLUMNS), np.int64)
         ranks[:, pk.R_CHAIN], ranks[:, pk.R_USED] = began, began
         ranks[:, pk.R_CALLED], ranks[:, pk.R_CALLED + 1] = began, began
         end = 0
         for _ in range(plan.iterations if flush else 1):
+            # State within an iteration begins anew; ends of kernels and collectives carry over.
             ranks[:, pk.R_TASK] = table.own_ptr[:-1]
             ranks[:, pk.R_BEFORE] = ranks[:, pk.R_CHAIN]
             ranks[:, [pk.R_SEGMENT, pk.R_USES, pk.R_COUNT]] = 0
@@ -207,7 +218,7 @@ class _Pipeline:
         return self.places[axis_set][stage]
 
     def _stages(self, deferred: bool) -> list[Stage]:
-        """Return what the stages do; those with equal layers at like places are one."""
+        """Return the stages; those with equal layers, places and speeds are one object."""
         pp, made = self.plan.parallel.pp, dict[tuple[object, ...], Stage]()
         axis_sets = {
             f for layers in self.virtual for layer in dict.fromkeys(layers) for f in layer.parameters
@@ -215,6 +226,7 @@ class _Pipeline:
         axis_sets |= {axis for axis in ("tp", "cp", "ep", "etp", "fsdp") if axis in self.grid.axes}
         found = []
         for stage in range(pp):
+            # Virtual stages are dealt out in turn: chunk c of a stage is virtual stage c × pp + stage.
             chunks = self.virtual[stage::pp]
             places = tuple(self.place(axis_set, stage) for axis_set in sorted(axis_sets) if axis_set)
             key = (tuple(tuple(map(id, layers)) for layers in chunks), places, self.speeds[stage])
@@ -240,13 +252,15 @@ class _Pipeline:
         return stage_of(self.plan, self.grid, chunks, deferred, delays, collective)
 
     def _segments(self, stages: list[Stage]) -> tuple[list[int], list[int]]:
-        """Return all segments, and where those of each list of `Timetable` are; equal stages share them."""
+        """Return all segments, and the range of each list of `Timetable` in them; equal stages share segments."""
         pp, virtual = self.plan.parallel.pp, self.plan.pipeline.virtual
         flat: list[int] = []
+        # Four kinds of lists per chunk and stage, each with its begin and its end.
         lists = [0] * (8 * pp * virtual)
         placed: dict[int, int] = {}
         for s, stage in enumerate(stages):
             for (chunk, kind), rows in stage.lists.items():
+                # Equal stages have the same list objects, so their segments are stored once.
                 if id(rows) not in placed:
                     placed[id(rows)] = len(flat) // pk.SEGMENT_COLUMNS
                     for row in rows:
@@ -257,6 +271,8 @@ class _Pipeline:
         return flat, lists
 
     def _lags(self) -> list[int]:
+        # Message 2v leads into virtual stage v, 2v + 1 back out of it; v = 0 has none, and the last
+        # entry serves tasks that wait for no message.
         pp, lags = self.plan.parallel.pp, [0]
         lags.append(0)
         for v in range(1, len(self.virtual)):
@@ -272,10 +288,12 @@ class _Pipeline:
     ) -> Ints:
         """Return the state of the ranks after all tasks."""
         plan, tasks = self.plan, table.tasks
+        # Weights are gathered for each use only if they are freed again after it.
         whole = plan.data.sharding in ("zero-3", "fsdp", "hsdp") and plan.data.reshard
         ahead = min(plan.data.prefetch, plan.data.limit - 1) if whole else -1
         n = len(tasks) // pk.TASK_COLUMNS
         work = n * max(1, len(segments) // pk.SEGMENT_COLUMNS * 4 // max(1, len(lists)))
+        # Summed over all calls: a search makes many small ones, for which compiling pays, too.
         self.on.work += work
         mode: Mode = self.on.mode or ("interpreted" if self.on.work <= INTERPRETED else "compiled")
         ready = np.full(len(ranks) * (ahead + 1) + 1, pk.NEVER, np.int64)
@@ -292,13 +310,14 @@ class _Pipeline:
         return np.array(plain[6], np.int64).reshape(-1, pk.RANK_COLUMNS)
 
     def _update(self, stages: list[Stage], ranks: Ints) -> int:
-        """Let the optimizer work after the gradients are there; returns the last end."""
+        """Run the optimizer after the gradients are complete; return the last end in ns."""
         plan, pp, end = self.plan, self.plan.parallel.pp, 0
         done: list[int] = []
         for s, stage in enumerate(stages):
             chain, calls = int(ranks[s, pk.R_CHAIN]), ranks[s, pk.R_CALLED : pk.R_CALLED + 2].tolist()
             done.append(max([chain, *(call for call, has in zip(calls, stage.reduced, strict=True) if has)]))
         if self.tied:
+            # First and last stage add up the gradients of the embedding that they share.
             size = self.tied * gradient(plan)
             both = max(done[0], done[-1]) + self.on.least.pair(
                 "all-reduce", size, self.ranks[0], self.ranks[-1]
@@ -307,6 +326,7 @@ class _Pipeline:
         if plan.optimizer == "none":
             return max(done)
         sharded = plan.data.sharding != "ddp"
+        # With whole replicas a norm of one replica is that of all; shards and experts differ.
         axis_set = "tp+cp+dp+pp" if sharded or plan.parallel.ep > 1 else "tp+pp"
         met, owners = 0, [s for s in range(pp) if stages[s].owned]
         for s in owners:
@@ -314,12 +334,14 @@ class _Pipeline:
             done[s] += self.on.least.kernel(norm, self.speeds[s])
             met = max(met, done[s])
         for s in owners:
+            # The norm is one number of fp32, 4 bytes, for which every rank waits.
             if members(self.grid, axis_set) > 1 and len(owners) == pp:
                 done[s] = met + self.on.least.collective("all-reduce", 4, *self.place(axis_set, s))
             step = Step("optimizer", bytes=stages[s].owned * traffic(plan))
             done[s] += self.on.least.kernel(step, self.speeds[s])
             ranks[s, pk.R_CHAIN] = done[s]
             for k, took in enumerate(stages[s].gathers):
+                # With ZeRO-1 and -2 the new weights are gathered at the end of the step.
                 if took:
                     ranks[s, pk.R_CALLED + k] = max(int(ranks[s, pk.R_CALLED + k]), done[s]) + took
             end = max(end, int(ranks[s, pk.R_CALLED : pk.R_CALLED + 2].max()))

@@ -1,4 +1,4 @@
-"""What a search found."""
+"""The result of a search."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ Vector = tuple[float, ...]
 
 @dataclass(frozen=True)
 class Found:
-    """What a search found.
+    """The result of a search.
 
     Attributes:
-        method: How it looked.
-        rows: Of all points that it looked at, by their number.
-        objectives: What was best.
-        best: The best points: of one objective the first of the best, of several the Pareto front, by number.
-        simulated: How many points were simulated.
-        points: How many there are in the space.
-        least: What no point that was not simulated can beat, per objective (signed so that less is better).
-        exact: Whether nothing better exists.
+        method: Name of the search method.
+        rows: Rows of all points that it visited, by number.
+        objectives: The objectives.
+        best: For one objective the best point, the first of equal ones; for several the Pareto front, by number.
+        simulated: Number of simulated points.
+        points: Number of points of the space.
+        least: Lower bound over all points per objective (signed so that less is better).
+        exact: Whether no better point exists.
     """
 
     method: str
@@ -42,9 +42,9 @@ class Found:
 
     @property
     def gap(self) -> float | None:
-        """How much better than the best something might be, as a part of it; None: nothing is known.
+        """Largest possible improvement over the best point, relative to it; None if unknown.
 
-        Of several objectives it is about the first.
+        With several objectives it is that of the first.
         """
         if self.exact and self.best:
             return 0.0
@@ -56,13 +56,15 @@ class Found:
 
 
 def objectives_of(sweep: Sweep) -> tuple[Objective, ...]:
-    """Return the objectives of a sweep; without any it is the time of a step."""
+    """Return the objectives of a sweep; by default the step time."""
     return sweep.objectives or (objective("minimize step_time"),)
 
 
 def best_of(rows: Iterable[Row], objectives: tuple[Objective, ...]) -> tuple[Row, ...]:
-    """Return the best row, of equal ones the first; of several objectives all that none dominates, by number."""
+    """Return the best row, the first of equal ones; for several objectives all that none dominates, by number."""
     known = [(values(objectives, row.measures), row) for row in rows if row.status == "ok"]
+    # In lexicographic order no row dominates an earlier one: one pass over the front suffices.
+    # Equal rows do not dominate each other, and all of them stay.
     there = sorted(((v, row.number, row) for v, row in known if v is not None), key=lambda each: each[:2])
     if len(objectives) == 1:
         return tuple(row for _, _, row in there[:1])
@@ -79,10 +81,11 @@ def dominates(a: Vector, b: Vector) -> bool:
 
 
 def once(evaluate: EvaluateMany) -> EvaluateMany:
-    """Return the same that does points of equal documents once."""
+    """Return an evaluator that evaluates points with equal documents only once."""
     done: dict[str, Row] = {}
 
     def many(points: Sequence[Point]) -> Iterator[Row]:
+        # Points that differ only in values without effect have one document.
         new = {point.key: point for point in points if point.key not in done}
         for row in evaluate(list(new.values())):
             done[row.key] = row

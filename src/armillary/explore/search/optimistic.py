@@ -1,4 +1,4 @@
-"""What a point can come to at best, measure by measure, before it is simulated."""
+"""Optimistic bounds of the measures of a point, before it is simulated."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from armillary.platform.network_models import NETWORK_MODELS
 from armillary.workload import models
 
 _SLACK = 1 + 1e-9
-"""For measures that are computed in another order here."""
+"""Margin for rounding in measures that are computed in another order here than from a simulation."""
 FROM_TIME = ("step_time", "samples_per_second", "tokens_per_second", "run_time")
-"""Measures that follow from the time of a step alone, better with less of it."""
+"""Measures that depend on the step time alone and improve as it falls."""
 KNOWN = ("npus", "memory", "headroom", "fits")
 """Measures that are known before a run."""
 
 
 class Optimist:
-    """Bounds the measures of the points of a sweep; machines, layers and kernels are kept."""
+    """Bounds the measures of the points of a sweep; caches machines, layers and kernels."""
 
     def __init__(self, sweep: Sweep) -> None:
         self.sweep = sweep
@@ -34,20 +34,22 @@ class Optimist:
         self._kept: list[object] = []
 
     def measures(self, point: Point) -> dict[str, float]:
-        """Return the best that measures can be; those that nothing is known of are left out.
+        """Return the best possible value of each measure; measures without a bound are left out.
 
-        A point that is impossible has none.
+        An impossible point has none.
         """
         try:
             prepared = prepare(point.document, self._path)
             found = before_run(prepared, self.sweep)
             seconds = self.seconds(prepared)
+        # Its row comes from the evaluation, which says why.
         except ArmillaryError:
             return {}
         plan, model = prepared.plan, prepared.model
         if not seconds or plan is None or model is None:
             return found
         found["step_time"] = found["bound"] = seconds
+        # Less time means more throughput, so a lower bound of the one bounds the other from above.
         found["samples_per_second"] = plan.batch / seconds
         sequence = plan.sequence or models.default_sequence(model)
         if sequence:
@@ -57,12 +59,13 @@ class Optimist:
         return found
 
     def seconds(self, prepared: Prepared) -> float:
-        """Return the least seconds of a step; 0: nothing is known.
+        """Return a lower bound of the step time in s; 0 if nothing is known.
 
         Raises:
             InputError: the workload is impossible.
         """
         study = prepared.study
+        # The bound models the physical engine; no other is known to obey it.
         if study.profile != "physical" or prepared.model is None or prepared.plan is None:
             return 0.0
         platform = study.platform
@@ -70,26 +73,27 @@ class Optimist:
         if platform.remote_memory.plugged or (named and named not in NETWORK_MODELS.built_in):
             return 0.0  # what another package's models say may beat every bound of ours
         if id(platform) not in self._machines:
-            self._kept.append(platform)  # its id stays taken
+            self._kept.append(platform)  # keeps its id from being reused
             self._machines[id(platform)] = StepBound(platform)
         ticks = self._machines[id(platform)].ticks(prepared.model, prepared.plan)
         return ticks / 1e9 / prepared.plan.iterations
 
 
 def vector(objectives: tuple[Objective, ...], measures: Mapping[str, float]) -> tuple[float, ...]:
-    """Return what is to be least of each objective; -infinity where nothing is known, which no point beats.
+    """Return the bound of each objective, signed so that less is better; -infinity where nothing is known.
 
-    Of the measures that follow from time only the way that is better with less time is bounded.
+    Measures that follow from time are bounded only in the direction that improves with less time.
     """
     found = []
     for each in objectives:
+        # A bound on time says nothing about the most time, so of `maximize step_time` nothing is known.
         known = each.name in measures and (each.name in KNOWN or each.goal == _bounded(each.name))
         found.append(each.sign * measures[each.name] if known else -inf)
     return tuple(found)
 
 
 def values(objectives: tuple[Objective, ...], measures: Mapping[str, float]) -> tuple[float, ...] | None:
-    """Return what is to be least of each objective of a simulated point; None where it lacks a measure."""
+    """Return each objective of a simulated point, signed so that less is better; None if it lacks a measure."""
     if any(each.name not in measures for each in objectives):
         return None
     return tuple(each.sign * measures[each.name] for each in objectives)

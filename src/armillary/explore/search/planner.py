@@ -1,7 +1,7 @@
-"""The exact search: every point is screened and bounded, and only those are simulated that might still win.
+"""The exact search: every point is screened and bounded, and only those that might still win are simulated.
 
-Best first branch and bound over points: the one with the best bound is simulated next, until no bound can beat what was
-found. The result is that of simulating all points, equal ones included: of equal points the first counts.
+This is best-first branch and bound over points: the one with the best bound is simulated next, until no bound can beat
+the best result. The answer is that of simulating all points; of equal points the first counts.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from armillary.explore.sweep.point import Point, Row
 from armillary.explore.sweep.sweep import Sweep
 
 Progress = Callable[[str, int, int], None]
-"""Is told what is done, how much of it, and of how much."""
+"""Called with the name of an activity, the amount done, and the total."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class _Candidate:
     bound: Vector
     number: int
     row: Row
-    """Of the point as if it cannot win."""
+    """The row to report if the point is never simulated."""
 
 
 def plan(
@@ -44,12 +44,12 @@ def plan(
     at_once: int = 1,
     progress: Progress | None = None,
 ) -> Found:
-    """Return the best points of a sweep, and for each other one why it is not.
+    """Return the best points of a sweep, and for each other point the reason why it is not among them.
 
     Args:
         sweep: The points, constraints and objectives.
         evaluate: Evaluates points; by default one after the other, here.
-        at_once: Points that are given to it at a time.
+        at_once: Points passed to `evaluate` at a time.
         progress: See `Progress`.
     """
     objectives = objectives_of(sweep)
@@ -63,17 +63,21 @@ def plan(
         batch: list[_Candidate] = []
         while waiting and len(batch) < at_once:
             each = waiting.pop()
+            # Checked when its turn comes: the best may have improved since.
             if not _beaten(each, ok):
                 batch.append(each)
         for row in many([sweep.space.at(each.number) for each in batch]) if batch else ():
             rows[row.number] = row
+            # A rejected row with a step time broke a constraint on what the simulation said.
             simulated += row.status != "rejected" or bool(row.measures.get("step_time"))
             own = values(objectives, row.measures)
             if row.status == "ok" and own is not None:
                 ok.append((own, row))
+                # Rows that the new one beats cannot rule out anything that it does not.
                 ok = [one for one in ok if not _hopeless(one, own, row.number)]
         tell("simulated", simulated, simulated + len(waiting))
     for each in candidates:
+        # Every candidate that was not simulated was beaten by a row that is still in `ok`.
         if each.number not in rows:
             rows[each.number] = replace(each.row, reason=_reason(each, ok, objectives))
     found = tuple(rows[number] for number in sorted(rows))
@@ -83,7 +87,7 @@ def plan(
 
 
 def serially(sweep: Sweep) -> EvaluateMany:
-    """Return what evaluates points one after the other."""
+    """Return an evaluator that runs points one after the other in this process."""
     evaluator = Evaluator(sweep)
 
     def many(points: Sequence[Point]) -> Iterator[Row]:
@@ -95,7 +99,7 @@ def serially(sweep: Sweep) -> EvaluateMany:
 def _screened(
     sweep: Sweep, objectives: tuple[Objective, ...], tell: Progress
 ) -> tuple[dict[int, Row], list[_Candidate]]:
-    """Return the rows of points that are rejected at once, and the others with their bounds."""
+    """Return the rows of points that screening rejects, and the other points with their bounds."""
     evaluator, optimist = Evaluator(sweep), Optimist(sweep)
     rows: dict[int, Row] = {}
     candidates = []
@@ -106,6 +110,8 @@ def _screened(
             known = {
                 name: value
                 for name, value in best.items()
+                # Measures that are exact or marked as a bound; an optimistic step time in a row would
+                # look like a result.
                 if name in ("npus", "memory", "headroom", "fits", "bound")
             }
             own = Row(point.number, point.values, point.key, "rejected", CANNOT_WIN, known)
@@ -118,11 +124,12 @@ def _screened(
 
 
 def _ordered(candidates: list[_Candidate]) -> list[_Candidate]:
-    """Return the candidates so that the most promising is the last: by the sum of their ranks in all objectives."""
+    """Return the candidates with the most promising last, by the sum of their ranks in all objectives."""
     if not candidates:
         return []
     ranks = dict.fromkeys((each.number for each in candidates), 0)
     for k in range(len(candidates[0].bound)):
+        # Ranks, not values: objectives have different units.
         place = {value: i for i, value in enumerate(sorted({each.bound[k] for each in candidates}))}
         for each in candidates:
             ranks[each.number] += place[each.bound[k]]
@@ -130,19 +137,21 @@ def _ordered(candidates: list[_Candidate]) -> list[_Candidate]:
 
 
 def _beaten(one: _Candidate, ok: Sequence[tuple[Vector, Row]]) -> bool:
-    """Return whether a point can be neither best nor, of several objectives, on the front."""
+    """Return whether a point can be neither best nor, with several objectives, on the Pareto front."""
     return any(_hopeless((one.bound, one.row), own, row.number) for own, row in ok)
 
 
 def _hopeless(one: tuple[Vector, Row], other: Vector, number: int) -> bool:
-    """Return whether what comes to `one` at best loses against what came to `other`."""
+    """Return whether a point with bound `one` loses to a point with result `other`."""
     if len(other) > 1:
+        # Equal vectors stay: both are on the front.
         return dominates(other, one[0])
+    # Of equal points the lower number wins; that decides, too, where a bound only equals the best.
     return (other[0], number) < (one[0][0], one[1].number)
 
 
 def _reason(one: _Candidate, ok: Sequence[tuple[Vector, Row]], objectives: tuple[Objective, ...]) -> str:
-    """Return why a point was not simulated: what it can be at best, and what beats that."""
+    """Return why a point was not simulated: its bound, and the result that beats it."""
     winner = next(row for own, row in ok if _hopeless((one.bound, one.row), own, row.number))
     parts = []
     for each, bound in zip(objectives, one.bound, strict=True):

@@ -1,4 +1,4 @@
-"""One call for every way to search, from a sweep file to what was found; and what that comes to as files."""
+"""One call for every search method, from a sweep file to its result; and the result as JSON and CSV."""
 
 from __future__ import annotations
 
@@ -43,20 +43,21 @@ def search(
 
     Args:
         sweep: A sweep file, its content, or a sweep that was read.
-        method: ``planner``, ``tpe``, ``nsga2`` or ``random``; absent: what the section ``search`` says, or planner.
-        trials: Points to look at; absent: the same (not for planner, which looks at all).
-        seed: Absent: the same.
-        store: File of `armillary sweep` in which simulated points are kept, and found again.
-        workers: Points that are simulated at a time; only the planner has so many to choose from.
-        progress: Is told what is done, how much of it, and of how much.
+        method: ``planner``, ``tpe``, ``nsga2`` or ``random``; by default that of the section ``search``, or planner.
+        trials: Points to visit; by default as in ``search``. The planner considers all points.
+        seed: Random seed; by default as in ``search``.
+        store: File of `armillary sweep` in which simulated points are stored and looked up.
+        workers: Points that are simulated at a time; only the planner has several to choose from.
+        progress: See `planner.Progress`.
 
     Raises:
-        InputError: the sweep is malformed, or a method needs what is not installed.
+        InputError: the sweep is malformed, or a method needs a package that is not installed.
     """
     found = sweep if isinstance(sweep, Sweep) else load_sweep(sweep)
     given = {"method": method, "trials": trials, "seed": seed}
     how = found.search or Search()
     try:
+        # Validated again, since arguments replace what the file says.
         how = Search.model_validate(how.model_dump() | {k: v for k, v in given.items() if v is not None})
     except ValidationError as error:
         place, problem = first_problem(error)
@@ -71,24 +72,26 @@ def search(
 
 @contextmanager
 def _evaluation(sweep: Sweep, store: str | Path | None, workers: int) -> Iterator[EvaluateMany]:
-    """Yield what evaluates points: here, or with a store, limits or several workers by the runner of sweeps."""
+    """Yield an evaluator of points: in this process, or with a store, limits or several workers the sweep runner."""
     if not store and workers == 1 and not (sweep.limits.time or sweep.limits.memory):
         yield serially(sweep)
         return
     from armillary.explore.runner import Store, run
 
+    # Limits and workers need processes, and these report through a store, kept or not.
     with tempfile.TemporaryDirectory() as folder, Store(store or Path(folder) / "search.sqlite") as kept:
 
         def many(points: Sequence[Point]) -> list[Row]:
             run(sweep, points, kept, executor="processes", workers=min(workers, len(points)))
             wanted = {point.number for point in points}
+            # A store may hold points of earlier runs, too.
             return [row for row in kept.rows() if row.number in wanted]
 
         yield many
 
 
 def as_json(found: Found) -> str:
-    """Return what was found, with all rows, as JSON in base units."""
+    """Return the result with all rows as JSON, in base units."""
     about: dict[str, Any] = {
         "method": found.method,
         "objectives": [f"{each.goal} {each.name}" for each in found.objectives],

@@ -1,4 +1,4 @@
-"""Searches that look at some points only: by lot, or as Optuna's samplers propose (extra ``search``)."""
+"""Searches that visit only some points: random ones, or those that Optuna's samplers propose (extra ``search``)."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from armillary.explore.sweep.schema import Search
 from armillary.explore.sweep.sweep import Sweep
 
 WORST = 1e300
-"""Value of an objective for Optuna where a point has none; that it is infeasible is said besides."""
+"""Value of an objective for Optuna if a point has none; a constraint marks the trial as infeasible as well."""
 _ROW = "row"
-"""Attribute of a trial that keeps the row of its point."""
+"""User attribute of a trial that stores the row of its point."""
 
 
 @dataclass
 class _Looks:
-    """The points that a search has looked at; each is screened, bounded and simulated once."""
+    """The points that a search has visited; each is screened, bounded and simulated once."""
 
     sweep: Sweep
     evaluate: EvaluateMany
@@ -40,6 +40,7 @@ class _Looks:
     def look(self, point: Point) -> Row:
         """Return the row of a point."""
         if point.number not in self.rows:
+            # Screening is cheap and decides most bad points, so samplers may propose them freely.
             row = self.evaluator.screen(point)
             if row is None:
                 (row,) = self.evaluate([point])
@@ -48,13 +49,15 @@ class _Looks:
         return self.rows[point.number]
 
     def found(self, method: str) -> Found:
-        """Return what was found, with what no other point can beat."""
+        """Return the result, with a bound that no point can beat."""
         objectives, optimist, least = objectives_of(self.sweep), Optimist(self.sweep), []
+        # Bounds of all points that were not looked at say how far the best may be from optimal.
         for point in self.sweep.space.points():
             if point.number not in self.rows and self.evaluator.screen(point) is None:
                 least.append(vector(objectives, optimist.measures(point)))
         rows = tuple(self.rows[number] for number in sorted(self.rows))
         best = best_of(rows, objectives)
+        # The best found is part of the bound: a point that was simulated cannot beat itself.
         ends = [own for row in best if (own := values(objectives, row.measures)) is not None]
         every = [*least, *ends]
         lowest = tuple(min(column) for column in zip(*every, strict=True)) if every else ()
@@ -66,7 +69,7 @@ class _Looks:
 def by_lot(
     sweep: Sweep, how: Search, evaluate: EvaluateMany | None = None, progress: Progress | None = None
 ) -> Found:
-    """Look at `how.trials` different points, chosen by `how.seed`."""
+    """Evaluate `how.trials` different points, drawn with `how.seed`."""
     size = sweep.space.size
     looks = _Looks(sweep, once(evaluate or serially(sweep)))
     chosen = random.Random(how.seed).sample(range(size), min(how.trials, size))
@@ -80,9 +83,9 @@ def by_lot(
 def by_optuna(
     sweep: Sweep, how: Search, evaluate: EvaluateMany | None = None, progress: Progress | None = None
 ) -> Found:
-    """Look at the points that a sampler of Optuna proposes: TPE (NeurIPS 2011) or NSGA-II (IEEE TEC 2002).
+    """Evaluate the points that a sampler of Optuna proposes: TPE (NeurIPS 2011) or NSGA-II (IEEE TEC 2002).
 
-    With `how.storage` trials of an earlier run are taken from there, not simulated again, and the search goes on.
+    With `how.storage` the search resumes from the stored trials of an earlier run, which are not simulated again.
 
     Raises:
         InputError: Optuna is not installed, or the storage is of another search.
@@ -93,6 +96,7 @@ def by_optuna(
         raise InputError(
             f"method {how.method} needs Optuna: expected `pip install armillary[search]`"
         ) from None
+    # Optuna logs each trial at info level, through the progress display.
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     objectives = objectives_of(sweep)
     looks = _Looks(sweep, once(evaluate or serially(sweep)))
@@ -105,6 +109,7 @@ def by_optuna(
         trial = study.ask()
         row = looks.look(_suggested(sweep, trial))
         own = values(objectives, row.measures) if row.status == "ok" else None
+        # Samplers treat a positive value as infeasible, so WORST does not distort their models.
         trial.set_constraint("possible", 0.0 if own else 1.0)
         trial.set_user_attr(_ROW, _written(row))
         study.tell(trial, list(own or [WORST] * len(objectives)))
@@ -114,10 +119,11 @@ def by_optuna(
 
 
 def _suggested(sweep: Sweep, trial: Any) -> Point:
-    """Return the point that a trial proposes; axes that are not varied there are not asked for."""
+    """Return the point that a trial proposes; axes that are not varied there are not suggested."""
     own: dict[str, Value] = {}
     for axis in sweep.space.axes:
         if sweep.space.active(axis, own):
+            # By position: values may be of several types, or equal as texts.
             at = trial.suggest_categorical(axis.name, list(range(len(axis.values))))
             own[axis.name] = axis.values[at]
         else:
@@ -137,6 +143,7 @@ def _study(optuna: Any, sweep: Sweep, how: Search, objectives: int) -> Any:
             backend = optuna.storages.journal.JournalFileBackend(str(path))
             storage = optuna.storages.JournalStorage(backend)
     try:
+        # Signs make every objective one to minimize.
         study = optuna.create_study(
             directions=["minimize"] * objectives, storage=storage, study_name="armillary", load_if_exists=True
         )
@@ -150,12 +157,13 @@ def _study(optuna: Any, sweep: Sweep, how: Search, objectives: int) -> Any:
 
 
 def _identity(sweep: Sweep) -> str:
-    """Return what the trials of a sweep depend on, as text."""
+    """Return as text everything on which the trials of a sweep depend."""
     parts = {name: value for name, value in sweep.document.data.items() if name not in ("search", "limits")}
     return json.dumps([parts, sweep.base.data], sort_keys=True, default=str)
 
 
 def _sampler(optuna: Any, how: Search, before: int) -> Any:
+    # A resumed search must not propose the first points of the same seed again.
     seed = (how.seed + before) % 2**32
     if how.method == "tpe":
         return optuna.samplers.TPESampler(seed=seed)
@@ -170,7 +178,7 @@ def _written(row: Row) -> dict[str, Any]:
 
 
 def _remember(looks: _Looks, trial: Any) -> None:
-    """Take the row of an earlier trial, whose point is that of its number."""
+    """Restore the row of an earlier trial; its number gives its point."""
     if not (kept := trial.user_attrs.get(_ROW)):
         return
     point = looks.sweep.space.at(kept["number"])

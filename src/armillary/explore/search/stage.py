@@ -1,4 +1,4 @@
-"""What a pipeline stage does in a step, for the bound: segments of its tasks, and what follows the last of them."""
+"""A pipeline stage in a step, for the bound: the segments of its tasks, and what follows the last of them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Delays = Callable[[Layer, str], Delay]
 
 @dataclass
 class Stage:
-    """Segments of every list of a stage, by (chunk, kind), and what its last tasks leave behind.
+    """Segments of every list of a stage, by (chunk, kind), and the work that follows its last tasks.
 
     Attributes:
         lists: See `pipeline_kernel.run`.
@@ -40,7 +40,7 @@ class Stage:
 
 
 def members(grid: RankGrid, axis_set: str) -> int:
-    """Return how many ranks a group of an axis set has."""
+    """Return the number of ranks of a group of an axis set."""
     return prod(grid.sizes[mesh_dim] for mesh_dim in grid.mesh_dims(axis_set)) if axis_set else 1
 
 
@@ -52,7 +52,7 @@ def stage_of(
     delays: Delays,
     collective: Collective,
 ) -> Stage:
-    """Return what a stage does.
+    """Return the segments of a stage and what follows them.
 
     Args:
         plan: The run.
@@ -67,9 +67,11 @@ def stage_of(
     found = Stage()
     for chunk, layers in enumerate(chunks):
         for kind, steps in kinds.items():
+            # Without tasks of their own, gradients of weights belong to the backward tasks.
             if kind != BACKWARD or deferred:
                 order = layers if kind == FORWARD else layers[::-1]
                 found.lists[chunk, kind] = made.segments(order, steps, chunk)
+    # Last tasks run from the last chunk to the first, and buckets fill up in this order.
     for chunk in reversed(range(len(chunks))):
         found.lists[chunk, LAST] = made.last(chunks[chunk][::-1], kinds[MAKES], chunk, chunk == 0)
     found.owned = made.owned
@@ -79,7 +81,7 @@ def stage_of(
 
 
 class _Lists:
-    """The segments of a stage while they are made; buckets fill up over the last tasks of all chunks."""
+    """Builds the segments of a stage; buckets fill up over the last tasks of all chunks."""
 
     def __init__(self, plan: Plan, grid: RankGrid, delays: Delays, collective: Collective) -> None:
         self.plan, self.grid, self.delays, self.collective = plan, grid, delays, collective
@@ -89,7 +91,7 @@ class _Lists:
         self.each = self.how == "zero-2" or self.gathered
         """Whether gradients are reduced in every microbatch."""
         self.open: dict[str, tuple[int, int]] = {}
-        """Parameters of buckets, and the segment that made the last of them."""
+        """By axis set, the parameters in the open bucket and the segment that added the last of them."""
         self.owned = 0
         self.calls, self.gathers = [0, 0], [0, 0]
         self._ranks: dict[str, int] = {}
@@ -102,6 +104,7 @@ class _Lists:
             return self._by_layer(layers, steps, chunk, closes=True, counts=False)
         if self.gathered:
             return self._each(layers, steps, chunk)
+        # Equal layers in a row are one object: their product is a power.
         runs = [(layer, len(list(same))) for layer, same in groupby(layers)]
         total = NOTHING
         for layer, times in runs:
@@ -113,6 +116,8 @@ class _Lists:
         return self._by_layer(layers, steps, chunk, closes=ends or self.each, counts=True)
 
     def _each(self, layers: Sequence[Layer], steps: str, chunk: int) -> list[Segment]:
+        # Weights are numbered by chunk and layer, the same in forward and backward, so that a use of
+        # the same weights in a row needs no second gather. Backward passes visit layers in reverse.
         first, sign = (0, 1) if steps == "F" else (len(layers) - 1, -1)
         return [
             self._segment(layer, steps, (chunk << 16) + first + sign * i) for i, layer in enumerate(layers)
@@ -153,9 +158,11 @@ class _Lists:
         for i, layer in enumerate(layers, 1):
             for axis_set, parameters in layer.parameters.items():
                 self.open[axis_set] = (self.open.get(axis_set, (0, 0))[0] + parameters, i)
+                # Sharded weights are reduced layer by layer, others in buckets of `data.bucket` bytes.
                 full = self.whole or self.open[axis_set][0] * element >= data.bucket
                 if full and data.overlap:
                     self._close(axis_set, found, counts)
+        # What is left at the end of the step, or of each microbatch, is reduced though not full.
         if closes:
             for axis_set in list(self.open):
                 self._close(axis_set, found, counts)
@@ -164,6 +171,7 @@ class _Lists:
     def _close(self, axis_set: str, found: list[list[int]], counts: bool) -> None:
         parameters, at = self.open.pop(axis_set)
         ranks = self._members(axis_set)
+        # With ddp each rank owns and updates everything, else its shard.
         part = shard(parameters, ranks) if self.how != "ddp" else parameters
         if counts:
             self.owned += part
@@ -174,14 +182,18 @@ class _Lists:
             took = self.collective("all-reduce", parameters * element, axis_set)
         else:
             took = self.collective("reduce-scatter", part * ranks * element, self._axis_set(axis_set))
+            # ZeRO-1 and -2 keep whole weights, which must be gathered after the update.
             if counts and not self.whole:
                 self.gathers[slot] += self.collective("all-gather", part * weight(self.plan), axis_set)
         if counts:
             self.calls[slot] += took
+        # 8 is S_REDUCE: the reduction follows the segment that made the last gradient.
         found[at][8 + slot] += took
 
     def _axis_set(self, axis_set: str) -> str:
+        # HSDP shards within a group and replicates across groups.
         return "fsdp" if self.how == "hsdp" and axis_set == "dp+cp" else axis_set
 
     def _slot(self, axis_set: str) -> int:
+        # Axis sets of experts have names in e (ep, etp, edp) and a communicator of their own.
         return int(axis_set.startswith("e"))

@@ -1,4 +1,4 @@
-"""The tasks of a pipeline in an order in which each comes after what it works on."""
+"""The tasks of a pipeline in topological order."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ FORWARD, BACKWARD, MAKES, LAST = range(4)
 
 @dataclass(frozen=True, eq=False)
 class Timetable:
-    """What `pipeline_kernel.run` needs to know of a schedule.
+    """A schedule in the form that `pipeline_kernel.run` reads.
 
     Attributes:
         tasks: (tasks x TASK_COLUMNS) The list of a task is (chunk x stages + stage) x 4 + kind.
         own: Tasks by rank, in order.
-        own_ptr: Where those of a rank begin.
+        own_ptr: CSR offsets of the ranks in `own`.
         deferred: Whether gradients of weights are tasks of their own.
     """
 
@@ -39,7 +39,7 @@ def timetable(
 ) -> Timetable:
     """Return the tasks of a schedule; a message into virtual stage v is number 2v, one back out of it 2v + 1.
 
-    With `overlap` a task runs beside the one before it, and those of gradients of weights fill what these leave idle.
+    With `overlap` a task runs beside the one before it, and tasks of weight gradients fill the gaps.
     """
     orders = tasks(schedule, stages, virtual, microbatches)
     virtuals = stages * virtual
@@ -52,6 +52,8 @@ def timetable(
     waiting = [-1] * len(number)
     rows: list[tuple[int, int, int, int, int, int]] = []
     own: list[list[int]] = [[] for _ in orders]
+    # A topological sort by ranks: a stage places its tasks in order until one lacks its parent,
+    # and goes on when that parent is placed. Each stage waits for at most one task.
     at, stack = [0] * stages, list(range(stages))
     while stack:
         stage = stack.pop()
@@ -60,14 +62,18 @@ def timetable(
             kind, microbatch, chunk = order[i]
             v = chunk * stages + stage
             key = base[kind] + v * microbatches + microbatch
+            # The lag after the last message, which is 0, for tasks that wait for none.
             needs, lag = -1, 2 * virtuals
+            # Forward follows the forward of the virtual stage before.
             if kind == "F" and v:
                 needs, lag = key - microbatches, 2 * v
+            # Backward follows its own forward in the last virtual stage, else the backward of the next.
             elif kind == "B":
                 needs = v * microbatches + microbatch
                 if v + 1 < virtuals:
                     needs, lag = key + microbatches, 2 * v + 3
             parent = number[needs] if needs >= 0 else -1
+            # Not placed yet: the stage that places it wakes this one.
             if parent < 0 <= needs:
                 waiting[needs] = stage
                 at[stage] = i

@@ -1,10 +1,10 @@
-"""Sweeps: many studies that differ in some keys, what each of them came to, and which is best.
+"""Sweeps: many studies that differ in some keys, their results, and which is best.
 
 A sweep is a tree of values. A document is copied along changed keys only, so a million points cost nothing
-until they are asked for, and their number follows from counts of subtrees, with conditions. A constraint is
-checked as soon as everything it names is known: before the study is read, before it is simulated, or after.
+until they are used, and counts of subtrees give their number, even with conditions. A constraint is checked
+as soon as everything it names is known: before the study is read, before it is simulated, or afterwards.
 
-Screening asks for the peak of memory only. What a task adds to the microbatches in flight is the same
+Screening needs only the peak of memory. What a task adds to the microbatches in flight is the same
 whenever it runs, so one number per kind of task and chunk is enough, and after 6 × pp microbatches every
 schedule but gpipe repeats; the slow reference is the footprint over time. Neighbouring points that differ
 only in the machine share their trace.

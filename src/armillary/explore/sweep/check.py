@@ -1,4 +1,4 @@
-"""What is wrong with a sweep whatever its points come to: values that no study takes, measures that nobody makes."""
+"""Checks of a sweep before any point runs: values that no study accepts, measures that cannot be computed."""
 
 from __future__ import annotations
 
@@ -24,24 +24,26 @@ from armillary.platform.files.study_schema import StudyFile
 from armillary.workload.plan.request import generate_part
 
 _TRIED = 100
-"""Values of an axis that are looked at before anything runs."""
+"""Most values of an axis that are checked before anything runs."""
 _GENERATE: KeyPath = ("workload", "generate")
 _MODEL: KeyPath = (*_GENERATE, "model")
 
 
 def check_sweep(sweep: Sweep) -> None:
-    """Check that the first point is a study, but for what only its numbers say, and so with each value of an axis.
+    """Check that the layout of the first point is that of a study, and remains so with each value of an axis.
 
     Raises:
-        InputError: it is not; names the axis, or the key of the study, or the measure that is asked for in vain.
+        InputError: it is not; names the axis, the key of the study, or the measure that cannot be computed.
     """
     if "jobs" in sweep.study:
         raise sweep.base.error(("jobs",), "expected workload: a sweep is of studies with one workload")
     for text, place, names in _asked(sweep):
         _check_measures(sweep, text, place, names & MEASURES.keys())
+    # Only the first point and one value at a time: all combinations would be the sweep itself.
     first = next(iter(sweep.space.points()))
     for path, problem in _problems(first.document):
         owner = _owner(sweep, path)
+        # What an axis sets is checked with each of its values below; here only the rest.
         if owner is None:
             missing = "" if problem else f"missing key '{path[-1]}'"
             raise sweep.base.error(path if problem else path[:-1], problem or missing)
@@ -53,6 +55,7 @@ def check_sweep(sweep: Sweep) -> None:
             if isinstance(value, str) and axis.keys[0].path == _MODEL:
                 _check_model(sweep, value, sweep.document, place)
             for path, problem in _problems(axis.put(first.document, value)):
+                # Other problems of this document come from the first point or from a combination.
                 if problem and _is_of(axis, path):
                     raise sweep.document.error(place, f"{problem} (value {value})")
 
@@ -77,6 +80,7 @@ def _check_measures(sweep: Sweep, text: str, place: KeyPath, names: Iterable[str
         path[:2] == _GENERATE[: len(path)] for path in _paths(sweep)
     )
     for name in sorted(names):
+        # A measure may be known only with another key of the sweep: name that key.
         lacks = ""
         if name in OF_MODEL and not generated:
             lacks = "a workload that the study generates"
@@ -105,8 +109,9 @@ def _paths(sweep: Sweep) -> Iterator[KeyPath]:
 
 
 def _owner(sweep: Sweep, path: KeyPath) -> str | None:
-    """Return what changes the key at a path, or one around or below it."""
+    """Return the key of the sweep that sets the key at a path, one above or one below it; None if there is none."""
     for own in _paths(sweep):
+        # Either may contain the other: an axis may set a whole mapping, or one key of it.
         shorter = min(len(own), len(path))
         if own[:shorter] == path[:shorter]:
             return str(own)
@@ -118,12 +123,12 @@ def _is_of(axis: Axis, path: KeyPath) -> bool:
 
 
 def _problems(document: Mapping[str, Any]) -> Iterator[tuple[KeyPath, str]]:
-    """Yield where the layout of a study is not as it should be, and what is wrong: empty for a missing key."""
+    """Yield the path and text of each problem in the layout of a study; the text is empty for a missing key."""
     own = Document("study", dict(document))
     try:
         expanded = expand(own, ("platform",))[0].data
     except InputError:
-        return  # said of each point
+        return  # each point reports it
     yield from _found(TypeAdapter(StudyFile), expanded, ())
     wish = at(document, _GENERATE)
     if isinstance(wish, Mapping):

@@ -1,4 +1,4 @@
-"""What points must obey, and what is best."""
+"""Constraints on points, and objectives."""
 
 from __future__ import annotations
 
@@ -48,17 +48,18 @@ class Constraint:
 
     @property
     def names(self) -> frozenset[str]:
-        """What it needs to know."""
+        """Names that the expression reads."""
         return self.expression.names
 
     def broken(self, names: Mapping[str, Any]) -> str:
-        """Return why a point does not meet it; empty if it does.
+        """Return why a point violates it; empty if the point satisfies it.
 
         Raises:
             InputError: it has no value.
         """
         if self.expression.value(names):
             return ""
+        # The one constraint whose numbers say more as amounts than as names.
         if self.text == FITS:
             memory, headroom = names["memory"], names["headroom"]
             return (
@@ -84,7 +85,7 @@ def constraint(text: str) -> Constraint:
 
 @dataclass(frozen=True)
 class Objective:
-    """A measure, and whether its least or its most is best."""
+    """A measure to minimize or maximize."""
 
     name: str
     goal: Literal["minimize", "maximize"]
@@ -115,6 +116,7 @@ def objective(text: str) -> Objective:
             f"no such measure '{words[-1]}'{nearest(words[-1], MEASURES) or '; there are ' + ', '.join(MEASURES)}"
         )
     found = MEASURES[words[-1]]
+    # Index 1, maximize, where more is better.
     goal = words[0] if len(words) == 2 else goals[found.better == "more"]
     if goal not in goals:
         raise InputError(f"got '{goal}', expected minimize or maximize{nearest(goal, goals)}")
@@ -122,7 +124,7 @@ def objective(text: str) -> Objective:
 
 
 def known_names(axes: frozenset[str]) -> frozenset[str]:
-    """Return all names that a constraint may have; `axes` are those of axes and of what is computed."""
+    """Return all names that a constraint may use; `axes` are the names of axes and of derived values."""
     return axes | FACTS.keys() | MEASURES.keys()
 
 

@@ -1,4 +1,4 @@
-"""Points evaluated: read, checked, simulated and measured; what is wrong with one becomes its row."""
+"""Evaluation of points: read, screened, simulated and measured; a problem of a point becomes part of its row."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class _Screened:
-    """What screening found: why the point is rejected, or what simulating it needs."""
+    """Result of screening: the reason for rejection, or the prepared study to simulate."""
 
     reason: str
     names: dict[str, Any]
@@ -43,22 +43,24 @@ class Evaluator:
         self.sweep = sweep
         self._path = sweep.base.path or Path("study")
         self._stages = _by_stage(sweep.constraints)
+        # `screen`, `simulate` and `evaluate` of one point follow each other: screened once.
         self._last: tuple[Point, _Screened] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
+        # The rest is derived, and what was screened last may hold a whole platform.
         return {"sweep": self.sweep}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(state["sweep"])  # type: ignore[misc]
 
     def screen(self, point: Point) -> Row | None:
-        """Return the row of a point that is rejected before it is simulated; None: it is worth simulating."""
+        """Return the row of a point that is rejected before simulation, None if the point has to be simulated."""
         start = perf_counter()
         found = self._screened(point)
         return _row(point, found.status, found.reason, found.measures, start) if found.reason else None
 
     def evaluate(self, point: Point) -> Row:
-        """Return the row of a point. What is wrong with it is in the row; only MemoryError is raised."""
+        """Return the row of a point. Its problems are recorded in the row; only MemoryError is raised."""
         start = perf_counter()
         found = self._screened(point)
         if found.reason:
@@ -68,11 +70,14 @@ class Evaluator:
             timeline = self.simulate(point)
             assert found.prepared
             measures = measures | of_run(found.prepared, timeline, self.sweep)
+            # Measures are kept even if a constraint rejects the point now: they are known.
             reason = _broken(self._stages[2], point, found.names | measures, self.sweep)
+        # An impossible study is a result of a sweep, not an error of it.
         except InputError as error:
             return _row(point, "rejected", str(error), measures, start)
         except StuckError as error:
             return _row(point, "failed", f"cannot finish: {_first_line(error)}", measures, start)
+        # The runner turns it into a row of status `memory`; here it would look like an error.
         except MemoryError:
             raise
         except Exception as error:
@@ -131,19 +136,21 @@ def evaluate_study(source: Source) -> Row:
 
 
 def _by_stage(constraints: tuple[Constraint, ...]) -> tuple[list[Constraint], ...]:
-    """Return the constraints that are known before the study is read, before it is simulated, and after."""
+    """Return the constraints that can be checked before the study is read, before simulation, and afterwards."""
     stages: tuple[list[Constraint], ...] = ([], [], [])
     for each in constraints:
+        # Some names, such as npus, are both: as facts they are known earlier.
         measures = each.names & MEASURES.keys() - FACTS.keys()
         stages[2 if measures - set(BEFORE) else 1 if measures else 0].append(each)
     return stages
 
 
 def _broken(constraints: list[Constraint], point: Point, names: Mapping[str, Any], sweep: Sweep) -> str:
-    """Return why the first constraint that is not met is not."""
+    """Return why the first violated constraint is violated, "" if there is none."""
     for each in constraints:
         missing = each.names - names.keys()
         known = dict(names)
+        # Facts are read on demand: some need the model or the preset to be loaded.
         if facts := missing & FACTS.keys():
             known |= facts_of(point.document, facts, sweep.folder)
         for name in sorted(missing - facts):

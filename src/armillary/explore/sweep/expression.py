@@ -1,4 +1,4 @@
-"""Expressions of sweep files: arithmetic and comparisons over named numbers, and nothing else."""
+"""Expressions of sweep files: arithmetic and comparisons over named numbers only."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "min": min, "max": max, "abs": abs, "ceil": math.ceil, "floor": math.floor, "log2": math.log2,
 }  # fmt: skip
 LONGEST = 1000
-"""Characters of an expression."""
+"""Most characters of an expression."""
 _MOST_BITS = 1024
+# A list of what is allowed, not of what is not: attributes, subscripts and lambdas, by which
+# Python code escapes a sandbox, are refused with everything else.
 _NODES = (
     ast.Expression, ast.BoolOp, ast.And, ast.Or, ast.UnaryOp, ast.Not, ast.USub, ast.UAdd, ast.BinOp, ast.Add,
     ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod, ast.Pow, ast.Compare, ast.Eq, ast.NotEq, ast.Lt, ast.LtE,
@@ -27,6 +29,7 @@ _NODES = (
 )  # fmt: skip
 _QUANTITY = re.compile(
     r"'[^']*'|\"[^\"]*\"|"  # texts stay as they are
+    # A number that ends no name, and a unit after it; % is a unit unless an operand follows.
     r"(?<![\w.])(?P<number>\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?)(?![\d.]|[eE][+-]?\d)"
     r"\s*(?P<unit>%(?!\s*[\w(.])|[A-Za-zµμ]\w*(?:/s)?)"
 )
@@ -34,14 +37,14 @@ _WORDS = ("and", "or", "not", "in", "if", "else", "is")
 
 
 class Expression:
-    """An expression that was checked when it was read.
+    """A checked expression.
 
-    It knows numbers, texts in quotes, ``+ - * / // % **``, comparisons, ``and or not in``, ``a if b else c``, the
+    It may contain numbers, texts in quotes, ``+ - * / // % **``, comparisons, ``and or not in``, ``a if b else c``, the
     `FUNCTIONS` and names. Quantities such as ``60 GiB`` are numbers in base units (bytes, s, byte/s, FLOP/s).
 
     Attributes:
         text: As written.
-        names: What it needs to know.
+        names: Names that it reads.
     """
 
     def __init__(self, text: str) -> None:
@@ -53,12 +56,14 @@ class Expression:
         self.text = " ".join(text.split())
         if not self.text or len(self.text) > LONGEST:
             raise InputError(f"got {len(self.text)} characters, expected an expression of 1 to {LONGEST}")
+        # Units become plain numbers before Python parses the text.
         self._source = _QUANTITY.sub(_plain, self.text)
         self.names = frozenset(
             node.id for node in ast.walk(self._tree()) if isinstance(node, ast.Name)
         ) - frozenset(FUNCTIONS)
 
     def __getstate__(self) -> dict[str, Any]:
+        # Code objects cannot be pickled; `_code` is compiled again where it is needed.
         return {"text": self.text, "_source": self._source, "names": self.names}
 
     def __eq__(self, other: object) -> bool:
@@ -82,6 +87,7 @@ class Expression:
 
     @cached_property
     def _code(self) -> CodeType:
+        # The tree was checked before the guards came in, so a text cannot name them itself.
         tree = ast.fix_missing_locations(_Guard().visit(self._tree()))
         return compile(tree, "<expression>", "eval")
 
@@ -96,7 +102,7 @@ class Expression:
                 raise InputError(f"'{self.text}': no such name '{name}'{nearest(name, known)}")
 
     def value(self, names: Mapping[str, Any]) -> Any:
-        """Return what it comes to; `names` holds at least `self.names`.
+        """Return the value; `names` holds at least `self.names`.
 
         Raises:
             InputError: there is no such value: a division by zero, a text as a number, a name without a value.
@@ -106,6 +112,7 @@ class Expression:
         except NameError as error:
             raise InputError(f"'{self.text}': {error.name} is not known here") from None
         except (ArithmeticError, TypeError, ValueError) as error:
+            # An absent value (None) causes most type errors, so name it instead.
             nothing = [name for name in sorted(self.names) if names.get(name) is None]
             why = f"{', '.join(nothing)} has no value" if nothing else str(error)
             raise InputError(f"'{self.text}': {why}") from None
@@ -115,7 +122,7 @@ class Expression:
 
 
 class _Guard(ast.NodeTransformer):
-    """Bounds what can grow without end, and reads quantities in quotes as those of axes are read."""
+    """Bounds operations whose results can grow without limit, and parses quoted quantities like values of axes."""
 
     def visit_Constant(self, node: ast.Constant) -> ast.AST:
         return ast.Constant(number_of(node.value))
@@ -124,12 +131,14 @@ class _Guard(ast.NodeTransformer):
         self.generic_visit(node)
         if not isinstance(node.op, ast.Pow | ast.Mult):
             return node
+        # Only these two can make integers of any size from short texts; + adds a bit.
         name = "_power" if isinstance(node.op, ast.Pow) else "_product"
         return ast.Call(ast.Name(name, ast.Load()), [node.left, node.right], [])
 
 
 def _power(a: Any, b: Any) -> Any:
     _numbers(a, b)
+    # The result has about bits(a) × b bits: 9**9**9 would never end.
     if isinstance(a, int) and isinstance(b, int) and abs(a).bit_length() * max(b, 1) > _MOST_BITS:
         raise OverflowError("too large")
     return a**b
@@ -152,11 +161,13 @@ _GLOBALS = {"__builtins__": {}, "_power": _power, "_product": _product, **FUNCTI
 
 
 def _plain(match: re.Match[str]) -> str:
+    # Quoted texts, and words such as `and` that follow a number, are no units.
     if match["unit"] is None or match["unit"] in _WORDS:
         return match[0]
     value = base_units(match[0])
     if value is None:
         raise InputError(f"'{match[0]}': no such unit, expected e.g. '60 GiB', '10 s', '50 GB/s' or '10 %'")
+    # In parentheses, so that a number before or after it does not merge with it.
     return f"({value[0]!r})"
 
 
@@ -173,5 +184,6 @@ def _check(node: ast.AST, text: str) -> None:
             raise InputError(f"'{text}': a call of '{called}', expected {one_of(FUNCTIONS)}{hint}")
     if isinstance(node, ast.Constant) and not isinstance(node.value, int | float | str):
         raise InputError(f"'{text}': got {node.value!r}, expected numbers and texts in quotes")
+    # Names of the guards, and dunder names, are out of reach.
     if isinstance(node, ast.Name) and node.id.startswith("_"):
         raise InputError(f"'{text}': no such name '{node.id}'")

@@ -1,4 +1,4 @@
-"""What expressions know of a study before anything is evaluated: its machine, model and plan."""
+"""Facts of a study that expressions may use before evaluation: about its machine, model and plan."""
 
 from __future__ import annotations
 
@@ -28,13 +28,15 @@ PLAN: dict[str, tuple[KeyPath, Any]] = {
     "sharding": (("data", "sharding"), "ddp"),
     "recompute": (("recompute",), "none"),
 }
-"""Keys of a plan by name: where they stand below ``workload.generate``, and what holds if they do not."""
+"""Keys of a plan by name: their paths below ``workload.generate`` and their defaults."""
 
 
 def _npus(document: Mapping[str, Any], folder: Path) -> int:
     platform = document.get("platform")
     if not isinstance(platform, Mapping):
         raise InputError("npus: the study has no platform")
+    # Only what decides the number of NPUs: points that differ in bandwidths share the entry of
+    # the cache.
     parts = {
         key: platform[key] for key in ("preset", "network", "topology", "collectives") if key in platform
     }
@@ -50,6 +52,7 @@ def _npus_of(text: str) -> int:
     network = expanded.data.get("network")
     try:
         if isinstance(network, list):
+            # Dimensions multiply; a whole platform is read only for other networks.
             return prod(prod(part["shape"]) if "shape" in part else part["size"] for part in network)
     except (TypeError, KeyError):
         raise InputError("npus: the platform has no network that could be counted") from None
@@ -59,6 +62,7 @@ def _npus_of(text: str) -> int:
 
 
 def _dp(document: Mapping[str, Any], folder: Path) -> Any:
+    # Absent: what the other axes leave of the machine. A fraction means that they do not fit.
     given = at(document, (*_GENERATE, "parallel", "dp"))
     return (
         _npus(document, folder) / prod(_plan(document, name) for name in ("tp", "cp", "pp"))
@@ -99,6 +103,7 @@ def known_model(name: str, folder: Path) -> Model:
     Raises:
         InputError: there is none.
     """
+    # A preset goes first; else a suffix, a folder or an existing file makes it a path.
     if name not in models.preset_names() and (
         Path(name).suffix or len(Path(name).parts) > 1 or is_there(folder / name)
     ):
@@ -151,14 +156,14 @@ FACTS: dict[str, Callable[[Mapping[str, Any], Path], Any]] = {
     **{name: _of_plan(name) for name in PLAN},
     **{name: _decoder(name) for name in MODEL},
 }
-"""By name, how it follows from a study."""
+"""By name, the function that computes the fact from a study document and its folder."""
 
 
 def facts_of(document: Mapping[str, Any], names: Iterable[str], folder: Path) -> dict[str, Any]:
-    """Return what a study says of some names of `FACTS`.
+    """Return the values of some names of `FACTS` for a study.
 
     Raises:
-        InputError: it says nothing of one.
+        InputError: one has no value.
     """
     found = {}
     for name in names:
@@ -168,6 +173,7 @@ def facts_of(document: Mapping[str, Any], names: Iterable[str], folder: Path) ->
             raise InputError(f"{name} is not known: the study's numbers do not fit together") from None
         if value is None:
             raise InputError(f"{name} is not known of this study")
+        # Divisions give floats; whole ones compare and print as integers.
         found[name] = int(value) if isinstance(value, float) and value.is_integer() else value
     return found
 
@@ -175,6 +181,8 @@ def facts_of(document: Mapping[str, Any], names: Iterable[str], folder: Path) ->
 def depends(fact: str, path: KeyPath) -> bool:
     """Return whether a fact may change with a key of the study."""
     if fact == "npus":
+        # Keys of the network that no count depends on; treating them as if would order `let`
+        # needlessly, or find circles that are none.
         rates = ("bandwidth", "latency", "per", "up", "down")
         where = len(path) < 2 or path[1] in ("preset", "topology", "network", "collectives")
         return path[0] == "platform" and where and path[-1] not in rates

@@ -23,9 +23,9 @@ class Key:
     Attributes:
         text: As written.
         path: Where it stands; members of lists by their position.
-        kind: What quantity it holds, see `quantity.KINDS`; empty: none.
-        whole: Whether it holds whole numbers.
-        default: What holds where a study does not say.
+        kind: Quantity that it holds, see `quantity.KINDS`; empty for none.
+        whole: Whether it holds integers.
+        default: Value where a study has none.
     """
 
     text: str
@@ -45,11 +45,13 @@ def find_key(text: str, base: Mapping[str, Any]) -> Key:
 
     Args:
         text: E.g. ``platform.network.fabric.bandwidth``; a member of a list by its number from 0, or its `name`.
-        base: The study, which says what lists and presets are there.
+        base: The study, whose lists and presets parts of the text may name.
 
     Raises:
         InputError: study files have no such key, or the study no such member; names the nearest.
     """
+    # Two walks in parallel: `places` through the schema, where a key may have alternatives, and
+    # `held` through the study, which knows the members of lists.
     places: list[dict[str, Any]] = [_schema()]
     held: Any = base
     path: list[str | int] = []
@@ -70,7 +72,9 @@ def find_key(text: str, base: Mapping[str, Any]) -> Key:
             raise InputError(f"{before} has no key '{part}'{hint}")
         places = found
         held = held.get(part) if isinstance(held, Mapping) else None
+        # A mapping may have numbers as keys, which YAML reads as int.
         path.append(int(part) if part.isdigit() else part)
+        # A preset has a network that the study does not show; keys over it merge by name.
         if path == ["platform", "network"] and held is None and _preset(base):
             held = {}
     ends = list(_resolved(places))
@@ -79,13 +83,14 @@ def find_key(text: str, base: Mapping[str, Any]) -> Key:
         if held is not None
         else next((e["default"] for e in places if e.get("default") is not None), None)
     )
+    # A quantity is known by the pattern that its JSON schema has.
     kind = next((kind for e in ends for kind in _KINDS if e.get("pattern") == unit_pattern(kind)), "")
     types = {each.get("type") for each in ends} - {"null"}
     return Key(text, tuple(path), kind, types == {"integer"}, default)
 
 
 def put(document: Any, path: KeyPath, value: Any) -> Any:
-    """Return the document with `value` at `path`; what is not on the way is shared with the old one."""
+    """Return a copy of the document with `value` at `path`; everything off the path is shared with the original."""
     if not path:
         return value
     first, rest = path[0], path[1:]
@@ -96,7 +101,7 @@ def put(document: Any, path: KeyPath, value: Any) -> Any:
 
 
 def at(document: Any, path: KeyPath) -> Any:
-    """Return what stands at `path`, None where nothing does."""
+    """Return the value at `path`, None if there is none."""
     for part in path:
         if isinstance(document, list) and isinstance(part, int) and part < len(document):
             document = document[part]
@@ -133,7 +138,7 @@ def _below(place: dict[str, Any], part: str) -> Iterator[dict[str, Any]]:
     if part in properties:
         yield properties[part]
     elif isinstance(more, dict) and re.search(place.get("propertyNames", {}).get("pattern", ""), part):
-        # Dimensions over a preset are all that a study file may map by free names to mappings.
+        # The only mappings with free names that hold mappings are dimensions over a preset.
         yield {"$ref": "#/$defs/NetworkDimension"} if more == {"type": "object"} else more
 
 

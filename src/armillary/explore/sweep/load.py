@@ -1,4 +1,4 @@
-"""Sweep files: read and checked, before anything is evaluated."""
+"""Reading and checking of sweep files, before anything is evaluated."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def load_sweep(source: Source) -> Sweep:
 
     Raises:
         InputError: it is missing or malformed: an unknown key of the sweep or of the study, a value that does not fit,
-            an expression with a name that nobody knows; names the file, the line and the nearest choice.
+            an expression with an unknown name; names the file, the line and the nearest choice.
     """
     document = read_document(source, "sweep file", "yaml")
     try:
@@ -72,12 +72,14 @@ def load_sweep(source: Source) -> Sweep:
         limits=Limits(seconds, model.limits.memory),
         search=model.search,
     )
+    # Names and types are right from here on; this looks at what the values make of the study.
     check_sweep(sweep)
     return sweep
 
 
 def _base(document: Document, study: Any) -> Document:
     if isinstance(study, Mapping):
+        # An inline study has no lines of its own: its errors name the sweep file.
         return replace(document, data=dict(study), text="", name=f"{document.name}: study")
     if not isinstance(study, str):
         document.reject(("study",), study, "a study file, or the content of one")
@@ -117,12 +119,14 @@ def _axis(text: str, varied: Varied, base: Document) -> Axis:
     when = Expression(varied.when) if varied.when else None
     if varied.choices is None:
         key = find_key(text, base.data)
+        # Tables show plain values; a list or a mapping has no short form.
         standing = key.default if isinstance(key.default, _PLAIN) else None
         return Axis(varied.name or key.last, (key,), values_of(varied), when, standing=standing)
     choices = {
         str(name): {find_key(each, base.data): value for each, value in own.items()}
         for name, own in varied.choices.items()
     }
+    # Choices need not set the same keys: the axis owns all of them.
     keys = tuple(dict.fromkeys(key for own in choices.values() for key in own))
     return Axis(varied.name or text, keys, tuple(choices), when, choices, "study")
 
@@ -134,6 +138,7 @@ def _check_name(name: str, taken: list[str], keys: tuple[Key, ...]) -> None:
         raise InputError(f"the name '{name}' is taken, expected another: {{name: …}}")
     if name in MEASURES:
         raise InputError(f"'{name}' is the name of a measure, expected another: {{name: …}}")
+    # An axis over the key itself may have the name of its fact: both mean the same value.
     if name in FACTS and [key.last for key in keys] != [name]:
         raise InputError(f"'{name}' is what the study says ({name}), expected another: {{name: …}}")
 
@@ -151,10 +156,11 @@ def _check_condition(axis: Axis, before: list[Axis]) -> None:
 def _own(
     document: Document, place: KeyPath, keys: tuple[Key, ...], owners: dict[KeyPath, str], name: str
 ) -> None:
-    """Note who changes which keys; two must not change the same."""
+    """Record the owner of each key; no key may have two."""
     for key in keys:
         for path, other in owners.items():
             shorter = min(len(path), len(key.path))
+            # A key, one above it or one below it: the later would overwrite the earlier.
             if other != name and path[:shorter] == key.path[:shorter]:
                 raise document.error(place, f"{key.text} is changed by '{other}', too")
         owners[key.path] = name
@@ -163,7 +169,7 @@ def _own(
 def _derived(
     document: Document, let: Mapping[str, Any], base: Document, axes: tuple[Axis, ...]
 ) -> tuple[Derived, ...]:
-    """Return what is computed, ordered so that each comes after what it needs."""
+    """Return the derived values, each after those that it needs."""
     owners = {key.path: axis.name for axis in axes for key in axis.keys}
     found: dict[str, Derived] = {}
     places: dict[str, KeyPath] = {}
@@ -193,6 +199,7 @@ def _derived(
 def _ordered(document: Document, found: dict[str, Derived], places: dict[str, KeyPath]) -> Iterator[Derived]:
     done: set[str] = set()
     while len(done) < len(found):
+        # Repeated selection in the order of the file, so that independent entries keep theirs.
         ready = [name for name, each in found.items() if name not in done and not _needs(each, found) - done]
         if not ready:
             left = [name for name in found if name not in done]
@@ -202,10 +209,11 @@ def _ordered(document: Document, found: dict[str, Derived], places: dict[str, Ke
 
 
 def _needs(one: Derived, all_: Mapping[str, Derived]) -> set[str]:
-    """Return the names of `let` that must be there before this one."""
+    """Return the names of `let` that must be computed before this one."""
     needs = {name for name in one.expression.names if name in all_}
     facts = one.expression.names & FACTS.keys() - needs
     for name, each in all_.items():
+        # An entry that sets a key comes before those whose facts read this key.
         if each.key and name != one.name and any(depends(fact, each.key.path) for fact in facts):
             needs.add(name)
     return needs

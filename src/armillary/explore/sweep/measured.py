@@ -1,4 +1,4 @@
-"""The measures of a study: what is known before it runs, and what its timeline says."""
+"""The measures of a study: those known before it runs, and those of its timeline."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def before_run(prepared: Prepared, sweep: Sweep) -> dict[str, float]:
-    """Return what is known of a study before it is simulated.
+    """Return the measures of a study that are known before simulation.
 
     Raises:
         InputError: the workload is impossible.
@@ -40,11 +40,12 @@ def before_run(prepared: Prepared, sweep: Sweep) -> dict[str, float]:
 
 
 def of_run(prepared: Prepared, timeline: Timeline, sweep: Sweep) -> dict[str, float]:
-    """Return what a timeline says of its study; times of several iterations are those of one."""
+    """Return the measures of a simulated study; times are per iteration."""
     plan = prepared.plan
     steps = plan.iterations if plan else 1
 
     def seconds(ticks: int) -> float:
+        # The timeline may have several iterations; measures are those of one.
         return float(nanoseconds(timeline, ticks)) / 1e9 / steps
 
     found: dict[str, float] = {
@@ -65,6 +66,7 @@ def of_run(prepared: Prepared, timeline: Timeline, sweep: Sweep) -> dict[str, fl
     if rate := flops(timeline):
         found["flops_per_npu"] = rate.rate_per_npu
         if rate.utilisation is not None:
+            # The report counts what was executed, recomputation included; MFU must not.
             found["mfu"] = _model_flops(prepared, timeline, found) or rate.utilisation
     tokens = _tokens(prepared)
     if plan and found["step_time"]:
@@ -80,7 +82,7 @@ def of_run(prepared: Prepared, timeline: Timeline, sweep: Sweep) -> dict[str, fl
 
 
 def _model_flops(prepared: Prepared, timeline: Timeline, found: dict[str, float]) -> float | None:
-    """Return the utilisation by what the model needs: what is recomputed is no progress. None: as the run says."""
+    """Return the MFU from the FLOPs that the model needs, without recomputation; None if those of the run count."""
     model, plan = prepared.model, prepared.plan
     peak = timeline.info.get("peak_flops_per_ns")
     if not model or not plan or plan.recompute == "none" or plan.serve or not peak or not found["step_time"]:
@@ -92,10 +94,11 @@ def _model_flops(prepared: Prepared, timeline: Timeline, found: dict[str, float]
 
 
 def _tokens(prepared: Prepared) -> int | None:
-    """Return the tokens of a step: read in training; of the answers in inference."""
+    """Return the tokens of a step: those read in training, those generated in inference; None if unknown."""
     plan = prepared.plan
     if not plan or not prepared.model:
         return None
+    # A round answers with one token per sequence.
     if plan.serve:
         return plan.batch * len(rounds(plan.serve))
     sequence = plan.sequence or models.default_sequence(prepared.model)

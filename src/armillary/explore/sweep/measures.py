@@ -1,4 +1,4 @@
-"""What is known of a study once it was evaluated: names, units, and which way is better."""
+"""Measures of an evaluated study: names, units, and which direction is better."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class Measure:
     Attributes:
         name: In expressions, objectives, tables and columns.
         unit: Base unit in which it is stored: "s", "byte", "USD", "J", "1/s", "FLOP/s", "NPU", or "" for a ratio.
-        better: Which way is better.
-        text: One line on what it is.
-        show: Writes a value with its unit.
+        better: Whether less or more is better.
+        text: Description in one line.
+        show: Formats a value with its unit.
     """
 
     name: str
@@ -48,6 +48,7 @@ def _money(value: float) -> str:
 
 def _count(unit: str) -> Callable[[float], str]:
     def show(value: float) -> str:
+        # Whole numbers keep all digits, others four.
         number = value if value == int(value) else float(f"{value:.4g}")
         return f"{format_count(int(number) if number == int(number) else number)} {unit}".rstrip()
 

@@ -1,4 +1,4 @@
-"""What the fullest NPU of a generated workload needs, for many plans of few models."""
+"""Memory of the fullest NPU of a generated workload, fast for many plans of few models."""
 
 from __future__ import annotations
 
@@ -29,18 +29,20 @@ def needed(model: Model, plan: Plan) -> int:
 
 
 def _layers(model: Model, plan: Plan) -> Sequence[Layer]:
+    # Other models, serving and parameter servers build layers from more of the plan.
     if isinstance(model, Decoder) and not plan.serve and plan.data.sharding != "parameter-server":
         return _decoder(_Model(model), _alike(plan))
     return replica_layers(model, plan)
 
 
 class _Model:
-    """A model that is equal to itself only: hashing all its numbers takes long."""
+    """A model compared by identity: hashing all its fields would cost more than the look-up saves."""
 
     def __init__(self, model: Model) -> None:
         self.model = model
 
     def __hash__(self) -> int:
+        # `_decoder` keeps the model alive through its key, so the id is not reused.
         return id(self.model)
 
     def __eq__(self, other: object) -> bool:
@@ -48,7 +50,9 @@ class _Model:
 
 
 def _alike(plan: Plan) -> Plan:
-    """Return one plan for all those that divide the layers of a decoder alike."""
+    """Return a representative of all plans that give a decoder the same layers."""
+    # Whatever layers do not depend on takes one value, so that thousands of plans share an
+    # entry. Of pp it only matters whether it is above 1.
     parallel = plan.parallel.model_copy(
         update={"dp": None, "pp": min(plan.parallel.pp, 2), "order": "tp-cp-ep-dp-pp"}
     )

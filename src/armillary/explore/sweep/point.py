@@ -1,4 +1,4 @@
-"""The points of a sweep, and the rows that they become."""
+"""The points of a sweep, and the rows that result from them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any, Literal
 
 Value = str | int | float | bool | None
-"""What is varied, as it stands in a study file; of a named choice, its name."""
+"""A value of an axis as written in a study file; for named choices, the name."""
 Status = Literal["ok", "rejected", "failed", "timeout", "memory"]
 """`rejected`: impossible, or against a constraint; `failed`: an error; `timeout`, `memory`: over a limit."""
 
@@ -21,9 +21,9 @@ class Point:
 
     Attributes:
         number: Its place in the order of the space, from 0.
-        values: By the short name of what is varied, in the order of the axes.
+        values: By the short name of the axis, in the order of the axes.
         document: The whole study file with these values in place (what `yaml.safe_load` would return).
-        problem: Why there is no such study: something that is computed from the values has no value. Empty: there is.
+        problem: Why there is no such study: a derived value cannot be computed. Empty if there is one.
     """
 
     number: int
@@ -34,19 +34,20 @@ class Point:
     @cached_property
     def key(self) -> str:
         """Hash of the document: points of equal documents are the same work."""
+        # 128 of the 256 bits rule out collisions for any number of points that can be run.
         text = json.dumps(self.document, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 @dataclass(frozen=True)
 class Row:
-    """What one point came to.
+    """The result of one point.
 
     Attributes:
         number, values, key: Of the point.
         status: See `Status`.
-        reason: Why it is not `ok`; in one line, as a person reads it.
-        measures: By name (`armillary.explore.sweep.measures`), in base units; those known before a rejection, too.
+        reason: Why it is not `ok`, in one line for people.
+        measures: By name (`armillary.explore.sweep.measures`), in base units; also those known before a rejection.
         seconds: How long the evaluation took.
     """
 

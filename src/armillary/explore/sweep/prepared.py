@@ -1,4 +1,4 @@
-"""The study of a point, read: what is known of it before anything is simulated."""
+"""The study of a point, read and ready to be simulated."""
 
 from __future__ import annotations
 
@@ -34,13 +34,14 @@ class Prepared:
     plan: Plan | None = None
 
     def trace(self) -> Trace:
-        """Return what runs.
+        """Return the trace to simulate.
 
         Raises:
             InputError: it is impossible, or its files are.
         """
         if self.model and self.plan:
             return _last.of(self.model, self.plan)
+        # Files are read anew: they may be large, and the next point may name others.
         return study_trace(self.study)
 
 
@@ -58,13 +59,14 @@ def prepare(document: Mapping[str, Any], path: Path) -> Prepared:
         if study.jobs:
             raise InputError(f"{path.name}: jobs: a sweep knows studies of one workload, expected workload")
         return Prepared(study)
-    # All but the wish is the same for many points.
+    # Many points share everything but the section `generate`.
     frame = json.dumps({**document, "workload": {**workload, "generate": {}}}, sort_keys=True)
     study = replace(_frame(frame, path), generate=dict(wish), document=own)
     try:
         found = _wishes().validate_python(wish)
     except ValidationError as error:
         raise first_error(own, error, ("workload", "generate")) from None
+    # Only what was written: `Plan` has defaults of its own, some of which depend on others.
     values = {name: getattr(found, name) for name in found.model_fields_set}
     name = values.pop("model")
     try:
@@ -75,13 +77,14 @@ def prepare(document: Mapping[str, Any], path: Path) -> Prepared:
 
 
 class _LastTrace:
-    """The trace that was made last: neighbours in a sweep often differ in the machine only."""
+    """Cache of the last trace: neighbours in a sweep often differ in the machine only."""
 
     def __init__(self) -> None:
         self._made: tuple[Model, Plan, Trace] | None = None
 
     def of(self, model: Model, plan: Plan) -> Trace:
         """Return the trace of a plan."""
+        # The model by identity (models are cached by name), the plan by value.
         if self._made is None or self._made[0] is not model or self._made[1] != plan:
             self._made = None  # so that there are never two in memory
             self._made = model, plan, generate(model, plan)

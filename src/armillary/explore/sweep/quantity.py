@@ -1,4 +1,4 @@
-"""Numbers with units as sweep files write them: taken apart, compared, and put together again."""
+"""Numbers with units in sweep files: parsing, conversion to base units, and formatting."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ KINDS: dict[str, tuple[Callable[[object], float], float, str]] = {
 
 
 def split(text: str) -> tuple[float, str] | None:
-    """Return number and unit of a text, None where it does not begin with a number."""
+    """Return the number and the unit of a text, None if it does not begin with a number."""
     found = _TEXT.fullmatch(text)
     return (float(found[1]), found[2] or "") if found else None
 
 
 @lru_cache(maxsize=8192)
 def base_units(text: str) -> tuple[float, str] | None:
-    """Return a quantity in base units (byte, s, byte/s, FLOP/s, Hz, 1) with its kind; None: it is none.
+    """Return a quantity in base units (byte, s, byte/s, FLOP/s, Hz, 1) with its kind, None if it is no quantity.
 
     A count may have a prefix: ``15.6 T``.
     """
@@ -40,6 +40,7 @@ def base_units(text: str) -> tuple[float, str] | None:
     if found is None:
         return None
     number, unit = found
+    # Before the readers of units: a bare prefix is a count, not bytes or FLOP/s.
     if unit in _COUNTS:
         return number * _COUNTS[unit], "count"
     for kind, (parse, scale, _) in KINDS.items():
@@ -62,6 +63,7 @@ def written(value: float, kind: str) -> str:
     """Return a number in base units as the readers of a kind take it."""
     if kind == "percent":
         return f"{100 * value:.12g} %"
+    # Sizes are whole; 12 to 15 digits lose nothing of what a float keeps of others.
     if kind == "bytes":
         return f"{round(value)} B"
     if kind == "time":
@@ -70,7 +72,8 @@ def written(value: float, kind: str) -> str:
 
 
 def joined(number: float, unit: str) -> Any:
-    """Return a number with its unit as it stands in a file, to 10 digits; a whole one without a point."""
+    """Return a number with its unit as written in a file, with 10 digits; an integer without a decimal point."""
+    # Ten digits hide the rounding of 0.1 + 0.2.
     short = float(f"{number:.10g}")
     plain = int(short) if short == int(short) and abs(short) < 1e15 else short
     return f"{plain} {unit}" if unit else plain

@@ -94,6 +94,7 @@ class Varied(Part):
 
     @model_validator(mode="after")
     def _one_way(self) -> Varied:
+        # Exactly one way to list values, and for a range exactly one way to step through it.
         ways = [name for name in ("values", "choices") if getattr(self, name) is not None]
         ways += ["from"] * (self.first is not None)
         if len(ways) != 1:

@@ -1,4 +1,4 @@
-"""What a sweep varies: axes, their points in order, and the studies that these are."""
+"""The space of a sweep: axes, their points in order, and the study of each point."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from armillary.explore.sweep.quantity import number_of, written
 
 @dataclass(frozen=True)
 class Axis:
-    """One thing that is varied.
+    """One varied key, or a named choice of several keys.
 
     Attributes:
         name: In expressions and tables.
@@ -64,13 +64,16 @@ class Space:
     _counts: dict[tuple[Any, ...], int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        # A subtree depends on earlier axes only through the conditions in it. Few axes are named by
+        # one, so few subtrees differ, and counts can be memoised by the values of these alone.
         named = [axis.when.names if axis.when else frozenset() for axis in self.axes]
         later = [frozenset[str]().union(*named[depth:]) for depth in range(len(self.axes) + 1)]
-        # Of the axes before depth, those on which what follows depends.
+        # By depth, the earlier axes that conditions from there on read.
         ahead = [
             tuple(axis.name for axis in self.axes[:depth] if axis.name in later[depth])
             for depth in range(len(self.axes) + 1)
         ]
+        # The dataclass is frozen; these are caches, not part of its value.
         object.__setattr__(self, "_ahead", ahead)
         object.__setattr__(self, "_counts", {})
 
@@ -84,11 +87,11 @@ class Space:
 
     @property
     def size(self) -> int:
-        """How many points there are."""
+        """Number of points."""
         return self._count(0, {})
 
     def points(self) -> Iterator[Point]:
-        """Yield all points, in order, as they are needed."""
+        """Yield all points, in order and lazily."""
         return self._points(0, {}, self.base, iter(range(self.size)))
 
     def point(self, values: Mapping[str, Value]) -> Point:
@@ -112,6 +115,7 @@ class Space:
             place = _place(axis.values, value)
             if place is None:
                 raise InputError(f"{axis.name}: got {show(value)}, expected one of {_some(axis.values)}")
+            # The number of a point is the size of everything before it, level by level.
             number += self._before(depth, own, place)
             own[axis.name] = axis.values[place]
             document = axis.put(document, axis.values[place])
@@ -131,6 +135,7 @@ class Space:
                 own[axis.name] = axis.standing
                 continue
             for value in axis.values:
+                # Subtrees of equal depth may differ in size, so descend by counting them off.
                 own[axis.name] = value
                 below = self._count(depth + 1, own)
                 if left < below:
@@ -140,7 +145,7 @@ class Space:
         return self._made(number, own, document)
 
     def active(self, axis: Axis, values: Mapping[str, Value]) -> bool:
-        """Return whether an axis is varied where those before it have these values.
+        """Return whether an axis is varied, given the values of the axes before it.
 
         Raises:
             InputError: its condition has no value there.
@@ -168,11 +173,12 @@ class Space:
             try:
                 values, document = each.put(values, document, self.folder)
             except InputError as error:
+                # Keep the first problem, and go on: the other values still describe the point.
                 problem = problem or str(error)
         return Point(number, values, document, problem)
 
     def _count(self, depth: int, own: Mapping[str, Value]) -> int:
-        """Return how many points there are from an axis on, where those before it have these values."""
+        """Return the number of points below an axis, given the values of the axes before it."""
         if depth == len(self.axes):
             return 1
         counts: dict[Any, int] = self._counts
@@ -182,13 +188,14 @@ class Space:
             if not self.active(axis, own):
                 counts[key] = self._count(depth + 1, {**own, axis.name: axis.standing})
             elif axis.name not in self._ahead[depth + 1]:
+                # No later condition reads this axis: all its subtrees are equal.
                 counts[key] = len(axis.values) * self._count(depth + 1, own)
             else:
                 counts[key] = self._before(depth, own, len(axis.values))
         return counts[key]
 
     def _before(self, depth: int, own: Mapping[str, Value], place: int) -> int:
-        """Return how many points the first `place` values of an axis have."""
+        """Return the number of points under the first `place` values of an axis."""
         axis = self.axes[depth]
         if axis.name not in self._ahead[depth + 1]:
             return place * self._count(depth + 1, own)
@@ -197,6 +204,7 @@ class Space:
 
 def _place(values: tuple[Value, ...], value: Value) -> int | None:
     for place, each in enumerate(values):
+        # 1 == True in Python, but not in a study.
         if each == value and isinstance(each, bool) == isinstance(value, bool):
             return place
     return None
@@ -214,7 +222,7 @@ class Derived:
     Attributes:
         name: In expressions.
         key: Of the study; None for a name only.
-        expression: What it comes to.
+        expression: The expression that gives its value.
     """
 
     name: str
@@ -224,7 +232,7 @@ class Derived:
     def put(
         self, values: dict[str, Value], document: Mapping[str, Any], folder: Path
     ) -> tuple[dict[str, Value], Mapping[str, Any]]:
-        """Return the values with this one, and the study with it.
+        """Return the values and the study with this entry added.
 
         Raises:
             InputError: it has no value here.
@@ -234,11 +242,14 @@ class Derived:
         if len(names) < len(needed):
             names |= facts_of(document, needed - names.keys(), folder)
         value = self.expression.value(names)
+        # Whole results become integers, as study files need for counts; above 2**53 a float is not
+        # exact.
         if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
             value = int(value)
         if not isinstance(value, int | float | str):
             raise InputError(f"'{self.expression.text}' = {value!r}, expected a number")
         if self.key is not None:
+            # Expressions compute in base units; the reader of the key wants a unit.
             placed = written(value, self.key.kind) if self.key.kind and not isinstance(value, str) else value
             return values | {self.name: placed}, put(document, self.key.path, placed)
         return values | {self.name: value}, document

@@ -1,4 +1,4 @@
-"""A sweep as it was read."""
+"""A sweep, after reading."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from armillary.explore.sweep.space import Space
 
 @dataclass(frozen=True)
 class Limits:
-    """What one point may take: seconds of wall-clock time, bytes of memory; None: as much as it needs."""
+    """Limits of one point: seconds of wall-clock time, bytes of memory; None for no limit."""
 
     time: float | None = None
     memory: int | None = None
@@ -27,14 +27,14 @@ class Sweep:
     Attributes:
         path: The file; None where its content was given.
         document: Its content, for errors.
-        base: The study without what is varied; its path is what paths in it are relative to.
+        base: The study before any axis is applied; paths in it are relative to its own path.
         space: What is varied.
-        constraints: What points must obey.
-        objectives: What is best, the most important first.
-        costs: Prices and energies (`armillary.explore.cost`), as its schema reads them; None: not asked for.
-        tokens: Of the whole run; None: not asked for.
-        limits: Of one point.
-        search: How the best is looked for (`armillary.explore.search`); None: as it likes.
+        constraints: Conditions that points must meet.
+        objectives: Measures to optimize, the most important first.
+        costs: Prices and energies, a `cost.schema.Costs`; None if no cost is computed.
+        tokens: Tokens of the whole run; None if no whole run is computed.
+        limits: Limits of one point.
+        search: Settings of the search, a `schema.Search`; None for the defaults.
     """
 
     path: Path | None
@@ -50,10 +50,10 @@ class Sweep:
 
     @property
     def folder(self) -> Path:
-        """Where paths in the study start."""
+        """Folder to which paths in the study are relative."""
         return self.base.path.parent if self.base.path else Path()
 
     @property
     def study(self) -> Mapping[str, Any]:
-        """The study without what is varied."""
+        """The study before any axis is applied."""
         return self.base.data

@@ -11,14 +11,14 @@ from armillary.explore.sweep.quantity import base_units, joined, split
 from armillary.explore.sweep.schema import Varied
 
 MOST = 1_000_000
-"""Values of an axis."""
+"""Most values of an axis."""
 _CLOSE = 1e-9
 
 
 def values_of(varied: Varied) -> tuple[Value, ...]:
     """Return the values of a list or range, in order.
 
-    ``from`` and ``to`` with ``step`` or ``times`` give all up to `to`; with ``count`` both ends and what is between.
+    ``from`` and ``to`` with ``step`` or ``times`` give all up to `to`; with ``count`` both ends and the values between.
     Ends that are whole numbers give whole numbers, rounded, each once; write 1.0 for fractions.
 
     Raises:
@@ -33,8 +33,10 @@ def values_of(varied: Varied) -> tuple[Value, ...]:
         step = _in_unit(varied.step, unit, "step")
         if step <= 0 or high < low:
             raise InputError(f"got step {show(varied.step)}, expected more than 0, and from not above to")
+        # 0.1 to 0.3 by 0.1 has three values, though 0.2 / 0.1 may come out below 2.
         count = int((high - low) / step + _CLOSE) + 1
         _few(count)
+        # Multiplied, not summed up: errors do not add up.
         found = [low + index * step for index in range(count)]
     else:
         assert varied.count is not None
@@ -45,6 +47,7 @@ def values_of(varied: Varied) -> tuple[Value, ...]:
         and _whole(varied.to)
         and (varied.step is None or _whole(varied.step))
     ):
+        # Rounded values may repeat: 1 to 4 in 6 logarithmic steps.
         return tuple(dict.fromkeys(round(each) for each in found))
     if unit:
         return tuple(joined(each, unit) for each in found)
@@ -59,6 +62,7 @@ def _listed(given: list[Any]) -> tuple[Value, ...]:
     for value in given:
         if not isinstance(value, str | int | float | bool | None):
             raise InputError(f"got {show(value)}, expected plain values; choices name what is longer")
+        # By type, too: 1 and True, or 1 and 1.0, are different values of a study.
         if (type(value), value) in seen:
             raise InputError(f"got {show(value)} twice, expected different values")
         seen.add((type(value), value))
@@ -70,6 +74,7 @@ def _between(low: float, high: float, count: int, log: bool) -> list[float]:
         raise InputError("spacing log: expected from and to above 0")
     last = count - 1
     if log:
+        # Both ends exactly as written, whatever the powers round to.
         return [low, *(low * (high / low) ** (index / last) for index in range(1, last)), high]
     return [low, *(low + (high - low) * index / last for index in range(1, last)), high]
 
@@ -96,7 +101,7 @@ def _ends(first: Any, to: Any) -> tuple[float, float, str]:
 
 
 def _in_unit(value: Any, unit: str, name: str) -> float:
-    """Return a value as a number of a unit."""
+    """Return a value as a number in `unit`."""
     if isinstance(value, int | float) and not isinstance(value, bool) and not unit:
         return float(value)
     found, one = base_units(value) if isinstance(value, str) else None, base_units(f"1 {unit}")
@@ -105,6 +110,7 @@ def _in_unit(value: Any, unit: str, name: str) -> float:
         raise InputError(f"{name}: got {show(value)}, expected {expected}, as from")
     own = split(value)
     assert own is not None
+    # In its own unit a number stays exact; by way of base units it could round.
     return own[0] if own[1] == unit else found[0] / one[0]
 
 

@@ -1,8 +1,8 @@
-"""What a sweep found, to look at: a ranked table, pictures, one interactive page; and what sets two runs apart.
+"""Views of the results of a sweep: a ranked table, pictures, and one interactive page.
 
-Names are imported when they are first used: pictures need matplotlib, pages plotly.
+Names are imported on first use: pictures need matplotlib, pages plotly.
 
-Rows become columns once: codes per axis, measures, costs of which less is better, Pareto ranks. All tables,
+Rows become columns once: codes per axis, measures, costs (less is better), Pareto ranks. All tables,
 pictures and the page read these, so they agree. The page carries them as packed arrays and keeps one filter,
 from which every chart is drawn.
 """

@@ -22,11 +22,11 @@ _TICKS = 12
 _LONG = 14
 _INK = "#555555"
 _WIDE = 5.0
-"""Values further apart than this are coloured by their logarithms."""
+"""Ratio of the largest to the smallest value above which colours follow logarithms."""
 
 
 def titled(axes: Axes, title: str, below: str = "") -> None:
-    """Write a title, and in grey what is to know of the chart."""
+    """Write a title, and below it in grey how to read the chart."""
     axes.set_title(f"{title}\n" if below else title, loc="left", fontsize=10, fontweight="bold")
     if below:
         axes.annotate(
@@ -43,7 +43,7 @@ def titled(axes: Axes, title: str, below: str = "") -> None:
 
 
 def draw_heat(axes: Axes, columns: Columns, x: int, y: int, reasons: Sequence[ReasonClass]) -> list[int]:
-    """Draw the best of the first objective over two axes, and return the reasons that its letters stand for."""
+    """Draw the best value of the first objective over two axes; return the reasons that its letters stand for."""
     found = heat(columns, x, y, reasons)
     name = columns.objectives[0].name
     values = np.where(found.best >= 0, columns.measures[name][found.best], np.nan)
@@ -51,13 +51,17 @@ def draw_heat(axes: Axes, columns: Columns, x: int, y: int, reasons: Sequence[Re
     small, large = (float(values[known].min()), float(values[known].max())) if known.any() else (0.0, 1.0)
     from matplotlib.colors import LogNorm, Normalize
 
+    # A linear scale would give all but the largest values one colour.
     norm = LogNorm(small, large) if small > 0 and large > _WIDE * small else Normalize(small, large)
     less = columns.objectives[0].better == "less"
+    # Dark is best in both directions.
     colours = "viridis" if less else "viridis_r"
+    # Origin below, so that values of y ascend upwards as on any axis.
     shown = axes.imshow(np.ma.masked_invalid(values), cmap=colours, norm=norm, aspect="auto", origin="lower")
     bar = axes.figure.colorbar(shown, ax=axes, pad=0.02)
     bar.ax.tick_params(labelsize=8)
     scale(bar.ax.yaxis, name, values[known], _WIDE)
+    # Numbers fit into cells up to 8 × 8, letters up to 20 × 20.
     few = values.size <= 64
     used: list[int] = []
     for row, column in np.ndindex(*values.shape):
@@ -65,12 +69,14 @@ def draw_heat(axes: Axes, columns: Columns, x: int, y: int, reasons: Sequence[Re
         if known[row, column]:
             if few:
                 level = norm(values[row, column])
+                # Text in the colour that stands out from the cell.
                 dark = level < 0.6 if less else level > 0.4
                 axes.annotate(
                     _short(name, float(values[row, column])), where, ha="center", va="center",
                     fontsize=7, color="white" if dark else "black",
                 )  # fmt: skip
             continue
+        # No ok point here: hatched, with a letter for the commonest reason; -1 is no point at all.
         number = int(found.blocked[row, column])
         if number < 0:
             continue
@@ -118,6 +124,7 @@ def _mark_best(axes: Axes, columns: Columns, x: int, y: int) -> None:
 
     if columns.best is None:
         return
+    # Best by the first objective, which the map shows, not by Pareto rank.
     first = columns.order[int(np.argmin(columns.cost[columns.order, 0]))]
     column, row = columns.codes[first, x], columns.codes[first, y]
     if min(column, row) >= 0:
@@ -127,6 +134,7 @@ def _mark_best(axes: Axes, columns: Columns, x: int, y: int) -> None:
 
 
 def _ticks(axis: Any, texts: Sequence[str]) -> None:
+    # Every n-th label, so that at most `_TICKS` remain readable.
     step = -(-len(texts) // _TICKS)
     chosen = range(0, len(texts), step)
     axis.set_ticks(list(chosen), [_cut(texts[i]) for i in chosen])
@@ -154,7 +162,9 @@ def draw_front(axes: Axes, columns: Columns, x: int = 0, y: int = 1) -> None:
     )
     front = np.flatnonzero(columns.pareto == 0)
     front = front[np.argsort(across[front], kind="stable")]
+    # A front of three objectives is no line in a plane of two of them.
     joined = len(columns.objectives) == 2
+    # Steps, since nothing between two points of the front is known to be reachable.
     axes.plot(
         across[front], up[front], color=VERMILION, marker="o", markersize=4, linewidth=1.2 if joined else 0,
         drawstyle="steps-post" if columns.objectives[x].better == "less" else "steps-pre",
@@ -175,9 +185,10 @@ def _with_way(columns: Columns, which: int) -> str:
 
 
 def scale(axis: Any, name: str, values: NDArray[np.float64], wide: float = 12.0) -> None:
-    """Make a scale logarithmic where the largest value is `wide` times the least; write its numbers with units."""
+    """Make a scale logarithmic if the largest value is more than `wide` times the smallest; label it with units."""
     from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
+    # Locators choose round numbers of the shown unit, such as 32 GiB, not of bytes.
     unit = _unit(name, float(np.abs(values).max(initial=0.0)))
 
     class Linear(MaxNLocator):
@@ -191,6 +202,7 @@ def scale(axis: Any, name: str, values: NDArray[np.float64], wide: float = 12.0)
     if len(values) and values.min() > 0 and values.max() > wide * values.min():
         if axis.get_scale() != "log":
             getattr(axis.axes, f"set_{axis.axis_name}scale")("log")
+        # Over less than 2.5 decades, ticks at 1, 2 and 5; sizes go by powers of 2.
         few = np.log10(values.max() / values.min()) < 2.5
         binary = name in MEASURES and MEASURES[name].unit == "byte"
         base, subs = (2.0, (1.0,)) if binary else (10.0, (1.0, 2.0, 5.0) if few else (1.0,))
@@ -202,7 +214,7 @@ def scale(axis: Any, name: str, values: NDArray[np.float64], wide: float = 12.0)
 
 
 def _unit(name: str, largest: float) -> float:
-    """Return what round numbers of a measure are multiples of: a power of 1024 bytes, a day."""
+    """Return the unit in which numbers of a measure are round: a power of 1024 bytes, a day, or 1."""
     base = MEASURES[name].unit if name in MEASURES else ""
     if base == "byte":
         return float(2.0 ** (10 * int(np.log2(max(largest, 1.0)) // 10)))
@@ -219,9 +231,10 @@ def draw_parallel(axes: Axes, columns: Columns) -> None:
     """Draw ok points as lines over the varied axes and the objectives, coloured by rank in the first objective."""
     from matplotlib.collections import LineCollection
 
+    # By the first objective: colour and choice of lines follow it.
     order = columns.order[np.argsort(columns.cost[columns.order, 0], kind="stable")]
     total = len(order)
-    if total > LINES_DRAWN:  # the best tenth of what is drawn is all there, the rest evenly
+    if total > LINES_DRAWN:  # all of the best ones, a tenth of those drawn, and an even sample of the rest
         first = LINES_DRAWN // 10
         rest = np.unique(np.linspace(first, total - 1, LINES_DRAWN - first).astype(np.int64))
         places = np.concatenate((np.arange(first), rest))
@@ -232,11 +245,13 @@ def draw_parallel(axes: Axes, columns: Columns) -> None:
     for axis in columns.varied:
         texts = columns.axes[axis].texts
         codes = columns.codes[shown, axis]
+        # `varied` has axes of at least two values only.
         step = 1 / (len(texts) - 1)
-        # Lines of one value spread by rank, so that it is seen how many are good.
+        # Lines of one value spread by rank, which shows how many of them are good.
         heights.append(np.where(codes < 0, -0.12, codes * step + (level - 0.5) * min(0.6 * step, 0.08)))
         titles.append(columns.axes[axis].name)
     for each in columns.objectives:
+        # Each objective on its own scale from 0 to 1.
         turn, low, high = _stretched(columns, each.name)
         heights.append((turn(columns.measures[each.name][shown]) - low) / ((high - low) or 1.0))
         titles.append(each.title)
@@ -244,6 +259,7 @@ def draw_parallel(axes: Axes, columns: Columns) -> None:
         (np.broadcast_to(np.arange(len(titles)), (len(shown), len(titles))), np.stack(heights, axis=1)),
         axis=2,
     )
+    # Worst first, so that the best lines are drawn on top.
     drawn: Any = LineCollection(
         list(lines[::-1]), array=level[::-1], cmap="viridis", linewidth=0.7, alpha=0.5, rasterized=True
     )
@@ -265,7 +281,7 @@ def draw_parallel(axes: Axes, columns: Columns) -> None:
 
 
 def _stretched(columns: Columns, name: str) -> tuple[Callable[[Any], Any], float, float]:
-    """Return how to stretch a measure for drawing, and its stretched range."""
+    """Return the function that scales a measure for drawing (logarithm or identity), and the scaled range."""
     values = columns.measures[name][columns.ok]
     small, large = float(values.min()), float(values.max())
     turn = np.log if small > 0 and large > _WIDE * small else np.asarray
@@ -294,13 +310,14 @@ def _scale_labels(axes: Axes, columns: Columns, place: int) -> None:
 
 
 def draw_tornado(axes: Axes, columns: Columns, base: int, what: str) -> None:
-    """Draw from where to where each axis alone takes the first objective around a point."""
+    """Draw the range of the first objective around a point when one axis at a time changes."""
     objective = columns.objectives[0]
     values = columns.measures[objective.name]
     found = swings(columns, base)
     middle = float(values[base])
     for place, swing in enumerate(found):
         good, bad = swing.extremes(columns)
+        # Best and worst may both lie on one side of the base: the base need not be either.
         for row, colour in ((good, BLUE), (bad, ORANGE)):
             end = float(values[row])
             if row == base or end == middle:
@@ -318,9 +335,11 @@ def draw_tornado(axes: Axes, columns: Columns, base: int, what: str) -> None:
         for one in found
     ]
     axes.set_yticks(range(len(found)), labels, parse_math=False)
+    # Downwards: the largest swing, the first, is at the top.
     axes.set_ylim(max(len(found), 1) - 0.4, -0.6)
     axes.axvline(middle, color=_INK, linewidth=0.8)
     ends = [middle, *(float(values[row]) for one in found for row in one.extremes(columns))]
+    # Margins for the labels beside the bars.
     room = (max(ends) - min(ends)) or abs(middle) or 1.0
     axes.set_xlim(min(ends) - 0.42 * room, max(ends) + 0.34 * room)
     scale(axes.xaxis, objective.name, np.array(ends), np.inf)
@@ -348,6 +367,8 @@ def draw_scatter(axes: Axes, columns: Columns, axis: int) -> None:
     values = columns.measures[columns.objectives[0].name]
     chosen = np.flatnonzero(columns.ok & (columns.codes[:, axis] >= 0))
     codes = columns.codes[chosen, axis]
+    # Multiplicative hashing (Knuth) of the row number: jitter that looks random and is the same
+    # in every run.
     spread = (np.argsort(np.argsort(chosen * 2654435761 % 2**32)) / max(len(chosen), 1) - 0.5) * 0.6
     axes.scatter(
         codes + spread,

@@ -1,4 +1,4 @@
-"""The rows of a sweep as columns of numbers, which all views are made of."""
+"""The rows of a sweep as columns of numbers, on which all views are based."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from armillary.explore.views.pareto import pareto_ranks
 
 Floats = NDArray[np.float64]
 NOT_VARIED = "-"
-"""What stands for the value of an axis that is not varied at a point."""
+"""Text for the value of an axis that is not varied at a point."""
 
 
 @dataclass(frozen=True)
 class Axis:
-    """What is varied: its short name and its values in the order in which they are shown."""
+    """An axis: its short name and its values in display order."""
 
     name: str
     values: tuple[Value, ...]
@@ -35,7 +35,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class Objective:
-    """A measure and which way is better."""
+    """A measure, and which direction is better."""
 
     name: str
     better: Better
@@ -48,13 +48,13 @@ class Objective:
 
 @dataclass(frozen=True)
 class Columns:
-    """Rows and what can be said of them together.
+    """Rows, and columns derived from them.
 
     Attributes:
-        axes: What is varied; numbers in ascending order, all else in the order of the space.
+        axes: The axes; values that are numbers ascend, others are in the order of the space.
         objectives: At least one.
-        rows: As they came.
-        title: What the rows are of.
+        rows: In the given order.
+        title: Name of the sweep.
     """
 
     axes: tuple[Axis, ...]
@@ -79,6 +79,7 @@ class Columns:
     def measures(self) -> dict[str, Floats]:
         """Every measure that some row has, (rows,) each, NaN where a row lacks it; the known ones come first."""
         names = dict.fromkeys(name for row in self.rows for name in row.measures)
+        # The order of `MEASURES` first; a store may hold measures of plug-ins or other versions.
         names = dict.fromkeys([name for name in MEASURES if name in names] + list(names))
         return {
             name: np.array([row.measures.get(name, np.nan) for row in self.rows], np.float64)
@@ -87,13 +88,15 @@ class Columns:
 
     @cached_property
     def cost(self) -> Floats:
-        """The objectives as numbers of which less is better, (rows, objectives); NaN for rows that are not ok."""
+        """The objectives, signed so that less is better, (rows, objectives); NaN for rows that are not ok."""
         none = np.full(len(self.rows), np.nan)
         signed = [
+            # Adding 0.0 turns -0.0, from a sign of -1, into 0.0.
             self.measures.get(each.name, none) * (1 if each.better == "less" else -1) + 0.0
             for each in self.objectives
         ]
         table = np.stack(signed, axis=1) if signed else np.empty((len(self.rows), 0))
+        # Rejected rows may have measures, too; they must not win.
         table[[row.status != "ok" for row in self.rows]] = np.nan
         return table
 
@@ -114,11 +117,12 @@ class Columns:
         """The ok rows, best first: by Pareto rank, then the objectives in turn, then their number."""
         chosen = np.flatnonzero(self.ok)
         numbers = np.array([self.rows[i].number for i in chosen], np.int64)
+        # `lexsort` sorts by its last key first.
         keys = [numbers, *self.cost[chosen].T[::-1], self.pareto[chosen]]
         return np.asarray(chosen[np.lexsort(keys)], np.int64)
 
     def lacks_memory(self, row: int) -> bool:
-        """Return whether it is known that the workload of a row does not fit into the memory of an NPU."""
+        """Return whether the workload of a row is known not to fit into the memory of an NPU."""
         return "fits" in self.measures and float(self.measures["fits"][row]) == 0
 
     @property
@@ -152,12 +156,12 @@ class Columns:
         return names.index(name)
 
     def value(self, row: int, axis: int) -> str:
-        """Return the value of a row on an axis as it is shown."""
+        """Return the value of a row on an axis as displayed."""
         code = int(self.codes[row, axis])
         return self.axes[axis].texts[code] if code >= 0 else NOT_VARIED
 
     def described(self, row: int) -> str:
-        """Return "tp 8, pp 16, microbatch 1": what is varied at a row."""
+        """Return the varied values of a row as text: "tp 8, pp 16, microbatch 1"."""
         return ", ".join(
             f"{self.axes[axis].name} {self.value(row, axis)}"
             for axis in self.varied
@@ -169,9 +173,9 @@ def columns_of(rows: Sequence[Row], sweep: Any) -> Columns:
     """Return the columns of the rows of a sweep.
 
     Args:
-        rows: In any order; what a search found may have values between those of the axes.
-        sweep: A `Sweep`, or whatever else has ``space.axes`` and ``objectives``; or `Columns`, of which axes and
-            objectives are taken.
+        rows: In any order; rows of a search may have values between those of the axes.
+        sweep: A `Sweep`, or any object with ``space.axes`` and ``objectives``; or `Columns`, whose axes and
+            objectives are used.
     """
     axes = sweep.axes if isinstance(sweep, Columns) else sweep.space.axes
     if conditional := [axis for axis in axes if getattr(axis, "when", None)]:
@@ -187,24 +191,27 @@ def columns_of(rows: Sequence[Row], sweep: Any) -> Columns:
 
 def _active(row: Row, space: Any, conditional: Sequence[Any]) -> Row:
     """Return the row without the values of axes whose condition does not hold there."""
+    # Rows hold the standing value of such an axis, which would look like a choice.
     still = {axis.name for axis in conditional if not space.active(axis, row.values)}
     return replace(row, values={name: value for name, value in row.values.items() if name not in still})
 
 
 def axis_of(name: str, values: Sequence[Value], rows: Sequence[Row]) -> Axis:
-    """Return an axis with its values and those that rows have beside them."""
+    """Return an axis with the given values and any others that occur in rows."""
+    # Searches may return values between those of the axis, and stores know no axes at all.
     found = {_same(value): value for value in values}
     for row in rows:
         if row.values.get(name) is not None:
             found.setdefault(_same(row.values[name]), row.values[name])
     every = list(found.values())
     if all(isinstance(value, int | float) and not isinstance(value, bool) for value in every):
+        # Only if all are numbers: texts keep the order of the space.
         every.sort(key=float)  # type: ignore[arg-type]
     return Axis(name, tuple(every))
 
 
 def _same(value: Value) -> tuple[bool, Value]:
-    """Return what tells values apart; ``1`` and ``True`` are two."""
+    """Return a key for a value under which ``1`` and ``True`` differ."""
     return isinstance(value, bool), value
 
 

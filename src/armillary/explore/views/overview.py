@@ -1,4 +1,4 @@
-"""One picture of a sweep, or one chart of it."""
+"""A picture of a sweep: all charts, or one of them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def picture(
     chart: str = "all",
     over: Sequence[str] | None = None,
 ) -> None:
-    """Draw what a sweep found.
+    """Draw the results of a sweep.
 
     Args:
         rows: In any order.
@@ -54,11 +54,13 @@ def picture(
     from matplotlib import rc_context
 
     bands = _bands(columns, chart, pair)
+    # The width of hatch lines is a global setting of matplotlib.
     with rc_context({"hatch.linewidth": 0.5}):
         figure = new_figure(_WIDTH, 0.7 + sum(height for height, _ in bands))
         head = f"{Path(columns.title).name}: {_answer(columns)}" if columns.title else _answer(columns)
         head = "\n".join((*textwrap.wrap(head, 118, break_on_hyphens=False), status_line(rows)))
         figure.suptitle(head, fontsize=11, x=0.012, ha="left", fontweight="bold", parse_math=False)
+        # A band per kind of chart; each lays out its own axes, so charts need not align.
         parts = figure.subfigures(
             len(bands), 1, height_ratios=[height for height, _ in bands], squeeze=False
         )[:, 0]
@@ -97,7 +99,7 @@ def _check(columns: Columns, path: str | os.PathLike[str], chart: str, pair: obj
 
 
 def _bands(columns: Columns, chart: str, pair: tuple[int, int] | None) -> list[tuple[float, Any]]:
-    """Return (height in inches, what draws into a part of the figure) from top to bottom."""
+    """Return (height in inches, function that draws into a part of the figure) from top to bottom."""
     several = len(columns.objectives) > 1
     made: list[tuple[float, Any]] = []
     tall = 1.2 + 0.42 * len(columns.varied)
@@ -147,6 +149,7 @@ def _tornados(part: Any, columns: Columns) -> None:
 
 def _scatters(part: Figure, columns: Columns, lines: int) -> None:
     across = min(len(columns.varied), _ACROSS)
+    # One vertical scale: the best of different axes can be compared.
     grid = part.subplots(lines, across, sharey=True, squeeze=False)
     places = grid.reshape(-1)
     objective = columns.objectives[0]

@@ -1,4 +1,4 @@
-"""A sweep as one HTML page that needs nothing else: linked charts to filter by clicking and brushing."""
+"""A sweep as one self-contained HTML page: linked charts that filter by clicking and brushing."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _LADDERS: dict[str, list[tuple[float, str]]] = {
     "J": [(1e-6, "µJ"), (1e-3, "mJ"), (1.0, "J"), (3.6e6, "kWh"), (3.6e9, "MWh")],
     "": [(1.0, "")],
 }
-"""Base unit -> scales of what it is shown in; others take decimal prefixes."""
+"""Base unit -> (scale, display unit), ascending; other units take decimal prefixes."""
 _LARGE = ((1.0, ""), (1e3, "k"), (1e6, "M"), (1e9, "G"), (1e12, "T"), (1e15, "P"), (1e18, "E"))
 
 
@@ -53,6 +53,7 @@ def write_html(rows: Sequence[Row], sweep: Any, path: str | os.PathLike[str]) ->
         "TITLE": html.escape(title),
         "STYLE": (viewer / "sweep.css").read_text(encoding="utf-8"),
         "PLOTLY": plotly_script(),
+        # Inside a script element "</script" would end it, and "<!--" change how it is parsed.
         "DATA": data.replace("<", "\\u003c"),
         "SCRIPT": "".join(
             (viewer / name).read_text(encoding="utf-8") for name in ("sweep.js", "sweep_charts.js")
@@ -62,13 +63,14 @@ def write_html(rows: Sequence[Row], sweep: Any, path: str | os.PathLike[str]) ->
 
 
 def fill_page(page: str, parts: Mapping[str, str], path: str | os.PathLike[str]) -> None:
-    """Write `page` with each ``@NAME@`` replaced by that part, in the order in which they stand in it.
+    """Write `page` with each ``@NAME@`` replaced by its part; `parts` are in the order in which the page has them.
 
     Raises:
         InputError: the file cannot be written.
     """
     with replacing(path) as temporary, temporary.open("w", encoding="utf-8") as stream:
         for name, text in parts.items():
+            # Only the rest is searched on: a part that contains the marker of another is not replaced.
             before, _, page = page.partition(f"@{name}@")
             stream.write(before)
             stream.write(text)
@@ -76,7 +78,7 @@ def fill_page(page: str, parts: Mapping[str, str], path: str | os.PathLike[str])
 
 
 def check_page(path: str | os.PathLike[str]) -> None:
-    """Refuse early what `write_html` could not write.
+    """Raise early the errors that `write_html` would raise.
 
     Raises:
         InputError: the suffix is not .html, or plotly is not installed.
@@ -88,7 +90,7 @@ def check_page(path: str | os.PathLike[str]) -> None:
 
 
 def plotly_script() -> str:
-    """Return plotly's JavaScript, to stand inside a page.
+    """Return plotly's JavaScript, escaped for use inside a page.
 
     Raises:
         InputError: plotly is not installed.
@@ -101,11 +103,13 @@ def plotly_script() -> str:
 
 
 def page_data(columns: Columns) -> dict[str, Any]:
-    """Return what the page shows as JSON values; numbers of rows are base64 of little-endian arrays."""
+    """Return the data of the page as JSON values; columns of rows are little-endian arrays in base64."""
     reasons = reason_classes(columns.rows)
+    # -1 for ok, the number after all classes for rows without any.
     why = np.where(columns.ok, -1, len(reasons))
     for i, reason in enumerate(reasons):
         why[list(reason.rows)] = i
+    # The page needs some pair even where fewer than two axes vary.
     pair = telling_axes(columns) or tuple((columns.varied * 2)[:2]) or (0, 0)
     return {
         "title": Path(columns.title).name or "Sweep",
@@ -122,6 +126,7 @@ def page_data(columns: Columns) -> dict[str, Any]:
         ],
         "objectives": [{"name": each.name, "better": each.better} for each in columns.objectives],
         "numbers": _packed(np.array([row.number for row in columns.rows]), "<i4"),
+        # Classes beyond the listed ones are shown as "other", the number after the last.
         "why": _packed(np.minimum(why, _REASONS), "<i2"),
         "pareto": _packed(columns.pareto, "<i4"),
         "reasons": [{"status": one.status, "text": one.text, "count": len(one.rows)} for one in reasons[:_REASONS]],
@@ -130,10 +135,11 @@ def page_data(columns: Columns) -> dict[str, Any]:
 
 
 def _unit(name: str) -> dict[str, Any]:
-    """Return which way is better and how to write a measure: scales with units, and what stands before."""
+    """Return which direction of a measure is better, and its format: prefix and scales with units."""
     known = MEASURES.get(name)
     unit = known.unit if known else ""
     better = known.better if known else "less"
+    # A ratio is shown in percent.
     if known and not unit:
         return {"better": better, "before": "", "ladder": [(0.01, "%")]}
     if unit in _LADDERS:

@@ -1,4 +1,4 @@
-"""Which points no other point beats in everything, and how many layers of better points lie above each."""
+"""Pareto fronts, and the Pareto rank of every point: the number of fronts that dominate it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def front(values: Floats) -> NDArray[np.bool_]:
 
 
 def pareto_ranks(values: Floats) -> NDArray[np.int64]:
-    """Return the Pareto rank of every row: 0 on the front, 1 on the front of what is left without it, and so on.
+    """Return the Pareto rank of every row: 0 on the front, 1 on the front of the remaining rows, and so on.
 
     A row dominates another if it is nowhere more and somewhere less; equal rows have equal ranks. One or two columns
     take O(n log n) (Jensen, "Reducing the run-time complexity of multiobjective EAs", 2003); more take a binary search
@@ -24,7 +24,7 @@ def pareto_ranks(values: Floats) -> NDArray[np.int64]:
     2015), O(n² m) at worst.
 
     Args:
-        values: (n, m) numbers of which less is better, none of them NaN.
+        values: (n, m) numbers without NaN; less is better.
     """
     values = np.asarray(values, np.float64)
     if not len(values):
@@ -43,7 +43,11 @@ def _ranks_of_pairs(second: Floats) -> NDArray[np.int64]:
     ranks = np.empty(len(second), np.int64)
     least: list[float] = []  # per front the least second number so far, ascending: that of its last point
     for i, y in enumerate(second.tolist()):
+        # A point in front r dominates this one if the least second number of r is at most y; first
+        # numbers are smaller or equal by the order. `least` ascends, so bisection finds the first front
+        # that does not.
         rank = bisect_right(least, y)
+        # Replaces the last point of the front, or opens a front at the end.
         least[rank : rank + 1] = [y]
         ranks[i] = rank
     return ranks
@@ -56,6 +60,7 @@ def _ranks_of_many(values: Floats) -> NDArray[np.int64]:
     sizes: list[int] = []
     for i, row in enumerate(values):
         low, high = 0, len(fronts)
+        # If a front dominates the row, so do all fronts before it: binary search is valid.
         while low < high:
             middle = (low + high) // 2
             if (fronts[middle][: sizes[middle]] <= row).all(axis=1).any():
@@ -65,6 +70,7 @@ def _ranks_of_many(values: Floats) -> NDArray[np.int64]:
         if low == len(fronts):
             fronts.append(np.empty((4, values.shape[1])))
             sizes.append(0)
+        # Doubling keeps appends amortised O(1) and the comparison one array operation.
         if sizes[low] == len(fronts[low]):
             fronts[low] = np.concatenate((fronts[low], np.empty_like(fronts[low])))
         fronts[low][sizes[low]] = row

@@ -29,11 +29,11 @@ _SHOWN = (
     "samples_per_second",
     "communication",
 )
-"""Measures to show beside the objectives, as many as have room."""
+"""Measures to show beside the objectives if there is room, by importance."""
 
 
 def ranked(rows: Sequence[Row], sweep: Any, top: int = 10, width: int = WIDTH) -> Group:
-    """Return the best points, and how many points are not ok and why, for a terminal or a pipe.
+    """Return a table of the best points, and counts of the points that are not ok by reason, for a terminal or a pipe.
 
     Args:
         rows: In any order.
@@ -49,6 +49,7 @@ def ranked(rows: Sequence[Row], sweep: Any, top: int = 10, width: int = WIDTH) -
     if len(columns.order):
         shown = columns.order[:top].tolist()
         table, alike = _best(columns, shown, width)
+        # First of all: without a constraint on memory the best point may be one that cannot run.
         if tight := sum(map(columns.lacks_memory, shown)):
             some = "The point" if len(shown) == 1 else f"{tight:,} of the {len(shown):,} points"
             what = f"{some} below {'does' if tight == 1 else 'do'} not fit into the memory of an NPU"
@@ -65,7 +66,7 @@ def ranked(rows: Sequence[Row], sweep: Any, top: int = 10, width: int = WIDTH) -
 
 
 def why_not(rows: Sequence[Row]) -> Group:
-    """Return why points are not ok, and how many for each reason."""
+    """Return the reasons why points are not ok, with the number of points for each."""
     from rich.console import Group
     from rich.text import Text
 
@@ -86,7 +87,7 @@ def _title(columns: Columns, shown: int) -> str:
 
 
 def _best(columns: Columns, shown: list[int], width: int) -> tuple[Table, list[str]]:
-    """Return the table and, where it has no room for them, values that all of its points share."""
+    """Return the table, and as texts the values left out of it because all of its points share them."""
     from rich.text import Text
 
     leading = {"#": [f"{place}" for place in range(1, len(shown) + 1)]}
@@ -100,13 +101,17 @@ def _best(columns: Columns, shown: list[int], width: int) -> tuple[Table, list[s
     }
     goals = [each.name for each in columns.objectives]
     measured = {title_of(name): _texts(columns, name, shown) for name in goals}
+    # What all points share leaves the table: always where nothing else is possible, and if room
+    # is short also where the shown points happen to agree.
     fixed = {axis.name for axis in columns.axes if len(axis.values) < 2}
     room = width - _BAR - 2 - sum(_width(item) for part in (leading, measured) for item in part.items())
     if sum(_width(item) for item in values.items() if item[0] not in fixed) > room:
         fixed |= {name for name, texts in values.items() if len(set(texts)) == 1}
     alike = [f"{name} {values.pop(name)[0]}" for name in list(values) if name in fixed]
     room -= sum(map(_width, values.items()))
+    # Behind the first objective, whose length the bar shows.
     bar_at = len(leading) + len(values) + 1
+    # Greedy by importance: a wide column is skipped, a narrower one after it may still fit.
     for name in _SHOWN:
         item = title_of(name), _texts(columns, name, shown) if name in columns.measures else []
         if item[1] and name not in goals and _width(item) <= room:

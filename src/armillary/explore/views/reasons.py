@@ -1,4 +1,4 @@
-"""Why points are not ok: reasons that differ in numbers only are one class."""
+"""Reasons why points are not ok; reasons that differ only in numbers form one class."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class ReasonClass:
     """Rows that are not ok for the same reason.
 
     Attributes:
-        status: Of all of them.
-        text: The reason; an ellipsis stands for a number that differs.
-        rows: Their places.
+        status: Common status of the rows.
+        text: The reason; an ellipsis stands for a number that differs between rows.
+        rows: Indices of the rows.
     """
 
     status: Status
@@ -35,17 +35,19 @@ class ReasonClass:
 
 
 def reason_classes(rows: Sequence[Row]) -> list[ReasonClass]:
-    """Return why rows are not ok, the most frequent reason first."""
+    """Return the reason classes of the rows that are not ok, the most frequent first."""
     members: dict[tuple[Status, tuple[str, ...]], list[int]] = {}
     numbers: dict[tuple[Status, tuple[str, ...]], list[str | None]] = {}
     for i, row in enumerate(rows):
         if row.status == "ok":
             continue
+        # The words between numbers identify the class, whatever the numbers are.
         key = row.status, tuple(_NUMBER.split(row.reason))
         mine = _NUMBER.findall(row.reason)
         members.setdefault(key, []).append(i)
         kept = numbers.setdefault(key, list(mine))
         for place, number in enumerate(mine):
+            # A number that all rows of the class share stays in the text.
             if kept[place] != number:
                 kept[place] = None
     found = [
@@ -62,7 +64,7 @@ def _woven(words: Sequence[str], numbers: Sequence[str | None]) -> str:
 
 
 def statuses(rows: Sequence[Row]) -> dict[str, int]:
-    """Return how many rows have each status, ok first; those that none has are left out but for ok."""
+    """Return the number of rows by status, ok first and always there; others only if they occur."""
     counts = {"ok": 0}
     for row in rows:
         counts[row.status] = counts.get(row.status, 0) + 1

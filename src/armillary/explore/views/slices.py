@@ -1,4 +1,4 @@
-"""Slices through a space of points: the best over the rest on two axes, and what each axis alone changes."""
+"""Slices through a space of points: the best over all other axes, and the effect of one axis alone."""
 
 from __future__ import annotations
 
@@ -34,6 +34,7 @@ def heat(columns: Columns, x: int, y: int, reasons: Sequence[ReasonClass] = (), 
     best, blocked = np.full(shape, -1, np.int64), np.full(shape, -1, np.int64)
     place = columns.codes[:, [y, x]]
     order = columns.order
+    # Worst first, so that of several rows in a cell the assignment of the best stays.
     order = order[np.argsort(columns.cost[order, objective], kind="stable")][::-1]
     order = order[(place[order] >= 0).all(axis=1)]
     best[tuple(place[order].T)] = order  # of equal places the last assignment stays
@@ -41,7 +42,9 @@ def heat(columns: Columns, x: int, y: int, reasons: Sequence[ReasonClass] = (), 
     for number, reason in enumerate(reasons):
         at = place[list(reason.rows)]
         count = np.zeros(shape, np.int64)
+        # `add.at`, since plain indexing would count a repeated cell once.
         np.add.at(count, tuple(at[(at >= 0).all(axis=1)].T), 1)
+        # Reasons matter only where no row is ok; the first of equally frequent ones wins.
         more = (count > most) & (best < 0)
         blocked[more], most[more] = number, count[more]
     return Heat(x, y, best, blocked)
@@ -49,12 +52,12 @@ def heat(columns: Columns, x: int, y: int, reasons: Sequence[ReasonClass] = (), 
 
 @dataclass(frozen=True)
 class Swing:
-    """What an axis alone changes around a point.
+    """The effect of one axis alone around a point.
 
     Attributes:
-        axis: Which.
-        rows: By value of the axis: the row there, -1 where none is ok or there is none.
-        blocked: At how many of its values there are rows, and none is ok.
+        axis: Index of the axis.
+        rows: By value of the axis, the row there, -1 if there is none or none is ok.
+        blocked: Number of values at which there are rows, but none is ok.
     """
 
     axis: int
@@ -69,12 +72,13 @@ class Swing:
 
 
 def swings(columns: Columns, base: int, objective: int = 0) -> list[Swing]:
-    """Return what each varied axis alone changes around row `base`, the largest change first.
+    """Return the effect of each varied axis alone around row `base`, the largest first.
 
-    Other axes keep their values; one that is not varied at either point (a condition) does not matter, and of several
-    rows that are left then, the best counts.
+    Other axes keep their values; an axis that a condition disables at either point does not count as different. If
+    several rows remain for a value, the best one counts.
     """
     codes = columns.codes
+    # An axis that is not varied at one of the two points (-1) tells them not apart.
     same = (codes == codes[base]) | (codes < 0) | (codes[base] < 0)
     unlike = (~same).sum(axis=1)
     order = columns.order
@@ -84,6 +88,7 @@ def swings(columns: Columns, base: int, objective: int = 0) -> list[Swing]:
     for axis in columns.varied:
         if codes[base, axis] < 0:
             continue
+        # At most this axis differs: `unlike` counts none, or exactly this one.
         alone = (unlike == ~same[:, axis]) & (codes[:, axis] >= 0)
         near = order[alone[order]]
         rows = np.full(len(columns.axes[axis].values), -1, np.int64)
@@ -102,12 +107,13 @@ def _span(columns: Columns, swing: Swing, objective: int) -> float:
 def telling_axes(columns: Columns) -> tuple[int, int] | None:
     """Return the two axes (more values first) that change the first objective most, None where fewer vary.
 
-    For each value of an axis the best over the rest is taken; how far these lie apart is what the axis changes.
+    An axis changes the objective by the range of the best results of its values over all other axes.
     """
     spans = []
     for axis in columns.varied:
         codes = columns.codes[columns.ok, axis]
         least = np.full(len(columns.axes[axis].values), np.inf)
+        # The best over all other axes, for each value of this one.
         np.minimum.at(least, codes[codes >= 0], columns.cost[columns.ok, 0][codes >= 0])
         known = least[np.isfinite(least)]
         spans.append(float(known.max() - known.min()) if len(known) else 0.0)

@@ -1,4 +1,4 @@
-"""The rows of a store to look at, also while a run fills it."""
+"""The rows of a store for views, also while a run is filling it."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ def stored_columns(path: str | Path) -> Columns:
         rows, document = store.rows(), store.document()
     if not rows:
         raise InputError(f"{path}: no point is done yet")
+    # Values of `let` follow from others: as axes they would only repeat these.
     computed = {str(key).rpartition(".")[2] for key in document.get("let") or {}}
     names = dict.fromkeys(name for row in rows for name in row.values if name not in computed)
     goals = [objective(text) for text in document.get("objectives") or [_DEFAULT]]
@@ -51,6 +52,7 @@ def chosen(rows: Sequence[Row], where: str) -> list[Row]:
     kept = []
     for row in rows:
         names = {name: number_of(value) for name, value in row.values.items()} | dict(row.measures)
+        # A rejected row lacks measures; that is no error of the expression.
         if all(names.get(name) is not None for name in expression.names) and expression.value(names):
             kept.append(row)
     return kept

@@ -1,4 +1,4 @@
-"""How often what fails: mean times between failures by component, from a file or a known machine.
+"""Mean times between failures by component, from a file or a known machine.
 
 ::
 
@@ -29,7 +29,7 @@ Long = Annotated[float, Quantity(seconds, "time", "50000 h")]
 
 
 class Component(Part):
-    """One sort of things that fail."""
+    """One kind of component that fails."""
 
     per: Literal["npu", "host", "job"] = Field(description="There are as many as NPUs, as hosts, or `count`.")
     mtbf: Long = Field(description="Mean time between failures of one.")
@@ -48,11 +48,13 @@ class Failures(Part):
 
     def rates(self, npus: int) -> dict[str, float]:
         """Return failures per second of the whole machine by component."""
+        # The last host may be partly used, but it can fail all the same.
         many = {"npu": npus, "host": -(-npus // self.npus_per_host), "job": 1}
+        # Failures of independent components add up: rates of exponential times.
         return {name: each.count * many[each.per] / each.mtbf for name, each in self.components.items()}
 
     def hardware_share(self, npus: int) -> float:
-        """Return the share of failures that take a node away."""
+        """Return the share of failures that take a node out of service."""
         rates = self.rates(npus)
         return sum(rate for name, rate in rates.items() if self.components[name].hardware) / sum(
             rates.values()
@@ -66,7 +68,7 @@ def failure_preset_names() -> tuple[str, ...]:
 
 
 def load_failures(text: Source) -> Failures:
-    """Read a file or a preset; a time such as ``50000 h`` is that of an NPU, and nothing else fails.
+    """Read a file or a preset; a time such as ``50000 h`` is the MTBF of an NPU, and nothing else fails.
 
     Raises:
         InputError: it is none of these, or malformed.
@@ -75,6 +77,7 @@ def load_failures(text: Source) -> Failures:
     if isinstance(text, str) and not is_there(text):
         if text in failure_preset_names():
             source = _FOLDER / f"{text}.yaml"
+        # A duration instead of a name: one component, every NPU alike.
         elif text[:1].isdigit() or text[:1] == ".":
             source = {"components": {"npu": {"per": "npu", "mtbf": text}}}
         elif not Path(text).suffix:

@@ -1,11 +1,11 @@
-r"""Where the time of a run goes that fails now and then: useful work, checkpoints, lost work, restarts, waiting.
+r"""Shares of the time of a run with failures: useful work, checkpoints, lost work, restarts, waiting.
 
 Failures come as a Poisson process of rate r, at work as well as in checkpoints and restarts. After each one the job
-restarts, for which it needs R undisturbed (a failure in it begins it anew), and goes on from the last checkpoint that
-is complete. Work goes in segments: an interval of work t, then b in which the job stands still for a checkpoint;
-s = t + b. The checkpoint is complete w later, while work goes on (w = 0 where it is blocking).
+restarts, which takes R without a failure (a failure during a restart begins it anew), and continues from the last
+complete checkpoint. Work proceeds in segments: an interval of work t, then b during which the job stops for a
+checkpoint; s = t + b. The checkpoint is complete w later, while work continues (w = 0 if it is blocking).
 
-Failures are renewals: what follows one does not depend on what was before. Between the end of a restart and the next
+Failures are renewals: the time after one does not depend on the time before. Between the end of a restart and the next
 failure there is a time X, exponential with mean 1/r. Checkpoint k is complete in it if X >= k s + w, so
 
 * checkpoints that are kept between two failures: N = sum_k exp(-r (k s + w)) = exp(-r w) / (exp(r s) - 1),
@@ -35,11 +35,11 @@ from armillary.base.errors import InputError
 
 @dataclass(frozen=True)
 class Checkpoints:
-    """How checkpoints are taken; seconds.
+    """How checkpoints are taken, in seconds.
 
     Attributes:
-        blocking: That the job stands still for each.
-        writing: Until it is complete after that, while the job goes on.
+        blocking: Time for which the job stops for each.
+        writing: Time after that until it is complete, while the job continues.
     """
 
     blocking: float
@@ -48,11 +48,11 @@ class Checkpoints:
 
 @dataclass(frozen=True)
 class Recovery:
-    """What follows a failure; seconds.
+    """What follows a failure, in seconds.
 
     Attributes:
-        restart: To find out, start again and load the checkpoint.
-        spares: Nodes that wait for others to break; None: as many as it takes.
+        restart: Time to detect it, start again and load the checkpoint.
+        spares: Number of spare nodes; None for as many as needed.
         repair: Mean time until a broken node is back.
         hardware: Share of failures that break a node.
     """
@@ -75,7 +75,7 @@ class Goodput:
 
     @property
     def parts(self) -> dict[str, float]:
-        """Shares by what they are, for people."""
+        """Shares by title, for people."""
         return {
             "useful work": self.useful,
             "checkpoints": self.checkpoints,
@@ -86,7 +86,7 @@ class Goodput:
 
 
 def goodput(rate: float, interval: float, checkpoints: Checkpoints, recovery: Recovery) -> Goodput:
-    """Return where the time of a long run goes.
+    """Return the shares of the time of a long run.
 
     Args:
         rate: Failures per second of the whole machine; 0: none.
@@ -103,38 +103,47 @@ def goodput(rate: float, interval: float, checkpoints: Checkpoints, recovery: Re
         raise InputError(
             f"a checkpoint is written in {writing:,.4g} s, expected no more than the interval of {segment:,.4g} s"
         )
+    # The limit of the formulas, which divide by the rate.
     if not rate:
         return Goodput(interval / segment, stop / segment, 0.0, 0.0, 0.0)
     waits = 0.0
     if recovery.spares is not None:
         waits = erlang(recovery.spares + 1, rate * recovery.hardware * recovery.repair)
+    # exp(710) is beyond float64. At such rates no segment or no restart ever succeeds: nothing is
+    # useful. Lost work is not separated from restarts here.
     if rate * segment > 700 or rate * recovery.restart > 700:
         return Goodput(0.0, 0.0, 0.0, 1.0 - waits, waits)
+    # Checkpoints kept per cycle; expm1 keeps the digits where failures are rare.
     kept = math.exp(-rate * writing) / math.expm1(rate * segment)
     cycle = math.exp(rate * recovery.restart) / rate
+    # Cycles per second of the run, waiting for repairs included.
     run = (1 - waits) / cycle
     useful, saved = interval * kept * run, stop * kept * run
     restarts = (cycle - 1 / rate) * run
+    # Of 1/r seconds between restart and failure, what is not kept was lost.
     return Goodput(useful, saved, 1 / rate * run - useful - saved, restarts, waits)
 
 
 def erlang(lines: int, load: float) -> float:
-    """Return Erlang's loss formula, the share of time in which all `lines` are busy: by its recursion."""
+    """Return Erlang's loss formula by its recursion: the share of time in which all `lines` are busy."""
     blocked = 1.0
     for line in range(1, lines + 1):
+        # B(n) = a B(n-1) / (n + a B(n-1)); the closed form has factorials that overflow.
         blocked = load * blocked / (line + load * blocked)
     return blocked
 
 
 def best_interval(rate: float, checkpoints: Checkpoints) -> float:
-    """Return the seconds of work between checkpoints that leave most time useful; infinite without failures.
+    """Return the seconds of work between checkpoints that maximize useful time; infinite without failures.
 
     The root x = r t of ``1 - exp(-(x + r b)) = x``; no shorter than writing takes.
     """
     if not rate:
         return math.inf
+    # Checkpoints that cost nothing should be as frequent as writing allows.
     if not checkpoints.blocking:
         return max(checkpoints.writing, 0.0)
+    # The left side is less than 1, so the root is; 200 halvings exhaust any float64.
     low, high, stop = 0.0, 1.0, rate * checkpoints.blocking
     for _ in range(200):
         middle = (low + high) / 2
@@ -155,6 +164,7 @@ def daly(rate: float, checkpoints: Checkpoints) -> float:
     if not rate:
         return math.inf
     mean, stop = 1 / rate, checkpoints.blocking
+    # Outside of the range of the series; Daly takes the mean time between failures.
     if stop >= 2 * mean:
         return mean
     x = stop / (2 * mean)

@@ -15,12 +15,12 @@ from armillary.explore.whole_run.goodput import Checkpoints, Goodput, Recovery
 
 @dataclass(frozen=True)
 class Played:
-    """What came of some runs.
+    """The result of several simulated runs.
 
     Attributes:
-        mean: Shares of time, the mean over runs.
+        mean: Shares of time, averaged over runs.
         error: Standard error of each share.
-        failures: In all.
+        failures: Number of failures in all runs.
     """
 
     mean: Goodput
@@ -41,6 +41,7 @@ def play(
     """Play `runs` runs of so many `failures` each."""
     shares, total = [], 0
     for run in range(runs):
+        # A generator per run, so that the number of runs does not change the first ones.
         spent, count = _one(random.Random(f"{seed} {run}"), rate, interval, checkpoints, recovery, failures)
         whole = sum(spent.values())
         shares.append([value / whole for value in spent.values()])
@@ -48,6 +49,7 @@ def play(
     columns = list(zip(*shares, strict=True))
     means = [sum(column) / runs for column in columns]
     errors = [
+        # Standard error of the mean over independent runs, with the unbiased variance.
         math.sqrt(sum((value - mean) ** 2 for value in column) / (runs - 1) / runs)
         for column, mean in zip(columns, means, strict=True)
     ]
@@ -73,11 +75,13 @@ def _one(
         kept = 0
         while True:
             end = since + interval + checkpoints.blocking
+            # A checkpoint counts from the moment when it is complete, not when it was taken.
             while writing and writing[0][0] <= min(end, fails_at):
                 safe, kept = writing.pop(0)[1], kept + 1
             if end > fails_at:
                 break
             writing.append((end + checkpoints.writing, end))
+            # Complete at once; otherwise it would wait for the next turn of the loop.
             if not checkpoints.writing:
                 safe, kept = writing.pop(0)[1], kept + 1
             since = end
@@ -85,7 +89,7 @@ def _one(
         spent["checkpoints"] += kept * checkpoints.blocking
         spent["lost"] += fails_at - safe
         clock = fails_at
-        # Restarts, until one is through.
+        # Restarts, until one completes.
         while True:
             count += 1
             broken = draw.random() < recovery.hardware
@@ -93,10 +97,12 @@ def _one(
                 while repairs and repairs[0] <= clock:
                     heapq.heappop(repairs)
                 heapq.heappush(repairs, clock + draw.expovariate(1 / recovery.repair))
+                # No spare is left: the job waits until the first repair ends.
                 if len(repairs) > recovery.spares:
                     free = heapq.heappop(repairs)
                     spent["waiting"] += free - clock
                     clock = free
+            # Memoryless: drawing anew after a wait changes nothing about the distribution.
             fails_at = clock + draw.expovariate(rate)
             if fails_at >= clock + recovery.restart:
                 spent["restarts"] += recovery.restart

@@ -28,16 +28,17 @@ _LONG = {
     "h": 3600.0,
     "day": 86400.0,
     "days": 86400.0,
+    # 365.25 days, as for NPU years.
     "year": 31557600.0,
     "years": 31557600.0,
 }
 
 
 def seconds(text: object) -> float:
-    """Return a time such as ``30 s``, ``50000 h`` or ``9 years`` in seconds; of any length, unlike times of a study.
+    """Return a time such as ``30 s``, ``50000 h`` or ``9 years`` in seconds; it may be longer than times of a study.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is no such time.
     """
     match = re.fullmatch(r"\s*(\d+(?:\.\d*)?)\s*([a-z]+)\s*", text) if isinstance(text, str) else None
     if match is None or match[2] not in _LONG:

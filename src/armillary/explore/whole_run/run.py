@@ -1,4 +1,4 @@
-"""A whole training run: steps, days, NPU years, energy and money, with what failures take."""
+"""A whole training run with failures: steps, days, NPU years, energy and money."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ RUNNING_BYTES = 18
 
 @dataclass(frozen=True)
 class Work:
-    """What is to be done on which machine.
+    """Work of a run, and its size on a machine.
 
     Attributes:
-        npus: That work on it.
-        seconds: That it takes them if nothing fails and nothing is saved.
-        steps: Of optimizer, 0 where it is not known.
+        npus: Number of NPUs that work.
+        seconds: Time without failures and checkpoints.
+        steps: Optimizer steps, 0 if unknown.
     """
 
     npus: int
@@ -39,12 +39,12 @@ class WholeRun:
     """A run with failures.
 
     Attributes:
-        work: What is to be done.
+        work: Work of the run.
         rate: Failures per second of the machine; 0: none.
         interval: Seconds of work between checkpoints; infinite: none are taken.
-        checkpoints, recovery: As they were assumed.
+        checkpoints, recovery: As assumed.
         goodput: Shares of time.
-        npus: Of the machine, with those of spare nodes.
+        npus: NPUs of the machine, spare nodes included.
     """
 
     work: Work
@@ -67,18 +67,19 @@ class WholeRun:
 
     @property
     def failures(self) -> float:
-        """Expected failures of the run; none come while it waits for a repair."""
+        """Expected failures of the run; none occur while it waits for a repair."""
         return self.rate * self.seconds * (1 - self.goodput.waiting) if self.rate else 0.0
 
 
 def from_steps(npus: int, step_seconds: float, tokens_per_step: float, tokens: float) -> Work:
     """Return the work of so many tokens in whole steps."""
+    # The last step is a whole one, too.
     steps = math.ceil(tokens / tokens_per_step)
     return Work(npus, steps * step_seconds, steps)
 
 
 def from_flops(npus: int, flops: float, rate: float) -> Work:
-    """Return the work of so many operations, of which every NPU does `rate` per second."""
+    """Return the work of `flops` operations at `rate` operations per second and NPU."""
     return Work(npus, flops / rate / npus)
 
 
@@ -103,16 +104,19 @@ def whole_run(
     rate = sum(failures.rates(work.npus).values()) if failures else 0.0
     if failures:
         share = failures.hardware_share(work.npus)
+        # Which failures break a node follows from the components, not from the caller.
         recovery = Recovery(recovery.restart, recovery.spares, recovery.repair, share)
     if interval is not None and not interval > 0:
         raise InputError(f"interval: got {interval} s, expected more than 0, or none for the best one")
     if interval is None:
         interval = best_interval(rate, checkpoints)
+        # Beyond the end of the run there is nothing left to save.
         if rate:
             interval = min(interval, work.seconds)
     if interval == 0:
         raise InputError("checkpoints take no time, so the best interval is 0: expected an interval")
     never = math.isinf(interval)
     found = Goodput(1.0, 0.0, 0.0, 0.0, 0.0) if never else goodput(rate, interval, checkpoints, recovery)
+    # Spare nodes are paid for, whether or not they are ever used.
     spare = (recovery.spares or 0) * (failures.npus_per_host if failures else 0)
     return WholeRun(work, rate, interval, checkpoints, recovery, found, work.npus + spare)

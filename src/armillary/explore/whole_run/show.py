@@ -64,7 +64,7 @@ def run_table(run: WholeRun, failures: Failures | None, money: Mapping[str, floa
 
 
 def bar_table(run: WholeRun, played: Played | None = None) -> Table:
-    """Return where the time goes, as bars."""
+    """Return the shares of time as a table with bars."""
     table = _plain(header=played is not None)
     table.add_column("where the time goes")
     table.add_column("share", justify="right")
@@ -125,6 +125,7 @@ _COLOURS = ("#0072B2", "#E69F00", "#D55E00", "#999999", "#CC79A7")
 
 
 def _by_npus(axes: Any, run: WholeRun, failures: Failures) -> None:
+    # A range around the run, at least from 1,000 to 100,000 NPUs.
     low, high = math.log10(min(1000, run.work.npus)), math.log10(max(1e5, run.work.npus))
     sizes = [round(10 ** (low + (high - low) * i / 60)) for i in range(61)]
     found = [
@@ -144,10 +145,12 @@ def _by_interval(axes: Any, run: WholeRun) -> None:
     from armillary.explore.whole_run.goodput import goodput
 
     best = best_interval(run.rate, run.checkpoints)
+    # Shorter intervals are impossible: writing takes longer than the interval.
     least = max(run.checkpoints.writing - run.checkpoints.blocking, best / 30)
     spans = [least * (best * 30 / least) ** (i / 80) for i in range(81)]
     useful = [100 * goodput(run.rate, t, run.checkpoints, run.recovery).useful for t in spans]
     axes.plot([t / 60 for t in spans], useful, color=_COLOURS[0], label="formula")
+    # Nine points of the reference: enough to see agreement, and each plays 10 runs.
     for i in range(0, 81, 10):
         played = play(run.rate, spans[i], run.checkpoints, run.recovery, failures=200, runs=10)
         axes.errorbar(

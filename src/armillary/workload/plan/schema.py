@@ -43,7 +43,9 @@ class Pipeline(Part):
     schedule: Literal["gpipe", "1f1b", "interleaved", "zero-bubble", "pipedream"] = Field(
         default="1f1b", description="Order of the microbatches of a stage."
     )
-    virtual: Count = Field(default=1, description="Virtual pipeline stages (vpp) of a rank, with schedule interleaved.")
+    virtual: Count = Field(
+        default=1, description="Virtual pipeline stages (vpp) of a rank, with schedule interleaved."
+    )
     layers: list[Natural] | None = Field(
         default=None,
         description="Of each virtual stage, in the order of the model; absent: as even as can be.",
