@@ -148,6 +148,24 @@ def test_an_error_in_the_body_leaves_nothing_and_the_next_one_collects(tmp_path:
     assert (tmp_path / "collected_0.json").exists()
 
 
+def test_one_that_cannot_start_leaves_nothing_and_the_next_one_collects(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import torch
+
+    def busy(*_: object) -> None:
+        raise RuntimeError("another profiler is running")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(torch.profiler.profile, "start", busy)
+        with pytest.raises(RuntimeError, match="another"), armillary.collect(tmp_path / "first"):
+            pass
+    assert not list((tmp_path / "first").iterdir())
+    with armillary.collect(tmp_path / "second"):
+        torch.ones(2).sum()
+    assert list((tmp_path / "second").iterdir())
+
+
 def test_two_at_a_time_are_refused(tmp_path: Path) -> None:
     other = armillary.collect(tmp_path / "other")
     with armillary.collect(tmp_path), pytest.raises(InputError, match="expected one at a time"):

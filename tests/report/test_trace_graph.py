@@ -76,6 +76,16 @@ def test_the_page_holds_everything_and_loads_nothing(graph, tmp_path):
     assert named["comm_size"] == 2**20 and data["strings"][named["ratio"][0]] == "half"
 
 
+def test_a_name_with_a_marker_of_the_page_stays_a_name(tmp_path):
+    b = GraphBuilder()
+    b.compute("@SCRIPT@", duration_micros=1)
+    write_trace_graph(b.graph("@DATA@ @STYLE@"), tmp_path / "g.html")
+    page = (tmp_path / "g.html").read_text()
+    assert "<title>@DATA@ @STYLE@" in page
+    data = json.loads(re.search(r'id="graph">(.*?)</script>', page, re.S)[1])
+    assert data["title"] == "@DATA@ @STYLE@" and "@SCRIPT@" in data["strings"]
+
+
 def test_a_collapsed_page_holds_the_nodes_inside(graph, monkeypatch):
     data = page_data(drawing(graph, "lanes"))
     assert data["boxes"]["count"] == [1, 1, 1]

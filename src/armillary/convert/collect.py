@@ -103,7 +103,12 @@ class Collector:
             raise InputError(f"{self.folder}: {error.strerror}, expected a folder to write to") from error
         _active.append(self)
         self._notes = GroupNotes(self._torch)
-        self._start()
+        try:
+            self._start()
+        except BaseException:
+            # Another profiler may be running. `__exit__` is not called, and the next `collect` must not find this one.
+            self._close()
+            raise
         return self
 
     def __exit__(

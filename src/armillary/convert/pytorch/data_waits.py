@@ -5,6 +5,7 @@ Steps of one thread, or of one stream, are ordered already.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from armillary.convert.pytorch.arguments import Arguments
@@ -72,9 +73,10 @@ def _wait(reader: list[Step], writer: list[Step]) -> None:
             first.waits.append(last)
         return
     # What a CPU step without a kernel does with a device's tensor needs only its description.
-    # A colon in the name marks a backend's own thread (``gloo:all_reduce``), whose results are in host
-    # memory.
-    source = last if last is not None and last.kind == "comm" and last.name.partition(":")[1] else None
+    # One colon in the name marks a backend's own thread (``gloo:all_reduce``), whose results are in host memory; two
+    # are a kernel of a C++ namespace (``vllm::cross_device_reduce``).
+    host = last is not None and last.kind == "comm" and re.match(r"[^:]+:(?!:)", last.name)
+    source = last if host else None
     if last is None:
         source = writer[0] if writer[0].track != reader[0].track else None
     # What ended later than the reader was not waited for, whatever the recorded data say.

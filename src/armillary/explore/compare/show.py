@@ -39,8 +39,8 @@ def shown(found: Comparison) -> Group:
         for key, values in list(found.keys.items())[:_KEYS]:
             table.add_row(plain_name(key), *(plain_name(_short(value)) for value in values))
         # Different presets may differ in hundreds of keys.
-        if more := len(found.keys) - _KEYS:
-            table.add_row(plain_name(f"and {more:,} more") if more > 0 else "")
+        if (more := len(found.keys) - _KEYS) > 0:
+            table.add_row(plain_name(f"and {more:,} more"))
         section("What differs in the studies", table)
     section("Time of the slowest rank", _times(found, names))
     if found.terms.by_dimension:

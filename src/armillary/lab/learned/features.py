@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from armillary.trace import CollectiveType, Graph, NodeType, Trace
 from armillary.trace.order import earliest
+from armillary.trace.totals import duration_ns
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -54,7 +55,7 @@ def _values(graph: Graph) -> Values:
     ptr, parent = graph.parents()
     n = graph.n_nodes
     kernels = graph.types == NodeType.COMP_NODE
-    recorded = graph.ints("duration_ns") + 1000 * graph.duration_micros.astype(np.int64)
+    recorded = duration_ns(graph)
     roofline = np.maximum(graph.ints("num_ops") / PEAK, graph.ints("tensor_size") / BANDWIDTH)
     # Communication without a recorded time counts as 0: how long it takes depends on the machine.
     time = np.where(recorded > 0, recorded, np.where(kernels, roofline, 0.0))

@@ -109,9 +109,9 @@ def draw(request: Request, part: int, count: int) -> Iterator[tuple[Wish, Trace]
     tries = 0
     while count:
         tries += 1
-        if tries > _TRIES * (count + 1):
+        if tries > _TRIES:
             raise InputError(
-                f"choices: after {tries} draws {count} traces are still missing; the last one failed: {last}"
+                f"choices: after {tries} draws in a row {count} traces are still missing; the last one failed: {last}"
             )
         given = {key: values[int(rng.integers(len(values)))] for key, values in request.choices.items()}
         try:
@@ -129,7 +129,7 @@ def draw(request: Request, part: int, count: int) -> Iterator[tuple[Wish, Trace]
             last = f"{nodes} nodes, expected at most {request.nodes} (key nodes)"
             continue
         seen.add(key)
-        count -= 1
+        count, tries = count - 1, 0
         yield wished, trace
 
 

@@ -94,7 +94,7 @@ _Built = tuple[type[Model], dict[str, Any]]
 
 # From here on one function per architecture, which reads the keys that its own configuration class in
 # transformers has. Descendants change the dictionary of their parent.
-def _llama(config: _Config, *, bias: str = "none", kv_heads: int | None = None) -> _Built:
+def _llama(config: _Config, *, bias: str = "none") -> _Built:
     """Build what Llama and its descendants share."""
     heads = config.whole("num_attention_heads")
     return Decoder, {
