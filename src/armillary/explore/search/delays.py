@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from armillary.explore.search.pipeline_kernel import NEVER
-from armillary.workload.emit.tile import CHAIN, IN, Piece
+from armillary.workload.emit.template import CHAIN, IN, Piece
 from armillary.workload.layers.layer import Step
 
 
@@ -66,7 +66,7 @@ def delay_of(made: Piece, steps: Sequence[Step], least: Callable[[Step], int]) -
     before one starts have run one after the other.
 
     Args:
-        made: Of `emit.tile.piece`.
+        made: Of `emit.template.piece`.
         steps: Of all its lists, in order.
         least: Returns the fewest ns of a step.
     """

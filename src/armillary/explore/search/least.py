@@ -187,7 +187,7 @@ def _train(rate: float, volume: float, phase: PhysicalPhase, size: int, chunks: 
 
 
 def _kernel(step: Step) -> _Kernel:
-    """Return what a compute model is told of a step (`emit.tile.kernel_attributes`)."""
+    """Return what a compute model is told of a step (`emit.template.kernel_attributes`)."""
     products = step.gemms if step.flops else ()
     precision = step.precision if step.flops else "bf16"
     return step.name, max(1, step.flops), max(1, step.bytes), precision, products
