@@ -109,7 +109,7 @@ def paces(bandwidth: Floats, name: str = "topology") -> tuple[Ints, Ints]:
         pace = Fraction(lk.PS) / Fraction(value) if value > 0 else Fraction(0)
         if pace > LARGEST:
             raise InputError(
-                f"{name}: a bandwidth of {value:.3g} bytes/ns is too small; expected at least 1 KB/s, or 0: down"
+                f"{name}: a bandwidth of {value:.3g} bytes/ns is too small; expected at least 1 MB/s, or 0: down"
             )
         # Numerator and denominator stay below 2**20, so that times of 4 TiB fit 62 bits.
         limit = LARGEST if pace < 1 else max(1, int(LARGEST / pace))
