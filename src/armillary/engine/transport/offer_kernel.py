@@ -1,4 +1,4 @@
-"""Messages that begin at given times, on a transport; which one is said by the variant."""
+"""Messages that begin at given times, on a transport that the variant chooses."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ def run(table, net, pool, queue, offers, arrived, next_offer, budget):
     net[lk.N_STATUS] = lk.OK
     while budget > 0:
         if net[lk.N_OFFERING] == 0:
+            # Run to the next begin at most: a message must not leave in the past of the network.
             limit = lk.FOREVER
             if next_offer < count:
                 limit = offers[next_offer * OF_COLUMNS]
@@ -38,6 +39,7 @@ def run(table, net, pool, queue, offers, arrived, next_offer, budget):
             arrived[cookie] = now
             budget -= 1
             cookie = take_delivered(net, pool)
+        # Arrivals are taken first: their rows are free for what begins now.
         if net[lk.N_STATUS] != lk.OK:
             return next_offer
         if now == lk.FOREVER:

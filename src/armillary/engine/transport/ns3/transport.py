@@ -1,4 +1,10 @@
-"""ns-3 as a transport."""
+"""ns-3 as a transport.
+
+Packets move in ns-3's own stack (point-to-point devices, IPv4, UDP or TCP), which makes this the reference for `packet`
+and `tcp`. Ignored: urgency (`key`), links that go down during the run, losses of UDP (reported, not repaired) and
+lossless flow control. It costs one or more C++ events per packet and link plus a Python call per message, one
+simulation per process at a time, and seconds to compile the C++ part in each process.
+"""
 
 from __future__ import annotations
 
@@ -60,6 +66,7 @@ class Ns3(Transport):
             )
         if not 1 <= segment <= 65_000:
             raise InputError(f"network 'ns3': segment: got {segment}, expected 1 to 65000 bytes")
+        # ns-3 takes the timeout in ps here.
         self._options = [list(PROTOCOLS).index(protocol), buffer, segment, window, min_rto * 1000, sack, mark]
 
     def options(self, topology: Topology) -> list[int]:
