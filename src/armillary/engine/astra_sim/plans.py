@@ -70,6 +70,7 @@ def _bytes_sent(phase: CallPhase) -> int:
         return 0
     schedule = phase.schedules[0]
     members = range(schedule.n if schedule.relative == "absolute" else 1)
+    # Roles of a tree send different amounts; the mean times the members is what the phase moves.
     return sum(schedule.bytes_sent(member, phase.size) for member in members) // len(members)
 
 
@@ -108,6 +109,7 @@ class Plans:
         if key not in self.plan_of:
             found = self.call_phases[call]
             plan = CallPlan(len(self.all), comm, call, found, len(self.phase_rows) // lk.PH_COLUMNS)
+            # Routes differ in order, not in the number of phases; lines and ticks are those of the largest.
             for route in found.routes:
                 ticks, lines = 0.0, 0
                 for p in range(len(route)):
@@ -145,18 +147,22 @@ class Plans:
             row[lk.PH_COUNT], row[lk.PH_TREE] = 1, -1
             self.phase_rows += row
             return 0.0, 0
+        # A custom collective: its nodes carry the messages, so nothing is looked up here.
         ring = self.rings.ring(comm, phase)
         members = comm.real.members
         if phase.dim >= 0:
             stride = network.strides(self.platform.dimensions)[phase.dim]
+            # Along a dimension all rings look alike: the ranks of the first one stand for any.
             members = np.arange(phase.n) * stride
         add = self.costs.add
         cost = [
             add(s, phase.size, members, phase.endpoint, uniform=phase.uniform, on_bus=comm.real.world)
             for s in phase.schedules
         ]
+        # Phases of one dimension and family share queues: their chunks take turns there.
         same = [q for q, o in enumerate(route) if (o.level, o.family) == (phase.level, phase.family)]
         trees = [q for q, o in enumerate(route) if o.tree and o.level == phase.level]
+        # Trees alternate per kind of collective and dimension.
         tree = TREE_KINDS.index(operation) * self.levels + phase.level if phase.tree else -1
         row = [0] * lk.PH_COLUMNS
         row[lk.PH_LEVEL], row[lk.PH_FAMILY] = phase.level, FAMILY[phase.family]
@@ -167,6 +173,7 @@ class Plans:
         row[lk.PH_COST0], row[lk.PH_COST1] = cost
         row[lk.PH_RING], row[lk.PH_LINE] = ring.entry, line - ring.first_line
         row[lk.PH_KIND] = lk.OTHER if phase.tree else KIND.get(phase.operation, lk.OTHER)
+        # `smallestFirst` compares what a member holds at most, before or after the phase.
         row[lk.PH_BYTES] = max(phase.size, next_size(phase.operation, phase.size, phase.n))
         self.phase_rows += row
         return max(self.costs.longest[c] for c in cost), ring.n_lines

@@ -48,7 +48,9 @@ def execute(lowered: Lowered, mode: Mode | None = None) -> Run:
     else:
         _fire(state, heap, ranks)
     guards = Guards(prog, state)
+    # V_NOW counts, too: with contention the list of the running tick is not in the heap.
     while state[lk.V_STATUS] in (lk.OK, lk.GROW) and state[lk.V_HEAP] + state[lk.V_NOW] > 0:
+        # Room for one burst beyond what is in use: the kernel checks between events only.
         heap = at_least(heap, (state[lk.V_HEAP] + burst) * columns, mode)
         mem = at_least(mem, state[lk.V_MEMBER_STATE] + block, mode)
         kernel.run(
@@ -61,6 +63,7 @@ def _fire(state: Any, heap: Any, ranks: int) -> None:
     """Let every rank issue its first nodes at tick 0, in rank order."""
     for r in range(ranks):
         at = r * lk.HEAP_COLUMNS
+        # Rows of zeros otherwise: all are registered at tick 0 and ordered by rank.
         heap[at + 3], heap[at + 4], heap[at + 5] = r, lk.EV_FIRE, r
     state[lk.V_HEAP] = state[lk.V_SEQ] = ranks
 
@@ -73,6 +76,7 @@ def estimate(lowered: Lowered) -> int:
 
 
 def _relocate(prog: Any, base: dict[str, int], lowered: Lowered) -> None:
+    # Costs and lines are laid out last, so their addresses are known only now.
     """Turn the places in COSTS and LINES that other tables hold into addresses."""
     for r in range(len(lowered.tables["PHASES"]) // lk.PH_COLUMNS):
         row = base["PHASES"] + r * lk.PH_COLUMNS
@@ -92,6 +96,7 @@ def _state(lowered: Lowered, mode: Mode) -> tuple[Any, dict[str, slice]]:
     spans = lowered.tables["RANKS"].reshape(-1, lk.R_COLUMNS)
     ready, ready_size = _roots(nodes, spans, z["states"])
     per_rank = [nodes[first : first + count] for first, count in spans[:, [lk.R_NODES, lk.R_COUNT]].tolist()]
+    # Inner nodes of custom collectives do not count: their collective does.
     outer = [int((rows[:, lk.N_SLOT] != lk.INNER).sum()) for rows in per_rank]
     none: Callable[[int], Ints] = lambda size: np.full(size, -1, np.int64)  # noqa: E731
     filled = {
@@ -124,6 +129,7 @@ def _roots(nodes: Ints, spans: Ints, states: int) -> tuple[Ints, Ints]:
     ready, sizes = np.zeros(states, np.int64), np.zeros((len(spans), 4), np.int64)
     for r, span in enumerate(spans):
         rows = nodes[span[lk.R_NODES] : span[lk.R_NODES] + span[lk.R_COUNT]]
+        # INNER nodes are not on heaps: their collective issues them.
         free = np.flatnonzero(rows[:, lk.N_INDEGREE] == 0)
         slots = rows[free, lk.N_SLOT]
         for slot in range(4):

@@ -43,6 +43,8 @@ def run_astra_sim(
     # Without a tie that could have an effect, the order within a tick is that of ASTRA-sim, or it changes nothing.
     if run and not run.scalar(lk.V_TIED):
         return lowered, run
+    # Moving every message is slower by orders of magnitude: beyond the limit the fast answer stands, with a
+    # warning.
     if (events := events_of(lowered)) <= MOST_EVENTS:
         return _listed(lower_with)
     lowered.warnings.append(
@@ -69,10 +71,12 @@ def events_of(lowered: Lowered) -> int:
     ranks = np.bincount(lowered.classes)
     spans = lowered.tables["RANKS"].reshape(-1, lk.R_COLUMNS)
     nodes = int((spans[:, lk.R_COUNT] * ranks).sum())
+    # Plus one, so that the array of a program without plans can be indexed.
     of_plan = np.zeros(len(lowered.plans) + 1)
     for plan in lowered.plans:
         schedules = [p.schedules[0] for route in plan.call.routes for p in route if p.schedules]
         sends = sum(np.mean([len(role.send_peer) for role in s.roles]) for s in schedules)
+        # Chunks are spread over the routes about evenly.
         of_plan[plan.number] = plan.chunks * sends / len(plan.call.routes)
     item = np.flatnonzero(lowered.is_collective)
     of_item = of_plan[lowered.items[item, lk.I_PLAN]] * ranks[lowered.items[item, lk.I_RANK]]

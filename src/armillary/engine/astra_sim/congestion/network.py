@@ -42,10 +42,12 @@ class Links:
     def costs(self) -> Ints:
         """Return (ticks on the link, ticks to its other end) per size and dimension, (sizes, dimensions, 2)."""
         size = np.array(list(self.number), np.float64)[:, None]
+        # A dimension of one NPU has no links; its bandwidth may be 0.
         wired = [d.size > 1 for d in self.dimensions]
         bandwidth = np.where(wired, [d.bandwidth for d in self.dimensions], 1.0)
         occupied = size / bandwidth
         both = np.stack([occupied, np.array([d.latency for d in self.dimensions]) + occupied], axis=-1)
+        # Latency and transfer are added before they are truncated.
         return whole_ticks(both * np.array(wired)[:, None], "a message")
 
     @property
