@@ -5,8 +5,8 @@ scatter number them 0 … parts-1; member i of n owns the i-th n-th of them. In 
 ``owner * parts + k`` is the k-th of its owner's contribution; in an all-to-all, ``origin * parts + k`` the k-th of
 what its origin sends, the i-th n-th of which goes to member i. A barrier carries nothing.
 
-Rounds are what time needs: sizes, and who waits for whom. Blocks are what proves that an algorithm does what it
-promises (`armillary.testing.collective`), and what people are shown; a run never builds them.
+Rounds are what time needs: sizes, and who waits for whom. Blocks prove that an algorithm does what it promises
+(`armillary.testing.collective`), and are shown to people; a run never builds them.
 """
 
 from __future__ import annotations
@@ -98,6 +98,7 @@ class ListedAlgorithm(CollectiveAlgorithm):
     def rounds(self, operation: str, n: int, root: int, chunks: int) -> tuple[Round, ...]:
         """See `CollectiveAlgorithm`."""
         whole, found = self.cut(operation, n), []
+        # Sizes are block counts over the number of blocks of D, so fractions stay exact.
         for step in self.steps(operation, n, root):
             source, target, size, reduce = zip(
                 *((m.source, m.target, len(m.blocks), m.reduce) for m in step), strict=True

@@ -24,6 +24,8 @@ def start(rounds: Rounds, member: int) -> Blocks:
         return tuple(range(count)) if member == rounds.root else ()
     if rounds.operation == "gather":
         return own(rounds, count, member)
+    # Blocks of these two are numbered by owner or origin, so member i starts at i * count; others share one
+    # vector.
     first = member * count if rounds.operation in ("all-gather", "all-to-all") else 0
     return tuple(range(first, first + count))
 

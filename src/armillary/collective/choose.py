@@ -76,11 +76,13 @@ def choose(
         volume, fullest = float(found.volume), float(found.fullest)
         own = rounds.count * endpoint_delay
         if name == "in-switch" and in_network:
+            # The switch may add up more slowly than its ports deliver.
             volume = fullest = max(volume, in_switch.reduced(operation, n, in_network, bandwidth))
             own = in_network.latency + endpoint_delay
         moving = (volume + (chunks - 1) * fullest) * size / bandwidth
         return found.hops * latency_ns + own + moving, name != first
 
+    # Some algorithms are not tried beyond a number of members, see `most_members`.
     names = [name for name in algorithms_for(operation) if n <= (find_algorithm(name).most_members or n)]
     return min((name for name in names if in_network or name != "in-switch"), key=cost)
 
@@ -100,7 +102,9 @@ def parts_for(
     ahead = find_algorithm(name).ahead(n)
     if ahead is None:
         return None
+    # Latency of a hop between two NPUs, e.g. two links through a switch.
     hop = latency_ns * TOPOLOGIES[topology].apart
     moving = ahead * size * chunks / bandwidth
+    # log2 of a square root is half the log2. The cap avoids a division by a latency of 0.
     best = moving / hop if hop * MOST_PARTS**2 > moving else float(MOST_PARTS**2)
     return 1 << max(0, round(log2(max(best, 1.0)) / 2 - log2(chunks)))

@@ -121,6 +121,8 @@ class CollectiveFit:
             return None
         # The one measured is taken at the size at which it sends as much.
         asked = size * share(operation, members) / share(used, members)
+        # An all-reduce is a reduce-scatter and an all-gather: what it stands in for takes half of its
+        # latency.
         halves = 0.5 if used == "all-reduce" != operation else 1.0
         where = f"{members} GPUs of a node" if nodes == 1 else f"{nodes} nodes of {per_node}"
         if nodes == 1:

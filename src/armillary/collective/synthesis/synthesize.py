@@ -114,6 +114,7 @@ def synthesize(
     if operation == "all-gather":
         gather = best_spread(routing, request)
         return SynthesizedSchedule(operation, size, gather.per_npu, None, gather)
+    # Only sums take time to add; the all-gather that follows copies.
     scatter = best_spread(routing, replace(request, memory_bandwidth=memory_bandwidth), backwards=True)
     per_npu = scatter.per_npu
     if operation == "reduce-scatter":

@@ -44,6 +44,7 @@ def to_trace(schedule: SynthesizedSchedule, memory_bandwidth: float = 0.0) -> Tr
     for index, (source, target, port) in enumerate(_rows(messages, schedule.edges)):
         before, chunk = sent[port], int(messages.chunk[index])
         waits[port].append([ready[need] for need in needs[index]])
+        # The data of the sends before it on this port, so that none overtakes a late one.
         after = list(dict.fromkeys(node for own in waits[port][-window[port] :] for node in own))
         if len(before) >= window[port]:
             after.append(before[-window[port]])
