@@ -200,7 +200,9 @@ def _read(path: Path, below: tuple[str, ...]) -> Gpu:
             reader.reject(
                 ("like",), like, f"the name of another device: {one_of(known)}", nearest(like, known)
             )
+        # A chain of `like` is followed; `below` catches cycles.
         base = _read(FOLDER / f"{like}.yaml", (*below, path.stem))
+        # Feed and softmax are per SM, so they scale with the peak of an SM, not of the device.
         base = _scaled(base, peaks["bf16"] / sms / (base.peaks["bf16"] / base.sms))
     gpu = Gpu(
         name=path.stem,
@@ -218,6 +220,7 @@ def _read(path: Path, below: tuple[str, ...]) -> Gpu:
         launch=reader.time(("launch",), base.launch if base else None),
         factors=reader.record(("training",), Factors, base.factors if base else Factors()),
         like=like,
+        # With GEMM constants of its own a device is measured, whatever else it takes from another.
         derived=bool(like) and not reader.given("gemm"),
         fitted=reader.mapping("fitted"),
     )

@@ -55,6 +55,7 @@ def gemm_seconds(
     candidates = _candidates(gpu)
     written = np.broadcast_to(np.asarray(written, float), len(sizes))
     seconds, bound = np.zeros(len(sizes)), np.zeros(len(sizes), np.int64)
+    # In portions: (candidates, GEMMs) arrays of all at once would leave the caches.
     for at in range(0, len(sizes), _ROWS):
         part = slice(at, at + _ROWS)
         seconds[part], bound[part] = _best(
@@ -82,31 +83,41 @@ def _best(
     rows, columns, share, parts = (candidates[each] for each in ("rows", "columns", "share", "parts"))
     element = ELEMENT[precision]
     rate = gpu.peaks[precision] * fit.rate * sustained
+    # Shapes: candidates are (candidates, 1), GEMMs (GEMMs,), so everything below is (candidates, GEMMs).
     memory = gpu.bandwidth * fit.memory
+    # Elements of k in a step, as a step is `depth` bytes.
     step = gpu.depth / element
 
+    # Edge tiles are computed whole: tile quantisation.
     tiles = np.ceil(m / rows) * np.ceil(n / columns) * batch
+    # Units that work on a tile: SMs, or groups of SMs that share one.
     units = gpu.sms // share
+    # Tiles are handed out in turns of one per unit: wave quantisation.
     turns = np.ceil(tiles * parts / units)
     depth = np.ceil(k / parts / step) * step
+    # Small tiles share an SM: their latencies overlap, their work does not.
     resident = np.clip(RESIDENT // (rows * columns), 1, MOST_RESIDENT)
     waves = np.ceil(turns / resident)
     moved = ((m * k + k * n) * element + m * n * written) * batch / memory
     limits = (
+        # Tensor cores, operands into the SM, latency of steps, memory: in the order of BOUNDS.
         turns * depth * (2 * rows * columns / (rate / gpu.sms * share)),
         turns * depth * ((rows + columns) * element / (fit.feed * sustained * share)),
         waves * depth * (fit.step / 64 / sustained),
         np.broadcast_to(moved, tiles.shape),
     )
     time = together(limits, fit.sharp) + waves * fit.tile
+    # Parts of a split k are written and read again in fp32: 8 bytes per result, in the cache.
     time = time + np.where(parts > 1, fit.split + parts * (m * n * batch * 8 / (memory * CACHED)), 0.0)
     # A library cuts k only where tiles do not fill the device.
     allowed = (parts == 1) | ((k / parts >= LEAST_DEPTH) & (tiles * (parts - 1) < 2 * units))
     time = np.where(allowed, time, np.inf)
     best, each = np.argmin(time, axis=0), np.arange(len(sizes))
+    # The longer a GEMM keeps the device busy, the more the clocks sink: half of `drop` after `after`.
     busy = 2 * m * n * k * batch / rate
     seconds = time[best, each] * (1 + fit.drop * busy / (busy + fit.after)) + fit.launch
     if fit.cast:
+        # The left operand is read in 16 bits and written in the precision of the GEMM.
         seconds = seconds + fit.cast + m * k * batch * (2 + element) / (gpu.bandwidth * fit.cast_memory)
     bound = np.argmax(np.stack([limit[best, each] for limit in limits]), axis=0)
     return seconds, bound
@@ -115,5 +126,6 @@ def _best(
 def together(limits: tuple[Floats, ...], sharp: float) -> Floats:
     """Return what limits that overlap take: (Σ xᵖ)^(1/p), the largest where one stands out."""
     largest = np.maximum.reduce(limits)
+    # Divided by the largest first: powers of plain seconds would underflow.
     total: Floats = largest * sum((each / largest) ** sharp for each in limits) ** (1 / sharp)
     return total
