@@ -50,7 +50,7 @@ class Credit(Transport):
         flit: Bytes of a flit; the last of a packet is filled up.
         vcs: Virtual channels of a link.
         depth: Flits that fit into a VC at the end of links without a limit of their own (`Topology.buffer`, which
-            all VCs of a link share in equal parts); None: so many that credits alone never hold up a link.
+            all VCs of a link share in equal parts); None: enough that credits alone never hold up a link.
         router_delay: ns that a router takes to pass on a flit, on top of the latency of links.
         switching: Whether packets go on when their head is there, or when all of them is.
 

@@ -75,7 +75,7 @@ def change(table, net, pool, queue, now):
 
 @inner
 def _channel(table, net, pool, link, flits, crossed, now):
-    """Return a VC of a link into which so many flits fit, the next in turn; -1: none.
+    """Return the next VC in turn that has room for `flits`, or -1.
 
     On rings the lower half of the VCs is for packets that have not crossed the dateline of theirs, the upper one for
     those that have (Dally and Seitz 1987).
@@ -131,7 +131,7 @@ def _flits(table, size):
 
 @inner
 def _gone(table, net, pool, link, packet, now):
-    """Return when the last byte of a packet has gone whose first goes now."""
+    """Return when the last byte of a packet leaves if its first leaves now."""
     size = packets.flits(pool, packet) * option.flit(table, table[lk.T_OPTIONS])
     # A faster link cannot finish before the slower one upstream has delivered the last byte.
     return max(now + duration(table, link_row(table, net, link), size), packets.tail(pool, packet))

@@ -80,4 +80,4 @@ B_FLITS = CREDIT.column("flits", "how many")
 ARBITRATE, ARRIVED, EMPTY, REVIEW = range(4)
 """Events: of a link, of a message, of a slot with more that has come to its end, of the links from one on."""
 STEP = 16
-"""At most so many packets leave a slot, or links are reviewed, in one event: the room is checked between events."""
+"""Most packets that leave a slot, or links that are reviewed, in one event: the room is checked between events."""

@@ -65,7 +65,7 @@ def _moved(scale, rate, ps):
 
 @inner
 def _ps_to_move(scale, rate, size, part):
-    """Return how many ps a volume takes, rounded up; times beyond 2**61 (27 days) are that."""
+    """Return how many ps a volume takes, rounded up; at most about 2**61 (27 days)."""
     # Division in two digits, for the same reason; the cap keeps the shifted quotient within 62 bits.
     high = size << (scale - 20)
     low = ((high % rate) << 20) + part

@@ -25,7 +25,7 @@ def _before(pool, a, b, key_at):
 
 @inner
 def _meld(pool, a, b, key_at):
-    """Join two heaps, of which none is empty; returns the root."""
+    """Meld two heaps that are not empty; returns the root."""
     if _before(pool, b, a, key_at):
         rows.set_next(pool, a, rows.child(pool, b))
         rows.set_child(pool, b, a)

@@ -47,8 +47,8 @@ def offer(
     """Move messages.
 
     Args:
-        transport: How.
-        routing: On what ways, over which topology.
+        transport: The transport that moves them.
+        routing: The routes of messages, and the topology.
         source: (messages) NPUs.
         target: (messages) NPUs.
         size: (messages) bytes.

@@ -240,7 +240,7 @@ def _received(table, net, pool, queue, row, now):
 
 @inner
 def _notified(table, net, pool, flow, now):
-    """The sender of a message is told of a mark."""
+    """A notification of a mark reaches the sender of a message."""
     flows.add_notices(pool, flow, -1)
     if flows.done(pool, flow) > 0:
         flow_done(net, pool, flow)

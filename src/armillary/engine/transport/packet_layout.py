@@ -1,6 +1,6 @@
 """Packets and output ports of links, for every transport that sends packets; and what model `packet` adds to them.
 
-A packet stands at, or is on, the link at place `at` of the links of routes; its way goes on while `at` is not `last`,
+A packet stands at, or is on, the link at place `at` of the links of routes; its route goes on while `at` is not `last`,
 by `step`: 1, or -1 for the way back, on which it takes the reverse of every link.
 """
 
@@ -108,4 +108,4 @@ FAIR_PORT.column("held", "bytes in the buffer at the link's end", "bytes")
 FAIR_PORT.column("paused", "1: a pause was sent to the link's tail")
 FAIR_PORT.column("count", "packets that have come")
 HERE, READY, PAUSE, RESUME, NOTIFIED = range(2, 7)
-"""Events. Of a message: it is at its own NPU; may send again. Of a link: pause, resume. Of a rate: told of marks."""
+"""Events. Of a message: it is at its own NPU; may send again. Of a link: pause, resume. Of a rate: notification."""

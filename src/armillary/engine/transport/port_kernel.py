@@ -38,7 +38,7 @@ route_links, rows, uses = accessors(lk.ROUTE_LINK, lk.ROW, lk.USE)
 
 @inner
 def depth(net, link):
-    """Return how many bytes wait for a link, without the packet that it transmits."""
+    """Return the bytes that wait for a link, without the packet in transmission."""
     return uses.waiting(net, link)
 
 

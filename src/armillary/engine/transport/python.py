@@ -32,8 +32,8 @@ class PythonTransport(Transport):
     Args:
         model: The class that the entry point names.
         named: Its name.
-        options: Of the study.
-        folder: Of the study.
+        options: ``platform.network_model.options`` of the study.
+        folder: The folder of the study.
         source: The file, line and key that name it, or empty.
 
     Raises:

@@ -16,7 +16,7 @@ intervals, rows = accessors(tk.INTERVAL, lk.ROW)
 def add(net, pool, place, begin, end):
     """Add bytes to the list whose first row stands at `net[place]`.
 
-    Returns the row that now holds them, and how many of them are new.
+    Returns the row that now holds them, and the number of bytes that are new.
     """
     before = 0
     row = net[place]
@@ -52,7 +52,7 @@ def add(net, pool, place, begin, end):
 
 @inner
 def cut(net, pool, place, below):
-    """Forget the bytes before `below`; returns how many these were."""
+    """Forget the bytes before `below`; returns their number."""
     gone = 0
     row = net[place]
     while row > 0 and intervals.begin(pool, row) < below:
@@ -84,7 +84,7 @@ def gap(net, pool, place, begin, end):
 
 @inner
 def missing(net, pool, place, begin, end):
-    """Return how many bytes of [begin, end) are not in the list."""
+    """Return the number of bytes of [begin, end) that are not in the list."""
     if begin >= end:
         return 0
     count = end - begin

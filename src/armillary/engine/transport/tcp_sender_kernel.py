@@ -57,7 +57,7 @@ def _lost(table, net, pool, connection):
 
 @inner
 def _pipe(net, pool, connection, lost):
-    """Return how many bytes are estimated to be in flight (RFC 6675 section 4)."""
+    """Return the estimated bytes in flight (RFC 6675 section 4)."""
     # Below `resent` a hole was sent again, and is in flight once more.
     begin = max(connections.una(net, connection), connections.resent(net, connection))
     in_flight = (

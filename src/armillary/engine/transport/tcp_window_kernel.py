@@ -109,7 +109,7 @@ def _cube_root(value):
 
 @inner
 def echoed(table, net, connection, acked, marked):
-    """Count marks that came back with `acked` bytes, and give way to them once per round (RFC 8257 section 3.3)."""
+    """Count marks that came back with `acked` bytes, and cut the window once per round (RFC 8257 section 3.3)."""
     connections.add_acked(net, connection, acked)
     if marked > 0:
         connections.add_echoed(net, connection, acked)

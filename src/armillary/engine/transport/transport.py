@@ -39,7 +39,7 @@ FIRST_BIN = 1 << 20
 
 
 class Transport(ABC):
-    """One way to move messages; its kernel does the work, this says what the kernel needs."""
+    """A network model that moves messages: its kernel does the work, this class prepares its tables and state."""
 
     name: ClassVar[str]
     kernel: ClassVar[str]
@@ -103,7 +103,7 @@ class Congestion(Transport):
 
 
 def first_state(transport: Transport, topology: Topology, mode: Mode, routes: int) -> Any:
-    """Return `net` before the first event, for messages on so many routes."""
+    """Return `net` before the first event, for messages on `routes` routes."""
     parts: Mapping[int, Ints] = {
         lk.N_USE: np.zeros(topology.links * lk.U_COLUMNS, np.int64),
         lk.N_BINS_BYTES: np.zeros(topology.links * lk.BINS, np.int64),
@@ -129,7 +129,7 @@ class Room:
     """Pool and queue, which grow."""
 
     def __init__(self, transport: Transport, mode: Mode, messages: int = 1, links: int = 0) -> None:
-        """Make room for at least `messages` that begin at once, and events of so many links that change."""
+        """Make room for at least `messages` that begin at once, and for events of `links` that change."""
         self.mode, self.rows = mode, transport.burst + transport.message * messages
         self.events = self.rows + links
         # Twice a burst and some: the first GROW comes late.

@@ -1,4 +1,4 @@
-"""What links carry: in all, and over time in bins that widen as the run goes on."""
+"""Bytes that links carry: in total, and over time in bins that widen during the run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def link_row(table, net, link):
 
 @inner
 def duration(table, row, size):
-    """Return how many ps `size` bytes take on the link whose row this is, rounded up."""
+    """Return the ps that `size` bytes take on the link in `row`, rounded up."""
     return (size * links.slow(table, row) + links.fast(table, row) - 1) // links.fast(table, row)
 
 

@@ -83,7 +83,7 @@ class Simulation:
         """Give the links the bandwidths and latencies of a stage.
 
         Raises:
-            InputError: A link goes down, which ns-3's point-to-point links do not.
+            InputError: A link goes down, which ns-3's point-to-point links cannot.
         """
         for link in range(self._table[lk.T_LINKS]):
             row = self._row(link, stage)

@@ -27,7 +27,7 @@ class Ns3(Transport):
     Headers are real: 30 bytes of UDP, IPv4 and PPP in each packet, 54 of TCP with its timestamps. UDP leaves an
     NPU at the rate of the first link of the route, one packet of each message in turn, and what is dropped is
     lost; with "udp-fair" an NPU's own packets and those it passes on take turns at its links, instead of waiting
-    in one queue. TCP has a connection per way from the start, and answers take the same way back. Queues drop at their
+    in one queue. TCP has a connection per route from the start; answers take it back. Queues drop at their
     tail, but hosts hold back what their own device has no room for.
 
     Args:
