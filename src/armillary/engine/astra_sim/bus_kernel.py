@@ -160,7 +160,7 @@ def process_next(prog, st, mem, end, tick, heap, base, size):
 
 @inner
 def retire(prog, st, mem, request, tick, heap, base, size):
-    """A chunk step is through: it completes now, or after its reduction; returns the new heap size."""
+    """A chunk step leaves the bus: it completes now, or after its reduction; returns the new heap size."""
     reduce = requests.reduce(mem, request)
     if reduce > 0:
         size = timed(

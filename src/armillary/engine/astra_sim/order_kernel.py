@@ -40,7 +40,7 @@ def row_of(prog, st, stream):
 
 @inner
 def phases_left(prog, st, stream):
-    """Return how many phases of a stream come after the one it is in."""
+    """Return the number of phases of a stream after its current one."""
     plan = items.plan(prog, streams.item(st, stream))
     return plans.phases(prog, plan) - 1 - streams.phase(st, stream)
 

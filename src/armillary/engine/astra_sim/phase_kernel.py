@@ -99,7 +99,7 @@ def role_of(prog, pc, position):
 
 @inner
 def member_state_size(prog, pc):
-    """Return the integers that one machine of this phase needs."""
+    """Return the integers that one member state of this phase needs."""
     most = 0
     for i in range(costs.n(prog, pc) if costs.relative(prog, pc) == 2 else 1):
         role = costs.roles(prog, pc) + i * lk.RO_COLUMNS
@@ -172,7 +172,7 @@ def receive(prog, st, mem, at, tick, sent, heap, base, size):
 
 @inner
 def other(prog, mem, at, peer):
-    """Return the machine on the other side of a transfer."""
+    """Return the member state on the other side of a transfer."""
     pc = member_states.cost(mem, at)
     position = peer_of(costs.relative(prog, pc), costs.n(prog, pc), member_states.position(mem, at), peer)
     return member_states.block(mem, at) + prog[member_states.line(mem, at) + position] * member_states.size(
@@ -328,7 +328,7 @@ def post(prog, st, mem, at, tick, heap, base, size):
 
 @inner
 def set_up(mem, at, size, pc, position, block, line):
-    """Lay out the empty machine of one member."""
+    """Lay out the empty member state of one member."""
     # Slots of receives are part of the member state: all start as IDLE, 0.
     for j in range(size):
         mem[at + j] = 0
@@ -378,10 +378,10 @@ def finished(prog, mem, at):
 
 @njit
 def deliver(prog, st, mem, heap, pc, line, positions, members):
-    """Evaluate a phase by moving every message: STARTS to ENDS, REGISTERED, SENT, per machine.
+    """Evaluate a phase by moving every message: STARTS to ENDS, REGISTERED, SENT, per member state.
 
-    ``prog[positions + i]`` is the position of machine i and ``prog[line + position]`` the machine of a
-    position, so that one machine may stand for several members that behave alike. Works in the
+    ``prog[positions + i]`` is the position of member state i and ``prog[line + position]`` that of a
+    position, so that one may stand for several members that behave alike. Works in the
     memory and on the heap beyond what is in use.
     """
     # Works above what the caller uses: phases are evaluated while its events are pending.

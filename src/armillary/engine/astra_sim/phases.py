@@ -55,13 +55,13 @@ class CallPhase:
 
 @dataclass(frozen=True)
 class CallChunks:
-    """The chunks of a call: a few ways through the phases, and who goes which.
+    """The chunks of a call: a few routes through the phases, and the route of each chunk.
 
     Attributes:
-        routes: The phases of a chunk on each way; all ways have as many.
+        routes: The phases of a chunk on each route; all routes have the same number.
         count: Number of chunks, the most there may be.
-        of_chunk: Way of chunk k, or of chunk k modulo its length.
-        in_turn: Collectives go on in `of_chunk` where the one before them stopped.
+        of_chunk: Route of chunk k, or of chunk k modulo its length.
+        in_turn: A collective continues in `of_chunk` where the one before it stopped.
         greedy: `of_chunk` was found by `greedy_routes`: it is as long as there are chunks.
         after: The same when the work of another call is left over.
     """

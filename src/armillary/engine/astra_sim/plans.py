@@ -1,4 +1,4 @@
-"""The plans of collectives: rows of the ways that their chunks go, of the phases of each, and what those cost."""
+"""The plans of collectives: rows of the routes of their chunks, of the phases of each route, and of phase costs."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ class CallPlan:
     source: CollectiveCall
     call: CallChunks
     first: int
-    """Its first row in `phases`; those of one way of the chunks follow those of another."""
+    """Its first row in `phases`; routes stand one after the other."""
     lines: int = 0
     ticks: float = 0.0
-    """Ticks of one chunk when nothing else goes on."""
+    """Ticks of one chunk alone on the machine."""
 
     @property
     def phases(self) -> tuple[CallPhase, ...]:
-        """The phases of a chunk on its first way."""
+        """The phases of a chunk on its first route."""
         return self.call.routes[0]
 
     @property
@@ -52,7 +52,7 @@ class CallPlan:
 
     @property
     def routed(self) -> bool:
-        """Whether chunks go several ways."""
+        """Whether chunks take several routes."""
         return len(self.call.routes) > 1 or bool(self.call.after)
 
     def rows(self) -> list[tuple[int, int, int, int]]:
@@ -124,7 +124,7 @@ class Plans:
         return self.plan_of[key]
 
     def _routes(self, of_chunk: tuple[int, ...]) -> int:
-        """Add the ways of chunks; returns where they stand."""
+        """Add the routes of chunks; returns their place in `route_rows`."""
         self.route_rows += (len(of_chunk), *of_chunk)
         return len(self.route_rows) - len(of_chunk) - 1
 
@@ -140,7 +140,7 @@ class Plans:
     def _phase(
         self, comm: QuotientComm, route: tuple[CallPhase, ...], p: int, line: int, operation: str
     ) -> tuple[float, int]:
-        """Add the row of phase `p` of a way; `line` of its lines come before. Returns its ticks and its lines."""
+        """Add the row of phase `p` of a route; `line` lines come before its own. Returns its ticks and lines."""
         phase = route[p]
         if not phase.schedules:
             row = [0] * lk.PH_COLUMNS

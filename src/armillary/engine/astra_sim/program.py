@@ -45,7 +45,7 @@ class Lowered(Simulated):
     plans: list[CallPlan]
     costs: PhaseCosts
     carries: bool
-    """The ways of chunks hang on which rank is first to begin a collective; if not `listed` nothing is left over."""
+    """Routes of chunks depend on which rank begins a collective first; unless `listed`, nothing is carried over."""
 
     @property
     def layout(self) -> ModuleType:
@@ -78,11 +78,11 @@ class Lowered(Simulated):
 
     @property
     def rows_follow_from_plans(self) -> bool:
-        """See `Simulated`; not where chunks go several ways."""
+        """See `Simulated`; not where chunks take several routes."""
         return not any(plan.routed for plan in self.plans)
 
     def rows_of_phases(self, run: Any, item: Ints, chunk: Ints, place: Ints, step: Ints) -> Ints:
-        """See `Simulated`; chunks that go several ways have noted theirs."""
+        """See `Simulated`; chunks that take several routes noted their rows."""
         rows = super().rows_of_phases(run, item, chunk, place, step)
         routed = np.array([p.routed for p in self.plans], np.bool_)[self.items[item, lk.I_PLAN]]
         rows[routed] = run.table("ROW_PHASE")[place[routed]]

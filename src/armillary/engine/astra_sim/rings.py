@@ -21,7 +21,7 @@ class Ring:
     """The lines of one communicator along one dimension (-1: its whole list of ranks)."""
 
     entry: int
-    """Offset in `ring_entry` of its first (line, machine) pair, one pair per local class."""
+    """Offset in `ring_entry` of its first (line, member state) pair, one pair per local class."""
     first_line: int
     n_lines: int
 

@@ -31,7 +31,7 @@ def phase_row(prog, st, at, chunk, p):
 
 @inner
 def turn_of(prog, st, at, row, chunk, p, tree):
-    """Return the turn of a phase at its queues, or trees: that of the first chunk and so many on, or as it was kept."""
+    """Return the turn of a phase at its queues or trees: counted on from the first chunk, or as noted per chunk."""
     if SCHEDULED:
         plan = items.plan(prog, at)
         if plans.routes(prog, plan) >= 0:

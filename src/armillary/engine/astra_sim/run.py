@@ -69,7 +69,7 @@ def _fire(state: Any, heap: Any, ranks: int) -> None:
 
 
 def estimate(lowered: Lowered) -> int:
-    """Return about how many events the program has."""
+    """Return an estimate of the number of events."""
     # A list of many links takes as long to make as to load the compiled kernel.
     events = lowered.sizes["states"] + lowered.sizes["rows"] + lowered.sizes["links"] // 100
     return events + lowered.sizes["rows"] * 100 * lowered.scalars[lk.Z_MESSAGES]
@@ -141,7 +141,7 @@ def _roots(nodes: Ints, spans: Ints, states: int) -> tuple[Ints, Ints]:
 
 
 def _burst(lowered: Lowered) -> tuple[int, int]:
-    """Return the most events, and integers of machine memory, that one event may add."""
+    """Return the most events, and integers of working memory, that one event may add."""
     z, costs = lowered.sizes, lowered.costs
     chunks = max((plan.chunks for plan in lowered.plans), default=0)
     limit, queues, levels = (lowered.scalars[place] for place in (lk.Z_LIMIT, lk.Z_QUEUES, lk.Z_LEVELS))

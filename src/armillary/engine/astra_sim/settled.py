@@ -14,7 +14,7 @@ from armillary.platform.model import Platform
 from armillary.trace import Trace
 
 MOST_EVENTS = 50_000_000
-"""More messages and nodes than this are done one by one only if asked for: at 1.2 µs each (an all-reduce of 512 NPUs,
+"""More messages and nodes than this are moved one by one only on request: at 1.2 µs each (an all-reduce of 512 NPUs,
 one core) they take a minute."""
 
 
@@ -67,7 +67,7 @@ def _listed(lower_with: partial[Lowered]) -> tuple[Lowered, Run]:
 
 
 def events_of(lowered: Lowered) -> int:
-    """Return about how many nodes all ranks have, and messages their collectives send."""
+    """Return an estimate of the nodes of all ranks plus the messages of their collectives."""
     ranks = np.bincount(lowered.classes)
     spans = lowered.tables["RANKS"].reshape(-1, lk.R_COLUMNS)
     nodes = int((spans[:, lk.R_COUNT] * ranks).sum())

@@ -269,7 +269,7 @@ def chunk_step_done(prog, st, mem, heap, member_state, tick):
 
 @inner
 def release(prog, st, mem, block, stream):
-    """Give the machines of a finished phase back to the free list of its line."""
+    """Return the member states of a finished phase to the free list of its line."""
     item = streams.item(st, stream)
     row = phase_row(prog, st, item, stream - items.stream(prog, item), streams.phase(st, stream))
     line = ring_entries.line(prog, phases.ring(prog, row) + items.local(prog, item))

@@ -28,7 +28,7 @@ def touch(prog, st, r, queue, stream, p, tick):
     """Note that a queue changes since phase `p` of a stream has ended (-1: since a node has); compare with before.
 
     Of two events of a tick that were registered at different ticks the order is known, and of the ends of two phases
-    that took the same way at the same time: messages do not overtake each other there.
+    that took the same route at the same time: messages do not overtake each other there.
     """
     # Once tied the run is repeated anyway: no more needs to be known.
     if LISTED or st[lk.V_TIED] == 1:

@@ -17,7 +17,7 @@ _SMALL = 16
 
 @dataclass(frozen=True)
 class Route:
-    """How one chunk goes: the order of the dimensions, and its bytes."""
+    """The route of one chunk: the order of the dimensions, and its bytes."""
 
     order: tuple[int, ...]
     size: int

@@ -1,4 +1,4 @@
-"""The data behind a schedule: which blocks every message carries, and a machine that moves them.
+"""The data behind a schedule: the blocks that every message carries, and an executor that moves them.
 
 The vector of an all-reduce, reduce-scatter or all-gather is cut into n blocks, numbered 0 … n-1; member
 i ends a reduce-scatter with block i and starts an all-gather with it. In an all-to-all, block
@@ -11,7 +11,7 @@ the collective right. Three choices deserve a word:
   distance 2 take two hops, and so on, which fills every step;
 * the second half of a direct all-reduce is gated by the *count* n-1 of received messages. That is
   sound: a receive of the second half is itself posted behind the gate, so the first n-1 are the reduction;
-* a double binary tree moves the whole vector as an all-reduce, whatever operation it was asked for. That
+* a double binary tree moves the whole vector as an all-reduce, whatever the operation. That
   is more than a reduce-scatter needs. For all-gather and all-to-all its D bytes cannot hold what the
   result needs, so no right data flow exists: `payloads` then describes the all-reduce that it does.
 """

@@ -25,7 +25,7 @@ class Phase:
 
     `dim` is the network dimension whose `size` NPUs take part, or -1: all NPUs of the machine.
     `level` is the dimension that owns the queues the phase goes through. `algorithm`, `operation`,
-    `size` and `window` are what `schedule_for` wants; `family` is for `queue_cycle`.
+    `size` and `window` are arguments of `schedule_for`; `family` is for `queue_cycle`.
     """
 
     dim: int
@@ -119,7 +119,7 @@ def _places(algorithms: Sequence[Algorithm], sizes: Sequence[int]) -> list[_Plac
 def next_size(operation: str, size: int, n: int, algorithm: str = "ring") -> int:
     """Return the bytes of the phase after one of `size` bytes over `n` members.
 
-    A double binary tree all-reduces whatever it was asked for, so it leaves the size as it is.
+    A double binary tree all-reduces whatever the operation, so it leaves the size as it is.
     """
     if algorithm == "doubleBinaryTree":
         return size

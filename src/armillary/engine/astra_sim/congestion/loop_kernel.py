@@ -89,7 +89,7 @@ def happen(prog, st, mem, heap, code, a, b, tick):
 
 @inner
 def hop_done(prog, st, mem, heap, message, tick):
-    """A message is at a device: its destination, or one from which it goes on."""
+    """A message is at a device: its destination, or one that forwards it."""
     if hops.at(mem, message) != hops.to(mem, message):
         forward(prog, st, mem, heap, message, tick)
         return

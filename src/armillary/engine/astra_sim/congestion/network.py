@@ -19,7 +19,7 @@ FEWEST_BUCKETS, MOST_BUCKETS = 1 << 10, 1 << 20
 
 @dataclass
 class Links:
-    """The links of a machine, and a number for every size of message that is met."""
+    """The links of a machine, and a number for every message size that occurs."""
 
     dimensions: tuple[Dimension, ...]
     number: dict[int, int] = field(default_factory=dict)
@@ -62,5 +62,5 @@ class Links:
 
 
 def buckets(npus: int, links: int) -> int:
-    """Return how many buckets hold the lists of ticks and ranks: a power of two."""
+    """Return the number of buckets for the lists of ticks and ranks, a power of two."""
     return min(max(FEWEST_BUCKETS, 1 << (2 * npus + 2 * links).bit_length()), MOST_BUCKETS)

@@ -169,7 +169,7 @@ def at_rank(prog, st, mem, heap, r, tick, code, a, b):
 
 @inner
 def at_end(prog, st, mem, heap, tick, code, a, b):
-    """Let something happen after all that is due at this tick so far."""
+    """Schedule an event after all others of its tick so far."""
     pending(prog, st, mem, heap, tick, new_event(st, mem, code, a, b))
 
 
