@@ -27,7 +27,7 @@ class CollectiveAlgorithm(ABC):
 
     Attributes:
         operations: Those it has, as `armillary.platform.collectives` calls them.
-        topologies: Of dimensions on which it runs; none: on all.
+        topologies: Topologies of dimensions on which it runs; none: on all.
         any_root: Whether `root` matters for operations that have none, as the top of a tree.
         around: Whether it needs members in some order around a ring only; a line then has them in `load.line_order`.
         most_members: Up to which ``auto`` tries it; None: any number.
@@ -44,7 +44,7 @@ class CollectiveAlgorithm(ABC):
         return ""
 
     def usual_chunks(self, n: int) -> int | None:
-        """Return the parts that follow each other into which it cuts D if nothing is said; None: it does not cut."""
+        """Return the number of consecutive parts that it cuts D into by default; None: it does not cut."""
         return None
 
     def ahead(self, n: int) -> int | None:
@@ -62,13 +62,13 @@ class CollectiveAlgorithm(ABC):
         Args:
             operation: One of `operations`.
             n: Number of members, 2 or more.
-            root: Of an operation that has one, or where a tree has its top; else 0.
+            root: Root of the operation if it has one, or the top of a tree; else 0.
             chunks: Parts into which D is cut; 1 where `usual_chunks` is None.
         """
 
     @abstractmethod
     def parts(self, rounds: Rounds) -> int:
-        """Return how many blocks D is cut into."""
+        """Return the number of blocks that D is cut into."""
 
     @abstractmethod
     def blocks(self, rounds: Rounds) -> Iterator[Messages]:
@@ -89,7 +89,7 @@ class ListedAlgorithm(CollectiveAlgorithm):
 
     @abstractmethod
     def cut(self, operation: str, n: int) -> int:
-        """Return how many blocks D is cut into."""
+        """Return the number of blocks that D is cut into."""
 
     @abstractmethod
     def steps(self, operation: str, n: int, root: int) -> Iterable[Sequence[Message]]:

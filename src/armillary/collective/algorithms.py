@@ -72,7 +72,7 @@ def rounds_for(name: str, operation: str, n: int, root: int = 0, chunks: int | N
     """Return `operation` among `n` members as rounds.
 
     Args:
-        name: Of an algorithm, built in or of another package.
+        name: Name of an algorithm, built in or of another package.
         operation: One of `OPERATIONS`.
         n: Number of members, at least 2.
         root: The root of a rooted operation; for others, where a tree has its top.

@@ -13,7 +13,7 @@ from armillary.collective.rounds import Rounds
 
 
 def parts(rounds: Rounds) -> int:
-    """Return how many blocks D is cut into."""
+    """Return the number of blocks that D is cut into."""
     return find_algorithm(rounds.algorithm).parts(rounds)
 
 

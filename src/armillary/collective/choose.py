@@ -94,7 +94,7 @@ MOST_PARTS = 512
 def parts_for(
     name: str, topology: str, n: int, size: float, latency_ns: float, bandwidth: float, chunks: int = 1
 ) -> int | None:
-    """Return into how many parts, a power of 2, an algorithm cuts D; None: as many as it does if nothing is said.
+    """Return the number of parts, a power of 2, that an algorithm should cut D into; None: its default.
 
     s parts take (s + d) · (D / (s · B) + latency), least at s = √(d · D / (B · latency)), where d are
     `CollectiveAlgorithm.ahead`. Chunks that follow each other are parts as well.

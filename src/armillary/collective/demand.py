@@ -1,4 +1,4 @@
-"""What a collective needs of a machine whatever its algorithm: bytes over every cut, and the way of the last of them.
+"""What a collective needs of a machine whatever its algorithm: bytes over every cut, and latency.
 
 The members are cut into blocks, by their places in some of the dimensions. What must leave a block, and what must come
 into it, follows from the operation alone:
@@ -61,7 +61,7 @@ class Cut:
 
     Attributes:
         dims: Dimensions in which members of different blocks differ.
-        members: Of each block, (b).
+        members: (b) members of each block.
         out: Bytes per ns out of each block, (b).
         into: The same into it.
         latency: ns from one block to another, at least.
@@ -88,9 +88,9 @@ class Group:
 
     Args:
         coordinates: (dimensions, members) place of each member in each dimension.
-        dimensions: Of the machine.
+        dimensions: Dimensions of the machine.
         delay: ns that every message takes besides.
-        anywhere: Messages may take any way, through dimensions in which their ends do not differ, too.
+        anywhere: Messages may take any route, also through dimensions in which their ends do not differ.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class Group:
 
     @cached_property
     def halves(self) -> list[Cut]:
-        """Of each ring or line of dimension, its two halves."""
+        """The cut of each ring or line into its two halves."""
         # Halves are known cuts only if members fill a grid and messages stay in their dimension.
         if not self.grid or self.anywhere:
             return []

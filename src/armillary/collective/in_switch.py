@@ -33,7 +33,7 @@ from armillary.platform.network import InNetwork
 
 
 class Edge(NamedTuple):
-    """What goes from one node of a tree to another for every segment, `lag` rounds after it began."""
+    """A message from one node of a tree to another for every segment, `lag` rounds after the segment began."""
 
     lag: int
     source: int
@@ -86,7 +86,7 @@ def depth(trees: tuple[SwitchTree, ...], n: int) -> int:
 
 @lru_cache(maxsize=512)
 def edges(operation: str, n: int, tree: SwitchTree) -> tuple[Edge, ...]:
-    """Return what goes over each edge of a tree, up and then down."""
+    """Return the messages over each edge of a tree, up and then down."""
     parent = tree.parent
     nodes = [node for node, above in enumerate(parent) if above != ABSENT]
     below: dict[int, set[int]] = {node: {node} if node < n else set() for node in nodes}
@@ -122,7 +122,7 @@ def edges(operation: str, n: int, tree: SwitchTree) -> tuple[Edge, ...]:
 
 
 def _amount(operation: str, n: int, edge: Edge) -> Fraction:
-    """Return what goes over an edge for all segments, per D."""
+    """Return the bytes over an edge for all segments, per D."""
     if operation == "all-reduce":
         return Fraction(1)
     return Fraction(len(edge.owners), n if operation == "reduce-scatter" else 1)
@@ -146,7 +146,7 @@ def reduced(operation: str, n: int, in_network: InNetwork, bandwidth: float) -> 
 
 
 def parts(found: Rounds) -> int:
-    """Return how many blocks D is cut into: as many for each tree and segment as there are shares."""
+    """Return the number of blocks that D is cut into: one per segment and unit of the trees' shares."""
     whole = lcm(*(tree.share.denominator for tree in found.trees))
     return found.chunks * whole * (found.n if found.operation == "reduce-scatter" else 1)
 

@@ -51,7 +51,7 @@ def render(name: str, operation: str, n: int, segments: int | None = None, *, wi
     """Return the chunk-flow table of `operation` among `n` members, of in-switch at one switch, as text.
 
     Args:
-        name: Of an algorithm, built in or of another package.
+        name: Name of an algorithm, built in or of another package.
         operation: What it does; not a barrier, whose messages carry nothing.
         n: Number of members, up to 64; of more than fit into the width the first two stand for all.
         segments: Parts that the algorithm cuts the data into; None: as many as it does.

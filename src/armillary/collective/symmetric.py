@@ -31,7 +31,7 @@ def ring(operation: str, n: int) -> tuple[Round, ...]:
 
 
 def _ring_all_to_all(n: int) -> tuple[Round, ...]:
-    """Every block goes the shorter way, neighbour by neighbour; the one that is as far both ways goes in halves."""
+    """Send every block the shorter way, neighbour by neighbour, and the opposite one in halves, both ways."""
     # A block at distance d takes d hops: after k rounds all of distance k and less have arrived.
     whole, tie = (n - 1) // 2, 1 - n % 2
     like = Moves.of(0, [1, n - 1], 1, 2 * n)

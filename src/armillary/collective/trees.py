@@ -91,7 +91,7 @@ def parents(n: int) -> tuple[IntArray, IntArray]:
 
 @lru_cache(maxsize=64)
 def levels(n: int) -> tuple[IntArray, IntArray]:
-    """Return how far below the root each member is, in the two trees."""
+    """Return the (members) depth of each member below the root, for each of the two trees."""
     found = []
     for above in parents(n):
         level, at = np.zeros(n, dtype=np.int64), np.arange(n)

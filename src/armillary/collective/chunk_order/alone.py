@@ -1,4 +1,4 @@
-"""When a collective ends that has a machine for itself and whose members all start at once."""
+"""The time of a collective that runs alone on a machine and whose members start together."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ROW = 4
 
 
 class Rows(Hashable, Protocol):
-    """What a machine says of the phases of a chunk."""
+    """Costs of the phases of a chunk on a machine."""
 
     def rows(self, size: int, order: Order) -> list[int]:
         """Return `ROW` numbers for every phase of a chunk of `size` bytes, one after the other."""

@@ -25,7 +25,7 @@ SCHEDULERS = {
 }
 """Name -> function of each that is built in; the names are those of `platform.collectives.CHUNK_ORDERS`."""
 MOST = 1 << 11
-"""Chunks of which "auto" and "optimal" time plans, at most: that is quadratic."""
+"""Most chunks for which "auto" and "optimal" time plans: timing is quadratic in them."""
 
 
 def baseline(problem: Problem) -> Chunks:

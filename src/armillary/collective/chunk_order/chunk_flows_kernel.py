@@ -1,4 +1,4 @@
-"""When a collective that has a machine for itself ends: one port per dimension, chunks one after the other at each.
+"""The end of a collective that runs alone: one port per dimension, which serves one chunk at a time.
 
 The rules are those of `engine.physical`: a port serves one chunk at a time, its latency comes after that and leaves
 the port free; all that ends at a tick comes before what starts.

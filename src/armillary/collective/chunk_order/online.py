@@ -35,7 +35,7 @@ def foreseen(problem: Problem) -> Chunks:
 
 
 def online_greedy(operation: str, levels: int, sizes: Sequence[int], within: str, costs: Rows) -> Chunks:
-    """Return the chunks with the orders that they would choose on the way."""
+    """Return the chunks with the orders that they would choose during the run."""
     chunks = [_Chunk(number, size) for number, size in enumerate(sizes)]
     plain, policy = plain_order(operation, levels), WITHIN.index(within)
     load = [0] * levels

@@ -9,7 +9,7 @@ from armillary.collective.fitted.model import CollectiveFit, DataSheet
 from armillary.collective.fitted.regimes import Curve, Regime, share
 
 SWITCH_EFFICIENCY = 0.8
-"""Of the bandwidth that reducing in the switch saves, what is left: H100 over A100, all-reduce of 2 to 8 GPUs."""
+"""Share of the ideal gain of in-switch reduction that remains: H100 over A100, all-reduce of 2 to 8 GPUs."""
 
 
 def derive(name: str, sheet: DataSheet, sibling: CollectiveFit) -> CollectiveFit:
@@ -56,7 +56,7 @@ def _in_switch(operation: str, members: int, sheet: DataSheet, sibling: DataShee
 
 
 def _links(members: int, sheet: DataSheet) -> float:
-    """Return the share of the links that so many members use."""
+    """Return the share of the links that `members` members use."""
     return min((members - 1) / (sheet.gpus - 1), 1.0) if sheet.mesh else 1.0
 
 

@@ -15,16 +15,16 @@ _Frequency = Annotated[float, Quantity(units.parse_frequency, "frequency", "1.98
 
 
 class DataSheet(Part):
-    """Of a GPU and the node it is usually in.
+    """Data sheet of a GPU and of its usual node.
 
     Attributes:
-        link: To the other GPUs of the node, each way, in bytes per ns.
+        link: Bandwidth to the other GPUs of the node, each way, in bytes per ns.
         memory: Bandwidth of its memory, in bytes per ns.
         processors: Streaming multiprocessors or compute units.
         clock: The fastest of its processors, in Hz.
         reduces: Whether the switch of the node reduces and multicasts (NVLink SHARP).
-        nic: Of the network, each way and per GPU, in bytes per ns.
-        gpus: In a node.
+        nic: Bandwidth of the network, each way and per GPU, in bytes per ns.
+        gpus: GPUs in a node.
         mesh: Whether each other GPU has a link of its own, so that few members use few links.
         sibling: The fit from which that of this device is derived where there is none.
         source: Where the numbers stand.
@@ -85,8 +85,8 @@ class CollectiveFit:
     """Times of collectives on one kind of machine.
 
     Attributes:
-        name: Of its file.
-        sheet: Of its device.
+        name: Name of its file.
+        sheet: Data sheet of its device.
         inside: Operation -> members -> regimes, within a node.
         between: Operation -> regimes over several nodes.
         sources: What it was fitted to.

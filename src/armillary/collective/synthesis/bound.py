@@ -41,7 +41,7 @@ def lower_bound(edges: Edges, operation: str, size: int) -> float:
 
 
 def _ways_in(edges: Edges, part: Ints, count: int) -> tuple[Ints, float]:
-    """Return (parts) the bandwidth of links into each, bytes/ns, and the least latency of a way in, ns."""
+    """Return (parts) the bandwidth of links into each, bytes/ns, and the least latency of a path into one, ns."""
     crosses = part[edges.source] != part[edges.target]
     last = edges.paths.link[edges.paths.first[1:] - 1][crosses]
     # Paths that end in the same link share its bandwidth: each link counts once.

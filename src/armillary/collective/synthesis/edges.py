@@ -1,7 +1,7 @@
-"""Who can send to whom directly: the links between NPUs, and the ways through switches alone.
+"""Who can send to whom directly: the links between NPUs, and the paths through switches only.
 
-A switch forwards and holds nothing, so a way from the link into it to a link out of it is like a link, but shares
-its ends with others: NPUs behind one switch have a edge each to the others, and all edges of an NPU begin in one port.
+A switch forwards and holds nothing, so a path from a link into it to a link out of it is like a link, but shares
+its ends with others: NPUs behind one switch have an edge each to the others, and all edges of an NPU begin in one port.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Edges:
         return Edges(self.topology, self.target, self.source, paths, self.duration, self.latency, after)
 
     def back(self) -> Ints | None:
-        """Return (edges) the edge of each that goes back on links like its own, or None if some has none."""
+        """Return (edges) the opposite edge of each, over equal links; None if one has none."""
         n = self.n
         key, wanted = self.source * n + self.target, self.target * n + self.source
         at = np.minimum(np.searchsorted(key, wanted), len(key) - 1)
@@ -103,7 +103,7 @@ def edges_of(routing: Routing, chunk: int, after: int = 0) -> Edges:
     """Return the edges of a network.
 
     Args:
-        routing: Which ways messages take through switches.
+        routing: The routes of messages through switches.
         chunk: Bytes of a chunk.
         after: See `Edges`.
 

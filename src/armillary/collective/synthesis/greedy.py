@@ -23,7 +23,7 @@ from armillary.collective.synthesis.spread import Options, Spread, levels_of, re
 from armillary.platform.topology.graph import Ints
 
 INTERPRETED_SENDS = 2_000
-"""Up to so many sends the interpreted kernel is done before the compiled one is loaded."""
+"""Up to this many sends the interpreted kernel finishes before the compiled one is loaded."""
 
 
 def greedy(edges: Edges, per_npu: int, options: Options = Options(), mode: Mode | None = None) -> Spread:  # noqa: B008

@@ -1,4 +1,4 @@
-"""Several tries at an all-gather, of which the fastest is kept."""
+"""Search for an all-gather: several tries, the fastest wins."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ ENOUGH = 0.998
 
 @dataclass(frozen=True)
 class Request:
-    """What is asked for.
+    """What to search for.
 
     Attributes:
         size: Bytes of all NPUs' shares together.
         per_npu: Chunks of each share; None: several numbers are tried.
-        seed: Of the random choices.
+        seed: Random seed.
         tries: Seeds that are tried.
         delay: ps between arrival and use.
         memory_bandwidth: At which what arrives is added, bytes/s; 0: in no time.
@@ -103,7 +103,7 @@ class Ground:
     back: Ints | None
 
     def turned(self, spread: Spread) -> Spread:
-        """Return an all-gather on reversed edges, if each edge stands for the one that goes back."""
+        """Return an all-gather on reversed edges, if each edge stands for the opposite one."""
         if self.back is None:
             return spread
         return replace(

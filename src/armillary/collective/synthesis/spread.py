@@ -42,8 +42,8 @@ class Options:
     """How chunks are chosen.
 
     Attributes:
-        seed: Of the random numbers.
-        draws: Draws of which the best is taken.
+        seed: Random seed.
+        draws: Random draws per choice; the best is taken.
         loose: Whether slow edges may bring what faster ones could.
     """
 

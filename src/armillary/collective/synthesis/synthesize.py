@@ -88,7 +88,7 @@ def synthesize(
         operation: all-reduce, all-gather or reduce-scatter, among all NPUs.
         size: Bytes, see `SynthesizedSchedule.size`.
         chunks_per_npu: Chunks of each NPU's share; None: several numbers are tried.
-        seed: Of the random choices; the same seed gives the same schedule.
+        seed: Random seed; the same seed gives the same schedule.
         tries: How many seeds, from `seed` on, are tried.
         memory_bandwidth: At which an NPU adds what it gets, bytes/s; 0: in no time.
         endpoint_delay: Between the arrival of a message and its use, ns.
