@@ -31,7 +31,7 @@ def with_endless_memory(device: Device) -> Device:
 
 
 def _over(amount: Ints, rate: Floats | float) -> Floats:
-    """Return amount ÷ rate, 0 where there is nothing to do: a machine need not know what nobody asks of it."""
+    """Return amount ÷ rate, 0 where the amount is 0: a machine need not state a rate that nothing uses."""
     amount = np.asarray(amount)
     # Where nothing is to be done the rate may be 0 or missing: the division is left out there.
     result: NDArray[np.float64] = np.divide(amount, rate, out=np.zeros(amount.shape), where=amount > 0)

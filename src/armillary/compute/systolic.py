@@ -52,8 +52,8 @@ class Systolic(ComputeModel):
 
     Attributes:
         device: The NPU.
-        rows: Of the array.
-        columns: Of the array.
+        rows: Rows of the array.
+        columns: Columns of the array.
         dataflow: What stays in the array.
         clock: Hz.
         arrays: That share the folds of a GEMM evenly.
@@ -104,7 +104,7 @@ class Systolic(ComputeModel):
         return Times(ns, tuple(bound))
 
     def _memory(self, gemms: tuple[Gemm, ...], element: float) -> tuple[int, int]:
-        """Return cycles of stalls, and words between buffers and memory; elements have so many bytes.
+        """Return cycles of stalls, and words between buffers and memory; `element` is the bytes of an element.
 
         Arrays work on GEMMs side by side, each with its share of buffers and bandwidth.
         """

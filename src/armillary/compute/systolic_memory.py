@@ -65,7 +65,7 @@ class Tiles:
         return min(self.of, self.size - number * self.of)
 
     def kinds(self) -> list[tuple[int, int]]:
-        """Return the first, one between, and the last, each with how many are like it."""
+        """Return (number, count) of the first tile, of one in between, and of the last: `count` tiles have its size."""
         last = self.count - 1
         # First, middle and last tile are all that differ: a size of two tiles has no middle.
         return [(0, 1), *([(1, last - 1)] if last > 1 else []), *([(last, 1)] if last else [])]
@@ -73,15 +73,15 @@ class Tiles:
 
 @dataclass(frozen=True)
 class Folds:
-    """How a GEMM goes through an array.
+    """The folds in which an array computes a GEMM.
 
     Attributes:
         down: Tiles along the rows.
         across: Tiles along the columns; a pass is all of `down` for one of them.
         stream: Cycles in which operands stream.
         load: Cycles that load a stationary operand.
-        rows: Of the array.
-        columns: Of the array.
+        rows: Rows of the array.
+        columns: Columns of the array.
         dataflow: What stays in the array.
     """
 
@@ -95,7 +95,7 @@ class Folds:
 
     @property
     def cycles(self) -> int:
-        """Of one fold, without stalls."""
+        """Cycles of one fold, without stalls."""
         return self.load + self.stream + self.rows + self.columns - 2
 
     def bursts(self, column: int, row: int, halves: tuple[int, int, int]) -> tuple[Burst, Burst, Burst]:
@@ -115,7 +115,7 @@ class Folds:
 
 
 def folds(gemm: Gemm, rows: int, columns: int, dataflow: Dataflow) -> Folds:
-    """Return how one GEMM of a batch goes through an array."""
+    """Return the folds of one GEMM of a batch."""
     m, n, k = gemm.m, gemm.n, gemm.k
     down, across, stream = {"output": (m, n, k), "weight": (k, n, m), "input": (k, m, n)}[dataflow]
     load = rows if LOADED[dataflow] else 0
@@ -129,8 +129,8 @@ def stalls(
 
     Args:
         gemm: The GEMM.
-        rows: Of the array.
-        columns: Of the array.
+        rows: Rows of the array.
+        columns: Columns of the array.
         dataflow: What stays in the array.
         buffers: Words of the three buffers.
         bandwidth: Words per cycle between each buffer and the memory.
@@ -180,7 +180,7 @@ def _gone(through: Folds, halves: tuple[int, int, int]) -> list[int]:
 
 
 def _passes(through: Folds, halves: tuple[int, int, int]) -> int:
-    """Return how many passes there are before those that only repeat them."""
+    """Return the number of passes after which all others only repeat them."""
     if through.across.count <= PASSES + 1:
         return through.across.count
     words = _words(through, halves)
@@ -197,14 +197,14 @@ def _words(through: Folds, halves: tuple[int, int, int]) -> list[int]:
 
 
 def _steps(through: Folds, halves: tuple[int, int, int]) -> int:
-    """Return about how many folds and halves of buffers `stalls` would go through."""
+    """Return an estimate of the folds and halves of buffers that `stalls` would step through."""
     passes = min(_passes(through, halves) + 1, through.across.count)
     moved = zip(_words(through, halves), halves, strict=True)
     return passes * (3 * through.down.count + sum(words // half for words, half in moved))
 
 
 def _as_flow(through: Folds, halves: tuple[int, int, int], bandwidth: float) -> int:
-    """Return about how long the array stands still if words come and go evenly instead of half by half.
+    """Return an estimate of the stalled cycles if words come and go evenly instead of half by half.
 
     A fold takes at least as long as its words need; but for one half of a buffer they come, or go, within their burst.
     A tile that serves all folds of a pass has the whole of it to come. Of 300 random GEMMs with buffers of 512 words

@@ -47,7 +47,7 @@ def read_table(
         path: The file.
         columns: Its names of `COLUMNS`, where they are others.
         unit_ns: ns of the unit of times.
-        precision: Of all rows, if there is no such column.
+        precision: Precision of all rows, if there is no such column.
 
     Returns:
         GEMMs by precision, and notes.

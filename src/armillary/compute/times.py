@@ -1,4 +1,4 @@
-"""Times of the compute nodes of rank graphs: what is alike is asked once."""
+"""Times of the compute nodes of rank graphs: equal kernels go to the model once."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Fused attention on a GPU (FlashAttention: Dao et al., arXiv 2205.14135, 2307.08691).
 
-A tile of queries of one head goes over its keys on one SM: two GEMMs of the tensor cores for each score, and a
+A tile of queries of one head runs over its keys on one SM: two GEMMs of the tensor cores for each score, and a
 softmax that other units compute. The backward pass has five GEMMs, as it makes the scores once more.
 """
 
@@ -17,7 +17,7 @@ TILE = 128
 TUNED = 128
 """Elements of the heads that libraries tune their kernels for."""
 COLUMNS = ("batch", "heads", "kv_heads", "queries", "keys", "key", "value", "backward", "pairs")
-"""Of what is to be timed: as `armillary.trace.attention.Attention`, and the scores of a head and sequence."""
+"""Columns of kernels: as `armillary.trace.attention.Attention`, and the scores of a head and sequence."""
 
 
 def attention_seconds(
@@ -27,10 +27,10 @@ def attention_seconds(
 
     Args:
         gpu: The device.
-        precision: Of the operands.
+        precision: Precision of the operands.
         table: (kernels, 9) `COLUMNS`.
         fit: Constants other than those of `gpu`.
-        sustained: Share of the clocks.
+        sustained: Share of the nominal clocks that the device sustains.
     """
     fit = fit or gpu.attention_fit(precision)
     batch, heads, kv_heads, queries, keys, key, value, backward, pairs = np.asarray(table, float).T

@@ -94,9 +94,9 @@ class Factors:
 
     Attributes:
         sustained: Share of the clocks that the fitted constants hold for.
-        gemm: Of GEMMs.
-        attention: Of fused attention.
-        memory: Of kernels that are bound by memory.
+        gemm: Factor of GEMMs.
+        attention: Factor of fused attention.
+        memory: Factor of kernels that are bound by memory.
     """
 
     sustained: float = 1.0
@@ -110,24 +110,24 @@ class Gpu:
     """A GPU.
 
     Attributes:
-        name: Of its file.
+        name: Name of its file.
         title: For people.
         peaks: Precision -> FLOP/s.
-        bandwidth: Of the memory, bytes/s.
-        capacity: Of the memory, bytes.
+        bandwidth: Bandwidth of the memory, bytes/s.
+        capacity: Capacity of the memory, bytes.
         sms: Streaming multiprocessors.
-        tiles: Rows and columns of the tiles of GEMMs, and how many SMs share one.
+        tiles: Rows and columns of the tiles of GEMMs, and the SMs that share one.
         depth: Bytes of k in a step.
         gemm: Constants by precision.
         attention: Constants by precision.
         layouts: Time of ``input`` and ``weight`` gradients and of ``grouped`` GEMMs over that of a forward one of
             the same sizes and bytes.
-        share: Of the memory bandwidth, that kernels bound by it reach.
+        share: Share of the memory bandwidth that kernels bound by it reach.
         launch: s that every kernel takes besides.
         factors: See `Factors`.
         like: Device that absent constants are taken from; "": none is absent.
         derived: Whether the constants of GEMMs are among them.
-        fitted: By what part, what they were fitted to, and the errors: for people.
+        fitted: For each part what it was fitted to, and the errors: for people.
     """
 
     name: str

@@ -17,9 +17,9 @@ from armillary.compute.model import Floats, Ints
 
 ELEMENT = {"fp32": 4, "bf16": 2, "fp8": 1, "fp4": 0.5}
 SPLITS = (1, 2, 3, 4, 6, 8, 12, 16)
-"""Into how many parts k is cut."""
+"""Numbers of parts that k may be cut into."""
 LEAST_DEPTH = 256
-"""Of k that a part has at least."""
+"""Least elements of k in a part."""
 RESIDENT = 128 * 128
 """Results of the tiles that share an SM, whose steps hide each other's latency."""
 MOST_RESIDENT = 4
@@ -42,8 +42,8 @@ def gemm_seconds(
 
     Args:
         gpu: The device.
-        precision: Of the operands.
-        sizes: (GEMMs, 4) m, n, k and how many in one kernel.
+        precision: Precision of the operands.
+        sizes: (GEMMs, 4) m, n, k and the number of GEMMs in one kernel.
         written: (GEMMs) or all alike: bytes read and written of an element of the result.
         fit: Constants other than those of `gpu`.
         sustained: Share of the clocks.

@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class Reader:
-    """Reads values and remembers which keys were asked for."""
+    """Reads values and remembers which keys were read."""
 
     def __init__(self, document: Document) -> None:
         self.document = document
@@ -151,7 +151,7 @@ class Reader:
         return kind(**found)
 
     def check_all_read(self) -> None:
-        """Refuse a key that nothing asked for."""
+        """Refuse a key that nothing has read."""
         self._known((), self.document.data, sorted(self._asked))
         self._known(("memory",), self.given("memory"), ("bandwidth", "capacity", "share"))
 
