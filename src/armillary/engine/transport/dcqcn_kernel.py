@@ -83,8 +83,8 @@ def slow_down(table, pool, flow, line, now):
     _catch_up(table, pool, flow, line, now)
     options = table[lk.T_OPTIONS]
     gain = option.gain(table, options)
-    rate = min(line, flows.rate(pool, flow))
     # The line rate may have fallen since, with another stage of the network.
+    rate = min(line, flows.rate(pool, flow))
     alpha = flows.alpha(pool, flow)
     flows.set_target(pool, flow, rate)
     # R = R (1 - alpha / 2) with the old alpha; then alpha = (1 - g) alpha + g.

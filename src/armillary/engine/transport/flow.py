@@ -51,8 +51,8 @@ class Flow(Transport):
         self.weights: Ints = given.astype(np.int64)
 
     def on(self, topology: Topology, routes: Routes) -> Transport:
-        # The longest route decides: rooms are the same for all messages.
         """See `Transport.on`; a message has a row, and one for every few links of its route."""
+        # The longest route decides: rooms are the same for all messages.
         longest = int(np.diff(np.concatenate(routes.first)).max(initial=0))
         known = Flow(self.weights)
         known.message = known.burst = 1 + -(-longest // fk.PLACES)

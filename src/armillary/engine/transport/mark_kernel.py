@@ -9,8 +9,8 @@ LOW_31 = (1 << 31) - 1
 
 @inner
 def _mix(state, part):
-    # Multipliers of 27 and 30 bits on 31-bit words: products stay below 2**62.
     """Return 31 bits of hash; products fit 63."""
+    # Multipliers of 27 and 30 bits on 31-bit words: products stay below 2**62.
     state = ((state ^ (part & LOW_31)) * 0x45D9F3B) & LOW_31
     state = ((state ^ (state >> 15)) * 0x2C1B3C6D) & LOW_31
     return state ^ (state >> 13)

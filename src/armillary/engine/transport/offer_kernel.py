@@ -38,8 +38,8 @@ def run(table, net, pool, queue, offers, arrived, next_offer, budget):
         while cookie >= 0:
             arrived[cookie] = now
             budget -= 1
+            # Arrivals are taken first: their rows are free for what begins now.
             cookie = take_delivered(net, pool)
-        # Arrivals are taken first: their rows are free for what begins now.
         if net[lk.N_STATUS] != lk.OK:
             return next_offer
         if now == lk.FOREVER:

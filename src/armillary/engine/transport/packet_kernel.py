@@ -219,9 +219,9 @@ def _received(table, net, pool, queue, row, now):
     flow = messages.flow(pool, message)
     messages.add_left(pool, message, -(packets.size(pool, row) - option.header(table, table[lk.T_OPTIONS])))
     if (
-        # A message that has sent everything cannot slow down any more.
         flow > 0
         and packets.mark(pool, row) > 0
+        # A message that has sent everything cannot slow down any more.
         and (messages.send(pool, message) > 0)
         and notifies(table, pool, flow, now)
     ):

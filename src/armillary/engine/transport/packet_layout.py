@@ -27,8 +27,8 @@ REVERSES = TABLE.rows("REVERSE", "links", "A link.")
 REVERSES.column("link", "that from its head to its tail, -1: none. Only packets with step -1 need it")
 REVERSE = TABLE.places["REVERSE"]
 NET = Layout("state of packets", lk.NET)
-PORT = NET.rows("PORT", "links", "The port of a link, at its tail.", width=16)
 # Wider than its columns: protocols extend it.
+PORT = NET.rows("PORT", "links", "The port of a link, at its tail.", width=16)
 PO_FREE = PORT.column("free", "when it is free", "ps")
 PO_ARMED = PORT.column("armed", "1: a START is scheduled")
 PO_FIRST = PORT.column("first", "the first packet of its queue, 0: none")

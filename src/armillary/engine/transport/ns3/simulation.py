@@ -145,8 +145,8 @@ _runs: list[Simulation | None] = []
 
 
 def new_run() -> int:
-    # ns-3's simulator is a global: a second one would share the clock of the first.
     """Return the number of a new run; those before it have ended."""
+    # ns-3's simulator is a global: a second one would share the clock of the first.
     if _runs and (before := _runs[-1]):
         before.close()
         _runs[-1] = None
