@@ -218,7 +218,7 @@ def bus_event(prog, st, mem, code, end, tick, heap, base, size):
     elif code == lk.EV_BUS_RECEIVED:
         bus_ends.set_last(st, end, tick)
         bus_ends.set_previous(st, end, bus_ends.state(st, end))
-        # With more requests underway to it the end stays busy receiving.
+        # With more requests in flight to it the end stays busy receiving.
         if bus_ends.waiting(st, end) < 2:
             bus_ends.set_state(st, end, lk.FREE_END)
         bus_ends.add_waiting(st, end, -1)

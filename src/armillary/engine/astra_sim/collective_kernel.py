@@ -215,8 +215,8 @@ def join(prog, st, mem, heap, item, chunk, p, line, count, pc):
 
 @inner
 def start_waiting(prog, st, mem, heap, r, queue, tick):
-    # The head is started, not this stream: the queue decides the order.
     """Start waiting streams while the queue has room."""
+    # The head of the queue starts, which need not be the stream that was just entered.
     q = r * prog[lk.Z_LEVELS] * prog[lk.Z_QUEUES] + queue
     while queues_now.running(st, q) < prog[lk.Z_LIMIT] and queues_now.head(st, q) >= 0:
         stream = queues_now.head(st, q)

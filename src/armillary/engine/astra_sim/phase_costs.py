@@ -286,7 +286,7 @@ def _equal(block: _Block, schedule: Schedule, shared: bool) -> Ints:
     members = 1 if shared else schedule.n
     steps = len(schedule.roles[0].send_peer) * members
     chain = bool(block.head[lk.PC_CHAIN])
-    # A recurrence is about four times as fast per step interpreted as moving messages.
+    # A step of the recurrence takes less than moving a message, hence the factor.
     mode: Mode = "compiled" if steps > INTERPRETED_STEPS * (4 if chain else 1) else "interpreted"
     return evaluate(block.table, schedule, np.zeros(members, np.int64), mode)
 

@@ -143,11 +143,11 @@ class Plans:
         """Add the row of phase `p` of a route; `line` lines come before its own. Returns its ticks and lines."""
         phase = route[p]
         if not phase.schedules:
+            # A custom collective: its nodes carry the messages, so the row names no ring and no cost.
             row = [0] * lk.PH_COLUMNS
             row[lk.PH_COUNT], row[lk.PH_TREE] = 1, -1
             self.phase_rows += row
             return 0.0, 0
-        # A custom collective: its nodes carry the messages, so nothing is looked up here.
         ring = self.rings.ring(comm, phase)
         members = comm.real.members
         if phase.dim >= 0:

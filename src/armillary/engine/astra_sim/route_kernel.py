@@ -91,7 +91,7 @@ def after_retained(prog, st, r, at, plan, instance):
         retained_work.set_plan(st, 0, -1)
     if plans.greedy(prog, plan) == 0:
         return plans.routes(prog, plan)
-    # Somebody began this instance before: the routes are chosen.
+    # -1: nobody has begun this instance yet. Otherwise the first member has chosen the routes for all.
     routes = instances.routes(st, instance)
     if routes < 0:
         routes = plans.routes(prog, plan)

@@ -76,8 +76,8 @@ def estimate(lowered: Lowered) -> int:
 
 
 def _relocate(prog: Any, base: dict[str, int], lowered: Lowered) -> None:
-    # Costs and lines are laid out last, so their addresses are known only now.
     """Turn the places in COSTS and LINES that other tables hold into addresses."""
+    # These two are laid out together with the other tables, so their addresses are known only now.
     for r in range(len(lowered.tables["PHASES"]) // lk.PH_COLUMNS):
         row = base["PHASES"] + r * lk.PH_COLUMNS
         for column in (lk.PH_COST0, lk.PH_COST1):

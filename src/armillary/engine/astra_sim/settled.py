@@ -43,8 +43,7 @@ def run_astra_sim(
     # Without a tie that could have an effect, the order within a tick is that of ASTRA-sim, or it changes nothing.
     if run and not run.scalar(lk.V_TIED):
         return lowered, run
-    # Moving every message is slower by orders of magnitude: beyond the limit the fast answer stands, with a
-    # warning.
+    # Beyond the limit the fast answer stands, with a warning.
     if (events := events_of(lowered)) <= MOST_EVENTS:
         return _listed(lower_with)
     lowered.warnings.append(

@@ -30,7 +30,7 @@ def touch(prog, st, r, queue, stream, p, tick):
     Of two events of a tick that were registered at different ticks the order is known, and of the ends of two phases
     that took the same route at the same time: messages do not overtake each other there.
     """
-    # Once tied the run is repeated anyway: no more needs to be known.
+    # One tie that matters is enough: nothing more needs to be known.
     if LISTED or st[lk.V_TIED] == 1:
         return
     at = r * prog[lk.Z_LEVELS] * prog[lk.Z_QUEUES] + queue
