@@ -61,8 +61,8 @@ def cheapest(operation: str, levels: Sequence[Level], price: Sequence[float]) ->
         return plain_order(operation, len(levels))
     order = tuple(sorted(range(len(levels)), key=key, reverse=operation == "all-gather"))
     if operation != "all-reduce":
-        # The level at the turn costs differently, so each is tried there with the others in sorted order.
         return order
+    # The level at the turn costs differently, so each is tried there with the others in sorted order.
     return min(((*(a for a in order if a != last), last) for last in reversed(order)), key=cost)
 
 

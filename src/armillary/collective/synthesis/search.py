@@ -126,7 +126,7 @@ def _ground(routing: Routing, request: Request, per_npu: int, backwards: bool) -
     edges = edges_of(routing, chunk, request.after(chunk))
     if not backwards:
         return Ground(edges, per_npu, symmetric.fold(edges), None)
-    # No edge goes back on like links: search on the reversed graph, which is not known to be symmetric.
+    # If an edge has no opposite on like links, search the reversed graph, which may not be symmetric.
     back = edges.back()
     if back is None:
         return Ground(edges.reversed(edges.after), per_npu, None, None)

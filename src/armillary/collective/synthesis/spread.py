@@ -63,7 +63,7 @@ def levels_of(cost: Ints) -> Ints:
 def regions_of(edges: Edges, level: Ints) -> tuple[Ints, Ints]:
     """Return (levels, n) the region of each NPU, by numbers over all levels, and (edges) that of each target.
 
-    The region of level k is what edges of lower levels join; of level 0, the NPU itself. A edge within a region has
+    The region of level k is what edges of lower levels join; of level 0, the NPU itself. An edge within a region has
     its target's number.
     """
     n = edges.n
