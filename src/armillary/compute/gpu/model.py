@@ -139,9 +139,9 @@ class GpuModel(ComputeModel):
         # GEMMs of no known shape run at the rate of large ones.
         rates = np.array(
             [
+                # A precision without constants, e.g. int8, is timed as bf16.
                 self.gpu.peaks.get(work.precisions[at], self.gpu.peaks["bf16"])
                 * self.gpu.gemm_fit(work.precisions[at] if work.precisions[at] in ELEMENT else "bf16").rate
-                # A precision without constants, e.g. int8, is timed as bf16.
                 for at in which
             ]
         )
