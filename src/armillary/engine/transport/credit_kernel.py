@@ -155,8 +155,8 @@ def _send(table, net, pool, queue, link, packet, vc, crossed, now, end):
     packets.set_crossed(pool, packet, max(crossed, channels.dateline(table, link)))
     packets.set_tail(pool, packet, end + through)
     packets.set_head(pool, packet, now + through)
-    # At the destination no router stores the packet: only forwarded ones wait for the tail (store-and-
-    # forward). At least 1 ps, so that no packet crosses two links in one ps: arbitration relies on that.
+    # At the destination no router stores the packet: only forwarded ones wait for the tail, in
+    # store-and-forward mode. At least 1 ps, so that no packet crosses two links in one ps: arbitration relies on that.
     if at < packets.end(pool, packet):
         following = route_links.link(table, at)
         waiting(table, net, following, uses.waiting(net, following) + size, now)

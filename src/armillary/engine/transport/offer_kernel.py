@@ -34,11 +34,11 @@ def run(table, net, pool, queue, offers, arrived, next_offer, budget):
             # There was no room for all that begin now: they do before anything else happens.
             now = net[lk.N_NOW]
             net[lk.N_OFFERING] = 0
+        # Arrivals are taken first: their rows are free for what begins now.
         cookie = take_delivered(net, pool)
         while cookie >= 0:
             arrived[cookie] = now
             budget -= 1
-            # Arrivals are taken first: their rows are free for what begins now.
             cookie = take_delivered(net, pool)
         if net[lk.N_STATUS] != lk.OK:
             return next_offer

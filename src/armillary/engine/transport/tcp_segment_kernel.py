@@ -55,7 +55,6 @@ def forward(table, net, pool, queue, link, row, now):
         free_row(net, pool, row)
         return
     # The mark of an ACK echoes what the receiver saw; queues must not change it.
-    # The mark of an ACK is the receiver's word.
     marks = waits >= option.mark(table, table[lk.T_OPTIONS]) and segments.payload(pool, row) > 0
     if enqueue(table, net, pool, queue, link, row, now) and marks:
         marked(net, pool, link, row)

@@ -169,10 +169,9 @@ def _transmit_soon(table, net, pool, queue, connection, now):
     """Transmit, after a random time."""
     most = option.jitter(table, table[lk.T_OPTIONS])
     if most == 0:
-        # A scheduled CONTINUE sends for all ACKs until then.
         transmit(table, net, pool, queue, connection, now)
     elif connections.more(net, connection) == 0:
-        # Park and Miller's minimal standard generator.
+        # Only if no CONTINUE is scheduled: that one sends for this ACK, too. Park and Miller's generator.
         drawn = draws.number(net, 0) * 48271 % tk.DRAWS
         draws.set_number(net, 0, drawn)
         connections.set_more(net, connection, 1)
