@@ -99,8 +99,8 @@ Halves = tuple[list[Blocks], list[Blocks]]
 
 
 def _ring(schedule: Schedule, member: int) -> Halves:
-    # Entry k is the block k members behind; the reduce-scatter ends by receiving the own block, the all-
-    # gather starts by sending it.
+    # Entry k is the block k members behind; the reduce-scatter ends by receiving the own block, the
+    # all-gather starts by sending it.
     n, sign = schedule.n, -1 if schedule.reverse else 1
     around: list[Blocks] = [((member - sign * k) % n,) for k in range(n)]
     return around[1:], around[:-1]
