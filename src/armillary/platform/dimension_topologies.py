@@ -89,8 +89,8 @@ class Ring(DimensionTopology):
     loop = turns = True
 
     def links(self, size: int) -> int:
-        # Also in a ring of 2, where both lead to the same neighbour.
         """See `DimensionTopology`."""
+        # Also in a ring of 2, where both lead to the same neighbour.
         return 2
 
     def neighbours(self, size: int) -> Ints:

@@ -156,9 +156,9 @@ class Part(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _known_keys(cls, data: Any) -> Any:
+        """Refuse an unknown key with its nearest match, before anything is said about the values."""
         # "before": pydantic would first complain about missing keys, and hide that one of them is only
         # misspelled.
-        """Refuse an unknown key with its nearest match, before anything is said about the values."""
         known = [field.alias or name for name, field in cls.model_fields.items()]
         for key in data if isinstance(data, dict) else ():
             if key not in known:

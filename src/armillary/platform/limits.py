@@ -199,8 +199,8 @@ def placed(document: Document, path: KeyPath, keys: Mapping[str, KeyPath] | None
 
 
 def wrong_option(rules: Mapping[str, Rule], options: Mapping[str, Any]) -> tuple[KeyPath, str]:
-    # Options are checked in the order of the file, so that the first wrong line is reported.
     """Return which option of a mapping is unknown or wrong by the rule of its name, and what; () and "" for none."""
+    # Options are checked in the order of the file, so that the first wrong line is reported.
     for name, value in options.items():
         if name not in rules:
             hint = nearest(str(name), rules) or (f"; expected {one_of(rules)}" if rules else "")

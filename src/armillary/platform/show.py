@@ -104,8 +104,8 @@ def _in_network(dimension: Dimension) -> dict[str, Any] | None:
 
 
 def table(platform: Platform) -> Group:
-    # Rich is slow to import, and JSON output does not need it.
     """Return the same as tables for a terminal."""
+    # Rich is slow to import, and JSON output does not need it.
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
