@@ -35,6 +35,7 @@ def fit_texts(measured: Path) -> Iterator[tuple[str, str]]:
     single = read_file(measured / "nccl_single_node.csv")
     echo = read_file(measured / "echo_a100_40g_allreduce.csv")
     nodes = read_file(measured / "xxrjun_h100_nccl_sizes.csv")
+    # Over several nodes there are two sources: Echo (A100, from small sizes) and xxrjun (H100, from 32 MiB).
     over_echo = nccl.fit_between(echo)
     over_nodes = {
         operation: _with_small(operation, spanning, over_echo["all-reduce"])
@@ -44,6 +45,7 @@ def fit_texts(measured: Path) -> Iterator[tuple[str, str]]:
         "a100-sxm": (over_echo, (_ECHO,)),
         "h100-sxm": (over_nodes, (_NODES,)),
     }
+    # Rows of one node in the second source are H100, too, which the file does not say.
     pooled = nccl.fit_inside([*single, *(replace(sample, device="h100_sxm") for sample in nodes)])
     for device, inside in pooled.items():
         name = plain_name(device)
@@ -54,6 +56,7 @@ def fit_texts(measured: Path) -> Iterator[tuple[str, str]]:
     for device, name in (("a100", "a100-vtrain"), ("v100", "v100-sxm")):
         files = sorted((measured / "vtrain").glob(f"trace_{device}_*_LUT"))
         inside = nccl.fit_inside([sample for path in files for sample in read_file(path)])[device]
+        # Its adapters are slower than those of the data sheet.
         nic = _VTRAIN_NIC if device == "a100" else None
         yield _file(
             name, f"{device}-sxm", f"{device} of vTrain, all-reduce only", inside, {}, (_LOOKUP,), nic
@@ -65,10 +68,13 @@ def _with_small(operation: str, spanning: Spanning, small: Spanning) -> Spanning
 
     Of an all-reduce those of `small`, measured on another cluster; else the latency of a ring with the protocol LL.
     """
+    # Messages between nodes need no ring.
     if operation == "send":
         return spanning
+    # An all-to-all sends once, all others reduce or gather in about twice as many steps.
     ring = (Stage(math.inf, *_RING_LL, 2.0 if operation != "all-to-all" else 1.0),)
     before = small.stages if operation == "all-reduce" else ring
+    # Regimes of small sizes end where those of the measurements begin.
     clipped = [replace(stage, up_to=min(stage.up_to, _SMALL)) for stage in before]
     kept = [stage for n, stage in enumerate(clipped) if n == 0 or clipped[n - 1].up_to < _SMALL]
     return replace(spanning, stages=(*kept, *spanning.stages))
@@ -86,6 +92,7 @@ def _file(
     """Return the name and text of a fit, whose network has other NICs than the data sheet says if `nic` is given."""
     sheet = sheets()[device]
     if nic:
+        # A copy of the data sheet, which says why it differs.
         sheet = sheet.model_copy(update={"nic": nic, "source": f"{sheet.source}; NICs of {title}"})
     fit = CollectiveFit(name, sheet, inside, between, sources)
     return name, text_of(fit, title, None if nic else device)

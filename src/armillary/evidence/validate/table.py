@@ -28,6 +28,7 @@ class Row:
     measured: float
     predicted: float
     group: str = ""
+    # NaN: no interval.
     low: float = float("nan")
     high: float = float("nan")
     reason: str = ""

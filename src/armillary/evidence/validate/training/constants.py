@@ -44,6 +44,7 @@ class Constants:
                 "model": "gpu",
                 "device": device,
                 "sustained": _percent(self.sustained),
+                # Six digits: a study file should read.
                 "factors": {name: round(getattr(self, name), 6) for name in ("gemm", "attention", "memory")},
             },
             "terms": {
@@ -60,6 +61,7 @@ class Constants:
 
     def plan(self, plan: Mapping[str, Any]) -> dict[str, Any]:
         """Return a plan that says so."""
+        # ns: a pipeline's messages are short.
         wait = round(self.handshake * 1e3)
         return (
             {**plan, "pipeline": {**plan.get("pipeline", {}), "handshake": f"{wait} ns"}}
@@ -69,6 +71,7 @@ class Constants:
 
     def changed(self, values: Mapping[str, float]) -> Constants:
         """Return these with others of some names."""
+        # Constants are frozen: fitting makes many of them.
         return replace(self, **values)
 
 
