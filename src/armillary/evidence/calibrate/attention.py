@@ -181,7 +181,7 @@ def fit_attention(
             "fitting needs scipy, which is not installed: pip install armillary[calibrate]"
         ) from error
     start = gpu.attention_fit(precision)
-    # An even stride keeps the spread of sizes, as files are sorted.
+    # A regular stride keeps the spread of sizes.
     stride = max(1, len(kernels.seconds) // _MOST)
     # Logarithms: errors are relative, and constants positive.
     table, target = kernels.table[::stride], np.log(kernels.seconds[::stride])

@@ -53,7 +53,7 @@ def device_text(base: Gpu, title: str, fits: Mapping[str, Fitted], source: str) 
     Raises:
         InputError: `base` is of a file that is like no device of the package.
     """
-    # A file of a user is like its own base: chains of files would break when one is moved.
+    # A user's file is replaced by the device of the package that it is like.
     like = base.name if base.name in gpu_names() else base.like
     if not like:
         raise InputError(f"base {base.name}: expected {one_of(gpu_names())}, or a file with the key 'like'")
@@ -63,7 +63,7 @@ def device_text(base: Gpu, title: str, fits: Mapping[str, Fitted], source: str) 
         "sms": base.sms,
         "peak": {name: f"{value / 1e12:g} TFLOP/s" for name, value in base.peaks.items()},
         "memory": {"bandwidth": f"{base.bandwidth / 1e9:g} GB/s", "capacity": f"{base.capacity} B"},
-        # Tiles that are those of the base are left out, so that later corrections reach this file.
+        # Tiles equal to those of the base are left out: `like` brings them.
         **({} if base.tiles == load_gpu(like).tiles else {"tiles": _tiles(base)}),
         "gemm": {name: gemm_keys(each.fit) for name, each in fits.items()},
         "fitted": {f"gemm {name}": error_keys(each, source) for name, each in fits.items()},

@@ -224,7 +224,7 @@ def _fit(gpu: Gpu, precision: str, measured: Measured, which: NDArray[np.bool_])
     # The best tile changes in jumps, so that small steps see no slope.
     found: Any = least_squares(
         off, np.clip(np.log(first), low + 1e-6, high - 1e-6), bounds=(low, high), loss="soft_l1", f_scale=_SOFT,
-        # diff_step 1e-2, see above; 20 evaluations suffice from constants of a similar device.
+        # diff_step 1e-2, see above.
         diff_step=1e-2, x_scale=0.2, max_nfev=20,
     )  # fmt: skip
     return constants(found.x)

@@ -19,7 +19,6 @@ from armillary.evidence.calibrate.samples import Sample, merged
 _FAMILY = {"all-gather": "ring", "reduce-scatter": "ring"}
 """Operations that take the same algorithm and switch at the same sizes."""
 
-# Curves with more sizes are measured so densely that thirds interpolate as well.
 _ONE_BY_ONE = 64
 """Sizes of a curve that are left out one by one, not a third of them at a time."""
 

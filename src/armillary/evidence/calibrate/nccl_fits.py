@@ -71,7 +71,8 @@ def _with_small(operation: str, spanning: Spanning, small: Spanning) -> Spanning
     # Messages between nodes need no ring.
     if operation == "send":
         return spanning
-    # An all-to-all sends once, all others reduce or gather in about twice as many steps.
+    # The last value is the load of the NICs: LL sends a flag of 4 bytes with each 4 bytes of data, so that
+    # rings carry twice the bytes.
     ring = (Stage(math.inf, *_RING_LL, 2.0 if operation != "all-to-all" else 1.0),)
     before = small.stages if operation == "all-reduce" else ring
     # Regimes of small sizes end where those of the measurements begin.

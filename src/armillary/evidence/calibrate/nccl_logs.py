@@ -122,7 +122,7 @@ def _row(line: str, column: int) -> tuple[int, float] | None:
     except ValueError:
         return None
     size = int(words[0])
-    # Rows of size 0 (a barrier) have no bandwidth.
+    # Rows of size 0 have no bandwidth.
     return (size, microseconds * 1e3) if size > 0 and microseconds > 0 else None
 
 

@@ -143,7 +143,6 @@ def sample(cases: Sequence[Case]) -> Sequence[Case]:
         return cases
     # A hash, not chance: the same rows in each run.
     ordered = sorted(cases, key=lambda case: hashlib.sha256(f"fit {case.label}".encode()).digest())
-    # A quarter on many nodes, which are slow to simulate but hold what single nodes do not show.
     many = [case for case in ordered if case.npus > MACHINES[case.machine].domain][: MOST // 4]
     others = [case for case in ordered if case.npus <= MACHINES[case.machine].domain]
     return [*others[: MOST - len(many)], *many]

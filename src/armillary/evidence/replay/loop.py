@@ -110,7 +110,7 @@ class Loop:
         start, error = time.perf_counter_ns(), None
         try:
             work()
-        # Also KeyboardInterrupt: the loop raises it in the main thread.
+        # Whatever it is: the loop raises it again in its own thread.
         except BaseException as failure:
             error = failure
         self._ends.put((node, start, time.perf_counter_ns(), error))
@@ -123,7 +123,6 @@ class Loop:
             )
         except queue.Empty:
             return None
-        # Raised here, in the loop's thread.
         if error is not None:
             raise error
         return node, start, end
@@ -151,7 +150,7 @@ class _Run:
         self.busy: set[int] = set()
         self.free_at: dict[int, int] = defaultdict(int)
         self.timers: list[tuple[int, int]] = []
-        # In the order of their turns, so that windows of both ends match.
+        # In the order of the trace, so that windows of both ends match.
         receives = [node for node in self.plan.turn if self.plan.operations[node].kind == "recv"]
         self.receives, self.unposted = frozenset(receives), deque(receives)
         # Messages that arrived before their receive node was ready -> ns.

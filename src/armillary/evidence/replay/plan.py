@@ -249,7 +249,7 @@ def _root(graph: Graph, at: int, kind: str, root: int, members: Sequence[int]) -
     if kind not in ROOTED:
         return -1
     if root < 0:
-        # No root is the first member, as in PyTorch.
+        # No root is the first member.
         return members[0]
     if root not in members:
         raise InputError(f"{graph.node(at)} has comm_root {root}; expected a rank of {list(members)[:8]}")

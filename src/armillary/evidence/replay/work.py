@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 LARGEST_MATRIX = 1024
-# 64 MiB: larger than caches of CPUs and GPUs.
+# 64 MiB, beyond most caches.
 COPY_BYTES = 1 << 26
 # Long enough for clocks of 1 µs, short enough for the start of a replay.
 _MIN_SECONDS = 0.05

@@ -50,7 +50,7 @@ def power(text: str) -> int:
     Raises:
         ValueError: it is not a power of two from 4 to 256.
     """
-    # A table of all texts refuses "08" and "4.0", which int() would accept in part.
+    # Compared as text, so that "08" is refused as well.
     if text not in {str(1 << k) for k in range(2, 9)}:
         raise ValueError(f"got {text!r}, expected a power of two from 4 to 256, as halving-doubling wants")
     return int(text)
@@ -160,7 +160,6 @@ def formula(case: Setting, algorithm: str, link: float, latency: float) -> float
     """Return the ns of all rounds if each message had its links for itself: hops · latency + size / bandwidth."""
     total = 0.0
     for part in rounds_for(algorithm, "all-reduce", case.n).rounds:
-        # `base` are the messages before placement: hops follow from the distance of ranks.
         moves = part.base
         hops = _hops(case.block, (moves.target - moves.source) % case.n, case.n)
         bytes_ = case.size * moves.numerator / moves.denominator

@@ -40,7 +40,7 @@ ASTRA_SIM: dict[str, tuple[InterDimension, IntraDimension]] = {
 ONE = [name for name in MACHINES if name.startswith("W-1D")]
 SOME = 1.1
 """Exposed communication that shrinks by this factor is called a gain."""
-# The source gives no numbers: 0.1 % is rounding, 5 and 8 % are what ordering cannot remove.
+# The source gives no number; 0.1 % is as good as no change.
 UNCHANGED = 0.001
 # Of the claim "near-identical": the greedy schedule may miss more than the optimiser.
 NEAR = {"greedy": 0.08, "optimiser": 0.05}
@@ -98,7 +98,6 @@ def _physical(trace: Trace, name: str, chosen: Assumptions) -> dict[str, Time]:
         collectives = replace(
             platform.collectives,
             chunk_order=order,
-            # Chunk order and the order within a dimension go together: Themis was published with both.
             within_dimension=cast("WithinDimensionName", chosen.within),
         )
         result[schedule] = measure(trace, replace(platform, collectives=collectives), "physical")

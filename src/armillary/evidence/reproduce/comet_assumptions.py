@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from armillary.evidence.reproduce import readers
 from armillary.evidence.reproduce.assumptions import assumed, choice
 
-# The only size that is public, in the abstract.
 NODES = 1024
 RECALLED = "Recalled of the paper, unverified"
 

@@ -34,7 +34,6 @@ from armillary.workload.models.schema import Dlrm
 from armillary.workload.pipeline.partition import partition
 from armillary.workload.plan.schema import Data, Numbers, Plan
 
-# From a pod of 8 on: fewer nodes never hold the tables.
 SIZES = tuple(2**e for e in range(3, 11))
 """Nodes of one DLRM: a pod to the whole cluster."""
 # The sweep must end at the whole cluster.

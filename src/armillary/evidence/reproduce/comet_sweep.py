@@ -95,7 +95,7 @@ class Found:
 
     def best(self, capacity: float, rate: float) -> Choice | None:
         """Return the fastest plan of the base cluster that fits with an expansion."""
-        # Without the expansion, if it fits by itself: the first plan in `own | more` has its own time.
+        # Plans that fit by themselves; with an expansion they take the same time.
         own = {plan.mp: plan.time.total for plan in self.plans if plan.fits}
         more = {
             mp: time
@@ -108,7 +108,6 @@ class Found:
 
 def fastest(times: dict[int, int]) -> Choice | None:
     """Return the first plan with the least time."""
-    # min keeps the first of equals: the lower MP.
     return min((Choice(*each) for each in times.items()), key=lambda each: each.time, default=None)
 
 

@@ -46,7 +46,6 @@ COLUMNS: dict[str, tuple[str, WithinDimensionName]] = {
     "optimiser": ("optimal", "smallest-first"),
 }
 """Name in the table -> order of dimensions, order within a dimension."""
-# 65,536: more take minutes each.
 MOST = 1 << 16
 """NPUs of a machine."""
 # Of EQUAL's machines only three schedulers are shown.

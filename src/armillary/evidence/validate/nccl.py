@@ -219,7 +219,6 @@ SUITES: tuple[Suite, ...] = (
         "echo_a100_40g_allreduce.csv",
         _ECHO,
         lambda sample: "a100-ndv4",
-        # Bars differ: one fit over several nodes holds more than a curve of one.
         Bar(0.1),
         nccl_tables.ECHO,
     ),

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 _COLOURS = (BLUE, VERMILION, GREEN, ORANGE, PURPLE, SKY)
 _MARKS = "os^Dv<"
 _INK = "#555555"
-# .svg and .pdf of a million points would not open.
 _FEW = 2_000
 """More points than this are drawn as pixels into .svg and .pdf."""
 

@@ -36,8 +36,8 @@ MODELS = {
     "kimik2": "kimi-k2",
 }
 """Presets by name without signs."""
-# "-CS" and "MX" are ways of scaling within fp8, which the model does not tell apart; "" is fp8 in the older
-# releases.
+# "-CS" and "MX" are ways of scaling within fp8, which the model does not tell apart; "" names none and is
+# fp8.
 PRECISIONS = {
     "BF16": "bf16",
     "FP8": "fp8",
@@ -117,13 +117,11 @@ def _case(path: Path, line: int, row: dict[str, str]) -> Case:
     }
     if vp > 1 and pp > 1:
         plan["pipeline"] = {"schedule": "interleaved", "virtual": vp}
-        # As the recipes place them: an extra stage at each end.
         if model is not None and pp * vp > model.layers:  # embedding and head are stages of their own
             plan["pipeline"]["layers"] = [0, *[1] * model.layers, 0]
     name, release = row["Model"].strip(), row["release"].split()[0]
     moe = model is not None and model.experts is not None
     if moe:
-        # All-to-alls stay within what NVLink joins, as far as they can.
         plan["experts"] = {"domain": MACHINES[SYSTEMS[system]].domain}
         if release >= GRAPHS:
             # From 26.06 on messages run beside other microbatches.

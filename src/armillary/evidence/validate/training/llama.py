@@ -9,7 +9,6 @@ from armillary.workload.models import load_model, parameters
 from armillary.workload.models.schema import Decoder
 
 SOURCE = "https://arxiv.org/abs/2407.21783"
-# Version 1 of the paper prints dp 4 where version 2 has 8; the rows here are the newer ones.
 TABLE_4 = ((8192, 1, 64, 8192, 32, 430), (16384, 1, 128, 8192, 16, 400), (16384, 16, 8, 131072, 16, 380))
 """GPUs, cp, dp, sequence, sequences of a replica, TFLOP/s of a GPU; tp 8, pp 16. Version 1 prints dp 4."""
 
@@ -41,7 +40,6 @@ def cases() -> Iterator[Case]:
                 "microbatch": 1,
                 "sequence": sequence,
                 "parallel": {"tp": 8, "cp": cp, "pp": 16, "dp": dp, "context": "all-gather"},
-                # The paper says 16 stages; the schedule is interleaved.
                 "pipeline": {"schedule": "interleaved", "virtual": 4},
                 "data": {"sharding": "zero-1", "bucket": "500 MiB"},
                 "numbers": {"gradients": "fp32"},

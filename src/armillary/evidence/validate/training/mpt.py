@@ -54,7 +54,7 @@ def cases(path: Path) -> Iterator[Case]:
             "batch": batch,
             "microbatch": micro,
             "sequence": sequence,
-            # ZeRO-3 with FSDP; "HYBRID_SHARD" reshards within a node only.
+            # SHARD_GRAD_OP keeps gathered weights: only FULL_SHARD gathers them again.
             "data": {"sharding": "fsdp", "reshard": row["Sharding Strategy"] == "FULL_SHARD"},
             "numbers": {
                 "compute": "fp8" if fp8 else "bf16",

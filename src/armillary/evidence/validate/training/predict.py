@@ -75,7 +75,7 @@ def seconds(case: Case, constants: Constants = NEUTRAL, *, steady: bool = True) 
 
     unit, count, stages = _rounds(case)
     few, more = 2 * stages, 3 * stages
-    # Short runs are simulated whole: extrapolation from two points would not be exact.
+    # Short runs are simulated whole.
     if not steady or count <= more + stages:
         return run(case)
     # Two runs with as many rounds more: their difference is one round of the steady state.
