@@ -1,4 +1,4 @@
-"""What the shell completes besides commands, options and files: names of models, machines, devices and the like."""
+"""Shell completion of names: models, machines, devices and the like."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @dataclass(frozen=True)
 class Outputs:
-    """Where to write what; None: do not."""
+    """The files to write a result to; None: not written."""
 
     json: Path | None = None
     timeline: Path | None = None

@@ -186,7 +186,7 @@ def _platform(
 
 
 def _tests(collectives: str | None, patterns: str | None, profile: str) -> list[str]:
-    """Return the tests that were asked for, each name checked; all collectives are those of the profile."""
+    """Return the chosen tests, each name checked; "all" collectives are those of the profile."""
     from armillary.base.errors import InputError, nearest, one_of
     from armillary.engine.common.nodes import ASTRA_SIM_OPERATIONS
     from armillary.workload.micro import COLLECTIVES, PATTERNS

@@ -47,7 +47,7 @@ _METAVARS = {
     "flops": "FLOPS",
     "percent": "PERCENT",
 }
-"""Of values with a unit."""
+"""Metavars of values with a unit."""
 _HEADINGS = {
     "parallel": "Parallelism",
     "pipeline": "Pipeline",
@@ -66,7 +66,7 @@ _OF_INFERENCE: dict[KeyPath, str] = {
     ("batch",): "Sequences, over all replicas.",
     ("microbatch",): "Sequences that a replica works on at a time.",
 }
-"""Other descriptions."""
+"""Descriptions of options of inference that differ from those of training."""
 
 
 def plan_options(kind: Kind) -> Callable[[F], F]:
@@ -98,7 +98,7 @@ def _with_options(function: F, kind: Kind) -> F:
 
 
 class PlanOptions:
-    """What the options say."""
+    """The values of the options, and of the plan file."""
 
     def __init__(self, given: dict[KeyPath, tuple[str, Any]], file: Path | None, kind: Kind) -> None:
         self._given, self._file, self._kind = given, file, kind
@@ -213,7 +213,7 @@ def _option(name: str, schema: dict[str, Any], heading: str) -> Callable[[F], F]
 
 
 def _kind(value: dict[str, Any]) -> str | None:
-    """Return what a value with a unit is, by the pattern of its texts."""
+    """Return the kind of a value with a unit, by the pattern of its texts."""
     from armillary.base.units import unit_pattern
 
     pattern = value.get("pattern")

@@ -1,4 +1,4 @@
-"""What commands that generate a trace share: write it, simulate it, and say what came out."""
+"""Shared by commands that generate a trace: write it, simulate it, and report."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def show_generated(table: Table, found: Totals) -> None:
-    """Print what a trace is, and what its ranks communicate."""
+    """Print the summary of a trace, and the communication of its ranks."""
     from armillary.report.workload_tables import traffic_table
 
     show_table(table)

@@ -95,7 +95,7 @@ def command(
 
 
 class _Progress:
-    """Tells on a terminal, a few times a second, how far a search is."""
+    """Shows the progress of a search on a terminal, a few times a second."""
 
     def __init__(self) -> None:
         self.last = 0.0

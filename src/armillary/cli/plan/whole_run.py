@@ -268,7 +268,7 @@ def _checkpoints(
 
 
 def _money(run: WholeRun, step: Step | None, costs: Costs) -> dict[str, float]:
-    """Return cost and energy of the run; of a machine that nothing is known of only its rent."""
+    """Return cost and energy of the run; without a study only the rent."""
     from armillary.explore.cost import measures_of
 
     hours = run.seconds / 3600

@@ -155,7 +155,7 @@ def _screen(sweep: Sweep, executor: str, workers: int | None) -> None:
 
 
 def _present(results: Results, counts: Counts, top: int, place: Path, seconds: float) -> None:
-    """Print the best points, and what became of the others."""
+    """Print the best points, and the status of the others."""
     from armillary.explore.views import ranked, why_not
     from armillary.explore.views.reasons import status_line
 
@@ -174,7 +174,7 @@ def _present(results: Results, counts: Counts, top: int, place: Path, seconds: f
 
 @contextmanager
 def _bars() -> Iterator[Progress | None]:
-    """Show on a terminal how far a run is, and when it will end; nothing in a pipe."""
+    """Show the progress of a run and its remaining time on a terminal; nothing in a pipe."""
     if not sys.stderr.isatty():
         yield None
         return

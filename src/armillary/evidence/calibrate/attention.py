@@ -24,7 +24,7 @@ COLUMNS = (
     "device", "batch_size", "isl", "num_heads", "num_key_value_heads", "head_dim", "window_size", "attn_dtype",
     "kv_cache_dtype", "step", "latency",
 )  # fmt: skip
-"""Of a file of prefills; latency in ms."""
+"""Columns of a file of prefills; latency in ms."""
 # Constants that prefills (PREFILL) and training passes (TRAINING) can tell; the others stay as the device has
 # them.
 PREFILL = ("rate", "score", "tile", "context_launch", "memory", "sharp", "other")
@@ -61,7 +61,7 @@ class Kernels:
     device: tuple[str, ...]
 
     def part(self, which: NDArray[np.bool_]) -> Kernels:
-        """Return some of them."""
+        """Return the kernels that a mask selects."""
         # Masks select rows of arrays; tuples of texts need positions.
         at = np.flatnonzero(which).tolist()
         pick: Callable[[Sequence[str]], tuple[str, ...]] = lambda column: tuple(column[each] for each in at)  # noqa: E731
@@ -152,7 +152,7 @@ def read_shares(path: Path) -> Kernels:
 
 
 def held_out(table: Floats) -> NDArray[np.bool_]:
-    """Return which kernels no fit sees: a fifth, by a hash."""
+    """Return (kernels) which kernels are held out of all fits: a fifth, chosen by a hash."""
     # A hash of batch, heads, queries and width: neighbours in a sweep fall on both sides.
     whole: Ints = table.astype(np.int64)
     mixed = (

@@ -35,7 +35,7 @@ def gemm_keys(fit: GemmFit) -> dict[str, Any]:
 
 
 def error_keys(fitted: Fitted, source: str) -> dict[str, Any]:
-    """Return what was fitted to, and how well."""
+    """Return the source of a fit, and its errors, as they stand in a file."""
     by_group = {f"without some {name}": _words(each) for name, each in fitted.groups.items()}
     return {
         "source": source,

@@ -22,13 +22,13 @@ from armillary.compute.model import Floats, Ints
 from armillary.compute.table_file import Measured, read_table
 
 LEAST_NS = 20_000.0
-"""GEMMs that take at least so long count in errors: shorter ones are mostly launch."""
+"""Least time of GEMMs that count in errors: shorter ones are mostly launch."""
 FITTED_NS = 12_000.0
-"""Least of what is fitted to."""
+"""Least time of GEMMs that constants are fitted to."""
 MOST = 2500
-"""GEMMs that are fitted to; more change little."""
+"""Most GEMMs that a fit uses; more change little."""
 FEWEST = 40
-"""Fewer tell too little of a dozen constants."""
+"""Fewest GEMMs from which a dozen constants can be told."""
 # The order is that of the vector that least squares moves.
 _FITTED = (
     "rate", "feed", "step", "tile", "launch", "memory", "sharp", "drop", "after", "split",
@@ -38,7 +38,7 @@ _CAST = ("cast", "cast_memory")
 _LOWEST = {"sharp": 1.5, "drop": 0.005, "after": 1e-4}
 _HIGHEST = {"rate": 1.0, "memory": 1.0, "cast_memory": 1.0, "drop": 0.6, "after": 0.1, "sharp": 12.0}
 _SOFT = 0.05
-"""Errors beyond which a row counts less."""
+"""Relative error beyond which a row has less weight (soft L1)."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Fitted:
 
 
 def held_out(sizes: Ints) -> NDArray[np.bool_]:
-    """Return which of (GEMMs, 3) m, n and k no fit sees: a fifth, by a hash."""
+    """Return (GEMMs) which of the (GEMMs, 3) m, n and k are held out of all fits: a fifth, by a hash."""
     # The sizes are mixed by primes of spatial hashing (Teschner et al., VMV 2003), so that no pattern in m,
     # n, k is left out.
     mixed = sizes[:, 0] * 73_856_093 ^ sizes[:, 1] * 19_349_663 ^ sizes[:, 2] * 83_492_791

@@ -45,7 +45,7 @@ class Prediction:
 
 
 def generation(device: str) -> object:
-    """Return what devices have in common that switch protocols at the same sizes: links and switches."""
+    """Return the key of devices that switch protocols at the same sizes: the same links and switches."""
     sheet = sheets().get(plain_name(device))
     # An unknown device is a generation of its own.
     return device if sheet is None else (sheet.link, sheet.reduces)
@@ -106,7 +106,7 @@ def fit_cluster(
 
 
 def predictions(fit: CollectiveFit, samples: Iterable[Sample]) -> list[Prediction]:
-    """Return what a fit says about samples; those that it cannot tell are left out."""
+    """Return the predictions of a fit; samples that it does not cover are left out."""
     times = ((s, fit.time(s.operation, s.per_node, s.nodes, s.size)) for s in samples)
     # None: operations or sizes that the fit has no regime for.
     return [Prediction(sample, time.total_ns) for sample, time in times if time is not None]
@@ -150,7 +150,7 @@ def held_out_sizes(samples: Iterable[Sample], progress: Progress = lambda done, 
 
 
 def _folds(sizes: Sequence[float]) -> list[tuple[float, ...]]:
-    """Return what to leave out at a time: one size, or of many every third."""
+    """Return the sizes to leave out in each fold: one size, or every third of many."""
     count = len(sizes) if len(sizes) <= _ONE_BY_ONE else 3
     return [tuple(sizes[start::count]) for start in range(count)]
 
@@ -176,7 +176,7 @@ _Group = Mapping[tuple[str, str, int], dict[float, float]]
 
 
 def _groups(samples: Iterable[Sample]) -> list[_Group]:
-    """Return the curves of one node, those together that are fitted together."""
+    """Return the curves of one node, grouped by those that are fitted together."""
     groups: dict[object, dict[tuple[str, str, int], dict[float, float]]] = defaultdict(dict)
     for s in merged(samples):
         if s.nodes == 1:
@@ -192,7 +192,7 @@ def _fit_group(group: _Group) -> dict[tuple[str, str, int], Curve]:
 
 
 def _spans(samples: Iterable[Sample]) -> dict[str, list[Sample]]:
-    """Return for each operation the samples over several nodes of all that take the same steps."""
+    """Return for each operation the samples over several nodes of all operations that take the same steps."""
     families: dict[str, list[Sample]] = defaultdict(list)
     for sample in merged(samples):
         if sample.nodes > 1:

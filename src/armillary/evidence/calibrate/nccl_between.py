@@ -17,7 +17,7 @@ PENALTY = 0.02
 LEAST = 3
 """Sizes that a regime must have."""
 _LARGE = 0.25
-"""Share of the measurements, those of the highest rates, whose median is that of the NICs."""
+"""Share of the measurements with the highest rates, whose median is the rate of the NICs."""
 _ALIKE = 1.01
 """Sizes that differ by less are one: they are rounded to multiples of the members."""
 

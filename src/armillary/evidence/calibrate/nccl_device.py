@@ -1,4 +1,4 @@
-"""Which device samples are of."""
+"""The device that samples were measured on."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from armillary.evidence.calibrate.samples import Sample
 
 
 def known_operation(name: str | None) -> str:
-    """Return the operation of `--operation`, empty if there is none.
+    """Return the operation that `--operation` names; empty without one.
 
     Raises:
         InputError: It is unknown.

@@ -1,4 +1,4 @@
-"""Make the fits of the package again: ``python -m armillary.evidence.calibrate.nccl_fits MEASURED FOLDER``."""
+"""Regenerate the fits of the package: ``python -m armillary.evidence.calibrate.nccl_fits MEASURED FOLDER``."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _VTRAIN_NIC = 12.5
 """GB/s of a GPU: 800 Gb/s of a node in all (VIA-Research/vTrain, src/config.py)."""
 
 _SMALL = 4.0 * 2**20
-"""Bytes up to which a protocol of low latency is taken where nothing was measured."""
+"""Bytes up to which a low-latency protocol is assumed where nothing was measured."""
 _RING_LL = (6600.0, 0.0, 1300.0)
 """ns: base, hop and step of a ring of 8 GPUs a node, as NCCL's tuning table has it (src/graph/tuning.cc, 2.28): 6.6 us,
 7 steps of 0.6 x 1.8 us on NVLink to one of 2.7 us on the network."""

@@ -1,4 +1,4 @@
-"""Read what nccl-tests print: who takes part, then a table of times over sizes."""
+"""Read logs of nccl-tests: the participating ranks, then a table of times over sizes."""
 
 from __future__ import annotations
 

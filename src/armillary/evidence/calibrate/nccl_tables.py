@@ -64,7 +64,7 @@ def _read(path: Path, operation: str, per_node: int | None) -> list[Sample]:
 
 
 class _Row:
-    """One row, that says where it stands if a value is wrong."""
+    """One row; errors name its file and line."""
 
     def __init__(self, where: str, values: dict[str, str]) -> None:
         self.where, self.values = where, values

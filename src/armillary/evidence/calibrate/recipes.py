@@ -1,4 +1,4 @@
-"""Which constants of a software are fitted, and from where the search starts."""
+"""The constants of each software that are fitted, and the start of their search."""
 
 from __future__ import annotations
 

@@ -20,12 +20,12 @@ PENALTY = 0.002
 LEAST = 3
 """Sizes that a regime must have."""
 PRIOR = 0.5
-"""Measurements that stand for a ratio of 1."""
+"""Weight of the prior that a ratio is 1, in measurements."""
 COLD = 1.5
-"""A time so many times that of a larger size is no time of the collective."""
+"""A time this many times that of a larger size is a cold start."""
 _ROUNDS = 4
 _CUTS = 64
-"""Sizes at most between which to look for a switch."""
+"""Most candidate sizes for a switch between regimes."""
 
 Points = Mapping[float, float]
 """Bytes sent -> ns."""

@@ -31,7 +31,7 @@ RANGES: dict[str, tuple[float, float, float]] = {
 
 
 def half(label: str) -> int:
-    """Return 0 or 1, by a hash: in which half of a split a row is."""
+    """Return the half of a split that a row belongs to, 0 or 1, by a hash."""
     # The first bit of SHA-256: the same halves on every machine and in every version of Python.
     return hashlib.sha256(label.encode()).digest()[0] & 1
 

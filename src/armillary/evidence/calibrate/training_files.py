@@ -18,11 +18,11 @@ from armillary.evidence.validate.training.machines import MACHINES
 from armillary.evidence.validate.training.stacks import ALL, constants_of
 
 MOST = 112
-"""Rows that a fit looks at; of more, those with the least hashes."""
+"""Most rows that a fit uses; of more, those with the least hashes."""
 LEAST = 5
-"""Rows of which there must be a fit."""
+"""Fewest rows for a fit."""
 LEFT_OUT = ("halves", "multi-node")
-"""What is left out besides nothing: each half in turn; steps on more GPUs than a node has."""
+"""What further fits leave out: each half in turn; steps on more GPUs than a node has."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ def calibrate(
 
 
 def changed(start: Callable[[Case], Constants], values: Mapping[str, float]) -> Callable[[Case], Constants]:
-    """Return constants of a case that are those of `start` but for some."""
+    """Return a function from cases to the constants of `start`, with some of them replaced."""
     return lambda case: start(case).changed(values)
 
 

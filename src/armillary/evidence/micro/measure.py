@@ -25,13 +25,13 @@ class Result:
 
     case: Case
     time_ns: float
-    """Until the last rank is done; of a ping-pong, half of it."""
+    """Time until the last rank is done; half of it for a ping-pong."""
     alone_ns: float | None = None
-    """What the collective takes without the compute node."""
+    """Time of the collective without the compute node."""
     compute_ns: float | None = None
-    """What the compute node beside the collective took."""
+    """Time of the compute node beside the collective."""
     ratio: float | None = None
-    """Time of the compute node that was asked for, in times of the collective."""
+    """Requested time of the compute node over that of the collective."""
     warnings: tuple[str, ...] = ()
     """What the simulation assumed."""
 

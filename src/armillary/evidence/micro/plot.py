@@ -26,7 +26,7 @@ _STYLES = ("-", "--", ":", "-.")
 _GREY = "#555555"
 # Lines closer than this lie on each other on paper.
 _CLOSE = 0.02
-"""Relative difference up to which lines are one."""
+"""Relative difference up to which tests share a line."""
 
 
 def bandwidth_picture(results: Iterable[Result], platform: Platform, path: Path) -> None:

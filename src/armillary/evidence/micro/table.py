@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def warnings(results: Iterable[Result]) -> list[str]:
-    """Return what the simulations assumed, each once."""
+    """Return the warnings of the simulations, each once."""
     return list(dict.fromkeys(text for result in results for text in result.warnings))
 
 

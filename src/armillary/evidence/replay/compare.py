@@ -30,7 +30,7 @@ class NodeRow:
     bus_bandwidth: float | None
     """Bytes per ns, as NCCL's tests define it; None where there is no agreed factor."""
     expected_ns: float | None
-    """What `Comparison.source` says, None where it says nothing."""
+    """Time by `Comparison.source`; None where it has none."""
 
     @property
     def error(self) -> float | None:

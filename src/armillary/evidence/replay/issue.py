@@ -41,7 +41,7 @@ class Network:
         self._buffers = [torch.zeros(largest, dtype=torch.uint8, device=device) for _ in range(2)]
 
     def issue(self, op: Operation) -> Any:
-        """Start an operation; return its ``Work``."""
+        """Start an operation and return its ``Work``."""
         d, n, size = self.distributed, len(op.members), op.size
         if op.kind in ("send", "recv"):
             group, tag = self.groups[op.members], self.tags[op.key[3]]

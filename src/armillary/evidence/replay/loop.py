@@ -1,4 +1,4 @@
-"""Execute the graph of one rank on CPUs: one loop that issues nodes and hears when they end.
+"""Execute the graph of one rank on CPUs: one loop issues nodes and waits for their ends.
 
 Collectives and messages run in the background; compute runs in a thread for each stream, or is a timer.
 """
@@ -34,7 +34,7 @@ Doing = Callable[[int], Callable[[], None] | int]
 
 
 class Stuck(Exception):  # noqa: N818
-    """Nothing has ended for too long; says what was issued."""
+    """Nothing has ended for too long; holds what was issued."""
 
     def __init__(self, running: list[int], held: list[int], issued: dict[Key, int]) -> None:
         super().__init__()
@@ -96,11 +96,11 @@ class Loop:
                 raise Stuck([], [], {})
 
     def watch(self, node: int, work: Any) -> None:
-        """Have the end of an operation heard by `listen`."""
+        """Make `listen` return the end of an operation."""
         self._waiters.submit(self._hear, node, work.wait)
 
     def start(self, node: int, slot: int, work: Callable[[], None]) -> None:
-        """Have work done in the thread of its slot, and its end heard by `listen`."""
+        """Run work in the thread of its slot; `listen` returns its end."""
         if slot not in self._workers:
             # One thread per slot: its nodes run one after the other.
             self._workers[slot] = ThreadPoolExecutor(1)
@@ -240,7 +240,7 @@ class _Run:
             self.ended(*found)
 
     def ended(self, node: int, start: int, end: int) -> None:
-        """Take note of what the network or a worker has done."""
+        """Record the end of an operation or of work."""
         if node in self.receives:
             self.posted -= 1
             self.post()
@@ -253,7 +253,7 @@ class _Run:
         self.finish(node, self.begin[node] if self.kind[node] == COMMUNICATES else start, end)
 
     def idle(self) -> bool:
-        """Tell whether only the network is waited for, and that for too long."""
+        """Return whether only the network is left to wait for, and for too long."""
         computing = any(self.kind[node] != COMMUNICATES for node in self.running)
         late = time.perf_counter_ns() - self.last > self.loop.timeout * 1e9
         # While something computes or a timer runs, progress will come.

@@ -1,4 +1,4 @@
-"""What each rank of a replay does: its operations, with whom, how many bytes, in which order."""
+"""The plan of a replay: the operations of each rank, with members, bytes and order."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from armillary.trace.process_groups import WORLD
 COLLECTIVE = {kind: kind.name.lower().replace("_", "-") for kind in CollectiveType}
 ROOTED = ("broadcast", "reduce", "gather", "scatter")
 Key = tuple[str, int, int, int]
-"""What keeps its order: ("group", number, 0, 0), or ("message", source, destination, tag)."""
+"""Key of operations that keep their order: ("group", number, 0, 0), or ("message", source, destination, tag)."""
 
 
 @dataclass(frozen=True)
@@ -257,7 +257,7 @@ def _root(graph: Graph, at: int, kind: str, root: int, members: Sequence[int]) -
 
 
 def _match(trace: Trace, ranks: Sequence[RankPlan]) -> list[Instance]:
-    """Return who does what together.
+    """Match the operations of all ranks into collectives and messages.
 
     Raises:
         InputError: two members of a group disagree, or one does less than another.
@@ -311,7 +311,7 @@ def _say(operation: Operation) -> str:
 
 
 def _exchange_splits(ranks: Sequence[RankPlan], instances: Sequence[Instance]) -> None:
-    """Tell each member of an all-to-all with splits how much it receives from whom."""
+    """Set how much each member of an all-to-all with splits receives from every other."""
     for instance in instances:
         if not instance.operation.splits:
             continue

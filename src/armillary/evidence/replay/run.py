@@ -25,7 +25,7 @@ from armillary.trace import Trace
 BACKENDS = ("gloo", "nccl")
 COMPUTE = ("durations", "shapes", "none")
 LAST_WORDS_SECONDS = 30.0
-"""How long ranks have to say what they wait for, once one is stuck."""
+"""Time for ranks to report what they wait for, once one is stuck."""
 
 Times = NDArray[np.int64]
 
@@ -212,7 +212,7 @@ def _run(trace: Trace, plan: Plan, folder: Path) -> None:
 
 
 def _table(trace: Trace, plan: Plan, said: dict[int, dict[str, Any]]) -> str:
-    """Return who waits for what, from what the ranks have issued."""
+    """Return a table of which rank waits for what, from the operations that ranks have issued."""
     issued: dict[int, dict[Key, int]] = {
         rank: {tuple(key): count for key, count in words["issued"]} for rank, words in said.items()
     }

@@ -29,7 +29,7 @@ from armillary.trace import Graph, decode
 
 # More than ours, so that our own table of who waits comes first.
 GLOO_SECONDS = 120
-"""How much longer than we do PyTorch waits for other ranks before it gives up."""
+"""Seconds that PyTorch waits for other ranks beyond our own timeout."""
 
 
 class Executor(Protocol):

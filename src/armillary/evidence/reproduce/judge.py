@@ -13,9 +13,9 @@ from typing import Any, Literal
 
 Verdict = Literal["holds", "partly", "does not hold", "open"]
 TOLERANCE = 0.1
-"""Of a stated number: twice the 5 % by which ISPASS 2023 finds its own simulator off rings measured on V100s."""
+"""Relative tolerance of a stated number: twice the 5 % by which ISPASS 2023 finds its own simulator off V100 rings."""
 POINTS = 0.05
-"""Of a stated share of a whole: absolute, so that a share and the rest (87.7 % used, 12.3 % idle) are judged alike."""
+"""Absolute tolerance of a stated share of a whole: a share and its rest (87.7 % used, 12.3 % idle) are judged alike."""
 VERDICTS: dict[Verdict, str] = {
     "holds": "all cases agree",
     "partly": "some cases agree, or our interval reaches into the range",

@@ -1,4 +1,4 @@
-"""What a reproduction found: tables, a figure, and a verdict on each claim of the source."""
+"""The outcome of a reproduction: tables, a figure, and a verdict on each claim of the source."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Claim:
         return ours(self.cases)
 
     def line(self) -> Line:
-        """Return what is printed of it."""
+        """Return the claim as texts, for tables."""
         return Line(
             self.text,
             self.source,

@@ -14,12 +14,12 @@ from armillary.evidence.validate.table import Suite, Table
 Told = Callable[[str, int, int], None]
 """Called with (name of the suite, done, of) while rows are predicted."""
 MEASURED = Path("../shared/measured")
-"""Where measurements are looked for by default."""
+"""Default folder of measurements."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """A suite and the files that it is to read; none: the published numbers."""
+    """A suite and its files; none: the published numbers."""
 
     suite: Suite
     files: tuple[Path, ...] = ()
@@ -36,7 +36,7 @@ class Skipped:
 def plan(
     names: Iterable[str] = (), data: Iterable[Path] = (), measured: Path | None = None
 ) -> tuple[list[Job], list[Skipped]]:
-    """Say what would be run; see `validate`."""
+    """Return the jobs that `validate` would run, and the suites that it would skip."""
     names = tuple(names)
     picked = chosen(names, suites())
     # With data named, nothing else runs: a user's file is what is asked about.

@@ -1,4 +1,4 @@
-"""Which suite reads a file: found by the names of its columns."""
+"""Find the suite that reads a file by the names of its columns."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from armillary.evidence.validate.table import Suite
 
 # Comments above a header may be long.
 _LINES = 200
-"""Within so many lines of a CSV file its header must stand."""
+"""Lines of a CSV file within which its header must stand."""
 
 
 def suite_of(path: Path, suites: Sequence[Suite]) -> Suite:

@@ -1,4 +1,4 @@
-"""The validations that there are."""
+"""The registry of validations."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MODULES = ("collectives", "gemm", "nccl", "training.suites")
 
 
 def suites() -> tuple[Suite, ...]:
-    """Return all of them; their modules are imported now."""
+    """Import the modules of all validations and return these."""
     # Imported only now: training needs readers that others do not.
     return tuple(
         suite

@@ -1,4 +1,4 @@
-"""What a corpus consists of: conditions, operators, communication, structure and motifs."""
+"""Describe a corpus: conditions, operators, communication, structure and motifs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 _LOOKED_AT = 50
-"""Traces whose structure is looked at."""
+"""Traces whose structure is sampled."""
 _PARTS = (0.1, 0.5, 0.9)
 
 

@@ -102,7 +102,7 @@ def _texts(model: StatisticalModel, entry: Entry) -> Iterator[tuple[str, str]]:
 
 
 def _leaves(tree: Tree, asked: str = "") -> Iterator[tuple[str, int]]:
-    """Yield the leaves of a tree, each with what was asked on the way."""
+    """Yield the leaves of a tree, each with the conditions that lead to it."""
     # A leaf.
     if tree.yes is None or tree.no is None:
         yield asked, tree.choice

@@ -1,4 +1,4 @@
-"""The commands of reproductions, each made of what its study assumes."""
+"""The commands of reproductions, each generated from the assumptions of its study."""
 
 from __future__ import annotations
 

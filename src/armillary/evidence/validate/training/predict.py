@@ -47,7 +47,7 @@ def _keys(machine: str, constants: Constants) -> dict[str, Any]:
 
 
 def platform_of(case: Case, constants: Constants = NEUTRAL) -> Platform:
-    """Return the machine of a case, as the constants say that it is."""
+    """Return the machine of a case with the constants of its software."""
     keys = _keys(case.machine, constants)
     return _platform(case.machine, case.npus, json.dumps(keys, sort_keys=True))
 
