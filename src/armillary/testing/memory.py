@@ -13,7 +13,7 @@ from armillary.platform.model import Platform
 from armillary.platform.network import Dimension
 from armillary.trace import GraphBuilder, Trace
 
-# 0 bytes is no access in a trace; odd, page, and large sizes.
+# One byte, an odd size, a page, and large ones.
 SIZES = (1, 63, 4096, 10**6, 10**9)
 """Sizes of accesses to try, in bytes."""
 NPUS = 8

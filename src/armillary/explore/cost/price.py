@@ -72,7 +72,7 @@ def price(platform: Platform, costs: Costs) -> Price:
         if links is None:
             missing.append(f"dimension {dimension.name} (links.{name})")
             continue
-        # A duplex link is bought once: the slower direction is what it guarantees.
+        # The lesser of both directions.
         rate = ports(platform)[d].slower
         for part, each in parts(dimension, links).items():
             text = f"{npus:,} x {rate:,.4g} GB/s x ${each:,.2f}, class {name}"

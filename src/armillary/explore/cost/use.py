@@ -51,14 +51,13 @@ def use_of(timeline: Timeline) -> Use:
     busy, memory, flops = 0.0, 0.0, np.zeros(len(PRECISIONS))
     # [classes, dimensions and one more, bytes sent]: the last column is traffic of no dimension.
     sent = timeline.traffic()[:, :, 0]
-    # Rings over sub-groups cross dimensions by rules that a timeline does not keep; the outermost is the
-    # dearest.
+    # What the timeline puts into no dimension counts in the outermost, see `Use.moved`.
     sent[:, len(dimensions) - 1] += sent[:, -1] if dimensions else 0
     moved: NDArray[np.float64] = sizes.astype(np.float64) @ sent[:, : len(dimensions)]
     # One class stands for all of its ranks: multiplied by its size.
     for cls, ranks in enumerate(sizes.tolist()):
         table, (start, end) = timeline.table(cls), timeline.spans(cls)
-        # -1: a node that never ran, after an interruption.
+        # -1: a node that never ran.
         ran = start >= 0
         kernels = np.flatnonzero((table.kind == _COMPUTE) & ran)
         busy += ranks * _busy(table.stream[kernels], start[kernels], end[kernels])

@@ -21,7 +21,7 @@ from armillary.explore.cost.allocation.traffic import Floats, Traffic
 
 LEAST = 0.01
 """Least share of an equal split that a dimension gets where no least bandwidth is given."""
-# A gap of 1e-7 is below what a simulation in ns shows; a few dozen cuts suffice as a rule.
+# Relative gap at which the search ends, and most cuts.
 _GAP, _CUTS = 1e-7, 300
 
 
