@@ -92,6 +92,7 @@ def _with_messages(build: Build, program: PhysicalProgram, stages: Sequence[Stag
     memory, rates = platform.npu.memory.bytes_per_s, ports(platform)
     placed = [(plan, *each) for plan in build.plans.all for each in plan.placed]
     for plan, phase, size in placed:
+        # One chunk flow per line, as in the analytical network; only what a line does differs.
         first = build.lines.ring(plan.comm, phase).first
         segments, ability = 1, InNetwork()
         if phase.algorithm == "in-switch":
@@ -105,6 +106,7 @@ def _with_messages(build: Build, program: PhysicalProgram, stages: Sequence[Stag
     channels = list(build.tables.channel_at)
     ends = np.array([(a, b) for _, a, b, _ in channels], np.int64).reshape(-1, 2)
     lines.keys.append(ends[:, 0] * lines.nodes + ends[:, 1])
+    # Pairs repeat from line to line and shape to shape; routes are found once for each.
     keys, pair = np.unique(np.concatenate(lines.keys), return_inverse=True)
     pairs = np.stack([keys // lines.nodes, keys % lines.nodes], axis=1)
     at = len(pair) - len(channels)

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 def run_physical(trace: Trace, platform: Platform, fold: bool) -> tuple[PhysicalProgram, Run, dict[str, Any]]:
-    """Lower and run; returns the program, its final state and what a timeline says about the machine."""
+    """Lower a trace and run it; returns the program, its final state and facts about the machine for the timeline."""
     from armillary.engine.physical.lower import lower
     from armillary.engine.physical.program import execute
     from armillary.platform import physical_view
@@ -65,7 +65,7 @@ def run_physical(trace: Trace, platform: Platform, fold: bool) -> tuple[Physical
 
 
 def machine_info(program: PhysicalProgram, platform: Platform) -> dict[str, Any]:
-    """Return what a timeline says about the machine."""
+    """Return the facts about the machine that a timeline carries for its reports."""
     from armillary.engine.physical.nodes import PhysicalNodes
     from armillary.platform.model import ports
 

@@ -4,9 +4,8 @@ Every stage of a hierarchical memory is a port of an NPU, a node or the machine,
 with the bandwidth of all its devices. A transfer is on all of them at once and has what the fullest gives it; what
 it takes to fill the pipeline comes after, as a latency (`armillary.platform.memory`).
 
-Ranks of one class transfer at the same time, so where they share a port one of them stands for several there.
-
-Its port entry there has a weight. Classes are refined until all nodes of a type hold the same number of ranks
+Ranks of one class transfer at the same time, so where they share a port one of them stands for several: its entry on
+that port has a weight. Classes are refined until all nodes of a type hold the same number of ranks
 of each class. Where groups of in-switch accesses lie in a way that classes cannot express, nothing folds.
 """
 
@@ -64,6 +63,7 @@ def read_accesses(
     )
     local, store = memory & (where == LOCAL), graph.types[order] == NodeType.MEM_STORE_NODE
     together = memory & (graph.ints(IN_SWITCH, 0)[order] != 0)
+    # Local memory belongs to one NPU, so there is no switch on the way that could add.
     refuse(graph, order, together & local, f"has {IN_SWITCH} in local memory", "remote memory")
     staged = platform.remote_memory.kind == "hierarchical"
     if not staged:
@@ -89,6 +89,7 @@ def _local_ticks(
         every = np.zeros(len(order), bool)
         every[np.flatnonzero(local)] = took >= LIMIT
         refuse(graph, order, every, "takes longer than can be counted", f"less than {LIMIT:.2g} ns")
+        # At least 1 ns, as any node that takes time.
         whole: Ints = np.maximum(np.ceil(took), 1).astype(np.int64)
         return whole
     read, write = (own.rate(away) for away in (False, True))
@@ -181,6 +182,7 @@ class GroupPlaces:
 
     def kind(self, members: Ints, slots: Ints) -> bytes:
         """Return a key that groups have in common whose members are of the same classes."""
+        # Class and slot as one number, sorted: which member is where in the group does not matter.
         found: bytes = np.sort(self._classes[members] * (1 << 32) + slots).tobytes()
         return found
 
@@ -212,6 +214,7 @@ class MemoryPorts:
             int((classes[rank // per_node * per_node :][:per_node] == cls).sum())
             for cls, rank in enumerate(representatives.tolist())
         ]
+        # Classes, types of nodes and the machine stand for all NPUs, nodes and the machine.
         units = {"npu": len(representatives), "node": int(types.max(initial=0)) + 1, "machine": 1}
         counts = [units[stage.per] for stage in self._stages for _ in range(2)]
         self._first = first + np.cumsum([0, *counts], dtype=np.int64)
@@ -270,6 +273,7 @@ def refined(platform: Platform, special: Ints, partition: Callable[[Ints], Ints]
         groups: That access a hierarchical memory at once.
     """
     classes, per_node = partition(special), platform.remote_memory.npus_per_node
+    # Refinement to a fixed point: classes split by the type of their node, which may split the types.
     while per_node and platform.remote_memory.kind == "hierarchical":
         types = node_types(classes, per_node)
         both = np.stack([classes, types[np.arange(len(classes)) // per_node]])

@@ -87,6 +87,7 @@ def read_splits(graph: Graph, view: View) -> dict[int, Rows]:
         return {}
     at = np.argsort(graph.ids, kind="stable")[view.nodes.items]
     rows: dict[int, Rows] = {}
+    # Collectives of a communicator are numbered in issue order, which all members share.
     numbers: dict[int, int] = {}
     for item in np.flatnonzero(view.call >= 0).tolist():
         call = view.calls[int(view.call[item])]
@@ -123,6 +124,7 @@ def loads(call: CollectiveCall, comm: Communicator, platform: Platform) -> list[
         comm.members // stride % dimension.size
         for stride, dimension in zip(network.strides(platform.dimensions), platform.dimensions, strict=True)
     ]
+    # What a member keeps for itself crosses no link.
     matrix = np.array(call.splits, np.int64)
     source, target = np.nonzero(matrix * (1 - np.eye(len(matrix), dtype=np.int64)))
     result = []
@@ -138,6 +140,8 @@ def loads(call: CollectiveCall, comm: Communicator, platform: Platform) -> list[
             continue
         keys = np.stack([*[p[moving] for p in place], np.zeros(len(moving), np.int64)])
         _, line = np.unique(keys, axis=1, return_inverse=True)
+        # Lines run at the same time and the phase ends with the slowest, so each cost is the largest of any
+        # line.
         worst = Load(0, Fraction(0), Fraction(0), Fraction(0), Fraction(0))
         for number in range(int(line.max()) + 1):
             here = moving[line.ravel() == number]

@@ -25,6 +25,7 @@ def add_host_time(run: Run, terms: Terms, about: dict[str, Any]) -> int:
     host: int = ceil(terms.step_time * about.get(ITERATIONS, 1)) + ceil(
         terms.step_share * int(finish.max(initial=0))
     )
+    # An interpreted run has a list as its state.
     run.state[run.place["FINISH"]] = (
         finish + host if isinstance(run.state, np.ndarray) else (finish + host).tolist()
     )
