@@ -119,7 +119,7 @@ def simulate(
         from armillary.platform import astra_sim_view
         from armillary.trace.expand import expand_for
 
-        # In this profile the order of ranks within a tick counts, so a grid is written out rank by rank.
+        # This engine reads listed ranks only: a grid is written out rank by rank.
         trace = expand_for(trace, "profile astra-sim")
         platform = astra_sim_view(platform)
         program, run = run_astra_sim(trace, platform, fold=fold, messages=messages, contention=contention)

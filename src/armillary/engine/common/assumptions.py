@@ -1,4 +1,4 @@
-"""What a result must say of its input: what it assumes, what it makes no use of, and whether memory holds it."""
+"""What a result states about its input: assumptions, options without effect, and whether it fits into memory."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ def assumptions(
     ``assumed_nodes`` those and the ones that the roofline timed unasked.
     `about` is what the trace says of itself.
     """
+    # Counts are of ranks: a class counts as often as it has members.
     sizes = np.bincount(lowered.classes, minlength=len(lowered.views)).tolist()
     total: dict[str, int] = dict.fromkeys(("free", "idle", "untimed", "unmoved"), 0)
     for view, ranks in zip(lowered.views, sizes, strict=True):
@@ -152,7 +153,7 @@ def _of_packets(
     protocol: str, names: str, *counts: str, needs: tuple[str, Callable[[dict[str, Any]], bool]] | None = None
 ) -> Iterator[Option]:
     for name in names.split():
-
+        # The default argument binds the name of this iteration.
         def given(platform: Platform, name: str = name) -> bool:
             return platform.packets.protocol == protocol and name in platform.packets.options
 

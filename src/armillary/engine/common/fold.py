@@ -73,7 +73,9 @@ def fold(
     """Return the class of every rank, numbered in order of their lowest rank."""
     colour = _number(colour)
     known: dict[object, int] = {}
+    # Slots are -1 … width - 2; colour * width + slot + 1 is one number for both.
     width = max((int(ring.slots.max(initial=-1)) for ring in rings), default=-1) + 2
+    # Each pass that splits adds a colour, so there are fewer passes than ranks; in practice a handful.
     while not _settled(colour, rings, pairs):
         columns: dict[object, Colours] = {}
         for ring in rings:
@@ -106,12 +108,14 @@ def _places(channels: Channels, npus: int) -> Colours:
 
     def find(rank: int) -> int:
         while root[rank] != rank:
+            # Union-find with path halving.
             root[rank] = root[root[rank]]
             rank = root[rank]
         return rank
 
     for _, source, destination, _ in channels:
         root[find(source)] = find(destination)
+    # Ranks by their set of linked ranks; the place in the set follows from a stable sort.
     linked = np.array([find(rank) for rank in range(npus)] if channels else root, np.int64)
     order = np.argsort(linked, kind="stable")
     first = np.searchsorted(linked[order], linked[order])
@@ -156,8 +160,10 @@ def _sign_ring(
     met = own * width + slots + 1
     n = ring.lines.shape[1]
     if all(order.uniform and order.relative == "set" for order in ring.orders):
+        # Profile physical: every member of a line sees the same set, so one identity per line.
         values = np.broadcast_to(_sets(met, known)[:, None], met.shape)
     elif all(order.uniform for order in ring.orders):
+        # Lines of equal colours have equal identities: each distinct line once.
         rows, row_of = np.unique(met, axis=0, return_inverse=True)
         ids = np.array(
             [[_identify(row, i, ring.orders, b"", known) for i in range(n)] for row in rows.tolist()]
@@ -195,13 +201,16 @@ def _identify(row: list[int], i: int, orders: frozenset[Order], cost: bytes, kno
     n = len(row)
     parts: list[object] = [cost]
     for relative in sorted({order.relative for order in orders}):
+        # A ring seen from member i: its own colour first, then downstream.
         if relative == "rotate":
             parts.append(tuple(row[i:] + row[:i]))
         elif relative == "set":
             parts.append(("set", *sorted(set(row))))
+        # Recursive halving and doubling: members see each other by i xor k, only for a power of two.
         elif relative == "pair" and n & (n - 1) == 0:
             parts.append(("pair", *(row[i ^ k] for k in range(n))))
         else:
+            # Any other schedule: the position itself matters.
             parts.append((i, *row))
     key = tuple(parts)
     return known.setdefault(key, len(known))
@@ -220,6 +229,7 @@ def _costs(
             continue
         for end in ((me + peers) % n, (me - peers) % n):
             parts += list(network.route(dimensions, members[me], members[end]))
+    # A row of bytes per member is hashable, and compares all its links at once.
     table = np.concatenate(parts, axis=1)
     return [row.tobytes() for row in table]
 
@@ -240,6 +250,7 @@ class Pairs:
     def sign(self, columns: dict[object, Colours], colour: Colours, known: dict[object, int]) -> None:
         """Write the identity of (partner colours, marks) of these ranks into the column of pairs."""
         column = columns.setdefault("pairs", np.full(len(colour), -1, np.int64))
+        # Colour of the partner, and the constant mark of what is exchanged with it.
         both = np.concatenate([colour[self.peers], self.marks], axis=1)
         first, which = distinct_columns(both.T)
         met = [known.setdefault(("pairs", row.tobytes()), len(known)) for row in both[first]]
@@ -273,6 +284,8 @@ def pairs_of(
                 channel = channel_at(view, item, rank)
                 if channel not in here:
                     sends, receives = channels[channel]
+                    # Which items meet on the channel, and what lies between: equal for ranks whose messages
+                    # behave alike.
                     key = (tuple(sends), tuple(receives), int(path[a, b]))
                     here[channel] = known.setdefault(key, len(known))
                 marks[a, b] = here[channel]

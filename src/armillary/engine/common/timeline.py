@@ -169,12 +169,14 @@ class Timeline:
         `later` says by the beginning of their names which columns each makes. `traffic` is a faster way to what the
         method of that name returns.
         """
+        # Without `__init__`, which would want every column; `__getattr__` makes the missing ones.
         made = object.__new__(cls)
         made.__dict__.update({"network": None, "info": {}}, **columns, _later=later, _make_traffic=traffic)
         return made
 
     def __getattr__(self, name: str) -> Any:
         """Make the columns that were left for later."""
+        # Called only for names that are not there yet; `__dict__`, because `self._later` would recurse.
         later = self.__dict__.get("_later", {})
         make = next((later[prefix] for prefix in later if name.startswith(prefix)), None)
         if make is None:
@@ -267,6 +269,7 @@ class Timeline:
                 raise InputError(
                     f"{path}: is not a saved timeline, expected a file that 'armillary run STUDY --save FILE' wrote"
                 )
+            # Timelines come from other people, and a pickle could run code.
             with np.load(path, allow_pickle=False) as data:
                 head = json.loads(bytes(data["head"]))
                 if head.get("format") != FORMAT:

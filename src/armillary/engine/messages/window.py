@@ -21,9 +21,9 @@ def window_of(phase: PhysicalPhase, chunk: int, platform: Platform, segments: in
     """Return how many chunks are in flight at a time on a line, each in so many segments, the first of so many bytes.
 
     `collectives.active_chunks` if given. Otherwise enough to keep the fullest link busy during the latencies of a
-    chunk: 4 · (1 + idle time of a chunk ÷ time of its bytes on that link). The idle time is the latency of its rounds and its
-    wait in rounds in which other links are busier. The factor 4 is a margin for routes of several links and for uneven
-    rounds. More would hurt: early chunks would reach the next dimension late.
+    chunk: 4 · (1 + idle time of a chunk ÷ time of its bytes on that link). The idle time is the latency of its rounds
+    and its wait in rounds in which other links are busier. The factor 4 is a margin for routes of several links and
+    for uneven rounds. More would hurt: early chunks would reach the next dimension late.
     """
     if platform.collectives.active_chunks:
         return platform.collectives.active_chunks
