@@ -1,4 +1,4 @@
-"""Functions of one line by which kernels read and write tables, made from the declarations of `armillary.base.tables`.
+"""One-line functions that read and write the tables of kernels, generated from the declarations in `base.tables`.
 
 ``lanes = accessors(LANES)`` in a kernel module gives, for a column `head`::
 
@@ -11,7 +11,7 @@ A column of `many` values takes one more index, after the row. Rows of a `record
 
 In mode "interpreted" these are Python functions. In mode "compiled" each is an instruction sequence that Numba puts in
 place of the call: as functions they would take 40 ms each to compile, half as long again for the physical engine. In
-checked kernels (`armillary.base.checked`) each looks first whether the element lies in its table.
+checked kernels (`armillary.base.checked`) each function first checks that the element lies in its table.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ def _module(table: Table, make: Callable[[str, Column], Any]) -> ModuleType:
         if name.startswith("__"):
             raise AttributeError(name)
         made = make(*parts_of(table, name))
+        # Kept in the module, so `__getattr__` is called once per name and never on the hot path.
         setattr(found, name, made)
         return made
 
@@ -48,7 +49,7 @@ def _module(table: Table, make: Callable[[str, Column], Any]) -> ModuleType:
 
 
 def parts_of(table: Table, name: str) -> tuple[str, Column]:
-    """Return what a function of a table does, by its name, and with which column."""
+    """Return the kind of an accessor ("get", "set", "add", "at") and its column, by its name."""
     kind, _, column = name.partition("_")
     # A column may itself be called `at_once`: its own name comes first.
     if name in table.declared or kind not in KINDS:
@@ -65,6 +66,8 @@ def accessors(*tables: Table) -> Any:
 
 @cache
 def _accessors(table: Table, compiled: bool, checked: bool) -> ModuleType:
+    # Checked accessors are functions also when compiled: speed does not matter there, and errors name their
+    # place.
     if compiled and not checked:
         return _module(table, _instructions)
     bounds = vars(jit.use("armillary.base.bounds_kernel")) if checked else {}
@@ -102,6 +105,7 @@ def _function(kind: str, column: Column, bounds: Mapping[str, Any]) -> Callable[
         "get": f"return flat[{place}]",
         "at": f"return {place}",
         "set": f"flat[{place}] = value",
+        # `place` once: an address may cost a table look-up of its own.
         "add": f"place = {place}; flat[place] += value; return flat[place]",
     }[kind]
     names = dict(bounds)

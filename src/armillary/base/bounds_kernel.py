@@ -1,4 +1,4 @@
-"""What every array access of a checked kernel is held to; see `armillary.base.checked`."""
+"""The checks of every array access of a checked kernel; see `armillary.base.checked`."""
 
 from __future__ import annotations
 
@@ -26,10 +26,12 @@ def at(array, index, where):
 @inner
 def inside(array, base, index, where):
     """Return an index that lies in the table that begins at `base`, if the array says how long that is."""
+    # First the array itself: a wrong address may point anywhere.
     at(array, index, where)
     if base <= 0:
         print("access to a table that is not there: place, index:", where, index)
         raise IndexError("access to a table that is not there")
+    # A guard, the length and another guard stand right before each table (`checked.before_table`).
     if 2 <= base <= len(array) and array[base - 1] == GUARD:
         length = array[base - 2]
         if index < base or index >= base + length:

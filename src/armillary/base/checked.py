@@ -1,4 +1,4 @@
-"""Kernels whose every array access is checked: for tests, which run them instead of the plain ones.
+"""Kernels that check every array access: tests run them instead of the plain ones.
 
 Within ``with jit.checking():`` every kernel that is loaded, compiled or interpreted, is made from its source with each
 access ``x[i]`` replaced by one that first looks whether i lies in x (`armillary.base.bounds_kernel`). Tables share flat
@@ -39,12 +39,12 @@ def name_of(place: int) -> str:
 
 
 def before_table(size: int = 0) -> Ints:
-    """Return what stands in a flat array before a table of so many words, and after the last: nothing, or guards."""
+    """Return the words that precede a table of `size` words in a flat array, and end the array: none, or guards."""
     return np.array((GUARD, size, GUARD), np.int64) if is_checking() else _NO_WORDS
 
 
 class Guards:
-    """The guard words in some flat arrays, which are looked at between events; none where kernels are not checked."""
+    """The guard words of some flat arrays, checked between events; none where kernels are not checked."""
 
     def __init__(self, *flats: Any) -> None:
         """Note where they are."""
@@ -62,6 +62,7 @@ class Guards:
             )
             wrong = np.flatnonzero(np.asarray(words) != GUARD)
             assert not wrong.size, f"the guard word at {places[wrong[0]]} was written"
+        # One event at a time, so that a broken guard is found right after the event that broke it.
         return 1 if self.words else most
 
 
@@ -118,6 +119,7 @@ class _Accesses(ast.NodeTransformer):
             if isinstance(target, ast.Name):
                 found = self._table(value) if value is not None else None
                 known = self.tables.get(target.id, found)
+                # A variable that holds addresses of two tables is only held to the bounds of the array.
                 same = found and known and found[0] == known[0] and ast.dump(found[1]) == ast.dump(known[1])
                 self.tables[target.id] = found if same else None
             elif isinstance(target, ast.Tuple):
@@ -125,6 +127,7 @@ class _Accesses(ast.NodeTransformer):
 
     def _table(self, value: ast.expr) -> tuple[str, ast.expr] | None:
         """Return the array and the place of the address with which a sum begins."""
+        # Sums associate to the left: st[NAME] + i * width + column begins with the address.
         while isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add):
             value = value.left
         if isinstance(value, ast.Name):

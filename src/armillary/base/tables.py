@@ -1,4 +1,4 @@
-"""Tables of kernels, each declared once: what its columns mean, how many rows it has, and in which unit they are.
+"""Tables of kernels, each declared once: the meaning and unit of its columns, and what its rows stand for.
 
 A kernel works on a few flat integer arrays, because Numba carries every array argument through every call: 50 tables
 as a tuple of arrays take 1.4 times as long to compile and 1.5 to 1.9 times as long to run. A flat array begins with a
@@ -86,6 +86,7 @@ class Table:
         """
         if name in self.declared:
             raise ValueError(f"{self.name}: {name} is declared twice")
+        # Each column is a table of its own, with its own address in the head.
         if self.apart and self.layout is not None:
             own = f"{self.name}_{name.upper()}" if self.name else name.upper()
             self.declared[name] = Column(comment, unit, self.layout.place(own), 1, 0, many)
@@ -187,9 +188,11 @@ class Layout:
             at += len(before_table())
             base[name] = head[self.places[name]] = at
             part = np.ravel(table(at) if callable(table) else table)
+            # Guards stand here only where kernels are checked; otherwise both are empty.
             parts += [before_table(part.size), part]
             at += part.size
         flat = np.concatenate([*parts, before_table()])
+        # For the interpreter a list: indexing an array from Python makes an object of each value.
         return (flat if mode == "compiled" else flat.tolist()), base
 
     def state(
