@@ -4,7 +4,7 @@
 
     lanes.head(st, lane)              its value
     lanes.set_head(st, lane, value)   sets it
-    lanes.add_head(st, lane, value)   adds to it, and returns what it then is
+    lanes.add_head(st, lane, value)   adds to it, and returns the new value
     lanes.at_head(st, lane)           its address in the array, for kernels that work on a part of it
 
 A column of `many` values takes one more index, after the row. Rows of a `record` are given by their addresses.
@@ -32,7 +32,7 @@ KINDS = ("set", "add", "at")
 def _module(table: Table, make: Callable[[str, Column], Any]) -> ModuleType:
     """Return a module of the functions of a table, each made when it is first named.
 
-    It is a plain module, because Numba looks into those, and the interpreter finds what is in them at once.
+    It is a plain module, because Numba resolves attributes of modules, and the interpreter finds them without a call.
     """
     found = ModuleType(table.name or "columns")
 
@@ -80,7 +80,7 @@ def _accessors(table: Table, compiled: bool, checked: bool) -> ModuleType:
 
 
 def _function(kind: str, column: Column, bounds: Mapping[str, Any]) -> Callable[..., Any]:
-    """Return the Python function; with `bounds` it checks, and its last argument says where the call stands."""
+    """Return the Python function; with `bounds` it checks, and its last argument is the place of the call."""
     index = "i" if column.many > 1 else ""
     taken = [
         "flat",
@@ -115,7 +115,7 @@ def _function(kind: str, column: Column, bounds: Mapping[str, Any]) -> Callable[
 
 
 def _instructions(kind: str, column: Column) -> Any:
-    """Return what Numba replaces by the instructions of the function.
+    """Return a Numba intrinsic that emits the instructions of the function.
 
     They are fewer than those of ``flat[flat[head] + row]``: no index here counts from the end of an array.
     """
@@ -182,7 +182,7 @@ def _instructions(kind: str, column: Column) -> Any:
 
 
 def _with_arguments(typing: Callable[..., Any], more: int) -> Callable[..., Any]:
-    """Have a function take exactly so many arguments after the array, as Numba wants to see it."""
+    """Give a typing function a signature with `more` arguments after the array: Numba inspects it."""
     names = ("context", "flat", "a", "b", "c")[: 2 + more]
     parameters = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in names]
     typing.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]

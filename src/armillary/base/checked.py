@@ -1,11 +1,12 @@
 """Kernels that check every array access: tests run them instead of the plain ones.
 
 Within ``with jit.checking():`` every kernel that is loaded, compiled or interpreted, is made from its source with each
-access ``x[i]`` replaced by one that first looks whether i lies in x (`armillary.base.bounds_kernel`). Tables share flat
+access ``x[i]`` replaced by one that first checks that i lies in x (`armillary.base.bounds_kernel`). Tables share flat
 arrays, so lying in the array is not enough: within the context a guard word, its length and another guard stand before
-every table, and at the end of the array (`before_table`). What is seen to be an element of a table, as in
-``st[st[NAME] + i]`` and where a local variable holds such an address, must lie in that table; anything else may at
-least not touch a guard. Accessors (`armillary.base.accessors`) know their tables; each call is told where it stands.
+every table, and at the end of the array (`before_table`). An index that is recognised as an element of a table, as in
+``st[st[NAME] + i]`` and where a local variable holds such an address, must lie in that table; any other must at least
+not touch a guard. Accessors (`armillary.base.accessors`) know their tables; each call gets its place in the source as
+an argument.
 
 Runs get exactly the room they asked for and return after each event. `pytest --checked` does this for any
 test.
@@ -51,7 +52,7 @@ class Guards:
         self.words = [(flat, np.flatnonzero(np.asarray(flat) == GUARD)) for flat in flats if is_checking()]
 
     def budget(self, most: int) -> int:
-        """Return how many events a kernel may process before it returns: `most`, or one where words are looked at.
+        """Return how many events a kernel may process before it returns: `most`, or one where guards are checked.
 
         Raises:
             AssertionError: one has changed.
@@ -78,7 +79,7 @@ def compile_checked(source: str, path: str) -> CodeType:
 
 
 def _tell_accessors(tree: ast.Module, place: int) -> None:
-    """Give every call of a function of ``x = accessors(...)`` one more argument: where it stands."""
+    """Give every call of a function of ``x = accessors(...)`` one more argument: its place in the source."""
     names = set()
     for statement in tree.body:
         if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Call):

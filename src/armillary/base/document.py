@@ -1,4 +1,4 @@
-"""Configuration files as values that remember where each key stands, so that errors can say so."""
+"""Configuration files as values that remember the line of each key, so that errors can name it."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def check_path(source: object, kind: str) -> None:
     """Refuse anything that is not a path.
 
     Raises:
-        InputError: names it and what it should be of.
+        InputError: names the value and the kind of file that was expected.
     """
     if not isinstance(source, str | os.PathLike):
         raise InputError(f"{kind}: got {show(source)}, expected its path, or what it holds")

@@ -74,7 +74,7 @@ class ExtensionPoint(Collection[str]):
     def guard(self, name: str) -> Iterator[None]:
         """Turn what the code behind a name raises into one line, if it is another package's.
 
-        Errors for users and of files pass, as does a lack of memory, of which a sweep makes a row of its own. Our own
+        Errors for users and of files pass, as does a lack of memory, which a sweep reports as a row of its own. Our own
         mistakes keep their traceback.
 
         Raises:

@@ -21,7 +21,7 @@ _kept: list[TextIO] = []
 
 @contextmanager
 def replacing(path: StrPath) -> Iterator[Path]:
-    """Give a name to write to, which becomes `path` if all goes well; missing folders are made.
+    """Yield a temporary name to write to, which becomes `path` if no error occurs; missing folders are made.
 
     A regular file is written beside the one it replaces, which keeps its permissions, and renamed; where `path` is a
     symlink, that is the file it leads to. A pipe, a terminal, ``/dev/null`` and what this process has open

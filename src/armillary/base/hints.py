@@ -51,7 +51,7 @@ SYNONYMS: Synonyms = {
     "matmul": (("gemm", ""),),
     "adamw": (("adam", ""),),
 }
-"""What others say, without hyphens and in small letters -> (choice, note); the first choice that there is counts."""
+"""Terms of other programs, in lower case without hyphens -> (choice, note); the first choice that exists counts."""
 _FIRST, _LAST = 700, 500
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
@@ -66,8 +66,8 @@ def one_line(message: str) -> str:
 def nearest(word: str, choices: Iterable[str], synonyms: Synonyms | None = None) -> str:
     """Return ``" (did you mean 'x'?)"`` for the choice closest to `word`, or an empty string.
 
-    Letters of either case, hyphens, underscores and blanks make no difference. What other programs call it comes before
-    what a choice begins with, and that before what is merely spelled alike.
+    Case, hyphens, underscores and blanks make no difference. Terms of other programs come before choices that begin
+    with the word, and these before choices that are spelled alike.
     """
     word, choices = word[:_LONGEST_WORD], list(dict.fromkeys(choices))
     plain = _plain(word)

@@ -1,7 +1,7 @@
 """Kernels for the interpreter, with the functions of tables (`armillary.base.accessors`) written out at their calls.
 
-A call costs the interpreter as much as the access itself: runs would take twice as long. The source is the same, and
-so is what it does.
+A call costs the interpreter as much as the access itself: runs would take twice as long. Source and behaviour are the
+same.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from armillary.base.tables import Table
 
 
 def inlined(path: Path, kept: Path | None) -> CodeType:
-    """Return the code of a kernel module, from the folder `kept`; it is put there if it can be."""
+    """Return the code of a kernel module, read from the folder `kept` or compiled and stored there if possible."""
     place = kept / f"{path.stem}-{sys.implementation.cache_tag}.code" if kept else None
     try:
         if place is not None:

@@ -22,7 +22,7 @@ with longer arrays and continues where it stopped. The amount of memory has no e
 `armillary.base.checked` tests all of this.
 
 The cache is under `$XDG_CACHE_HOME/armillary` or `~/.cache/armillary`. Where that folder cannot be written
-nothing is kept, not even beside the sources, where Numba would put it.
+nothing is cached, not even beside the sources, where Numba would put it.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _checking = ContextVar("checking", default=False)
 _HOME = Path(__file__).parents[1]
 _SOURCES = ("*_kernel.py", "layout.py", "*_layout.py")
 _WARNED = "ARMILLARY_CACHE_WARNED"
-"""Set once a user was told that kernels cannot be kept; processes that we start know it, too."""
+"""Environment variable that is set once the user has been warned that kernels cannot be cached; children inherit it."""
 
 
 @dataclass
@@ -115,7 +115,7 @@ def _compile(function: F, **options: bool) -> F:
 def load(name: str, mode: Mode, variant: str = "") -> ModuleType:
     """Return the kernel module `name` in `mode`, loading it and the kernels it uses on first call.
 
-    With a `variant`, the branches that ask for it by `in_variant` are compiled, and those without it are not.
+    With a `variant`, the branches that test for it with `in_variant` are compiled, and the others are not.
     """
     global _mode, _variant
     # One module per mode and variant, side by side in `sys.modules` under names that no import uses.
@@ -275,7 +275,7 @@ def _of_others(name: str) -> bool:
 def _keep(loading: _Loading, variant: str) -> None:
     """Let Numba keep the machine code of the entries of a module, in the folder of its sources.
 
-    Where nothing can be written, nothing is kept: Numba's own choice, beside the sources, knows nothing of callees.
+    Where nothing can be written, nothing is cached: Numba's default, beside the sources, does not track callees.
     """
     if not loading.entries:
         return
@@ -303,7 +303,7 @@ def _keep(loading: _Loading, variant: str) -> None:
 
 
 def _warn(folder: Path, error: OSError) -> None:
-    """Say once that every run compiles anew."""
+    """Warn once that every run compiles anew."""
     if _WARNED in os.environ:
         return
     os.environ[_WARNED] = "1"

@@ -2,7 +2,7 @@
 
 A kernel works on a few flat integer arrays, because Numba carries every array argument through every call: 50 tables
 as a tuple of arrays take 1.4 times as long to compile and 1.5 to 1.9 times as long to run. A flat array begins with a
-head, which says where each of its tables begins, and has its scalars there, too. A declaration hides that::
+head with the address of each of its tables, and with its scalars. A declaration hides that::
 
     STATE = Layout("state")
     V_EVENTS = STATE.scalar("events so far")
@@ -38,7 +38,7 @@ class Column:
     Attributes:
         comment: What it holds.
         unit: In what unit, "": a count, a number of a row, or a code.
-        head: Place in the head that says where it begins; -1: its rows are found by their addresses.
+        head: Place in the head that holds its address; -1: rows are found by their own addresses.
         stride: From one of its rows to the next.
         offset: From the begin of a row.
         many: How many values stand side by side in a row; each is found by one more index.
@@ -100,7 +100,7 @@ class Table:
         return place
 
     def find(self, name: str) -> Column:
-        """Return a column with the stride of its rows.
+        """Return a column with the final stride of its rows.
 
         Raises:
             AttributeError: there is none of this name.
@@ -160,7 +160,7 @@ class Layout:
         return self.head - 1
 
     def rows(self, name: str, shape: str, comment: str, width: int = 0) -> Table:
-        """Declare a table of rows, whose columns stand side by side; `shape` says of what there is a row each.
+        """Declare a table of rows, whose columns are side by side; `shape` names the things that have a row each.
 
         With a `width` a row is so wide at least: others may declare columns of their own (`extended`).
         """
@@ -201,7 +201,7 @@ class Layout:
         """Lay out what a run changes; returns it and where each table is.
 
         Args:
-            sizes: How many rows there are of each shape.
+            sizes: Rows of each shape.
             filled: Tables that begin with other values than declared, or have another size.
             mode: A list for the interpreter.
         """

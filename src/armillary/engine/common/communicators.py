@@ -110,7 +110,7 @@ class QuotientComm:
 
 
 class Slots(Protocol):
-    """What `quotient_comms` asks a workload."""
+    """The part of a workload that `quotient_comms` uses."""
 
     @property
     def comms(self) -> Communicators:

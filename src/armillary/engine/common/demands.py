@@ -182,7 +182,7 @@ class Demands:
     def _as_measured(
         self, group: Group, call: CollectiveCall, cuts: Sequence[Dims], transfer: float
     ) -> tuple[Floats, Floats, Floats]:
-        """Return what is needed of the port that a measured collective keeps busy, as far as it was measured so."""
+        """Return the needs of a measured collective: only of the port that it keeps busy, and at most as measured."""
         bytes_, each, ns = self._needs(group, call, cuts)
         for c, dims in enumerate(cuts):
             if dims != group.spanned[-1:]:

@@ -113,7 +113,7 @@ def spanned(comm: Communicator, platform: Platform) -> list[int]:
 
 
 def node_size(platform: Platform) -> int:
-    """Return how many NPUs the fit of a platform takes for a node."""
+    """Return the NPUs per node that the fit of a platform assumes."""
     assert platform.collectives.fit is not None
     return int(
         np.prod([dimension.size for dimension in platform.dimensions[: platform.collectives.fit.inner]])

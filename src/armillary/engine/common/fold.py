@@ -12,7 +12,7 @@ and A, A, B, B have the same peers but not the same ticks. In profile `physical`
 tick has no effect, only the set of colours counts.
 
 Folding is exact. `--no-fold` simulates every rank and gives the same tick for each of them, and a
-property-based test compares the two. What cannot be folded is not: ranks that share a first-come-first-served
+property-based test compares the two. Some ranks are never folded: those that share a first-come-first-served
 server (a memory pool, the memory of a node) are served in rank order at equal ticks, so each of them is a
 class of its own.
 
@@ -125,7 +125,7 @@ def _places(channels: Channels, npus: int) -> Colours:
 
 
 def _settled(colour: Colours, rings: list[Ring], pairs: list[Pairs]) -> bool:
-    """One colour, and only rings in which every member sees the same: nothing can split."""
+    """Tell whether nothing can split: one colour, and only rings in which every member sees the same."""
     same = colour.max(initial=0) == 0 and not pairs
     return same and all(
         order.uniform
@@ -188,7 +188,7 @@ def _sign_ring(
 
 
 def _sets(met: Colours, known: dict[object, int]) -> Colours:
-    """Return the identity of what is met on each line, (lines,)."""
+    """Return a number per line for the set of (colour, slot) on it, (lines,)."""
     rows = np.sort(met, axis=1)
     alike: dict[bytes, int] = {}
     of_line = [alike.setdefault(row.tobytes(), len(alike)) for row in rows]
@@ -219,7 +219,7 @@ def _identify(row: list[int], i: int, orders: frozenset[Order], cost: bytes, kno
 def _costs(
     members: NDArray[np.int64], orders: frozenset[Order], dimensions: tuple[Dimension, ...]
 ) -> list[bytes]:
-    """Return for each member what its wires look like: (dimension, hops) to its relative peers."""
+    """Return a key per member for the links to its relative peers: (dimension, hops) of each."""
     n = len(members)
     parts = []
     for order in sorted((o for o in orders if not o.uniform), key=lambda o: (o.relative, o.peers)):
@@ -266,7 +266,7 @@ def pairs_of(
 ) -> list[Pairs]:
     """Return the partners of all ranks, by view: one for each of its items.
 
-    `path_code` says what lies between two ranks; without it messages pay the first dimension they cross.
+    `path_code` encodes the links between two ranks; by default messages pay the first dimension they cross.
     """
     known: dict[object, int] = {}
     found = []

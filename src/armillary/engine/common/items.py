@@ -27,7 +27,7 @@ FROM_MEMORY = {
     NodeType.MEM_LOAD_NODE: "all-gather from memory",
     NodeType.MEM_STORE_NODE: "reduce-scatter to memory",
 }
-"""What an access of all members of a group at once is called."""
+"""Names of the collectives that stand for an access by all members of a group at once."""
 MEMORY_OPERATIONS = tuple(FROM_MEMORY.values())
 """The collectives of such accesses."""
 Channels = dict[Channel, tuple[list[int], list[int]]]
@@ -97,7 +97,7 @@ def views_of(
 ) -> tuple[list[View], NDArray[np.int32]]:
     """Return the distinct views and the view of every rank.
 
-    Ranks of one structure share a view unless attributes that may differ between them are there.
+    Ranks of one structure share a view, unless the trace has attributes that may differ between them.
     """
     # Graphs of many ranks often share their columns.
     seen = {id(graph.columns): graph.attr_names for graph in trace.graphs}
@@ -116,7 +116,7 @@ def read_view(
 ) -> View:
     """Read the items of `graph`; `nodes` may be lowered from another graph of the same structure.
 
-    `peer` is what stands for the peer of every node; by default the rank that the node names.
+    `peer` replaces the peer of every node; by default it is the rank that the node names.
 
     Raises:
         InputError: a missing or impossible attribute, or an unknown group.
@@ -239,7 +239,7 @@ def channel_at(view: View, item: int, rank: int) -> Channel:
 
 
 def unreceived(channels: Channels) -> list[str]:
-    """Return a warning if messages are sent that no rank receives: the sender goes on, as in ASTRA-sim."""
+    """Return a warning if messages are sent that no rank receives: the sender continues, as in ASTRA-sim."""
     lost = [(channel, len(sends) - len(receives)) for channel, (sends, receives) in channels.items()]
     lost = [(channel, count) for channel, count in lost if count > 0]
     if not lost:

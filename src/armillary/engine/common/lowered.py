@@ -1,4 +1,4 @@
-"""What the lowered programs of both engines hold, and what is left when they have run."""
+"""The base of lowered programs of both engines, their finished runs, and the tables while they grow."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Simulated(ABC):
     group_names: dict[int, str] = field(default_factory=dict)
     """Name of each group that has one: its axis set."""
     names_of_all: tuple[str, ...] = ()
-    """What groups of all ranks are called in the trace, beside nothing."""
+    """Names that the trace uses for groups of all ranks, besides the empty name."""
     warnings: list[str] = field(default_factory=list)
 
     @cached_property
@@ -98,10 +98,10 @@ class Simulated(ABC):
         return True
 
     holds = "chunks held in queues of {} on other ranks: each rank runs its chunks in another order"
-    """What a rank waits for in a collective that all members have joined."""
+    """Text of errors: what a rank waits for in a collective that all members have joined."""
 
     def explain(self, run: Any) -> str:
-        """Return what else is to be said of a run that cannot finish, or nothing."""
+        """Return further lines of the error for a run that cannot finish, or an empty string."""
         return ""
 
     def rows_of_phases(self, run: Any, item: Ints, chunk: Ints, place: Ints, step: Ints) -> Ints:
@@ -119,7 +119,7 @@ class Simulated(ABC):
         return [row for plan in self.plans for row in plan.rows()]
 
     def network_use(self, run: Any) -> NetworkUse | None:
-        """Return what the links did, where messages crossed links."""
+        """Return the use of the links; None where messages cross no links."""
         return None
 
     def least(self, needs: Demands, nodes: int) -> Ints:

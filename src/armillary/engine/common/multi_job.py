@@ -41,7 +41,7 @@ class JobRun:
     end: int
     """When its last node ended."""
     shares: dict[str, int]
-    """Other jobs that are there between its arrival and end, and how many of its NPUs, with their ports, they use."""
+    """Other jobs present between its arrival and end -> how many of its NPUs, with their ports, they use."""
     timeline: Timeline
     """Its ranks alone, in ticks since its arrival."""
     alone: Timeline
@@ -161,7 +161,7 @@ def simulate_jobs(
 
 
 def _shares(jobs: Sequence[PlacedJob], ends: Sequence[int], j: int) -> dict[str, int]:
-    """Return with whom job `j` shares NPUs while it is there, and how many."""
+    """Return the jobs that share NPUs with job `j` while it runs, and the number of these NPUs."""
     mine, found = set(jobs[j].npus), {}
     for other, job in enumerate(jobs):
         # Two half-open intervals overlap.
@@ -289,7 +289,7 @@ def _table(machine: Timeline, cls: int, at: Ints, graph: Graph) -> GraphTable:
 
 
 def _phases(machine: Timeline, retained: list[tuple[int, Ints]], arrival: int) -> dict[str, Any]:
-    """Return the phase columns of the nodes that were kept of each class."""
+    """Return the phase columns of the retained nodes of each class."""
     by_class = np.argsort(machine.phase_class, kind="stable")
     bounds = np.searchsorted(machine.phase_class[by_class], np.arange(len(machine.finish) + 1))
     rows, classes, nodes = [np.zeros(0, np.int64)], [np.zeros(0, np.int32)], [np.zeros(0, np.int32)]

@@ -55,7 +55,7 @@ class Nodes:
 
 
 def lower_nodes(graph: Graph, platform: Platform, times: KernelTimes) -> Nodes:
-    """Return the node rows of `graph`, of which `times` has the kernels.
+    """Return the node rows of `graph`; `times` has the durations of its kernels.
 
     Raises:
         InputError: a node that profile ``astra-sim`` cannot run, a cycle, or a value out of range.
@@ -129,7 +129,7 @@ def lower_nodes(graph: Graph, platform: Platform, times: KernelTimes) -> Nodes:
 
 
 def unrecorded(graph: Graph, platform: Platform) -> int:
-    """Return how many nodes of communication and memory name bytes and have no time where only recorded ones count."""
+    """Return how many communication and memory nodes have bytes but no time, where only recorded times count."""
     if not platform.compute.replay:
         return 0
     other = np.isin(graph.types, (*COMMUNICATION, *MEMORY)) & ~graph.has("duration_ns")
@@ -239,7 +239,7 @@ def replayed(graph: Graph, order: NDArray[np.int64]) -> NDArray[np.bool_]:
 
 
 def diagnose(graph: Graph) -> list[str]:
-    """Return warnings of what is odd about a graph but can be simulated."""
+    """Return warnings about a graph that is odd but can be simulated."""
     warnings = []
     dangling = graph.dangling
     if dangling:

@@ -33,7 +33,7 @@ _KIND_OF = {
 
 
 class LazyTables(Sequence[GraphTable]):
-    """Graph tables that are made when they are looked at: names of many nodes take time."""
+    """Graph tables that are made on first use: the names of many nodes take time."""
 
     def __init__(self, makers: Sequence[Callable[[], GraphTable]]) -> None:
         self._makers = makers
@@ -146,7 +146,7 @@ def _recorded_labels(graph: Graph) -> NDArray[np.str_]:
 
 
 def timeline_of(lowered: Simulated, run: Run, platform: Platform, info: dict[str, Any]) -> Timeline:
-    """Return the timeline of a finished run; `info` is added to what it says about itself."""
+    """Return the timeline of a finished run; `info` is added to `Timeline.info`."""
     layout = lowered.layout
     index: dict[int, int] = {}
     distinct: list[View] = []

@@ -116,10 +116,10 @@ MEMBER.column("left", "messages to send and to receive before it is over")
 MEMBER.column("busy", "until when it adds up what it has received", "ticks")
 ME_COLUMNS = MEMBER.width
 EVENTS = 2
-"""Events that a message that has come, or a chunk that begins, makes at most."""
+"""Events, at most, that the arrival of a message or the start of a chunk makes."""
 # Messages of a shape, and of a channel, stay below 2**27; 63 - 27 - 1 bits are left for the address or
 # channel.
 MOVE_BITS = 27
-"""A cookie is (address of a run, number of its message) or (channel, its number); its last bit says which."""
+"""A cookie is (address of a run, number of its message) or (channel, number of the message); bit 0 tells which."""
 EV_SENT, EV_RECEIVED, EV_OVER = range(5, 8)
-"""More events: a message of a run was sent (run, member), or received; all members of a run are through (run)."""
+"""More events: a message of a run was sent (run, member), or received; all members of a run have finished (run)."""

@@ -173,7 +173,7 @@ def happen(prog, st, mem, heap, net_table, net, pool, queue, tick):
 
 @inner
 def room(st, mem, heap, net, block):
-    """Tell whether there is room for what a message or a chunk may bring: `EVENTS`, and a block of memory."""
+    """Tell whether a message or a chunk has room: for `EVENTS` events, a block of memory and a row of the pool."""
     if (
         (st[physical.V_HEAP] + lk.EVENTS) * physical.HEAP_COLUMNS <= len(heap)
         and st[lk.V_MEMORY] + block <= len(mem)
@@ -190,8 +190,8 @@ def room(st, mem, heap, net, block):
 def settle(prog, st, mem, heap, net_table, net, pool, queue, tick, block):
     """Start what can start now: nodes, and chunks of chunk flows.
 
-    Returns whether all has started that can. Where there was no room (GROW) it is called again, and goes on where it
-    stopped.
+    Returns whether everything that can start has. Where there was no room (GROW) it is called again, and continues
+    where it stopped.
     """
     if not issue_touched(prog, st, heap, tick):
         return False
@@ -246,7 +246,7 @@ def wait(prog, st, heap, net_table, net, pool, queue):
 
 @inner
 def collect(st, net_table, net, pool, queue):
-    """Let the network run to the end of the tick, and keep what it delivers: a message leaves at whole ticks only."""
+    """Run the network to the end of the tick, and collect its deliveries: ranks react at whole ticks only."""
     end = st[lk.V_TICK] * tk.PS
     while True:
         row = net[tk.N_DELIVERED]

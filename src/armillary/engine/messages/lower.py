@@ -37,7 +37,7 @@ Ints = NDArray[np.int64]
 
 
 class MessageWorkload(ListedWorkload):
-    """A listed trace; an all-to-all with splits is one phase with the messages that it has."""
+    """A listed trace; an all-to-all with splits is one phase, with one message per pair of members."""
 
     fluid = False
 
@@ -51,7 +51,7 @@ class MessageWorkload(ListedWorkload):
 
 
 class MessageChannels(Channels):
-    """Channels between two NPUs: the network says how long a message takes."""
+    """Channels between two NPUs without latency and volume: the network decides how long a message takes."""
 
     def lower(self, channel: Channel) -> tuple[int, int, int]:
         """See `Channels`."""

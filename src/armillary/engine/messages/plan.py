@@ -1,4 +1,4 @@
-"""Simulate a synthesised collective: its messages on a transport, each when its data is there and it is its turn."""
+"""Simulate a synthesised collective on a transport: each message leaves when its data is there and its turn comes."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def member_of(run, m):
 
 @inner
 def begin_run(prog, st, mem, net_table, net, pool, queue, chunk_flow, key, phase, line_row, tick):
-    """Start a phase of a chunk on a chunk flow: all members come to their first round."""
+    """Start a phase of a chunk on a chunk flow: all members enter their first round. Returns the address of the run."""
     shape = line_routes.shape(prog, line_row)
     members = shapes.members(prog, shape)
     run = allocate(st, mem, lk.RU_HEAD + members * lk.ME_COLUMNS)

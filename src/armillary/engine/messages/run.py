@@ -87,7 +87,7 @@ def events(run: MessageRun) -> int:
 
 
 def _estimate(program: MessageProgram, transport: Transport) -> int:
-    """Return about how many events a run has."""
+    """Return a rough estimate of the number of events of a run."""
     z = program.sizes
     moves = int((_sends(program) * program.tables["ROUNDS"][lk.RO_REPEAT :: lk.RO_COLUMNS]).sum())
     messages = z["rows"] * moves // z["ranks"] + z["pairs"]
@@ -98,8 +98,8 @@ def _estimate(program: MessageProgram, transport: Transport) -> int:
 def _at_once(program: MessageProgram) -> int:
     """Return the most messages that begin in one step of the loop.
 
-    A step begins a run, in which each member comes to a round of its own, or brings two members to their next round,
-    whose messages leave if those at their other ends wait there.
+    A step either begins a run, whose members each enter a round, or moves two members to their next round, whose
+    messages leave if the members at their other ends wait there.
     """
     most = 1
     rounds = program.tables["ROUNDS"].reshape(-1, lk.RO_COLUMNS)

@@ -1,4 +1,4 @@
-"""How many chunks of a collective are in flight at a time on a line, and in how many segments each goes."""
+"""The number of chunks of a collective in flight on a line, and the number of segments of a chunk in a tree."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ AT_ONCE = 32
 
 
 def window_of(phase: PhysicalPhase, chunk: int, platform: Platform, segments: int = 1) -> int:
-    """Return how many chunks are in flight at a time on a line, each in so many segments, the first of so many bytes.
+    """Return the window of a line: chunks in flight at a time, each in `segments`, the first of `chunk` bytes.
 
     `collectives.active_chunks` if given. Otherwise enough to keep the fullest link busy during the latencies of a
     chunk: 4 · (1 + idle time of a chunk ÷ time of its bytes on that link). The idle time is the latency of its rounds
@@ -33,7 +33,7 @@ def window_of(phase: PhysicalPhase, chunk: int, platform: Platform, segments: in
 
 
 def segments_of(chunks: int, phase: PhysicalPhase, size: int, platform: Platform, depth: int) -> int:
-    """Return in how many segments each chunk of `size` bytes goes through trees of `depth` rounds, bottom to bottom.
+    """Return the segments of a chunk of `size` bytes in trees of `depth` rounds, up and down again.
 
     More segments fill the levels of a tree sooner, but each costs a latency. Alone, a chunk of s segments takes
     t(s) = (s + depth) · (moving / s + latency), which is least at s = √(depth · moving / latency). Chunks in flight at

@@ -50,8 +50,8 @@ def before(st, first, a, b, steps):
 def insert(prog, st, chunk_flow, item, key, steps, place):
     """Insert a waiting volume into a chunk flow's list.
 
-    Of one place, what other dimensions wait for comes first: with the lowest chunk first, a faster dimension could
-    bring chunks back so early that they hold up those that have not left yet.
+    Of equal places, the earliest phase comes first, because other dimensions wait for it. With the lowest chunk
+    first, a faster dimension could return chunks so early that they delay those that have not left yet.
     """
     first = items.row(prog, item)
     rows.set_place(st, first + key, place)

@@ -1,4 +1,4 @@
-"""The chunks of a collective of profile `physical`: how big each is, and which phases it goes through.
+"""The chunks of a collective of profile `physical`: the size of each, and the phases of its route.
 
 A collective over a grid of dimensions has one or more chunk routes. Each is a dimension order and so a list
 of phases, and every chunk has bytes and a route. Chunks of different routes use the same chunk flows, so
@@ -29,7 +29,7 @@ MOST_IN_FLIGHT = 256
 """Chunks of a collective that are in flight at a time on a line, at most. With 32, one in 64 small chunks paid its
 latencies twice: 128 KiB on 256 NPUs of a 10 GB/s switch took 324 us, not 167."""
 MOST_ROUTES = 720
-"""Orders of levels of which one is chosen on the way, at most."""
+"""Orders of levels, at most, where chunks choose their route while they run."""
 
 
 @dataclass(frozen=True)
@@ -167,7 +167,7 @@ def _scheduled(call: CollectiveCall, comm: Communicator, platform: Platform) -> 
 
 
 def plain_chunk_routes(route: Sequence[PhysicalPhase], size: int, platform: Platform) -> ChunkRoutes:
-    """Return the chunk routes of chunks that all go through the same phases."""
+    """Return the chunk routes of chunks that all have the same phases."""
     return ChunkRoutes(
         (tuple(route),), tuple((each, 0) for each in plain_sizes(size, platform.collectives.chunks))
     )

@@ -59,7 +59,7 @@ def fitted_phase(
 
 
 def largest_message(platform: Platform, sizes: Collection[int]) -> int:
-    """Return the most bytes that any message of these sizes moves through a port."""
+    """Return the most bytes that a port carries for any message of these sizes."""
     more = 1 + Fraction(platform.terms.communication)
     found = [ceil(max(sizes, default=0) * more)]
     if platform.collectives.fit:

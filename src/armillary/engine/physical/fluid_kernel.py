@@ -90,7 +90,7 @@ def next_head(prog, st, chunk_flow, tick):
 def settle(prog, st, mem, heap, tick):
     """The second half of a tick: issue, start volumes, share ports.
 
-    Returns whether there was room for all of it; else it is called again, and goes on where it stopped.
+    Returns False if there was no room for all of it; then it is called again, and continues where it stopped.
     """
     # Issue before choosing levels, and choose before serving chunk flows: each step makes work for the next,
     # never for one before it.

@@ -1,4 +1,4 @@
-"""A trace with a grid on a platform: classes of ranks come from its rules, and only few ranks are ever looked at."""
+"""A trace with a grid on a platform: classes of ranks follow from its rules, and only a few ranks are ever bound."""
 
 from __future__ import annotations
 

@@ -141,7 +141,7 @@ def issue_rank(prog, st, heap, r, tick):
 def issue_touched(prog, st, heap, tick):
     """Let every rank that something happened to issue its free nodes, the lowest rank first.
 
-    Returns whether there was room for all of it; else it is called again, and goes on where it stopped.
+    Returns False if there was no room for all of it; then it is called again, and continues where it stopped.
     """
     while st[lk.V_TOUCHED] > 0:
         r = take(st, touched.at_rank(st, 0), st[lk.V_TOUCHED])

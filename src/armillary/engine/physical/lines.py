@@ -1,4 +1,4 @@
-"""The lines of a program, on each of which chunk flows are served, and the ports that they use."""
+"""The lines of a program, which serve its chunk flows, and the ports that they use."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Ring(NamedTuple):
     chunk_flow: int
     """First of its chunk flows among those of an instance of its communicator."""
     lines: int
-    """How many, and as many chunk flows of an instance."""
+    """Number of lines, and of chunk flows of an instance."""
 
 
 class Lines:
@@ -97,7 +97,7 @@ class Lines:
         return found
 
     def _slowest(self) -> str:
-        """Return which bandwidth is the least, and what it is."""
+        """Return the least bandwidth of the platform, with its place, as the subject of an error."""
         platform = self.platform
         found = [
             (min(port.out, port.into), f"network: {dimension.name}")

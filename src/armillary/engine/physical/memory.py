@@ -37,7 +37,7 @@ ABSENT, LOCAL, REMOTE = range(3)
 LOAD_SLOT, STORE_SLOT, LOCAL_SLOT = range(3)
 """What an access occupies: loads and stores overlap in a hierarchical memory, others are one after the other."""
 IN_SWITCH = "in_switch"
-"""Attribute of an access of a group: loads bring the same to all members, stores are added up on their way."""
+"""Attribute of an access of a group: loads bring the same data to all members, stores are added up in switches."""
 REDUCE = FROM_MEMORY[NodeType.MEM_STORE_NODE]
 
 
@@ -78,7 +78,7 @@ def read_accesses(
 def _local_ticks(
     graph: Graph, order: Ints, platform: Platform, local: NDArray[np.bool_], store: NDArray[np.bool_]
 ) -> Ints:
-    """Return latency + bytes over the bandwidth of the direction, or what another package's kind says; rounded up."""
+    """Return latency + bytes ÷ bandwidth of the direction, or the time by another package's kind; ns, rounded up."""
     size, own = graph.ints("tensor_size", 0)[order], platform.npu.memory
     if own.kind:
         from armillary.platform.memory_model import access_ns, memory_model
@@ -137,7 +137,7 @@ class RemoteAccesses:
         """Fill in the accesses of a rank.
 
         Raises:
-            InputError: there is no remote memory, or its kind says what no time is.
+            InputError: there is no remote memory, or its kind returns an invalid time.
         """
         nodes, memory = view.nodes, self._platform.remote_memory
         which = np.flatnonzero(nodes.kind[nodes.items] == lk.MEMORY)
@@ -166,7 +166,7 @@ Groups = list[tuple[Ints, Ints]]
 
 
 class GroupPlaces:
-    """How often groups that are alike are in the machine, and in each node."""
+    """How many groups of each kind there are in the machine, and in each node."""
 
     def __init__(self, classes: Ints, per_node: int, groups: Groups) -> None:
         self._classes = classes

@@ -49,11 +49,11 @@ class PhysicalNodes(Nodes):
     unmoved: int = 0
     """Of these, those whose bytes take no time for want of a memory bandwidth."""
     untimed: int = 0
-    """Of these, those that it timed for want of a recorded time, where nobody asked for it."""
+    """Of these, those that it timed without being enabled, for want of a recorded time."""
 
 
 def lower_nodes(graph: Graph, platform: Platform, times: KernelTimes) -> PhysicalNodes:
-    """Return the node rows of `graph`, of which `times` has the kernels.
+    """Return the node rows of `graph`; `times` has the durations of its kernels.
 
     Raises:
         InputError: a node that cannot be simulated, a cycle, or a value out of range.
@@ -124,7 +124,7 @@ def lower_nodes(graph: Graph, platform: Platform, times: KernelTimes) -> Physica
 
 
 def _untimed(graph: Graph, platform: Platform) -> NDArray[np.bool_]:
-    """Return which nodes the roofline model times though nobody asked for it: see `armillary.compute.untimed`.
+    """Return which nodes the roofline model times although it is not enabled: see `armillary.compute.untimed`.
 
     Raises:
         InputError: one of them cannot be timed.

@@ -41,8 +41,8 @@ class Cost(NamedTuple):
 def in_switch(platform: Platform, dim: int, collective: str, operation: str, n: int) -> Cost:
     """Return what an operation of a collective among `n` members costs in the switches of a dimension.
 
-    Segments follow each other, so data goes up and down at the same time; one latency up, one down and that of the
-    switch are all. The volume is what takes as long, at the bandwidth of the slower direction, as the
+    Segments follow each other, so data moves up and down at the same time. The latency is one link up, one down, and
+    that of the switch. The volume is what takes as long, at the bandwidth of the slower direction, as the
     slowest of three: to send, to receive and to add up.
 
     Raises:
@@ -123,13 +123,13 @@ class PhysicalPhase:
     scale: Fraction = Fraction(1)
     """Bytes that the schedule of a line is about, per byte of the chunk."""
     port: Fraction | None = None
-    """Bytes through the busiest direction where that is not the one in which members send; else None."""
+    """Bytes through the busiest direction if members do not send in that one; else None."""
     wait: float = 0.0
-    """ns per byte of the chunk that it takes alone, above those of `volume`: others can use what it leaves idle."""
+    """ns per byte of the chunk beyond those of `volume` that it takes alone; others can use the ports meanwhile."""
     beside: Beside | None = None
     """What many chunks that follow each other wait for; None: each of them for all of `latency` and `wait`."""
     parts: int | None = None
-    """Parts that the algorithm cuts a chunk into; None: as many as it does if nothing is said."""
+    """Parts that the algorithm cuts a chunk into; None: its default."""
 
     @property
     def busiest(self) -> Fraction:
@@ -352,11 +352,11 @@ def _flat(call: CollectiveCall, comm: Communicator, platform: Platform) -> Physi
 
 
 def reduction_ns(phase: PhysicalPhase, chunk: int, memory: float) -> float:
-    """Return how long a member reduces what it must of a chunk of so many bytes, at a bandwidth in bytes/s."""
+    """Return how long a member takes to reduce its part of a chunk of `chunk` bytes, ns; `memory` is in bytes/s."""
     return float(phase.reduced * chunk) / memory * 1e9 if memory > 0 else 0.0
 
 
 def latency_ticks(phase: PhysicalPhase, chunk: int, memory: float) -> int:
-    """Return the latency of a chunk of so many bytes in ns, with its reduction and what it waits for, rounded up."""
+    """Return the latency of a chunk of `chunk` bytes in ticks, with its reduction and its wait, rounded up."""
     # One rounding of the sum, in ns.
     return ceil(phase.latency + phase.wait * chunk + reduction_ns(phase, chunk, memory))

@@ -1,6 +1,6 @@
-"""A lowered program of profile `physical`, with what is needed to run it and to read its result.
+"""A lowered program of profile `physical`, how to run it, and how to read its result.
 
-A collective of one phase is cut into chunks that go through the same ports one after the other, and nothing
+A collective of one phase is cut into chunks that pass the same ports one after the other, and nothing
 else can come between them, because a chunk flow belongs to one collective. So the chunks are one batch, with
 one event for all of them. A chunk ends at a whole tick, so the end of the batch is a sum of rounded times and
 not a rounded sum. When the rate changes, the kernel walks the batch up to that tick, chunk by chunk, and

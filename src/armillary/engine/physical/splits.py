@@ -1,6 +1,6 @@
 """All-to-all with sizes of its own: gather what each member sends to whom into one call that all agree on.
 
-A node says so with the attribute ``comm_splits``: the bytes to each member, in the order of the group.
+A node has the attribute ``comm_splits``: the bytes to each member, in the order of the group.
 """
 
 from __future__ import annotations
@@ -117,8 +117,8 @@ def _row(rows: Rows, number: int, n_members: int, source: str) -> tuple[int, ...
 def loads(call: CollectiveCall, comm: Communicator, platform: Platform) -> list[tuple[int, Load]]:
     """Return (dimension, load of its fullest line) of an all-to-all with splits, in bytes.
 
-    A message goes through the dimensions in order: along each of them from where its sender is to where
-    its receiver is.
+    A message crosses the dimensions in order: along each of them from the place of its sender to that of
+    its receiver.
     """
     coordinates = [
         comm.members // stride % dimension.size

@@ -1,4 +1,4 @@
-"""What lowering asks of a trace on a platform, whether its ranks are listed or follow from rules."""
+"""The interface between lowering and a trace on a platform, whether its ranks are listed or follow from rules."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def special_of(platform: Platform) -> Ints:
 
 
 def path_code(platform: Platform, source: Ints, destination: Ints) -> Ints:
-    """Return one number per pair of ranks that says how many links of each dimension lie between them."""
+    """Return one number per pair of ranks that encodes the links of each dimension between them."""
     code = np.zeros(np.broadcast(source, destination).shape, np.int64)
     for dimension, hop in zip(
         platform.dimensions, network.path(platform.dimensions, source, destination), strict=True
@@ -78,7 +78,7 @@ class PhysicalWorkload(ABC):
     views: list[View]
     """Distinct views; with rules, their calls and peers are rules too."""
     fluid = True
-    """Whether volumes go at the rates of ports; else messages move."""
+    """Whether volumes move at the rates of ports; if not, messages move."""
 
     def __init__(self, platform: Platform) -> None:
         self.platform = platform
@@ -111,7 +111,7 @@ class PhysicalWorkload(ABC):
 
     @abstractmethod
     def warnings(self) -> list[str]:
-        """Return what is odd about the messages."""
+        """Return warnings about messages that do not match."""
 
     @property
     @abstractmethod
@@ -132,7 +132,7 @@ class PhysicalWorkload(ABC):
         """Whether a message is sent that no rank receives."""
 
     def classify(self) -> Ints:
-        """Return the class of every rank; ranks that may differ by more than whom they deal with are their own."""
+        """Return the class of every rank; where folding is not exact, every rank is its own class."""
         shared = any((view.nodes.kind == lk.MEMORY).any() for view in self.views) and self.accesses.shared
         # A message that nobody receives takes part of a port that its receiver does not know of.
         if shared or self.loses_messages or self.platform.jitter:
@@ -146,7 +146,7 @@ class PhysicalWorkload(ABC):
         return self._chunk_routes[call]
 
     def largest(self) -> int:
-        """Return the most bytes that anything moves through a port."""
+        """Return the most bytes that a port carries for any one phase or message."""
         moved = [
             ceil(p.volume * (call.size + 1)) for call in self.calls for p in self.chunk_routes(call).phases
         ]
