@@ -47,11 +47,14 @@ def run_physical(trace: Trace, platform: Platform, fold: bool) -> tuple[Physical
     """Lower a trace and run it; returns the program, its final state and facts about the machine for the timeline."""
     from armillary.engine.physical.lower import lower
     from armillary.engine.physical.program import execute
+
+    # ASTRA-sim's keys that mean something else in this profile are dropped or refused.
     from armillary.platform import physical_view
 
     platform = physical_view(platform)
     program = lower(trace, platform, fold_ranks=fold)
     run, terms = execute(program), platform.terms
+    # Overlap needs a finished run to measure, so it runs the program again with other durations.
     if terms.overlap:
         from armillary.engine.physical.terms.overlap import settle
 
@@ -93,6 +96,7 @@ def machine_info(program: PhysicalProgram, platform: Platform) -> dict[str, Any]
             "memory_efficiency": kernels.memory,
             "kernel_overhead_ns": kernels.overhead,
         }
+    # The roofline has a fact of its own above.
     if compute.model not in ("", "roofline") or compute.overrides:
         info["compute_model"] = {"name": compute.model or "recorded"}
         own = compute.options.get("file") or (
