@@ -210,7 +210,6 @@ def _roofline(
         raise InputError(
             "the roofline needs local-mem-bw and peak-perf above 0: compute nodes cannot be timed"
         )
-    # Truncated, not rounded up, because ASTRA-sim truncates.
     intensity = ops[timed] / size[timed]
     performance = np.minimum(bandwidth * intensity, peak)
     # ASTRA-sim divides 0 by 0 for a node without operations; here it takes its bytes over the bandwidth.
@@ -222,6 +221,7 @@ def _roofline(
         raise InputError(
             f"{graph.node(position)} takes {runtime.max():.3g} ns; expected less than {LIMIT:.3g} ns"
         )
+    # Truncated, not rounded up, because ASTRA-sim truncates.
     ticks[timed] = runtime.astype(np.int64)
     idle = np.flatnonzero(timed)[ops[timed] == 0]
     if not idle.size:

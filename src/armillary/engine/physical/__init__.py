@@ -48,9 +48,9 @@ def run_physical(trace: Trace, platform: Platform, fold: bool) -> tuple[Physical
     from armillary.engine.physical.lower import lower
     from armillary.engine.physical.program import execute
 
-    # ASTRA-sim's keys that mean something else in this profile are dropped or refused.
     from armillary.platform import physical_view
 
+    # ASTRA-sim's keys that mean something else in this profile are dropped or refused.
     platform = physical_view(platform)
     program = lower(trace, platform, fold_ranks=fold)
     run, terms = execute(program), platform.terms

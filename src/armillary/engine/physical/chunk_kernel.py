@@ -25,8 +25,8 @@ rows = accessors(lk.ROWS)
 @inner
 def order_of(prog, priority, tick):
     """Return the place of a chunk flow in the global order: the lowest is served first; 0 means none yet."""
-    # 2**50 ns are 13 days: ticks stay below one step of priority. Priorities are clipped to ±1000, so the
-    # product fits int64. `tick + 1`, because 0 stands for no place.
+    # 2**50 ns are 13 days: only in longer runs could a tick outweigh a step of priority. Priorities are clipped
+    # to ±1000, so the product fits int64. `tick + 1`, because 0 stands for no place.
     return priority * (1 << 50) + prog[lk.Z_SIGN] * (tick + 1)
 
 

@@ -14,7 +14,7 @@ FIXED, COLLECTIVE, SEND, RECV = common.FIXED, common.COLLECTIVE, common.SEND, co
 MEMORY, SKIP, TRANSFER = common.MEMORY, common.SKIP, common.TRANSFER
 OK, GROW, MISMATCH = common.OK, common.GROW, common.MISMATCH
 EVENT, HEAP_COLUMNS = common.EVENT, common.HEAP_COLUMNS
-# Above every tick and every place in the global order (at most 1001 * 2**50); the sum of two still fits int64.
+# Above every tick and every place in the global order (about 1001 * 2**50); the sum of two still fits int64.
 NEVER = 1 << 61
 
 PROGRAM = Layout("physical program", common.PROGRAM)
