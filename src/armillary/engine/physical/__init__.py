@@ -47,7 +47,6 @@ def run_physical(trace: Trace, platform: Platform, fold: bool) -> tuple[Physical
     """Lower a trace and run it; returns the program, its final state and facts about the machine for the timeline."""
     from armillary.engine.physical.lower import lower
     from armillary.engine.physical.program import execute
-
     from armillary.platform import physical_view
 
     # ASTRA-sim's keys that mean something else in this profile are dropped or refused.
