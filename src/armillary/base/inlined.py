@@ -8,34 +8,11 @@ from __future__ import annotations
 
 import ast
 import importlib
-import marshal
-import sys
-from contextlib import suppress
-from pathlib import Path
 from types import CodeType
 from typing import Any, cast
 
 from armillary.base.accessors import parts_of
-from armillary.base.errors import InputError
-from armillary.base.files import replacing
 from armillary.base.tables import Table
-
-
-def inlined(path: Path, kept: Path | None) -> CodeType:
-    """Return the code of a kernel module, read from the folder `kept` or compiled and stored there if possible."""
-    place = kept / f"{path.stem}-{sys.implementation.cache_tag}.code" if kept else None
-    try:
-        if place is not None:
-            found: CodeType = marshal.loads(place.read_bytes())
-            return found
-    except (OSError, EOFError, ValueError, TypeError):
-        pass
-    code = compile_inlined(path.read_text(encoding="utf-8"), str(path))
-    if place is not None:
-        # Where it cannot be kept the next process compiles it again, which takes milliseconds.
-        with suppress(InputError), replacing(place) as file:
-            file.write_bytes(marshal.dumps(code))
-    return code
 
 
 def compile_inlined(source: str, path: str) -> CodeType:

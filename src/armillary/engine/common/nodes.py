@@ -19,7 +19,6 @@ from armillary.trace.node import REPLAY_ONLY
 
 Ints = NDArray[np.int64]
 
-_COMMUNICATION = (NodeType.COMM_COLL_NODE, NodeType.COMM_SEND_NODE, NodeType.COMM_RECV_NODE)
 OPERATION = {kind: kind.name.lower().replace("_", "-") for kind in CollectiveType}
 """Name of every Chakra collective."""
 ASTRA_SIM_OPERATIONS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
@@ -255,7 +254,7 @@ def diagnose(graph: Graph) -> list[str]:
             warnings.append(
                 f"{graph.source}: {int(absent.sum())} collectives have no comm_size; 0 bytes are assumed"
             )
-    unknown = (graph.ints(REPLAY_ONLY) != 0) & np.isin(graph.types, _COMMUNICATION)
+    unknown = (graph.ints(REPLAY_ONLY) != 0) & np.isin(graph.types, COMMUNICATION)
     if unknown.any():
         warnings.append(
             f"the bytes of {int(unknown.sum())} communications of a rank are not known: they take their recorded time, "

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from fractions import Fraction
 from math import ceil
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -23,9 +22,6 @@ from armillary.engine.common.items import MEMORY_OPERATIONS
 from armillary.engine.physical.phases import PhysicalPhase
 from armillary.platform.model import Platform
 from armillary.platform.network import port
-
-if TYPE_CHECKING:
-    pass
 
 FITTED = "fitted"
 """Name of the algorithm of a phase that a fit timed."""

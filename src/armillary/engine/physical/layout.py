@@ -94,7 +94,7 @@ RING_ENTRY.column("place", "and its place there")
 LINE_ROWS = PROGRAM.rows(
     "LINE_ROWS", "lines", "Members of a communicator that run a phase together; or a channel."
 )
-LN_MEMBER_STATES = LINE_ROWS.column("members", "how many, 0: a channel")
+LN_MEMBERS = LINE_ROWS.column("members", "how many, 0: a channel")
 LN_LOCAL = LINE_ROWS.column("local", "the first of them, in LINES")
 LN_PORTS = LINE_ROWS.column("ports", "its first port, in LINE_PORTS")
 LN_PORT_COUNT = LINE_ROWS.column("port_count", "how many ports it uses")

@@ -77,7 +77,7 @@ def delay_of(made: Piece, steps: Sequence[Step], least: Callable[[Step], int]) -
         at for at in range(len(of_node)) if of_node[at].shift and at and of_node[at - 1] is of_node[at]
     }
     ports = [
-        [port for port in (IN, CHAIN) if node in made.tile.ports.get(port, ())]
+        [port for port in (IN, CHAIN) if node in made.template.ports.get(port, ())]
         for node in range(len(of_node))
     ]
     before: list[int] = []
@@ -89,7 +89,7 @@ def delay_of(made: Piece, steps: Sequence[Step], least: Callable[[Step], int]) -
     kernels: list[int] = []
     waits: list[int] = []
     for node, step in enumerate(of_node):
-        parents = list(made.tile.nodes[node].data_deps)
+        parents = list(made.template.nodes[node].data_deps)
         own = sum(bit[port] for port in ports[node])
         for parent in parents:
             own |= before[parent] | 1 << parent
