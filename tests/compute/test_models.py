@@ -141,7 +141,7 @@ def test_a_table_says_how_far_it_went(table: Path) -> None:
     small = model.durations(one(Gemm(16, 64, 64)))
     assert small.beyond is not None and small.beyond[0] == pytest.approx(4)
     other = model.durations(one(Gemm(64, 64, 64), precision="fp8"))
-    assert np.isnan(other.ns[0]) and "1 different products in fp8" in other.notes[0]
+    assert np.isnan(other.ns[0]) and "1 different GEMMs in fp8" in other.notes[0]
 
 
 def test_rows_and_columns_of_a_table_change_places(tmp_path: Path) -> None:

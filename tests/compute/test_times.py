@@ -159,7 +159,7 @@ def test_the_command_asks_a_machine(tmp_path: Path) -> None:
     assert first == "4096x4096x4096 1.374 ms 100 TFLOP/s 100.0 % compute no"
     assert "memory" in result.output.splitlines()[2]
     bad = CliRunner().invoke(main, ["machine", "gemm", str(path), "4096x4096"])
-    assert "got '4096x4096', expected the sizes of a product as MxNxK" in bad.output + str(bad.exception)
+    assert "got '4096x4096', expected the sizes of a GEMM as MxNxK" in bad.output + str(bad.exception)
 
 
 def test_nodes_are_found_in_any_order_of_their_ids(tmp_path: Path) -> None:

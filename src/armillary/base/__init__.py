@@ -1,3 +1,3 @@
-"""What every other room stands on: errors and hints, units, files, compiled kernels."""
+"""The base of all other packages: errors and hints, units, files, compiled kernels."""
 
 VERSION = "0.1.0"

@@ -1,17 +1,17 @@
-"""Functions of one line by which kernels read and write tables, made from the declarations of `armillary.base.tables`.
+"""One-line functions that read and write the tables of kernels, generated from the declarations in `base.tables`.
 
 ``lanes = accessors(LANES)`` in a kernel module gives, for a column `head`::
 
     lanes.head(st, lane)              its value
     lanes.set_head(st, lane, value)   sets it
-    lanes.add_head(st, lane, value)   adds to it, and returns what it then is
+    lanes.add_head(st, lane, value)   adds to it, and returns the new value
     lanes.at_head(st, lane)           its address in the array, for kernels that work on a part of it
 
 A column of `many` values takes one more index, after the row. Rows of a `record` are given by their addresses.
 
 In mode "interpreted" these are Python functions. In mode "compiled" each is an instruction sequence that Numba puts in
 place of the call: as functions they would take 40 ms each to compile, half as long again for the physical engine. In
-checked kernels (`armillary.base.checked`) each looks first whether the element lies in its table.
+checked kernels (`armillary.base.checked`) each function first checks that the element lies in its table.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ KINDS = ("set", "add", "at")
 def _module(table: Table, make: Callable[[str, Column], Any]) -> ModuleType:
     """Return a module of the functions of a table, each made when it is first named.
 
-    It is a plain module, because Numba looks into those, and the interpreter finds what is in them at once.
+    It is a plain module, because Numba resolves attributes of modules, and the interpreter finds them without a call.
     """
     found = ModuleType(table.name or "columns")
 
@@ -40,6 +40,7 @@ def _module(table: Table, make: Callable[[str, Column], Any]) -> ModuleType:
         if name.startswith("__"):
             raise AttributeError(name)
         made = make(*parts_of(table, name))
+        # Kept in the module, so `__getattr__` is called once per name and never on the hot path.
         setattr(found, name, made)
         return made
 
@@ -48,7 +49,7 @@ def _module(table: Table, make: Callable[[str, Column], Any]) -> ModuleType:
 
 
 def parts_of(table: Table, name: str) -> tuple[str, Column]:
-    """Return what a function of a table does, by its name, and with which column."""
+    """Return the kind of an accessor ("get", "set", "add", "at") and its column, by its name."""
     kind, _, column = name.partition("_")
     # A column may itself be called `at_once`: its own name comes first.
     if name in table.declared or kind not in KINDS:
@@ -65,6 +66,8 @@ def accessors(*tables: Table) -> Any:
 
 @cache
 def _accessors(table: Table, compiled: bool, checked: bool) -> ModuleType:
+    # Checked accessors are functions also when compiled: speed does not matter there, and errors name their
+    # place.
     if compiled and not checked:
         return _module(table, _instructions)
     bounds = vars(jit.use("armillary.base.bounds_kernel")) if checked else {}
@@ -77,7 +80,7 @@ def _accessors(table: Table, compiled: bool, checked: bool) -> ModuleType:
 
 
 def _function(kind: str, column: Column, bounds: Mapping[str, Any]) -> Callable[..., Any]:
-    """Return the Python function; with `bounds` it checks, and its last argument says where the call stands."""
+    """Return the Python function; with `bounds` it checks, and its last argument is the place of the call."""
     index = "i" if column.many > 1 else ""
     taken = [
         "flat",
@@ -102,6 +105,7 @@ def _function(kind: str, column: Column, bounds: Mapping[str, Any]) -> Callable[
         "get": f"return flat[{place}]",
         "at": f"return {place}",
         "set": f"flat[{place}] = value",
+        # `place` once: an address may cost a table look-up of its own.
         "add": f"place = {place}; flat[place] += value; return flat[place]",
     }[kind]
     names = dict(bounds)
@@ -111,7 +115,7 @@ def _function(kind: str, column: Column, bounds: Mapping[str, Any]) -> Callable[
 
 
 def _instructions(kind: str, column: Column) -> Any:
-    """Return what Numba replaces by the instructions of the function.
+    """Return a Numba intrinsic that emits the instructions of the function.
 
     They are fewer than those of ``flat[flat[head] + row]``: no index here counts from the end of an array.
     """
@@ -178,7 +182,7 @@ def _instructions(kind: str, column: Column) -> Any:
 
 
 def _with_arguments(typing: Callable[..., Any], more: int) -> Callable[..., Any]:
-    """Have a function take exactly so many arguments after the array, as Numba wants to see it."""
+    """Give a typing function a signature with `more` arguments after the array: Numba inspects it."""
     names = ("context", "flat", "a", "b", "c")[: 2 + more]
     parameters = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in names]
     typing.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]

@@ -1,11 +1,12 @@
-"""Kernels whose every array access is checked: for tests, which run them instead of the plain ones.
+"""Kernels that check every array access: tests run them instead of the plain ones.
 
 Within ``with jit.checking():`` every kernel that is loaded, compiled or interpreted, is made from its source with each
-access ``x[i]`` replaced by one that first looks whether i lies in x (`armillary.base.bounds_kernel`). Tables share flat
+access ``x[i]`` replaced by one that first checks that i lies in x (`armillary.base.bounds_kernel`). Tables share flat
 arrays, so lying in the array is not enough: within the context a guard word, its length and another guard stand before
-every table, and at the end of the array (`before_table`). What is seen to be an element of a table, as in
-``st[st[NAME] + i]`` and where a local variable holds such an address, must lie in that table; anything else may at
-least not touch a guard. Accessors (`armillary.base.accessors`) know their tables; each call is told where it stands.
+every table, and at the end of the array (`before_table`). An index that is recognised as an element of a table, as in
+``st[st[NAME] + i]`` and where a local variable holds such an address, must lie in that table; any other must at least
+not touch a guard. Accessors (`armillary.base.accessors`) know their tables; each call gets its place in the source as
+an argument.
 
 Runs get exactly the room they asked for and return after each event. `pytest --checked` does this for any
 test.
@@ -39,19 +40,19 @@ def name_of(place: int) -> str:
 
 
 def before_table(size: int = 0) -> Ints:
-    """Return what stands in a flat array before a table of so many words, and after the last: nothing, or guards."""
+    """Return the words that precede a table of `size` words in a flat array, and end the array: none, or guards."""
     return np.array((GUARD, size, GUARD), np.int64) if is_checking() else _NO_WORDS
 
 
 class Guards:
-    """The guard words in some flat arrays, which are looked at between events; none where kernels are not checked."""
+    """The guard words of some flat arrays, checked between events; none where kernels are not checked."""
 
     def __init__(self, *flats: Any) -> None:
         """Note where they are."""
         self.words = [(flat, np.flatnonzero(np.asarray(flat) == GUARD)) for flat in flats if is_checking()]
 
     def budget(self, most: int) -> int:
-        """Return how many events a kernel may process before it returns: `most`, or one where words are looked at.
+        """Return how many events a kernel may process before it returns: `most`, or one where guards are checked.
 
         Raises:
             AssertionError: one has changed.
@@ -62,6 +63,7 @@ class Guards:
             )
             wrong = np.flatnonzero(np.asarray(words) != GUARD)
             assert not wrong.size, f"the guard word at {places[wrong[0]]} was written"
+        # One event at a time, so that a broken guard is found right after the event that broke it.
         return 1 if self.words else most
 
 
@@ -77,7 +79,7 @@ def compile_checked(source: str, path: str) -> CodeType:
 
 
 def _tell_accessors(tree: ast.Module, place: int) -> None:
-    """Give every call of a function of ``x = accessors(...)`` one more argument: where it stands."""
+    """Give every call of a function of ``x = accessors(...)`` one more argument: its place in the source."""
     names = set()
     for statement in tree.body:
         if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Call):
@@ -118,6 +120,7 @@ class _Accesses(ast.NodeTransformer):
             if isinstance(target, ast.Name):
                 found = self._table(value) if value is not None else None
                 known = self.tables.get(target.id, found)
+                # A variable that holds addresses of two tables is only held to the bounds of the array.
                 same = found and known and found[0] == known[0] and ast.dump(found[1]) == ast.dump(known[1])
                 self.tables[target.id] = found if same else None
             elif isinstance(target, ast.Tuple):
@@ -125,6 +128,7 @@ class _Accesses(ast.NodeTransformer):
 
     def _table(self, value: ast.expr) -> tuple[str, ast.expr] | None:
         """Return the array and the place of the address with which a sum begins."""
+        # Sums associate to the left: st[NAME] + i * width + column begins with the address.
         while isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add):
             value = value.left
         if isinstance(value, ast.Name):

@@ -1,4 +1,4 @@
-"""Configuration files as values that remember where each key stands, so that errors can say so."""
+"""Configuration files as values that remember the line of each key, so that errors can name it."""
 
 from __future__ import annotations
 
@@ -50,6 +50,7 @@ class Document:
 
     def where(self, path: KeyPath = ()) -> str:
         """Return ``FILE:LINE`` of `path`, or of the nearest enclosing key that has a line."""
+        # A default or a missing key has no line of its own: the enclosing mapping has.
         while path not in self._lines:
             if not path:
                 return self.name
@@ -101,6 +102,7 @@ class Document:
                 value = float(value)
             except ValueError:
                 self.reject(path, value, expected)
+        # In Python True is an int.
         if isinstance(value, bool) or not isinstance(value, int | float):
             self.reject(path, value, expected)
         # The range test comes first: an integer may be too large for a float.
@@ -157,10 +159,10 @@ def read_document(source: Source, kind: str, syntax: str) -> Document:
 
 
 def check_path(source: object, kind: str) -> None:
-    """Refuse what is no path.
+    """Refuse anything that is not a path.
 
     Raises:
-        InputError: names it and what it should be of.
+        InputError: names the value and the kind of file that was expected.
     """
     if not isinstance(source, str | os.PathLike):
         raise InputError(f"{kind}: got {show(source)}, expected its path, or what it holds")
@@ -173,9 +175,11 @@ def read_text(path: Path, kind: str) -> str:
         InputError: It is missing (the nearest file name is given), unreadable or not UTF-8.
     """
     try:
+        # Windows editors put a byte order mark first.
         return path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
         folder = path.parent
+        # A misspelt file name is the usual mistake.
         names = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
         raise InputError(f"{path}: no such file ({kind}){nearest(path.name, names)}") from None
     except UnicodeDecodeError as error:
@@ -201,10 +205,13 @@ def _load_json(text: str, path: Path, duplicates: list[str]) -> Any:
         result = dict(items)
         if len(result) < len(items):
             keys = [key for key, _ in items]
+            # JSON leaves open what a repeated key means; the reader of the format decides whether it is an
+            # error.
             duplicates.extend(key for key in result if keys.count(key) > 1)
         return result
 
     def constant(word: str) -> NoReturn:
+        # NaN and Infinity: Python reads them, JSON has none.
         line = text.count("\n", 0, text.index(word)) + 1
         raise InputError(
             f"{path}:{line}: got {word}, which is not a number in JSON, expected a finite number"

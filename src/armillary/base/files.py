@@ -21,7 +21,7 @@ _kept: list[TextIO] = []
 
 @contextmanager
 def replacing(path: StrPath) -> Iterator[Path]:
-    """Give a name to write to, which becomes `path` if all goes well; missing folders are made.
+    """Yield a temporary name to write to, which becomes `path` if no error occurs; missing folders are made.
 
     A regular file is written beside the one it replaces, which keeps its permissions, and renamed; where `path` is a
     symlink, that is the file it leads to. A pipe, a terminal, ``/dev/null`` and what this process has open
@@ -33,6 +33,8 @@ def replacing(path: StrPath) -> Iterator[Path]:
     try:
         descriptor = _descriptor(path)
         target = Path(os.path.realpath(path))
+        # The rename is atomic: a reader sees the old file or the new one, and an interrupt leaves the old
+        # one.
         if descriptor is None and _replaceable(Path(path)):
             with _renamed(target) as temporary:
                 yield temporary
@@ -42,6 +44,7 @@ def replacing(path: StrPath) -> Iterator[Path]:
             yield temporary
             with temporary.open("rb") as source, _stream(path, descriptor) as stream:
                 shutil.copyfileobj(source, stream)
+    # The reader of a pipe has left, as in `| head`: no error of the user.
     except BrokenPipeError:
         raise
     except OSError as error:
@@ -77,6 +80,7 @@ def _stream(path: StrPath, descriptor: int | None) -> Iterator[IO[bytes]]:
 @contextmanager
 def _renamed(target: Path) -> Iterator[Path]:
     target.parent.mkdir(parents=True, exist_ok=True)
+    # Beside the target, because a rename does not cross file systems.
     temporary = target.with_name(f"{target.name}.{os.getpid()}.part")
     try:
         yield temporary
@@ -121,6 +125,7 @@ def check_folder(option: str, folder: StrPath, of: StrPath | None = None) -> Non
     Raises:
         InputError: it, or what should hold it, is a file or cannot be written; `of` is the path to name.
     """
+    # Folders that are missing will be made, so the nearest one that exists decides.
     first = Path(folder)
     there = next(each for each in (first.absolute(), *first.absolute().parents) if os.path.lexists(each))
     what = f"{option} {first if of is None else of}"

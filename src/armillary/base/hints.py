@@ -51,7 +51,7 @@ SYNONYMS: Synonyms = {
     "matmul": (("gemm", ""),),
     "adamw": (("adam", ""),),
 }
-"""What others say, without hyphens and in small letters -> (choice, note); the first choice that there is counts."""
+"""Terms of other programs, in lower case without hyphens -> (choice, note); the first choice that exists counts."""
 _FIRST, _LAST = 700, 500
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
@@ -66,11 +66,12 @@ def one_line(message: str) -> str:
 def nearest(word: str, choices: Iterable[str], synonyms: Synonyms | None = None) -> str:
     """Return ``" (did you mean 'x'?)"`` for the choice closest to `word`, or an empty string.
 
-    Letters of either case, hyphens, underscores and blanks make no difference. What other programs call it comes before
-    what a choice begins with, and that before what is merely spelled alike.
+    Case, hyphens, underscores and blanks make no difference. Terms of other programs come before choices that begin
+    with the word, and these before choices that are spelled alike.
     """
     word, choices = word[:_LONGEST_WORD], list(dict.fromkeys(choices))
     plain = _plain(word)
+    # From the surest guess to the weakest; the first that finds something answers.
     same = [choice for choice in choices if _plain(choice) == plain]
     if same:
         return did_you_mean(same[:1])
@@ -80,6 +81,7 @@ def nearest(word: str, choices: Iterable[str], synonyms: Synonyms | None = None)
     begun = [choice for choice in choices if len(plain) > 1 and _plain(choice).startswith(plain)]
     if 1 <= len(begun) <= _MOST_CHOICES:
         return did_you_mean(begun)
+    # Reversed, so that of equal spellings the first choice stays.
     of_plain = {_plain(choice): choice for choice in reversed(choices)}
     match = difflib.get_close_matches(plain, list(of_plain), n=1, cutoff=_ALIKE)
     return did_you_mean([of_plain[each] for each in match])
@@ -99,6 +101,7 @@ def whole_number(text: str) -> str:
     number, prefix = match[1], match[2].lower()
     if not prefix:
         return ""
+    # 4k is 4000 to some and 4096 to others, so both are named; 4Ki is only 4096.
     decimal, binary = (float(number) * base ** (1 + "kmgt".index(prefix[0])) for base in (1000, 1024))
     both = [f"{int(each)}" for each in (decimal, binary) if each == int(each)]
     return f" (write {', or '.join(both[1:] if prefix.endswith('i') else both)})" if both else ""

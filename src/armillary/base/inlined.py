@@ -1,45 +1,22 @@
 """Kernels for the interpreter, with the functions of tables (`armillary.base.accessors`) written out at their calls.
 
-A call costs the interpreter as much as the access itself: runs would take twice as long. The source is the same, and
-so is what it does.
+A call costs the interpreter as much as the access itself: runs would take twice as long. Source and behaviour are the
+same.
 """
 
 from __future__ import annotations
 
 import ast
 import importlib
-import marshal
-import sys
-from contextlib import suppress
-from pathlib import Path
 from types import CodeType
 from typing import Any, cast
 
 from armillary.base.accessors import parts_of
-from armillary.base.errors import InputError
-from armillary.base.files import replacing
 from armillary.base.tables import Table
 
 
-def inlined(path: Path, kept: Path | None) -> CodeType:
-    """Return the code of a kernel module, from the folder `kept`; it is put there if it can be."""
-    place = kept / f"{path.stem}-{sys.implementation.cache_tag}.code" if kept else None
-    try:
-        if place is not None:
-            found: CodeType = marshal.loads(place.read_bytes())
-            return found
-    except (OSError, EOFError, ValueError, TypeError):
-        pass
-    code = compile_inlined(path.read_text(encoding="utf-8"), str(path))
-    if place is not None:
-        # Where it cannot be kept the next process compiles it again, which takes milliseconds.
-        with suppress(InputError), replacing(place) as file:
-            file.write_bytes(marshal.dumps(code))
-    return code
-
-
 def compile_inlined(source: str, path: str) -> CodeType:
-    """Compile the source of a kernel module so."""
+    """Compile the source of a kernel module with its accessors written out."""
     tree = ast.parse(source, path)
     modules: dict[str, Any] = {}
     tables: dict[str, Table] = {}
@@ -71,6 +48,7 @@ class _Inline(ast.NodeTransformer):
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
         """Write a constant of a layout out."""
         if isinstance(node.value, ast.Name) and node.value.id in self.modules:
+            # An attribute of a module is a dictionary look-up per use; a constant is none.
             value = getattr(self.modules[node.value.id], node.attr)
             if isinstance(value, int):
                 return ast.copy_location(ast.Constant(value), node)
@@ -105,6 +83,7 @@ class _Inline(ast.NodeTransformer):
         if name.value.id not in self.tables or not isinstance(call.args[0], ast.Name):
             return "", None
         kind, column = parts_of(self.tables[name.value.id], name.attr)
+        # An assignment is no expression: where the value of `add` is used, the function stays.
         if kind in ("set", "add") and not statement:
             return kind, None
         flat = call.args[0].id

@@ -15,14 +15,14 @@ is another, and both begin with the addresses of their tables. Numba carries eve
 every call. With one array per table the event loop took 80 s to compile; with two it takes about ten, once
 per machine.
 
-Compiled code does not notice an index that is too large, so room is a rule and not a guess. Tables of fixed
-size follow from the program. Heaps, rows of messages and entries of ports grow: a kernel asks (status `GROW`,
-with how much) before an event, a node or a chunk that needs more than there is, returns, and continues there
-with longer arrays. The memory that was available has no effect on ticks. `armillary.base.checked` tests all
-of this.
+Compiled code does not check indices, so room for every write is made sure of beforehand. The sizes of most tables
+follow from the program. Heaps, rows of messages and entries of ports grow: before an event, a node or a chunk that
+may need more room than there is, a kernel sets its status to `GROW` with the amount and returns; it is called again
+with longer arrays and continues where it stopped. The amount of memory has no effect on ticks.
+`armillary.base.checked` tests all of this.
 
 The cache is under `$XDG_CACHE_HOME/armillary` or `~/.cache/armillary`. Where that folder cannot be written
-nothing is kept, not even beside the sources, where Numba would put it.
+nothing is cached, not even beside the sources, where Numba would put it.
 """
 
 from __future__ import annotations
@@ -46,18 +46,20 @@ from typing import Any, Literal, TypeVar
 Mode = Literal["compiled", "interpreted"]
 F = TypeVar("F", bound=Callable[..., Any])
 
+# Set while a kernel module is executed, because its decorators run then and take no arguments. `load` nests,
+# and restores them.
 _mode: Mode = "interpreted"
 _variant = ""
 _checking = ContextVar("checking", default=False)
 _HOME = Path(__file__).parents[1]
 _SOURCES = ("*_kernel.py", "layout.py", "*_layout.py")
 _WARNED = "ARMILLARY_CACHE_WARNED"
-"""Set once a user was told that kernels cannot be kept; processes that we start know it, too."""
+"""Environment variable that is set once the user has been warned that kernels cannot be cached; children inherit it."""
 
 
 @dataclass
 class _Loading:
-    """What is known of a kernel module, and of those that it uses, after they were executed.
+    """Facts about a kernel module, and about those that it uses, once they have been executed.
 
     Attributes:
         sources: Their files, but ours.
@@ -113,9 +115,10 @@ def _compile(function: F, **options: bool) -> F:
 def load(name: str, mode: Mode, variant: str = "") -> ModuleType:
     """Return the kernel module `name` in `mode`, loading it and the kernels it uses on first call.
 
-    With a `variant`, the branches that ask for it by `in_variant` are compiled, and those without it are not.
+    With a `variant`, the branches that test for it with `in_variant` are compiled, and the others are not.
     """
     global _mode, _variant
+    # One module per mode and variant, side by side in `sys.modules` under names that no import uses.
     key = f"{name}:{mode}:{variant}" + (":checked" if is_checking() else "")
     if key not in sys.modules:
         spec = importlib.util.find_spec(name)
@@ -127,6 +130,7 @@ def load(name: str, mode: Mode, variant: str = "") -> ModuleType:
         module = importlib.util.module_from_spec(alias)
         before = _mode, _variant
         _mode, _variant = mode, variant
+        # As the import system does: before the code runs.
         sys.modules[key] = module
         mine = _Loading()
         _loading.append(mine)
@@ -142,6 +146,7 @@ def load(name: str, mode: Mode, variant: str = "") -> ModuleType:
             else:
                 alias.loader.exec_module(module)
         except BaseException:
+            # Half a module must not be found by the next call.
             del sys.modules[key]
             raise
         finally:
@@ -151,6 +156,8 @@ def load(name: str, mode: Mode, variant: str = "") -> ModuleType:
         if mode == "compiled":
             mine.sources.update(_sources_of(name, Path(spec.origin)))
             _keep(mine, variant)
+    # What the user of this module compiles contains this module's code, so its cache depends on these
+    # sources, too.
     if _loading and key in _loaded:
         _loading[-1].sources |= _loaded[key].sources
     return sys.modules[key]
@@ -160,6 +167,7 @@ def _execute_checked(module: ModuleType, path: str) -> None:
     """Run the source of a kernel module, with its array accesses checked."""
     from armillary.base import checked
 
+    # The checks themselves are not checked.
     if not path.endswith("bounds_kernel.py"):
         bounds = use("armillary.base.bounds_kernel")
         names = {
@@ -267,7 +275,7 @@ def _of_others(name: str) -> bool:
 def _keep(loading: _Loading, variant: str) -> None:
     """Let Numba keep the machine code of the entries of a module, in the folder of its sources.
 
-    Where nothing can be written, nothing is kept: Numba's own choice, beside the sources, knows nothing of callees.
+    Where nothing can be written, nothing is cached: Numba's default, beside the sources, does not track callees.
     """
     if not loading.entries:
         return
@@ -279,10 +287,13 @@ def _keep(loading: _Loading, variant: str) -> None:
         folder = folder / f"checked-{made[:16]}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        # Permissions do not tell all (read-only mounts, quotas); to write is the sure test.
         tempfile.TemporaryFile(dir=folder).close()
     except OSError as error:
         _warn(folder, error)
         return
+    # Numba reads the folder when caching is enabled, so it is set only for that long; other users of Numba
+    # keep theirs.
     before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(folder)
     try:
         for entry in loading.entries:
@@ -292,7 +303,7 @@ def _keep(loading: _Loading, variant: str) -> None:
 
 
 def _warn(folder: Path, error: OSError) -> None:
-    """Say once that every run compiles anew."""
+    """Warn once that every run compiles anew."""
     if _WARNED in os.environ:
         return
     os.environ[_WARNED] = "1"

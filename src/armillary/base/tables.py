@@ -1,8 +1,8 @@
-"""Tables of kernels, each declared once: what its columns mean, how many rows it has, and in which unit they are.
+"""Tables of kernels, each declared once: the meaning and unit of its columns, and what its rows stand for.
 
 A kernel works on a few flat integer arrays, because Numba carries every array argument through every call: 50 tables
 as a tuple of arrays take 1.4 times as long to compile and 1.5 to 1.9 times as long to run. A flat array begins with a
-head, which says where each of its tables begins, and has its scalars there, too. A declaration hides that::
+head with the address of each of its tables, and with its scalars. A declaration hides that::
 
     STATE = Layout("state")
     V_EVENTS = STATE.scalar("events so far")
@@ -38,7 +38,7 @@ class Column:
     Attributes:
         comment: What it holds.
         unit: In what unit, "": a count, a number of a row, or a code.
-        head: Place in the head that says where it begins; -1: its rows are found by their addresses.
+        head: Place in the head that holds its address; -1: rows are found by their own addresses.
         stride: From one of its rows to the next.
         offset: From the begin of a row.
         many: How many values stand side by side in a row; each is found by one more index.
@@ -86,6 +86,7 @@ class Table:
         """
         if name in self.declared:
             raise ValueError(f"{self.name}: {name} is declared twice")
+        # Each column is a table of its own, with its own address in the head.
         if self.apart and self.layout is not None:
             own = f"{self.name}_{name.upper()}" if self.name else name.upper()
             self.declared[name] = Column(comment, unit, self.layout.place(own), 1, 0, many)
@@ -99,7 +100,7 @@ class Table:
         return place
 
     def find(self, name: str) -> Column:
-        """Return a column with the stride of its rows.
+        """Return a column with the final stride of its rows.
 
         Raises:
             AttributeError: there is none of this name.
@@ -159,7 +160,7 @@ class Layout:
         return self.head - 1
 
     def rows(self, name: str, shape: str, comment: str, width: int = 0) -> Table:
-        """Declare a table of rows, whose columns stand side by side; `shape` says of what there is a row each.
+        """Declare a table of rows, whose columns are side by side; `shape` names the things that have a row each.
 
         With a `width` a row is so wide at least: others may declare columns of their own (`extended`).
         """
@@ -187,9 +188,11 @@ class Layout:
             at += len(before_table())
             base[name] = head[self.places[name]] = at
             part = np.ravel(table(at) if callable(table) else table)
+            # Guards stand here only where kernels are checked; otherwise both are empty.
             parts += [before_table(part.size), part]
             at += part.size
         flat = np.concatenate([*parts, before_table()])
+        # For the interpreter a list: indexing an array from Python makes an object of each value.
         return (flat if mode == "compiled" else flat.tolist()), base
 
     def state(
@@ -198,7 +201,7 @@ class Layout:
         """Lay out what a run changes; returns it and where each table is.
 
         Args:
-            sizes: How many rows there are of each shape.
+            sizes: Rows of each shape.
             filled: Tables that begin with other values than declared, or have another size.
             mode: A list for the interpreter.
         """

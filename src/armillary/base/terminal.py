@@ -1,4 +1,4 @@
-"""What people read: texts of strangers' files are taken literally, and none of them commands a terminal."""
+"""Output for people: texts from untrusted files are printed literally and cannot control the terminal."""
 
 from __future__ import annotations
 
@@ -54,6 +54,7 @@ def printable_output() -> Iterator[None]:
         for each in wrapped:
             if isinstance(each, _Printable):
                 with suppress(BrokenPipeError):
+                    # Detached, or the stream below would be closed with the wrapper.
                     each.detach()
 
 
@@ -90,6 +91,7 @@ def _literal() -> Any:
 
         def render(self, renderable: Any, options: Any = None) -> Iterable[Segment]:
             for segment in super().render(renderable, options):
+                # Control segments are rich's own, e.g. the movement of a progress bar.
                 if segment.control is None and _COMMANDS.search(segment.text):
                     yield Segment(printable(segment.text), segment.style)
                 else:

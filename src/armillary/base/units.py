@@ -13,11 +13,13 @@ from fractions import Fraction
 
 from armillary.base.hints import did_you_mean, nearest
 
+# Bounded repetitions: a hostile text cannot make a number that takes long to compute.
 _NUMBER = r"[+-]?(?:\d{1,40}(?:\.\d{0,40})?|\.\d{1,40})(?:[eE][+-]?\d{1,2})?"
 _QUANTITY = re.compile(rf"\s*({_NUMBER})\s*(\S.{{0,30}}?)?\s*")
 _DECIMAL = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15, "E": 10**18}
 _BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50, "Ei": 2**60}
 
+# Fractions: 400 Gb/s is exactly 50 bytes per ns, and 1.5 GiB a whole number of bytes.
 _BYTES = {
     prefix + unit: Fraction(scale) * size
     for prefix, scale in (_DECIMAL | _BINARY).items()
@@ -187,6 +189,7 @@ def unit_pattern(kind: str) -> str:
 
 
 def _decimal_steps(unit: str) -> list[tuple[float, str]]:
+    # K is read, because people write it, but k is written.
     return [(float(scale), prefix + unit) for prefix, scale in _DECIMAL.items() if prefix != "K"]
 
 
@@ -219,8 +222,10 @@ def _nearest_unit(word: str, units: Iterable[str]) -> str:
         return did_you_mean([spoken])
     if word + "S" in known:
         return did_you_mean([word + "S"])
+    # mb may mean MB or Mb: both are named.
     if same := [unit for unit in known if unit.casefold() == word.casefold()]:
         return did_you_mean(same[:2])
+    # The unit's beginning is there and its end is missing, as in G for GB.
     ends: tuple[str, ...] = ("B", "iB", "B/s", "iB/s", "FLOP/s", "Hz", "s", "in", "W", "J", "USD")
     starts = dict.fromkeys((word, word.upper(), word.lower()))
     ends = ("/s",) if word.casefold().endswith(("b", "bit")) else ends
@@ -232,6 +237,7 @@ def _format(value: float, steps: list[tuple[float, str]]) -> str:
     """Write `value` in the largest unit that leaves at least 1 of it after rounding to 4 digits."""
     scale, unit = steps[0]
     for candidate in steps[1:]:
+        # Compared after rounding: 999.99 GB is 1 TB, not 1000 GB.
         if abs(float(f"{value / candidate[0]:.4g}")) < 1:
             break
         scale, unit = candidate

@@ -26,14 +26,16 @@ def room(size: int, mode: Mode) -> Any:
 
 
 def at_least(array: Any, size: int, mode: Mode) -> Any:
-    """Return working memory that begins as `array` does and has room for `size` integers.
+    """Return working memory with the contents of `array` and room for at least `size` integers.
 
-    Where kernels are checked it has no more, so that nothing is used that was not asked for.
+    Where kernels are checked it has exactly `size`, so that use beyond what was asked for is found.
     """
     whole = array
+    # A checked array is a view of a longer one: grow that.
     if is_checking() and mode == "compiled" and array.base is not None:
         whole = array.base
     if len(whole) < size:
+        # At least twice as long, so that all copies together cost as much as the last.
         longer = room(max(size, 2 * len(whole)), mode)
         longer[: len(whole)] = whole
         whole = longer

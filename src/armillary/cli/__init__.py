@@ -51,8 +51,10 @@ GROUPS = {
     },
 }
 """The question that commands answer -> command name -> one-line help."""
+# Flattened for look-ups; GROUPS keeps the order of the help page.
 COMMANDS = {name: text for group in GROUPS.values() for name, text in group.items()}
 """Command name -> one-line help; the module is the name with underscores."""
+# Words that people try first, in the language of other tools.
 ELSEWHERE: Mapping[str, tuple[str, ...]] = {
     "simulate": ("run",),
     "sim": ("run",),
@@ -92,6 +94,7 @@ class CommandLine(LazyGroup):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands below the questions that they answer."""
+        # The longest name of all, so that columns line up across headings.
         width = max(map(len, COMMANDS))
         for question, table in GROUPS.items():
             formatter.write(f"\n{question}\n")
@@ -101,6 +104,7 @@ class CommandLine(LazyGroup):
     def main(self, *args: Any, **extra: Any) -> NoReturn:
         """Run the command line and exit with its status."""
         with printable_output():
+            # standalone_mode: click would turn exceptions into messages and exit codes of its own.
             status = self._status(*args, **extra | {"standalone_mode": False, "prog_name": "armillary"})
         sys.exit(status)
 
@@ -108,19 +112,24 @@ class CommandLine(LazyGroup):
         """Run the sub-command and flush its output, so that a closed pipe is noticed here."""
         try:
             result = super().invoke(ctx)
+            # The buffer is flushed here: at exit a closed pipe could only be a traceback.
             sys.stdout.flush()
             return result
         except BrokenPipeError:
+            # What Python flushes at exit then goes to /dev/null, and no second error follows.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            # 128 + SIGPIPE, as a shell reports it.
             ctx.exit(141)
 
     def _status(self, *args: Any, **extra: Any) -> int:
         try:
             status = super().main(*args, **extra)
             return status if isinstance(status, int) else 0
+        # Ctrl-C: 128 + SIGINT.
         except click.Abort:
             click.echo("armillary: interrupted", err=True)
             return 130
+        # Errors of users and of the system; anything else is a bug and keeps its traceback.
         except (ArmillaryError, click.ClickException, OSError, MemoryError) as error:
             if os.environ.get("ARMILLARY_DEBUG"):
                 raise
@@ -134,11 +143,14 @@ def _describe(error: Exception) -> tuple[str, int]:
         return str(error), error.exit_code
     if isinstance(error, click.UsageError):
         command = error.ctx.command_path if error.ctx else "armillary"
-        if type(error).__name__ == "NoArgsIsHelpError":  # since click 8.2; its message is the help page
+        if (
+            type(error).__name__ == "NoArgsIsHelpError"
+        ):  # by name: the class exists since click 8.2, its message is the help
             return f"{command} needs a command\n\n{error.format_message()}", 2
         message = (
             _no_option(error) if isinstance(error, click.NoSuchOption) else error.format_message().rstrip(".")
         )
+        # click says "is not a valid integer"; 1e3 and 1_000 deserve a hint how to write it.
         counts = re.search(r"'([^']*)' is not a valid integer", message)
         hint = whole_number(counts[1]) if counts else ""
         return f"{message}{hint} (see '{command} --help')", 2
@@ -146,6 +158,7 @@ def _describe(error: Exception) -> tuple[str, int]:
         return error.format_message(), 2
     if isinstance(error, MemoryError):
         return "not enough memory for this problem", 1
+    # OSError has both; str() of it would repeat the number of the error.
     filename = getattr(error, "filename", None)
     return f"{filename}: {getattr(error, 'strerror', error)}" if filename else str(error), 2
 
@@ -155,11 +168,13 @@ def _no_option(error: click.NoSuchOption) -> str:
 
     params = error.ctx.command.get_params(error.ctx) if error.ctx else []
     names = [name for param in params for name in param.opts if isinstance(param, click.Option)]
+    # Options of earlier versions and of other tools are suggested by their present names.
     synonyms = {other: ((name, ""),) for other, name in OTHER_NAMES.items()}
     return f"No such option '{error.option_name}'{nearest(error.option_name, names, synonyms)}"
 
 
 def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+    # resilient_parsing: the shell completes, and must not print.
     if wanted and not ctx.resilient_parsing:
         from importlib.metadata import version
 

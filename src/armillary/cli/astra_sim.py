@@ -8,6 +8,7 @@ from armillary.cli import COMMANDS
 from armillary.cli.options import network_model_option
 from armillary.cli.outputs import working
 
+# Not checked for existence: a workload is a prefix, and errors should be ours.
 _PATH = click.Path()
 
 
@@ -49,12 +50,14 @@ def command(
             network_configuration,
             remote_memory_configuration,
             comm_group_configuration,
+            # Flags go through as text: the reader of ASTRA-sim's files also parses their values.
             [f"--{name.replace('_', '-')}={value}" for name, value in flags.items() if value is not None],
             network_model,
         )
     for warning in result.info["warnings"]:
         click.echo(f"armillary: warning: {warning}", err=True)
     exposed = astra_exposed(result)
+    # One text per class of ranks; the loop below repeats it for each rank.
     text = [
         f"finished, {cycles} cycles, exposed communication {hidden} cycles."
         for cycles, hidden in zip(result.finish.tolist(), exposed.tolist(), strict=True)

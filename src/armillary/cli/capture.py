@@ -17,6 +17,7 @@ from armillary.cli.outputs import show_table
     cls=Command,
     help=f"{COMMANDS['capture']}\n\nSCRIPT runs unchanged on N processes, with the environment that torchrun gives. "
     "A step ends when its optimizer has stepped. Options stand before SCRIPT, its arguments after it.",
+    # Options after SCRIPT belong to the script.
     context_settings={"allow_interspersed_args": False},
     examples=(
         "armillary capture --ranks 2 train.py",
@@ -47,6 +48,7 @@ def command(
         script, arguments, folder=out, ranks=ranks, warmup=warmup, steps=steps, whole=whole
     )
     if found.warning:
+        # The script failed after what was wanted: the traces are complete.
         click.echo(f"warning: {script}: {found.warning} after its steps were recorded", err=True)
     first = found.ranks[0]
     machine = f"PyTorch {first.torch}, {first.backend or 'one process'}, {first.accelerator or 'CPU'}"
@@ -55,6 +57,7 @@ def command(
     for name in ("rank", "steps", "groups", "host", "device"):
         table.add_column(name, justify="right")
     for rank in found.ranks:
+        # Sizes on disk tell at a glance whether a device trace has anything in it.
         sizes = [format_bytes((out / name).stat().st_size) for name in (rank.host, rank.device)]
         table.add_row(str(rank.rank), str(rank.steps), str(len(rank.groups)), *sizes)
     show_table(table)

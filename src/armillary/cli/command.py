@@ -19,6 +19,7 @@ class Option(click.Option):
 
     def __init__(self, *args: Any, heading: str = "", **extra: Any) -> None:
         """Take the heading; without one, a file to write stands under `FILES` and all else under Options."""
+        # A type of file says the heading, so that commands need not.
         super().__init__(*args, **extra)
         if not heading and isinstance(self.type, (OutputFile, OutputFolder, OutputPrefix)):
             heading = FILES
@@ -44,9 +45,11 @@ class Command(click.Command):
     def headed(self, ctx: click.Context) -> dict[str, list[click.Parameter]]:
         """Return the options by their headings; all under Options where they are few."""
         options = [param for param in self.get_params(ctx) if isinstance(param, click.Option)]
+        # Hidden options do not count, as they are not shown.
         if sum(not option.hidden for option in options) <= LONG + 1:  # --help is one
             return {"Options": list(options)}
         found: dict[str, list[click.Parameter]] = {}
+        # sorted is stable: within a heading options stay in the order of declaration.
         for each in sorted(options, key=lambda each: getattr(each, "heading", "") in ("", FILES)):
             found.setdefault(getattr(each, "heading", "") or "Options", []).append(each)
         if "Options" in found:  # last, as --help is
@@ -56,6 +59,7 @@ class Command(click.Command):
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write each heading with its options."""
         for heading, options in self.headed(ctx).items():
+            # Hidden options have no record.
             rows = [record for each in options if (record := each.get_help_record(ctx))]
             if rows:
                 with formatter.section(heading):
@@ -69,4 +73,5 @@ class Command(click.Command):
         if self.examples:
             with formatter.section("Examples"):
                 for example in self.examples:
+                    # formatter.write_text would wrap lines, and a wrapped command cannot be pasted.
                     formatter.write(f"{'':{formatter.current_indent}}{example}\n")

@@ -36,9 +36,11 @@ def command(runs: tuple[str, ...], top: int, plot: Path | None, json_file: Path 
     from armillary.explore.compare.show import shown
     from armillary.explore.compare.sides import read_side
 
+    # Checked here and not by nargs, whose message would not say why.
     if len(runs) < 2:
         raise click.UsageError("one run given, expected at least two")
     if plot and len(runs) > 2:
+        # A waterfall leads from one run to another.
         raise click.UsageError(f"--plot shows two runs, {len(runs)} given")
     sides = []
     for run in runs:

@@ -1,4 +1,4 @@
-"""What the shell completes besides commands, options and files: names of models, machines, devices and the like."""
+"""Shell completion of names: models, machines, devices and the like."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ Completer = Callable[[click.Context, click.Parameter, str], list[CompletionItem]
 def _names_or_files(names: Callable[[], Iterable[str]]) -> Completer:
     def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         found = [CompletionItem(name) for name in names() if name.startswith(incomplete)]
-        # bash forgets what came before an item of type file
+        # In bash an item of type file drops the items before it: it goes first.
         return [CompletionItem(incomplete, type="file"), *found]
 
     return complete
 
 
+# Each list is imported when the shell asks for it: completion must not load the package.
 def _models() -> Iterable[str]:
     from armillary.workload.models import preset_names
 

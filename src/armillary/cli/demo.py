@@ -57,18 +57,24 @@ def training_step(layers: int = 8, hidden: int = 4096, tokens: int = 512) -> Gra
     """
     from armillary.trace import GraphBuilder
 
+    # 12 h²: attention 4 h², a feed-forward layer of 4 h width 8 h².
     parameters = 12 * hidden * hidden
+    # Two operations per weight and token, and the scores of attention.
     flops = 2 * parameters * tokens + 4 * tokens * tokens * hidden
+    # Weights are read once; about 34 activations per token and hidden unit are moved, all of 2 bytes.
     moved = 2 * parameters + 2 * 34 * tokens * hidden
     builder = GraphBuilder()
     last: list[int] = []
     for layer in range(layers):
         last = [builder.compute(f"forward {layer}", flops=flops, bytes=moved, after=last)]
     gradients = []
+    # Backwards: gradients of the last layer are ready first, and their all-reduce overlaps with the layers
+    # below.
     for layer in reversed(range(layers)):
         last = [builder.compute(f"backward {layer}", flops=2 * flops, bytes=2 * moved, after=last)]
         gradients.append(builder.all_reduce(f"gradients {layer}", size=2 * parameters, after=last))
     weights = layers * parameters
+    # Adam: about 12 operations and 16 bytes per parameter.
     builder.compute("optimizer", flops=12 * weights, bytes=16 * weights, after=[*last, *gradients])
     return builder.graph()
 
@@ -92,6 +98,7 @@ def command(out: Path) -> None:
 
     pictures, listed = True, "*.png                                 pictures of the breakdown"
     try:
+        # Without matplotlib the demo runs all the same, and says so.
         check_picture(out / "step.png")
     except InputError as error:
         pictures, listed = False, f"no pictures: {error}"
@@ -99,6 +106,7 @@ def command(out: Path) -> None:
     for name, graph in (("all-reduce", all_reduce()), ("step", training_step())):
         with working(f"writing the traces of {name}"):
             write_trace(out / "traces" / name, Trace.replicate(graph, ranks=NPUS))
+        # Paths in a study are relative to its file.
         (out / f"{name}.yaml").write_text(f"workload: {{trace: traces/{name}}}\n{MACHINE}")
 
     _heading("1 GiB all-reduce over 512 NPUs")
@@ -129,6 +137,7 @@ def _run(out: Path, name: str, pictures: bool) -> int:
     study = load_study(out / f"{name}.yaml")
     with working("simulating"):
         result = armillary.simulate(study_trace(study), study.platform, profile=study.profile)
+    # quiet: the demo lists its files at the end.
     Outputs(
         json=out / f"{name}.json",
         timeline=out / f"{name}.timeline.json.gz",

@@ -38,16 +38,20 @@ def with_efficiency(platform: Platform, percent: str | None, trace: Trace | None
     from armillary.compute.untimed import untimed
 
     try:
+        # "45" and "45 %" are both taken.
         share = parse_percent(percent if percent.rstrip().endswith("%") else f"{percent} %")
     except ValueError:
+        # 0 is refused below, with the same message.
         share = 0.0
     if not 0 < share <= 1:
         raise InputError(f"--efficiency '{percent}': expected a percentage above 0, up to 100, e.g. 45")
+    # Nodes without a recorded time need a model, even if the machine names none.
     if not platform.compute.model and not any(
         untimed(graph).any() for graph in (trace.graphs if trace else ())
     ):
         raise InputError(
             "--efficiency: compute nodes take their recorded times, expected a machine with compute.roofline: true"
         )
+    # Both, as one number is given.
     kernels = replace(platform.compute.kernels, compute=share, memory=share)
     return replace(platform, compute=replace(platform.compute, kernels=kernels))

@@ -39,5 +39,6 @@ def command(result: Path, outputs: Outputs) -> None:
     if lines:
         click.echo("\nWhy it takes so long, on the slowest rank:")
     for line in lines:
+        # Continuation lines stand below the text, not below the number.
         indent = "   " if line[:1].isdigit() or line.startswith("   ") else ""
         click.echo(textwrap.fill(line, WIDTH, subsequent_indent=indent, break_on_hyphens=False))

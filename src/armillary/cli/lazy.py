@@ -30,6 +30,7 @@ class LazyGroup(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import the module of `cmd_name` and return its command; None for an unknown name."""
+        # Only names of the table are imported: get_command is asked for every word while completing.
         return self.load(cmd_name) if cmd_name in self.table else None
 
     def load(self, name: str) -> click.Command:
@@ -41,6 +42,7 @@ class LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command that `args` begin with; the error for an unknown one names the nearest."""
+        # While completing, an unknown word is no error.
         if args[0] not in self.table and not ctx.resilient_parsing:
             ctx.fail(f"no command '{args[0]}'{self._hint(args[0])}")
         return super().resolve_command(ctx, args)
@@ -50,6 +52,7 @@ class LazyGroup(click.Group):
         plain = word.casefold()
         if plain in self.elsewhere:
             return did_you_mean(self.elsewhere[plain])
+        # A command of the same name in another group is the better guess than one that is spelled alike.
         below = [place for place in self.places() if place.endswith(f" {plain}")]
         return did_you_mean(below[:3]) or nearest(word, self.table, {})
 
@@ -57,6 +60,7 @@ class LazyGroup(click.Group):
         """Yield every command below this group as it is called, e.g. ``trace convert``."""
         for name in self.table:
             yield name
+            # Here groups are imported: only errors come this way.
             command = self.load(name)
             if isinstance(command, LazyGroup):
                 yield from (f"{name} {place}" for place in command.places())
@@ -88,6 +92,8 @@ class DefaultGroup(LazyGroup):
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
         """Return the context of the default command where `args` begin with none of the table."""
+        # The shell completes the group itself: without arguments it must see the commands and the default's
+        # options.
         completing = bool(extra.get("resilient_parsing")) and not args
         if completing or (args and args[0] in self.table):
             return super().make_context(info_name, args, parent, **extra)
@@ -98,6 +104,7 @@ class DefaultGroup(LazyGroup):
         default = self.default
         if incomplete.startswith("-"):
             return default.shell_complete(ctx, incomplete)
+        # The first argument only: what follows depends on it.
         first = [param for param in default.params if isinstance(param, click.Argument)][:1]
         items = [item for param in first for item in param.shell_complete(ctx, incomplete)]
         return [*items, *super().shell_complete(ctx, incomplete)]

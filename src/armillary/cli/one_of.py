@@ -19,6 +19,7 @@ class OneOf(click.ParamType):  # type: ignore[type-arg]  # generic in newer vers
 
     def __init__(self, where: str) -> None:
         """Take "module:attribute" of the point: its module is imported when it is asked for."""
+        # A text, not the object: help and completion must not import the engine.
         self.where = where
 
     @property

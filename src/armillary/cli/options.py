@@ -116,6 +116,7 @@ def profile_option(text: str = "Simulation semantics.") -> Decorator:
 
 def ranks_option(text: str, **extra: Any) -> Decorator:
     """Add ``--ranks``: how many NPUs, of which each has a rank."""
+    # By default the number of cores.
     return option("--ranks", type=click.IntRange(extra.pop("least", 1)), metavar="N", help=text, **extra)
 
 

@@ -18,6 +18,7 @@ from armillary.base.files import (
     kept_standard_output,
 )
 
+# A key of click's context, which all options of a command share.
 _SEEN = "armillary.written"
 
 if TYPE_CHECKING:
@@ -46,14 +47,18 @@ class OutputFile(_Path):
             InputError: it cannot be written, or another option writes it.
         """
         option = _option(param)
+        # "-" by its path, so that writers need not know of it.
         path = Path("/dev/stdout" if os.fspath(value) == "-" else value)
         if self._check:
+            # Imported when the option is used: the check may need an extra.
             module, function = self._check.split(":")
             getattr(importlib.import_module(module), function)(path)
+        # Before any work: a simulation of minutes must not end at a folder that is not there.
         check_writable(option, path, stream=self._stream)
         if ctx is not None:
             _claim(ctx, option, path)
             if is_standard_output(path):
+                # Nothing else may be printed to standard output from now on.
                 ctx.with_resource(kept_standard_output())
         return path
 
@@ -96,6 +101,7 @@ class OutputFolder(_Path):
         """
         folder = Path(value)
         check_folder(_option(param), folder)
+        # An existing folder might hold files that a shorter run would leave among the new ones.
         if self._new and folder.is_dir() and any(folder.iterdir()):
             raise InputError(
                 f"{_option(param)} {folder}: is there already, expected a new or an empty folder"
@@ -111,7 +117,9 @@ def _claim(ctx: click.Context, option: str, path: Path) -> None:
     """Refuse a file that another option writes too; what is thrown away may be thrown away twice."""
     if os.path.realpath(path) == os.devnull:
         return
+    # realpath: two names of one file are one file.
     seen: dict[str, str] = ctx.meta.setdefault(_SEEN, {})
+    # setdefault returns who claimed the file first: this option, or another.
     if (other := seen.setdefault(os.path.realpath(path), option)) != option:
         raise InputError(f"{option} {path}: {other} writes the same file")
 

@@ -29,7 +29,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @dataclass(frozen=True)
 class Outputs:
-    """Where to write what; None: do not."""
+    """The files to write a result to; None: not written."""
 
     json: Path | None = None
     timeline: Path | None = None
@@ -66,6 +66,7 @@ class Outputs:
         self._write(writers, quiet=False)
 
     def _write(self, writers: dict[str, Callable[[Path], object]], quiet: bool) -> None:
+        # In the order of the fields, which is that of the help.
         for name, path in vars(self).items():
             if path is not None:
                 writers[name](path)
@@ -75,6 +76,7 @@ class Outputs:
 
 def output_options(function: F) -> F:
     """Add ``--json --plot --timeline --links --save`` to a command; it receives one `Outputs`."""
+    # The names of the fields are those of click's parameters.
     names = tuple(each.name for each in fields(Outputs))
 
     def with_outputs(**values: Any) -> Any:
@@ -82,6 +84,7 @@ def output_options(function: F) -> F:
         return function(outputs=outputs, **values)
 
     with_outputs.__doc__ = function.__doc__
+    # The parameters that were declared below belong to the wrapper now.
     with_outputs.__click_params__ = getattr(function, "__click_params__", [])  # type: ignore[attr-defined]
     added: tuple[Callable[[Any], Any], ...] = (
         option("--json", type=OUTPUT, metavar="FILE", help="Write the summary as JSON."),
@@ -97,6 +100,7 @@ def output_options(function: F) -> F:
         option("--save", type=OUTPUT, metavar="FILE", help="Save the whole result, for `armillary explain`."),
     )  # fmt: skip
     decorated: Any = with_outputs
+    # Reversed: decorators add from the inside out.
     for add in reversed(added):
         decorated = add(decorated)
     return decorated  # type: ignore[no-any-return]
@@ -112,11 +116,13 @@ def write_json(path: Path | None, value: Any) -> None:
 @contextlib.contextmanager
 def working(message: str) -> Iterator[None]:
     """Show a spinner with `message` on a terminal while the body runs; nothing in a pipe."""
+    # A pipe gets no escape codes and no lines that are overwritten.
     if not sys.stderr.isatty():
         yield
         return
     from armillary.base.jit import cache_folder
 
+    # The first run compiles kernels: say why it takes long.
     if not cache_folder().exists():
         message += " (first use: large problems wait for compiling kernels, once)"
     with console(sys.stderr).status(message):
@@ -129,7 +135,9 @@ def show_table(renderable: RenderableType) -> None:
     if target.is_terminal:
         target.print(renderable)
         return
+    # Rich takes the width of the terminal; a pipe has none.
     target.width = 100
     with target.capture() as captured:
         target.print(renderable)
+    # Trailing blanks of cells would make every diff of saved output noisy.
     click.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))

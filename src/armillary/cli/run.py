@@ -84,6 +84,7 @@ def command(
     outputs: Outputs,
 ) -> None:
     """Simulate and report."""
+    # Files that belong together, for the checks below.
     pair = {"system": system, "network": network}
     files = pair | {"memory": memory, "comm-groups": comm_groups}
     given = [f"--{name}" for name, path in (files | {"workload": workload}).items() if path]
@@ -91,6 +92,7 @@ def command(
         raise click.UsageError(f"STUDY and {given[0]} exclude each other")
     if pytorch and workload:
         raise click.UsageError("--pytorch and --workload exclude each other")
+    # A machine replaces the whole description, but --workload.
     if machine and (others := ["STUDY"] * bool(study) + [name for name in given if name != "--workload"]):
         raise click.UsageError(f"--machine and {others[0]} exclude each other")
     if machine and not (workload or pytorch):
@@ -99,8 +101,10 @@ def command(
         raise click.UsageError(
             "--from-one-rank is for --pytorch; `armillary trace extrapolate` has it for .et files"
         )
+    # --pytorch brings its own workload.
     needed = pair if pytorch else pair | {"workload": workload}
     missing = [f"--{name}" for name, path in needed.items() if not path]
+    # Nothing but a trace: everything takes its recorded time.
     replays = (pytorch and not given) or (workload and given == ["--workload"])
     if not (study or machine) and missing and not replays:
         raise click.UsageError(
@@ -113,11 +117,13 @@ def command(
             raise click.UsageError(f"--{name} is for a STUDY or a --machine")
     if no_terms and term_costs:
         raise click.UsageError("--no-terms and --term-costs exclude each other")
+    # Only now: usage errors must not wait for the import of the engine.
     import armillary
 
     with working("simulating"):
         trace = pytorch_trace(pytorch, from_one_rank) if pytorch else None
         if replays and workload and not machine:
+            # A machine of recorded times needs a time for all communication.
             trace = recorded_trace(workload)
         if study or machine:
             from armillary.platform.files.native import load_platform, load_study
@@ -126,12 +132,14 @@ def command(
 
             if workload:
                 trace = load_trace(workload)
+            # A trace of its own replaces the workload of the study.
             if trace:
                 machine_of_study = load_platform(study or str(machine))
                 named = machine_of_study.profile
             else:
                 assert study is not None  # a --machine needs a trace
                 plan = load_study(study)
+                # Several jobs have results of their own, and end here.
                 if plan.jobs:
                     if term_costs:
                         raise click.UsageError("--term-costs is for one workload")
@@ -141,6 +149,7 @@ def command(
                     outputs.present_jobs(jobs)
                     return
                 trace, machine_of_study, named = study_trace(plan), plan.platform, plan.profile
+            # The same call runs once more per term with --term-costs.
             simulate = partial(
                 armillary.simulate,
                 trace,
@@ -158,6 +167,7 @@ def command(
                 trace, recorded_machine(trace.n_ranks), profile=profile or "physical", fold=not no_fold
             )
         else:
+            # ASTRA-sim's files mean that program's semantics, unless a PyTorch trace runs on them.
             chosen = profile or ("physical" if trace else "astra-sim")
             result = armillary.astra_sim.simulate(
                 trace or str(workload),
@@ -191,7 +201,9 @@ def pytorch_trace(source: str, from_one_rank: bool = False) -> Trace:
     if converted.trace.n_ranks != 1:
         raise InputError(f"--from-one-rank: {source} has {converted.trace.n_ranks} ranks; expected one")
     graph = converted.trace.graph(0)
+    # A file that does not say its rank is taken for rank 0.
     rank = recorded_rank(graph) or 0
+    # The world's size, or as many ranks as groups mention.
     count = recorded_world(graph) or ranks_named_by(graph)
     whole, _ = recognise_one(graph, rank, count)
     click.echo(f"warning: all {count} ranks are assumed to do what rank {rank} did", err=True)
@@ -213,6 +225,7 @@ def recorded_trace(prefix: str) -> Trace:
     trace = read_input(prefix).trace
     moves = (NodeType.COMM_COLL_NODE, NodeType.COMM_SEND_NODE, NodeType.COMM_RECV_NODE)
     for graph in trace.graphs:
+        # Newer traces have ns.
         timed = graph.has("duration_ns") | (graph.duration_micros > 0)
         missing = np.flatnonzero(np.isin(graph.types, moves) & ~timed)
         if len(missing):
@@ -237,6 +250,7 @@ def study_jobs(
     traces: dict[object, Trace] = {}
     jobs = []
     for job in study.jobs:
+        # Repetitions of a job have one place in the file, and one trace.
         if job.work.place not in traces:
             traces[job.work.place] = study_trace(job.work)
         jobs.append(PlacedJob(job.name, traces[job.work.place], job.npus, job.arrival_ns))

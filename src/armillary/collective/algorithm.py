@@ -5,8 +5,8 @@ scatter number them 0 … parts-1; member i of n owns the i-th n-th of them. In 
 ``owner * parts + k`` is the k-th of its owner's contribution; in an all-to-all, ``origin * parts + k`` the k-th of
 what its origin sends, the i-th n-th of which goes to member i. A barrier carries nothing.
 
-Rounds are what time needs: sizes, and who waits for whom. Blocks are what proves that an algorithm does what it
-promises (`armillary.testing.collective`), and what people are shown; a run never builds them.
+Rounds are what time needs: sizes, and who waits for whom. Blocks prove that an algorithm does what it promises
+(`armillary.testing.collective`), and are shown to people; a run never builds them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class CollectiveAlgorithm(ABC):
 
     Attributes:
         operations: Those it has, as `armillary.platform.collectives` calls them.
-        topologies: Of dimensions on which it runs; none: on all.
+        topologies: Topologies of dimensions on which it runs; none: on all.
         any_root: Whether `root` matters for operations that have none, as the top of a tree.
         around: Whether it needs members in some order around a ring only; a line then has them in `load.line_order`.
         most_members: Up to which ``auto`` tries it; None: any number.
@@ -44,7 +44,7 @@ class CollectiveAlgorithm(ABC):
         return ""
 
     def usual_chunks(self, n: int) -> int | None:
-        """Return the parts that follow each other into which it cuts D if nothing is said; None: it does not cut."""
+        """Return the number of consecutive parts that it cuts D into by default; None: it does not cut."""
         return None
 
     def ahead(self, n: int) -> int | None:
@@ -62,13 +62,13 @@ class CollectiveAlgorithm(ABC):
         Args:
             operation: One of `operations`.
             n: Number of members, 2 or more.
-            root: Of an operation that has one, or where a tree has its top; else 0.
+            root: Root of the operation if it has one, or the top of a tree; else 0.
             chunks: Parts into which D is cut; 1 where `usual_chunks` is None.
         """
 
     @abstractmethod
     def parts(self, rounds: Rounds) -> int:
-        """Return how many blocks D is cut into."""
+        """Return the number of blocks that D is cut into."""
 
     @abstractmethod
     def blocks(self, rounds: Rounds) -> Iterator[Messages]:
@@ -89,7 +89,7 @@ class ListedAlgorithm(CollectiveAlgorithm):
 
     @abstractmethod
     def cut(self, operation: str, n: int) -> int:
-        """Return how many blocks D is cut into."""
+        """Return the number of blocks that D is cut into."""
 
     @abstractmethod
     def steps(self, operation: str, n: int, root: int) -> Iterable[Sequence[Message]]:
@@ -98,6 +98,7 @@ class ListedAlgorithm(CollectiveAlgorithm):
     def rounds(self, operation: str, n: int, root: int, chunks: int) -> tuple[Round, ...]:
         """See `CollectiveAlgorithm`."""
         whole, found = self.cut(operation, n), []
+        # Sizes are block counts over the number of blocks of D, so fractions stay exact.
         for step in self.steps(operation, n, root):
             source, target, size, reduce = zip(
                 *((m.source, m.target, len(m.blocks), m.reduce) for m in step), strict=True

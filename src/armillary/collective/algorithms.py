@@ -45,6 +45,7 @@ def find_algorithm(name: str) -> CollectiveAlgorithm:
         raise InputError(
             f"collective algorithm '{name}' is {found!r}, expected a subclass of CollectiveAlgorithm"
         )
+    # A constructor of another package may raise anything: the guard names the algorithm.
     with ALGORITHMS.guard(name):
         made = found()
     if unknown := [each for each in made.operations if each not in OPERATIONS]:
@@ -71,7 +72,7 @@ def rounds_for(name: str, operation: str, n: int, root: int = 0, chunks: int | N
     """Return `operation` among `n` members as rounds.
 
     Args:
-        name: Of an algorithm, built in or of another package.
+        name: Name of an algorithm, built in or of another package.
         operation: One of `OPERATIONS`.
         n: Number of members, at least 2.
         root: The root of a rooted operation; for others, where a tree has its top.
@@ -99,8 +100,10 @@ def rounds_for(name: str, operation: str, n: int, root: int = 0, chunks: int | N
         raise InputError(f"{name} {operation} over {n} members: root {root}, expected 0 to {n - 1}")
     if chunks is not None and chunks < 1:
         raise InputError(f"{name} {operation}: {chunks} chunks, expected at least 1")
+    # The root is part of the cache key below: operations without one share a single entry.
     root = root if found.any_root or operation in ROOTED else 0
     usual = found.usual_chunks(n)
+    # Algorithms that do not cut D always have one part, whatever was requested.
     return _rounds(name, plain(operation), n, root, 1 if usual is None else chunks or usual)
 
 
@@ -128,6 +131,7 @@ def rounds_alltoallv(matrix: npt.ArrayLike) -> Rounds:
         raise InputError(f"all-to-all-v: sizes of shape {given.shape}, expected n rows of n, n at least 2")
     if given.dtype.kind not in "iu" or (given < 0).any():
         raise InputError("all-to-all-v: sizes must be whole numbers of bytes, at least 0")
+    # A member's part for itself never moves.
     source, target = np.nonzero(given * (1 - np.eye(n, dtype=given.dtype)))
     moves = Moves.of(source, target, given[source, target])
     return Rounds("direct", "all-to-all-v", n, 0, (Round(n, moves),) if len(moves) else ())

@@ -13,7 +13,7 @@ from armillary.collective.rounds import Rounds
 
 
 def parts(rounds: Rounds) -> int:
-    """Return how many blocks D is cut into."""
+    """Return the number of blocks that D is cut into."""
     return find_algorithm(rounds.algorithm).parts(rounds)
 
 
@@ -24,6 +24,8 @@ def start(rounds: Rounds, member: int) -> Blocks:
         return tuple(range(count)) if member == rounds.root else ()
     if rounds.operation == "gather":
         return own(rounds, count, member)
+    # Blocks of these two are numbered by owner or origin, so member i starts at i * count; others share one
+    # vector.
     first = member * count if rounds.operation in ("all-gather", "all-to-all") else 0
     return tuple(range(first, first + count))
 

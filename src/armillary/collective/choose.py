@@ -76,11 +76,13 @@ def choose(
         volume, fullest = float(found.volume), float(found.fullest)
         own = rounds.count * endpoint_delay
         if name == "in-switch" and in_network:
+            # The switch may add up more slowly than its ports deliver.
             volume = fullest = max(volume, in_switch.reduced(operation, n, in_network, bandwidth))
             own = in_network.latency + endpoint_delay
         moving = (volume + (chunks - 1) * fullest) * size / bandwidth
         return found.hops * latency_ns + own + moving, name != first
 
+    # Some algorithms are not tried beyond a number of members, see `most_members`.
     names = [name for name in algorithms_for(operation) if n <= (find_algorithm(name).most_members or n)]
     return min((name for name in names if in_network or name != "in-switch"), key=cost)
 
@@ -92,7 +94,7 @@ MOST_PARTS = 512
 def parts_for(
     name: str, topology: str, n: int, size: float, latency_ns: float, bandwidth: float, chunks: int = 1
 ) -> int | None:
-    """Return into how many parts, a power of 2, an algorithm cuts D; None: as many as it does if nothing is said.
+    """Return the number of parts, a power of 2, that an algorithm should cut D into; None: its default.
 
     s parts take (s + d) · (D / (s · B) + latency), least at s = √(d · D / (B · latency)), where d are
     `CollectiveAlgorithm.ahead`. Chunks that follow each other are parts as well.
@@ -100,7 +102,9 @@ def parts_for(
     ahead = find_algorithm(name).ahead(n)
     if ahead is None:
         return None
+    # Latency of a hop between two NPUs, e.g. two links through a switch.
     hop = latency_ns * TOPOLOGIES[topology].apart
     moving = ahead * size * chunks / bandwidth
+    # log2 of a square root is half the log2. The cap avoids a division by a latency of 0.
     best = moving / hop if hop * MOST_PARTS**2 > moving else float(MOST_PARTS**2)
     return 1 << max(0, round(log2(max(best, 1.0)) / 2 - log2(chunks)))

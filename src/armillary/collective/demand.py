@@ -1,4 +1,4 @@
-"""What a collective needs of a machine whatever its algorithm: bytes over every cut, and the way of the last of them.
+"""What a collective needs of a machine whatever its algorithm: bytes over every cut, and latency.
 
 The members are cut into blocks, by their places in some of the dimensions. What must leave a block, and what must come
 into it, follows from the operation alone:
@@ -61,7 +61,7 @@ class Cut:
 
     Attributes:
         dims: Dimensions in which members of different blocks differ.
-        members: Of each block, (b).
+        members: (b) members of each block.
         out: Bytes per ns out of each block, (b).
         into: The same into it.
         latency: ns from one block to another, at least.
@@ -88,9 +88,9 @@ class Group:
 
     Args:
         coordinates: (dimensions, members) place of each member in each dimension.
-        dimensions: Of the machine.
+        dimensions: Dimensions of the machine.
         delay: ns that every message takes besides.
-        anywhere: Messages may take any way, through dimensions in which their ends do not differ, too.
+        anywhere: Messages may take any route, also through dimensions in which their ends do not differ.
     """
 
     def __init__(
@@ -118,13 +118,15 @@ class Group:
         """By the dimensions between the blocks."""
         if self.n < 2:
             return {}
+        # Messages that may take any way: only the cut around single members is certain.
         if self.anywhere:
             return {self.spanned: self._cut(self.spanned)}
         return {dims: self._cut(dims) for dims in subsets(self.spanned)}
 
     @cached_property
     def halves(self) -> list[Cut]:
-        """Of each ring or line of dimension, its two halves."""
+        """The cut of each ring or line into its two halves."""
+        # Halves are known cuts only if members fill a grid and messages stay in their dimension.
         if not self.grid or self.anywhere:
             return []
         return [
@@ -140,6 +142,7 @@ class Group:
             return 0.0, 0.0
         most = centre = self.delay
         for d in self.spanned:
+            # The centre minimises the distance to its farthest member, dimension by dimension.
             far = self._hops(d)
             most += int(far.max()) * self.dimensions[d].latency
             centre += int(far.max(axis=1).min()) * self.dimensions[d].latency
@@ -163,6 +166,7 @@ class Group:
             count = prod(len(self.places[d]) for d in dims)
             members = np.full(count, self.n / count)
             out, into = (
+                # Rates of dimensions add up: an NPU can send in all of them at once.
                 sum(np.meshgrid(*(self._rates(d)[way] for d in dims), indexing="ij")).ravel()  # type: ignore[union-attr]
                 for way in range(2)
             )
@@ -176,6 +180,7 @@ class Group:
                 )
                 for way in range(2)
             )
+        # Every place in the other dimensions has ports of its own.
         each = prod(len(places) for d, places in enumerate(self.places) if d not in dims)
         latency = self.delay + (0.0 if self.anywhere else min(self._latency(d) for d in dims))
         able = any(self.adds[d] for d in (range(len(self.dimensions)) if self.anywhere else dims))
@@ -193,9 +198,11 @@ class Group:
             return np.full(n, both.out), np.full(n, both.into)
         rate = both.slower
         if dimension.topology == "FullyConnected":
+            # Links to places without a member carry nothing: n - 1 of size - 1 count.
             links = np.full(n, rate * (n - 1) / (dimension.size - 1))
         elif dimension.topology in _LINES and self._line(d):
             links = np.full(n, rate)
+            # A line's end has one neighbour, hence half of the port.
             links[[0, -1]] = rate / 2
         else:
             links = np.full(n, rate)
@@ -206,6 +213,7 @@ class Group:
         dimension, places = self.dimensions[d], self.places[d]
         if dimension.topology == "Mesh":
             return True
+        # All members within less than half of the ring: the shorter way never closes it.
         gap = np.diff(np.append(places, places[0] + dimension.size)).max()
         return bool(2 * (dimension.size - gap) < dimension.size)
 
@@ -213,6 +221,7 @@ class Group:
         places = len(self.places[d])
         split = np.array([places // 2, places - places // 2])
         each = self.n // places
+        # Half of a ring is cut at two links, half of a line at one.
         rate = each * port(self.dimensions[d]).slower / (2 if self._line(d) else 1)
         both = np.full(2, rate)
         members = (split * each).astype(np.float64)
@@ -263,6 +272,7 @@ def demand(cut: Cut, operation: str, size: float) -> Demand:
     s, n, b = cut.members, float(cut.members.sum()), len(cut.members)
     if operation in EVEN:
         out, into = {
+            # Rows of the table in the module docstring.
             "all-gather": (s * size, (n - s) * size),
             "reduce-scatter": ((n - s) / n * size, s / n * size),
             "all-reduce": (np.full(b, size), np.full(b, size)),
@@ -270,15 +280,18 @@ def demand(cut: Cut, operation: str, size: float) -> Demand:
         }[operation]
         ends = float((out / cut.out).max()), float((into / cut.into).max())
         worst = max(ends)
+        # With blocks of different sizes the worst ends of different operations cannot be added up.
         if s.min() < s.max():
             ends = (0.0, 0.0)
         total = float(out.sum()), float(into.sum())
         if operation == "all-reduce" and not cut.adds:
+            # Each byte needs b - 1 additions and b - 1 copies between the blocks (module docstring).
             total = (2.0 * (b - 1) * size,) * 2
         return Demand(*total, worst, (float(out.min()), float(into.min())), ends)
     # Of a root that may be anywhere: the block with most capacity and, of two, the one with more members.
     outward = operation in ("broadcast", "scatter")
     ports, back = (cut.out, cut.into) if outward else (cut.into, cut.out)
+    # The root may be in the best block, so the second best bounds the others.
     others = float(np.sort(back)[1])
     if operation in ("broadcast", "reduce"):
         worst, moved = max(size / float(ports.max()), size / others), (size, (b - 1) * size)
@@ -313,16 +326,19 @@ def least_ns(group: Group, operation: str, size: float, splits: Ints | None = No
     found = [0.0]
     if splits is None:
         apart, centre = group.farthest
+        # A rooted operation may have the most central member as its root.
         found.append(apart if operation in EVEN or operation == "barrier" else centre)
     for cut in _all(group):
         if splits is None:
             need = demand(cut, operation, size)
         elif len(cut.members) == 2 and cut in group.halves:
+            # `block_of` knows the blocks of dimensions, not the halves of one.
             continue
         else:
             need = demand_of_splits(cut, block_of(group, cut.dims), splits)
         moving = max(need.worst, *need.ns(cut))
         if moving:
+            # See SHORT: a latency too small to matter must not hide which port binds.
             found.append(moving + (cut.latency if moving < SHORT * cut.latency else 0.0))
     return max(found)
 

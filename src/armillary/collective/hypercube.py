@@ -17,7 +17,9 @@ from armillary.collective.rounds import IntArray, Moves, Round, Rounds
 
 def core(n: int) -> list[int]:
     """Return the members that do the work: a power of two of them, in order."""
+    # Members beyond the largest power of two; each of them pairs with the one before it.
     extra = n - (1 << (n.bit_length() - 1))
+    # The first 2 * extra members form pairs, of which the even one works.
     return [2 * g if g < extra else g + extra for g in range(n - extra)]
 
 
@@ -29,6 +31,7 @@ def folded(n: int) -> IntArray:
 def owned(n: int) -> list[tuple[int, ...]]:
     """Return for each of `core` the members whose blocks it works for: its own and the folded one's."""
     aside = set(folded(n).tolist())
+    # A folded member's blocks are reduced by its partner.
     return [(m, m + 1) if m + 1 in aside else (m,) for m in core(n)]
 
 
@@ -40,6 +43,7 @@ def distances(n: int) -> list[int]:
 def halving_doubling(operation: str, n: int) -> tuple[Round, ...]:
     """Halve what is exchanged while reducing (large messages to near members), then double it back."""
     if operation == "all-reduce":
+        # Folded members first add their vectors to their partners', and get the result at the end.
         aside, p = folded(n), len(core(n))
         return (
             *_fold(n, Moves.of(aside, aside - 1, 1, 1, True)),
@@ -71,9 +75,11 @@ def recursive_doubling(operation: str, n: int) -> tuple[Round, ...]:
 def rabenseifner(n: int) -> tuple[Round, ...]:
     """All-reduce by halving and doubling; the fold shares the additions: each of the pair reduces one half."""
     aside, p = folded(n), len(core(n))
+    # Each of a pair sends the half that the other adds up, so that both add.
     pairs = Moves.of([*aside, *(aside - 1)], [*(aside - 1), *aside], 1, 2, True)
     return (
         *_fold(n, pairs),
+        # Then the folded one hands its reduced half over.
         *_fold(n, Moves.of(aside, aside - 1, 1, 2)),
         *_halve(n, [1] * p, p),
         *_double(n, [1] * p, p),
@@ -86,6 +92,7 @@ def _fold(n: int, moves: Moves) -> tuple[Round, ...]:
 
 
 def _exchange(n: int, step: int, numerator: int | IntArray, denominator: int, reduce: bool) -> Round:
+    # Partners are numbered within the core: member numbers may have gaps.
     members = np.array(core(n))
     return Round(
         n, Moves.of(members, members[np.arange(len(members)) ^ step], numerator, denominator, reduce)
@@ -94,6 +101,7 @@ def _exchange(n: int, step: int, numerator: int | IntArray, denominator: int, re
 
 def _halve(n: int, weights: Sequence[int], whole: int) -> list[Round]:
     """Return the rounds of a reduce-scatter: send the partner what its side of bit k keeps."""
+    # Near partners first: the large messages travel the short distances.
     return [_exchange(n, step, _side(weights, step, step), whole, True) for step in distances(n)]
 
 
@@ -104,6 +112,7 @@ def _double(n: int, weights: Sequence[int], whole: int) -> list[Round]:
 
 def _side(weights: Sequence[int], step: int, differ: int) -> IntArray:
     """Return for each member g the weight of all b with ``(b ^ g) % (2 * step) == differ``."""
+    # Sum weights over the members that agree in the lowest bits; what remains is one row of 2 * step.
     sums: IntArray = np.array(weights, dtype=np.int64).reshape(-1, 2 * step).sum(axis=0)
     own = np.arange(len(weights)) % (2 * step)
     return np.take(sums, own ^ differ)
@@ -169,6 +178,8 @@ class RecursiveDoubling(CollectiveAlgorithm):
             for part in rounds.expanded():
                 yield [(0,)] * len(part.moves)
         elif n & (n - 1):
+            # Bruck: after k rounds a member knows 2^k consecutive blocks; the last round passes on only those
+            # still missing.
             for k in range((n - 1).bit_length()):
                 yield [tuple((i + j) % n for j in range(min(1 << k, n - (1 << k)))) for i in range(n)]
         else:
@@ -182,6 +193,7 @@ def _halved_and_doubled(rounds: Rounds, parts: int, shared: bool) -> Iterator[Me
     aside, owners = folded(n).tolist(), owned(n)
     everything = tuple(range(parts))
     if operation == "all-reduce":
+        # In an all-reduce core member g owns part g, folded or not.
         owners = [(g,) for g in range(len(owners))]
     if aside and shared:
         half = len(everything) // 2

@@ -33,7 +33,7 @@ from armillary.platform.network import InNetwork
 
 
 class Edge(NamedTuple):
-    """What goes from one node of a tree to another for every segment, `lag` rounds after it began."""
+    """A message from one node of a tree to another for every segment, `lag` rounds after the segment began."""
 
     lag: int
     source: int
@@ -58,10 +58,12 @@ def rounds(operation: str, n: int, trees: tuple[SwitchTree, ...], segments: int)
         trees: At least one; their shares add up to 1.
         segments: Parts that D is cut into.
     """
+    # A segment goes over an edge `lag` rounds after it began; all segments follow each other, one per round.
     found = [(edges(operation, n, tree), tree.share) for tree in trees]
     lags = sorted({edge.lag for tree, _ in found for edge in tree})
     steps = sorted({*lags, *(lag + segments for lag in lags)})
     parts = []
+    # Between two of these steps the same edges are active: such rounds are equal and are stored once.
     for begin, end in pairwise(steps):
         now = [(e, share) for tree, share in found for e in tree if e.lag <= begin < e.lag + segments]
         sizes = [_amount(operation, n, edge) * share / segments for edge, share in now]
@@ -72,22 +74,24 @@ def rounds(operation: str, n: int, trees: tuple[SwitchTree, ...], segments: int)
             [size.denominator for size in sizes],
             [edge.reduce for edge, _ in now],
         )
+        # Switches are numbered behind the members.
         parts.append(Round(len(trees[0].parent), moves, repeat=end - begin))
     return Rounds("in-switch", operation, n, 0, tuple(parts), segments, trees)
 
 
 def depth(trees: tuple[SwitchTree, ...], n: int) -> int:
-    """Return how many rounds after it began a segment is through."""
+    """Return after how many rounds a segment is done."""
     return max(edge.lag for tree in trees for edge in edges("all-reduce", n, tree))
 
 
 @lru_cache(maxsize=512)
 def edges(operation: str, n: int, tree: SwitchTree) -> tuple[Edge, ...]:
-    """Return what goes over each edge of a tree, up and then down."""
+    """Return the messages over each edge of a tree, up and then down."""
     parent = tree.parent
     nodes = [node for node, above in enumerate(parent) if above != ABSENT]
     below: dict[int, set[int]] = {node: {node} if node < n else set() for node in nodes}
     height, level = dict.fromkeys(nodes, 0), dict.fromkeys(nodes, 0)
+    # Height: rounds until the farthest leaf below has arrived; a switch adds up only then.
     for member in range(n):
         at, steps = member, 0
         while parent[at] >= 0:
@@ -106,7 +110,9 @@ def edges(operation: str, n: int, tree: SwitchTree) -> tuple[Edge, ...]:
     for node in children:
         mine = frozenset(below[node])
         owners = {"all-reduce": everyone, "reduce-scatter": everyone - mine, "all-gather": mine}[operation]
+        # An all-gather multicasts: nothing is added on the way up.
         result.append(Edge(height[node], node, parent[node], owners, operation != "all-gather"))
+    # The way down starts when the root has everything, a level per round.
     for node in children:
         mine = frozenset(below[node])
         owners = {"all-reduce": everyone, "reduce-scatter": mine, "all-gather": everyone - mine}[operation]
@@ -116,7 +122,7 @@ def edges(operation: str, n: int, tree: SwitchTree) -> tuple[Edge, ...]:
 
 
 def _amount(operation: str, n: int, edge: Edge) -> Fraction:
-    """Return what goes over an edge for all segments, per D."""
+    """Return the bytes over an edge for all segments, per D."""
     if operation == "all-reduce":
         return Fraction(1)
     return Fraction(len(edge.owners), n if operation == "reduce-scatter" else 1)
@@ -140,7 +146,7 @@ def reduced(operation: str, n: int, in_network: InNetwork, bandwidth: float) -> 
 
 
 def parts(found: Rounds) -> int:
-    """Return how many blocks D is cut into: as many for each tree and segment as there are shares."""
+    """Return the number of blocks that D is cut into: one per segment and unit of the trees' shares."""
     whole = lcm(*(tree.share.denominator for tree in found.trees))
     return found.chunks * whole * (found.n if found.operation == "reduce-scatter" else 1)
 
@@ -148,6 +154,7 @@ def parts(found: Rounds) -> int:
 def blocks(found: Rounds) -> Iterator[list[Blocks]]:
     """Yield the blocks of every message, round by round, in the order of `rounds`."""
     n, segments = found.n, found.chunks
+    # A common denominator of the shares, so that each tree takes whole blocks.
     whole = lcm(*(tree.share.denominator for tree in found.trees))
     each = segments * whole
     begins, begin = [], 0

@@ -82,17 +82,19 @@ def load(rounds: Rounds, topology: str, size: int, positions: Sequence[int] | No
     if rounds.trees:
         if topology != "Switch":
             raise InputError(f"in-switch: got topology {topology}, expected Switch")
-        # Segments follow each other, so a latency up and one down are all.
+        # Segments follow each other, so only a latency up and one down are paid.
         up, down = in_switch.ports(rounds.operation, rounds.n)
         most = max(up, down)
         return Load(2, most, most, most, down if rounds.operation == "reduce-scatter" else Fraction(0))
     n, where = rounds.n, () if positions is None else tuple(int(p) for p in positions)
+    # Two ways to get it wrong: not filling the dimension, or positions that are not n different places.
     if n != size if positions is None else not n == len(where) == len(set(where) & set(range(size))):
         raise ValueError(f"{n} members at positions {where or 'by default'} of {size}")
     if topology in ("FullyConnected", "Switch"):
         where = ()  # all places are alike
     elif topology == "Mesh" and rounds.around and positions is None:
         where = line_order(range(size))
+    # Neither ring nor line: both orders are tried.
     elif rounds.around and positions is None and not TOPOLOGIES[topology].loop:
         return placed(rounds, topology, size, tuple(range(size)))[0]
     return _load(rounds, "Ring" if topology == "Torus" else topology, size, where)
@@ -109,6 +111,7 @@ def placed(
     if rounds.around and topology not in ("FullyConnected", "Switch"):
         ways.append(line_order(positions))
     found = [(load(rounds, topology, size, way), way) for way in ways]
+    # Fewer bytes first, then fewer hops.
     return min(found, key=lambda each: (each[0].volume, each[0].hops))
 
 
@@ -124,8 +127,10 @@ def line_order(places: Iterable[int]) -> tuple[int, ...]:
 @lru_cache(maxsize=2048)
 def _load(rounds: Rounds, topology: str, size: int, where: tuple[int, ...]) -> Load:
     """Do it; without `where` the members fill the dimension in order."""
+    # A common unit makes all sizes integers; times 2, so that halves stay whole.
     unit = 2 * lcm(*{d for part in rounds.rounds for d in part.base.denominator.tolist()})
     gap = _gap(topology, size, where)
+    # Rounds that look the same from every member need the messages of one only.
     all_alike = gap is not None and all(part.rotates for part in rounds.rounds)
     total = _Total(rounds.n, size, np.int64 if all_alike else _width(rounds, unit))
     hops, volume, step = 0, Fraction(0), Fraction(0)
@@ -139,6 +144,7 @@ def _load(rounds: Rounds, topology: str, size: int, where: tuple[int, ...]) -> L
         volume += part.repeat * full
         step = max(step, Fraction(full))
         each.append((part.repeat, far, Fraction(full) / unit))
+    # Units until here; divided once below.
     sent = total.moved + int(max(total.out.max(), total.into.max()))
     fullest, used = total.fullest(topology, sent)
     return Load(
@@ -172,6 +178,7 @@ class _Total:
     def __init__(self, n: int, size: int, width: type[np.int64] | type[object]) -> None:
         self.size = size
         self.out, self.into, self.reduced = (np.zeros(n, dtype=width) for _ in range(3))
+        # Prefix sums of differences: a message over many links costs two additions.
         self.links = np.zeros((2, size + 1), dtype=width)
         """Differences of the loads of links up and down, see `_along`."""
         self.pairs: dict[int, int] = {}
@@ -185,16 +192,19 @@ class _Total:
     def fullest(self, topology: str, sent: int) -> tuple[Fraction | int, list[bool]]:
         """Return the bytes through what carries most, as if it had all of a port, and which rounds use it."""
         if topology == "Switch":
+            # The fuller direction of the fullest port.
             most: Fraction | int = sent
             way = int(self.into.max() > self.out.max())
             where = way, int(np.argmax((self.out, self.into)[way]))
         elif topology not in _LINES:
             step = max(self.steps.items(), key=lambda item: item[1], default=(0, 0))
             pair = max(self.pairs.items(), key=lambda item: item[1], default=(0, 0))
+            # A port is shared by its links: one full link counts as if all were.
             most = (step[1] + pair[1]) * TOPOLOGIES[topology].links(self.size)
             where = (-1, step[0]) if step[1] > pair[1] else (0, pair[0])
         else:
             along = [np.cumsum(links) for links in self.links]
+            # A link has half a port.
             loads = [
                 Fraction(2 * (ways + int(links.max()))) for ways, links in zip(self.ways, along, strict=True)
             ]
@@ -212,6 +222,7 @@ def _gap(topology: str, size: int, where: Sequence[int]) -> int | None:
     if not where:
         return 1
     gap = (where[1] - where[0]) % size
+    # Even spacing must hold across the wrap, too.
     even = all((b - a) % size == gap for a, b in zip(where, (*where[1:], where[0]), strict=True))
     return gap if even else None
 
@@ -241,6 +252,7 @@ def _same_for_all(
             total.steps[step] = total.steps.get(step, 0) + part.repeat * bytes_
         return 1, max(links.values()) * (size - 1)
     far, ways = 0, [Fraction(0), Fraction(0)]
+    # Half-way messages split between the directions by the parity of their start (`upwards`).
     half = _half_way(n, size, gap, first)
     for step, bytes_ in zip(steps, sizes, strict=True):
         up = step * gap % size
@@ -280,6 +292,7 @@ def _member_by_member(
     pairs: dict[int, int] = {}
     far = 0
     for moves in part.batches():
+        # The unit is a multiple of each denominator.
         sizes = moves.numerator.astype(width) * (unit // moves.denominator).astype(width)
         np.add.at(out, moves.source, sizes)
         np.add.at(into, moves.target, sizes)
@@ -321,12 +334,14 @@ def _along(
         ahead = (target - source) % size
         forward = upwards(source, ahead, size)
         length = np.minimum(ahead, size - ahead)
+    # Two NPUs on a ring have two links to each other, and use both.
     both = np.full(len(sizes), topology == "Ring" and size == 2)  # both links join the same two
     for way, these, start in ((0, forward | both, source), (1, ~forward | both, target)):
         share = np.where(both, sizes // 2, sizes)[these]
         first, last = start[these], start[these] + length[these]
         np.add.at(links[way], first, share)
         np.add.at(links[way], np.where(last > size, last - size, last), -share)
+        # A path beyond position 0 is split in two: its end starts again at link 0.
         around = last > size
         links[way, 0] += share[around].sum()
     return length
@@ -337,6 +352,7 @@ def _link_by_link(
 ) -> IntArray:
     """Add messages to `pairs`, the loads of links by their ends (tail * size + head); return their lengths."""
     length, at, left = np.zeros(len(source), np.int64), source, np.flatnonzero(source != target)
+    # All messages advance one link per pass, until the last has arrived.
     while len(left):
         to = TOPOLOGIES[topology].step(at[left], target[left], size)
         keys, index = np.unique(at[left] * size + to, return_inverse=True)
@@ -357,4 +373,5 @@ def _width(rounds: Rounds, unit: int) -> type[np.int64] | type[object]:
     for part in rounds.rounds:
         share = part.base.numerator.astype(float) / part.base.denominator
         total += part.repeat * float(share.sum()) * (part.n if part.rotates else 1)
+    # A margin for doubled links and repeated sums.
     return np.int64 if 4 * total * unit < 2**62 else object

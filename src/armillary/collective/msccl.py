@@ -41,8 +41,8 @@ def to_rounds(algo: Algo) -> Rounds:
     """
     over, under = algo.parts
     actions = algo.actions
-    done = [0] * len(actions)  # rounds that must be over before what follows can send
-    begun = [0] * len(actions)  # rounds that must have begun before what follows can receive
+    done = [0] * len(actions)  # rounds that must be over before a dependent action sends
+    begun = [0] * len(actions)  # rounds that must have begun before a dependent action receives
     rounds: defaultdict[int, list[int]] = defaultdict(list)
     for index in algo.order():
         action = actions[index]
@@ -52,10 +52,12 @@ def to_rounds(algo: Algo) -> Rounds:
             rounds[ends].append(index)
             begins = ends + 1
         elif action.kind == "recv":
+            # A receive is done in the round of its send.
             begins = ends = max(begins, begun[action.partner])
         done[index], begun[index] = ends, begins
     parts = []
     for number in sorted(rounds):
+        # Actions of a round are independent: file order keeps the result reproducible.
         sends = [actions[index] for index in sorted(rounds[number])]
         counts = np.array([send.count for send in sends]) * over
         reduces = ["reduce" in STEPS[actions[send.partner].type] for send in sends]
@@ -99,6 +101,7 @@ def to_graphs(algo: Algo, size: int, memory_bandwidth: float = 50.0, element_byt
             name = f"COMM_RECV_NODE_{place}"
             builder.recv(action.peer, amount, action.channel, name=name, after=after[index])
         elif action.kind != "wait":
+            # Each of the three passes through memory is truncated alone.
             ns = 3 * int(amount / memory_bandwidth)
             builder.compute(
                 f"COMP_NODE_{place}",

@@ -110,9 +110,11 @@ class Algo:
         """
         waits = [len(a.needs) + (a.kind == "recv") for a in self.actions]
         after: list[list[int]] = [[] for _ in self.actions]
+        # A receive also waits for its send, in another gpu.
         for index, action in enumerate(self.actions):
             for need in (*action.needs, *((action.partner,) if action.kind == "recv" else ())):
                 after[need].append(index)
+        # Kahn's algorithm: what never becomes ready is on, or behind, a cycle.
         ready = [index for index, wait in enumerate(waits) if not wait]
         for index in ready:  # grows
             for other in after[index]:
@@ -153,12 +155,14 @@ def algo_of(root: Element, file: str) -> Algo:
     actions: list[Action] = []
     for g in range(n):
         limit = dict(buffers[g])
+        # In place, input and output are one buffer, as long as the longer of both.
         if in_place:
             limit["i"] = limit["o"] = max(limit["i"], limit["o"])
         _read_gpu(actions, gpus[g], g, n, limit)
     algo = Algo(
         root.text("name", ""), COLLECTIVES[coll], n, chunks, in_place, _paired(actions, file), buffers, file
     )
+    # Called for its error only.
     algo.order()
     return algo
 
@@ -179,9 +183,11 @@ def _read_gpu(actions: list[Action], gpu: Element, g: int, n: int, limit: dict[s
             if on[0] >= 0:
                 waits.append((len(actions), on, step))
             for action in new:  # each after the one before, in this step or the last
+                # Steps of a thread block run in order: only its very first action waits for nothing.
                 needs = (len(actions) - 1,) if number or action is not new[0] else ()
                 actions.append(replace(action, block=block, step=number, needs=needs))
             last[block, number] = len(actions) - 1
+    # Dependencies may point to thread blocks further down in the file: resolved when all are read.
     for index, on, step in waits:
         if on not in last:
             raise step.error(f"depid='{on[0]}' deps='{on[1]}': gpu {g} has no such thread block and step")
@@ -233,6 +239,7 @@ def _paired(actions: list[Action], file: str) -> tuple[Action, ...]:
     for (source, target, channel), (sends, receives) in ends.items():
         way = f"from gpu {source} to gpu {target} on channel {channel}"
         for side in (sends, receives):
+            # Two blocks on one connection would make the order of messages undefined.
             other = next((i for i in side if actions[i].block != actions[side[0]].block), None)
             if other is not None:
                 raise InputError(

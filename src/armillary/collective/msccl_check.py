@@ -25,6 +25,7 @@ def check_result(algo: Algo) -> None:
     if algo.operation != "all-reduce" and whole % n:
         raise InputError(f"{algo.file}: {whole} chunks do not divide among {n} gpus")
     share = whole // n
+    # A fixed seed, and 50 bits: a wrong sum is right by chance with a probability of about 2^-50.
     draw = random.Random(1).getrandbits
     size = share if algo.operation == "all-gather" else whole
     given = [[draw(50) for _ in range(size)] for _ in range(n)]
@@ -52,6 +53,7 @@ def _cell(algo: Algo, gpu: int, buffer: str, offset: int) -> tuple[int, str, int
     """Return where a chunk really is: in place, input and output share memory."""
     if algo.in_place and buffer in "io":
         share = algo.chunks // algo.n
+        # In place the own part stands at its place within the whole buffer.
         if (algo.operation, buffer) in (("all-gather", "i"), ("reduce-scatter", "o")):
             offset += gpu * share
         buffer = "o"
@@ -62,6 +64,8 @@ def _run(algo: Algo, state: State) -> None:
     carried: dict[int, list[int]] = {}  # by action: what a message or a step holds
     for index in algo.order():
         action = algo.actions[index]
+        # An action that begins a step reads its buffers; a later one of the step takes what the one before
+        # holds.
         first = index == 0 or _step(algo.actions[index - 1]) != _step(action)
         if action.kind == "recv":
             values = carried.pop(action.partner)

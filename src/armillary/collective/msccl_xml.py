@@ -61,6 +61,7 @@ def read_xml(path: str | Path) -> Element:
 
 def parse_xml(text: str | bytes, source: str) -> Element:
     """Return the ``algo`` element of `text`, which messages call `source`; see `read_xml`."""
+    # A root above the file's root, so that the first element is checked like any other.
     stack = [Element("", {}, 1, source)]
     parser = expat.ParserCreate()
 
@@ -82,4 +83,5 @@ def parse_xml(text: str | bytes, source: str) -> Element:
         raise InputError(
             f"{source}, line {error.lineno}: not XML: {expat.ErrorString(error.code)}"
         ) from error
+    # Every XML document has exactly one element at its top.
     return stack[0].children[0]

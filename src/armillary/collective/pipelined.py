@@ -29,12 +29,14 @@ def chain(operation: str, n: int, root: int, parts: int) -> tuple[Round, ...]:
 def chain_wave(operation: str, n: int, root: int, parts: int, t: int) -> Wave:
     """Return round `t` of a chain, whose blocks are (part, direction)."""
     last = parts + n - 3
+    # A reduce runs the broadcast backwards.
     step = t if operation == "broadcast" else last - t
     first, after = _active(n, parts, step)
     place = np.arange(first, after)
     columns = []
     for half, way in enumerate((1, -1)):
         sender, receiver = (root + way * place) % n, (root + way * (place + 1)) % n
+        # At a step the sender at place p passes on part step - p.
         columns.append((sender, receiver, 2 * (step - place) + half))
     return _wave(operation, columns, 2 * parts)
 
@@ -45,6 +47,7 @@ def spread(operation: str, n: int, root: int, parts: int) -> tuple[Round, ...]:
     Broadcast by scatter and all-gather (van de Geijn; Thakur et al., 2005, section 4.3), without a share of the root's
     own, so that every link between members carries the same; reduce by reduce-scatter and gather.
     """
+    # Scatter only, then both, then passing on only; two members have nothing to pass on.
     steps = [0, *([1] * (parts - 1)), parts] if n > 2 else [0] * parts
     runs = [len(list(run)) for _, run in groupby(steps)]
     return _rounds(operation, n, runs, lambda t: spread_wave(operation, n, root, parts, t))
@@ -58,6 +61,7 @@ def spread_wave(operation: str, n: int, root: int, parts: int, t: int) -> Wave:
     owner = (root + 1 + share) % n
     columns = []
     if step < parts:
+        # The root sends shares of part `step`, while others pass on those of the part before.
         columns.append((np.full(n - 1, root), owner, step * (n - 1) + share))
     if step and n > 2:
         to = (share[:, None] + np.arange(1, n - 1)) % (n - 1)
@@ -68,6 +72,7 @@ def spread_wave(operation: str, n: int, root: int, parts: int, t: int) -> Wave:
 
 def _active(n: int, parts: int, step: int) -> tuple[int, int]:
     """Return the places in a chain that send in a step, first and last + 1."""
+    # Place p sends parts 0 to parts - 1, in the steps p to p + parts - 1.
     return max(0, step - parts + 1), min(step, n - 2) + 1
 
 

@@ -83,6 +83,7 @@ class Round:
             yield self.base
             return
         base, width = self.base, max(len(self.base), 1)
+        # Built in portions: an all-to-all of many members has n^2 messages per round.
         members = self.n if limit is None else max(1, limit // width)
         for first in range(0, self.n, members):
             turn = np.arange(first, min(first + members, self.n))[:, None]

@@ -31,9 +31,11 @@ def flow(rounds: Rounds) -> list[tuple[list[Message], Held]]:
     held: Held = [
         {block: frozenset((member,)) for block in data.start(rounds, member)} for member in range(rounds.n)
     ]
+    # Switches start empty; they hold sums only.
     held += [{} for _ in range(rounds.switches)]
     result = []
     for part, carried in zip(rounds.expanded(), data.blocks(rounds), strict=True):
+        # All messages of a round read the state before it.
         before, messages = [dict(state) for state in held], []
         columns = part.source.tolist(), part.target.tolist(), part.reduce.tolist()
         for source, target, reduce, blocks in zip(*columns, carried, strict=True):
@@ -49,7 +51,7 @@ def render(name: str, operation: str, n: int, segments: int | None = None, *, wi
     """Return the chunk-flow table of `operation` among `n` members, of in-switch at one switch, as text.
 
     Args:
-        name: Of an algorithm, built in or of another package.
+        name: Name of an algorithm, built in or of another package.
         operation: What it does; not a barrier, whose messages carry nothing.
         n: Number of members, up to 64; of more than fit into the width the first two stand for all.
         segments: Parts that the algorithm cuts the data into; None: as many as it does.
@@ -69,6 +71,7 @@ def render(name: str, operation: str, n: int, segments: int | None = None, *, wi
     if n > _MOST_MEMBERS:
         raise InputError(f"chunk-flow table of {n} members: expected at most {_MOST_MEMBERS}")
     steps = list(enumerate(flow(rounds), 1))
+    # 24 characters for step and switch, 16 per member.
     members = range(n if n <= min(_MOST_COLUMNS, max(1, (width - 24) // 16)) else 2)
     cut = (
         f", {rounds.chunks} segment{'s' * (rounds.chunks > 1)}"
@@ -81,6 +84,7 @@ def render(name: str, operation: str, n: int, segments: int | None = None, *, wi
         table.add_column(heading, overflow="fold", justify="right" if heading == "step" else "left")
     nodes = (*members, *[n] * bool(rounds.switches))
     for number, (messages, held) in steps:
+        # Long schedules are cut in the middle.
         if len(steps) > _MOST_STEPS and number == _MOST_STEPS // 2 + 1:
             table.add_row("…", *("…" for _ in nodes))
         if _MOST_STEPS // 2 < number <= len(steps) - _MOST_STEPS // 2 and len(steps) > _MOST_STEPS:

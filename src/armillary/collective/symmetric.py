@@ -17,6 +17,7 @@ def _turning(n: int, moves: Moves, repeat: int = 1) -> Round:
 
 def ring(operation: str, n: int) -> tuple[Round, ...]:
     """Pass half of everything on to the next member, the other half to the one before."""
+    # Two messages per member: to the next and to the one before.
     ways = np.array([1, n - 1])
     if operation == "barrier":
         return (_turning(n, Moves.of(0, ways, 0), n // 2),)
@@ -30,7 +31,8 @@ def ring(operation: str, n: int) -> tuple[Round, ...]:
 
 
 def _ring_all_to_all(n: int) -> tuple[Round, ...]:
-    """Every block goes the shorter way, neighbour by neighbour; the one that is as far both ways goes in halves."""
+    """Send every block the shorter way, neighbour by neighbour, and the opposite one in halves, both ways."""
+    # A block at distance d takes d hops: after k rounds all of distance k and less have arrived.
     whole, tie = (n - 1) // 2, 1 - n % 2
     like = Moves.of(0, [1, n - 1], 1, 2 * n)
     sizes = 2 * np.arange(whole, -1, -1)[:, None] + np.array([[tie, tie]])  # halves of blocks still in flight
@@ -62,6 +64,7 @@ def dissemination(operation: str, n: int) -> tuple[Round, ...]:
     steps = [1 << k for k in range((n - 1).bit_length())]
     if operation == "barrier":
         return tuple(_turning(n, Moves.of(0, step, 0)) for step in steps)
+    # Bruck receives from ahead: member i collects blocks i, i + 1, and so on.
     return tuple(_turning(n, Moves.of(0, n - step, min(step, n - step))) for step in steps)
 
 
@@ -91,6 +94,7 @@ class Ring(CollectiveAlgorithm):
 
 
 def _blocks_all_to_all(n: int) -> Iterator[Messages]:
+    # At hop k a member passes on what came from k members behind and goes farther.
     for hop in range(n // 2):
         messages = []
         for i in range(n):
@@ -99,6 +103,7 @@ def _blocks_all_to_all(n: int) -> Iterator[Messages]:
                 message: list[int] = []
                 for distance in range(hop + 1, n // 2 + 1):
                     first = origin * 2 * n + (origin + way * distance) % n * 2
+                    # The block opposite on an even ring travels in halves, one each way.
                     message += (first + half,) if 2 * distance == n else (first, first + 1)
                 messages.append(tuple(message))
         yield messages

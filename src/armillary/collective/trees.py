@@ -36,6 +36,7 @@ def binomial(operation: str, n: int, root: int) -> tuple[Round, ...]:
 def branches(n: int) -> list[tuple[IntArray, IntArray, IntArray]]:
     """Return per round on the way down: parents, children and sizes of the children's subtrees, root = 0."""
     found = []
+    # Farthest first: the subtree of a child at distance 2^k has up to 2^k members.
     for k in reversed(range((n - 1).bit_length())):
         parent = np.arange(0, n - (1 << k), 2 << k)
         child = parent + (1 << k)
@@ -61,6 +62,7 @@ def _down(n: int, root: int, size: int | None) -> tuple[Round, ...]:
 
 def _up(n: int, root: int, size: int | None, reduce: bool) -> tuple[Round, ...]:
     rounds = []
+    # The way up is the way down with every message reversed.
     for part in reversed(_down(n, root, size)):
         m = part.base
         rounds.append(Round(n, Moves.of(m.target, m.source, m.numerator, m.denominator, reduce)))
@@ -78,7 +80,9 @@ def parents(n: int) -> tuple[IntArray, IntArray]:
     number = np.arange(1, n)
     height = number & -number
     parent = (number - height) | (height << 1)
+    # The top's parent would lie beyond n: it hangs from 0.
     first = np.concatenate(([0], np.where(parent < n, parent, number - height)))
+    # Relabelling moves leaves of the first tree to inner places of the second; see the docstring.
     label = np.concatenate(([0], n - number if n % 2 else number % (n - 1) + 1))
     second = np.zeros(n, dtype=np.int64)
     second[label] = label[first]
@@ -87,10 +91,11 @@ def parents(n: int) -> tuple[IntArray, IntArray]:
 
 @lru_cache(maxsize=64)
 def levels(n: int) -> tuple[IntArray, IntArray]:
-    """Return how far below the root each member is, in the two trees."""
+    """Return the (members) depth of each member below the root, for each of the two trees."""
     found = []
     for above in parents(n):
         level, at = np.zeros(n, dtype=np.int64), np.arange(n)
+        # Climb all members at once until everybody is at 0.
         while at.any():
             level += at > 0
             at = above[at]
@@ -107,6 +112,7 @@ def waves(operation: str, n: int, chunks: int) -> list[tuple[int, int]]:
     """Return the runs of equal rounds as (first, last + 1); see `wave`."""
     high = depth(n)
     starts = (0, high) if operation == "all-reduce" else (0,)
+    # Rounds at which a level of a tree starts or stops: between them all are alike.
     edges = {start + k + end for start in starts for k in range(high) for end in (0, chunks)}
     return list(pairwise(sorted(edges)))
 
@@ -130,6 +136,7 @@ def wave(operation: str, n: int, root: int, chunks: int, t: int) -> tuple[Moves,
     for tree, (above, level) in enumerate(zip(parents(n), levels(n), strict=True)):
         child, parent, far = np.arange(1, n), above[1:], level[1:]
         if operation != "broadcast":
+            # Deep members send first: a chunk is complete at a level when all below it have been added.
             chunk = t - (high - far)
             on = (chunk >= 0) & (chunk < chunks)
             columns.append((child[on], parent[on], 2 * chunk[on] + tree, True))

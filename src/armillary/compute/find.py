@@ -25,6 +25,7 @@ def find_model(name: str) -> type[ComputeModel]:
     Raises:
         InputError: there is none of that name, or it cannot be loaded or is no `ComputeModel`.
     """
+    # A package may register anything under the entry point.
     found = COMPUTE_MODELS.load(name, MODELS)
     if not (isinstance(found, type) and issubclass(found, ComputeModel)):
         raise InputError(f"compute model '{name}' is {found!r}, expected a subclass of ComputeModel")
@@ -40,6 +41,7 @@ def make_model(platform: Platform) -> ComputeModel:
     chosen = platform.compute
     try:
         kind = find_model(chosen.model)
+        # `create` is code of another package: whatever it raises becomes an InputError that names the model.
         with COMPUTE_MODELS.guard(chosen.model):
             model = kind.create(chosen.options, Device.of(platform), chosen.folder)
         if not isinstance(model, ComputeModel):

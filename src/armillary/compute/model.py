@@ -30,7 +30,7 @@ class Device:
         peak: FLOP/s; 0: not given.
         memory: Bandwidth of the local memory, bytes/s; 0: not given.
         kernels: What kernels reach of both in the roofline model.
-        latency: Of the local memory, ns.
+        latency: Latency of the local memory, ns.
         peaks: Precision -> FLOP/s; empty where `peak` holds for all.
     """
 
@@ -56,7 +56,7 @@ class Work:
     """Kernels, all different, as columns of one length.
 
     Attributes:
-        names: Of the nodes; not unique, since kernels of one name may differ.
+        names: Names of the nodes; not unique, since kernels of one name may differ.
         operations: FLOPs, 2 per multiply-add; -1: not named.
         size: Bytes read and written in the local memory; -1: not named.
         precisions: Of GEMMs: ``bf16`` where a node says nothing else.
@@ -95,7 +95,7 @@ class Times:
 
     Attributes:
         ns: (kernels) At least 0; nan where the model does not know: the roofline model takes it.
-        bound: (kernels) In a word what the time is due to: ``compute``, ``memory``, ``measured``; may be empty.
+        bound: (kernels) What limits the time, in one word: ``compute``, ``memory``, ``measured``; may be empty.
         beyond: (kernels) How far outside of what it knows the model went: 1 is inside, 2 is twice the largest size.
         notes: What a person should know, once per run.
     """

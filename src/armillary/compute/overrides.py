@@ -15,6 +15,7 @@ from armillary.platform.kernels import Override
 
 def find_override(work: Work, at: int, overrides: Sequence[Override]) -> Override | None:
     """Return the first that fits a kernel."""
+    # First match wins, as in a list of rules.
     for each in overrides:
         if fnmatchcase(work.names[at], each.name) and each.kind in ("", work.kind(at)):
             return each
@@ -29,6 +30,7 @@ def overridden(work: Work, times: Times, overrides: Sequence[Override], device: 
     """
     ns = times.ns.copy()
     bound = list(times.bound or [""] * len(work))
+    # Copied: the model's arrays are its own.
     beyond = np.ones(len(work)) if times.beyond is None else times.beyond.copy()
     for at in range(len(work)):
         found = find_override(work, at, overrides)
@@ -40,10 +42,12 @@ def overridden(work: Work, times: Times, overrides: Sequence[Override], device: 
             value = found.factor * float(work.recorded[at] if np.isnan(ns[at]) else ns[at])
         else:
             assert found.efficiency is not None
+            # One efficiency stands for both limits of the roofline.
             kernels = replace(device.kernels, compute=found.efficiency, memory=found.efficiency)
             value = float(Roofline(replace(device, kernels=kernels)).durations(_one(work, at)).ns[0])
         if not np.isnan(value):
             ns[at], bound[at] = value, "override"
+            # A factor keeps the doubt of what it multiplies; a time or an efficiency replaces it.
             beyond[at] = beyond[at] if found.factor is not None else 1.0
     return replace(times, ns=ns, bound=tuple(bound), beyond=beyond)
 

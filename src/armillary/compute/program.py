@@ -67,11 +67,13 @@ class Program(ComputeModel):
         try:
             process = subprocess.Popen(
                 self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                # A session of its own, so that children can be killed with the program.
                 cwd=self.folder, start_new_session=True,
             )  # fmt: skip
         except (OSError, ValueError) as error:
             raise self._error(f"cannot be started: {error}") from error
         most, out, err = _ROOM + _LINE * count, bytearray(), bytearray()
+        # Three threads: a program that writes before it has read all would block on a full pipe otherwise.
         threads = [
             Thread(target=_feed, args=(process, text.encode()), daemon=True),
             Thread(target=_drain, args=(process, process.stdout, out, most), daemon=True),
@@ -84,11 +86,14 @@ class Program(ComputeModel):
             for thread in threads:
                 thread.join(max(until - monotonic(), 0))
             if max(len(out), len(err)) > most:
+                # The reader stops at the limit and kills the program, so this is checked before the exit
+                # code.
                 raise self._error(
                     f"wrote more than {most} bytes, expected a line for each of {count} kernels"
                 )
             try:
                 process.wait(max(until - monotonic(), 0))
+                # A child that inherited the pipes may keep them open after the program has ended.
                 late = any(thread.is_alive() for thread in threads)
             except subprocess.TimeoutExpired:
                 late = True
@@ -106,6 +111,7 @@ class Program(ComputeModel):
             raise self._error("wrote what is not UTF-8, expected lines of JSON") from None
 
     def _read(self, text: str, count: int) -> Times:
+        # Answers may come in any order: kernels are known by id.
         ns, beyond, bound, seen = np.full(count, np.nan), np.ones(count), [""] * count, [False] * count
         for number, line in enumerate(text.splitlines(), 1):
             if not line.strip():
@@ -162,6 +168,7 @@ def question(work: Work, device: Device) -> str:
             "id": at,
             "name": name,
             "kind": work.kind(at),
+            # -1, not named, is no number that a program should have to know.
             "operations": max(int(work.operations[at]), 0),
             "bytes": max(int(work.size[at]), 0),
             "precision": work.precisions[at],
@@ -188,6 +195,7 @@ def _feed(process: subprocess.Popen[bytes], text: bytes) -> None:
 
 def _drain(process: subprocess.Popen[bytes], pipe: IO[bytes], kept: bytearray, most: int) -> None:
     """Read what a program writes; it is killed if that is more than `most` bytes."""
+    # `os.read` returns what is there: a read of whole blocks would wait for more.
     while len(kept) <= most and (block := os.read(pipe.fileno(), _BLOCK)):
         kept += block
     if len(kept) > most:

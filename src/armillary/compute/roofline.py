@@ -18,6 +18,7 @@ from armillary.compute.model import ComputeModel, Device, Floats, Ints, Times, W
 def roofline_ns(operations: Ints, size: Ints, peak: Floats | float, device: Device) -> Floats:
     """Return ns, with the shares of the peaks that kernels reach and their overhead (Williams et al., CACM 2009)."""
     kernels = device.kernels
+    # The latency of the memory is paid only by kernels that move something.
     moving = _over(size, device.memory * kernels.memory) + np.where(size > 0, device.latency * 1e-9, 0.0)
     longer = np.maximum(_over(operations, peak * kernels.compute), moving)
     result: NDArray[np.float64] = longer * 1e9 + kernels.overhead
@@ -30,8 +31,9 @@ def with_endless_memory(device: Device) -> Device:
 
 
 def _over(amount: Ints, rate: Floats | float) -> Floats:
-    """Return amount ÷ rate, 0 where there is nothing to do: a machine need not know what nobody asks of it."""
+    """Return amount ÷ rate, 0 where the amount is 0: a machine need not state a rate that nothing uses."""
     amount = np.asarray(amount)
+    # Where nothing is to be done the rate may be 0 or missing: the division is left out there.
     result: NDArray[np.float64] = np.divide(amount, rate, out=np.zeros(amount.shape), where=amount > 0)
     return result
 

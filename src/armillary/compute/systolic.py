@@ -52,8 +52,8 @@ class Systolic(ComputeModel):
 
     Attributes:
         device: The NPU.
-        rows: Of the array.
-        columns: Of the array.
+        rows: Rows of the array.
+        columns: Columns of the array.
         dataflow: What stays in the array.
         clock: Hz.
         arrays: That share the folds of a GEMM evenly.
@@ -82,11 +82,14 @@ class Systolic(ComputeModel):
         for at, gemms in enumerate(work.gemms):
             if not gemms:
                 continue
+            # -1 means that the kernel does not name its bytes.
             size = max(int(work.size[at]), 0)
             waits = 0
             if self.buffers and self.stall and size and self.device.memory > 0:
+                # Bytes per element follow from the kernel's bytes: precisions are not looked up.
                 element = size / sum(gemm.elements for gemm in gemms)
                 waits, words = self._memory(gemms, element)
+                # Operands that are fetched again count as traffic, but never less than the kernel names.
                 size = max(size, int(words * element))
             count = waits + sum(
                 -(-cycles(p, self.rows, self.columns, self.dataflow) // self.arrays) for p in gemms
@@ -96,22 +99,25 @@ class Systolic(ComputeModel):
             if self.stall and self.device.memory > 0:
                 moving = size / (self.device.memory * kernels.memory) * 1e9
             ns[at] = max(computing, moving) + kernels.overhead
+            # More than half the cycles are stalls: then memory is what limits it.
             bound[at] = "compute" if computing >= moving and 2 * waits <= count else "memory"
         return Times(ns, tuple(bound))
 
     def _memory(self, gemms: tuple[Gemm, ...], element: float) -> tuple[int, int]:
-        """Return cycles of stalls, and words between buffers and memory; elements have so many bytes.
+        """Return cycles of stalls, and words between buffers and memory; `element` is the bytes of an element.
 
         Arrays work on GEMMs side by side, each with its share of buffers and bandwidth.
         """
         assert self.buffers
         own = Buffers(
+            # At least 2 words, one for each half.
             *(max(int(self.buffers[name] / element) // self.arrays, 2) for name in SYSTOLIC_BUFFERS)
         )
         rate = self.device.memory * self.device.kernels.memory / element / self.clock / self.arrays
         waits = words = 0
         for gemm in gemms:
             times, array = gemm.calls * gemm.batch, (self.rows, self.columns, self.dataflow)
+            # GEMMs are divided among the arrays, rounded up.
             waits += -(-times * stalls(gemm, *array, own, rate) // self.arrays)
             words += times * sum(moved(gemm, *array, own))
         return waits, words

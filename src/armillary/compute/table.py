@@ -46,12 +46,14 @@ class Surface:
 
         Rows and columns change places where that brings a GEMM inside: (XW)ᵀ = WᵀXᵀ takes as long.
         """
+        # A factor outside decides which of the two orientations is used.
         here, there = self._outside(m, n, k), self._outside(n, m, k)
         if there < here:
             m, n, here = n, m, there
         if (m, n, k) in self._exact:
             return float(self._exact[m, n, k]), 1.0
         sizes = np.array([m, n, k], float)
+        # Outside the ratio of the nearest shape inside holds: roofline times vary, their ratio hardly does.
         inside = np.log(np.clip(sizes, self.low, self.high))
         return float(self._roofline(sizes[None])[0] * np.exp(self._fit(inside))), here
 
@@ -72,10 +74,14 @@ class Surface:
         reach = distance[near].max()
         if reach == 0 or count < 5:  # a plane has four numbers
             return float(self._ratio[near[np.argmin(distance[near])]])
+        # Square root of the tricube weight, since least squares squares it. 1.1: the farthest neighbour keeps
+        # some weight.
         weight = np.clip(1 - (distance[near] / (1.1 * reach)) ** 3, 0, 1) ** 1.5
         plane = np.column_stack([np.ones(count), self._at[near] - at]) * weight[:, None]
+        # Centred at the shape that is looked up, so the constant is the answer.
         found = np.linalg.lstsq(plane, self._ratio[near] * weight, rcond=1e-6)[0]
         around = self._ratio[near]
+        # A plane may overshoot between neighbours: the answer stays within their range.
         return float(np.clip(found[0], around.min(), around.max()))
 
 
@@ -125,8 +131,10 @@ class Table(ComputeModel):
         return Times(ns, bound, beyond, (*self.notes, *notes))
 
     def _time(self, gemm: Gemm, precision: str) -> tuple[float, float]:
+        # See the class: a batch as one GEMM with more rows.
         time, outside = self.surfaces[precision].time(gemm.m * gemm.batch, gemm.n, gemm.k)
         if gemm.batch > 1:
+            # A batch has a right operand each, so it moves more than one GEMM of as many rows.
             moved = gemm.elements // gemm.calls * ELEMENT[precision]
             time = max(time, moved / self.device.memory * 1e9)
         return time * gemm.calls, outside

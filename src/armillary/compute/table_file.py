@@ -47,7 +47,7 @@ def read_table(
         path: The file.
         columns: Its names of `COLUMNS`, where they are others.
         unit_ns: ns of the unit of times.
-        precision: Of all rows, if there is no such column.
+        precision: Precision of all rows, if there is no such column.
 
     Returns:
         GEMMs by precision, and notes.
@@ -60,10 +60,12 @@ def read_table(
     for line, row in _rows(path, columns):
         word = row.get("precision") or precision
         known = PRECISIONS.get(word.lower())
+        # Other precisions are skipped with a note: tables often have rows for int8.
         if known is None:
             left_out[word] = left_out.get(word, 0) + 1
             continue
         m, n, k = (_whole(path, line, name, row[name]) for name in ("m", "n", "k"))
+        # A shape may be measured several times: collected here, the median is taken below.
         rows.setdefault(known, {}).setdefault((m, n, k), []).append(_time(path, line, row["time"]) * unit_ns)
     if not rows:
         if not left_out:
@@ -88,6 +90,7 @@ def _rows(path: Path, columns: Mapping[str, str]) -> Iterator[tuple[int, dict[st
         called = columns.get(name, name)
         if called in header:
             place[name] = header.index(called)
+        # Precision may be absent, unless the study names the column.
         elif name != "precision" or "precision" in columns:
             raise InputError(
                 f"{path}: no column '{called}'{nearest(called, header)}; it has {', '.join(header) or 'none'}"
@@ -109,6 +112,7 @@ def _text(path: Path) -> str:
     try:
         return gzip.decompress(path.read_bytes()).decode()
     except FileNotFoundError:
+        # The same error as for a plain file that is missing.
         return read_text(path, "table of GEMMs")
     except (OSError, EOFError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: cannot read the table of GEMMs: {error}") from error

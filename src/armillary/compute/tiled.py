@@ -29,6 +29,8 @@ def moved(gemm: Gemm, buffer: float) -> float:
         buffer: Elements of the tile of results that stays on chip.
     """
     m, n, k = gemm.m, gemm.n, gemm.k
+    # A square tile, or as high as the result; then as wide as the rest of the buffer allows; then as high as
+    # that leaves.
     down = min(m, sqrt(buffer))
     across = min(n, buffer / down)
     down = min(m, buffer / across)
@@ -57,6 +59,7 @@ class Tiled(ComputeModel):
         gemms = np.array([bool(each) for each in work.gemms], bool)
         size = work.size.copy()
         for at in np.flatnonzero(gemms & (size > 0)).tolist():
+            # Bytes per element follow from the kernel's bytes.
             element = size[at] / sum(each.elements for each in work.gemms[at])
             tiles = sum(moved(each, self.buffer / element) for each in work.gemms[at])
             size[at] = max(int(size[at]), int(tiles * element))

@@ -1,4 +1,4 @@
-"""Times of the compute nodes of rank graphs: what is alike is asked once."""
+"""Times of the compute nodes of rank graphs: equal kernels go to the model once."""
 
 from __future__ import annotations
 
@@ -51,6 +51,7 @@ class KernelTimes:
         if not self.asked:
             return
         for graph in graphs:
+            # By identity: graphs are large, and shared between ranks.
             self._of[id(graph)] = self._read(graph)
         work = _work(self._known)
         times = ask(platform, work, modelled=modelled, fill=fill)
@@ -69,6 +70,7 @@ class KernelTimes:
 
     def _read(self, graph: Graph) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the compute nodes of a graph, and the number of the kernel of each."""
+        # CPU operators have no kernel on the NPU.
         which = (graph.types == NodeType.COMP_NODE) & (graph.ints("is_cpu_op", 0) == 0)
         nodes = np.flatnonzero(which)
         names: dict[str, int] = {}
@@ -78,6 +80,7 @@ class KernelTimes:
         gemm, lists = graph.int_lists(GEMM)
         attention, shapes = graph.int_lists(ATTENTION)
         recorded = graph.duration_micros[nodes].astype(np.int64) * 1000
+        # `duration_ns` is exact where a trace has it; else whole µs.
         exact = graph.ints("duration_ns", -1)[nodes]
         columns = np.stack(
             [
@@ -85,14 +88,17 @@ class KernelTimes:
                 gemm[nodes], np.where(exact >= 0, exact, recorded), attention[nodes],
             ]
         )  # fmt: skip
+        # -1 stands for absent, so a negative value in the file must be refused and not be taken for it.
         for row, what in ((1, "num_ops"), (2, "tensor_size")):
             bad = np.flatnonzero((columns[row] < 0) & graph.has(what)[nodes])
             if len(bad):
                 raise InputError(
                     f"{graph.node(int(nodes[bad[0]]))} has a negative {what}; expected 0 or more"
                 )
+        # Millions of nodes have few different kernels: only these are parsed.
         first, inverse = distinct_columns(columns)
         known = list(names)
+        # Kernels are numbered over all graphs, so each goes to the model once.
         numbers = []
         for at, (word, operations, size, code, shape, took, fused) in zip(
             first.tolist(), columns[:, first].T.tolist(), strict=True
@@ -155,11 +161,13 @@ def ask(platform: Platform, work: Work, *, modelled: bool = True, fill: bool = T
             times = _checked(found, work, chosen.model)
         except InputError as error:
             raise InputError(f"{chosen.source}: {error}" if chosen.source else str(error)) from error
+        # Closed after an error, too: a model may hold a process.
         finally:
             model.close()
     missing = np.isnan(times.ns)
     if not modelled:  # those that nothing else times, see `armillary.compute.untimed`
         missing &= (work.recorded == 0) & ((work.operations > 0) | (work.size > 0))
+    # The roofline model itself has already said that it does not know these.
     if missing.any() and (modelled or fill) and not (modelled and chosen.model == "roofline"):
         other = Roofline(device if modelled else with_endless_memory(device)).durations(_some(work, missing))
         ns, words = times.ns.copy(), np.array(times.bound or ("",) * len(work), object)
@@ -178,6 +186,7 @@ def _some(work: Work, which: NDArray[np.bool_]) -> Work:
 
 
 def _work(rows: Iterable[Row]) -> Work:
+    # No kernel at all: seven empty columns.
     columns: list[Any] = list(zip(*rows, strict=True)) or [()] * 7
     names, operations, size, precisions, shapes, recorded, attention = columns
     return Work(
@@ -200,6 +209,7 @@ def _checked(times: Times, work: Work, name: str) -> Times:
         raise InputError(
             f"compute model '{name}' gave {show(getattr(times, 'ns', times))}, expected Times with ns as an array"
         )
+    # An empty `bound` counts as complete.
     lengths = {len(times.ns), len(times.bound) or len(work), len(work)}
     if times.beyond is not None:
         lengths.add(len(times.beyond))

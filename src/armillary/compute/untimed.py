@@ -27,6 +27,7 @@ def names_work(graph: Graph) -> Mask:
 def has_time(graph: Graph) -> Mask:
     """Return which nodes have a recorded time of more than 0, (nodes)."""
     exact = graph.ints("duration_ns", 0) > 0
+    # An exact duration of 0 beats a rounded one.
     found: Mask = np.where(graph.has("duration_ns"), exact, graph.duration_micros > 0)
     return found
 
@@ -41,6 +42,7 @@ def untimed(graph: Graph) -> Mask:
 def untimed_on_cpu(graph: Graph) -> Mask:
     """Return the same of a CPU, (nodes)."""
     on_cpu = _compute(graph) & (graph.ints("is_cpu_op", 0) != 0)
+    # On a CPU a recorded 0 is a time: the operator only waited.
     found: Mask = on_cpu & names_work(graph) & ~has_time(graph) & ~graph.has("duration_ns")
     return found
 

@@ -1,4 +1,8 @@
-"""The engine: a trace and a platform in, a timeline out."""
+"""The engine: a trace and a platform in, a timeline out.
+
+`simulate` chooses one of three loops: `physical` (shared ports), `messages` (profile physical over a network that moves
+every message) and `astra_sim` (agrees with ASTRA-sim to the tick). All three yield a program and a run (`common`).
+"""
 
 from __future__ import annotations
 
@@ -38,8 +42,8 @@ def simulate(
     Args:
         trace: One graph per NPU.
         platform: The machine, or what `armillary.load_platform` takes: a preset, a file, or what that holds.
-        profile: "physical": whatever is active at the same time shares link bandwidth; "astra-sim": tick for
-            tick what ASTRA-sim computes. 1 tick is 1 ns in both. None: what the platform's file says.
+        profile: "physical": concurrent transfers share link bandwidth; "astra-sim": tick for tick what ASTRA-sim
+            computes. 1 tick is 1 ns in both. None: what the platform's file says.
         fold: Simulate one rank of each class that provably behaves alike; the ticks are the same.
         network_model: "analytical": dimensions without contention but for the ports of NPUs; "congestion": messages
             wait for the links that they cross, one on each at a time; "flow": they share links max-min fairly;
@@ -66,6 +70,7 @@ def simulate(
         platform = platform_of(platform)
     check_trace(trace)
     profile = platform.profile if profile is None else profile
+    # Profile astra-sim takes the dimensions of a platform and leaves its graph alone.
     graph = platform.topology is not None and profile == "physical"
     network_model = network_model or platform.network_model.name or ("flow" if graph else "analytical")
     check_available(profile, network_model)
@@ -86,6 +91,7 @@ def simulate(
     from armillary.engine.physical.terms.check import check_terms
     from armillary.trace.process_groups import check_whole
 
+    # A replay takes recorded times, also of communication, so missing members do no harm.
     if not platform.compute.replay:
         check_whole(trace)
     check_terms(platform, profile, network_model)
@@ -113,10 +119,12 @@ def simulate(
         from armillary.platform import astra_sim_view
         from armillary.trace.expand import expand_for
 
+        # This engine reads listed ranks only: a grid is written out rank by rank.
         trace = expand_for(trace, "profile astra-sim")
         platform = astra_sim_view(platform)
         program, run = run_astra_sim(trace, platform, fold=fold, messages=messages, contention=contention)
         lowered, info = program, {"folded": fold and not program.listed}
+    # The same for all engines: raises if a rank has nodes left, and says who waits for what.
     check_finished(lowered, run)
     about = {
         "profile": profile,
@@ -126,12 +134,13 @@ def simulate(
         **memory_of(trace, platform),
     }
     if profile == "physical":
+        # Known only after lowering: whether the roofline timed any kernel.
         platform = replace(platform, warnings=(*platform.warnings, *unused_efficiency(platform, info)))
     return timeline_of(lowered, run, platform, {**said, **about, **info})
 
 
 def check_trace(trace: object) -> None:
-    """Refuse what is no trace.
+    """Refuse anything that is not a trace.
 
     Raises:
         InputError: names it and how to read one.
@@ -158,6 +167,7 @@ def check_available(profile: str, network_model: str) -> None:
         )
     known = MODELS_OF[profile]
     if network_model not in known:
+        # A model of the other profile is a likelier mistake than a misspelling.
         elsewhere = [name for name in PROFILES if network_model in MODELS_OF[name]]
         there = f" (profile {elsewhere[0]} has it)" if elsewhere else nearest(str(network_model), known)
         raise InputError(

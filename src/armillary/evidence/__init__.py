@@ -1,1 +1,1 @@
-"""What says whether to believe the simulator: validation, calibration, published results, replay."""
+"""Evidence for the simulator: validation, calibration, published results, replay."""

@@ -47,6 +47,7 @@ def scheduled(platform: Platform, operation: str, size: int) -> Scheduled:
     Raises:
         InputError: there is no such operation, or no chunk to schedule.
     """
+    # Others take the dimensions in one order, which schedulers cannot change.
     if operation not in SCHEDULABLE:
         raise InputError(
             f"operation: got {operation!r}, expected {one_of(SCHEDULABLE)}; other collectives visit the dimensions in "
@@ -57,7 +58,9 @@ def scheduled(platform: Platform, operation: str, size: int) -> Scheduled:
     graph = GraphBuilder()
     graph.collective(operation, _TYPES[operation], size)
     timeline = simulate(Trace.replicate(graph.graph(), platform.npus), platform)
+    # Class 0 stands for all ranks: they do the same.
     sent = int(timeline.phase_bytes[timeline.phase_class == 0].sum())
+    # A duplex port is as good as its slower direction.
     rate = sum(min(port.out, port.into) for port in ports(platform))
     return Scheduled(timeline.total_ticks, sent / (timeline.total_ticks * rate))
 
@@ -81,6 +84,8 @@ def orders(platform: Platform, operation: str, size: int) -> list[tuple[str, int
     for each, route in chunk_routes.chunks:
         chunks[route] += 1
         moved[route] += each
+    # An all-reduce visits dimensions on its way down and back: the first half and the turning point name the
+    # order.
     steps = len(chunk_routes.routes[0]) // 2 + 1 if operation == "all-reduce" else None
     names = [
         " > ".join(platform.dimensions[phase.dim].name for phase in route[:steps])
@@ -93,7 +98,7 @@ def compare(
     platform: Platform, operation: str, size: int, schedulers: Sequence[str] = SCHEDULERS
 ) -> dict[str, Scheduled]:
     """Return what each scheduler does with one collective of all NPUs, alone on the machine."""
-    # The last one refuses the most, and soonest.
+    # The last one refuses the most, and soonest: try it before the others have taken their time.
     found = {how: scheduled(under(platform, how), operation, size) for how in reversed(schedulers)}
     return {how: found[how] for how in schedulers}
 

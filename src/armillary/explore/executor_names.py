@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from armillary.base.extension import ExtensionPoint
 
+# Text, not classes: help and completion import this module.
 EXECUTORS = {
     "processes": "armillary.explore.runner.executors.processes:Processes",
     "serial": "armillary.explore.runner.executors.serial:Serial",

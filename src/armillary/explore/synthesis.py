@@ -23,7 +23,9 @@ AUTO = 1024
 """NPUs up to which auto is simulated."""
 MOST_BUILT_IN = 1 << 27
 """Messages of a built-in collective, about; large machines cut it into fewer chunks than their platform says."""
+# On every combination of these per dimension, and
 _NAMES = ("ring", "direct", "halvingDoubling")
+# these on all dimensions alike: combinations would be too many.
 _WHOLE = ("recursiveDoubling", "rabenseifner", "doubleBinaryTree")
 
 
@@ -49,6 +51,7 @@ class Comparison:
     def taken(self) -> str:
         """What is the fastest: "synthesized", or the name of a built-in algorithm."""
         best = min(self.built_in, key=lambda found: found.time, default=None)
+        # A tie goes to the schedule.
         return best.name if best and best.time < self.simulated.time else "synthesized"
 
     @property
@@ -90,6 +93,7 @@ def compare(
             network,
             operation,
             size,
+            # None lets the search choose by its own model; simulation then decides between counts.
             chunks_per_npu=count,
             seed=seed,
             tries=tries,
@@ -99,6 +103,7 @@ def compare(
         run = simulate_schedule(found, platform, network_model)
         if best is None or run.time < best[1].time:
             best = found, run
+    # `_counts` is never empty.
     assert best
     built_in = (
         sorted(built_ins(platform, operation, size, network_model), key=lambda one: one.time)
@@ -113,6 +118,7 @@ def _counts(n: int, given: int | None) -> tuple[int | None, ...]:
     """Return the chunks per NPU to simulate: what the search likes best, and fine chunks, which hide reductions."""
     if given is not None:
         return (given,)
+    # Chunks so fine only while the search has a bearable number of messages.
     finest = [count for count in (16, FINEST) if n * (n - 1) * count <= FINE_SENDS]
     return (None, *finest)
 
@@ -122,21 +128,26 @@ def built_ins(platform: Platform, operation: str, size: int, network_model: str)
     n, dimensions = platform.npus, platform.dimensions
     seen = set()
     chunks = max(1, platform.collectives.chunks)
+    # About the messages of one chunk: rounds of a ring in each dimension, twice, by all NPUs.
     rounds = 2 * n * sum(2 * dimension.size for dimension in dimensions)
     chunks = max(1, min(chunks, MOST_BUILT_IN // rounds))
+    # What the platform says first: of equal ones it is the one that is kept.
     given = platform.collectives.algorithms.get(operation)
     choices: list[tuple[str, ...]] = [given] if given else []
     choices += [("natural",) * len(dimensions)]
     if n <= AUTO:
         choices += [("auto",) * len(dimensions)]
     if n <= ALL_ALGORITHMS:
+        # 3 ** dimensions simulations; above two dimensions only the same one in all.
         choices += product(_NAMES, repeat=len(dimensions)) if len(dimensions) < 3 else []
         choices += [(name,) * len(dimensions) for name in (*_NAMES, *_WHOLE)]
     for names in choices:
         named = tuple(
             natural(d.topology, operation, d.size) if name == "natural" else name
+            # A single one… name has fewer names than there are dimensions.
             for name, d in zip(names, dimensions, strict=False)
         )
+        # "natural" may spell out what was tried already.
         if named in seen:
             continue
         seen.add(named)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TermCost:
-    """One term: what it is set to, and by how many ticks the run is shorter without it alone."""
+    """One term: its setting, and by how many ticks the run is shorter without it alone."""
 
     text: str
     ticks: int
@@ -49,6 +49,7 @@ def term_costs(platform: Platform, simulate: Callable[[Platform], Timeline]) -> 
     terms = platform.terms
     whole = simulate(platform).total_ticks
     each = []
+    # One term off at a time, all others on.
     for name, value in terms.on().items():
         ticks = simulate(with_terms(platform, replace(terms, **{name: 0.0}))).total_ticks
         text = words({f"{name}_{'ns' if name in TIMES else 'ratio'}": value})
@@ -62,6 +63,7 @@ def print_term_costs(costs: TermCosts, console: Console | None = None) -> None:
     from armillary.report.plain import plain_table
     from armillary.report.summary import on_console
 
+    # What interactions add or take: the parts need not sum up.
     rest = costs.with_all - costs.without - sum(each.ticks for each in costs.each)
     rows = {"without any": costs.without, **{each.text: each.ticks for each in costs.each}}
     rows |= {"several together": rest, "with all": costs.with_all}
@@ -70,6 +72,7 @@ def print_term_costs(costs: TermCosts, console: Console | None = None) -> None:
         table = plain_table("term", "step time", "", widest=40)
         for text, ticks in rows.items():
             share = f"{100 * ticks / costs.with_all:.1f} %" if costs.with_all else "-"
+            # A negative time has no text of its own.
             table.add_row(text, "-" * (ticks < 0) + format_time(abs(ticks)), share)
         target.print()
         target.print(table)

@@ -22,7 +22,8 @@ from armillary.platform.network import Dimension
 
 
 def known_name(name: str, known: Collection[str]) -> str:
-    """Return the name among those known that a name means, see `spelled` and `ALIASES`; or the name."""
+    """Return the known name that `name` spells (see `spelled` and `ALIASES`), or `name` itself if there is none."""
+    # `direct8` is in no list, since any window may follow the name.
     if parse_algorithm(name) or name in known:
         return name
     by_letters = {spelled(each): each for each in reversed(list(known))}  # what is built in comes first
@@ -34,9 +35,11 @@ def known_name(name: str, known: Collection[str]) -> str:
 @lru_cache(maxsize=256)
 def parse_algorithm(name: str) -> Algorithm | None:
     """Return the algorithm a name such as ``ring`` or ``direct12`` stands for, or None if there is none."""
+    # Nine digits always fit MOST_COUNT, so that Algorithm cannot refuse the window.
     match = re.fullmatch(r"([a-zA-Z]+)([0-9]{1,9})", name)
     if match and match[1] in WINDOWED:
         window = int(match[2])
+        # "direct0" would be no window at all, which is spelled "direct".
         return Algorithm(match[1], window) if window else None
     return Algorithm(name) if name in ASTRA_SIM_ALGORITHMS else None
 
@@ -62,6 +65,7 @@ def read_algorithms(
     Raises:
         InputError: Not a list, a name is unknown, or there are more names than dimensions.
     """
+    # Every name that passed the check parses; the condition is for the type checker.
     read = map(parse_algorithm, read_names(document, path, names, dimensions, ASTRA_SIM_ALGORITHMS))
     return tuple(algorithm for algorithm in read if algorithm)
 
@@ -89,11 +93,14 @@ def read_names(
 
 def natural_algorithm(kind: str, dimension: Dimension) -> Algorithm:
     """Return the algorithm of a collective that suits a dimension's wiring, of those that ASTRA-sim runs."""
+    # A wired topology (ring, full mesh) prescribes its algorithm; a switch does not, so the collective
+    # decides.
     if own := TOPOLOGIES[dimension.topology].natural:
         return Algorithm(own)
     if kind == "all-to-all":
         return Algorithm("direct")
     power_of_two = dimension.size & (dimension.size - 1) == 0
+    # Halving-doubling pairs member i with i xor 2**k, which exists for all i only in a power of two.
     return Algorithm("halvingDoubling" if power_of_two else "ring")
 
 
@@ -112,5 +119,5 @@ class Algorithm:
     window: int | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be, see `armillary.platform.limits`."""
+        """Validate the fields, see `armillary.platform.limits`."""
         check(self, name=_ALGORITHMS, window=Maybe(COUNT))

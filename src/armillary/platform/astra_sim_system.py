@@ -24,9 +24,9 @@ from armillary.platform.limits import (
 )
 
 InterDimension = Literal["ascending", "roundRobin", "onlineGreedy", "offlineGreedy", "offlineGreedyFlex"]
-"""In which order chunks visit the dimensions."""
+"""Order in which chunks visit the dimensions."""
 IntraDimension = Literal["FIFO", "RG", "smallestFirst", "lessRemainingPhaseFirst"]
-"""In which order the phases that wait for a dimension go."""
+"""Order in which phases that wait for a dimension are served."""
 _INTER, _INTRA = Choice(get_args(InterDimension)), Choice(get_args(IntraDimension))
 _OPTIMIZATIONS, _COLLECTIVES = Choice(("baseline", "localBWAware")), Choice(COLLECTIVES)
 
@@ -41,7 +41,7 @@ class SharedBus:
     G: float
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be, see `armillary.platform.limits`."""
+        """Validate the fields, see `armillary.platform.limits`."""
         check(self, L=WHOLE_TIME, o=WHOLE_TIME, g=WHOLE_TIME, G=TIME)
 
 
@@ -73,7 +73,7 @@ class AstraSimSystem:
     custom_by_node: dict[int, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be, see `armillary.platform.limits`."""
+        """Validate the fields, see `armillary.platform.limits`."""
         check(
             self, collective_optimization=_OPTIMIZATIONS, local_reduction_delay=WHOLE_TIME, inter_dimension=_INTER,
             intra_dimension=_INTRA, queues_per_dim=COUNT, rendezvous=FLAG,

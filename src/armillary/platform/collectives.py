@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from armillary.base.extension import ExtensionPoint
 
 COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
-"""What ASTRA-sim runs."""
+"""Collectives that ASTRA-sim runs."""
 PHYSICAL_COLLECTIVES = (
     *COLLECTIVES,
     *("all-to-all-v", "broadcast", "reduce", "gather", "scatter", "barrier", "reduce-scatter-block"),
@@ -36,6 +36,7 @@ class AlgorithmName:
 
 
 BUILT_IN = (
+    # The order is the tie rule of `auto`, see below: ring first, as it needs no power of two.
     AlgorithmName("ring", astra_sim=("ring", "oneRing")),
     AlgorithmName("direct", astra_sim=("direct", "oneDirect"), window=True),
     AlgorithmName("halvingDoubling", astra_sim=("halvingDoubling", "oneHalvingDoubling")),
@@ -48,7 +49,7 @@ BUILT_IN = (
     AlgorithmName("pairwise"),
     AlgorithmName("in-switch", ("NVLS", "SHARP")),
 )
-"""Of equally fast algorithms ``auto`` takes the first in this order."""
+"""`auto` takes the first of equally fast algorithms in this order."""
 ASTRA_SIM_ALGORITHMS = tuple(name for each in BUILT_IN for name in each.astra_sim)
 """What ASTRA-sim runs; some may end in a window."""
 WINDOWED = tuple(name for each in BUILT_IN if each.window for name in each.astra_sim)
@@ -56,13 +57,16 @@ CHOSEN = ("natural", "auto")
 """Ways to choose an algorithm."""
 ALGORITHMS = ExtensionPoint(
     "armillary.collectives", "collective algorithm",
+    # dict.fromkeys drops the second "ring": both families list it, and the order of first mention stays.
     tuple(dict.fromkeys((*(each.name for each in BUILT_IN), *ASTRA_SIM_ALGORITHMS, *CHOSEN))),
 )  # fmt: skip
-"""What a study may say; some may end in a window besides."""
+"""Names that a study may use; some may also end in a window."""
+# "rabenseifner" is both a name of its own and a common name of halving-doubling; ASTRA-sim's files have only
+# the latter.
 ALIASES = {other: each.name for each in BUILT_IN for other in each.others} | {
     "rabenseifner": "halvingDoubling"
 }
-"""Other names of algorithms; that of an algorithm counts only where that is none of the choices."""
+"""Alias -> name. An alias that is itself one of the known names keeps its own meaning."""
 
 CHUNK_ORDERS = ExtensionPoint(
     "armillary.chunk_orders", "chunk scheduler",

@@ -27,7 +27,7 @@ class DimensionTopology(ABC):
         astra_sim: What profile astra-sim takes it for; "": it has none.
         shaped: Whether several of it are written as one, with a shape.
         loop: Whether it is a ring.
-        turns: Whether it looks the same from every NPU: to add 1 to all positions maps its links onto each other.
+        turns: Whether it looks the same from every NPU: adding 1 to all positions maps its links onto each other.
         apart: Links between two NPUs that are next to each other.
     """
 
@@ -38,6 +38,7 @@ class DimensionTopology(ABC):
     turns: ClassVar[bool] = False
     apart: ClassVar[int] = 1
 
+    # Most topologies take any size.
     def refuses(self, size: int) -> str:
         """Return what is wrong with a size, "got 6, expected a power of two"; "" for nothing."""
         return ""
@@ -59,8 +60,10 @@ class DimensionTopology(ABC):
         import numpy as np
 
         at, target = np.broadcast_arrays(np.asarray(here, np.int64), np.asarray(there, np.int64))
+        # Generic witness for topologies without a closed form: follow `step` until every message has arrived.
         count = np.zeros(at.shape, np.int64)
         while (moving := at != target).any():
+            # Messages that have arrived must not step on: `step` is defined for another position only.
             count += moving
             at = np.where(moving, self.step(at, target, size), at)
         return count
@@ -73,6 +76,7 @@ def upwards(source: Ints, ahead: Ints, size: int) -> Bools:
     ones down, so that both directions carry the same (Dally & Towles, Principles and Practices of Interconnection
     Networks, 2004, section 8.4.2).
     """
+    # (2 * ahead == size) occurs in even rings only; parity of the source then balances both directions.
     up: Bools = (2 * ahead < size) | ((2 * ahead == size) & (source % 2 == 0))
     return up
 
@@ -86,6 +90,7 @@ class Ring(DimensionTopology):
 
     def links(self, size: int) -> int:
         """See `DimensionTopology`."""
+        # Also in a ring of 2, where both lead to the same neighbour.
         return 2
 
     def neighbours(self, size: int) -> Ints:
@@ -132,6 +137,7 @@ class Mesh(DimensionTopology):
         """See `DimensionTopology`."""
         import numpy as np
 
+        # Position 0 has no predecessor: at - 1 is already -1 there, the mark of a missing link.
         at = np.arange(size)
         return np.stack([np.where(at + 1 < size, at + 1, -1), at - 1])
 
@@ -163,6 +169,7 @@ class FullyConnected(DimensionTopology):
 
     def neighbours(self, size: int) -> Ints:
         """See `DimensionTopology`."""
+        # Row i is the peer i + 1 places further on, so that every row is a permutation and `turns` holds.
         import numpy as np
 
         return (np.arange(size) + np.arange(1, size)[:, None]) % size

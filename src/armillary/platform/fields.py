@@ -22,7 +22,7 @@ _NEGATIVE = re.compile(r"\s*-\s*([\d.].*)")
 
 @dataclass(frozen=True)
 class Quantity:
-    """Makes a field read text with a unit; `whole` names the unit of which only whole numbers will do."""
+    """Makes a field read text with a unit; `whole`: the unit in which only whole numbers are accepted."""
 
     parse: Callable[[object], float]
     kind: str
@@ -36,16 +36,21 @@ class Quantity:
         Raises:
             ValueError: It is not such a quantity.
         """
+        # Units know no sign: the rest is parsed alone, so that the error speaks of the limit and not of the
+        # unit.
         if isinstance(text, str) and (match := _NEGATIVE.fullmatch(text)) and (value := self.parse(match[1])):
             raise ValueError(f"got {show(text)}, which is negative, expected {self.limits.least}")
         value = self.parse(text)
         if problem := self.limits.out_of_range(value, show(text)):
+            # The example helps who wrote too small a value; who wrote too large a one knows the unit already.
             raise ValueError(problem + (f", e.g. '{self.example}'" if value <= self.limits.low else ""))
+        # 2.5 GB/s has no integer value in bytes per ns, the unit that ASTRA-sim's integer arithmetic needs.
         if self.whole and value != int(value):
             raise ValueError(f"got {text!r}, expected a whole number of {self.whole}")
         return int(value) if self.whole else value
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> core_schema.CoreSchema:
+        # A plain validator replaces pydantic's own: strict mode would otherwise refuse text for a float.
         return core_schema.no_info_plain_validator_function(self.read)
 
     def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> dict[str, Any]:
@@ -66,6 +71,7 @@ class Ruled:
         """
         if problem := self.rule(value):
             raise ValueError(problem)
+        # A bool never gets here: `Number` refuses it, although it is an int.
         return value if self.rule.whole else float(value)  # type: ignore[arg-type, return-value]
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> core_schema.CoreSchema:
@@ -97,6 +103,7 @@ class Chosen:
         return core_schema.no_info_plain_validator_function(self.read)
 
     def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> dict[str, Any]:
+        # Examples, not an enum: the schema must hold on machines that have other packages installed.
         return {"type": "string", "examples": list(self.point)}
 
 
@@ -134,9 +141,10 @@ Size = Annotated[int, Quantity(units.parse_bytes, "bytes", "1 GiB", whole="bytes
 Count = Annotated[int, Ruled(COUNT)]
 Side = Annotated[int, Ruled(SIDE)]
 Options = Annotated[dict[str, Any], WithJsonSchema({"type": "object"})]
-"""Of what another package adds; it checks them itself."""
+"""Options of a model from another package, which validates them itself."""
 TAGS = ("<text>", "<mapping>")
 """Names of the two ways to write some values; pydantic puts them into the place of an error."""
+# Without a discriminator pydantic reports the errors of both alternatives for one wrong value.
 BY_TYPE = Discriminator(lambda value: TAGS[isinstance(value, dict)])
 
 
@@ -149,6 +157,8 @@ class Part(BaseModel):
     @classmethod
     def _known_keys(cls, data: Any) -> Any:
         """Refuse an unknown key with its nearest match, before anything is said about the values."""
+        # "before": pydantic would first complain about missing keys, and hide that one of them is only
+        # misspelled.
         known = [field.alias or name for name, field in cls.model_fields.items()]
         for key in data if isinstance(data, dict) else ():
             if key not in known:

@@ -27,10 +27,12 @@ def read_groups(
 
 def checked_groups(table: Mapping[Any, Any], npus: int) -> Iterator[tuple[KeyPath, str]]:
     """Yield where and what is wrong in a table of groups on `npus` NPUs."""
+    # Ids compare as numbers: YAML may give 1 and "1", JSON only gives text.
     known: set[int] = set()
     for key, ranks in table.items():
         if not re.fullmatch(r"[0-9]{1,10}", str(key)) or not 0 < int(key) <= MOST_COUNT:
             yield (key,), f"got group id {show(key)}, expected a whole number above 0"
+            # The id cannot be compared with the others, so that the checks below have nothing to work on.
             return
         if int(key) in known:
             yield (key,), f"group {int(key)} is given twice"
@@ -40,6 +42,7 @@ def checked_groups(table: Mapping[Any, Any], npus: int) -> Iterator[tuple[KeyPat
             return
         seen: set[int] = set()
         for position, rank in enumerate(ranks):
+            # NumPy integers are Integral, so a group may come from an array; True would be rank 1.
             if isinstance(rank, bool) or not isinstance(rank, Integral) or not 0 <= int(rank) < npus:
                 yield (key, position), f"got {show(rank)}, expected a rank from 0 to {npus - 1}"
             if rank in seen:

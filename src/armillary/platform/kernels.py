@@ -39,9 +39,11 @@ class _Buffers:
     def __call__(self, value: object) -> str:
         if value is None:
             return ""
+        # A GEMM has all three operands in buffers: a size for one alone would leave the others undefined.
         if not isinstance(value, Mapping) or set(value) != set(SYSTOLIC_BUFFERS):
             return f"got {value!r:.60}, expected a mapping of {', '.join(SYSTOLIC_BUFFERS)} to bytes"
         wrong = ((name, _ON_CHIP(size)) for name, size in value.items())
+        # The first problem only: one message names one value.
         return next((f"{name}: {problem}" for name, problem in wrong if problem), "")
 
 
@@ -66,12 +68,14 @@ _OF_MODELS: dict[str, tuple[dict[str, Rule], dict[str, Rule]]] = {
 
 def wrong_model_option(model: str, options: Mapping[str, Any]) -> tuple[KeyPath, str]:
     """Return which option of a compute model is wrong and what; () and "" for none, or for another package's model."""
+    # Models of other packages validate their own options when they are created.
     if model not in _OF_MODELS:
         return (), ""
     needed, more = _OF_MODELS[model]
     for name in needed:
         if name not in options:
             return (), f"missing key '{name}'"
+    # `Kind` accepts an empty list and mixed types; a command needs at least one word of text.
     if model == "subprocess":
         words = options["command"]
         if (
@@ -84,7 +88,7 @@ def wrong_model_option(model: str, options: Mapping[str, Any]) -> tuple[KeyPath,
 
 
 PRECISIONS = ("fp32", "bf16", "fp8", "fp4")
-"""Of GEMMs: values of the attribute ``precision`` of a compute node, ``bf16`` where it has none."""
+"""Precisions of GEMMs: values of the attribute ``precision`` of a compute node, ``bf16`` where it has none."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +99,7 @@ class Jitter:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be, see `armillary.platform.limits`."""
+        """Validate the fields, see `armillary.platform.limits`."""
         check(self, sigma=SHARE, seed=SEED)
 
 
@@ -114,16 +118,16 @@ class Kernels:
     overhead: float = 0.0
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be, see `armillary.platform.limits`."""
+        """Validate the fields, see `armillary.platform.limits`."""
         check(self, compute=SHARE, memory=SHARE, overhead=TIME)
 
 
 KERNEL_KINDS = ("gemm", "flops", "memory", "unknown")
 """Products of known shape; other operations, such as fused attention; bytes only; nothing but a recorded duration."""
 FACTOR = Number(high=1e9, above=True)
-"""Of a time."""
+"""Limits of a factor on a time."""
 QUANTILE = Number(high=1e3, above=True)
-"""Of measured over predicted times."""
+"""Limits of a ratio of measured to predicted time."""
 COMPUTE_MODELS = ExtensionPoint(
     "armillary.compute", "compute model", ("roofline", "gpu", "tiled", "table", "systolic", "subprocess")
 )
@@ -131,7 +135,7 @@ COMPUTE_MODELS = ExtensionPoint(
 
 @dataclass(frozen=True)
 class Override:
-    """What is known better of some kernels; exactly one of `duration`, `factor` and `efficiency` is given.
+    """What is known better about some kernels; exactly one of `duration`, `factor` and `efficiency` is given.
 
     Attributes:
         name: Pattern of their names, as of files: ``*.attend``.
@@ -148,11 +152,12 @@ class Override:
     efficiency: float | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be, see `armillary.platform.limits`."""
+        """Validate the fields, see `armillary.platform.limits`."""
         check(
             self, name=TEXT, kind=Choice(("", *KERNEL_KINDS)), duration=Maybe(TIME), factor=Maybe(FACTOR),
             efficiency=Maybe(SHARE),
         )  # fmt: skip
+        # Two of them would leave open which applies first, e.g. whether `factor` scales `duration`.
         if sum(each is not None for each in (self.duration, self.factor, self.efficiency)) != 1:
             raise refuse(self, (), "expected exactly one of duration, factor and efficiency")
 
@@ -166,23 +171,24 @@ class Interval:
     of: str = ""
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be, see `armillary.platform.limits`."""
+        """Validate the fields, see `armillary.platform.limits`."""
         check(self, low=QUANTILE, high=QUANTILE, of=TEXT)
+        # low == high is a valid interval: one measurement gives it.
         if self.low > self.high:
             raise refuse(self, (), f"got low {self.low} above high {self.high}, expected at most as much")
 
 
 @dataclass(frozen=True)
 class Compute:
-    """What times compute nodes.
+    """The model that times compute nodes, and what overrides it.
 
     Attributes:
         model: ``roofline``, another built-in model, or one of another package; empty: their recorded durations.
         options: Of the model.
         overrides: The first that fits a kernel counts; they also hold for recorded durations.
-        replay: Compute, communication and memory accesses take their recorded durations, whatever else is said.
+        replay: Compute, communication and memory accesses take their recorded durations, whatever else is set.
         kernels: What kernels reach of the NPU.
-        source: The file, line and key that say so, or empty.
+        source: File, line and key of the setting, or empty.
         folder: What paths are relative to.
         uncertainty: How far measured steps lie from predicted ones; None: not known.
     """
@@ -197,14 +203,16 @@ class Compute:
     uncertainty: Interval | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be, see `armillary.platform.limits`."""
+        """Validate the fields, see `armillary.platform.limits`."""
         options, overrides = Kind(Mapping, "a mapping"), Kind(tuple, "a tuple of Override")
         uncertainty = Kind(Interval, "an Interval or None", none=True)
+        # Empty stands for recorded durations, which is no model and in no registry.
         model: Rule = Maybe(Choice(COMPUTE_MODELS), "")
         check(
             self, model=model, options=options, overrides=overrides, replay=FLAG,
             kernels=Kind(Kernels, "a Kernels"), uncertainty=uncertainty,
         )  # fmt: skip
+        # After the kinds are known to be right: the rules of options index into a mapping.
         place, problem = wrong_model_option(self.model, self.options)
         if problem:
             raise refuse(self, ("options", *place), problem)

@@ -24,17 +24,19 @@ if TYPE_CHECKING:
 Rule = Callable[[object], str]
 """Returns what is wrong with a value, e.g. "got 0, expected 1 or more"; "" for nothing."""
 
+# ASTRA-sim keeps counts in a C int.
 MOST_COUNT = 2**31 - 1
 MOST_NS = 2.0**53
-"""Of one time: 104 days, above which a float does not tell a ns from the next."""
+"""Largest time: 104 days; above it a float cannot tell one ns from the next."""
 MOST_RATE = 1e40
-"""Of rates per s or ns: machines are idealised by rates that are as good as endless."""
+"""Largest rate per s or ns: idealised machines use rates that are practically infinite."""
+# Leaves a factor of two below int64 for what is added to it.
 MOST_BYTES = 2**62
-"""What they are multiplied with must still be counted."""
+"""Largest size; products of sizes with small counts must still fit."""
 
 
 class FieldError(InputError):
-    """A value is not what it may be: names the class and the field, or a file and the key.
+    """An invalid value; the message names the class and the field, or the file and the key.
 
     Attributes:
         place: The field, and what in it.
@@ -60,13 +62,16 @@ class Number:
 
     def __call__(self, value: object) -> str:
         """See `Rule`."""
+        # NumPy scalars register as Integral and Real, so arrays may feed these fields.
         kind = Integral if self.whole else Real
+        # bool is a subclass of int: without this, `latency=True` would be 1 ns.
         if isinstance(value, bool) or not isinstance(value, kind):
             return f"got {show(value)}, expected {'a whole number' if self.whole else 'a number'}"
         return self.out_of_range(value, show(value))  # type: ignore[arg-type]
 
     def out_of_range(self, value: float, text: str) -> str:
         """Return what is wrong with a number that `text` writes."""
+        # Integers are always finite, and math.isfinite overflows on those above 1e308.
         if not isinstance(value, Integral) and not math.isfinite(value):
             return f"got {text}, expected a finite number"
         if value < self.low or (self.above and value == self.low):
@@ -97,7 +102,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Kind:
-    """Values of a type, which `name` calls as people do; perhaps None, too."""
+    """Values of a type, which messages call `name`; None too if `none`."""
 
     type: type | tuple[type, ...]
     name: str
@@ -119,6 +124,7 @@ class Maybe:
 
     def __call__(self, value: object) -> str:
         """See `Rule`."""
+        # type(), not isinstance(): False == 0, but a flag is no number.
         if value is self.nothing or (type(value) in (int, float) and value == self.nothing):
             return ""
         return self.rule(value)
@@ -138,7 +144,7 @@ TEXT = Kind(str, "text")
 
 
 def check(owner: Any, **rules: Rule) -> None:
-    """Ask the rule of each field of a dataclass.
+    """Apply the rule of each field of a dataclass.
 
     Raises:
         FieldError: a field is not what it may be.
@@ -149,7 +155,7 @@ def check(owner: Any, **rules: Rule) -> None:
 
 
 def check_table(owner: Any, name: str, key: Rule, value: Rule) -> None:
-    """Ask rules about the keys and values of a field that is a mapping.
+    """Apply rules to the keys and values of a field that is a mapping.
 
     Raises:
         FieldError: it is no mapping, or one of them is not what it may be.
@@ -184,13 +190,17 @@ def placed(document: Document, path: KeyPath, keys: Mapping[str, KeyPath] | None
     try:
         yield
     except FieldError as error:
+        # `place` is empty where fields contradict each other: the error then names the mapping itself.
         first, *rest = error.place or ("",)
+        # The dataclass says "size" where the file says "npus_count": `keys` translates the first step of the
+        # place.
         at = (keys or {}).get(str(first), (first,) if first else ())
         raise document.error((*path, *at, *rest), error.problem) from None
 
 
 def wrong_option(rules: Mapping[str, Rule], options: Mapping[str, Any]) -> tuple[KeyPath, str]:
     """Return which option of a mapping is unknown or wrong by the rule of its name, and what; () and "" for none."""
+    # Options are checked in the order of the file, so that the first wrong line is reported.
     for name, value in options.items():
         if name not in rules:
             hint = nearest(str(name), rules) or (f"; expected {one_of(rules)}" if rules else "")

@@ -50,14 +50,17 @@ def link_blocks(dimensions: tuple[Dimension, ...]) -> list[LinkBlock]:
     for dimension in dimensions:
         npus *= dimension.size
     blocks: list[LinkBlock] = []
+    # `first` numbers links consecutively over all dimensions; `stride` is the distance of neighbours in rank.
     stride = first = 0
     for d, dimension in enumerate(dimensions):
+        # A dimension of one member has no links, whatever its bandwidth.
         if not dimension.bandwidth > 0 and dimension.size > 1:
             raise InputError(
                 f"links of dimension {d} ({dimension.name}) have bandwidth {dimension.bandwidth:g}; "
                 "expected more than 0"
             )
         stride = stride * dimensions[d - 1].size if d else 1
+        # In a star every NPU has one link up and one down, and both are counted here; a port counts only one.
         count = npus * (
             2 if dimension.topology == "Switch" else links_per_npu(dimension.topology, dimension.size)
         )
@@ -73,19 +76,25 @@ def route(blocks: list[LinkBlock], source: int, destination: int) -> list[int]:
     at = source
     for block in blocks:
         size = block.dimension.size
+        # Mixed-radix digits of the ranks: coordinates in this dimension.
         own, to = at // block.stride % size, destination // block.stride % size
         there = at + (to - own) * block.stride
         if own == to:
             continue
         if block.kind == "star":
             crossed += [block.first + at, block.first + npus + there]
+        # The second half of the block are links down from the switch, by destination.
         elif block.kind == "all-pairs":
+            # Peers are numbered without oneself: coordinates above one's own move down by one.
             crossed.append(block.first + at * (size - 1) + [i for i in range(size) if i != own].index(to))
         else:
+            # (to - own) % size is the way upwards; upwards also wins a tie, as in ASTRA-sim (see the top of
+            # the module).
             ahead = (to - own) % size
             up = ahead <= size - ahead if block.kind == "loop" else to > own
             for step in range(ahead if up else (own - to) % size):
                 here = (own + step if up else own - step) % size
+                # Link 0 of an NPU leads up, link 1 down.
                 crossed.append(block.first + 2 * (at + (here - own) * block.stride) + (0 if up else 1))
         at = there
     return crossed

@@ -52,7 +52,7 @@ def _wrong_kind(value: object) -> str:
 
 
 def wrong_local_kind(value: object) -> str:
-    """Return what is wrong with a kind of the memory of an NPU, of which only other packages have some."""
+    """Return what is wrong with a kind of local memory; only other packages provide such kinds."""
     if value == "" or (isinstance(value, str) and value in MEMORY_KINDS.others()):
         return ""
     others = tuple(MEMORY_KINDS.others())
@@ -63,16 +63,16 @@ def wrong_local_kind(value: object) -> str:
 
 @dataclass(frozen=True)
 class LocalMemory:
-    """The memory of an NPU; of it, profile ``astra-sim`` knows the bandwidth only.
+    """The memory of an NPU; profile ``astra-sim`` uses its bandwidth only.
 
     Attributes:
-        bandwidth: Bytes per ns; 0: not given, and what is reduced costs no time.
+        bandwidth: Bytes per ns; 0: not given, and reductions cost no time.
         capacity: Bytes; 0: not given.
         latency: ns until the first byte.
         read: Bytes per ns of a load from it; 0: `bandwidth`.
-        write: The same of a store.
-        kind: What times accesses instead, one of another package; empty: latency, read and write.
-        options: Of that.
+        write: The same for a store.
+        kind: Model from another package that times accesses; empty: latency, read and write do.
+        options: Options of that model.
         folder: What paths in the options are relative to.
     """
 
@@ -86,7 +86,8 @@ class LocalMemory:
     folder: Path = field(default=Path(), compare=False)
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be, see `armillary.platform.limits`."""
+        """Validate the fields, see `armillary.platform.limits`."""
+        # 0 is "not given", which the rule of a rate would refuse.
         rate = Maybe(RATE, 0)
         check(
             self, bandwidth=rate, capacity=BYTES, latency=TIME, read=rate, write=rate, kind=wrong_local_kind,
@@ -102,17 +103,18 @@ class LocalMemory:
 
     def rate(self, store: bool) -> float:
         """Return the bytes per ns of a load or a store; 0: not given."""
+        # One of both may be given alone: the other then falls back to `bandwidth`.
         return (self.write if store else self.read) or self.bandwidth
 
 
 @dataclass(frozen=True)
 class MemoryStage:
-    """Alike devices or links that every transfer to or from a hierarchical memory crosses; it is spread over all.
+    """Identical devices or links over which every transfer to or from a hierarchical memory is spread.
 
     Attributes:
-        name: For people.
-        per: What has them for itself: an ``npu``, a ``node`` or the whole ``machine``.
-        count: How many it has.
+        name: Label for reports.
+        per: Scope of one set: each ``npu``, each ``node`` or the whole ``machine``.
+        count: Devices or links in a set.
         read: Bytes per ns of one, towards the NPU.
         write: The same away from it, at the same time.
         latency: ns.
@@ -126,7 +128,7 @@ class MemoryStage:
     latency: float = 0.0
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be, see `armillary.platform.limits`."""
+        """Validate the fields, see `armillary.platform.limits`."""
         check(self, name=TEXT, per=_STAGES, count=COUNT, read=RATE, write=RATE, latency=TIME)
 
 
@@ -134,8 +136,8 @@ class MemoryStage:
 class RemoteMemory:
     """Remote memory: latency ns, bandwidth bytes per ns (whole number; 0 = infinite).
 
-    A hierarchical one has neither, but `stages`, from the memory to the NPU, and moves `chunk` bytes at a time. One of
-    a kind of another package has neither, but `options`, in which paths are relative to `folder`.
+    A hierarchical one has `stages` instead, from the memory to the NPU, and moves `chunk` bytes at a time. A kind of
+    another package has `options` instead, whose paths are relative to `folder`.
     """
 
     kind: str = "none"
@@ -148,7 +150,7 @@ class RemoteMemory:
     folder: Path = field(default=Path(), compare=False)
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be, see `armillary.platform.limits`."""
+        """Validate the fields, see `armillary.platform.limits`."""
         whole = Number(high=2**63 - 1, whole=True)
         check(
             self, kind=_wrong_kind, latency=whole, bandwidth=whole, npus_per_node=Number(high=MOST_COUNT, whole=True),
@@ -157,8 +159,11 @@ class RemoteMemory:
         for at, stage in enumerate(self.stages):
             if not isinstance(stage, MemoryStage):
                 raise refuse(self, ("stages", at), f"got {show(stage)}, expected a MemoryStage")
+        # Together, because either without the other times nothing: stages say how fast, the chunk how it is
+        # cut.
         if (self.kind == "hierarchical") != bool(self.stages) or (self.stages and not self.chunk):
             raise refuse(self, (), "expected stages and chunk with kind hierarchical, and only there")
+        # Of other packages, `memory_model` checks this: only the model knows whether it serves nodes.
         if self.kind == "per-node" and not self.npus_per_node:
             raise refuse(self, (), "expected npus_per_node with kind per-node, and only there")
         if self.plugged and (self.latency or self.bandwidth):
@@ -178,12 +183,13 @@ def speed(stage: MemoryStage, store: bool) -> float:
 
 
 def share(memory: RemoteMemory, stage: MemoryStage, npus: int) -> int:
-    """Return how many NPUs have a stage in common."""
+    """Return how many NPUs share a stage."""
+    # A machine may be smaller than one node.
     return {"npu": 1, "node": min(memory.npus_per_node, npus), "machine": npus}[stage.per]
 
 
 def fill_ns(memory: RemoteMemory, size: int, store: bool, npus: int, collective: bool = False) -> float:
-    """Return what a transfer takes besides its bytes over the rate of the slowest stage, see the top of the module.
+    """Return the ns of a transfer beyond its bytes over the rate of the slowest stage, see the top of the module.
 
     Which stage is the slowest is judged for all NPUs together; for fewer, this is off by a chunk at most.
 
@@ -194,9 +200,11 @@ def fill_ns(memory: RemoteMemory, size: int, store: bool, npus: int, collective:
         npus: Of the machine.
         collective: Whether all NPUs transfer the same.
     """
+    # Equal chunks, as many as needed at most `memory.chunk` each: the last one is not shorter than the rest.
     chunk = size / max(1, -(-size // memory.chunk))
     times = [chunk / speed(stage, store) for stage in memory.stages]
     each = [_rate(memory, stage, store, 1 if collective else npus) for stage in memory.stages]
+    # Of equally slow stages the first, which is the nearest to the memory.
     slowest = each.index(min(each))
     return sum(stage.latency for stage in memory.stages) + sum(times) - times[slowest]
 

@@ -1,4 +1,4 @@
-"""How long accesses of a memory take: the protocol of its kinds, and the kinds of ASTRA-sim.
+"""How long memory accesses take: the protocol of memory kinds, and the kinds of ASTRA-sim.
 
 A hierarchical memory is the one kind that is more than a time for each access: its transfers share links
 (`armillary.platform.memory`, `armillary.engine.physical.memory`).
@@ -23,10 +23,10 @@ Unit = Literal["npu", "node", "machine"]
 
 
 class MemoryModel(ABC):
-    """Says how long accesses of a memory take, of that of an NPU or of one outside the NPUs.
+    """Times the accesses of a memory, either an NPU's own or one outside the NPUs.
 
     A simulation calls `create`, perhaps more than once, and `durations` with the accesses of each rank. An access must
-    take the same time whoever asks, whenever, and beside any others.
+    take the same time for every caller, at any time, whatever other accesses run.
 
     A package adds a kind of memory by an entry point of the group ``armillary.memory`` that names the class;
     `armillary.testing.memory` checks that a kind keeps to this.
@@ -73,7 +73,7 @@ class Server(MemoryModel):
     """A path of some latency and bandwidth: kinds per-npu, per-node and pool."""
 
     def __init__(self, per: Unit, latency: int, bandwidth: int) -> None:
-        """Take ns, and bytes per ns, 0 for no end."""
+        """Take a latency in ns and a bandwidth in bytes per ns; bandwidth 0 is infinite."""
         self.per, self.latency, self.bandwidth = per, latency, bandwidth
 
     @classmethod
@@ -83,6 +83,7 @@ class Server(MemoryModel):
 
     def durations(self, size: Ints, store: NDArray[np.bool_]) -> Ints:
         """Return latency + bytes over the bandwidth, rounded up."""
+        # -(-a // b) rounds up in integers: a float quotient would be off from 2**53 bytes on.
         transfer: Ints = -(-size // self.bandwidth) if self.bandwidth else np.zeros_like(size)
         return transfer + self.latency
 
@@ -91,17 +92,19 @@ _PER: dict[str, Unit] = {"per-npu": "npu", "per-node": "node", "pool": "machine"
 
 
 def memory_model(memory: RemoteMemory | LocalMemory, npus: int) -> MemoryModel:
-    """Return what times the accesses of a memory whose kind has no stages.
+    """Return the model that times the accesses of a memory whose kind has no stages.
 
     Raises:
-        InputError: it is of another package and cannot be loaded, is none, or does not take its options.
+        InputError: the kind's package cannot be loaded, provides no memory model, or rejects the options.
     """
     kind = memory.kind
     if isinstance(memory, RemoteMemory) and kind in _PER:
+        # The three kinds of ASTRA-sim need no registry: their model is a latency and a bandwidth.
         return Server(_PER[kind], memory.latency, memory.bandwidth)
     found = MEMORY_KINDS.load(kind, {})
     if not (isinstance(found, type) and issubclass(found, MemoryModel)):
         raise InputError(f"memory kind '{kind}' is {found!r}, expected a subclass of MemoryModel")
+    # The guard turns any exception of another package into an error that names the kind.
     with MEMORY_KINDS.guard(kind):
         model = found.create(memory.options, npus, memory.folder)
     if not isinstance(model, MemoryModel):
@@ -110,6 +113,7 @@ def memory_model(memory: RemoteMemory | LocalMemory, npus: int) -> MemoryModel:
         raise InputError(
             f"memory kind '{kind}': per: got {show(model.per)}, expected {one_of(get_args(Unit))}"
         )
+    # Local memory has no nodes, so `per` does not matter there.
     if isinstance(memory, RemoteMemory) and (model.per == "node") != bool(memory.npus_per_node):
         only = (
             "expected npus_per_node with it" if model.per == "node" else "expected no npus_per_node with it"
@@ -119,11 +123,12 @@ def memory_model(memory: RemoteMemory | LocalMemory, npus: int) -> MemoryModel:
 
 
 def access_ns(model: MemoryModel, kind: str, size: Ints, store: NDArray[np.bool_]) -> NDArray[Any]:
-    """Return what `MemoryModel.durations` says, checked; `kind` is what errors call the model.
+    """Return the checked result of `MemoryModel.durations`; `kind` is its name in errors.
 
     Raises:
-        InputError: it says what no time is.
+        InputError: a result is no time.
     """
+    # Built in: nothing to check, and integers stay exact.
     if isinstance(model, Server):
         return model.durations(size, store)
     with MEMORY_KINDS.guard(kind):
@@ -135,6 +140,7 @@ def access_ns(model: MemoryModel, kind: str, size: Ints, store: NDArray[np.bool_
         raise InputError(
             f"memory kind '{kind}': durations returned {ns.dtype} of shape {ns.shape}, {expected}"
         )
+    # NaN compares false with everything, and is thus found by the negation.
     wrong = np.flatnonzero(~(np.isfinite(ns) & (ns >= 0)))
     if len(wrong):
         at = int(wrong[0])

@@ -61,8 +61,9 @@ CollectiveName = Literal[
 _SCHEDULING, _CHUNK_ORDERS = Choice(get_args(SchedulingName)), Choice(CHUNK_ORDERS)
 _WITHIN = Choice(get_args(WithinDimensionName))
 _PROTOCOLS = Choice(("lossless", "credit", "tcp"))
+# Any object: _check_platform compares ranks with the number of NPUs, which an Npu alone does not know.
 _RANK = Kind(object, "a rank")
-"""How many there are the platform knows."""
+"""Any key: only the platform knows how many ranks there are."""
 
 
 PHYSICAL = {"profile": "physical"}
@@ -74,7 +75,7 @@ class Npu:
     """One NPU, and the ranks whose NPU differs.
 
     Attributes:
-        peak: FLOP/s of every precision, or those of each of `PRECISIONS`, of which ``bf16`` is a must; 0: not given.
+        peak: FLOP/s of every precision, or of each of `PRECISIONS`, where ``bf16`` is required; 0: not given.
         memory: Its local memory.
         endpoint_delay: ns of every message at its endpoint; None: 0, and 10 in profile ``astra-sim``.
         speed: Rank -> compute speed relative to the others; not listed: 1.
@@ -86,9 +87,10 @@ class Npu:
     speed: dict[int, float] = field(default_factory=dict, metadata=PHYSICAL)
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be, see `armillary.platform.limits`."""
+        """Validate the fields, see `armillary.platform.limits`."""
         if isinstance(self.peak, Mapping):
             check_table(self, "peak", Choice(PRECISIONS), POSITIVE)
+            # GEMMs without an attribute `precision` run as bf16, so that its peak must be there.
             if "bf16" not in self.peak:
                 raise refuse(self, ("peak",), "missing key 'bf16'")
         else:
@@ -98,7 +100,7 @@ class Npu:
 
     @property
     def peak_flops(self) -> float:
-        """FLOP/s of what names no precision; 0: not given."""
+        """FLOP/s of GEMMs that name no precision; 0: not given."""
         return self.peak["bf16"] if isinstance(self.peak, Mapping) else self.peak
 
     @property
@@ -120,12 +122,12 @@ class Collectives:
         algorithms: Collective -> one name per dimension, as `platform.collectives.ALGORITHMS` lists them (``direct``
             may end in a window); a single ``one…`` name covers all dimensions. Not listed: natural. A machine of
             ASTRA-sim's files may list fewer names, and in that profile runs nothing that is not listed.
-        chunks: Into which a collective is split.
-        active_chunks: That may be in flight per dimension: in profile ``physical`` of a collective, on one line of
+        chunks: Number of chunks that a collective is split into.
+        active_chunks: Chunks in flight per dimension: in profile ``physical`` of one collective, on one line of
             NPUs, where messages are moved. 0: as many as hide latencies, and 1 in profile ``astra-sim``.
         chunk_order: Which dimensions each chunk visits first, see `armillary.collective.chunk_order`.
         within_dimension: Which chunk of a collective a dimension serves first.
-        fit: What times collectives and messages instead of schedules; None: nothing.
+        fit: Measured fit that times collectives and messages instead of schedules; None: schedules do.
     """
 
     algorithms: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -136,7 +138,7 @@ class Collectives:
     fit: FitChoice | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be, see `armillary.platform.limits`."""
+        """Validate the fields, see `armillary.platform.limits`."""
         check(
             self, chunks=COUNT, active_chunks=Number(high=MOST_COUNT, whole=True), chunk_order=_CHUNK_ORDERS,
             within_dimension=_WITHIN, fit=Kind(FitChoice, "a FitChoice or None", none=True),
@@ -146,18 +148,18 @@ class Collectives:
 
 @dataclass(frozen=True)
 class Packets:
-    """What network model ``packet`` moves: a protocol, and what is set of it, by the names of its fields."""
+    """The protocol of network model ``packet``, and its options by the names of its fields."""
 
     protocol: Literal["lossless", "credit", "tcp"] = "lossless"
     options: dict[str, Any] = field(default_factory=dict)
     source: str = field(default="", compare=False)
-    """The file, line and key that say so, or empty."""
+    """File, line and key of the setting, or empty."""
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be, see `armillary.platform.limits`."""
+        """Validate the fields, see `armillary.platform.limits`."""
         check(self, protocol=_PROTOCOLS, options=Kind(Mapping, "a mapping"))
         if not self.options:
-            return  # most machines have none, and the rules need pydantic
+            return  # most machines have none, and importing the rules imports pydantic
         from armillary.platform.packet_options import wrong_packet_option
 
         place, problem = wrong_packet_option(self.protocol, self.options)
@@ -166,7 +168,8 @@ class Packets:
 
     @property
     def given(self) -> bool:
-        """Whether anything was said of packets."""
+        """Whether the machine sets anything about packets."""
+        # A file may state the defaults: `source` tells this from saying nothing.
         return bool(self.source) or self != Packets()
 
 
@@ -181,17 +184,17 @@ class Platform:
         collectives: How collectives run.
         remote_memory: Outside of the NPUs.
         groups: Communicator id -> its ranks, in the order their file lists them.
-        scheduling: Who uses a port first.
+        scheduling: Order in which messages use a port.
         stragglers: Rank -> ns that it starts late; not listed: 0.
         jitter: Random spread of compute durations; None: none.
-        terms: What slows a step besides.
+        terms: Interference and overhead that slow a step.
         packets: What network model ``packet`` moves.
-        network_model: That of a simulation which names none.
-        topology: Its graph, where it was described as one; then `dimensions` are what collectives take it for.
+        network_model: Default for simulations that name none.
+        topology: Its graph, if described as one; `dimensions` are then the levels that collectives see.
         astra_sim: What only profile ``astra-sim`` uses.
         dialect: Of the files that it was read from: of those of ASTRA-sim each profile makes what that program would.
-        profile: What the file says of the profile: that of a simulation which names none.
-        warnings: Of the reader.
+        profile: The profile that the file names, default for simulations that name none.
+        warnings: Warnings of the reader.
         source: The file.
     """
 
@@ -215,7 +218,7 @@ class Platform:
     source: Path | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be, see `armillary.platform.limits`."""
+        """Validate the fields, see `armillary.platform.limits`."""
         _check_platform(self)
 
     @property
@@ -229,7 +232,7 @@ class Platform:
 
 def recorded_machine(npus: int) -> Platform:
     """Return a machine of `npus` NPUs on which compute, communication and memory take their recorded durations."""
-    # The network carries nothing; a machine must have one.
+    # The network carries nothing, but a machine must have one.
     network = Dimension("recorded", "Switch", npus, bandwidth=1.0, latency=0.0)
     return Platform((network,), compute=Compute(replay=True))
 
@@ -253,6 +256,7 @@ def _check_platform(platform: Platform) -> None:
         profile=Choice(get_args(ProfileName)), groups=Kind(dict, "a mapping of group id to ranks"),
         **{name: Kind(part, f"a {part.__name__}") for name, part in parts.items()},
     )  # fmt: skip
+    # Kinds first, then what relates parts to each other: the checks below rely on the types above.
     check_table(platform, "stragglers", _RANK, TIME)
     for at, dimension in enumerate(platform.dimensions):
         if not isinstance(dimension, Dimension):
@@ -262,6 +266,7 @@ def _check_platform(platform: Platform) -> None:
         raise refuse(platform, ("dimensions",), f"has {npus} NPUs in all, expected at most {MOST_COUNT}")
     for place, table in ((("npu", "speed"), platform.npu.speed), (("stragglers",), platform.stragglers)):
         for rank in table:
+            # The rule of a rank needs the number of NPUs, which is known only here.
             if isinstance(rank, bool) or not isinstance(rank, Integral) or not 0 <= int(rank) < npus:
                 raise refuse(
                     platform, (*place, rank), f"got {show(rank)}, expected a rank from 0 to {npus - 1}"
@@ -276,8 +281,9 @@ def _check_platform(platform: Platform) -> None:
 
 
 def _check_algorithms(platform: Platform) -> None:
-    """Refuse names of algorithms that are none, and too many of them."""
+    """Refuse unknown names of algorithms, and too many of them."""
     count, native = len(platform.dimensions), platform.dialect == "native"
+    # Files of ASTRA-sim may name only what that program runs; a native file may also name what physical adds.
     known = Choice(PHYSICAL_COLLECTIVES if native else COLLECTIVES)
     for kind, names in platform.collectives.algorithms.items():
         if problem := known(kind):
@@ -285,7 +291,10 @@ def _check_algorithms(platform: Platform) -> None:
         for at, name in enumerate(names):
             if problem := wrong_name(name, ALGORITHMS if native else ASTRA_SIM_ALGORITHMS):
                 raise refuse(platform, ("collectives", "algorithms", kind, at), problem)
+        # ASTRA-sim runs the first dimensions only where names are missing; a native file must say all of
+        # them.
         short = native and len(names) != count
+        # "oneRing" alone stands for all dimensions: it runs over them as one flat ring.
         if len(names) > count or (short and not (len(names) == 1 and names[0].startswith("one"))):
             problem = f"lists {len(names)} algorithms, expected {count}, one per network dimension"
             raise refuse(platform, ("collectives", "algorithms", kind), problem)

@@ -32,7 +32,7 @@ class Port:
     into: float
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be, see `armillary.platform.limits`."""
+        """Validate the fields, see `armillary.platform.limits`."""
         check(self, out=RATE, into=RATE)
 
     @property
@@ -43,7 +43,7 @@ class Port:
 
 @dataclass(frozen=True)
 class InNetwork:
-    """What a switch does with data that passes: it adds up what comes in, and multicasts.
+    """In-network computing of a switch: it adds up what comes in, and multicasts.
 
     `rate` is what it adds of each port's data, bytes per ns, all ports at a time (0: as fast as data comes);
     `latency` is ns that every message of a collective spends in it besides. `operations` is the chunks
@@ -55,7 +55,7 @@ class InNetwork:
     operations: int = 0
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be, see `armillary.platform.limits`."""
+        """Validate the fields, see `armillary.platform.limits`."""
         check(self, rate=Maybe(RATE, 0), latency=TIME, operations=Number(high=MOST_COUNT, whole=True))
 
 
@@ -75,14 +75,16 @@ class Dimension:
     latency: float
     port: Port | None = None
     in_network: InNetwork | None = None
-    """What the switches of a Switch do besides; None: they only pass on."""
+    """In-network computing of a Switch; None: it only forwards."""
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be, see `armillary.platform.limits`."""
+        """Validate the fields, see `armillary.platform.limits`."""
         check(
             self, name=TEXT, topology=_TOPOLOGIES, size=COUNT, bandwidth=RATE, latency=TIME,
             port=Kind(Port, "a Port or None", none=True), in_network=Kind(InNetwork, "an InNetwork or None", none=True),
         )  # fmt: skip
+        # After the name and size are known to be valid: TOPOLOGIES is indexed by the one, and asked about the
+        # other.
         if problem := TOPOLOGIES[self.topology].refuses(self.size):
             raise refuse(self, ("size",), problem)
         if self.in_network is not None and self.topology != "Switch":
@@ -100,5 +102,7 @@ def port(dimension: Dimension) -> Port:
     """Return what an NPU can send and receive in a dimension: as stated, or all of its links together."""
     if dimension.port is not None:
         return dimension.port
+    # The links of an NPU can all be used at a time; a line's ends count as if they had two (see
+    # `Mesh.links`).
     rate = dimension.bandwidth * links_per_npu(dimension.topology, dimension.size)
     return Port(rate, rate)

@@ -16,9 +16,9 @@ from armillary.platform.limits import Choice, Kind, check, refuse
 NETWORK_MODELS = ExtensionPoint(
     "armillary.transport", "network model", ("analytical", "congestion", "flow", "packet", "ns3")
 )
-"""Those of profile physical. All but the first move messages."""
+"""Models of profile physical. All but the first move messages."""
 ASTRA_SIM_MODELS = ("analytical", "congestion")
-"""Those of profile astra-sim."""
+"""Models of profile astra-sim."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class NetworkChoice:
     Attributes:
         name: One of `NETWORK_MODELS`; empty: analytical, or flow where the network is a graph.
         options: Of a model of another package; built-in ones have none (`Platform.packets` has those of packet).
-        source: The file, line and key that say so, or empty.
+        source: File, line and key of the setting, or empty.
         folder: What paths in the options are relative to.
     """
 
@@ -38,9 +38,11 @@ class NetworkChoice:
     folder: Path = field(default=Path(), compare=False)
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be, see `armillary.platform.limits`."""
+        """Validate the fields, see `armillary.platform.limits`."""
+        # Empty is no name and means that the simulation or the profile chooses.
         if self.name != "":
             check(self, name=Choice(NETWORK_MODELS))
         check(self, options=Kind(Mapping, "a mapping"))
+        # A built-in model would silently ignore options: those of packet are in `Platform.packets`.
         if self.options and (not self.name or self.name in NETWORK_MODELS.built_in):
             raise refuse(self, ("options",), "expected only with a network model of another package")

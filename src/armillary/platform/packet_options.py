@@ -11,6 +11,7 @@ from armillary.base.hints import KeyPath
 from armillary.platform.fields import Count, Efficiency, Part, Quantity, Ruled, Size, Time, choice_schema
 from armillary.platform.limits import BYTES, FLAG, TEXT, Choice, Number, Rule, wrong_option
 
+# Fields that are None leave the default to the engine, so that it stands in one place only.
 Whole = Annotated[int, Ruled(BYTES)]
 
 
@@ -87,6 +88,7 @@ class TcpPackets(Part):
     seed: Whole | None = None
 
 
+# The names are those of `Packets.protocol` in platform.model, which must not import pydantic.
 PROTOCOLS: dict[str, type[Part]] = {"lossless": Lossless, "credit": Credits, "tcp": TcpPackets}
 
 
@@ -104,15 +106,19 @@ def wrong_packet_option(protocol: str, options: Mapping[str, Any]) -> tuple[KeyP
     return wrong_option(rules, options)
 
 
+# Study files write "4 KiB" where Python passes 4096: the limits are shared, the parsing is not.
 def _rule(annotation: Any, metadata: Any = ()) -> Rule:
     """Return the rule of a field of a layout, for values without units."""
     for each in metadata:
         if isinstance(each, Quantity):
             limits = each.limits
             return Number(limits.low, limits.high, limits.above, bool(each.whole))
+        # `Ruled` has no unit, so that its rule serves both as it is.
         if isinstance(each, Ruled):
             return each.rule
     parts = get_args(annotation)
+    # Unions hold annotated members: Size | None is Union[Annotated[int, …], None], so metadata is one level
+    # down.
     if get_origin(annotation) is Annotated:
         return _rule(parts[0], parts[1:])
     if get_origin(annotation) is Literal:

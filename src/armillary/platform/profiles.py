@@ -1,4 +1,4 @@
-"""What each profile makes of a platform, and refuses in it.
+"""How each profile interprets a platform, and what it refuses.
 
 The parts of a `Platform` have the meaning of a study file. What profile ``astra-sim`` makes of them, and profile
 ``physical`` of a machine that ASTRA-sim's files describe, is derived here and nowhere else.
@@ -28,11 +28,13 @@ def astra_sim_view(platform: Platform) -> Platform:
     Raises:
         InputError: A native platform has something that only profile ``physical`` models.
     """
+    # Files of ASTRA-sim hold only what this profile models; the check would refuse their own defaults.
     for path, problem in astra_sim_conflicts(platform) if platform.dialect == "native" else ():
         raise InputError(f"{platform.source or 'platform'}: {'.'.join(path)}: {problem}")
     return replace(
         platform,
         dimensions=tuple(
+            # Torus -> Ring; conflicts above made sure that the name is not empty.
             replace(dimension, topology=TOPOLOGIES[dimension.topology].astra_sim)
             for dimension in platform.dimensions
         ),
@@ -42,8 +44,8 @@ def astra_sim_view(platform: Platform) -> Platform:
 def physical_view(platform: Platform) -> Platform:
     """Return a platform as profile ``physical`` sees it.
 
-    Of ASTRA-sim's files, active chunks do not count: they are those of all collectives of a dimension together, here
-    those of each on its line.
+    Active chunks of ASTRA-sim's files do not count: there they limit all collectives of a dimension together, here
+    each collective on its line.
 
     Raises:
         InputError: The shared bus, an algorithm with a window or over all dimensions at once, or fewer algorithms than
@@ -55,6 +57,8 @@ def physical_view(platform: Platform) -> Platform:
         raise InputError(f"{source}: model-shared-bus: {instead}")
     for kind, names in platform.collectives.algorithms.items():
         for name in names:
+            # "oneRing" flattens all dimensions, "direct8" limits the window; neither has a schedule in
+            # profile physical.
             if name.startswith("one") or name[-1].isdigit():
                 raise InputError(f"{source}: {kind}: got '{name}': {instead}")
         if len(names) < len(platform.dimensions):
@@ -64,6 +68,7 @@ def physical_view(platform: Platform) -> Platform:
             )
     if platform.dialect == "native":
         return platform
+    # 0: as many as hide latencies.
     return replace(platform, collectives=replace(platform.collectives, active_chunks=0))
 
 
@@ -72,9 +77,11 @@ def astra_sim_algorithms(platform: Platform, kind: str) -> tuple[Algorithm, ...]
 
     What is not listed takes the natural ones, but ASTRA-sim's own files must list all that runs: there it has none.
     """
+    # Files of ASTRA-sim: nothing is natural there, that program stops at a collective that is not listed.
     usual = () if platform.dialect == "astra-sim" else ("natural",) * len(platform.dimensions)
     names = platform.collectives.algorithms.get(kind, usual)
     return tuple(  # zip ends with the names: a single one… name covers all dimensions
+        # None for "natural", which no parser knows.
         parse_algorithm(name) or natural_algorithm(kind, dimension)
         for name, dimension in zip(names, platform.dimensions, strict=False)
     )
@@ -108,7 +115,8 @@ def with_roofline(platform: Platform) -> Platform:
 
 
 def astra_sim_conflicts(platform: Platform) -> Iterator[Conflict]:
-    """Yield what of a native platform profile ``astra-sim`` cannot model."""
+    """Yield what profile ``astra-sim`` cannot model in a native platform."""
+    # A graph has no dimensions of its own; those the platform lists are derived and would hide that.
     if platform.topology:
         yield ("topology",), f"a graph: {NOT_ASTRA_SIM}; expected network, a list of dimensions"
     if platform.packets.given:
@@ -118,6 +126,7 @@ def astra_sim_conflicts(platform: Platform) -> Iterator[Conflict]:
             yield ("network", dimension.name, "topology"), f"got '{dimension.topology}': {NOT_ASTRA_SIM}"
         if dimension.in_network:
             yield ("network", dimension.name, "in_network"), NOT_ASTRA_SIM
+        # One rate per link in that program.
         if dimension.port and dimension.port.out != dimension.port.into:
             yield ("network", dimension.name, "bandwidth"), f"up and down differ: {NOT_ASTRA_SIM}"
     npu, collectives, kernels = platform.npu, platform.collectives, platform.compute.kernels
@@ -127,19 +136,25 @@ def astra_sim_conflicts(platform: Platform) -> Iterator[Conflict]:
         for name in names:
             if name != "natural" and parse_algorithm(name) is None:
                 yield ("collectives", kind), f"got '{name}': {NOT_ASTRA_SIM}"
+    # Fields say by their metadata that only profile physical reads them, so that new ones cannot be forgotten
+    # here.
     for path, part in ((), platform), (("npu",), npu), (("collectives",), collectives):
         for each in fields(part):
+            # A dataclass default is either a value or a factory, never both.
             usual = each.default if each.default_factory is MISSING else each.default_factory()
             value = getattr(part, each.name)
+            # The default value is no conflict: most files do not mention the key.
             if each.metadata == PHYSICAL and value != usual:
                 got = f"got '{value}': " if isinstance(value, str) else ""
                 yield (*path, each.name), got + NOT_ASTRA_SIM
+    # That program adds delays as integers.
     if npu.message_delay % 1:
         yield ("npu", "endpoint_delay"), f"got {npu.endpoint_delay} ns, no whole number: {NOT_ASTRA_SIM}"
     remote = platform.remote_memory
     if remote.kind == "hierarchical" or remote.plugged:
         yield ("remote_memory", "kind"), f"got '{remote.kind}': {NOT_ASTRA_SIM}"
     own = npu.memory
+    # Both rates fall back to the bandwidth, so that equality means that neither was given apart.
     if own.kind or own.latency or not own.rate(store=False) == own.rate(store=True) == own.bandwidth:
         yield ("npu", "memory"), f"a latency, and bandwidths of reads and writes: {NOT_ASTRA_SIM}"
     if npu.peaks:
@@ -151,4 +166,6 @@ def astra_sim_conflicts(platform: Platform) -> Iterator[Conflict]:
     if collectives.fit:
         yield ("collectives", "fit"), f"got '{collectives.fit.name}': {NOT_ASTRA_SIM}"
     for name in platform.terms.on():
+        # Only the first underscore separates the key from its part: overlap_compute is terms.overlap.compute,
+        # step_time is step.time.
         yield ("terms",), f"{name.replace('_', '.', 1)}: {NOT_ASTRA_SIM}"

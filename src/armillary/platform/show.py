@@ -35,6 +35,7 @@ def describe(platform: Platform) -> dict[str, Any]:
                 "name": dimension.name,
                 "topology": dimension.topology,
                 "size": dimension.size,
+                # Bytes per ns times 1e9: keys say bytes per s, as people compare them with data sheets.
                 "link_bandwidth_bytes_per_s": dimension.bandwidth * 1e9,
                 "npu_bandwidth_bytes_per_s": port.out * 1e9,
                 "npu_bandwidth_in_bytes_per_s": port.into * 1e9,
@@ -50,6 +51,8 @@ def describe(platform: Platform) -> dict[str, Any]:
         "inter_dimension_scheduling": astra_sim.inter_dimension,
         "intra_dimension_scheduling": astra_sim.intra_dimension,
         "chunks": collectives.chunks,
+        # What profile astra-sim derives, since the keys beside it are that program's; "physical" below has
+        # its own.
         "active_chunks": astra_sim_active_chunks(platform),
         "queues_per_dimension": astra_sim.queues_per_dim,
         "rendezvous": astra_sim.rendezvous,
@@ -78,6 +81,7 @@ def describe(platform: Platform) -> dict[str, Any]:
             "collective_fit": collectives.fit.name if collectives.fit else None,
             "terms": platform.terms.facts(),
         },
+        # `folder` is no JSON, and options follow only where the kind takes some.
         "remote_memory": None
         if memory.kind == "none"
         else {key: value for key, value in vars(memory).items() if key not in ("options", "folder")}
@@ -101,6 +105,7 @@ def _in_network(dimension: Dimension) -> dict[str, Any] | None:
 
 def table(platform: Platform) -> Group:
     """Return the same as tables for a terminal."""
+    # Rich is slow to import, and JSON output does not need it.
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
@@ -146,6 +151,7 @@ def _system_rows(platform: Platform) -> list[tuple[str, str]]:
         (
             "endpoint delay",
             f"{format_time(npu.message_delay)} in physical, {format_time(delay)} in astra-sim"
+            # One value where both profiles agree, which is the rule where the file states it.
             if npu.message_delay != delay
             else format_time(delay),
         ),
@@ -208,7 +214,9 @@ def _system_rows(platform: Platform) -> list[tuple[str, str]]:
 def _algorithms(platform: Platform) -> dict[str, tuple[str, ...]]:
     """Return the algorithms as stated, and the natural ones for what ASTRA-sim runs and the file does not list."""
     found = {kind: astra_sim_algorithms(platform, kind) for kind in COLLECTIVES}
+    # Empty rows: collectives that ASTRA-sim's files do not list and therefore do not run.
     usual = {kind: tuple(map(algorithm_text, row)) for kind, row in found.items() if row}
+    # Stated names win, even those that astra-sim cannot run.
     return usual | platform.collectives.algorithms
 
 
@@ -217,6 +225,7 @@ def _compute(platform: Platform) -> str:
     if compute.replay:
         return "as recorded"
     text = f"{compute.model} model" if compute.model else "as recorded"
+    # A path tells two machines with model "table" apart.
     if "file" in compute.options and compute.model:
         text += f", {compute.options['file']}"
     return text + (f", overrides of {len(compute.overrides)} kinds of kernels" if compute.overrides else "")
@@ -250,5 +259,6 @@ def _stage(stage: MemoryStage) -> str:
     return f"{stage.count} per {stage.per}, {way} each, {format_time(stage.latency)}"
 
 
+# Zero stands for "not given" in all fields that use this.
 def _or(value: float, text: str) -> str:
     return text if value else "not given"

@@ -1,4 +1,4 @@
-"""What slows a training step on a real machine besides its kernels and its wires, as terms that can be switched."""
+"""What slows a training step besides its kernels and links, as terms that can be switched."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class FitChoice:
         name: Of a fit that comes with the package, or the path of a file.
         inner: Innermost dimensions that make up a node.
         folder: What a path is relative to.
-        source: The file, line and key that say so, or empty.
+        source: File, line and key of the setting, or empty.
     """
 
     name: str
@@ -27,7 +27,7 @@ class FitChoice:
     source: str = ""
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be, see `armillary.platform.limits`."""
+        """Validate the fields, see `armillary.platform.limits`."""
         check(self, name=TEXT, inner=COUNT)
 
 
@@ -54,7 +54,8 @@ class Terms:
     step_share: float = 0.0
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be, see `armillary.platform.limits`."""
+        """Validate the fields, see `armillary.platform.limits`."""
+        # Shares may be 0 (off) up to 100 %; times have their own limit.
         check(self, **{each.name: TIME if each.name in TIMES else SHARE_OR_NONE for each in fields(self)})
 
     @property
@@ -83,6 +84,7 @@ TIMES = ("launch", "step_time")
 def words(facts: Mapping[str, float]) -> str:
     """Return terms as people read them: "overlap compute 15 %, launch 5 µs"."""
     texts = []
+    # The unit is the last part of the key: launch_ns, overlap_compute_ratio.
     for key, value in facts.items():
         name, _, unit = key.rpartition("_")
         amount = format_time(value) if unit == "ns" else f"{100 * value:g} %"

@@ -1,1 +1,1 @@
-"""What another package runs on its own plug-ins."""
+"""Conformance suites that another package runs on its own plug-ins."""

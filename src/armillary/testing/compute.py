@@ -1,4 +1,4 @@
-"""Checks that a compute model keeps to its protocol: to be called from the tests of the package that has it."""
+"""Checks that a compute model fulfils its contract, to be called from the tests of the package that provides it."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from armillary.trace.gemm import Gemm
 
 DEVICE = Device(peak=1e14, memory=2e12, peaks={"bf16": 1e14, "fp8": 2e14, "fp32": 1e13})
 """An NPU to make a model with."""
+# Small and large, odd sides, batches, several calls, several GEMMs in one kernel, and none.
 _SHAPES: tuple[tuple[Gemm, ...], ...] = (
     (Gemm(4096, 4096, 4096),), (Gemm(1, 1, 1),), (Gemm(7, 12289, 33),), (Gemm(128, 128, 64, batch=512),),
     (Gemm(16, 4096, 1024, calls=50),), (Gemm(64, 96, 32), Gemm(96, 64, 32)), (Gemm(2**20, 8192, 2**16),), (),
@@ -19,18 +20,23 @@ _SHAPES: tuple[tuple[Gemm, ...], ...] = (
 
 
 def sample_work() -> Work:
-    """Return kernels of all kinds: GEMMs of many shapes and precisions, others, and such as name nothing."""
+    """Return kernels of all kinds: GEMMs of many shapes and precisions, other operations, and unknown work."""
     gemms: list[tuple[Gemm, ...]] = []
     names: list[str] = []
+    # Every precision that DEVICE has a peak for.
     for precision in ("bf16", "fp32", "fp8"):
         for at, shapes in enumerate(_SHAPES):
             gemms.append(shapes)
             names.append(f"{precision}.{at}")
+    # The name begins with the precision.
     precisions = tuple(name.partition(".")[0] for name in names)
     operations = [sum(each.operations for each in shapes) or 10**9 for shapes in gemms]
+    # 2 bytes per element; kernels without GEMMs get 1 MB.
     size = [2 * sum(each.elements for each in shapes) or 10**6 for shapes in gemms]
     return Work(
         (*names, "attend", "norm", "recorded", "nothing"),
+        # -1: not known. "attend" has operations, "norm" only bytes, "recorded" only a duration, "nothing"
+        # none of them.
         np.array([*operations, 2**32 + 2**22, 1, -1, -1], np.int64),
         np.array([*size, 2**24, 10**7, -1, -1], np.int64),
         (*precisions, "bf16", "bf16", "bf16", "bf16"),
@@ -51,13 +57,16 @@ def check_compute_model(make: Callable[[], ComputeModel], work: Work | None = No
         AssertionError: the model does not keep to `ComputeModel`; the message says in what.
     """
     work = sample_work() if work is None else work
+    # Copies: a model that sorts or scales in place would spoil its caller's trace.
     count = len(work)
     before = [column.copy() for column in (work.operations, work.size, work.recorded)]
     whole = _asked(make, work)
     columns = (work.operations, work.size, work.recorded)
     assert all((a == b).all() for a, b in zip(before, columns, strict=True)), "durations changes its input"
+    # A trace may have no compute nodes.
     assert len(_asked(make, part(work, [])).ns) == 0, "no kernels were asked for, but it gave times"
     assert _same(whole, _asked(make, work)), "the same kernels got other times when asked again"
+    # Vectorised models tend to mix up rows: reversed, alone and together must give the same.
     turned = _asked(make, part(work, range(count)[::-1]))
     assert _same(whole, Times(turned.ns[::-1])), "times depend on the order of the kernels"
     for at in range(count):
@@ -85,12 +94,14 @@ def _asked(make: Callable[[], ComputeModel], work: Work) -> Times:
     assert isinstance(model, ComputeModel), f"{model!r} is no ComputeModel"
     try:
         times = model.durations(work)
+    # close() also after an error: a subprocess would stay behind.
     finally:
         model.close()
     model.close()  # a second time must do no harm
     count = len(work)
     assert times.ns.shape == (count,), f"gave times of shape {times.ns.shape}, expected ({count},)"
     assert times.ns.dtype == np.float64, f"gave times as {times.ns.dtype}, expected float64"
+    # NaN is allowed: "no time known".
     assert not (times.ns < 0).any() and not np.isinf(times.ns).any(), "gave a negative or infinite time"
     assert len(times.bound) in (0, count), f"gave {len(times.bound)} bounds, expected {count} or none"
     if times.beyond is not None:
@@ -102,4 +113,5 @@ def _asked(make: Callable[[], ComputeModel], work: Work) -> Times:
 
 
 def _same(one: Times, other: Times) -> bool:
+    # equal_nan, as NaN stands for unknown in both.
     return bool(np.array_equal(one.ns, other.ns, equal_nan=True))

@@ -1,4 +1,4 @@
-"""Checks that an executor keeps to its protocol: to be called from the tests of the package that has it."""
+"""Checks that an executor fulfils its contract, to be called from the tests of the package that provides it."""
 
 from __future__ import annotations
 
@@ -10,12 +10,15 @@ from armillary.explore.runner.run import through
 from armillary.explore.runner.task import Job, Kind, Limits, do
 from armillary.explore.sweep.point import Point, Row
 
+# 60 points, so that several tasks of different sizes are in flight.
 _POINTS = [Point(number, {"x": number}, {"x": number}) for number in range(60)]
 
 
 class Sample:
     """Rejects every fifth point, fails on every seventh, and does others of different lengths."""
 
+    # Multiples of 5 are rejected, those of 7 fail, and the others take 0 to 4 ms: results arrive out of
+    # order.
     def screen(self, point: Point) -> Row | None:
         """Reject every fifth point."""
         if point.number % 5 == 0:
@@ -45,9 +48,11 @@ def check_executor(make: Callable[[], Executor]) -> None:
         assert executor.slots >= 1, f"slots: {executor.slots}, expected 1 or more"
         for kind in ("screen", "evaluate"):
             _check(executor, kind)
+        # After all points came back, nothing may be left over.
         assert executor.wait(0) == [], "wait: something arrived that nobody asked for"
     finally:
         executor.close()
+    # close() must be idempotent, and possible without start().
     executor.close()
     unused = make()
     unused.close()
@@ -58,6 +63,7 @@ def _check(executor: Executor, kind: Kind) -> None:
     numbers = sorted(point.number for point, _ in found)
     assert numbers == list(range(len(_POINTS))), f"{kind}: points {numbers}, expected each once"
     for point, row in found:
+        # Seconds differ from run to run and are left out.
         assert _told(row) == _told(do(Sample(), kind, point)), f"{kind}: point {point.number} became {row}"
 
 

@@ -1,4 +1,4 @@
-"""Checks that a front end keeps its promises: to be called from the tests of the package that has it."""
+"""Checks that a front end fulfils its contract, to be called from the tests of the package that provides it."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ from armillary.trace import Trace, encode, load_trace, write_trace
 from armillary.trace.check_ranks import check_trace
 
 GARBAGE = {
+    # Empty, uniform, binary, plain text, and a cut document: what a file that is not a trace looks like.
     "nothing": b"",
     "zeros": bytes(64),
     "binary": bytes(range(256)) * 4,
     "text": b"to be, or not to be\n" * 20,
     "half a document": b'{"nodes": [{"id": 1, "name": ',
 }
-"""What no front end can convert."""
+"""Inputs that no front end can convert."""
 
 
 def check_front_end(name: str, inputs: Sequence[Path], **options: Any) -> None:
@@ -42,8 +43,10 @@ def check_front_end(name: str, inputs: Sequence[Path], **options: Any) -> None:
     """
     found = front_end(name)
     _check_options(found)
+    # Compared at the end: converters must not write beside their inputs.
     before = _files(inputs)
     assert before, f"inputs: got no files in {', '.join(map(str, inputs))}, expected some"
+    # Twice: dictionaries and threads must not change the order of nodes.
     one, other = _converted(found, inputs, options), _converted(found, inputs, options)
     assert _files(inputs) == before, f"{name}: converting changes its inputs, or puts files beside them"
     _check_converted(name, one)
@@ -58,6 +61,7 @@ def _check_options(found: FrontEnd) -> None:
         what = f"{found.name}: option {option.name}"
         assert option.help, f"{what} has no help: a line of 'Args:' in the docstring of convert"
         default, kind = option.default, option.kind
+        # None and "no default" fit every type.
         fits = default in (None, inspect.Parameter.empty) or isinstance(default, kind)
         assert fits, f"{what} is {default!r} by default, expected of type {kind.__name__}"
 
@@ -79,6 +83,7 @@ def _check_converted(name: str, converted: Converted) -> None:
         )
     errors = [each for each in check_trace(trace, dict(converted.groups)).all if each.severity == "error"]
     assert not errors, f"{name}: {errors[0].message}"
+    # Facts are written into reports.
     try:
         json.dumps(report(converted))
     except TypeError as error:
@@ -87,6 +92,7 @@ def _check_converted(name: str, converted: Converted) -> None:
         assert isinstance(text, str) and text and "\n" not in text, (
             f"{name}: warning {text!r}, expected a line of text"
         )
+    # What the format cannot represent (a name, an attribute) shows only here.
     with TemporaryDirectory() as folder:
         prefix = Path(folder) / "trace"
         write_trace(prefix, trace)
@@ -97,6 +103,7 @@ def _check_converted(name: str, converted: Converted) -> None:
 
 def _check_garbage(found: FrontEnd, options: dict[str, Any]) -> None:
     # What another package raises becomes an error for users: here it must be one from the start.
+    # `unwrap` gives the function below the guard that turns all exceptions into errors for users.
     convert = inspect.unwrap(found.convert)
     with TemporaryDirectory() as folder:
         tries = {"no file": [Path(folder) / "missing"]}
@@ -106,6 +113,7 @@ def _check_garbage(found: FrontEnd, options: dict[str, Any]) -> None:
         for what, paths in tries.items():
             try:
                 convert(paths, **options)
+            # Errors of the file system are understood by users, too.
             except (InputError, OSError):
                 continue
             except Exception as error:
@@ -117,6 +125,7 @@ def _check_garbage(found: FrontEnd, options: dict[str, Any]) -> None:
 
 def _files(inputs: Iterable[Path]) -> dict[Path, bytes]:
     """Return the content of all files in the folders of some inputs."""
+    # Of a single file its folder, so that new files beside it are seen.
     folders = {path if path.is_dir() else path.parent for path in map(Path, inputs)}
     return {
         file: file.read_bytes() for folder in folders for file in sorted(folder.rglob("*")) if file.is_file()
@@ -126,5 +135,6 @@ def _files(inputs: Iterable[Path]) -> dict[Path, bytes]:
 def _same(one: Trace, other: Trace) -> bool:
     if one.n_ranks != other.n_ranks:
         return False
+    # Ranks may share graphs in one and not in the other: compare each pair of graphs once.
     pairs = set(zip(one.rank_graph.tolist(), other.rank_graph.tolist(), strict=True))
     return all(encode(one.graphs[a]) == encode(other.graphs[b]) for a, b in pairs)

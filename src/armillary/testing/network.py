@@ -1,4 +1,4 @@
-"""Checks that a network model keeps its promises: to be called from the tests of the package that has it."""
+"""Checks that a network model fulfils its contract, to be called from the tests of the package that provides it."""
 
 from __future__ import annotations
 
@@ -18,20 +18,22 @@ from armillary.platform.topology.grids import from_dimensions
 from armillary.trace import CollectiveType, GraphBuilder, Trace
 
 SIZES = (0, 1, 4096, 100_000, 1_000_000)
-"""Bytes of messages that are tried."""
+"""Sizes of messages to try, in bytes."""
 MESSAGES = 40
-"""That begin within `SPAN` ps, between random NPUs."""
+"""Number of messages, which begin within `SPAN` ps, between random NPUs."""
+# 20 µs: 1 MB takes longer than this on the slow dimension, so that messages meet on links.
 SPAN = 20_000_000
 ALONE = 1000
-"""ps by which a message on an idle network may take longer when it leaves later: a tick."""
+"""ps by which the latency of a message on an idle network may depend on its start: one tick."""
 
 
 _COLLECTIVES = (
     CollectiveType.ALL_REDUCE, CollectiveType.ALL_GATHER, CollectiveType.REDUCE_SCATTER, CollectiveType.ALL_TO_ALL,
     CollectiveType.BROADCAST, CollectiveType.BARRIER,
 )  # fmt: skip
+# Factor 64, so that "more takes no less" is not about rounding.
 _BYTES = (1000, 64_000)
-"""Of what runs: few, and more."""
+"""Sizes of what runs, in bytes."""
 
 
 def check_network_model(name: str, platform: Platform | None = None) -> None:
@@ -51,8 +53,10 @@ def check_network_model(name: str, platform: Platform | None = None) -> None:
         InputError: there is none of that name.
     """
     machine = platform or sample_machine()
+    # Analytical counts phases and has no messages to check.
     moves = name != "analytical"
     if moves:
+        # For its errors, before anything is tried.
         transport_of(name, machine)
     try:
         if moves:
@@ -70,11 +74,13 @@ def sample_machine() -> Platform:
 
 
 def _check_messages(name: str, machine: Platform) -> None:
+    # Dimension order: one route per pair, so that no choice of route hides an error of the model.
     routing = DimensionOrder(from_dimensions(machine.dimensions))
 
     def moved(
         source: ArrayLike, target: ArrayLike, size: ArrayLike, begin: ArrayLike = 0
     ) -> NDArray[np.int64]:
+        # Interpreted: nothing is compiled for forty messages.
         found = offer(transport_of(name, machine), routing, source, target, size, begin, mode="interpreted")
         return found.arrived
 
@@ -90,11 +96,14 @@ def _check_messages(name: str, machine: Platform) -> None:
             f"{what} takes {alone} ps, one that leaves at {SPAN} ps takes {later - SPAN} ps: the network was idle"
         )
         before = alone
+    # A message to itself crosses no link.
     (here,) = moved(source, source, SIZES[-1], SPAN).tolist()
     assert here == SPAN, f"{name}: a message of an NPU to itself takes {here - SPAN} ps, expected none"
     draw = np.random.default_rng(0)
     starts, ends = draw.integers(machine.npus, size=(2, MESSAGES))
+    # Begins are whole ns: events of the engines fall on ticks.
     sizes, begin = draw.choice(SIZES, MESSAGES), draw.integers(SPAN // 1000, size=MESSAGES) * 1000
+    # Twice, with new transports: no state may be left from before.
     one, other = (moved(starts, ends, sizes, begin) for _ in range(2))
     lost, early = np.flatnonzero(one < 0), np.flatnonzero(one < begin)
     assert not len(lost), f"{name}: {len(lost)} of {MESSAGES} messages never arrive"
@@ -112,6 +121,7 @@ def _check_runs(name: str, machine: Platform) -> None:
         assert more.total_ticks >= first.total_ticks, (
             f"{name}: {what} takes {first.total_ticks} ns, with more bytes {more.total_ticks} ns"
         )
+        # Barriers carry no bytes.
         if first.network is not None and what != "barrier":
             assert first.network.use.size.any(), f"{name}: {what} moves no bytes over links"
 
@@ -128,6 +138,7 @@ def _workloads(npus: int) -> Iterator[tuple[str, Trace, Trace]]:
     pair = []
     for size in _BYTES:
         builders = [GraphBuilder(rank=rank) for rank in range(npus)]
+        # Both directions of the ring of ranks: every rank sends to the next and receives from the one before.
         for rank, b in enumerate(builders):
             b.send((rank + 1) % npus, size, 0)
             b.recv((rank - 1) % npus, size, 0)

@@ -90,7 +90,7 @@ def test_translates_of_a_tree_never_meet(topology: Topology, per_npu: int, optio
 def test_compiled_and_interpreted_kernels_agree(operation: str) -> None:
     edges = edges_of(Shortest(fabric()), 1000)
     one, other = (greedy(edges, 3, Options(5, 2, True), mode) for mode in ("compiled", "interpreted"))
-    for column in ("wire", "chunk", "start", "end"):
+    for column in ("edge", "chunk", "start", "end"):
         assert np.array_equal(getattr(one, column), getattr(other, column))
     folded = symmetric.fold(edges_of(Shortest(torus(4, 2)), 1000))
     assert folded
@@ -143,7 +143,7 @@ def test_check_notices_what_is_wrong() -> None:
 
 
 def _but_last(gather: object) -> dict[str, np.ndarray]:
-    return {name: getattr(gather, name)[:-1] for name in ("wire", "chunk", "start")}
+    return {name: getattr(gather, name)[:-1] for name in ("edge", "chunk", "start")}
 
 
 @pytest.mark.parametrize(

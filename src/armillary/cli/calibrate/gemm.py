@@ -72,6 +72,7 @@ def command(
     from armillary.evidence.calibrate.gemm import calibrate, read_gemms
 
     gpu = load_gpu(device)
+    # Factors to ns.
     scale = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}[unit]
     found, notes = read_gemms(list(files), _columns(columns), scale, precision)
     for note in notes:
@@ -81,9 +82,11 @@ def command(
             gpu, precision, measured, leave_out=leave_out, progress=lambda what: click.echo(what, err=True)
         )
         for precision, measured in sorted(found.items())
+        # One fit per precision that the files have.
     }
     show_table(_table(fits))
     if out:
+        # Names of files say what was measured.
         write_text(out, device_text(gpu, name or device, fits, ", ".join(each.name for each in files)))
         click.echo(f"Wrote {out}: platform.compute: {{model: gpu, device: {out}}}")
 
@@ -93,6 +96,7 @@ def _columns(text: str) -> Mapping[str, str]:
     from armillary.compute.table_file import COLUMNS
 
     found: dict[str, str] = {}
+    # "" is no option.
     for part in filter(None, text.split(",")):
         key, _, name = part.partition("=")
         if key not in COLUMNS or not name:
@@ -124,5 +128,6 @@ def _add(out: Table, name: str, what: str, errors: Errors) -> None:
         out.add_row(
             name, what, f"{errors.count:,}", f"{100 * errors.mean:.1f} %", f"{100 * errors.worst:.1f} %"
         )
+    # No rows: no mean either.
     else:
         out.add_row(name, what, "0", "-", "-")

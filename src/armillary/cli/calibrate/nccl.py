@@ -60,11 +60,14 @@ def command(
     from armillary.evidence.calibrate.nccl_tables import read_file
 
     what = known_operation(operation)
+    # All logs are one machine.
     samples = [sample for path in logs for sample in read_file(path, what, gpus_per_node)]
+    # The data sheet decides peaks of links; samples of other devices are left out.
     sheet_name, samples = choose(samples, device)
     title = name or (out.stem if out else sheet_name)
     with working("fitting"):
         fit = nccl.fit_cluster(title, sheets()[sheet_name], samples, [path.name for path in logs])
+        # Errors on unseen sizes: those on fitted ones would flatter.
         held_out = nccl.held_out_sizes(samples)
     click.echo(nccl_show.headline(fit, sheet_name, samples))
     click.echo()

@@ -40,11 +40,13 @@ def command(files: tuple[Path, ...], software: str, device: str, out: Path | Non
 
     cases = [case for path in files for case in read_cases(path)[1]]
     if device:
+        # Any machine with that GPU: constants belong to the GPU.
         machines = {each.device: name for name, each in MACHINES.items()}
         if device not in machines:
             raise InputError(
                 f"--device: got '{device}', expected {one_of(machines)}{nearest(device, machines)}"
             )
+        # Rows without a model are refused later, with their own reason.
         cases = [replace(case, machine=machines[device]) if case.model else case for case in cases]
     stacks = dict.fromkeys(case.stack for case in cases)
     if software and software not in stacks:
@@ -62,6 +64,7 @@ def command(files: tuple[Path, ...], software: str, device: str, out: Path | Non
         document = {
             "title": recipe.title,
             "script": "armillary calibrate training",
+            # Hashes tell validation which rows the constants have seen.
             "source": {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files},
             **({"base": recipe.base} if recipe.base else {}),
             "devices": devices,

@@ -27,6 +27,7 @@ class _Tools(LazyGroup):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
+        # As there: "chakra_trace_link" and "trace-link" are the same tool.
         return super().resolve_command(ctx, [_plain(args[0]), *args[1:]])
 
 

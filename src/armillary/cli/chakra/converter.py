@@ -64,6 +64,7 @@ def text(source: Path, output: str, num_npus: int, num_passes: int) -> None:
     from armillary.trace import write_trace
 
     with working("converting"):
+        # That program's text workloads count in µs.
         converted = front_end("text").convert([source], npus=num_npus, passes=num_passes, time_unit="us")
         write_trace(output, converted.trace)
     _warn(converted)

@@ -33,5 +33,6 @@ def command(rank: int | None, host: Path, device: Path, output_file: Path, log_l
         report = link_files(host, device, output_file)
     for warning in report.get("warnings", ()):
         click.echo(f"warning: {warning}", err=True)
+    # A report without a rate has nothing that could be linked.
     rate = f"{100 * report['link_rate']:.1f} %" if "link_rate" in report else "done"
     click.echo(f"wrote {output_file}: linked {rate}", err=True)

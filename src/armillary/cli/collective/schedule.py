@@ -56,6 +56,7 @@ def command(
     if count < 1:
         raise InputError(f"--size: got {size!r}, expected at least 1 byte")
     platform = load_platform(machine)
+    # None keeps what the machine says.
     keys = replace(platform.collectives, chunks=chunks or platform.collectives.chunks)
     if within_dimension:
         keys = replace(keys, within_dimension=within_dimension)  # type: ignore[arg-type]
@@ -63,10 +64,11 @@ def command(
     with working("scheduling"):
         found = chunk_schedules.compare(platform, operation, count)
         bound = chunk_schedules.bound(platform, operation, count)
-        # The orders of online-greedy are known after a run only.
+        # The orders of online-greedy are known only after a run.
         known = [how for how in found if how != "online-greedy"]
         best = chunk_schedules.under(platform, min(known, key=lambda how: found[how].time))
         orders = chunk_schedules.orders(best, operation, count)
+    # Over the schedulers that ran, as "over the best" compares.
     least = min(each.time for each in found.values())
     click.echo(
         f"{operation} of {format_bytes(count)}, {platform.npus} NPUs, {keys.chunks} chunks, "
@@ -77,6 +79,7 @@ def command(
     for number, name in enumerate(("scheduler", "time", "bandwidth used", "over the bound", "over the best")):
         table.add_column(name, justify="right" if number else "left")
     for how, each in found.items():
+        # A bound of 0 (no bandwidth needed) must not divide.
         over = (each.time / max(bound, 1) - 1, each.time / least - 1)
         table.add_row(how, format_time(each.time), f"{each.used:.1%}", *(f"{part:.1%}" for part in over))
     show_table(table)

@@ -41,10 +41,12 @@ def command(algorithm: str, ranks: int, operation: str, window: int | None, segm
 
     width = shutil.get_terminal_size((100, 24)).columns
     algorithm = known_name(algorithm, ALGORITHMS)
+    # Algorithms that ASTRA-sim also runs are drawn as it runs them.
     if algorithm not in [each.name for each in BUILT_IN if each.astra_sim]:
         from armillary.collective.algorithms import find_algorithm
         from armillary.collective.show import render as render_rounds
 
+        # Algorithms without chunks have no segments.
         cuts = find_algorithm(algorithm).usual_chunks(2) is not None
         click.echo(
             render_rounds(algorithm, operation, ranks, segments if cuts else None, width=width), nl=False

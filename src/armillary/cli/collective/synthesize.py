@@ -83,6 +83,7 @@ def command(
     from armillary.platform import load_platform
 
     try:
+        # Before the imports below: a wrong size must not wait for them.
         count = parse_bytes(size)
     except ValueError as error:
         raise InputError(f"--size: {error}") from error
@@ -104,12 +105,14 @@ def command(
         )
     show_table(table(found))
     write_json(json_file, describe(found))
+    # What is written is the synthesised schedule, even if a built-in algorithm is faster.
     note = (
         "" if found.taken == "synthesized" else f": the synthesized schedule, though {found.taken} is faster"
     )
     if msccl:
         from armillary.collective.synthesis.xml import to_msccl
 
+        # MSCCL's format, for its runtime.
         write_text(msccl, to_msccl(found.schedule))
         click.echo(f"wrote {msccl}{note}", err=True)
     if out:
@@ -117,6 +120,7 @@ def command(
         from armillary.trace import write_trace
 
         out.mkdir(parents=True, exist_ok=True)
+        # Reductions take time on the NPU's memory, which the trace must say.
         write_trace(out / "rank", to_trace(found.schedule, platform.npu.memory.bytes_per_s))
         click.echo(f"wrote {out}/rank.0.et to rank.{platform.npus - 1}.et{note}", err=True)
     if plot:

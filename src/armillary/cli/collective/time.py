@@ -49,6 +49,7 @@ def command(fit: str, operation: str, sizes: tuple[str, ...], gpus_per_node: int
         raise InputError(
             f"operation: got '{operation}', expected {one_of(SUBSTITUTES)}{nearest(operation, SUBSTITUTES)}"
         )
+    # One GPU has nobody to send to.
     if gpus_per_node * nodes < 2:
         raise InputError("--gpus-per-node: got 1 on 1 node, expected at least 2 GPUs in all")
     table = Table(box=None, pad_edge=False, header_style="bold")
@@ -62,9 +63,11 @@ def command(fit: str, operation: str, sizes: tuple[str, ...], gpus_per_node: int
         if size < 1:
             raise InputError(f"SIZE: got {text!r}, expected at least 1 byte")
         found = known.time(operation, gpus_per_node, nodes, size)
+        # The fit knows operations, but not over so many nodes.
         if found is None:
             measured = ", ".join(sorted({*known.inside, *known.between}))
             raise InputError(f"{fit}: does not know {operation} over {nodes} nodes, only {measured}")
+        # As nccl-tests define it.
         bus = size * share(operation, gpus_per_node * nodes) / found.total_ns
         times = (format_time(ns) for ns in (found.total_ns, found.latency_ns, found.transfer_ns))
         table.add_row(format_bytes(size), *times, format_bandwidth(bus), found.regime)

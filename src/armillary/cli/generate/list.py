@@ -35,6 +35,7 @@ def command(json_file: Path | None) -> None:
         table.add_column(column, justify="right", no_wrap=True)
     table.add_column("source", no_wrap=True, overflow="ellipsis", ratio=1)
     for name, each in found.items():
+        # "-" for what a kind of model does not have.
         numbers = [f"{each[key]:,}" if each[key] else "-" for key in _NUMBERS]
         table.add_row(name, each["kind"], *numbers, _short(each["source"][0]))
     show_table(table)

@@ -68,19 +68,24 @@ def command(
     from armillary.workload.memory.advice import advise
     from armillary.workload.models import load_model
 
+    # The machine gives ranks and capacity.
     platform = load_platform(machine) if machine else None
+    # --capacity wins over the machine's.
     room = _capacity(capacity) if capacity else platform.npu.memory.capacity if platform else 0
     if machine and not room:
         raise click.UsageError(f"{machine} has no npu.memory.capacity; expected it, or --capacity")
     model, plan = load_model(name), options.plan(platform)
     with working("summing up"):
+        # 2**62: no limit, so that only the footprint is summed up.
         found = advise(plan, room or 2**62, partial(replica_layers, model))
         if pipeline_rank is not None:
             part = _of_rank(model, plan, pipeline_rank)
+            # Changes are proposed for the rank that needs most, not for one that fits.
             changes = found.changes if part.needed > found.capacity else ()
             found = replace(found, footprint=part, changes=changes)
     table = memory_tables.memory_table(found.footprint, room or None)
     click.echo(table.title)
+    # The title goes out by itself: rich would centre and wrap it.
     table.title = None
     if length := assumed_sequence(model, plan):
         click.echo(f"sequence {length:,} assumed, the model's own (--sequence)")
@@ -109,6 +114,7 @@ def _of_rank(model: Model, plan: Plan, pipeline_rank: int) -> Footprint:
             f"--pipeline-rank {pipeline_rank}: expected one below pp {plan.parallel.pp} "
             f"(nearest: {plan.parallel.pp - 1})"
         )
+    # A rank of the pipeline stands for all of its replicas.
     return footprint(partition(replica_layers(model, plan), plan), plan, pipeline_rank)
 
 
@@ -135,6 +141,7 @@ def _json(found: Advice, room: int) -> dict[str, Any]:
         "peak_bytes": part.peak,
         "needed_bytes": part.needed,
         "categories": {f"{name}_bytes": size for name, size in part.at_peak.items()},
+        # Without a capacity nothing can be said about fitting.
         "capacity_bytes": room or None,
         "fits": found.fits if room else None,
         "changes": [{"change": each.text, "needed_bytes": each.needed} for each in found.changes],

@@ -110,14 +110,17 @@ def command(
     """Sweep, and write or simulate."""
     outputs = {"plot": plot, "json": json_file, "csv": csv}
     _check_outputs(outputs, out)
+    # --out alone needs no machine: a number of ranks is enough.
     platform = _platform(machine, system, network, ranks, alone=out is not None and overlap is None)
     profile = profile or ("astra-sim" if system else "physical")
     ratios = _numbers("--overlap", overlap, _ratio) if overlap is not None else []
     count = platform.npus if platform else ranks
     assert count is not None  # _platform asks for one of them
+    # All collectives of the profile, or any where no machine says.
     cases = _cases(_tests(collectives, patterns, profile if platform else ""), count, groups, dtype,
                    _sizes(smallest, largest, factor))  # fmt: skip
     results = []
+    # Written cases with --overlap need the times of collectives first.
     if platform and (out is None or ratios):
         from armillary.evidence.micro import measure, measure_beside
 
@@ -127,6 +130,7 @@ def command(
     if out:
         from armillary.workload.micro import write_cases
 
+        # dict.fromkeys: cases alone and beside compute, each once.
         every = dict.fromkeys([*cases, *(result.case for result in results)])
         with working(f"writing {len(every)} traces"):
             manifest = write_cases(out, every)
@@ -162,6 +166,7 @@ def _platform(
     from armillary.platform import load_platform, read_platform
 
     astra_sim = bool(system or network)
+    # The three ways to name a machine exclude each other.
     if machine and astra_sim:
         raise click.UsageError("--machine and --system or --network exclude each other")
     if astra_sim and not (system and network):
@@ -176,11 +181,12 @@ def _platform(
         raise click.UsageError(
             f"Missing --machine (or --system and --network{', or --ranks' if alone else ''})"
         )
+    # A number of ranks is given instead.
     return None
 
 
 def _tests(collectives: str | None, patterns: str | None, profile: str) -> list[str]:
-    """Return the tests that were asked for, each name checked; all collectives are those of the profile."""
+    """Return the chosen tests, each name checked; "all" collectives are those of the profile."""
     from armillary.base.errors import InputError, nearest, one_of
     from armillary.engine.common.nodes import ASTRA_SIM_OPERATIONS
     from armillary.workload.micro import COLLECTIVES, PATTERNS
@@ -188,6 +194,7 @@ def _tests(collectives: str | None, patterns: str | None, profile: str) -> list[
     if collectives is None and patterns is None:
         collectives = _DEFAULT
     found = []
+    # "all" is what the profile models; a name may be any.
     modelled = list(ASTRA_SIM_OPERATIONS if profile == "astra-sim" else COLLECTIVES)
     for flag, text, known, every in (
         ("--collective", collectives, list(COLLECTIVES), modelled),
@@ -198,6 +205,7 @@ def _tests(collectives: str | None, patterns: str | None, profile: str) -> list[
             if name not in known and name != "all":
                 raise InputError(f"{flag} '{name}': expected all, or {one_of(known)}{nearest(name, known)}")
             found += every if name == "all" else [name]
+    # Names may be repeated or be in "all".
     return list(dict.fromkeys(found))
 
 
@@ -221,6 +229,7 @@ def _cases(tests: list[str], npus: int, groups: str | None, element: str, sizes:
 
     chosen = None
     if groups is not None:
+        # "all": every divisor of the number of NPUs.
         chosen = group_sizes(npus) if groups.strip() == "all" else _numbers("--groups", groups, _members)
     return sweep(tests, npus, sizes, chosen, element)
 
@@ -245,6 +254,7 @@ def _ratio(word: str) -> float:
         value = float(word)
     except ValueError:
         value = 0.0
+    # 0 or negative, and NaN, which fails both comparisons.
     if not 0 < value < 1e6:
         raise ValueError(f"got '{word}', expected numbers above 0 and below 1,000,000, e.g. 0.5,1,2")
     return value

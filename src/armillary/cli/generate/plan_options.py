@@ -47,7 +47,7 @@ _METAVARS = {
     "flops": "FLOPS",
     "percent": "PERCENT",
 }
-"""Of values with a unit."""
+"""Metavars of values with a unit."""
 _HEADINGS = {
     "parallel": "Parallelism",
     "pipeline": "Pipeline",
@@ -66,7 +66,7 @@ _OF_INFERENCE: dict[KeyPath, str] = {
     ("batch",): "Sequences, over all replicas.",
     ("microbatch",): "Sequences that a replica works on at a time.",
 }
-"""Other descriptions."""
+"""Descriptions of options of inference that differ from those of training."""
 
 
 def plan_options(kind: Kind) -> Callable[[F], F]:
@@ -74,17 +74,21 @@ def plan_options(kind: Kind) -> Callable[[F], F]:
     return lambda function: _with_options(function, kind)
 
 
+# An option per value of the schema: plans and their options cannot drift apart.
 def _with_options(function: F, kind: Kind) -> F:
     leaves = {_name(path): (path, schema) for path, schema in _leaves(kind)}
 
     def with_options(**values: Any) -> Any:
         given = {name: values.pop(name.replace("-", "_")) for name in leaves}
+        # Values that were not given are left to the file, or to the schema's default.
         paths = {leaves[name][0]: (name, value) for name, value in given.items() if value is not None}
         return function(options=PlanOptions(paths, values.pop("plan"), kind), **values)
 
     with_options.__doc__ = function.__doc__
+    # click's parameters belong to the wrapper.
     with_options.__click_params__ = getattr(function, "__click_params__", [])  # type: ignore[attr-defined]
     decorated: Any = with_options
+    # Reversed: decorators add from the inside out.
     for name, (path, schema) in reversed(leaves.items()):
         heading = _HEADINGS.get(str(path[0]), _REST)
         decorated = _option(name, schema, heading)(decorated)
@@ -94,7 +98,7 @@ def _with_options(function: F, kind: Kind) -> F:
 
 
 class PlanOptions:
-    """What the options say."""
+    """The values of the options, and of the plan file."""
 
     def __init__(self, given: dict[KeyPath, tuple[str, Any]], file: Path | None, kind: Kind) -> None:
         self._given, self._file, self._kind = given, file, kind
@@ -115,12 +119,15 @@ class PlanOptions:
         from armillary.workload.plan.schema import Plan
 
         document = read_document(self._file, "plan file", "yaml") if self._file else Document("options", {})
+        # deepcopy: documents are shared, and options are written into this one.
         data = deepcopy(document.data)
         if platform:
+            # setdefault: the file or an option may say another number, which is refused below.
             data.setdefault("ranks", platform.npus)
         for path, (_, value) in self._given.items():
             part = data
             for key in path[:-1]:
+                # Sections that the file does not have are made.
                 part = part.setdefault(key, {})
                 if not isinstance(part, dict):
                     document.reject(path[:-1], part, "a mapping of keys to values")
@@ -128,10 +135,12 @@ class PlanOptions:
         try:
             plan = Plan.model_validate(data)
         except ValidationError as error:
+            # An error of an option is told by the option's name, one of the file by its line.
             path, problem = first_problem(error)
             if path in self._given:
                 name, value = self._given[path]
                 raise InputError(f"--{name}: {problem}") from None
+            # A missing key that an option could give.
             if not problem and path in (known for known, _ in _leaves(self._kind)):
                 raise click.UsageError(f"Missing option '--{_name(path)}'") from None
             if not self._file:
@@ -153,12 +162,15 @@ def _leaves(kind: Kind) -> Iterator[tuple[KeyPath, dict[str, Any]]]:
 
     schema = Plan.model_json_schema()
     for key, value in schema["properties"].items():
+        # A section may be optional: anyOf of a reference and null.
         refers = value if "$ref" in value else value.get("anyOf", [{}])[0]
         parts: dict[KeyPath, dict[str, Any]] = {(key,): value}
         if "$ref" in refers:
+            # Sections are one level deep.
             inner = schema["$defs"][refers["$ref"].rpartition("/")[2]]["properties"]
             parts = {(key, name): each for name, each in inner.items()}
         for path, each in parts.items():
+            # Keys of serving are options of inference only.
             if key == "serve":
                 if kind != "training":
                     yield path, each
@@ -175,13 +187,16 @@ def _name(path: KeyPath) -> str:
 
 def _option(name: str, schema: dict[str, Any], heading: str) -> Callable[[F], F]:
     """Return the option of a value."""
+    # The first alternative of an optional value is not null.
     value = schema["anyOf"][0] if "anyOf" in schema else schema
     text, default = schema.get("description", ""), schema.get("default")
+    # Defaults of flags are written as yes or no below.
     if default is not None and value["type"] != "boolean":
         text += f"  [default: {_shown(default, value)}]"
     extra: dict[str, Any] = {"type": str, "metavar": "TEXT"}
     if value["type"] == "boolean":
         text += f"  [default: {'yes' if default else 'no'}]"
+        # default=None: neither was given, which is not the same as no.
         return option(f"--{name}/--no-{name}", default=None, heading=heading, help=text)
     if "enum" in value:
         extra = {"type": click.Choice(value["enum"])}
@@ -190,6 +205,7 @@ def _option(name: str, schema: dict[str, Any], heading: str) -> Callable[[F], F]
     elif value["type"] == "number":
         extra = {"type": float, "metavar": "X"}
     elif value["type"] == "array":
+        # Lists are written with commas, as click has no such type.
         extra = {"metavar": "N,…", "callback": _numbers}
     elif kind := _kind(value):
         extra = {"metavar": _METAVARS[kind]}
@@ -197,10 +213,11 @@ def _option(name: str, schema: dict[str, Any], heading: str) -> Callable[[F], F]
 
 
 def _kind(value: dict[str, Any]) -> str | None:
-    """Return what a value with a unit is, by the pattern of its texts."""
+    """Return the kind of a value with a unit, by the pattern of its texts."""
     from armillary.base.units import unit_pattern
 
     pattern = value.get("pattern")
+    # The pattern of a unit is the only trace of its kind in a JSON schema.
     return next((kind for kind in _METAVARS if pattern == unit_pattern(kind)), None)
 
 

@@ -1,4 +1,4 @@
-"""What commands that generate a trace share: write it, simulate it, and say what came out."""
+"""Shared by commands that generate a trace: write it, simulate it, and report."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def show_generated(table: Table, found: Totals) -> None:
-    """Print what a trace is, and what its ranks communicate."""
+    """Print the summary of a trace, and the communication of its ranks."""
     from armillary.report.workload_tables import traffic_table
 
     show_table(table)
@@ -61,6 +61,7 @@ class Request:
         Raises:
             InputError: the folder is there already, or the machine cannot be read.
         """
+        # Files of a result need a simulation; --json also describes the trace alone.
         for name, value in {**vars(self.outputs), "efficiency": self.efficiency}.items():
             if value is not None and name != "json" and not self.machine:
                 raise click.UsageError(f"--{name} needs --machine")
@@ -68,6 +69,7 @@ class Request:
             return None
         from armillary.platform import load_platform, with_roofline
 
+        # Generated kernels have no recorded times: some model must be there.
         return with_efficiency(with_roofline(load_platform(self.machine)), self.efficiency)
 
     def carry_out(
@@ -96,6 +98,7 @@ class Request:
             with working("simulating"):
                 result = armillary.simulate(trace, platform)
             click.echo()
+            # JSON is written below, with the description of the trace in it.
             replace(self.outputs, json=None).present(result)
             if more:
                 click.echo("\n" + more(result))
@@ -120,9 +123,11 @@ def _with_request(function: F, also: tuple[str, ...]) -> F:
         return function(request=request, **values)
 
     with_request.__doc__ = function.__doc__
+    # click's parameters belong to the wrapper.
     with_request.__click_params__ = getattr(function, "__click_params__", [])  # type: ignore[attr-defined]
     decorated: Any = efficiency_option(output_options(with_request))
     on = "Simulate on the machine of a study or platform file, or on a preset."
+    # --out writes a folder: traces of all ranks and their groups.
     out = "Write traces and groups of ranks to a new folder."
     decorated = machine_option(on)(decorated)
     return option("-o", "--out", *also, "folder", type=NEW_FOLDER, metavar="DIR", help=out)(decorated)  # type: ignore[no-any-return]
@@ -132,10 +137,15 @@ def _write(folder: Path, trace: Trace) -> None:
     from armillary.trace import write_trace
     from armillary.trace.files import write_group_file
 
+    # Made only now, when something is written.
     folder.mkdir(parents=True, exist_ok=True)
     prefix, groups = folder / "rank", folder / "groups.json"
     with click.progressbar(
-        length=trace.n_ranks, label="writing", file=unfiltered(sys.stderr), hidden=not sys.stderr.isatty()
+        # Hidden in a pipe.
+        length=trace.n_ranks,
+        label="writing",
+        file=unfiltered(sys.stderr),
+        hidden=not sys.stderr.isatty(),
     ) as bar:
         write_trace(prefix, trace, progress=lambda done: bar.update(done - bar.pos))
     write_group_file(groups, trace)

@@ -46,7 +46,9 @@ def command(name: str, options: PlanOptions, request: Request) -> None:
     with working("generating"):
         trace = generate(model, plan)
         found = totals(trace)
+    # Without a machine nothing says how much there is.
     capacity = platform.npu.memory.capacity if platform else 0
+    # 2**62: no limit; only the footprint is wanted.
     held = advise(plan, 2**62, partial(replica_layers, model)).footprint
     table = workload_table(model, plan, trace, found)
     table.add_row("memory", memory_line(held, capacity or None))

@@ -56,12 +56,14 @@ def command(
     model = models.load_model(name)
     counts = models.parameters(model)
     work = models.flops(model, batch, sequence, recomputation=recompute, causal=causal)
+    # As `flops` assumed it.
     sequence = sequence or models.default_sequence(model)
     click.echo(one_line(f"{model.name} ({model.kind})"))
     for source in model.source:
         click.echo(one_line(f"  {source}"))
     click.echo()
     show_table(_parameters(counts))
+    # Tables whose rows nobody publishes.
     if missing := models.unknown_rows(model):
         click.echo(f"{missing:,} embedding tables are not counted: their rows are not known")
     click.echo()
@@ -80,6 +82,7 @@ def command(
 def _parameters(counts: Parameters) -> Table:
     table = _table("parameters", counts.parts, "{:,}".format)
     table.add_row("total", f"{counts.total:,}", "")
+    # Only mixtures have parameters that a token does not use.
     if counts.idle:
         table.add_row("active per token", f"{counts.active:,}", f"{counts.active / counts.total:.1%}")
     return table
@@ -89,6 +92,7 @@ def _operations(work: Flops, size: str, recomputation: str) -> Table:
     from armillary.base.units import format_flops
 
     def text(count: int) -> str:
+        # Operations are a number, no rate.
         return format_flops(count).removesuffix("/s")
 
     table = _table(f"operations, {size}", work.parts, text)

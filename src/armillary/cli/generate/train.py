@@ -51,6 +51,7 @@ def command(name: str, options: PlanOptions, request: Request) -> None:
         found = totals(trace, plan.iterations)
     table = workload_table(model, plan, trace, found)
     if platform:
+        # With a machine its capacity is compared with what a rank needs.
         from armillary.engine.common.assumptions import memory_of
         from armillary.report.memory_fit import fit_text
 
@@ -72,11 +73,13 @@ def _throughput(model: Model, plan: Plan, result: Timeline) -> str:
     if sequence:
         text += f", {float(f'{samples * sequence:.4g}'):,.0f} tokens/s"
     peak = result.info.get("peak_flops_per_ns")
+    # Recomputation inflates the operations that run: what the model itself needs is shown beside.
     if plan.recompute != "none" and peak:
         work = models.flops(model, plan.batch, plan.sequence, causal=plan.causal).training * plan.iterations
         share = work / seconds / plan.ranks / (float(peak) * 1e9)
         if share > 1:  # GEMMs of a precision with a higher peak
             return text
+        # Peaks by precision: utilisation is against the one of bf16.
         which = "bf16 peak" if "peaks_flops_per_ns" in result.info else "peak"
         text += f"; {100 * share:.1f} % of the {which} without what is recomputed"
     return text

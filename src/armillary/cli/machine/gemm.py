@@ -38,6 +38,7 @@ def command(machine: str, sizes: tuple[str, ...], precision: str, batch: int, js
     from armillary.compute.times import ask
     from armillary.platform import load_platform, with_roofline
 
+    # A machine without a compute model is asked by the roofline.
     platform = with_roofline(load_platform(machine))
     work = _work(sizes, precision, batch)
     times = ask(platform, work)
@@ -58,12 +59,14 @@ def _work(sizes: tuple[str, ...], precision: str, batch: int) -> Work:
 
     gemms = []
     for text in sizes:
+        # At most nine digits each; 0 is no size.
         match = re.fullmatch(r"([1-9]\d{0,8})x([1-9]\d{0,8})x([1-9]\d{0,8})", text)
         if not match:
             raise InputError(f"got '{text}', expected the sizes of a GEMM as MxNxK, e.g. 4096x4096x4096")
         gemms.append((Gemm(int(match[1]), int(match[2]), int(match[3]), batch),))
     element = {"fp32": 4, "bf16": 2, "fp8": 1}[precision]
     operations = [each.operations for (each,) in gemms]
+    # The product of three such numbers may leave int64.
     if max(operations) >= 2**63:
         raise InputError(f"got {max(operations):.3g} operations in a GEMM, expected less than {2.0**63:.3g}")
     return Work(
@@ -72,6 +75,7 @@ def _work(sizes: tuple[str, ...], precision: str, batch: int) -> Work:
         np.array([element * each.elements for (each,) in gemms], np.int64),
         (precision,) * len(sizes),
         tuple(gemms),
+        # No recorded durations.
         np.zeros(len(sizes), np.int64),
     )
 
@@ -83,6 +87,7 @@ def _rows(work: Work, times: Times) -> list[dict[str, object]]:
             "precision": work.precisions[at],
             "batch": work.gemms[at][0].batch,
             "time_ns": float(times.ns[at]),
+            # A rate of a kernel of no time is not known.
             "flops_per_s": float(work.operations[at] / times.ns[at] * 1e9) if times.ns[at] else None,
             "bound": times.bound[at] if times.bound else "",
             "beyond_ratio": 1.0 if times.beyond is None else float(times.beyond[at]),
@@ -100,11 +105,13 @@ def _table(platform: Platform, work: Work, times: Times) -> Table:
     out = Table(box=None, pad_edge=False, header_style="bold")
     for number, name in enumerate(("GEMM", "time", "rate", "of peak", "bound by", "extrapolated")):
         out.add_column(name, justify="left" if number in (0, 4) else "right")
+    # Of one precision: all GEMMs of a call have the same.
     peak = Device.of(platform).peak_of(work.precisions[0])
     for at, (gemm,) in enumerate(work.gemms):
         ns = float(times.ns[at])
         rate = work.operations[at] / ns * 1e9 if ns else 0.0
         share = f"{100 * rate / peak:.1f} %" if peak and rate else "-"
+        # 1: within what was measured.
         beyond = 1.0 if times.beyond is None else times.beyond[at]
         bound = times.bound[at] if times.bound else ""
         far = f"{beyond:.3g} times" if beyond > 1 else "no"

@@ -43,6 +43,7 @@ def command(
     schema: bool,
 ) -> None:
     """Print, and write what else is asked for."""
+    # Before anything else: the schema needs no machine.
     if schema:
         from armillary.workload.plan.request import study_schema
 
@@ -64,12 +65,14 @@ def command(
         described, shown = describe(platform), table(platform)
         title, parts = str(network), panels(levels_of(platform.dimensions))
     elif machine:
+        # A graph has its own table; its dimensions are only what collectives see.
         graph = load_network(machine)
         if graph:
             described, shown = graphs.describe(graph), graphs.table(graph)
         else:
             platform = load_platform(machine)
             described, shown = describe(platform), table(platform)
+        # The picture of a preset may be another graph than the one simulated.
         title, parts = panels_of(machine)
         preset = _preset(machine)
     else:
@@ -91,6 +94,7 @@ def _preset(name: str) -> Preset | None:
     from armillary.platform.files.native import platform_document
     from armillary.platform.files.preset import preset_names, read_preset
 
+    # A file of the same name is no preset.
     named = name in preset_names() and platform_document(name).path is None
     return read_preset(name) if named else None
 

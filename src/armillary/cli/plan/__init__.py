@@ -15,6 +15,7 @@ SUBCOMMANDS = {
 """Command name -> one-line help; the module is the name with underscores."""
 
 
+# The default command: FILE alone is searched.
 @click.group(cls=DefaultGroup, help=COMMANDS["plan"], modules=__name__, table=SUBCOMMANDS, default="search")
 def command() -> None:
     """Group what is asked before a machine is bought or a run is started; FILE alone is searched."""

@@ -76,11 +76,13 @@ def command(
     from armillary.platform.files.native import load_study
     from armillary.report.summary import first_lines
 
+    # Exactly one of them.
     if (budget is None) == (dollars is None):
         raise click.UsageError("expected --budget or --dollars, one of them")
     if (dollars is None) != (costs is None):
         raise click.UsageError("--dollars and --costs go together")
     plan = load_study(study)
+    # In the unit of the budget: bandwidth itself, or money.
     price, total = _budget(plan.platform, budget, dollars, costs)
     width = _bandwidth("--step", step) if step else 0.0
     with working("simulating"):
@@ -105,6 +107,7 @@ def _budget(
     from armillary.explore.cost.price import per_bandwidth
 
     if budget is not None:
+        # All dimensions cost the same per GB/s.
         return np.ones(len(platform.dimensions)), _bandwidth("--budget", budget)
     assert dollars is not None and costs is not None
     try:
@@ -143,6 +146,8 @@ def _table(found: Comparison, *, money: bool) -> Table:
     from rich.table import Table
 
     from armillary.base.units import format_bandwidth, format_bytes
+
+    # Per NPU, of the run with equal bandwidths.
     from armillary.explore.cost import use_of
 
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
@@ -181,6 +186,7 @@ def _lines(found: Comparison) -> list[str]:
     lines = [
         "",
         f"communication one after the other: {format_time(equal.time)} equal, {format_time(best.time)} allocated: "
+        # 1: neither takes time.
         f"{equal.time / best.time if best.time else 1:.2f} x",
         f"no other split of this budget takes less than {format_time(best.bound)} (gap {100 * best.gap:.2g} %)",
     ]
@@ -188,6 +194,7 @@ def _lines(found: Comparison) -> list[str]:
         "simulated step": (found.equal_run.total_ticks, found.best_run.total_ticks),
         "of it exposed communication": (exposed(found.equal_run), exposed(found.best_run)),
     }.items():
+        # A part of 0 has no ratio.
         ratio = f": {values[0] / values[1]:.2f} x" if values[1] else ""
         lines.append(f"{what}: {format_time(values[0])} equal, {format_time(values[1])} allocated{ratio}")
     return lines

@@ -48,9 +48,11 @@ def command(study: Path, costs: str, tokens: str | None, json_file: Path | None)
     from armillary.report.summary import first_lines
 
     known = load_costs(costs)
+    # Parsed before the simulation: a typo should not cost its time.
     run_tokens = parse_tokens("--tokens", tokens) if tokens else None
     with working("simulating"):
         step = simulate_step(study)
+    # Only generated training has tokens per step.
     if run_tokens and not step.tokens:
         raise InputError(f"--tokens: {study} is no generated training of sequences, so a step has no tokens")
     platform = step.study.platform
@@ -58,6 +60,7 @@ def command(study: Path, costs: str, tokens: str | None, json_file: Path | None)
     found = measures_of(step.use, platform, known, tokens=step.tokens, run_tokens=run_tokens)
     for line in first_lines(step.timeline):
         click.echo(line)
+    # What is not known is not shown as 0: tables of known parts only.
     if bought.items:
         show_table(tables.price_table(bought))
         click.echo()

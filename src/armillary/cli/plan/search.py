@@ -37,6 +37,7 @@ _HOW = "How it searches"
         "armillary plan sweep.yaml --top 3",
         "armillary plan sweep.yaml --method tpe --trials 50 --json found.json",
     ),
+    # The commands beside the search are shown on its help page.
     beside=SUBCOMMANDS,
 )
 @click.argument("file", type=_FILE, metavar="SWEEP")
@@ -77,7 +78,14 @@ def command(
 
     sweep = load_sweep(file)
     found = search(
-        sweep, method=method, trials=trials, seed=seed, store=store, workers=workers, progress=_Progress()
+        # The method None is the planner.
+        sweep,
+        method=method,
+        trials=trials,
+        seed=seed,
+        store=store,
+        workers=workers,
+        progress=_Progress(),
     )
     _present(found, sweep, top)
     for path, text in ((csv, as_csv), (json_file, as_json)):
@@ -87,14 +95,16 @@ def command(
 
 
 class _Progress:
-    """Tells on a terminal, a few times a second, how far a search is."""
+    """Shows the progress of a search on a terminal, a few times a second."""
 
     def __init__(self) -> None:
         self.last = 0.0
 
     def __call__(self, what: str, done: int, of: int) -> None:
+        # A few times a second, on a terminal only.
         if sys.stderr.isatty() and time.monotonic() - self.last > 0.3:
             self.last = time.monotonic()
+            # \r overwrites the line; blanks clear what was longer.
             click.echo(f"\r{what} {done:,} of {of:,}   ", file=unfiltered(sys.stderr), nl=False)
 
 
@@ -113,6 +123,7 @@ def _present(found: Found, sweep: Sweep, top: int) -> None:
 
 
 def _proof(found: Found) -> str:
+    # Nothing ran that could be better.
     if found.exact:
         return "Nothing better exists: no other point can beat this." if found.best else "That is proved."
     if found.gap is None:

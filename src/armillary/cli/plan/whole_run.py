@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from armillary.explore.whole_run.goodput import Checkpoints
     from armillary.explore.whole_run.run import WholeRun, Work
 
+# Not checked for existence here: a study is read with errors of its own.
 _PATH = click.Path(path_type=Path)
 _HELP = f"""{SUBCOMMANDS["whole-run"]}
 
@@ -153,6 +154,7 @@ def command(
     from armillary.report.memory_fit import memory_fit
     from armillary.report.summary import first_lines
 
+    # Both are about failures.
     if (plot or play) and not mtbf:
         raise click.UsageError("--plot and --play need --mtbf")
     if seed is not None and not play:
@@ -161,11 +163,13 @@ def command(
     failures = load_failures(mtbf) if mtbf else None
     pause = parse_seconds("--asynchronous", asynchronous) if asynchronous else None
     step, work = _work(study, tokens, step_time, tokens_per_step, ranks, flops, rate)
+    # 0 s: nothing fails, and no checkpoint is needed.
     stops = Checkpoints(0.0)
     if failures:
         stops = _checkpoints(step, checkpoint, checkpoint_size, checkpoint_bandwidth, pause)
     recovery = Recovery(parse_seconds("--restart", restart), spares, parse_seconds("--repair", repair))
     between = parse_seconds("--interval", interval) if interval is not None else None
+    # 0 would be a checkpoint without work between; None asks for the best.
     if between == 0:
         raise InputError(
             f"--interval: got '{interval}', expected more than 0, or no interval for the best one"
@@ -175,9 +179,11 @@ def command(
     for line in first_lines(step.timeline) if step else ():
         click.echo(line)
     show_table(show.run_table(run, failures, money))
+    # Failures make the run longer; NPUs may be more than the work needs.
     if failures:
         played = None
         if play and run.goodput.useful:
+            # 30 runs: a spread beside the expected value.
             with working("playing"):
                 played = monte_carlo.play(
                     run.rate, run.interval, run.checkpoints, run.recovery, seed=seed or 0
@@ -205,6 +211,7 @@ def _work(
     from armillary.explore.whole_run.quantities import parse_seconds, parse_tokens
     from armillary.explore.whole_run.run import from_flops, from_steps
 
+    # The three ways to say the work.
     if sum(each is not None for each in (study, step_time, flops)) != 1:
         raise click.UsageError("expected one of STUDY, --step-time and --flops")
     if flops is not None:
@@ -225,6 +232,7 @@ def _work(
             raise click.UsageError("--step-time needs --ranks and --tokens-per-step")
         seconds = parse_seconds("--step-time", step_time)
         return None, from_steps(ranks, seconds, parse_tokens("--tokens-per-step", tokens_per_step), wanted)
+    # For the type checker: the test above leaves the study.
     assert study is not None
     with working("simulating"):
         step = simulate_step(study)
@@ -245,6 +253,7 @@ def _checkpoints(
         seconds = parse_seconds("--checkpoint", given)
     else:
         try:
+            # State per parameter: weights, and the optimizer's two moments and master copy.
             state = parse_bytes(size) if size else STATE_BYTES * (step.parameters or 0) if step else 0
             speed = parse_bandwidth(bandwidth) * 1e9 if bandwidth else 0.0
         except ValueError as error:
@@ -254,19 +263,22 @@ def _checkpoints(
                 "--mtbf needs --checkpoint, or --checkpoint-bandwidth and --checkpoint-size (or a generated study)"
             )
         seconds = state / speed
+    # A pause shorter than the writing: the rest is hidden behind work.
     return Checkpoints(seconds) if pause is None else Checkpoints(pause, max(seconds, 0.0))
 
 
 def _money(run: WholeRun, step: Step | None, costs: Costs) -> dict[str, float]:
-    """Return cost and energy of the run; of a machine that nothing is known of only its rent."""
+    """Return cost and energy of the run; without a study only the rent."""
     from armillary.explore.cost import measures_of
 
     hours = run.seconds / 3600
     if step is None:
+        # Nothing is known of the machine but its rent.
         if costs.npu.rent is None:
             raise InputError("--costs: without a study only npu.rent is used, which these costs do not say")
         return {"run_cost": costs.npu.rent * run.npus * hours}
     found = measures_of(step.use, step.study.platform, costs)
+    # Spare nodes cost, too: the machine is larger than the work.
     grown, known = run.npus / run.work.npus, {}
     if "price_per_hour" in found:
         known["run_cost"] = found["price_per_hour"] * grown * hours

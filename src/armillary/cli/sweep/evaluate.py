@@ -85,6 +85,7 @@ def command(
 
     outputs |= {"json": json_file}
     wanted = {name: path for name, path in outputs.items() if path}
+    # A dry run keeps nothing.
     if dry_run and (wanted or store or retry):
         raise click.UsageError("--dry-run writes nothing")
     sweep = load_sweep(file)
@@ -92,6 +93,7 @@ def command(
         _screen(sweep, executor, workers)
         return
     begun = time.monotonic()
+    # Beside the sweep, so that the same command finds it again.
     place = store or file.with_suffix(".sqlite")
     with Store(place) as kept:
         try:
@@ -106,6 +108,7 @@ def command(
                     retry=retry,
                 )
         except KeyboardInterrupt:
+            # What is done is in the store already: say how much, and how to go on.
             done = len(kept.rows())
             click.echo(
                 f"armillary: interrupted: {done:,} of {sweep.space.size:,} points are done and kept in {place}; "
@@ -113,6 +116,7 @@ def command(
                 err=True,
             )
             click.get_current_context().exit(130)
+        # All rows of the sweep, also those of earlier runs.
         results = Results(sweep, tuple(kept.rows()))
     _present(results, counts, top, place, time.monotonic() - begun)
     for name, path in wanted.items():
@@ -126,6 +130,7 @@ def _write(results: Results, name: str, path: Path) -> None:
     elif name == "json":
         results.write_json(path)
     else:
+        # Imported only where a page or a picture is written.
         from armillary.explore import views
 
         {"html": views.write_html, "plot": views.picture}[name](results.rows, results.sweep, path)
@@ -140,6 +145,7 @@ def _screen(sweep: Sweep, executor: str, workers: int | None) -> None:
     left = 0
     with _bars() as tell:
         for _, row in screen(sweep, sweep.space.points(), executor=executor, workers=workers, progress=tell):
+            # Screening says None for points that would be simulated.
             left += row is None
             rejected += [row] if row else []
     total = left + len(rejected)
@@ -149,24 +155,26 @@ def _screen(sweep: Sweep, executor: str, workers: int | None) -> None:
 
 
 def _present(results: Results, counts: Counts, top: int, place: Path, seconds: float) -> None:
-    """Print the best points, and what became of the others."""
+    """Print the best points, and the status of the others."""
     from armillary.explore.views import ranked, why_not
     from armillary.explore.views.reasons import status_line
 
     rows = results.rows
     new = counts.status.total()
+    # New results of this call, of all that the sweep has.
     click.echo(f"{new:,} of {len(rows):,} points done now, in {seconds:.1f} s, kept in {place}")
     if top and any(row.status == "ok" for row in rows):
         click.echo()
         show_table(ranked(rows, results.sweep, top))
     else:
+        # Nothing worked, or no table is wanted: say what became of the points.
         click.echo(status_line(rows))
         show_table(why_not(rows))
 
 
 @contextmanager
 def _bars() -> Iterator[Progress | None]:
-    """Show on a terminal how far a run is, and when it will end; nothing in a pipe."""
+    """Show the progress of a run and its remaining time on a terminal; nothing in a pipe."""
     if not sys.stderr.isatty():
         yield None
         return
@@ -188,6 +196,7 @@ class _Told:
 
     def __init__(self, bars: Bars) -> None:
         self._bars = bars
+        # total=None: the number of points may be known only later.
         self._screen = bars.add_task("screening", total=None, more="")
         self._simulate = bars.add_task("simulating", total=None, more="", start=False)
 
@@ -198,6 +207,7 @@ class _Told:
             completed=counts.screened + counts.known,
             more=f"{counts.known:,} known" if counts.known else "",
         )
+        # Simulation begins once all points are screened.
         if counts.screened + counts.known >= counts.to_screen and counts.to_simulate:
             self._bars.start_task(self._simulate)
             some = ", ".join(f"{number:,} {name}" for name, number in sorted(counts.status.items()))

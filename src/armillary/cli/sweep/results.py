@@ -54,11 +54,13 @@ def command(
     from armillary.explore.views.stored_rows import chosen, csv_text, stored_columns
 
     columns = stored_columns(store)
+    # Filtered rows; the columns stay those of the store.
     rows = chosen(columns.rows, where) if where else columns.rows
     if not rows:
         raise InputError(f"{store}: --where {where}: holds for none of {len(columns.rows):,} points")
     show_table(ranked(rows, columns, top))
     if plot:
+        # One chart, or all in one picture.
         picture(rows, columns, plot, chart, over)
     if html:
         write_html(rows, columns, html)

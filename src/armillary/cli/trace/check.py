@@ -41,10 +41,12 @@ def command(
 
     with working("checking"):
         found = read_inputs(inputs)
+        # Findings of all inputs, before anything is printed.
         findings = [row for each in found for row in _findings(each, comm_groups)]
     errors = sum(row["severity"] == "error" for row in findings)
     verdict = _verdict(errors, len(findings) - errors, all(each.whole for each in found))
     for row in findings:
+        # Ranks often share a file's content: named once, with how many.
         alike = f" and {row['ranks'] - 1} alike" if row["ranks"] > 1 else ""
         click.echo(f"{row['file']}{alike}: {row['severity']}: {row['message']}")
     if not findings:
@@ -63,6 +65,7 @@ def command(
         "findings": findings,
     }
     write_json(json_file, facts)
+    # 2, as the help says: scripts can test it.
     if errors:
         ctx.exit(2)
 
@@ -75,15 +78,18 @@ def _findings(found: Input, groups: Path | None) -> Iterator[dict[str, Any]]:
     from armillary.trace.check_ranks import check_ranks
 
     trace = found.trace
+    # bincount: how many ranks share each graph.
     for graph, ranks in zip(trace.graphs, np.bincount(trace.rank_graph).tolist(), strict=True):
         for finding in check(graph):
             yield {"file": graph.source, "ranks": ranks, **vars(finding)}
+    # Only whole traces can be compared rank by rank.
     if found.whole:
         for finding in check_ranks(trace, read_group_file(groups, trace.n_ranks)):
             yield {"file": found.name, "ranks": 1, **vars(finding)}
 
 
 def _verdict(errors: int, warnings: int, compared: bool) -> str:
+    # Plural where there are several.
     counts = [f"{n} {what}{'s' * (n > 1)}" for n, what in ((errors, "error"), (warnings, "warning")) if n]
     if errors:
         return f"cannot be simulated: {', '.join(counts)}"

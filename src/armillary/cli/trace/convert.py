@@ -24,6 +24,7 @@ _OF_FORMAT = "armillary.format"
 class _Convert(Command):
     """A command whose options depend on ``--from``."""
 
+    # The options of a format must be known before the arguments are parsed.
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         name = _value_of("--from", args)
         if name is not None:
@@ -31,11 +32,13 @@ class _Convert(Command):
         return super().parse_args(ctx, args)
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        # --help stays last.
         *own, help_option = super().get_params(ctx)
         return [*own, *ctx.meta.get(_OF_FORMAT, ()), help_option]
 
 
 def _value_of(option: str, args: list[str]) -> str | None:
+    # Both spellings, "--from=x" and "--from x": click has not parsed anything yet.
     for at, word in enumerate(args):
         if word.startswith(f"{option}="):
             return word.partition("=")[2]
@@ -50,11 +53,13 @@ def _options(name: str) -> list[click.Option]:
     from armillary.convert import front_end
 
     found: list[click.Option] = []
+    # A front end's parameters become options, by their annotations.
     for each in front_end(name).options:
         flag = f"--{each.name.replace('_', '-')}"
         same, metavar = _SAME.get(each.name, (flag, "N" if each.kind is int else None))
         required = each.default is inspect.Parameter.empty
         kind: Any = click.Path(path_type=Path) if each.kind is Path else each.kind
+        # A flag takes no value.
         shape = {"is_flag": True} if each.kind is bool else {"type": kind}
         # An explicit default of None would satisfy `required`.
         given: Any = (
@@ -107,6 +112,7 @@ def command(source: str, inputs: tuple[Path, ...], out: str, json_file: Path | N
     from armillary.trace import write_trace
 
     with working("converting"):
+        # Only what the format knows is in `options`.
         converted = front_end(source).convert(inputs, **options)
         write_trace(out, converted.trace)
     facts = report(converted)
@@ -114,6 +120,7 @@ def command(source: str, inputs: tuple[Path, ...], out: str, json_file: Path | N
         click.echo(f"warning: {warning}", err=True)
     for line in converted.statements:
         click.echo(line, err=True)
+    # Groups that the format names, in ASTRA-sim's layout.
     if converted.groups:
         groups = Path(f"{out}.groups.json")
         write_text(groups, json.dumps(facts["groups"]))

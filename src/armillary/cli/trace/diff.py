@@ -46,6 +46,7 @@ def command(ctx: click.Context, one: str, two: str, json_file: Path | None) -> N
     from armillary.trace.inputs import read_input
 
     with working("comparing"):
+        # Both are read completely: nodes are matched by id and name.
         found = diff(read_input(one).trace, read_input(two).trace)
     _show(found)
     write_json(json_file, found)
@@ -58,6 +59,7 @@ def _show(found: dict[str, Any]) -> None:
     if before != after:
         click.echo(f"{before:,} ranks before, {after:,} after")
     for graph in found["graphs"]:
+        # Graphs that are equal are only counted.
         if not graph["same"]:
             show_table(_table(graph, found["ranks"]))
     same = sum(len(graph["ranks"]) for graph in found["graphs"] if graph["same"])
@@ -75,6 +77,7 @@ def _table(graph: dict[str, Any], ranks: list[int]) -> Table:
     from armillary.base.units import format_bytes, format_count, format_time
 
     mine = graph["ranks"]
+    # Where there are several ranks, who has this graph.
     who = f" (rank {mine[0]}{f' and {len(mine) - 1:,} alike' if len(mine) > 1 else ''})" * (max(ranks) > 1)
     title = f"{graph['sources'][0]} -> {graph['sources'][1]}{who}"
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
@@ -83,10 +86,12 @@ def _table(graph: dict[str, Any], ranks: list[int]) -> Table:
     table.add_column("before", overflow="fold")
     table.add_column("after", overflow="fold")
     table.add_column("for example", overflow="fold")
+    # Totals first: they show at once whether anything of weight changed.
     for what, unit in (("nodes", format_count), ("time_ns", format_time), ("bytes", format_bytes)):
         before, after = graph[what]
         name = {"nodes": "all", "time_ns": "sum of durations", "bytes": "sum of comm_size"}[what]
         table.add_row(name, "", unit(before), "" if before == after else unit(after), "")
+    # Types, not names: a rename shows below.
     for what in ("removed", "added"):
         if graph[what]["count"]:
             types = ", ".join(f"{count:,} {name}" for name, count in graph[what]["types"].items())

@@ -22,6 +22,7 @@ def command(files: tuple[str, ...]) -> None:
     from armillary.trace.json_layout import node_to_dict, plain
 
     for file in files:
+        # One line per file, then one per node, so that tools can read a stream.
         graph = read_graph(file)
         metadata = [[name, kind, plain(value)] for name, kind, value in graph.metadata]
         click.echo(json.dumps({"file": file, "version": graph.version, "metadata": metadata}))

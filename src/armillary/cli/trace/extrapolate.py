@@ -113,21 +113,26 @@ def command(
     from armillary.lab.extrapolation import extrapolate
     from armillary.platform import load_platform
 
+    # Scales of axes and factors together: `extrapolate` tells them apart.
     wanted: dict[str, Fraction | int] = dict(_pairs("--scale", scale, _SCALED))
     if ranks:
         wanted["ranks"] = ranks
+    # Axes that the user knows, so that they are not guessed.
     told = _whole("--axes", (axes_text or "").split(",") if axes_text else ())
     own = _whole("--group", roles)
     known = _whole("--sizes", sizes.split(",") if sizes else (), ("batch", "sequence"))
     if sizes and len(known) < 2:
         raise InputError(f"--sizes {sizes}: expected both, e.g. batch=4,sequence=64")
+    # A run and its size belong together.
     if len(also) != len(at):
         raise click.UsageError("each --also needs an --at, and each --at an --also")
     platform = request.platform()
+    # Which ranks form which axis: the evidence is printed.
     with working("recognising"):
         trace, evidence = _read(source, from_one_rank, told, own, comm_groups)
     references = {axis: _reference(axis, value, name, trace, told) for name, (axis, value) in
                   zip(also, _pairs("--at", at, _SCALED).items(), strict=True)}  # fmt: skip
+    # Durations go from the first machine to the second.
     machines = (load_platform(hardware[0]), load_platform(hardware[1])) if hardware else None
     with working("extrapolating"):
         found = extrapolate(
@@ -138,6 +143,7 @@ def command(
     if found.assumptions:
         click.echo()
         show_table(_assumptions_table(found))
+        # What no rule knew stays as it was, and is named.
         click.echo(_unclassified(found))
     request.carry_out(found.trace, platform, found.report())
 
@@ -152,15 +158,18 @@ def _read(
     from armillary.trace.inputs import read_input
     from armillary.trace.process_groups import recorded_rank
 
+    # One file: its rank is in its metadata or in its name.
     if one:
         graph = read_graph(source)
         count = prod(told.values()) if told else ranks_named_by(graph)
         match = re.search(r"\.(\d+)\.(?:et|json)", Path(source).name)
         said = recorded_rank(graph)
         rank = said if said is not None else int(match[1]) if match else 0
+        # A rank beyond the count would be a contradiction: rank 0 then.
         rank = rank if rank < count else 0
         return recognise_one(graph, rank, count, axes=told, groups=own, given=read_group_file(groups, count))
     found = read_input(source)
+    # A prefix that names one file only.
     if not found.whole:
         raise InputError(f"{source} is the file of one rank; expected the prefix of all, or --from-one-rank")
     given = read_group_file(groups, found.trace.n_ranks)
@@ -172,9 +181,11 @@ def _reference(axis: str, value: Fraction, name: str, trace: Trace, told: dict[s
     from armillary.trace import load_trace
     from armillary.trace.axis_sets import grid_of
 
+    # The other run differs in this axis only.
     sizes = {role: int(value) if role == axis else size for role, size in told.items()}
     other, _ = recognise(load_trace(name), axes=sizes)
     grid = grid_of(trace)
+    # Factors are relative to the trace: axes to its size, factors to 1.
     ratio = value / grid.size(axis) if axis in grid.axes else value
     if ratio == 1:
         raise InputError(f"--at {axis}={value}: the trace has that size itself; expected another")
@@ -183,6 +194,7 @@ def _reference(axis: str, value: Fraction, name: str, trace: Trace, told: dict[s
 
 def _pairs(option: str, texts: tuple[str, ...], known: tuple[str, ...]) -> dict[str, Fraction]:
     found: dict[str, Fraction] = {}
+    # "a=1,b=2" and two options are both taken.
     for text in (part for each in texts for part in each.split(",")):
         axis, _, value = text.partition("=")
         if axis not in known:
@@ -190,6 +202,7 @@ def _pairs(option: str, texts: tuple[str, ...], known: tuple[str, ...]) -> dict[
                 f"{option} {text}: no axis '{axis}', expected {one_of(known)}{nearest(axis, known)}"
             )
         try:
+            # Fraction reads "0.5" and "1/2" exactly.
             number = Fraction(value)
         except (ValueError, ZeroDivisionError):
             raise InputError(f"{option} {text}: expected a number, e.g. {axis}=8") from None
@@ -204,6 +217,7 @@ def _whole(
 ) -> dict[str, int]:
     found = _pairs(option, tuple(texts), known)
     for axis, value in found.items():
+        # A group's number may be 0; a size may not.
         if value.denominator > 1 or value < (0 if option == "--group" else 1):
             raise InputError(f"{option} {axis}={value}: expected a whole number")
     return {axis: int(value) for axis, value in found.items()}
@@ -218,12 +232,14 @@ def _axes_table(found: Extrapolated) -> Table:
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     for column in ("axis", "from", "to", "because"):
         table.add_column(column, justify="right" if column in ("from", "to") else "left")
+    # A result without a grid has no axes to show.
     grid = found.trace.grid
     assert grid is not None
     for each in found.axes:
         old, new = found.changes.get(each.role, (each.size, grid.size(each.role)))
         table.add_row(each.role, f"{int(old):,}", f"{int(new):,}", each.reason)
     for axis, (old, new) in found.changes.items():
+        # Factors are no axes, but belong into the same table.
         if not any(axis == each.role for each in found.axes):
             unit = " x" if axis in FACTORS else ""
             table.add_row(axis, f"{float(old):g}{unit}", f"{float(new):g}{unit}", "as asked")

@@ -45,6 +45,7 @@ def draw(file: Path, output: Path, collapse: str | None = None, max_nodes: int =
     with working("drawing"):
         graph = read_graph(file)
         drawn = write_trace_graph(graph, output, collapse, max_nodes)
+    # Dependencies on nodes that are not in the file cannot be drawn.
     if graph.dangling:
         click.echo(f"warning: {len(graph.dangling)} dependencies on absent nodes are left out", err=True)
     click.echo(f"wrote {output}: {drawn}", err=True)

@@ -17,6 +17,7 @@ def read_group_file(path: Path | None, ranks: int) -> dict[int, tuple[int, ...]]
     from armillary.platform.groups import read_groups
 
     document = read_document(path, "communicator groups", "json")
+    # JSON keeps the last of two equal keys silently.
     if document.duplicates:
         raise document.error((document.duplicates[0],), "group given twice")
     return read_groups(document, (), document.data, ranks)

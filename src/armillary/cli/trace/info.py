@@ -32,6 +32,7 @@ def command(files: tuple[str, ...], json_file: Path | None) -> None:
     found = [describe(read_graph(file)) for file in files]
     alike: dict[str, list[dict[str, Any]]] = {}
     for facts in found:
+        # Files that differ in name only are shown once.
         alike.setdefault(json.dumps(facts | {"source": ""}), []).append(facts)
     for group in alike.values():
         show_table(_table(group[0], len(group) - 1))
@@ -53,6 +54,7 @@ def _table(facts: dict[str, Any], others: int) -> Table:
     table.add_row("all", str(facts["nodes"]), format_time(facts["duration_micros"] * 1000))
     for name, count in facts["types"].items():
         size = facts["messages"].get(name)
+        # Bytes of messages, where the type sends any.
         table.add_row(f"  {name}", str(count), format_bytes(size) if size else "")
     for name, total in facts["collectives"].items():
         table.add_row(f"  {name}", str(total["nodes"]), format_bytes(total["bytes"]))

@@ -34,6 +34,7 @@ def command(file: Path, out: Path | None) -> None:
     from armillary.trace.json_layout import json_pieces, write_json
 
     if out is None:
+        # Piece by piece: a trace may be larger than memory as JSON.
         for piece in json_pieces(read_graph(file)):
             click.echo(piece, nl=False)
         return

@@ -123,7 +123,9 @@ def command(
     **wanted: Any,
 ) -> None:
     """Obfuscate, or restore, and write."""
+    # Restoring undoes, and takes none of the options that hide.
     if restore:
+        # False is a flag that was not given.
         given = [f"--{name}" for name, value in wanted.items() if value is not None and value is not False]
         given += (
             ["--map"] * bool(legend)
@@ -144,21 +146,26 @@ def command(
     from armillary.lab.privacy.remains import remains
     from armillary.lab.privacy.show import remains_tables
 
+    # Both parsed before the trace is read: a typo should not cost minutes.
     strength, allowed = _strength(**wanted), _share("--tolerance", tolerance)
     if strength.surrogate and legend:
         raise click.UsageError(
             "--level 4 and --map exclude each other: nothing of the original is left to name"
         )
+    # Another secret each time: the same key would map the same names alike.
     secret = key if key is not None else secrets.token_hex(16)
     with working("obfuscating"):
         found, own = _read(source)
+        # Several files are written: OUT must do as a prefix.
         if found.whole:
             check_prefix("--out", out)
         trace = found.trace
         if strength.surrogate and not found.whole:
             raise InputError(f"{source}: is one rank, expected the prefix of all for --level 4")
+        # A study's own machine, unless others are named.
         chosen = own if own and not machine else read_machines(machine, trace.n_ranks)
         if strength.surrogate and not (own or machine):
+            # A surrogate is another model: its time can be held on one machine only.
             chosen = chosen[:1]
         made = obfuscate(
             trace,
@@ -175,6 +182,7 @@ def command(
         click.echo(f"wrote {legend}", err=True)
     for table in remains_tables(what):
         show_table(table)
+    # What was asked for and what was reached may differ.
     if made.reached.structure < strength.structure or made.reached.sizes < strength.sizes:
         click.echo(
             f"warning: the times hold only with sizes within {100 * made.reached.sizes:.3g} % and "
@@ -193,15 +201,18 @@ def _strength(
 ) -> Strength:
     from armillary.lab.privacy.obfuscate import LEVELS
 
+    # --names is level 1 alone.
     if names and (level or sizes or structure or totals):
         raise click.UsageError("--names and other strengths exclude each other")
     if level == 4 and (sizes, structure, totals) != (None, None, None):
         raise click.UsageError("--level 4 and other strengths exclude each other")
+    # Without a level: 3, or 1 where single strengths are given.
     found = LEVELS[1 if names else level or (3 if (sizes, structure, totals) == (None, None, None) else 1)]
     changes: dict[str, Any] = {}
     if sizes is not None:
         changes["sizes"] = _share("--sizes", sizes)
     if structure is not None:
+        # Without a new structure totals must stay, since nodes show them.
         changes |= {"structure": structure} | ({} if structure else {"totals": 1.0})
     if totals is not None:
         changes["totals"] = totals
@@ -222,6 +233,7 @@ def _read(source: str) -> tuple[Input, list[Machine]]:
     from armillary.lab.privacy.machines import read_machines
     from armillary.trace.inputs import Input, read_input
 
+    # A study brings its machine with it.
     if not source.endswith((".yaml", ".yml")):
         return read_input(source), []
     from armillary.platform.files.native import load_study
@@ -250,6 +262,7 @@ def _restore(source: str, out: Path, legend: Path) -> None:
     from armillary.trace.inputs import read_input
 
     found = read_input(source)
+    # Several files: the prefix is checked.
     if found.whole:
         check_prefix("--out", out)
     _write(out, replace(found, trace=restore(found.trace, read_legend(legend))))

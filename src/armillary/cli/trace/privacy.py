@@ -53,13 +53,19 @@ def command(
     from armillary.lab.privacy.public import name_public
     from armillary.lab.privacy.show import evaluation_tables, not_hidden, public_table, trade_off_picture
 
+    # In a pipe the bar is hidden.
     hidden = not sys.stderr.isatty()
     with click.progressbar(
         length=runs + public, label="obfuscating", file=unfiltered(sys.stderr), hidden=hidden
     ) as bar:
         found = evaluate(runs, seed, workers=workers, progress=lambda done: bar.update(done - bar.pos))
         named = name_public(
-            public, seed, SETTINGS, workers, progress=lambda done: bar.update(runs + done - bar.pos)
+            # One bar over both parts of the work.
+            public,
+            seed,
+            SETTINGS,
+            workers,
+            progress=lambda done: bar.update(runs + done - bar.pos),
         )
     for table in (*evaluation_tables(found), public_table(named)):
         show_table(table)

@@ -43,6 +43,7 @@ _REPLAY = "The replay"
     type=click.Choice(("gloo", "nccl")),
     heading=_REPLAY,
     help="By default nccl if each rank has a GPU.",
+    # By default all that the trace has.
 )
 @ranks_option("As many as the trace has, if absent.", heading=_REPLAY)
 @option(
@@ -94,12 +95,16 @@ def command(
     from armillary.evidence.replay import compare, replay
     from armillary.evidence.replay.show import as_json, headline, table
 
+    # Read before the trace: errors of the machine should come first.
     known = _machine(machine, system, network, comm_groups)
     trace = _trace(traces, ranks)
+    # A machine says what its profile is; without one the trace's times are compared.
     platform, meaning = known if known else (None, "physical")
     timeline = None
+    # Only then is there something to compare with.
     if platform is not None:
         with working("simulating"):
+            # The profile of the option wins over that of the file.
             timeline = simulate(trace, platform, profile=profile or meaning, network_model=network_model)
     with working("replaying"):
         measured = replay(
@@ -116,10 +121,13 @@ def _trace(names: tuple[str, ...], ranks: int | None) -> Trace:
     from armillary.base.errors import InputError
     from armillary.trace import Trace, load_trace, read_graph
 
+    # A prefix is no file.
     if len(names) == 1 and not Path(names[0]).is_file():
         return load_trace(names[0], ranks=ranks)
     if len(names) == 1:
+        # One file for all ranks: they do the same.
         return Trace.replicate(read_graph(names[0]), ranks or 1)
+    # Files are given for each rank, in their order.
     if ranks not in (None, len(names)):
         raise InputError(f"--ranks {ranks}: there are {len(names)} trace files; expected {len(names)}")
     return Trace.from_ranks([read_graph(name) for name in names])
@@ -136,10 +144,12 @@ def _machine(
 
         platform = load_platform(machine)
         return platform, platform.profile
+    # ASTRA-sim's files mean that program's semantics.
     if system and network:
         from armillary.platform.files.astra_sim import read_platform
 
         return read_platform(system, network, None, comm_groups), "astra-sim"
+    # Groups and files of ASTRA-sim belong together.
     if system or network or comm_groups:
         raise click.UsageError("--system and --network go together")
     return None

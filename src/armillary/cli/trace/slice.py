@@ -95,31 +95,38 @@ def command(source: str, out: Path, comm_groups: Path | None, **options: Any) ->
     from armillary.trace.select import Selection
     from armillary.trace.slice import slice_trace
 
+    # Ranges are read before the trace, which may be large.
     ids = [_range(text) for texts in options["nodes"] for text in texts.split(",")]
     with working("cutting"):
         found = read_input(source)
         trace = found.trace
+        # A prefix is written to several files.
         if found.whole:
             check_prefix("--out", out)
+        # Times may be relative to the trace's start, so that they are read after it.
         first = _time("--from", options["first"], trace)
         last = _time("--to", options["last"], trace)
         selection = Selection(
             ids, options["name"], options["types"], first, last, options["around"], options["depth"],
             options["ancestors_of"], options["descendants_of"],
         )  # fmt: skip
+        # Groups decide whether ranks still fit each other after the cut.
         known = read_group_file(comm_groups, trace.n_ranks)
         part = slice_trace(trace, selection.masks(trace))
+        # A cut may have removed one end of a message: warned, not refused.
         warnings = [finding.message for finding in check_ranks(part.trace, known)] if found.whole else []
         if found.whole:
             write_trace(out, part.trace)
         else:
             write_graph(out, part.trace.graphs[0])
+    # Nodes where many meet cannot be left out without making the graph dense.
     if part.joins:
         warnings.append(
             f"{part.joins} nodes where many meet stay, as METADATA nodes without anything in them"
         )
     for warning in warnings:
         click.echo(f"warning: {warning}", err=True)
+    # Nodes of all ranks, in what stays and in what was there.
     counts = [sum(t.graph(rank).n_nodes for rank in range(t.n_ranks)) for t in (part.trace, trace)]
     what = f"{out}.<rank>.et: {trace.n_ranks:,} ranks, " if found.whole else f"{out}: "
     click.echo(f"wrote {what}{counts[0]:,} of {counts[1]:,} nodes", err=True)
@@ -127,7 +134,9 @@ def command(source: str, out: Path, comm_groups: Path | None, **options: Any) ->
 
 def _range(text: str) -> tuple[int, int]:
     match = re.fullmatch(r"\s*(\d{1,20})\s*(?:-\s*(\d{1,20})\s*)?", text)
+    # (1, 0) fails the test below.
     first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
+    # Ids are unsigned 64-bit numbers.
     if not first <= last < 2**64:
         raise InputError(f"--nodes {text}: expected an id, or a range of ids such as 10-20")
     return first, last
@@ -144,4 +153,5 @@ def _time(option: str, text: str | None, trace: Trace) -> float | None:
         time = parse_time(text)
     except ValueError as error:
         raise InputError(f"{option}: {error}") from error
+    # A plus in front means relative to the first start.
     return time + first_start(trace) if text.lstrip().startswith("+") else time

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 _BAR = 20
+# Rows of a table; the rest is counted.
 _LANES_SHOWN = 16
 _GROUPS_SHOWN = 24
 _HELP = f"""{SUBCOMMANDS["stats"]}
@@ -40,6 +41,7 @@ def command(inputs: tuple[str, ...], top: int, json_file: Path | None) -> None:
     from armillary.trace.stats import stats
 
     with working("counting"):
+        # Statistics of ranks that share a graph are counted once and multiplied.
         found = [{"source": each.name} | stats(each.trace, top) for each in read_inputs(inputs)]
     for number, table in enumerate(table for facts in found for table in _tables(facts)):
         if number:
@@ -55,6 +57,7 @@ def _tables(facts: dict[str, Any]) -> Iterator[Table]:
     table = _table(f"{facts['source']}: {_ranks(facts)}", "nodes", "time", "share of time")
     for name, sums in {"all": total, **facts["types"]}.items():
         table.add_row(name, *_cells(sums, total))
+    # Gaps between recorded nodes are no node, but time.
     if facts["gap"]["nodes"]:
         table.add_row("gaps (nothing was recorded)", *_cells(facts["gap"], total))
     yield table
@@ -62,6 +65,7 @@ def _tables(facts: dict[str, Any]) -> Iterator[Table]:
     table = _table("operator (# is any number)", "nodes", "time", "share of time")
     for sums in operators:
         table.add_row(sums["name"], *_cells(sums, total))
+    # "# is any number": names that differ in numbers only are one operator.
     if facts["operators_in_all"] > len(operators):
         table.add_row(f"… {facts['operators_in_all'] - len(operators):,} more", "", "", "")
     yield table
@@ -80,10 +84,12 @@ def _tables(facts: dict[str, Any]) -> Iterator[Table]:
         if len(facts["communication"]) > _GROUPS_SHOWN:
             table.add_row(f"… {len(facts['communication']) - _GROUPS_SHOWN:,} more")
         yield table
+    # Only a trace with recorded times has durations to show.
     if total["time_ns"]:
         yield _histogram(facts)
     table = _table("graph", "", last="right")
     path, deps = facts["longest_path"], facts["dependencies"]
+    # FLOPs and bytes are often not recorded.
     if facts["flops"]:
         table.add_row("operations", format_flops(facts["flops"]).removesuffix("/s"))
     if facts["bytes"]:
@@ -95,6 +101,7 @@ def _tables(facts: dict[str, Any]) -> Iterator[Table]:
         table.add_row("first start", format_time(facts["starts"]["first_ns"]))
         table.add_row("first start to last end", format_time(span))
     for text, key in _DEPENDENCIES.items():
+        # The two counts that everybody looks for are shown even if they are 0.
         if deps[key] or key in ("data", "ctrl"):
             table.add_row(text, f"{deps[key]:,}")
     yield table
@@ -119,6 +126,7 @@ def _histogram(facts: dict[str, Any]) -> Table:
     ends = dict(pairwise(BOUNDS))
     for row in facts["durations"]:
         low = row["from_ns"]
+        # The last interval has no end.
         high = ends.get(low)
         text = (
             "none"
@@ -160,4 +168,5 @@ def _bar(sums: dict[str, Any], total: dict[str, Any], key: str) -> str:
     if not total[key]:
         return ""
     share = sums[key] / total[key]
+    # 20 blocks wide: enough to compare rows.
     return f"{share:6.1%} {'█' * round(share * _BAR)}"

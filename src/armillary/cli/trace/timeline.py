@@ -16,6 +16,7 @@ from armillary.cli.trace import SUBCOMMANDS
 if TYPE_CHECKING:
     from armillary.trace import Graph
 
+# PREFIX.<rank>.et, with the suffixes of compressed files.
 _RANK = re.compile(r"\.(\d+)\.(et|et\.gz|et\.zst|json)$")
 
 
@@ -46,6 +47,7 @@ def command(inputs: tuple[Path, ...], out: Path) -> None:
         shown = write_trace_timeline(_ranks(inputs), out)
     spans = []
     for name, times in shown:
+        # A trace without start times is drawn by its dependencies, which is said.
         if not times.recorded:
             cycles = f"; {times.ignored} dependencies on cycles do not count" if times.ignored else ""
             click.echo(f"warning: {name}: no start times are recorded{cycles}", err=True)
@@ -64,11 +66,13 @@ def _ranks(inputs: tuple[Path, ...]) -> list[tuple[int, Graph]]:
     for path in inputs:
         if path.is_file():
             match = _RANK.search(path.name)
+            # The next rank that is free, so that files of one rank each can be put together.
             rank = int(match[1]) if match else max(found, default=-1) + 1
             read = [(rank, read_graph(path))]
         else:
             trace = load_trace(path)
             read = [(rank, trace.graph(rank)) for rank in range(trace.n_ranks)]
+        # Two files of one rank cannot be drawn together.
         for rank, graph in read:
             if rank in found:
                 raise InputError(

@@ -68,12 +68,15 @@ def command(
     from armillary.evidence.validate.accuracy import verdicts
     from armillary.evidence.validate.suites import chosen, suites
 
+    # Before anything is read: listing needs no measurements.
     if only_list:
         show_table(show.listed(chosen(names, suites())))
         return
+    # Either a user's own files or the folder of measured data.
     if data and measured:
         raise click.UsageError("--data says what is measured, so --measured has no use")
     jobs, skipped = run.plan(names, data, measured)
+    # Bars on a terminal only.
     with _bars() as tell:
         tables = run.run(jobs, tell)
     for part in show.shown(tables, skipped, rows=rows):
@@ -92,6 +95,7 @@ def command(
         picture(tables, plot)
     for path in filter(None, (json_file, html, plot)):
         click.echo(f"wrote {path}", err=True)
+    # Only with --check: a table that is missed is no error by itself.
     if check and verdicts(tables)["missed"]:
         click.get_current_context().exit(1)
 
@@ -106,6 +110,7 @@ def _bars() -> Iterator[Told | None]:
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console(sys.stderr), transient=True) as bars:
+        # Bars appear as suites begin, and stay.
         tasks = {}
 
         def tell(name: str, done: int, of: int) -> None:

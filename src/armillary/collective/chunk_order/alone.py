@@ -1,4 +1,4 @@
-"""When a collective ends that has a machine for itself and whose members all start at once."""
+"""The time of a collective that runs alone on a machine and whose members start together."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ROW = 4
 
 
 class Rows(Hashable, Protocol):
-    """What a machine says of the phases of a chunk."""
+    """Costs of the phases of a chunk on a machine."""
 
     def rows(self, size: int, order: Order) -> list[int]:
         """Return `ROW` numbers for every phase of a chunk of `size` bytes, one after the other."""
@@ -49,11 +49,12 @@ class Problem:
     costs: Rows
 
     def time(self, chunks: Sequence[tuple[int, Order]]) -> int:
-        """Return when the last of some chunks is through, ns, alone on the machine; quadratic in the chunks."""
+        """Return when the last of some chunks is done, ns, alone on the machine; quadratic in the chunks."""
         return self._alone.time(chunks)
 
     @cached_property
     def _alone(self) -> Alone:
+        # Loading the compiled kernel costs more than a few small plans.
         mode: Mode = "compiled" if len(self.sizes) > MANY else "interpreted"
         return Alone(len(self.levels), self.within, self.costs, mode)
 
@@ -68,12 +69,14 @@ class Alone:
         self._ways: dict[tuple[int, Order], list[int]] = {}
 
     def time(self, chunks: Sequence[tuple[int, Order]]) -> int:
-        """Return when the last of these chunks is through, ns."""
+        """Return when the last of these chunks is done, ns."""
         ways = {chunk: self._way(chunk) for chunk in chunks}
+        # All orders have the same number of phases.
         steps = len(self._way(chunks[0])) // ROW
         place = {chunk: i * steps for i, chunk in enumerate(ways)}
         phases = [number for way in ways.values() for number in way]
         given = [phases, [place[chunk] for chunk in chunks]]
+        # Room of the kernel: busy per port; stage, step and until per chunk.
         rooms = [[0] * n for n in (self.levels, len(chunks), len(chunks), len(chunks))]
         if self.mode == "compiled":
             arrays = [np.array(column, np.int64) for column in (*given, *rooms)]

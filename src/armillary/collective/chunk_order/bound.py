@@ -29,6 +29,7 @@ class Shares:
 
 def best_shares(operation: str, levels: Sequence[Level]) -> Shares:
     """Return how bytes are best divided among orders if chunks were infinitely small."""
+    # Column generation: start with one order and add the one that the current prices make cheapest.
     orders = [plain_order(operation, len(levels))]
     while True:
         columns = np.array([loads(operation, levels, order) for order in orders]).T
@@ -61,6 +62,7 @@ def cheapest(operation: str, levels: Sequence[Level], price: Sequence[float]) ->
     order = tuple(sorted(range(len(levels)), key=key, reverse=operation == "all-gather"))
     if operation != "all-reduce":
         return order
+    # The level at the turn costs differently, so each is tried there with the others in sorted order.
     return min(((*(a for a in order if a != last), last) for last in reversed(order)), key=cost)
 
 
@@ -69,9 +71,11 @@ def _game(columns: Reals) -> tuple[Reals, Reals]:
     rows, n = columns.shape
     scale = float(columns.max())
     table = np.hstack([columns / scale, np.eye(rows), np.ones((rows, 1))])
+    # Slack columns form the first basis; the reduced costs of the shares are all -1.
     goal = np.concatenate([-np.ones(n), np.zeros(rows + 1)])
     basis = list(range(n, n + rows))
     while (enters := np.flatnonzero(goal[:-1] < -ENOUGH)).size:
+        # Bland's rule, lowest index first on both choices, cannot cycle.
         at = int(enters[0])
         able = np.flatnonzero(table[:, at] > ENOUGH)
         ratio = table[able, -1] / table[able, at]

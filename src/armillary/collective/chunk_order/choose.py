@@ -25,7 +25,7 @@ SCHEDULERS = {
 }
 """Name -> function of each that is built in; the names are those of `platform.collectives.CHUNK_ORDERS`."""
 MOST = 1 << 11
-"""Chunks of which "auto" and "optimal" time plans, at most: that is quadratic."""
+"""Most chunks for which "auto" and "optimal" time plans: timing is quadratic in them."""
 
 
 def baseline(problem: Problem) -> Chunks:
@@ -54,6 +54,7 @@ def themis_flex(problem: Problem) -> Chunks:
 
 def faster(problem: Problem) -> Chunks:
     """Take baseline or themis, whichever ends first alone on the machine."""
+    # Baseline first: it stays on a tie.
     return min((baseline(problem), themis(problem)), key=problem.time)
 
 
@@ -85,6 +86,7 @@ def _chunks_for(
     scheduler = find_scheduler(how)
     with CHUNK_ORDERS.guard(how):
         found = tuple(scheduler(problem))
+        # Built-in schedulers are covered by tests; a plan of another package is checked in every run.
         wrong = "" if how in SCHEDULERS else wrong_plan(found, problem)
     if wrong:
         raise InputError(f"chunk scheduler '{how}': {wrong}")

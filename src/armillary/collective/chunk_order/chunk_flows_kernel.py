@@ -1,4 +1,4 @@
-"""When a collective that has a machine for itself ends: one port per dimension, chunks one after the other at each.
+"""The end of a collective that runs alone: one port per dimension, which serves one chunk at a time.
 
 The rules are those of `engine.physical`: a port serves one chunk at a time, its latency comes after that and leaves
 the port free; all that ends at a tick comes before what starts.
@@ -18,10 +18,10 @@ NEVER = 1 << 61
 
 @njit
 def finish(phases, first, steps, policy, busy, stage, step, until):
-    """Return the tick at which the last chunk is through.
+    """Return the tick at which the last chunk is done.
 
     `phases`: rows of LN_COLUMNS; `first`: row of the first phase of each chunk; `steps`: phases of a chunk. Room:
-    `busy` per port, and per chunk `stage`, `step`, and `until`, the tick at which it came or will be through.
+    `busy` per port, and per chunk `stage`, `step`, and `until`, the tick at which it came or will be done.
     """
     chunks = len(first)
     for port in range(len(busy)):
@@ -33,6 +33,7 @@ def finish(phases, first, steps, policy, busy, stage, step, until):
     tick = 0
     left = chunks
     while True:
+        # Every free port starts the waiting chunk that its policy puts first.
         for port in range(len(busy)):
             if busy[port] == 1:
                 continue
@@ -44,11 +45,13 @@ def finish(phases, first, steps, policy, busy, stage, step, until):
                 row = (first[c] + step[c]) * LN_COLUMNS
                 if phases[row + LN_PORT] != port:
                     continue
+                # EARLIEST_PHASE: all places are equal, and the tie rule below decides by phase.
                 place = 0
                 if policy == FIFO:
                     place = until[c]
                 elif policy == SMALLEST:
                     place = phases[row + LN_VOLUME]
+                # Ties: the earlier phase, then the lower chunk, as chunks are scanned in order.
                 if best < 0 or place < best_place or (place == best_place and step[c] < step[best]):
                     best = c
                     best_place = place
@@ -56,6 +59,7 @@ def finish(phases, first, steps, policy, busy, stage, step, until):
                 busy[port] = 1
                 stage[best] = MOVING
                 until[best] = tick + phases[(first[best] + step[best]) * LN_COLUMNS + LN_TICKS]
+        # Jump to the next tick at which something ends.
         then = NEVER
         for c in range(chunks):
             if stage[c] == MOVING or stage[c] == FLYING:
@@ -65,8 +69,10 @@ def finish(phases, first, steps, policy, busy, stage, step, until):
             if stage[c] == MOVING and until[c] == tick:
                 row = (first[c] + step[c]) * LN_COLUMNS
                 busy[phases[row + LN_PORT]] = 0
+                # The port is free, but the chunk arrives only after the latency.
                 stage[c] = FLYING
                 until[c] = tick + phases[row + LN_LATENCY]
+            # Not `else`: a latency of 0 ends at the same tick.
             if stage[c] == FLYING and until[c] == tick:
                 step[c] += 1
                 stage[c] = WAITING

@@ -16,6 +16,7 @@ LEAST = 1 / 4
 
 def plain_sizes(size: int, chunks: int) -> list[int]:
     """Return the bytes of chunks that are as equal as can be, the bigger ones first; none is empty but an only one."""
+    # Bytes that do not divide go to the first chunks, one each.
     count = max(1, min(chunks, size))
     return [size // count + (i < size % count) for i in range(count)]
 
@@ -44,6 +45,7 @@ class Tracker:
     def by_load(self) -> Order:
         """Return the order that gives the least loaded level the most bytes."""
         most_first = self.operation == "all-gather"
+        # The first level of a reduce-scatter moves most bytes, of an all-gather the last one.
         return tuple(sorted(self.plain, key=lambda at: -self.load[at] if most_first else self.load[at]))
 
     def per_byte(self, order: Order) -> float:
@@ -67,6 +69,7 @@ def themis(operation: str, levels: Sequence[Level], sizes: Sequence[int]) -> Chu
     tracker, result = Tracker(operation, levels), []
     for size in sizes:
         order = tracker.by_load()
+        # The chunk could not level such small differences.
         if tracker.spread < EVEN * size * tracker.per_byte(order):
             order = tracker.plain
         tracker.place(size, order)
@@ -84,12 +87,15 @@ def themis_flex(operation: str, levels: Sequence[Level], sizes: Sequence[int]) -
     least = max(1, int(LEAST * most))
     while left > 0:
         order = tracker.by_load()
+        # The lower limit guards against a level that moves nothing.
         wanted = int(tracker.spread / max(tracker.per_byte(order), 1e-9))
         size = min(max(wanted, least), most)
         if wanted < EVEN * most:
             size, order = most, tracker.plain
+        # A rest smaller than the least chunk joins the last one.
         size = left if left < size + least else size
         tracker.place(size, order)
         result.append((size, order))
         left -= size
+    # An empty collective still has one chunk.
     return result or [(0, tracker.plain)]

@@ -46,11 +46,14 @@ def chunk_routes(operation: str, levels: Sequence[Level], order: Order) -> list[
     for at in order[:-1] if turn else order:
         level = levels[at]
         result.append(Step(at, level.moving * scale))
+        # A reduce-scatter shrinks what the next level moves, an all-gather makes it grow; an all-to-all keeps
+        # it.
         if operation != "all-to-all":
             scale *= level.n if operation == "all-gather" else 1 / level.n
     if not turn:
         return result
     last = levels[order[-1]]
+    # The way back gathers at each level what the way in scattered: the same bytes in reverse order.
     return [*result, Step(order[-1], last.turning * scale), *reversed(result)]
 
 

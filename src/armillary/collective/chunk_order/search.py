@@ -32,7 +32,7 @@ GOOD = 1.001
 
 @dataclass(frozen=True)
 class Found:
-    """The best plan: its chunks, and when they are through, ns."""
+    """The best plan: its chunks, and when they are done, ns."""
 
     chunks: Chunks
     time: int
@@ -42,6 +42,7 @@ def least_time(operation: str, levels: Sequence[Level], size: int) -> float:
     """Return what no plan beats, ns: ports that never idle, or the latencies that every chunk meets."""
     latency = sum(level.least for level in levels)
     if operation == "all-reduce":
+        # An all-reduce turns at one level, which has its own least time; the others are met twice.
         latency = min(2 * (latency - level.least) + level.turn_least for level in levels)
     return max(best_shares(operation, levels).time * size, latency)
 
@@ -74,17 +75,20 @@ def search(
     if operation != "all-gather" and len(levels) <= MOST_LEVELS:
         starts.append(online_greedy(operation, len(levels), sizes, within, costs))
     orders = list(dict.fromkeys(order for plan in starts for _, order in plan))
+    # At most 720 orders.
     if len(levels) <= MOST_LEVELS:
         orders = list(permutations(range(len(levels))))
     alone, random = Alone(len(levels), within, costs, mode), Random(0)
     best = min(starts, key=alone.time)
     time = alone.time(best)
+    # Looks at waiting chunks that timing a plan costs: chunks squared, per phase and port.
     each = len(best) ** 2 * (2 * len(levels) - 1) * (len(levels) + 2)
     for _ in range(min(tries, LOOKS // each) if len(levels) > 1 else 0):
         if time <= enough:
             break
         changed = _changed(best, orders, random)
         took = alone.time(changed)
+        # Equally good changes are taken too, so that the search can cross plateaus.
         if took <= time:
             best, time = changed, took
     return Found(best, time)
@@ -122,6 +126,7 @@ def _changed(plan: Chunks, orders: Sequence[Order], random: Random) -> Chunks:
     elif kind == 1:
         result[a], result[b] = plan[b], plan[a]
     elif a != b:
+        # At most half of a chunk moves, so that none becomes empty.
         moved = int(plan[a][0] * random.random() / 2)
         result[a] = (plan[a][0] - moved, plan[a][1])
         result[b] = (plan[b][0] + moved, plan[b][1])

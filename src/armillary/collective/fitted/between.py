@@ -22,6 +22,7 @@ def nic_share(operation: str, per_node: int, nodes: int) -> float:
         return (members - per_node) / members
     if operation == "send":
         return 1.0
+    # The NICs of a node share what the node sends.
     return share(operation, members) / per_node
 
 
@@ -65,6 +66,7 @@ class Spanning:
 
     def rate(self, per_node: int) -> float:
         """Return what a NIC carries where `per_node` members of a node use theirs: as for the nearest number known."""
+        # Nearest on a log scale; of two equally near ones the lower.
         return self.nic[min(self.nic, key=lambda known: (abs(math.log(known / per_node)), known))]
 
     def time(self, operation: str, per_node: int, nodes: int, size: float) -> tuple[float, float]:

@@ -15,16 +15,16 @@ _Frequency = Annotated[float, Quantity(units.parse_frequency, "frequency", "1.98
 
 
 class DataSheet(Part):
-    """Of a GPU and the node it is usually in.
+    """Data sheet of a GPU and of its usual node.
 
     Attributes:
-        link: To the other GPUs of the node, each way, in bytes per ns.
+        link: Bandwidth to the other GPUs of the node, each way, in bytes per ns.
         memory: Bandwidth of its memory, in bytes per ns.
         processors: Streaming multiprocessors or compute units.
         clock: The fastest of its processors, in Hz.
         reduces: Whether the switch of the node reduces and multicasts (NVLink SHARP).
-        nic: Of the network, each way and per GPU, in bytes per ns.
-        gpus: In a node.
+        nic: Bandwidth of the network, each way and per GPU, in bytes per ns.
+        gpus: GPUs in a node.
         mesh: Whether each other GPU has a link of its own, so that few members use few links.
         sibling: The fit from which that of this device is derived where there is none.
         source: Where the numbers stand.
@@ -85,8 +85,8 @@ class CollectiveFit:
     """Times of collectives on one kind of machine.
 
     Attributes:
-        name: Of its file.
-        sheet: Of its device.
+        name: Name of its file.
+        sheet: Data sheet of its device.
         inside: Operation -> members -> regimes, within a node.
         between: Operation -> regimes over several nodes.
         sources: What it was fitted to.
@@ -121,6 +121,8 @@ class CollectiveFit:
             return None
         # The one measured is taken at the size at which it sends as much.
         asked = size * share(operation, members) / share(used, members)
+        # An all-reduce is a reduce-scatter and an all-gather: what it stands in for takes half of its
+        # latency.
         halves = 0.5 if used == "all-reduce" != operation else 1.0
         where = f"{members} GPUs of a node" if nodes == 1 else f"{nodes} nodes of {per_node}"
         if nodes == 1:

@@ -91,6 +91,7 @@ def plain_name(name: str) -> str:
     """Return `name` as fits are called, e.g. h100-sxm for H100_SXM or h100."""
     plain = name.lower().replace("_", "-").replace(" ", "-")
     known = fit_names()
+    # A bare device name means the usual form factor.
     return next((word for word in (plain, f"{plain}-sxm", f"{plain}-server") if word in known), plain)
 
 
@@ -124,6 +125,7 @@ def _known(name: str) -> CollectiveFit:
 def _with_network(fit: CollectiveFit) -> CollectiveFit:
     if fit.between:
         return fit
+    # Where no network was measured, latencies are those of the reference and bandwidths those of the NIC.
     network = _read(_FOLDER / f"{NETWORK_OF}.yaml")
     note = (
         f"between nodes as {NETWORK_OF}, with {fit.sheet.nic / network.sheet.nic:.3g} times its NIC bandwidth"
@@ -171,6 +173,7 @@ def _read(path: Path) -> CollectiveFit:
 
 def _curve(document: Document, at: KeyPath, parts: list[_Regime]) -> Curve:
     ends = _ends(document, at, [part.up_to for part in parts])
+    # Without a bandwidth the regime is pure latency.
     return tuple(
         Regime(end, part.latency, part.bandwidth or math.inf) for end, part in zip(ends, parts, strict=True)
     )
@@ -178,6 +181,7 @@ def _curve(document: Document, at: KeyPath, parts: list[_Regime]) -> Curve:
 
 def _ends(document: Document, at: KeyPath, given: list[int | None]) -> list[float]:
     ends = [math.inf if end is None else float(end) for end in given]
+    # A regime without an end must be the last, or those behind it could never apply.
     if not ends or ends != sorted(set(ends)) or ends[-1] != math.inf:
         raise document.error(at, "expected regimes with growing up_to, and the last one without")
     return ends

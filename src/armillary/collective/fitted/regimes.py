@@ -66,6 +66,7 @@ def at_members(curves: Mapping[int, Curve], operation: str, members: int, size: 
     if members in curves:
         return at_size(curves[members], size)
     known = sorted(curves)
+    # Below the smallest measured number nothing supports a trend.
     if members < known[0] or len(known) == 1:
         return at_size(curves[known[0]], size)
     above = bisect.bisect(known, members)
@@ -73,6 +74,7 @@ def at_members(curves: Mapping[int, Curve], operation: str, members: int, size: 
         low, high = (at_size(curves[known[number]], size) for number in (above - 1, above))
         part = (members - known[above - 1]) / (known[above] - known[above - 1])
         return low[0] + part * (high[0] - low[0]), low[1] + part * (high[1] - low[1])
+    # Extrapolate from the last two measurements, but never let latency fall with the number of members.
     before, last = (at_size(curves[number], size) for number in known[-2:])
     depth = math.log2 if operation == "all-reduce" else float
     growth = max(last[0] - before[0], 0.0) / (depth(known[-1]) - depth(known[-2]))

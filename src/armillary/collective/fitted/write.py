@@ -17,6 +17,7 @@ def text_of(fit: CollectiveFit, title: str, device: str | None = None) -> str:
     for part, given in (("inside", fit.inside), ("between", fit.between)):
         if given:
             lines.append(f"{part}:")
+    # Rows of `inside` belong before the heading of `between`.
     cut = lines.index("between:") if fit.between else len(lines)
     inside = [
         line
@@ -28,6 +29,7 @@ def text_of(fit: CollectiveFit, title: str, device: str | None = None) -> str:
 
 
 def _number(value: float) -> str:
+    # Four digits are more than measurements have; large values keep all of theirs.
     return f"{value:.4g}" if value < 1e4 else f"{value:.0f}"
 
 

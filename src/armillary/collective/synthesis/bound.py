@@ -17,16 +17,19 @@ def lower_bound(edges: Edges, operation: str, size: int) -> float:
     between them in all (each result needs all parts; Patarasuk and Yuan, JPDC 2009, section 3, for single NPUs).
     """
     found = [0.0]
+    # A reduce-scatter is an all-gather on reversed edges: what must leave there must come in here.
     if operation == "reduce-scatter":
         edges = edges.reversed(edges.after)
     rows, _ = regions_of(edges, levels_of(edges.cost))
     for row in rows:
+        # Regions are numbered over all levels: from 0 within this one.
         part = row - row.min()
         count = int(part.max()) + 1
         if count < 2:
             continue
         into, latency = _ways_in(edges, part, count)
         if operation == "all-reduce":
+            # All sums of the parts together, and each part alone.
             found += [
                 float(2 * (count - 1) * size / into.sum()) + latency,
                 float(np.max(size / into)) + latency,
@@ -38,9 +41,10 @@ def lower_bound(edges: Edges, operation: str, size: int) -> float:
 
 
 def _ways_in(edges: Edges, part: Ints, count: int) -> tuple[Ints, float]:
-    """Return (parts) the bandwidth of links into each, bytes/ns, and the least latency of a way in, ns."""
+    """Return (parts) the bandwidth of links into each, bytes/ns, and the least latency of a path into one, ns."""
     crosses = part[edges.source] != part[edges.target]
     last = edges.paths.link[edges.paths.first[1:] - 1][crosses]
+    # Paths that end in the same link share its bandwidth: each link counts once.
     links, at = np.unique(last, return_index=True)
     into = np.bincount(part[edges.target[crosses][at]], edges.topology.bandwidth[links], count)
     delays = np.add.reduceat(edges.latency[edges.paths.link], edges.paths.first[:-1])

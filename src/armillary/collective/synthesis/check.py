@@ -22,6 +22,7 @@ def check_schedule(schedule: SynthesizedSchedule, mode: Mode | None = None) -> N
     n, chunks = schedule.n, schedule.n * schedule.per_npu
     value = np.random.default_rng(1).integers(0, 1 << 40, (n, chunks))
     owner = np.arange(chunks) // schedule.per_npu
+    # The definition: a sum of all vectors, or the owner's value.
     result = value.sum(axis=0) if schedule.scatter else value[owner, np.arange(chunks)]
     if schedule.scatter is None:  # nobody but its owner has a chunk
         value[owner[None] != np.arange(n)[:, None]] = -1
@@ -30,6 +31,7 @@ def check_schedule(schedule: SynthesizedSchedule, mode: Mode | None = None) -> N
         move = kernel.scatter if part is schedule.scatter else kernel.gather
         move(part.edge, part.chunk, part.edges.source, part.edges.target, chunks, value.ravel())
     wrong = value != result
+    # After a reduce-scatter only the owner's part is defined.
     if schedule.gather is None:
         wrong &= owner[None] == np.arange(n)[:, None]
     if wrong.any():

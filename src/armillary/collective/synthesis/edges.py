@@ -1,7 +1,7 @@
-"""Who can send to whom directly: the links between NPUs, and the ways through switches alone.
+"""Who can send to whom directly: the links between NPUs, and the paths through switches only.
 
-A switch forwards and holds nothing, so a way from the link into it to a link out of it is like a link, but shares
-its ends with others: NPUs behind one switch have a edge each to the others, and all edges of an NPU begin in one port.
+A switch forwards and holds nothing, so a path from a link into it to a link out of it is like a link, but shares
+its ends with others: NPUs behind one switch have an edge each to the others, and all edges of an NPU begin in one port.
 """
 
 from __future__ import annotations
@@ -54,6 +54,7 @@ class Edges:
 
         Ports are in the order of their NPUs.
         """
+        # Grouped by NPU, then port, so that a port's edges are consecutive.
         order = np.lexsort((self.target, self.port, self.source))
         port = self.port[order]
         begins = np.flatnonzero(np.concatenate([[True], port[1:] != port[:-1]]))
@@ -65,6 +66,7 @@ class Edges:
     def cost(self) -> Ints:
         """(edges) ps that a chunk takes alone."""
         first = self.paths.first[:-1]
+        # Cut through: the slowest link of the path sets the pace, latencies add up.
         slowest = np.maximum.reduceat(self.duration[self.paths.link], first)
         return np.asarray(slowest + np.add.reduceat(self.latency[self.paths.link], first) + self.after)
 
@@ -73,15 +75,17 @@ class Edges:
         hops = self.paths.hops
         turned = ranges(self.paths.first[:-1], hops)
         within = turned - np.repeat(self.paths.first[:-1], hops)
+        # Within a path the links are taken from the last to the first.
         link = self.paths.link[np.repeat(self.paths.first[1:] - 1, hops) - within]
         paths = Paths(self.paths.first, link)
         return Edges(self.topology, self.target, self.source, paths, self.duration, self.latency, after)
 
     def back(self) -> Ints | None:
-        """Return (edges) the edge of each that goes back on links like its own, or None if some has none."""
+        """Return (edges) the opposite edge of each, over equal links; None if one has none."""
         n = self.n
         key, wanted = self.source * n + self.target, self.target * n + self.source
         at = np.minimum(np.searchsorted(key, wanted), len(key) - 1)
+        # The pair of NPUs has no edge back, or one of another length.
         if (key[at] != wanted).any() or (self.paths.hops[at] != self.paths.hops).any():
             return None
         other = self.reversed(self.after)
@@ -99,7 +103,7 @@ def edges_of(routing: Routing, chunk: int, after: int = 0) -> Edges:
     """Return the edges of a network.
 
     Args:
-        routing: Which ways messages take through switches.
+        routing: The routes of messages through switches.
         chunk: Bytes of a chunk.
         after: See `Edges`.
 
@@ -112,6 +116,7 @@ def edges_of(routing: Routing, chunk: int, after: int = 0) -> Edges:
     source, target = keys // n, keys % n
     paths = routing.paths(source, target)
     hops = paths.hops
+    # Paths through other NPUs are not edges: the NPU in between has edges of its own.
     inner = np.ones(len(paths.link), np.bool_)
     inner[paths.first[1:] - 1] = False
     passes = inner & (topology.head[paths.link] < n)
@@ -127,6 +132,7 @@ def edges_of(routing: Routing, chunk: int, after: int = 0) -> Edges:
             )
     up = topology.bandwidth > 0
     duration = np.zeros(topology.links, np.int64)
+    # Rounded up: a chunk never takes less than its bytes need.
     duration[up] = np.ceil(chunk * PS / topology.bandwidth[up]).astype(np.int64)
     latency = np.rint(topology.latency * PS).astype(np.int64)
     first = np.concatenate([[0], np.cumsum(hops)])
@@ -144,6 +150,7 @@ def _switched(topology: Topology) -> Ints:
     """Return the pairs that are behind the same switches."""
     n, tail, head = topology.npus, topology.tail, topology.head
     up = topology.bandwidth > 0
+    # Switches that links join form one fabric; its NPUs reach each other through it.
     fabric = components(topology.nodes, *(side[up & (tail >= n) & (head >= n)] for side in (tail, head)))
     out, into = up & (tail < n) & (head >= n), up & (tail >= n) & (head < n)
     sends = np.unique(fabric[head[out]] * n + tail[out])
@@ -158,6 +165,7 @@ def _switched(topology: Topology) -> Ints:
         if size <= MOST_PEERS:
             keys.append((sources[:, None] * n + targets).ravel())
             continue
+        # Near neighbours on both sides, and evenly spaced ones for the long distances.
         near = np.arange(1, MOST_PEERS // 4)
         steps = np.unique(
             np.concatenate([near, size - near, np.arange(1, MOST_PEERS // 2) * size // (MOST_PEERS // 2)])
@@ -165,6 +173,7 @@ def _switched(topology: Topology) -> Ints:
         at = np.searchsorted(targets, sources)[:, None]
         keys.append((sources[:, None] * n + targets[(at + steps) % size]).ravel())
     found = np.concatenate(keys)
+    # A fabric also joins an NPU with itself.
     apart: Ints = found[found // n != found % n]
     return apart
 
@@ -176,6 +185,7 @@ def components(nodes: int, tail: Ints, head: Ints) -> NDArray[np.int64]:
         least = part.copy()
         np.minimum.at(least, tail, part[head])
         np.minimum.at(least, head, part[tail])
+        # Pointer jumping: labels travel exponentially far, so passes are few.
         least = least[least]
         if (least == part).all():
             return part

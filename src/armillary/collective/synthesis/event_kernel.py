@@ -23,6 +23,7 @@ def push(st, heap, time, what):
     while i > 0:
         parent = (i - 1) >> 1
         at = parent * H_COLUMNS
+        # A new event has the highest order, so it stays behind those of the same time.
         if heap[at] <= time:
             break
         to = i * H_COLUMNS
@@ -38,7 +39,7 @@ def push(st, heap, time, what):
 
 @inner
 def pop(st, heap):
-    """Remove the first event and return what it is; its time is `heap[0]` before."""
+    """Remove the first event and return what it is; before the call its time is `heap[0]`."""
     first = heap[H_WHAT]
     size = st[S_HEAP] - 1
     st[S_HEAP] = size
@@ -83,6 +84,7 @@ def clear_at(free, links, first, end, latency, now):
     head = now
     ask = now
     for i in range(first, end):
+        # The first link is the port, which is free: otherwise it would not be matched.
         if i > first and free[links[i]] > head:
             ask = max(ask, now + free[links[i]] - head)
         head += latency[links[i]]
@@ -100,8 +102,10 @@ def hold(free, links, first, end, duration, latency, now):
     for i in range(first, end):
         link = links[i]
         start = max(head, free[link])
+        # The tail cannot leave before it came over a slower link.
         tail = max(start + duration[link], tail)
         free[link] = tail
         head = start + latency[link]
         tail += latency[link]
+    # What arrives within a tick is seen at its end, as ranks see it in the engine.
     return (tail + TICK - 1) // TICK * TICK

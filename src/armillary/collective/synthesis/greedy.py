@@ -23,7 +23,7 @@ from armillary.collective.synthesis.spread import Options, Spread, levels_of, re
 from armillary.platform.topology.graph import Ints
 
 INTERPRETED_SENDS = 2_000
-"""Up to so many sends the interpreted kernel is done before the compiled one is loaded."""
+"""Up to this many sends the interpreted kernel finishes before the compiled one is loaded."""
 
 
 def greedy(edges: Edges, per_npu: int, options: Options = Options(), mode: Mode | None = None) -> Spread:  # noqa: B008
@@ -40,14 +40,17 @@ def greedy(edges: Edges, per_npu: int, options: Options = Options(), mode: Mode 
     rows, region = regions_of(edges, level)
     port_first, port_entry, port_of = edges.ports
     port_source = edges.source[port_entry[port_first[:-1]]]
+    # Sets of chunks as rows of 32-bit words.
     words = -(-chunks // 32)
     full = np.full((int(rows.max()) + 1, words), 0xFFFFFFFF, np.int64)
+    # The last word has bits of real chunks only, or searches would find others.
     if chunks % 32:
         full[:, -1] = (1 << chunks % 32) - 1
     have = np.zeros((n, words), np.int64)
     own = np.arange(chunks)
     bit = 1 << (own % 32)
     np.bitwise_or.at(have, (own // per_npu, own // 32), bit)
+    # A region lacks a chunk only if none of its NPUs owns it.
     for row in rows:
         np.bitwise_and.at(full, (row[own // per_npu], own // 32), ~bit)
     graph: tuple[Ints, ...] = (
@@ -60,6 +63,7 @@ def greedy(edges: Edges, per_npu: int, options: Options = Options(), mode: Mode 
     heap = np.zeros(ports * H_COLUMNS, np.int64)
     kernel = load("armillary.collective.synthesis.greedy_kernel", mode)
     events = load("armillary.collective.synthesis.event_kernel", "interpreted")
+    # Ports with the fastest edges are matched first at time 0.
     best = np.lexsort((np.arange(ports), level[port_entry[port_first[:-1]]]))
     for port in best.tolist():
         events.push(st, heap, 0, -1 - port)
@@ -76,6 +80,8 @@ def greedy(edges: Edges, per_npu: int, options: Options = Options(), mode: Mode 
         heap = at_least(heap, (int(st[S_HEAP]) + most) * H_COLUMNS, "compiled")
         more = kernel.run(par, st, heap, *tables)
     if st[S_MISSING]:
+        # Strict: slow links bring only what a region lacks. If that does not reach all NPUs, start again
+        # loosely.
         if not options.loose:
             return greedy(edges, per_npu, Options(options.seed, options.draws, True), mode)
         raise _lost(edges, tables[6].reshape(-1, words)[:n], per_npu)

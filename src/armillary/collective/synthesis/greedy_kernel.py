@@ -46,6 +46,7 @@ def lowest(word):
 def common(have, a, want, b, words, start):
     """Return the first chunk at or cyclically after `start` that is in row a of one and row b of the other, or -1."""
     first = start >> 5
+    # Bits below `start` are cleared: the search begins within the word.
     word = (have[a + first] & want[b + first]) >> (start & 31) << (start & 31)
     if word != 0:
         return first * 32 + lowest(word)
@@ -56,6 +57,7 @@ def common(have, a, want, b, words, start):
         word = have[a + at] & want[b + at]
         if word != 0:
             return at * 32 + lowest(word)
+    # Once round: the low bits of the first word, too.
     word = have[a + first] & want[b + first]
     if word != 0:
         return first * 32 + lowest(word)
@@ -71,6 +73,7 @@ def choose(par, st, have, want, copies, node, row):
         return -1
     for _ in range(1, par[P_DRAWS]):
         other = common(have, node * words, want, row * words, words, draw(st, par[P_CHUNKS]))
+        # The fewest copies: rarest first, as in BitTorrent.
         if copies[other] < copies[best]:
             best = other
     return best
@@ -89,6 +92,7 @@ def start_send(par, st, heap, graph, want, copies, free, sends, entry, chunk, no
     first = path_first[entry]
     arrival = hold(free, path, first, path_first[entry + 1], duration, latency, now) + par[P_AFTER]
     node = target[entry]
+    # The target and all regions it is in are served: nobody else sends them this chunk.
     for i in range(rows_first[node], rows_first[node + 1]):
         want[rows[i] * par[P_WORDS] + (chunk >> 5)] &= ~(1 << (chunk & 31))
     copies[chunk] += 1
@@ -100,6 +104,7 @@ def start_send(par, st, heap, graph, want, copies, free, sends, entry, chunk, no
     st[S_SENDS] = number + 1
     st[S_MISSING] -= 1
     st[S_END] = max(st[S_END], arrival)
+    # Negative events are ports that become free; others are arrivals.
     push(st, heap, arrival, node * par[P_CHUNKS] + chunk)
     push(st, heap, free[path[first]], -1 - port[entry])
 
@@ -110,8 +115,10 @@ def match(par, st, heap, ports, graph, have, want, copies, free, again, sends, o
     port_first, port_entry, at = ports
     _, target, region, _, _, path_first, path, _, latency = graph
     first, count = port_first[at], port_first[at + 1] - port_first[at]
+    # A random start spreads the use of a port's edges evenly.
     turn = draw(st, count) if count > 1 else 0
     ask = -1
+    # First what regions lack; then, if allowed, what only the target lacks.
     for rank in range(2 if par[P_LOOSE] == 1 else 1):
         for i in range(count):
             place = turn + i
@@ -136,6 +143,7 @@ def match(par, st, heap, ports, graph, have, want, copies, free, again, sends, o
                     continue
             start_send(par, st, heap, graph, want, copies, free, sends, entry, chunk, now)
             return
+    # Ask again when the first busy path is free, unless that is scheduled already.
     if ask > 0 and (again[at] <= now or ask < again[at]):
         again[at] = ask
         push(st, heap, ask, -1 - at)

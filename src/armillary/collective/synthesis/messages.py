@@ -54,6 +54,7 @@ def messages_of(schedule: SynthesizedSchedule) -> Messages:
         )
     parts: list[tuple[Spread, Ints]] = []
     if schedule.scatter:
+        # A reduce-scatter runs backwards in time, so its sends are reversed.
         parts.append((schedule.scatter, np.arange(len(schedule.scatter.edge))[::-1]))
     if schedule.gather:
         parts.append((schedule.gather, np.arange(len(schedule.gather.edge))))

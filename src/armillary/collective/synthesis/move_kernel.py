@@ -22,6 +22,7 @@ def check(
         if has < 0 or has > now or since[target[w] * chunks + c] >= 0:
             return i
         head = now
+        # Every link of the path must be free when the head comes.
         for j in range(first, path_first[w + 1]):
             if free[path[j]] > head:
                 return i
@@ -42,6 +43,7 @@ def gather(edge, chunk, source, target, chunks, value):
 @njit
 def scatter(edge, chunk, source, target, chunks, value):
     """Add numbers along an all-gather run backwards: what a target has, its source adds to its own."""
+    # Backwards in time: the last send is the first addition.
     for i in range(len(edge) - 1, -1, -1):
         w, c = edge[i], chunk[i]
         value[source[w] * chunks + c] += value[target[w] * chunks + c]

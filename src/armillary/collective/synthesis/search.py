@@ -1,4 +1,4 @@
-"""Several tries at an all-gather, of which the fastest is kept."""
+"""Search for an all-gather: several tries, the fastest wins."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ ENOUGH = 0.998
 
 @dataclass(frozen=True)
 class Request:
-    """What is asked for.
+    """What to search for.
 
     Attributes:
         size: Bytes of all NPUs' shares together.
         per_npu: Chunks of each share; None: several numbers are tried.
-        seed: Of the random choices.
+        seed: Random seed.
         tries: Seeds that are tried.
         delay: ps between arrival and use.
         memory_bandwidth: At which what arrives is added, bytes/s; 0: in no time.
@@ -76,15 +76,18 @@ def best_spread(routing: Routing, request: Request, *, backwards: bool = False) 
     for per_npu in _counts(n, request.per_npu):
         ground = _ground(routing, request, per_npu, backwards)
         before = best
+        # Strict first; loose may be better where regions are badly joined.
         for loose in (False, True):
             best = _better(best, ground, Options(request.seed, 1, loose))
         work += 2 * n * (n - 1) * per_npu
+        # Finer chunks gain no more, or searching them costs too much.
         if before and best and (best.end > ENOUGH * before.end or (not ground.folded and 2 * work > WORK)):
             break
     assert best
     for number in range(1, request.tries):
         work += n * (n - 1) * best.ground.per_npu
         if best.ground.folded or work <= WORK:
+            # Odd seeds take the best of 4 draws: rarer chunks first, less random.
             draws = 1 if number % 2 == 0 else 4
             best = _better(best, best.ground, Options(request.seed + number, draws, best.loose))
     return best.ground.turned(best.make())
@@ -100,7 +103,7 @@ class Ground:
     back: Ints | None
 
     def turned(self, spread: Spread) -> Spread:
-        """Return an all-gather on reversed edges, if each edge stands for the one that goes back."""
+        """Return an all-gather on reversed edges, if each edge stands for the opposite one."""
         if self.back is None:
             return spread
         return replace(
@@ -123,6 +126,7 @@ def _ground(routing: Routing, request: Request, per_npu: int, backwards: bool) -
     edges = edges_of(routing, chunk, request.after(chunk))
     if not backwards:
         return Ground(edges, per_npu, symmetric.fold(edges), None)
+    # If an edge has no opposite on like links, search the reversed graph, which may not be symmetric.
     back = edges.back()
     if back is None:
         return Ground(edges.reversed(edges.after), per_npu, None, None)
@@ -138,6 +142,7 @@ def _better(best: Try | None, ground: Ground, options: Options) -> Try:
     else:
         found = greedy(ground.edges, ground.per_npu, options)
         other = Try(found.end, ground, options.loose, partial(_same, found))
+    # On a tie the earlier try wins: it has fewer chunks.
     return other if best is None or other.end < best.end else best
 
 

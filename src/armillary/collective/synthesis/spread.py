@@ -42,8 +42,8 @@ class Options:
     """How chunks are chosen.
 
     Attributes:
-        seed: Of the random numbers.
-        draws: Draws of which the best is taken.
+        seed: Random seed.
+        draws: Random draws per choice; the best is taken.
         loose: Whether slow edges may bring what faster ones could.
     """
 
@@ -55,6 +55,7 @@ class Options:
 def levels_of(cost: Ints) -> Ints:
     """Return (edges) which speed each has, 0 the fastest."""
     values, inverse = np.unique(cost, return_inverse=True)
+    # A new level begins where a cost exceeds the next lower one by a factor above STEP.
     steps = np.concatenate([[0], np.cumsum(values[1:] > STEP * values[:-1])])
     return np.asarray(steps[inverse.ravel()], np.int64)
 
@@ -62,16 +63,18 @@ def levels_of(cost: Ints) -> Ints:
 def regions_of(edges: Edges, level: Ints) -> tuple[Ints, Ints]:
     """Return (levels, n) the region of each NPU, by numbers over all levels, and (edges) that of each target.
 
-    The region of level k is what edges of lower levels join; of level 0, the NPU itself. A edge within a region has
+    The region of level k is what edges of lower levels join; of level 0, the NPU itself. An edge within a region has
     its target's number.
     """
     n = edges.n
     rows = [np.arange(n)]
     for k in range(1, int(level.max(initial=0)) + 1):
+        # What faster edges join, whatever their direction, is one region.
         faster = level < k
         part = components(n, edges.source[faster], edges.target[faster])
         _, dense = np.unique(part, return_inverse=True)
         rows.append(rows[-1].max() + 1 + dense.ravel())
     table = np.stack(rows).astype(np.int64)
     region = table[level, edges.target]
+    # An edge within a region serves its target only.
     return table, np.where(region == table[level, edges.source], edges.target, region)

@@ -56,6 +56,7 @@ def fold(edges: Edges) -> Fold | None:
     if not _from_dimensions(topology):
         return None
     n, shape = edges.n, topology.shape
+    # Edges of NPU 0 come first: they are the generators.
     count = int(np.searchsorted(edges.source, 1))
     if len(edges.source) != count * n:
         return None
@@ -63,6 +64,7 @@ def fold(edges: Edges) -> Fold | None:
     keys = edges.source * n + edges.target
     rows = []
     for j in range(count):
+        # Every other NPU must have the same edges, translated.
         wanted = nodes * n + translate(nodes, np.full(n, edges.target[j]), shape)
         at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
         if (keys[at] != wanted).any() or (edges.paths.hops[at] != edges.paths.hops[j]).any():
@@ -74,6 +76,8 @@ def fold(edges: Edges) -> Fold | None:
         direct = edges.paths.hops[j] == 1
         for i in range(int(edges.paths.hops[j])):
             links = edges.paths.link[edges.paths.first[edge[j]] + i]
+            # A direct link is a class per generator; links to and from switches are one class per kind and
+            # direction.
             mine = j if direct else count + 2 * int(topology.kind[links[0]]) + (i > 0)
             if ((kind[links] >= 0) & (kind[links] != mine)).any():
                 return None
@@ -109,6 +113,7 @@ def tree(folded: Fold, per_npu: int, options: Options, mode: Mode | None = None)
     duration, latency = np.zeros(len(classes), np.int64), np.zeros(len(classes), np.int64)
     duration[class_of], latency[class_of] = edges.duration[link], edges.latency[link]
     port_link, port_of = np.unique(class_of[path_first[:-1]], return_inverse=True)
+    # A port may hold every send of its generators at most once.
     room = np.bincount(port_of) * n * per_npu
     pool_first = np.concatenate([[0], np.cumsum(room)])
     covered = np.zeros((int(rows.max()) + 1, per_npu), np.int64)
@@ -148,6 +153,7 @@ def spread(folded: Fold, per_npu: int, sends: Ints, start: Ints, end: int) -> Sp
     total = len(sends) * n
     edge, chunk = np.empty(total, np.int32), np.empty(total, np.int32)
     roots = np.arange(n)
+    # Translated in portions, which bounds the temporary arrays.
     each = max(1, AT_ONCE // n)
     for first in range(0, len(sends), each):
         part = slice(first, first + each)

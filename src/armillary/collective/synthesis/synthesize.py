@@ -88,7 +88,7 @@ def synthesize(
         operation: all-reduce, all-gather or reduce-scatter, among all NPUs.
         size: Bytes, see `SynthesizedSchedule.size`.
         chunks_per_npu: Chunks of each NPU's share; None: several numbers are tried.
-        seed: Of the random choices; the same seed gives the same schedule.
+        seed: Random seed; the same seed gives the same schedule.
         tries: How many seeds, from `seed` on, are tried.
         memory_bandwidth: At which an NPU adds what it gets, bytes/s; 0: in no time.
         endpoint_delay: Between the arrival of a message and its use, ns.
@@ -114,6 +114,7 @@ def synthesize(
     if operation == "all-gather":
         gather = best_spread(routing, request)
         return SynthesizedSchedule(operation, size, gather.per_npu, None, gather)
+    # Only sums take time to add; the all-gather that follows copies.
     scatter = best_spread(routing, replace(request, memory_bandwidth=memory_bandwidth), backwards=True)
     per_npu = scatter.per_npu
     if operation == "reduce-scatter":

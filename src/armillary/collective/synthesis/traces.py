@@ -21,7 +21,7 @@ def to_trace(schedule: SynthesizedSchedule, memory_bandwidth: float = 0.0) -> Tr
     """Return one graph per NPU.
 
     A send waits for its data, for the data of the sends before it on its port, and for the send some places before it:
-    so many are in flight as hide the latency, and messages leave in the order found. None overtakes one whose data is
+    enough are in flight to hide the latency, and messages leave in the order found. None overtakes one whose data is
     still to come, which would then leave a message later than was planned.
 
     Args:
@@ -44,6 +44,7 @@ def to_trace(schedule: SynthesizedSchedule, memory_bandwidth: float = 0.0) -> Tr
     for index, (source, target, port) in enumerate(_rows(messages, schedule.edges)):
         before, chunk = sent[port], int(messages.chunk[index])
         waits[port].append([ready[need] for need in needs[index]])
+        # The data of the sends before it on this port, so that none overtakes a late one.
         after = list(dict.fromkeys(node for own in waits[port][-window[port] :] for node in own))
         if len(before) >= window[port]:
             after.append(before[-window[port]])
@@ -64,7 +65,7 @@ def _rows(messages: Messages, edges: Edges) -> list[tuple[int, int, int]]:
 
 
 def _windows(edges: Edges) -> dict[int, int]:
-    """Return for each port how many messages keep it busy until the first has arrived."""
+    """Return for each port the number of messages that keep it busy until the first has arrived."""
     moving = edges.duration[edges.port]
     found: dict[int, int] = {}
     for port, count in zip(edges.port.tolist(), (1 - (-edges.cost // moving)).tolist(), strict=True):

@@ -43,13 +43,16 @@ def choose(par, st, covered, region, add, pool, pool_first, pool_size, late, lat
     while pool_size[port] > 0:
         at = draw(st, pool_size[port])
         for _ in range(1, par[P_DRAWS]):
+            # Entries stand in about the order in which sources got the chunk: the lowest place is the oldest.
             at = min(at, draw(st, pool_size[port]))
         entry = pool[first + at]
         pool_size[port] -= 1
+        # The last entry fills the place, so that removal costs O(1).
         pool[first + at] = pool[first + pool_size[port]]
         value = worth(par, covered, region, add, entry)
         if value == 2:
             return entry
+        # Useful for its target only: kept for when nothing better is left.
         if value == 1 and par[P_LOOSE] == 1:
             late[first + late_size[port]] = entry
             late_size[port] += 1
@@ -74,6 +77,7 @@ def match(par, st, heap, port_of, rows, region, add, covered, pools, path, free,
     first, end = path_first[j], path_first[j + 1]
     ask = clear_at(free, links, first, end, latency, now)
     if ask > now:
+        # Its later links are busy: put it back and ask when they are free.
         pool[pool_first[port] + pool_size[port]] = entry
         pool_size[port] += 1
         if again[port] <= now or ask < again[port]:

@@ -35,6 +35,7 @@ def to_msccl(schedule: SynthesizedSchedule, name: str = "synthesized") -> str:
         send = blocks[source][target, True]
         mine = steps[source, send]
         waits = [received[need] for need in needs[index]]
+        # A step waits for one other only: further ones get a nop each.
         for block, step in waits[:-1]:
             mine.append(_step(len(mine), "nop", "i", 0, 0, block, step, False))
         block, step = waits[-1] if waits else (-1, -1)

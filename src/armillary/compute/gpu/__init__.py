@@ -1,4 +1,4 @@
-"""GPUs: how long their kernels take, by few constants that are fitted to measurements.
+"""GPUs: times of their kernels, from a few constants that are fitted to measurements.
 
 A GPU is data (`devices/NAME.yaml`: data sheet, tile sizes, fitted constants with source and error; `like:`
 scales those of a sibling) and three vectorised models: GEMMs (the fastest of tile sizes × splits of k, each

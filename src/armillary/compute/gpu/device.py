@@ -94,9 +94,9 @@ class Factors:
 
     Attributes:
         sustained: Share of the clocks that the fitted constants hold for.
-        gemm: Of GEMMs.
-        attention: Of fused attention.
-        memory: Of kernels that are bound by memory.
+        gemm: Factor of GEMMs.
+        attention: Factor of fused attention.
+        memory: Factor of kernels that are bound by memory.
     """
 
     sustained: float = 1.0
@@ -110,24 +110,24 @@ class Gpu:
     """A GPU.
 
     Attributes:
-        name: Of its file.
+        name: Name of its file.
         title: For people.
         peaks: Precision -> FLOP/s.
-        bandwidth: Of the memory, bytes/s.
-        capacity: Of the memory, bytes.
+        bandwidth: Bandwidth of the memory, bytes/s.
+        capacity: Capacity of the memory, bytes.
         sms: Streaming multiprocessors.
-        tiles: Rows and columns of the tiles of GEMMs, and how many SMs share one.
+        tiles: Rows and columns of the tiles of GEMMs, and the SMs that share one.
         depth: Bytes of k in a step.
         gemm: Constants by precision.
         attention: Constants by precision.
         layouts: Time of ``input`` and ``weight`` gradients and of ``grouped`` GEMMs over that of a forward one of
             the same sizes and bytes.
-        share: Of the memory bandwidth, that kernels bound by it reach.
+        share: Share of the memory bandwidth that kernels bound by it reach.
         launch: s that every kernel takes besides.
         factors: See `Factors`.
         like: Device that absent constants are taken from; "": none is absent.
         derived: Whether the constants of GEMMs are among them.
-        fitted: By what part, what they were fitted to, and the errors: for people.
+        fitted: For each part what it was fitted to, and the errors: for people.
     """
 
     name: str
@@ -200,7 +200,9 @@ def _read(path: Path, below: tuple[str, ...]) -> Gpu:
             reader.reject(
                 ("like",), like, f"the name of another device: {one_of(known)}", nearest(like, known)
             )
+        # A chain of `like` is followed; `below` catches cycles.
         base = _read(FOLDER / f"{like}.yaml", (*below, path.stem))
+        # Feed and softmax are per SM, so they scale with the peak of an SM, not of the device.
         base = _scaled(base, peaks["bf16"] / sms / (base.peaks["bf16"] / base.sms))
     gpu = Gpu(
         name=path.stem,
@@ -218,6 +220,7 @@ def _read(path: Path, below: tuple[str, ...]) -> Gpu:
         launch=reader.time(("launch",), base.launch if base else None),
         factors=reader.record(("training",), Factors, base.factors if base else Factors()),
         like=like,
+        # With GEMM constants of its own a device is measured, whatever else it takes from another.
         derived=bool(like) and not reader.given("gemm"),
         fitted=reader.mapping("fitted"),
     )

@@ -17,9 +17,9 @@ from armillary.compute.model import Floats, Ints
 
 ELEMENT = {"fp32": 4, "bf16": 2, "fp8": 1, "fp4": 0.5}
 SPLITS = (1, 2, 3, 4, 6, 8, 12, 16)
-"""Into how many parts k is cut."""
+"""Numbers of parts that k may be cut into."""
 LEAST_DEPTH = 256
-"""Of k that a part has at least."""
+"""Least elements of k in a part."""
 RESIDENT = 128 * 128
 """Results of the tiles that share an SM, whose steps hide each other's latency."""
 MOST_RESIDENT = 4
@@ -42,8 +42,8 @@ def gemm_seconds(
 
     Args:
         gpu: The device.
-        precision: Of the operands.
-        sizes: (GEMMs, 4) m, n, k and how many in one kernel.
+        precision: Precision of the operands.
+        sizes: (GEMMs, 4) m, n, k and the number of GEMMs in one kernel.
         written: (GEMMs) or all alike: bytes read and written of an element of the result.
         fit: Constants other than those of `gpu`.
         sustained: Share of the clocks.
@@ -55,6 +55,7 @@ def gemm_seconds(
     candidates = _candidates(gpu)
     written = np.broadcast_to(np.asarray(written, float), len(sizes))
     seconds, bound = np.zeros(len(sizes)), np.zeros(len(sizes), np.int64)
+    # In portions: (candidates, GEMMs) arrays of all at once would leave the caches.
     for at in range(0, len(sizes), _ROWS):
         part = slice(at, at + _ROWS)
         seconds[part], bound[part] = _best(
@@ -82,31 +83,41 @@ def _best(
     rows, columns, share, parts = (candidates[each] for each in ("rows", "columns", "share", "parts"))
     element = ELEMENT[precision]
     rate = gpu.peaks[precision] * fit.rate * sustained
+    # Shapes: candidates are (candidates, 1), GEMMs (GEMMs,), so everything below is (candidates, GEMMs).
     memory = gpu.bandwidth * fit.memory
+    # Elements of k in a step, as a step is `depth` bytes.
     step = gpu.depth / element
 
+    # Edge tiles are computed whole: tile quantisation.
     tiles = np.ceil(m / rows) * np.ceil(n / columns) * batch
+    # Units that work on a tile: SMs, or groups of SMs that share one.
     units = gpu.sms // share
+    # Tiles are handed out in turns of one per unit: wave quantisation.
     turns = np.ceil(tiles * parts / units)
     depth = np.ceil(k / parts / step) * step
+    # Small tiles share an SM: their latencies overlap, their work does not.
     resident = np.clip(RESIDENT // (rows * columns), 1, MOST_RESIDENT)
     waves = np.ceil(turns / resident)
     moved = ((m * k + k * n) * element + m * n * written) * batch / memory
     limits = (
+        # Tensor cores, operands into the SM, latency of steps, memory: in the order of BOUNDS.
         turns * depth * (2 * rows * columns / (rate / gpu.sms * share)),
         turns * depth * ((rows + columns) * element / (fit.feed * sustained * share)),
         waves * depth * (fit.step / 64 / sustained),
         np.broadcast_to(moved, tiles.shape),
     )
     time = together(limits, fit.sharp) + waves * fit.tile
+    # Parts of a split k are written and read again in fp32: 8 bytes per result, in the cache.
     time = time + np.where(parts > 1, fit.split + parts * (m * n * batch * 8 / (memory * CACHED)), 0.0)
     # A library cuts k only where tiles do not fill the device.
     allowed = (parts == 1) | ((k / parts >= LEAST_DEPTH) & (tiles * (parts - 1) < 2 * units))
     time = np.where(allowed, time, np.inf)
     best, each = np.argmin(time, axis=0), np.arange(len(sizes))
+    # The longer a GEMM keeps the device busy, the more the clocks sink: half of `drop` after `after`.
     busy = 2 * m * n * k * batch / rate
     seconds = time[best, each] * (1 + fit.drop * busy / (busy + fit.after)) + fit.launch
     if fit.cast:
+        # The left operand is read in 16 bits and written in the precision of the GEMM.
         seconds = seconds + fit.cast + m * k * batch * (2 + element) / (gpu.bandwidth * fit.cast_memory)
     bound = np.argmax(np.stack([limit[best, each] for limit in limits]), axis=0)
     return seconds, bound
@@ -115,5 +126,6 @@ def _best(
 def together(limits: tuple[Floats, ...], sharp: float) -> Floats:
     """Return what limits that overlap take: (Σ xᵖ)^(1/p), the largest where one stands out."""
     largest = np.maximum.reduce(limits)
+    # Divided by the largest first: powers of plain seconds would underflow.
     total: Floats = largest * sum((each / largest) ** sharp for each in limits) ** (1 / sharp)
     return total

@@ -37,6 +37,7 @@ class GpuModel(ComputeModel):
     def create(cls, options: Mapping[str, Any], device: Device, folder: Path) -> GpuModel:
         """See `ComputeModel`; the options are those of `armillary.platform.files.compute_schema.GpuKernels`."""
         gpu = load_gpu(options["device"], folder)
+        # Options of the study win over the constants of the device.
         given = {name: value for name, value in options.get("factors", {}).items() if value is not None}
         chosen = {
             each.name: given.get(each.name, getattr(gpu.factors, each.name)) for each in fields(Factors)
@@ -64,6 +65,7 @@ class GpuModel(ComputeModel):
 
     def _check(self, work: Work) -> None:
         for at, precision in enumerate(work.precisions):
+            # 1 operation: generated kernels that compute nothing name it.
             if precision not in self.gpu.peaks and work.operations[at] > 1:
                 raise InputError(
                     f"kernel '{work.names[at]}' has precision '{precision}', of which {self.gpu.name} has no peak; "
@@ -71,6 +73,7 @@ class GpuModel(ComputeModel):
                 )
 
     def _gemms(self, work: Work, which: Sequence[int], ns: Floats, bound: list[str]) -> None:
+        # GEMMs of one precision are timed together, whatever kernel they belong to.
         for precision in sorted({work.precisions[at] for at in which}):
             mine = [at for at in which if work.precisions[at] == precision]
             rows = [(at, gemm) for at in mine for gemm in work.gemms[at]]
@@ -81,6 +84,7 @@ class GpuModel(ComputeModel):
             )
             seconds *= np.array([each.calls * self._layout(work.names[at], each.batch) for at, each in rows])
             total = np.zeros(len(work))
+            # A kernel may have several GEMMs: their times add up, and the last one names the bound.
             np.add.at(total, [at for at, _ in rows], seconds * self.factors.gemm * SECOND)
             ns[mine] = total[mine]
             for (at, _), number in zip(rows, limit.tolist(), strict=True):
@@ -95,6 +99,7 @@ class GpuModel(ComputeModel):
         gemms = work.gemms[at]
         operands = sum((each.m * each.k + each.k * each.n) * each.batch * each.calls for each in gemms)
         results = sum(each.m * each.n * each.batch * each.calls for each in gemms)
+        # What remains of the kernel's bytes after its operands, per result, within plausible limits.
         return float(np.clip((int(work.size[at]) - operands * element) / results, least, 16))
 
     def _layout(self, name: str, batch: int) -> float:
@@ -120,6 +125,7 @@ class GpuModel(ComputeModel):
             for at in set(mine) - set(shaped):
                 # Heads of 128 elements on a device that they fill.
                 flops, score = float(work.operations[at]), fit.score / self.factors.sustained
+                # 512 = 2 * (128 + 128) operations per score.
                 busy = float(np.hypot(flops / (peak * fit.rate), flops / 512 * score / self.gpu.sms))
                 moved = max(int(work.size[at]), 0) / (self.gpu.bandwidth * fit.memory)
                 ns[at] = (max(busy, moved) + fit.launch) * self.factors.attention * SECOND
@@ -133,6 +139,7 @@ class GpuModel(ComputeModel):
         # GEMMs of no known shape run at the rate of large ones.
         rates = np.array(
             [
+                # A precision without constants, e.g. int8, is timed as bf16.
                 self.gpu.peaks.get(work.precisions[at], self.gpu.peaks["bf16"])
                 * self.gpu.gemm_fit(work.precisions[at] if work.precisions[at] in ELEMENT else "bf16").rate
                 for at in which
@@ -140,6 +147,7 @@ class GpuModel(ComputeModel):
         )
         flops = np.where(work.operations[which] > 1, work.operations[which], 0)
         computing = flops / (rates * self.factors.sustained) * self.factors.gemm
+        # A kernel that computes also pays for its launch; `moving` has it already.
         ns[which] = np.maximum(moving, computing + self.gpu.launch * (flops > 0)) * SECOND
         for at, computes in zip(which, (computing > moving).tolist(), strict=True):
             bound[at] = "compute" if computes else "memory"

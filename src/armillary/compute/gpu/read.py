@@ -21,10 +21,11 @@ T = TypeVar("T")
 
 
 class Reader:
-    """Reads values and remembers which keys were asked for."""
+    """Reads values and remembers which keys were read."""
 
     def __init__(self, document: Document) -> None:
         self.document = document
+        # Keys that only people read.
         self._asked: set[str] = {"source", "notes"}
         if not isinstance(document.data, dict):
             document.reject((), document.data, "a mapping of keys to values")
@@ -56,6 +57,7 @@ class Reader:
     def count(self, path: KeyPath, default: int | None = None) -> int:
         """Return a whole number of 1 or more."""
         value = self._get(path, default)
+        # bool is an int in Python.
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
             self.reject(path, value, "a whole number of 1 or more")
         return int(value)
@@ -95,6 +97,7 @@ class Reader:
             return default
         if not isinstance(value, list) or not value:
             self.reject(("tiles",), value, "a list of tiles such as 256x128, or 256x256/2 on two SMs")
+        # A dict keeps the order and drops tiles that are given twice, or are square.
         found: dict[tuple[int, int, int], None] = {}
         for each in value:
             match = _TILE.fullmatch(str(each))
@@ -148,7 +151,7 @@ class Reader:
         return kind(**found)
 
     def check_all_read(self) -> None:
-        """Refuse a key that nothing asked for."""
+        """Refuse a key that nothing has read."""
         self._known((), self.document.data, sorted(self._asked))
         self._known(("memory",), self.given("memory"), ("bandwidth", "capacity", "share"))
 
@@ -171,6 +174,7 @@ class Reader:
         if (
             isinstance(value, bool)
             or not isinstance(value, int | float)
+            # The limits only catch slips of the unit.
             or not (0 if zero else 1e-9) <= value < 1e9
         ):
             self.reject(path, value, "a number above 0")

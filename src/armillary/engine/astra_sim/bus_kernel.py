@@ -1,7 +1,7 @@
 """The LogGP bus between an NPU and its memory that all collectives of a rank share (``model-shared-bus``).
 
-Two ends, at the NPU and at the memory, send to each other; the NPU's end moves everything once more over an
-inner pair of bus_ends. A chunk step is a request; requests wait in lists of `mem`. Rules: spec 1(i).
+Two ends, at the NPU and at the memory, send to each other; the NPU's end moves every request once more over an
+inner pair of ends. A chunk step is a request; requests wait in lists in `mem`. Rules: spec 1(i).
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ CONTENTION = in_variant("contention")
 def timed(prog, st, mem, heap, base, size, tick, delay, code, end):
     """Schedule an event of one end, or of a chunk step; returns the new heap size."""
     if CONTENTION:
+        # A chunk step belongs to a member state, every other event of the bus to an end.
         r = member_states.rank(mem, end) if code == lk.EV_CHUNK_STEP else end // lk.ENDS_PER_RANK
         at_rank(prog, st, mem, heap, r, tick + delay, code, end, 0)
         return st[lk.V_HEAP]
@@ -69,8 +70,10 @@ def take(mem, st, head):
 @inner
 def start_send(prog, st, mem, end, tick, heap, base, size):
     """Start the next send of a free end; returns the new heap size."""
+    # Partners differ in the last bit, so this is the other end of the pair.
     partner = end ^ 1
     offset = prog[lk.Z_BUS_O]
+    # LogGP: two sends in a row are at least g apart; the overhead o covers part of that.
     if bus_ends.previous(st, end) == lk.SENDING:
         since = tick - bus_ends.last(st, end)
         if prog[lk.Z_BUS_O] + since <= prog[lk.Z_BUS_G]:
@@ -89,6 +92,7 @@ def start_send(prog, st, mem, end, tick, heap, base, size):
         heap,
         base,
         size,
+        # The partner receives after L and its own overhead; this end is free again as soon as it has sent.
         tick,
         moved + prog[lk.Z_BUS_L] + prog[lk.Z_BUS_O],
         lk.EV_BUS_RECEIVED,
@@ -104,6 +108,7 @@ def kick(prog, st, mem, end, tick, heap, base, size):
     if bus_ends.state(st, end) != lk.FREE_END or bus_ends.sends(st, end, 0) == 0:
         return size
     partner = end ^ 1
+    # A burst of sends yields to a partner that has requests and has not had its burst.
     if (
         bus_ends.sent(st, end) > lk.BURST
         and bus_ends.sends(st, partner, 0) != 0
@@ -134,8 +139,11 @@ def ask(prog, st, mem, r, charge, owner, tick, heap, base, size):
     requests.set_process(mem, request, charges.reduces(prog, charge))
     requests.set_back(mem, request, 1 if charges.loads(prog, charge) == 2 else 0)
     end = r * lk.ENDS_PER_RANK
+    # Data that leaves the NPU first crosses the inner pair at the NPU, then the outer bus.
     if charges.loads(prog, charge) == 0:
+        # Side 3 is the inner memory end, 2 the inner NPU end (ENDS_PER_RANK).
         return through_inner(prog, st, mem, end, 3, 0, lk.THEN_SEND, request, tick, heap, base, size)
+    # Data from memory starts at the outer memory end.
     append(mem, st, bus_ends.at_sends(st, end + 1, 0), request)
     return kick(prog, st, mem, end + 1, tick, heap, base, size)
 
@@ -152,7 +160,7 @@ def process_next(prog, st, mem, end, tick, heap, base, size):
 
 @inner
 def retire(prog, st, mem, request, tick, heap, base, size):
-    """A chunk step is through: it completes now, or after its reduction; returns the new heap size."""
+    """A chunk step leaves the bus: it completes now, or after its reduction; returns the new heap size."""
     reduce = requests.reduce(mem, request)
     if reduce > 0:
         size = timed(
@@ -160,6 +168,7 @@ def retire(prog, st, mem, request, tick, heap, base, size):
         )
     else:
         st[lk.V_THROUGH] = requests.ref(mem, request)
+    # Requests are recycled through a free list: every chunk step makes one.
     requests.set_next(mem, request, st[lk.V_REQUESTS])
     st[lk.V_REQUESTS] = request
     return size
@@ -193,6 +202,7 @@ def leave(prog, st, mem, end, request, tick, heap, base, size):
         size = process_next(prog, st, mem, npu, tick, heap, base, size)
     else:
         size = retire(prog, st, mem, other, tick, heap, base, size)
+    # The outer end has a new request; the caller lets it go on after this event.
     st[lk.V_SERVED] = npu + 1
     return size
 
@@ -208,6 +218,7 @@ def bus_event(prog, st, mem, code, end, tick, heap, base, size):
     elif code == lk.EV_BUS_RECEIVED:
         bus_ends.set_last(st, end, tick)
         bus_ends.set_previous(st, end, bus_ends.state(st, end))
+        # With more requests in flight to it the end stays busy receiving.
         if bus_ends.waiting(st, end) < 2:
             bus_ends.set_state(st, end, lk.FREE_END)
         bus_ends.add_waiting(st, end, -1)

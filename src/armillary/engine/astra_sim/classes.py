@@ -24,6 +24,8 @@ def order_of(phase: CallPhase) -> frozenset[Order]:
     """Return the orders of both variants of a phase."""
     found = set()
     for schedule in phase.schedules:
+        # Peers are relative to the member, so one role stands for all; modulo n, as anticlockwise ones are
+        # negative.
         peers = () if phase.uniform else tuple(np.unique(schedule.roles[0].send_peer % schedule.n).tolist())
         found.add(Order(schedule.relative, peers, phase.uniform))
     return frozenset(found)
@@ -38,6 +40,7 @@ def find_phases(workload: Workload, carried: Carried = frozenset()) -> tuple[Cal
     found: CallPhases = {}
     warnings: list[str] = []
     check_members(workload)
+    # A call of several nodes is looked up once; the first node that makes it is named in warnings.
     for view in workload.views:
         for j, call in enumerate(view.calls):
             comm = workload.comms.get(call.comm)
@@ -70,6 +73,7 @@ def _oddities(call: CollectiveCall, found: Sequence[CallPhase], where: str) -> l
 def classify(workload: Workload, call_phases: CallPhases, structure: NDArray[np.int32]) -> Ints:
     """Return the class of every rank; ranks that share a memory server are each their own."""
     views, view_of = workload.views, workload.view_of
+    # A shared memory serves requests in rank order, so no two of its ranks behave alike.
     if workload.platform.remote_memory.kind in ("pool", "per-node") and any(
         (view.nodes.kind == lk.MEMORY).any() for view in views
     ):
@@ -78,6 +82,7 @@ def classify(workload: Workload, call_phases: CallPhases, structure: NDArray[np.
     pattern = np.array([patterns.setdefault(view.pattern(), len(patterns)) for view in views])
     colour = structure.astype(np.int64) * len(patterns) + pattern[view_of]
     pairs = pairs_of(views, view_of, workload.channels, workload.platform)
+    # Pairs of ranks with different distances must not fall into one class.
     colour = by_place(colour, workload.channels)
     return fold(colour, _rings(workload, call_phases), pairs, workload.platform.dimensions)
 
@@ -85,11 +90,13 @@ def classify(workload: Workload, call_phases: CallPhases, structure: NDArray[np.
 def _rings(workload: Workload, call_phases: CallPhases) -> list[Ring]:
     orders: dict[tuple[int, int], frozenset[Order]] = defaultdict(frozenset)
     for call, found in call_phases.items():
+        # Routes share phases: each is counted once.
         for phase in {phase for route in found.routes for phase in route}:
             orders[(call.comm, phase.dim)] |= order_of(phase)
     rings = []
     for (number, dim), seen in orders.items():
         members = workload.comms.get(number).members
+        # dim -1: all members form one line, in the order of the group.
         lines = members[None, :] if dim < 0 else world_lines(workload.platform, dim)
         rings.append(Ring(dim, lines, seen, workload.slots_in(number, lines)))
     return rings

@@ -1,6 +1,6 @@
 """Collectives on a rank: the start of their phases, evaluated at once or message by message.
 
-`prog` is the program and `st` the state (see `layout`), `mem` the machines of message-level
+`prog` is the program and `st` the state (see `layout`), `mem` the member states of message-level
 phases, `heap` the events.
 """
 
@@ -48,6 +48,7 @@ streams, route_rows = accessors(lk.STREAMS, lk.ROUTES)
 @inner
 def issue_part(prog, st, mem, heap, r, node, tick):
     """Start one node of a custom collective: no slot holds it back."""
+    # Inner nodes have no slot: a custom collective starts all that is free at once.
     row = node_row(prog, r, node)
     nodes_now.set_node_start(st, ranks.state(prog, r) + node, tick)
     kind = nodes.kind(prog, row)
@@ -87,7 +88,9 @@ def start_parts(prog, st, mem, heap, r, item, tick):
 
 @inner
 def allocate(prog, st, mem, pc, line, size):
-    """Return a block of empty machines for one phase on one line; its first integer counts those running."""
+    """Return a block of empty member states for one phase on one line; its first integer counts those running."""
+    # Blocks of a line all have the same number of members, but their size depends on the phase: only a block
+    # of the same cost is reused.
     count = lines.member_states(prog, line)
     block = free_blocks.block(st, line)
     if block >= 0 and member_states.cost(mem, block + 1) == pc:
@@ -111,6 +114,7 @@ def evaluate(prog, st, mem, heap, item, chunk, p, line, pc):
     count = lines.member_states(prog, line)
     local = lines.local(prog, line)
     positions = lines.position(prog, line)
+    # The common case is that all started together: then the answer was computed when the program was lowered.
     steps = plans.phases(prog, items.plan(prog, item))
     equal = True
     for i in range(count):
@@ -118,6 +122,7 @@ def evaluate(prog, st, mem, heap, item, chunk, p, line, pc):
         member.set_starts(st, i, rows.start(st, items.row(prog, other) + chunk * steps + p))
         if member.starts(st, i) != member.starts(st, 0):
             equal = False
+    # One row for all members, or one per position where they differ.
     if equal:
         tick = member.starts(st, 0)
         for i in range(count):
@@ -128,13 +133,15 @@ def evaluate(prog, st, mem, heap, item, chunk, p, line, pc):
             member.set_registered(st, i, tick + prog[known + 1])
             member.set_sent(st, i, tick + prog[known + 2])
     elif costs.chain(prog, pc) == 1:
-        # The recurrence runs over positions: spread the starts of machines that stand for several.
+        # The recurrence runs over positions: spread the starts of member states that stand for several members.
         n = lines.n(prog, line)
         for j in range(n):
             member.set_ready_at(st, j, member.starts(st, prog[lines.index(prog, line) + j]))
+        # Spread through READY_AT: a start may be read again after its place was overwritten.
         for j in range(n):
             member.set_starts(st, j, member.ready_at(st, j))
         chain(prog, st, pc, n)
+        # The first position of each member state stands for it.
         for i in range(count):
             j = prog[positions + i]
             member.set_ends(st, i, member.ends(st, j))
@@ -142,6 +149,7 @@ def evaluate(prog, st, mem, heap, item, chunk, p, line, pc):
             member.set_sent(st, i, member.sent(st, j))
     else:
         deliver(prog, st, mem, heap, pc, lines.index(prog, line), positions, count)
+    # The members' streams continue in their own queues: one event each, at the end of the phase.
     for i in range(count):
         other = members.item(st, first_member + prog[local + i])
         seq = rows.seq(st, items.row(prog, other) + chunk * steps + p)
@@ -159,6 +167,7 @@ def start_phase(prog, st, mem, heap, r, stream, tick):
     chunk = stream - items.stream(prog, item)
     p = streams.phase(st, stream)
     here = items.row(prog, item) + chunk * plans.phases(prog, plan) + p
+    # Kept for ties: the sequence number of the start decides between ends of one tick.
     rows.set_start(st, here, tick)
     rows.set_seq(st, here, next_seq(st))
     if items.parts(prog, item) > 0:
@@ -168,6 +177,7 @@ def start_phase(prog, st, mem, heap, r, stream, tick):
     entry = phases.ring(prog, row) + items.local(prog, item)
     line = ring_entries.line(prog, entry)
     comm = items.comm(prog, item)
+    # Each (chunk, phase, line) of an instance has a counter of its own.
     count = comms.arrived(prog, comm) + item_state.item_instance(st, item) * comms.stride(prog, comm)
     count += chunk * plans.lines(prog, plan) + phases.line(prog, row) + line
     pc = cost_of(prog, st, item, row, chunk, p)
@@ -181,9 +191,11 @@ def start_phase(prog, st, mem, heap, r, stream, tick):
 def move(prog, st, mem, heap, entry, count, pc, stream, here, tick):
     """Start one member of a phase whose messages are moved one by one."""
     size = member_state_size(prog, pc)
+    # The counter holds 1 + the block while messages are moved; the first member allocates.
     if arrivals.count(st, count) == 0:
         arrivals.set_count(st, count, 1 + allocate(prog, st, mem, pc, ring_entries.line(prog, entry), size))
     block = arrivals.count(st, count) - 1
+    # The last member to finish frees the block, see `step_kernel.release`.
     member_state = block + 1 + ring_entries.place(prog, entry) * size
     member_states.set_owner(mem, member_state, stream)
     st[lk.V_HEAP] = begin(prog, st, mem, member_state, tick, rows.seq(st, here), heap, 0, st[lk.V_HEAP])
@@ -204,6 +216,7 @@ def join(prog, st, mem, heap, item, chunk, p, line, count, pc):
 @inner
 def start_waiting(prog, st, mem, heap, r, queue, tick):
     """Start waiting streams while the queue has room."""
+    # The head of the queue starts, which need not be the stream that was just entered.
     q = r * prog[lk.Z_LEVELS] * prog[lk.Z_QUEUES] + queue
     while queues_now.running(st, q) < prog[lk.Z_LIMIT] and queues_now.head(st, q) >= 0:
         stream = queues_now.head(st, q)
@@ -220,12 +233,15 @@ def issue_collective(prog, st, mem, heap, r, item, tick):
     chunks = items.chunks(prog, item)
     ordinal = ordinals.joined(st, items.ordinal(prog, item))
     ordinals.set_joined(st, items.ordinal(prog, item), ordinal + 1)
+    # The n-th collective of each member of a communicator is the same collective: members are matched by
+    # count.
     instance = comms.instance(prog, comm) + ordinal
     members.set_item(
         st, comms.items(prog, comm) + ordinal * comms.reps(prog, comm) + items.local(prog, item), item
     )
     if instances.plan(st, instance) < 0:
         instances.set_plan(st, instance, item)
+    # The members disagree about what their n-th collective is: the run ends with both items named.
     elif items.plan(prog, instances.plan(st, instance)) != items.plan(prog, item):
         st[lk.V_STATUS] = lk.MISMATCH
         st[lk.V_A] = instances.plan(st, instance)
@@ -243,6 +259,7 @@ def issue_collective(prog, st, mem, heap, r, item, tick):
             chunks = route_rows.route(prog, routes)
     item_state.set_item_instance(st, item, ordinal)
     item_state.set_item_left(st, item, chunks)
+    # Nothing to move: the node ends at this tick, after what is registered before.
     if chunks == 0 or plans.phases(prog, plan) == 0:
         schedule(
             prog, st, mem, heap, r, tick, tick, tick, next_seq(st), lk.EV_NODE, r, items.node(prog, item)
@@ -253,6 +270,8 @@ def issue_collective(prog, st, mem, heap, r, item, tick):
     if SCHEDULED and routes >= 0:
         count_routes(prog, st, r, item, plan, routes, chunks)
     stream = items.stream(prog, item)
+    # Streams are entered one by one, and each may start at once: the order of chunks is that of ASTRA-sim's
+    # issue loop.
     for chunk in range(chunks):
         streams.set_item(st, stream + chunk, item)
         streams.set_phase(st, stream + chunk, 0)

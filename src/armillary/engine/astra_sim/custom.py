@@ -44,6 +44,7 @@ def expand(view: View, rank: int, comms: Communicators) -> View:
     peer, tag, size = [view.peer], [view.tag], [view.size]
     count, n_items = len(nodes.kind), len(nodes.items)
     parts = np.zeros((len(nodes.items), 2), np.int64)
+    # Only collectives that name a trace grow; others keep their nodes.
     for i in np.flatnonzero(view.call >= 0).tolist():
         call = view.calls[int(view.call[i])]
         if not call.custom:
@@ -52,10 +53,12 @@ def expand(view: View, rank: int, comms: Communicators) -> View:
         position = int(np.flatnonzero(members == rank)[0])
         graph = _graph(call.custom, position, call.size)
         part = _Part(graph, position, members)
+        # Messages get items of their own; a computation points to the collective that it belongs to.
         own = np.where(part.message, n_items + np.cumsum(part.message) - 1, i)
         parts[i] = count, graph.n_nodes
         kind.append(part.kind)
         slot.append(np.full(graph.n_nodes, lk.INNER))
+        # A message has no ticks: the column names its collective instead (see `step_kernel.complete_part`).
         ticks.append(np.where(part.message, i, part.ticks))
         indegree.append(part.indegree)
         children.append(part.children + count)
@@ -124,6 +127,7 @@ class _Part:
             )
         self.message = send | recv
         self.kind = np.where(send, lk.PART_SEND, np.where(recv, lk.PART_RECV, lk.PART))
+        # ASTRA-sim takes the duration in whole µs; a tick at least, so that parts take time.
         self.ticks = np.maximum(graph.duration_micros.astype(np.int64) * 1000, 1)
         end = np.where(send, graph.ints("comm_dst", -1), graph.ints("comm_src", -1))
         self.tag, self.size = graph.ints("comm_tag", 0) % TAGS, graph.ints("comm_size", 0)
@@ -137,6 +141,8 @@ class _Part:
         self.peer = np.where(self.message, members[np.where(self.message, end, 0)], -1)
         ptr, parent = graph.parents()
         self.indegree = np.diff(ptr).astype(np.int64)
+        # Edges are listed by child; sorting them by parent, stably, gives each parent its children in file
+        # order.
         order = np.argsort(parent, kind="stable")
         self.children = np.repeat(np.arange(graph.n_nodes), np.diff(ptr))[order].astype(np.int64)
         self.counts = np.bincount(parent, minlength=graph.n_nodes).astype(np.int64)

@@ -16,6 +16,7 @@ def enqueue(prog, st, r, queue, stream, left):
     """Put a stream into a queue of its rank, of whose running streams `left` have ended: in turn, or as ordered."""
     q = r * prog[lk.Z_LEVELS] * prog[lk.Z_QUEUES] + queue
     after = queues_now.tail(st, q)
+    # The tail is not reset when a queue runs empty: the head decides.
     if queues_now.head(st, q) < 0:
         after = -1
     elif SCHEDULED and prog[lk.Z_ORDER] != lk.IN_TURN:
@@ -39,7 +40,7 @@ def row_of(prog, st, stream):
 
 @inner
 def phases_left(prog, st, stream):
-    """Return how many phases of a stream come after the one it is in."""
+    """Return the number of phases of a stream after its current one."""
     plan = items.plan(prog, streams.item(st, stream))
     return plans.phases(prog, plan) - 1 - streams.phase(st, stream)
 
@@ -53,6 +54,8 @@ def place_of(prog, st, q, stream, running):
     order = prog[lk.Z_ORDER]
     row = row_of(prog, st, stream)
     left = phases_left(prog, st, stream)
+    # Phases that neither scatter nor gather are not reordered; nor, smallest first, are streams with one
+    # phase left after this.
     if phases.kind(prog, row) == lk.OTHER or (order == lk.SMALLEST and left == 1):
         return queues_now.tail(st, q)
     after = -1
@@ -67,6 +70,7 @@ def place_of(prog, st, q, stream, running):
         elif after < 0:
             # The first one that waits keeps its place behind those that run.
             passes = running > 0
+        # Alternate: reduce-scatters and all-gathers in turn, as long as the waiting ones already do.
         else:
             passes = (
                 last != lk.OTHER

@@ -28,12 +28,17 @@ def post_send(prog, st, mem, heap, r, node, item, tick):
     if CONTENTION:
         if control < 0:
             inject_pair(prog, st, mem, heap, r, node, item, tick)
+        # A send that comes after its clearance goes when the rest of this tick has run, as ASTRA-sim
+        # registers it.
         elif channel_state.cleared(st, channel) > number:
             at_end(prog, st, mem, heap, tick, lk.EV_GO_PAIR, r, node)
         return
+    # Rendezvous: the receiver's control message must have arrived. Until the receive is posted the tick is
+    # noted, and the receiver schedules the message.
     if control >= 0:
         if channel_state.posted(st, channel) <= number:
             messages.set_send_tick(st, first + number, tick)
+            # The receive was posted first: SEND_TICK holds when; from then its control message travels.
             return
         inject = max(tick, messages.send_tick(st, first + number) + control)
     schedule(
@@ -101,6 +106,8 @@ def post_recv(prog, st, mem, heap, r, node, item, tick):
         return
     if channel_state.arrived(st, channel) > number:
         schedule(prog, st, mem, heap, r, tick, tick, tick, next_seq(st), lk.EV_RECV, r, node)
+    # The send has been waiting: SEND_TICK holds when it was posted. The message leaves when the control
+    # message reaches it.
     elif control >= 0 and channel_state.sent(st, channel) > number:
         sent = messages.send_tick(st, first + number)
         inject = max(sent, tick + control)
@@ -119,5 +126,6 @@ def post_recv(prog, st, mem, heap, r, node, item, tick):
             sender,
             messages.send_node(st, first + number),
         )
+    # The first of the two ends to come notes its tick in the same column.
     else:
         messages.set_send_tick(st, first + number, tick)

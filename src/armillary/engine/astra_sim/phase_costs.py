@@ -41,6 +41,7 @@ class Timing:
         """Return ns to reduce `size` bytes: one write and two reads of local memory, each truncated."""
         if self.local_mem_bandwidth <= 0:
             return np.zeros_like(size)
+        # Sizes may be huge: the overflow is refused by `whole_ticks` with a message of its own.
         with np.errstate(over="ignore"):
             return 3 * network.whole_ticks(size / self.local_mem_bandwidth * 1e9, "a reduction")
 
@@ -96,6 +97,7 @@ class PhaseCosts:
             uniform: Every member sees the same hops to its relative peers.
             on_bus: Its chunk steps go over the shared bus, if the machine has one.
         """
+        # On a uniform ring two members tell the distance; others need all ranks to have the same cost.
         key = (schedule, size, endpoint, on_bus, members[:2].tobytes() if uniform else members.tobytes())
         if key not in self.known:
             self.known[key] = self._add(schedule, size, members, endpoint, uniform, on_bus)
@@ -108,6 +110,7 @@ class PhaseCosts:
         block = _Block(lk.PC_COLUMNS + len(schedule.roles) * lk.RO_COLUMNS)
         columns = []
         for i, role in enumerate(schedule.roles):
+            # Messages with the same peer and size share a delay: a ring has one column instead of n - 1.
             peers, of_send = np.unique(
                 np.stack([role.send_peer, role.send_div, role.send_mul]), axis=1, return_inverse=True
             )
@@ -117,6 +120,7 @@ class PhaseCosts:
         rows = [self._delays(schedule, members, columns, size, control=False, uniform=uniform)]
         if self.timing.rendezvous:
             rows.append(self._delays(schedule, members, columns, size, control=True, uniform=uniform))
+        # All members have the same delays: one row is kept, and equal starts give equal ends.
         shared = not absolute and all((row == row[:1]).all() for row in rows)
         retained = [row[:1] if shared else row for row in rows]
         head = block.head
@@ -128,6 +132,7 @@ class PhaseCosts:
         head[lk.PC_CHAIN] = int(not absolute and _one_at_a_time(schedule.roles[0]))
         if self.timing.rendezvous:
             block.attach(lk.PC_CONTROL, retained[1])
+        # -1 tells the kernel that there is no rendezvous.
         else:
             head[lk.PC_CONTROL] = -1
         head[lk.PC_EQUAL_ROWS] = 1 if shared else schedule.n
@@ -135,6 +140,7 @@ class PhaseCosts:
         # Phases that share a bus never run alone: there is nothing to know in advance.
         apart = (self.timing.bus is None or not on_bus) and self.links is None
         equal = _equal(block, schedule, shared) if apart else np.zeros((schedule.n, 3), np.int64)
+        # A message and its chunk step that take no time make the order within a tick matter.
         self.instant |= endpoint == 0 and any((row == 0).any() for row in rows)
         block.attach(lk.PC_EQUAL, equal)
         at = self.length
@@ -148,6 +154,7 @@ class PhaseCosts:
         receives = max(len(role.recv_peer) for role in schedule.roles)
         self.widest = max(self.widest, schedule.n)
         self.member_state = max(self.member_state, lk.M_COLUMNS + 2 * receives)
+        # A chain has one chunk step, one message and one receive pending at a time.
         chain = schedule.relative != "absolute" and _one_at_a_time(schedule.roles[0])
         most = max(role.initial + len(role.send_peer) + receives for role in schedule.roles)
         self.bursts = max(self.bursts, 3 if chain else most)
@@ -173,6 +180,8 @@ class PhaseCosts:
         receive[:, lk.RE_PEER] = role.recv_peer
         receive[:, lk.RE_DONE], receive[:, lk.RE_RECEIVED] = role.recv_after_done, role.recv_after_received
         if schedule.relative == "absolute":
+            # In trees a pair of members exchanges one message per direction, so the first match is the only
+            # one.
             send[:, lk.SE_MATCH] = [schedule.roles[p].recv_peer.tolist().index(me) for p in role.send_peer]
             receive[:, lk.RE_MATCH] = [schedule.roles[p].send_peer.tolist().index(me) for p in role.recv_peer]
         else:
@@ -196,11 +205,13 @@ class PhaseCosts:
         ticks = network.whole_ticks
         charge[:, lk.CH_BUS] = ticks(np.maximum(size - 1, 0) * bus.G, "a chunk step on the shared bus")
         charge[:, lk.CH_INNER] = ticks(np.maximum(size - 1, 0) * INNER_GAP, "a chunk step on the shared bus")
+        # ASTRA-sim counts the work of a reduction in whole units of 100 bytes.
         work = (size // 100).astype(np.float64) * float(self.timing.local_reduction_delay)
         ticks(work, "a reduction on the shared bus")
         charge[:, lk.CH_PROCESS] = size // 100 * self.timing.local_reduction_delay + 50
         # A chunk step crosses either pair of ends at most four times, and waits for others that do.
         once = charge[:, [lk.CH_BUS, lk.CH_INNER, lk.CH_PROCESS]].sum(dtype=np.float64)
+        # An upper estimate: it is only compared with the limit of ticks.
         self.on_bus = max(self.on_bus, 4 * once + 16.0 * len(charge) * (bus.L + bus.o + bus.g))
         charge[:, lk.CH_LOADS], charge[:, lk.CH_REDUCES] = role.charge_loads, role.charge_reduce
 
@@ -218,6 +229,7 @@ class PhaseCosts:
         n = schedule.n
         width = max(c.shape[1] for c in columns)
         me = np.arange(1 if uniform and schedule.relative != "absolute" else n)[:, None]
+        # Columns of roles differ in number: missing ones stay 0, and are divided by 1.
         peer, divide, multiply = np.zeros((3, len(columns), width), np.int64)
         for i, column in enumerate(columns):
             peer[i, : column.shape[1]], divide[i, : column.shape[1]], multiply[i, : column.shape[1]] = column
@@ -226,6 +238,7 @@ class PhaseCosts:
         sizes = np.full_like(peer, CONTROL_BYTES) if control else size // divide * multiply
         if self.links:
             return self.links.sizes(np.broadcast_to(sizes, to.shape))
+        # A control message goes the other way.
         ends = (members[to], members[me]) if control else (members[me], members[to])
         dimension, hop = network.route(self.timing.dimensions, *ends)
         return network.delay(self.timing.dimensions, dimension, hop, sizes)
@@ -254,6 +267,7 @@ class _Block:
     def table(self, base: int) -> Ints:
         """Return the block as it reads at address `base`."""
         head = self.head.copy()
+        # Addresses are relative to the block until its place is known.
         head[self.addresses] += base
         return np.concatenate([head, *self.tables])
 
@@ -272,6 +286,7 @@ def _equal(block: _Block, schedule: Schedule, shared: bool) -> Ints:
     members = 1 if shared else schedule.n
     steps = len(schedule.roles[0].send_peer) * members
     chain = bool(block.head[lk.PC_CHAIN])
+    # A step of the recurrence takes less than moving a message, hence the factor.
     mode: Mode = "compiled" if steps > INTERPRETED_STEPS * (4 if chain else 1) else "interpreted"
     return evaluate(block.table, schedule, np.zeros(members, np.int64), mode)
 
@@ -291,6 +306,7 @@ def evaluate(
     n, members = schedule.n, len(starts)
     kernel = load("armillary.engine.astra_sim.phase_kernel", mode)
     line = np.zeros(n, np.int64) if members == 1 else np.arange(n)
+    # Positions of the line, then one position per member state.
     lines = np.concatenate([line, np.arange(members)])
     prog, base = lk.PROGRAM.program({"LINES": lines, "COSTS": table}, mode)
     st, _ = lk.STATE.lay_out(dict.fromkeys(lk.SCRATCH, n), {}, mode)

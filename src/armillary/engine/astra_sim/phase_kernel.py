@@ -33,6 +33,7 @@ def peer_of(relative, n, member, peer):
     if relative == 0:
         return (member + peer) % n
     if relative == 1:
+        # The lower half of each block of 2 * peer looks up, the upper half down.
         return (member + peer) % n if member // peer % 2 == 0 else (member - peer) % n
     return peer
 
@@ -57,17 +58,21 @@ def chain(prog, st, pc, members):
     for i in range(members):
         member.set_ready_at(st, i, member.starts(st, i) + wait + reduce)
         member.set_sent(st, i, member.starts(st, i))
+        # The last wait decides the turn: a reduction is registered when the endpoint delay is over.
         member.set_registered(st, i, member.ready_at(st, i) - (reduce if reduce > 0 else wait))
     for k in range(roles.sends(prog, role)):
         row = roles.send(prog, role) + k * lk.SE_COLUMNS
         peer = send_rows.peer(prog, row)
         column = send_rows.delay(prog, row)
+        # Charge k + 1 is that of the chunk step which receive k inserts.
         charge += lk.CH_COLUMNS
         wait = charges.wait(prog, charge)
         reduce = charges.reduce(prog, charge)
+        # All members post step k before any receives it: arrivals of a step depend on the step before only.
         for i in range(members):
             to = 0 if members == 1 else peer_of(relative, n, i, peer)
             inject = member.ready_at(st, i)
+            # Rendezvous: the receiver posts its receive when its own chunk step k completes.
             if control >= 0:
                 inject = max(inject, member.ready_at(st, to) + prog[control + i * stride + column])
             member.set_send_at(st, to, member.ready_at(st, i))
@@ -94,7 +99,7 @@ def role_of(prog, pc, position):
 
 @inner
 def member_state_size(prog, pc):
-    """Return the integers that one machine of this phase needs."""
+    """Return the integers that one member state of this phase needs."""
     most = 0
     for i in range(costs.n(prog, pc) if costs.relative(prog, pc) == 2 else 1):
         role = costs.roles(prog, pc) + i * lk.RO_COLUMNS
@@ -107,6 +112,7 @@ def insert(prog, st, mem, at, tick, number, heap, base, size):
     """Insert chunk step `number`; returns the new heap size."""
     role = role_of(prog, member_states.cost(mem, at), member_states.position(mem, at))
     row = roles.charge(prog, role) + number * lk.CH_COLUMNS
+    # -1: no shared bus. Otherwise the bus decides when the chunk step is over.
     if charges.bus(prog, row) >= 0:
         return ask(prog, st, mem, member_states.rank(mem, at), row, at, tick, heap, base, size)
     wait = charges.wait(prog, row)
@@ -121,6 +127,8 @@ def insert(prog, st, mem, at, tick, number, heap, base, size):
             tick + wait,
             lk.EV_CHUNK_STEP,
             at,
+            # A reduction is a second event of the rank, registered when the wait is over: its charge is
+            # passed on.
             row * charges.reduces(prog, row),
         )
         return st[lk.V_HEAP]
@@ -130,6 +138,7 @@ def insert(prog, st, mem, at, tick, number, heap, base, size):
             base,
             size,
             tick + wait + reduce,
+            # Registered when the wait ends; caused by the tick at which the chunk step was inserted.
             tick + wait,
             tick,
             member_states.seq(mem, at),
@@ -163,7 +172,7 @@ def receive(prog, st, mem, at, tick, sent, heap, base, size):
 
 @inner
 def other(prog, mem, at, peer):
-    """Return the machine on the other side of a transfer."""
+    """Return the member state on the other side of a transfer."""
     pc = member_states.cost(mem, at)
     position = peer_of(costs.relative(prog, pc), costs.n(prog, pc), member_states.position(mem, at), peer)
     return member_states.block(mem, at) + prog[member_states.line(mem, at) + position] * member_states.size(
@@ -196,6 +205,7 @@ def launch(prog, st, mem, at, k, inject, sent, heap, base, size):
         )
         return st[lk.V_HEAP]
     arrival = inject + delay
+    # Every message has its own sequence number, in the order in which they are put on the wire.
     st[lk.V_SEQ] += 1
     return push(
         heap, base, size, arrival, inject, sent, st[lk.V_SEQ], lk.EV_MESSAGE, to, send_rows.match(prog, row)
@@ -241,6 +251,7 @@ def clear(prog, st, mem, at, k, tick, heap):
 def cleared(prog, st, mem, at, k, tick, heap):
     """The control message of receive `k` is at its sender, who may send now or once it comes to it."""
     slot = at + lk.M_COLUMNS + 2 * k
+    # The send has not been posted yet: it goes as soon as it is.
     if mem[slot] != lk.WAITING:
         mem[slot] = lk.CLEARED
         return
@@ -278,6 +289,7 @@ def post(prog, st, mem, at, tick, heap, base, size):
                 else:
                     mem[slot] = lk.WAITING
                 continue
+            # IDLE: the receive is not posted; the receiver will launch the message.
             if mem[slot] == lk.IDLE:
                 mem[slot] = lk.WAITING
                 mem[slot + 1] = tick
@@ -286,6 +298,7 @@ def post(prog, st, mem, at, tick, heap, base, size):
         size = launch(prog, st, mem, at, k, inject, tick, heap, base, size)
     while member_states.receives(mem, at) < roles.receives(prog, role):
         k = member_states.receives(mem, at)
+        # A receive may be posted before or after its message arrived, and with rendezvous triggers it.
         row = roles.receive(prog, role) + k * lk.RE_COLUMNS
         if receive_rows.done(prog, row) > done or receive_rows.received(prog, row) > received:
             break
@@ -315,7 +328,8 @@ def post(prog, st, mem, at, tick, heap, base, size):
 
 @inner
 def set_up(mem, at, size, pc, position, block, line):
-    """Lay out the empty machine of one member."""
+    """Lay out the empty member state of one member."""
+    # Slots of receives are part of the member state: all start as IDLE, 0.
     for j in range(size):
         mem[at + j] = 0
     member_states.set_cost(mem, at, pc)
@@ -358,17 +372,19 @@ def complete(prog, st, mem, at, tick, heap, base, size):
 def finished(prog, mem, at):
     """Tell whether the member's last chunk step has completed."""
     role = role_of(prog, member_states.cost(mem, at), member_states.position(mem, at))
+    # Every chunk step is either an initial one or inserted by a receive.
     return member_states.done(mem, at) == roles.initial(prog, role) + roles.receives(prog, role)
 
 
 @njit
 def deliver(prog, st, mem, heap, pc, line, positions, members):
-    """Evaluate a phase by moving every message: STARTS to ENDS, REGISTERED, SENT, per machine.
+    """Evaluate a phase by moving every message: STARTS to ENDS, REGISTERED, SENT, per member state.
 
-    ``prog[positions + i]`` is the position of machine i and ``prog[line + position]`` the machine of a
-    position, so that one machine may stand for several members that behave alike. Works in the
+    ``prog[positions + i]`` is the position of member state i and ``prog[line + position]`` that of a
+    position, so that one may stand for several members that behave alike. Works in the
     memory and on the heap beyond what is in use.
     """
+    # Works above what the caller uses: phases are evaluated while its events are pending.
     base = st[lk.V_HEAP] * lk.HEAP_COLUMNS
     first = st[lk.V_MEMBER_STATE]
     each = member_state_size(prog, pc)

@@ -55,13 +55,13 @@ class CallPhase:
 
 @dataclass(frozen=True)
 class CallChunks:
-    """The chunks of a call: a few ways through the phases, and who goes which.
+    """The chunks of a call: a few routes through the phases, and the route of each chunk.
 
     Attributes:
-        routes: The phases of a chunk on each way; all ways have as many.
+        routes: The phases of a chunk on each route; all routes have the same number.
         count: Number of chunks, the most there may be.
-        of_chunk: Way of chunk k, or of chunk k modulo its length.
-        in_turn: Collectives go on in `of_chunk` where the one before them stopped.
+        of_chunk: Route of chunk k, or of chunk k modulo its length.
+        in_turn: A collective continues in `of_chunk` where the one before it stopped.
         greedy: `of_chunk` was found by `greedy_routes`: it is as long as there are chunks.
         after: The same when the work of another call is left over.
     """
@@ -100,6 +100,7 @@ def chunks_of_call(
             "preferred-dataset-splits"
         )
     scheduler = platform.astra_sim.inter_dimension
+    # Sub-groups, custom traces and empty collectives have one phase: there is no order to choose.
     one_way = call.custom or not comm.world or count == 0
     if scheduler == "roundRobin" and not one_way:
         listed = len(astra_sim_algorithms(platform, call.operation))
@@ -108,14 +109,17 @@ def chunks_of_call(
         return CallChunks(tuple(map(tuple, ways)), count, tuple(range(len(ways))), in_turn=True)
     if not scheduler.startswith("offlineGreedy") or call.operation == "all-to-all" or one_way:
         return CallChunks((tuple(phases(call, comm, platform, chunk, where)),), count)
+    # Without work left over, and after every call that may have left some.
     fresh = _greedy([call], platform)
     found = {other: _greedy([other, call], platform) for other in before}
+    # Routes that occur several times, in whatever situation, share one number.
     number: dict[Route, int] = {}
     for routes in (fresh, *found.values()):
         for route in routes:
             number.setdefault(route, len(number))
     ways = [phases(call, comm, platform, route.size, where, route.order) for route in number]
     after = {other: tuple(number[route] for route in routes) for other, routes in found.items()}
+    # Rooms are for the longest case.
     return CallChunks(
         tuple(map(tuple, ways)), max(len(fresh), *map(len, after.values()), 0),
         tuple(number[route] for route in fresh), greedy=True, after=after,
@@ -130,6 +134,7 @@ def _greedy(calls: Sequence[CollectiveCall], platform: Platform) -> list[Route]:
         _, chunk = chunks(call, platform)
         size = call.size
         if call.operation != "all-gather":
+            # Chunks are at least as large as there are NPUs, which may round the collective up.
             size = max(size, chunk * platform.collectives.chunks)
         collectives.append(Collective(call.operation, size, chunk, _used(call, platform)))
     sizes = tuple(d.size for d in platform.dimensions)
@@ -155,9 +160,11 @@ def chunks(call: CollectiveCall, platform: Platform) -> tuple[int, int]:
     splits = platform.collectives.chunks
     size = call.size
     chunk = size // splits
+    # ASTRA-sim splits no chunk below one byte per NPU, and enlarges the collective instead.
     if call.operation != "all-gather" and platform.npus > chunk:
         chunk = platform.npus
         size = splits * chunk
+    # Less than one byte per split: a single chunk, or none at all.
     if chunk == 0:
         return (1, size) if size else (0, 0)
     return -(-size // chunk), chunk
@@ -189,6 +196,7 @@ def phases(
         return _world(call, platform, algorithms, chunk, where, order)
     if len(comm.members) < 2:
         return []
+    # A sub-group ignores the list of algorithms per dimension: it runs its only one, or a ring.
     algorithm = algorithms[0] if len(algorithms) == 1 else Algorithm("ring")
     name = {"oneRing": "ring", "oneDirect": "direct", "oneHalvingDoubling": "halvingDoubling"}.get(
         algorithm.name, algorithm.name
@@ -217,12 +225,14 @@ def _world(
     ):  # fmt: skip
         pair = _schedules(phase.algorithm, phase.operation, phase.size, phase.window, where)
         tree = phase.algorithm == "doubleBinaryTree"
+        # On a single dimension, or along one, every member sees the same hops to its relative peers.
         uniform = phase.dim >= 0 or len(sizes) == 1
         result.append(
             CallPhase(
                 phase.dim, phase.level, phase.operation, phase.family, size, pair, tree, endpoint, uniform
             )
         )
+        # The next dimension gets what this one leaves.
         size = next_size(phase.operation, size, phase.size, phase.algorithm)
         if size >= LIMIT:
             raise InputError(f"{where} gathers {size} bytes; expected less than {LIMIT}")
@@ -250,4 +260,5 @@ def line(platform: Platform, phase: CallPhase, comm: Communicator, rank: int) ->
     for dimension in platform.dimensions[: phase.dim]:
         stride *= dimension.size
     n = platform.dimensions[phase.dim].size
+    # Members differ in the coordinate along `dim` only.
     return rank - (rank // stride % n) * stride + np.arange(n) * stride

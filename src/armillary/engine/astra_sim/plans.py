@@ -1,4 +1,4 @@
-"""The plans of collectives: rows of the ways that their chunks go, of the phases of each, and what those cost."""
+"""The plans of collectives: rows of the routes of their chunks, of the phases of each route, and of phase costs."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ class CallPlan:
     source: CollectiveCall
     call: CallChunks
     first: int
-    """Its first row in `phases`; those of one way of the chunks follow those of another."""
+    """Its first row in `phases`; routes stand one after the other."""
     lines: int = 0
     ticks: float = 0.0
-    """Ticks of one chunk when nothing else goes on."""
+    """Ticks of one chunk alone on the machine."""
 
     @property
     def phases(self) -> tuple[CallPhase, ...]:
-        """The phases of a chunk on its first way."""
+        """The phases of a chunk on its first route."""
         return self.call.routes[0]
 
     @property
@@ -52,7 +52,7 @@ class CallPlan:
 
     @property
     def routed(self) -> bool:
-        """Whether chunks go several ways."""
+        """Whether chunks take several routes."""
         return len(self.call.routes) > 1 or bool(self.call.after)
 
     def rows(self) -> list[tuple[int, int, int, int]]:
@@ -70,6 +70,7 @@ def _bytes_sent(phase: CallPhase) -> int:
         return 0
     schedule = phase.schedules[0]
     members = range(schedule.n if schedule.relative == "absolute" else 1)
+    # Roles of a tree send different amounts; the mean times the members is what the phase moves.
     return sum(schedule.bytes_sent(member, phase.size) for member in members) // len(members)
 
 
@@ -108,6 +109,7 @@ class Plans:
         if key not in self.plan_of:
             found = self.call_phases[call]
             plan = CallPlan(len(self.all), comm, call, found, len(self.phase_rows) // lk.PH_COLUMNS)
+            # Routes differ in order, not in the number of phases; lines and ticks are those of the largest.
             for route in found.routes:
                 ticks, lines = 0.0, 0
                 for p in range(len(route)):
@@ -122,7 +124,7 @@ class Plans:
         return self.plan_of[key]
 
     def _routes(self, of_chunk: tuple[int, ...]) -> int:
-        """Add the ways of chunks; returns where they stand."""
+        """Add the routes of chunks; returns their place in `route_rows`."""
         self.route_rows += (len(of_chunk), *of_chunk)
         return len(self.route_rows) - len(of_chunk) - 1
 
@@ -138,9 +140,10 @@ class Plans:
     def _phase(
         self, comm: QuotientComm, route: tuple[CallPhase, ...], p: int, line: int, operation: str
     ) -> tuple[float, int]:
-        """Add the row of phase `p` of a way; `line` of its lines come before. Returns its ticks and its lines."""
+        """Add the row of phase `p` of a route; `line` lines come before its own. Returns its ticks and lines."""
         phase = route[p]
         if not phase.schedules:
+            # A custom collective: its nodes carry the messages, so the row names no ring and no cost.
             row = [0] * lk.PH_COLUMNS
             row[lk.PH_COUNT], row[lk.PH_TREE] = 1, -1
             self.phase_rows += row
@@ -149,14 +152,17 @@ class Plans:
         members = comm.real.members
         if phase.dim >= 0:
             stride = network.strides(self.platform.dimensions)[phase.dim]
+            # Along a dimension all rings look alike: the ranks of the first one stand for any.
             members = np.arange(phase.n) * stride
         add = self.costs.add
         cost = [
             add(s, phase.size, members, phase.endpoint, uniform=phase.uniform, on_bus=comm.real.world)
             for s in phase.schedules
         ]
+        # Phases of one dimension and family share queues: their chunks take turns there.
         same = [q for q, o in enumerate(route) if (o.level, o.family) == (phase.level, phase.family)]
         trees = [q for q, o in enumerate(route) if o.tree and o.level == phase.level]
+        # Trees alternate per kind of collective and dimension.
         tree = TREE_KINDS.index(operation) * self.levels + phase.level if phase.tree else -1
         row = [0] * lk.PH_COLUMNS
         row[lk.PH_LEVEL], row[lk.PH_FAMILY] = phase.level, FAMILY[phase.family]
@@ -167,6 +173,7 @@ class Plans:
         row[lk.PH_COST0], row[lk.PH_COST1] = cost
         row[lk.PH_RING], row[lk.PH_LINE] = ring.entry, line - ring.first_line
         row[lk.PH_KIND] = lk.OTHER if phase.tree else KIND.get(phase.operation, lk.OTHER)
+        # `smallestFirst` compares what a member holds at most, before or after the phase.
         row[lk.PH_BYTES] = max(phase.size, next_size(phase.operation, phase.size, phase.n))
         self.phase_rows += row
         return max(self.costs.longest[c] for c in cost), ring.n_lines

@@ -45,7 +45,7 @@ class Lowered(Simulated):
     plans: list[CallPlan]
     costs: PhaseCosts
     carries: bool
-    """The ways of chunks hang on which rank is first to begin a collective; if not `listed` nothing is left over."""
+    """Routes of chunks depend on which rank begins a collective first; unless `listed`, nothing is carried over."""
 
     @property
     def layout(self) -> ModuleType:
@@ -78,11 +78,11 @@ class Lowered(Simulated):
 
     @property
     def rows_follow_from_plans(self) -> bool:
-        """See `Simulated`; not where chunks go several ways."""
+        """See `Simulated`; not where chunks take several routes."""
         return not any(plan.routed for plan in self.plans)
 
     def rows_of_phases(self, run: Any, item: Ints, chunk: Ints, place: Ints, step: Ints) -> Ints:
-        """See `Simulated`; chunks that go several ways have noted theirs."""
+        """See `Simulated`; chunks that take several routes noted their rows."""
         rows = super().rows_of_phases(run, item, chunk, place, step)
         routed = np.array([p.routed for p in self.plans], np.bool_)[self.items[item, lk.I_PLAN]]
         rows[routed] = run.table("ROW_PHASE")[place[routed]]
@@ -118,12 +118,14 @@ def lower(
     custom = uses_custom(views)
     if custom:
         # Every member has a trace of its own: no two ranks are known to behave alike.
+        # A trace per member needs a view per rank.
         views = [expand(views[v], rank, comms) for rank, v in enumerate(view_of.tolist())]
         view_of = np.arange(trace.n_ranks, dtype=np.int32)
         fold_ranks = False
     channels = channels_of(views, view_of)
     workload = Workload(trace, platform, comms, views, view_of, channels)
     call_phases, warnings = find_phases(workload, carried)
+    # Contention always needs ASTRA-sim's order of events.
     listed |= contention
     # What is first within a tick depends on the rank: no two are known to behave alike.
     fold_ranks &= not listed
@@ -170,14 +172,17 @@ class _Build:
         levels = len(platform.dimensions)
         trees = len(TREE_KINDS) * levels
         queues = platform.astra_sim.queues_per_dim
+        # Active chunks of a dimension are divided among its queues, rounded up.
         limit = -(-astra_sim_active_chunks(platform) // queues)
         bus = platform.astra_sim.shared_bus
         ranks = len(self.class_views)
+        # The folded run cannot tell who begins a collective first: only the listed one carries work over.
         after = plans.after() if carries and listed else np.zeros(0, np.int64)
         scalars = {
             lk.Z_CARRIES: int(carries and listed), lk.Z_PLANS: len(plans.all),
             lk.Z_RANKS: ranks, lk.Z_LEVELS: levels, lk.Z_QUEUES: queues, lk.Z_LIMIT: limit, lk.Z_TREES: trees,
             lk.Z_ORDER: ORDERS.index(platform.astra_sim.intra_dimension),
+            # A shared bus and messages without duration couple phases: these must be moved one by one.
             lk.Z_MESSAGES: int(messages or listed or bus is not None or plans.costs.instant),
         }  # fmt: skip
         if bus:
@@ -222,7 +227,7 @@ class _Build:
         )
 
     def _check_length(self, items: Ints) -> None:
-        """Refuse work whose sum does not fit the ticks: kernels do not notice that they wrap."""
+        """Refuse work whose sum exceeds the range of ticks: kernels do not notice an overflow."""
         kind = join([view.nodes.kind[view.nodes.items] for view in self.class_views], np.int64)
         timed = [view.nodes.ticks[view.nodes.kind == lk.FIXED] for view in self.class_views]
         total = float(sum(ticks.sum(dtype=np.float64) for ticks in timed))
@@ -283,6 +288,7 @@ class _Build:
             (lk.I_ROW, rows[:, 3] * rows[:, 4], "rows"),
             (lk.I_BASE, rows[:, 4], "bases"),
         ):
+            # Each item gets a span of its own: the place before it is the sum of those before.
             after = np.cumsum(amount)
             items[which, column] = getattr(tables, name) + after - amount
             setattr(tables, name, getattr(tables, name) + int(after[-1]))
@@ -290,11 +296,13 @@ class _Build:
         items[which, lk.I_NODE] = view.nodes.items[which]
         if view.parts is not None:
             items[which, lk.I_FIRST], items[which, lk.I_PARTS] = view.parts[which].T
+        # The room of a communicator follows from the member that uses it most.
         for number, times in zip(*np.unique(rows[:, 1], return_counts=True), strict=True):
             tables.comm_times[int(number)] = max(tables.comm_times[int(number)], int(times))
 
     def _pairs(self, tables: Tables, cls: int, view: View, items: Ints) -> None:
         """Fill in the sends and receives of a class."""
+        # Many messages of a view are alike: one example of each kind is looked up.
         which, kinds, examples = view.messages()
         if which.size:
             rank = int(self.representatives[cls])
@@ -304,6 +312,7 @@ class _Build:
 
     def _channel(self, tables: Tables, channel: Channel) -> tuple[int, int, int]:
         """Return (quotient channel, delay of a message, delay of what clears it or -1) of a channel."""
+        # Lowered channels are between classes: pairs of ranks that behave alike share one.
         tag, source, destination, size = channel
         sends, receives = self.channels[channel]
         a, b = int(self.classes[source]), int(self.classes[destination])
@@ -331,6 +340,7 @@ class _Build:
                 "remote-memory configuration other than NO_MEMORY_EXPANSION"
             )
         rank = int(self.representatives[cls])
+        # per-node: the memory of the node that the rank is in.
         server = {"per-npu": -1, "pool": 0}.get(memory.kind, rank // max(memory.npus_per_node, 1))
         network.whole_ticks(np.array([float(memory.latency)]), "remote memory")
         size = view.size[which]
@@ -341,10 +351,12 @@ class _Build:
     def _comm_rows(self, tables: Tables) -> list[int]:
         rows = []
         strides = dict.fromkeys(self.quotients, 0)
+        # Room per instance of a communicator: the most that any of its plans needs.
         for plan in self.plans.all:
             strides[plan.comm] = max(strides[plan.comm], plan.chunks * plan.lines)
         for comm, stride in strides.items():
             for cls in comm.local:
+                # A class that never uses the communicator still has an entry, -1.
                 tables.comm_ordinals[comm.number].setdefault(cls, -1)
             times = tables.comm_times[comm.number]
             rows += [tables.instances, len(comm.local), tables.arrived, stride, tables.instance_items]

@@ -1,4 +1,4 @@
-"""Rings of the simulated classes: the quotient of the real ones by the fold."""
+"""Rings of the simulated classes: the quotient of the real rings by the fold."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Ring:
     """The lines of one communicator along one dimension (-1: its whole list of ranks)."""
 
     entry: int
-    """Offset in `ring_entry` of its first (line, machine) pair, one pair per local class."""
+    """Offset in `ring_entry` of its first (line, member state) pair, one pair per local class."""
     first_line: int
     n_lines: int
 
@@ -51,6 +51,7 @@ class Rings:
         first = len(self.line_rows) // lk.LN_COLUMNS
         place: dict[int, tuple[int, int]] = {}
         for cls in comm.local:
+            # Another class of the same line may have been placed with it.
             if cls not in place:
                 ranks = line_of(self.platform, phase, comm.real, int(self.representatives[cls]))
                 self._line(comm, self.classes[ranks].tolist(), place)
@@ -63,6 +64,7 @@ class Rings:
         member_state: dict[int, int] = {}
         positions = []
         for position, cls in enumerate(classes):
+            # The first position of a class on a line stands for all its members there.
             if cls not in member_state:
                 member_state[cls] = len(member_state)
                 positions.append(position)

@@ -22,6 +22,7 @@ SCHEDULED = in_variant("contention") or in_variant("scheduled")
 def phase_row(prog, st, at, chunk, p):
     """Return the address of the row of phase p of a chunk of the item at address `at`."""
     plan = items.plan(prog, at)
+    # Routed chunks noted the row when the collective was issued.
     if SCHEDULED and plans.routes(prog, plan) >= 0:
         here = items.row(prog, at) + chunk * plans.phases(prog, plan) + p
         return routed.phase(st, here)
@@ -30,7 +31,7 @@ def phase_row(prog, st, at, chunk, p):
 
 @inner
 def turn_of(prog, st, at, row, chunk, p, tree):
-    """Return the turn of a phase at its queues, or trees: that of the first chunk and so many on, or as it was kept."""
+    """Return the turn of a phase at its queues or trees: counted on from the first chunk, or as noted per chunk."""
     if SCHEDULED:
         plan = items.plan(prog, at)
         if plans.routes(prog, plan) >= 0:
@@ -45,6 +46,7 @@ def turn_of(prog, st, at, row, chunk, p, tree):
 @inner
 def queue_of(prog, st, at, chunk, p):
     """Return the queue of one phase of one chunk: queues of a level are used in turn."""
+    # The direction follows from the queue, so the turn also decides that.
     row = phase_row(prog, st, at, chunk, p)
     number = turn_of(prog, st, at, row, chunk, p, False)
     queues = prog[lk.Z_QUEUES]
@@ -64,6 +66,7 @@ def queue_of(prog, st, at, chunk, p):
 @inner
 def cost_of(prog, st, at, row, chunk, p):
     """Return the phase cost: the variant is the direction of the queue, or which of two trees."""
+    # Two trees alternate, chunk by chunk.
     if phases.tree(prog, row) >= 0:
         number = turn_of(prog, st, at, row, chunk, p, True)
         variant = number & 1
@@ -83,15 +86,18 @@ def after_retained(prog, st, r, at, plan, instance):
 
     Rank 0 forgets that work when it starts a collective, but who starts it first chooses the routes for all.
     """
+    # Rank 0 forgets even for collectives that are not greedy.
     if r == 0:
         retained_work.set_plan(st, 0, -1)
     if plans.greedy(prog, plan) == 0:
         return plans.routes(prog, plan)
+    # -1: nobody has begun this instance yet. Otherwise the first member has chosen the routes for all.
     routes = instances.routes(st, instance)
     if routes < 0:
         routes = plans.routes(prog, plan)
         retained = retained_work.plan(st, 0)
         if retained >= 0:
+            # A pair that was not lowered: the run stops, is lowered with it, and starts again (`settled`).
             routes = after.routes(prog, items.plan(prog, at) * prog[lk.Z_PLANS] + retained)
             if routes < 0:
                 st[lk.V_STATUS] = lk.CARRIED
@@ -107,6 +113,7 @@ def count_routes(prog, st, r, at, plan, routes, chunks):
     steps = plans.phases(prog, plan)
     period = route_rows.route(prog, routes)
     levels = prog[lk.Z_LEVELS]
+    # Counters of a rank: 3 families of queues for each dimension, then its trees.
     own = r * (levels * 3 + prog[lk.Z_TREES])
     turn = rank_state.turn(st, r) if plans.in_turn(prog, plan) == 1 else 0
     for chunk in range(chunks):
@@ -116,6 +123,7 @@ def count_routes(prog, st, r, at, plan, routes, chunks):
             number = plans.first(prog, plan) + route * steps + p
             routed.set_phase(st, here, number)
             counter = own + phases.level(prog, number) * 3 + phases.family(prog, number)
+            # The turn before the addition: turns count from 0.
             routed.set_queue(st, here, counters.add_turn(st, counter, 1) - 1)
             if phases.tree(prog, number) >= 0:
                 counter = own + levels * 3 + phases.tree(prog, number)
@@ -133,6 +141,7 @@ def count_route(prog, st, r, at, plan):
     base = items.base(prog, at)
     levels = prog[lk.Z_LEVELS]
     own = r * (levels * 3 + prog[lk.Z_TREES])
+    # All phases read the counters before any advances them: those that share queues take neighbouring turns.
     for p in range(steps):
         row = first + p
         counter = own + phases.level(prog, row) * 3 + phases.family(prog, row)
@@ -142,6 +151,7 @@ def count_route(prog, st, r, at, plan):
             bases.set_tree_base(st, base + p, counters.turn(st, counter) + phases.tree_index(prog, row))
     for p in range(steps):
         row = first + p
+        # The first phase of a family advances the counter for all of them.
         if phases.index(prog, row) == 0:
             counter = own + phases.level(prog, row) * 3 + phases.family(prog, row)
             counters.add_turn(st, counter, chunks * phases.count(prog, row))

@@ -48,7 +48,9 @@ def execute(lowered: Lowered, mode: Mode | None = None) -> Run:
     else:
         _fire(state, heap, ranks)
     guards = Guards(prog, state)
+    # V_NOW counts, too: with contention the list of the running tick is not in the heap.
     while state[lk.V_STATUS] in (lk.OK, lk.GROW) and state[lk.V_HEAP] + state[lk.V_NOW] > 0:
+        # Room for one burst beyond what is in use: the kernel checks between events only.
         heap = at_least(heap, (state[lk.V_HEAP] + burst) * columns, mode)
         mem = at_least(mem, state[lk.V_MEMBER_STATE] + block, mode)
         kernel.run(
@@ -61,12 +63,13 @@ def _fire(state: Any, heap: Any, ranks: int) -> None:
     """Let every rank issue its first nodes at tick 0, in rank order."""
     for r in range(ranks):
         at = r * lk.HEAP_COLUMNS
+        # Rows of zeros otherwise: all are registered at tick 0 and ordered by rank.
         heap[at + 3], heap[at + 4], heap[at + 5] = r, lk.EV_FIRE, r
     state[lk.V_HEAP] = state[lk.V_SEQ] = ranks
 
 
 def estimate(lowered: Lowered) -> int:
-    """Return about how many events the program has."""
+    """Return an estimate of the number of events."""
     # A list of many links takes as long to make as to load the compiled kernel.
     events = lowered.sizes["states"] + lowered.sizes["rows"] + lowered.sizes["links"] // 100
     return events + lowered.sizes["rows"] * 100 * lowered.scalars[lk.Z_MESSAGES]
@@ -74,6 +77,7 @@ def estimate(lowered: Lowered) -> int:
 
 def _relocate(prog: Any, base: dict[str, int], lowered: Lowered) -> None:
     """Turn the places in COSTS and LINES that other tables hold into addresses."""
+    # These two are laid out together with the other tables, so their addresses are known only now.
     for r in range(len(lowered.tables["PHASES"]) // lk.PH_COLUMNS):
         row = base["PHASES"] + r * lk.PH_COLUMNS
         for column in (lk.PH_COST0, lk.PH_COST1):
@@ -92,6 +96,7 @@ def _state(lowered: Lowered, mode: Mode) -> tuple[Any, dict[str, slice]]:
     spans = lowered.tables["RANKS"].reshape(-1, lk.R_COLUMNS)
     ready, ready_size = _roots(nodes, spans, z["states"])
     per_rank = [nodes[first : first + count] for first, count in spans[:, [lk.R_NODES, lk.R_COUNT]].tolist()]
+    # Inner nodes of custom collectives do not count: their collective does.
     outer = [int((rows[:, lk.N_SLOT] != lk.INNER).sum()) for rows in per_rank]
     none: Callable[[int], Ints] = lambda size: np.full(size, -1, np.int64)  # noqa: E731
     filled = {
@@ -124,6 +129,7 @@ def _roots(nodes: Ints, spans: Ints, states: int) -> tuple[Ints, Ints]:
     ready, sizes = np.zeros(states, np.int64), np.zeros((len(spans), 4), np.int64)
     for r, span in enumerate(spans):
         rows = nodes[span[lk.R_NODES] : span[lk.R_NODES] + span[lk.R_COUNT]]
+        # INNER nodes are not on heaps: their collective issues them.
         free = np.flatnonzero(rows[:, lk.N_INDEGREE] == 0)
         slots = rows[free, lk.N_SLOT]
         for slot in range(4):
@@ -135,7 +141,7 @@ def _roots(nodes: Ints, spans: Ints, states: int) -> tuple[Ints, Ints]:
 
 
 def _burst(lowered: Lowered) -> tuple[int, int]:
-    """Return the most events, and integers of machine memory, that one event may add."""
+    """Return the most events, and integers of working memory, that one event may add."""
     z, costs = lowered.sizes, lowered.costs
     chunks = max((plan.chunks for plan in lowered.plans), default=0)
     limit, queues, levels = (lowered.scalars[place] for place in (lk.Z_LIMIT, lk.Z_QUEUES, lk.Z_LEVELS))

@@ -14,7 +14,7 @@ from armillary.platform.model import Platform
 from armillary.trace import Trace
 
 MOST_EVENTS = 50_000_000
-"""More messages and nodes than this are done one by one only if asked for: at 1.2 µs each (an all-reduce of 512 NPUs,
+"""More messages and nodes than this are moved one by one only on request: at 1.2 µs each (an all-reduce of 512 NPUs,
 one core) they take a minute."""
 
 
@@ -43,6 +43,7 @@ def run_astra_sim(
     # Without a tie that could have an effect, the order within a tick is that of ASTRA-sim, or it changes nothing.
     if run and not run.scalar(lk.V_TIED):
         return lowered, run
+    # Beyond the limit the fast answer stands, with a warning.
     if (events := events_of(lowered)) <= MOST_EVENTS:
         return _listed(lower_with)
     lowered.warnings.append(
@@ -65,14 +66,16 @@ def _listed(lower_with: partial[Lowered]) -> tuple[Lowered, Run]:
 
 
 def events_of(lowered: Lowered) -> int:
-    """Return about how many nodes all ranks have, and messages their collectives send."""
+    """Return an estimate of the nodes of all ranks plus the messages of their collectives."""
     ranks = np.bincount(lowered.classes)
     spans = lowered.tables["RANKS"].reshape(-1, lk.R_COLUMNS)
     nodes = int((spans[:, lk.R_COUNT] * ranks).sum())
+    # Plus one, so that the array of a program without plans can be indexed.
     of_plan = np.zeros(len(lowered.plans) + 1)
     for plan in lowered.plans:
         schedules = [p.schedules[0] for route in plan.call.routes for p in route if p.schedules]
         sends = sum(np.mean([len(role.send_peer) for role in s.roles]) for s in schedules)
+        # Chunks are spread over the routes about evenly.
         of_plan[plan.number] = plan.chunks * sends / len(plan.call.routes)
     item = np.flatnonzero(lowered.is_collective)
     of_item = of_plan[lowered.items[item, lk.I_PLAN]] * ranks[lowered.items[item, lk.I_RANK]]

@@ -1,6 +1,6 @@
 """The event loop: nodes and slots of every simulated rank, and what each event does.
 
-`prog` is the program and `st` the state (see `layout`), `mem` the machines of message-level
+`prog` is the program and `st` the state (see `layout`), `mem` the member states of message-level
 phases, `heap` the events. The order of events of one rank at one tick follows ASTRA-sim's
 registration order (see `armillary.engine.astra_sim`).
 """
@@ -66,6 +66,8 @@ def issue_free(prog, st, mem, heap, r, tick):
         while True:
             best = -1
             chosen = 0
+            # Four heaps, one per slot: the lowest node over all slots that are free is issued next. Slot NONE
+            # is always free.
             for slot in range(4):
                 if ready_size.waiting(st, r, slot) > 0 and (slot == lk.NONE or busy.slot(st, r, slot) == 0):
                     node = ready.node(st, ranks.ready(prog, r, slot))
@@ -73,6 +75,7 @@ def issue_free(prog, st, mem, heap, r, tick):
                         best = node
                         chosen = slot
             if best < 0:
+                # Nothing is free: look at what skipped nodes left.
                 break
             take(st, ready.at_node(st, ranks.ready(prog, r, chosen)), ready_size.waiting(st, r, chosen))
             ready_size.add_waiting(st, r, chosen, -1)
@@ -92,6 +95,7 @@ def issue(prog, st, mem, heap, r, node, slot, tick):
     state = ranks.state(prog, r)
     kind = nodes.kind(prog, row)
     nodes_now.set_node_start(st, state + node, tick)
+    # A skipped node ends at once, but its children become ready only after this round of issues.
     if kind == lk.SKIP:
         nodes_now.set_node_end(st, state + node, tick)
         rank_state.add_left(st, r, -1)
@@ -106,6 +110,7 @@ def issue(prog, st, mem, heap, r, node, slot, tick):
                 st[lk.V_DEFERRED] += 1
         return
     rank_state.add_flying(st, r, 1)
+    # Control nodes occupy no slot.
     if slot != lk.NONE:
         busy.set_slot(st, r, slot, 1)
     if kind == lk.FIXED:
@@ -147,7 +152,9 @@ def message_arrived(prog, st, mem, heap, r, node, tick):
     channel = items.channel(prog, item)
     number = channel_state.arrived(st, channel)
     channel_state.set_arrived(st, channel, number + 1)
+    # The sender first, as in ASTRA-sim: what it issues at this tick comes before what the receiver does.
     complete_node(prog, st, mem, heap, r, node, tick)
+    # The receive is not posted: it completes when it is, see `pair_kernel.post_recv`.
     if channel_state.posted(st, channel) > number:
         receiver = channels.receiver(prog, channel)
         complete_node(
@@ -169,6 +176,7 @@ def complete_node(prog, st, mem, heap, r, node, tick):
     nodes_now.set_node_end(st, state + node, tick)
     slot = nodes.slot(prog, row)
     first = nodes.child(prog, row)
+    # A node of a custom collective: it has no slot, and the rank does not count it.
     if slot == lk.INNER:
         complete_part(prog, st, mem, heap, r, row, tick)
         return
@@ -177,6 +185,7 @@ def complete_node(prog, st, mem, heap, r, node, tick):
     if slot != lk.NONE:
         busy.set_slot(st, r, slot, 0)
     rank_state.add_left(st, r, -1)
+    # The finish of a rank is the end of its last node.
     if rank_state.left(st, r) == 0:
         rank_state.set_finish(st, r, tick)
     for i in range(first, first + nodes.children(prog, row)):
@@ -204,6 +213,7 @@ def complete_part(prog, st, mem, heap, r, row, tick):
     item_state.add_parts_left(st, item, -1)
     if item_state.parts_left(st, item) == 0:
         stream = items.stream(prog, item)
+        # The phase ends within this tick, before what else is registered for it.
         if CONTENTION:
             at_once(st, mem, lk.EV_PHASE, stream, 0)
         else:
@@ -229,6 +239,7 @@ def phase_done(prog, st, mem, heap, stream, tick):
         if item_state.item_left(st, item) == 0:
             # The workload goes on before the stream leaves its queue.
             complete_node(prog, st, mem, heap, r, items.node(prog, item), tick)
+        # Only now has the stream left the queue: what the workload issued above has been queued behind it.
         queues_now.add_running(st, q, -1)
         start_waiting(prog, st, mem, heap, r, queue, tick)
         return
@@ -248,6 +259,7 @@ def chunk_step_done(prog, st, mem, heap, member_state, tick):
     st[lk.V_HEAP] = complete(prog, st, mem, member_state, tick, heap, 0, st[lk.V_HEAP])
     if finished(prog, mem, member_state):
         block = member_states.block(mem, member_state) - 1
+        # The block counts members that run: the last one frees it.
         stream = member_states.owner(mem, member_state)
         mem[block] -= 1
         if mem[block] == 0:
@@ -257,7 +269,7 @@ def chunk_step_done(prog, st, mem, heap, member_state, tick):
 
 @inner
 def release(prog, st, mem, block, stream):
-    """Give the machines of a finished phase back to the free list of its line."""
+    """Return the member states of a finished phase to the free list of its line."""
     item = streams.item(st, stream)
     row = phase_row(prog, st, item, stream - items.stream(prog, item), streams.phase(st, stream))
     line = ring_entries.line(prog, phases.ring(prog, row) + items.local(prog, item))
@@ -272,6 +284,7 @@ def serve(prog, st, mem, heap, r, node, tick):
     at = ranks.items(prog, r) + nodes.item(prog, row)
     server = items.server(prog, at)
     start = tick
+    # A memory of its own serves any number of requests at once.
     if server >= 0:
         served(prog, st, server, tick)
         start = max(tick, servers.server_free(st, server))
@@ -294,6 +307,7 @@ def run(prog, st, mem, heap, budget, heap_room, member_state_room):
         st[lk.V_HEAP] = pop(heap, 0, st[lk.V_HEAP])
         budget -= 1
         st[lk.V_EVENTS] += 1
+        # Tie rules compare it with the event before.
         st[lk.V_REGISTERED] = registered
         if code == lk.EV_PHASE:
             phase_done(prog, st, mem, heap, a, tick)
@@ -304,6 +318,7 @@ def run(prog, st, mem, heap, budget, heap_room, member_state_room):
         elif code == lk.EV_MESSAGE:
             st[lk.V_HEAP] = arrive(prog, st, mem, a, b, tick, sent, heap, 0, st[lk.V_HEAP])
         elif code == lk.EV_FIRE:
+            # The first event of a rank: nothing can have come before it.
             st[lk.V_DOUBT] = 0
             issue_free(prog, st, mem, heap, a, tick)
         elif code >= lk.EV_BUS_SENT:

@@ -1,10 +1,10 @@
 """Whether what came first within a tick made a difference that only the messages of all ranks tell: V_TIED.
 
-ASTRA-sim takes the events of a tick in the order in which they were registered, all that are due on one rank in a row.
-So of two events on a rank the one that was registered at an earlier tick comes first, but for point-to-point messages,
-which arrive on their own: those that left before what else is due was registered may come before or after it. Of what
-was registered at the same tick nothing is known here, unless `together` tells. Where two such events do not meet, in
-a queue of streams, at a slot of their rank or at a memory, their order has no effect.
+ASTRA-sim takes the events of a tick in the order in which they were registered, all events of one rank in a row.
+So of two events on a rank the one that was registered at an earlier tick comes first, except for point-to-point
+messages, which arrive on their own: those that left before the other event was registered may come before or after it.
+The order of events that were registered at the same tick is unknown here, unless `together` decides it. Where two such
+events do not meet, in a queue of streams, at a slot of their rank or at a memory, their order has no effect.
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ def touch(prog, st, r, queue, stream, p, tick):
     """Note that a queue changes since phase `p` of a stream has ended (-1: since a node has); compare with before.
 
     Of two events of a tick that were registered at different ticks the order is known, and of the ends of two phases
-    that took the same way at the same time: messages do not overtake each other there.
+    that took the same route at the same time: messages do not overtake each other there.
     """
+    # One tie that matters is enough: nothing more needs to be known.
     if LISTED or st[lk.V_TIED] == 1:
         return
     at = r * prog[lk.Z_LEVELS] * prog[lk.Z_QUEUES] + queue
@@ -48,6 +49,7 @@ def touch(prog, st, r, queue, stream, p, tick):
 def together(prog, st, one, p, other, q):
     """Tell whether all members began phase `p` of a stream and phase `q` of another in turn, at the same ticks each."""
     item = streams.item(st, one)
+    # Ends of nodes, and chunks of different collectives, have no phase to compare.
     if p < 0 or q < 0 or streams.item(st, other) != item:
         return False
     first = one - items.stream(prog, item)
@@ -56,6 +58,7 @@ def together(prog, st, one, p, other, q):
     if queue_of(prog, st, item, first, p) != queue_of(prog, st, item, second, q):
         return False
     beside = phase_row(prog, st, item, second, q)
+    # Other costs mean other directions or sizes: one may overtake the other.
     if cost_of(prog, st, item, row, first, p) != cost_of(prog, st, item, beside, second, q):
         return False
     comm = items.comm(prog, item)
@@ -66,6 +69,7 @@ def together(prog, st, one, p, other, q):
         member = members.item(st, first_member + prog[lines.local(prog, line) + i])
         here = items.row(prog, member) + first * steps + p
         there = items.row(prog, member) + second * steps + q
+        # Equal starts alone are not enough: the order of starts must be the same on every member.
         if rows.start(st, here) != rows.start(st, there):
             return False
         if rows.seq(st, here) > rows.seq(st, there):
@@ -81,10 +85,13 @@ def doubt(prog, st, r, kind, tick):
     pair = 1 if kind in (lk.SEND, lk.RECV) else 0
     st[lk.V_DOUBT] = 0
     if completed.tick(st, r) == tick:
+        # Registered at one tick, or a message that may have come earlier: the two could be swapped.
         if completed.registered(st, r) == st[lk.V_REGISTERED] or (completed.pair(st, r) == 1 and pair == 0):
             st[lk.V_DOUBT] = 1
+            # A node that was skipped before it deferred its children to this completion.
             if completed.skipped(st, r) == 1:
                 st[lk.V_TIED] = 1
+    # The first completion of a tick starts a new record.
     else:
         for slot in range(lk.NONE):
             completed.set_fresh(st, r, slot, 0)
@@ -101,6 +108,7 @@ def freed(prog, st, r, slot):
     """A completion frees a node: in doubt it matters if one before it has taken its slot."""
     if LISTED or slot == lk.NONE:
         return
+    # In the other order this node would have competed for the slot.
     if st[lk.V_DOUBT] == 1 and completed.issued(st, r, slot) == 1:
         st[lk.V_TIED] = 1
     completed.set_fresh(st, r, slot, 1)
@@ -117,6 +125,7 @@ def taken(prog, st, r, slot, skipped):
             st[lk.V_TIED] = 1
     if slot == lk.NONE:
         return
+    # Others wait for the slot that this node takes: in the other order one of them might have it.
     if st[lk.V_DOUBT] == 1 and completed.fresh(st, r, slot) == 1 and (ready_size.waiting(st, r, slot) > 0):
         st[lk.V_TIED] = 1
     completed.set_issued(st, r, slot, 1)
@@ -127,6 +136,7 @@ def served(prog, st, server, tick):
     """A memory that others share gets a request: who is first matters to all, and is known at the start only."""
     if LISTED:
         return
+    # At tick 0 all ranks issue in rank order, which is known.
     if tick > 0 and servers.served_at(st, server) == tick:
         st[lk.V_TIED] = 1
     servers.set_served_at(st, server, tick)

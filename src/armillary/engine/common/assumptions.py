@@ -1,4 +1,4 @@
-"""What a result must say of its input: what it assumes, what it makes no use of, and whether memory holds it."""
+"""What a result states about its input: assumptions, options without effect, and whether it fits into memory."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 def assumptions(
     lowered: Simulated, platform: Platform, profile: str, about: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return what a timeline says of nodes that name work and have no time, and of precisions that no model knows.
+    """Return the facts for a timeline about nodes with work but no time, and about precisions that no model knows.
 
-    ``assumptions`` has a sentence for each thing that is assumed of them, ``free_nodes`` is how many take no time,
-    ``assumed_nodes`` those and the ones that the roofline timed unasked.
-    `about` is what the trace says of itself.
+    ``assumptions`` has a sentence for each assumption, ``free_nodes`` is the number of such nodes that take no time,
+    and ``assumed_nodes`` adds those that the roofline timed without being enabled. `about` is `Trace.about`.
     """
+    # Counts are of ranks: a class counts as often as it has members.
     sizes = np.bincount(lowered.classes, minlength=len(lowered.views)).tolist()
     total: dict[str, int] = dict.fromkeys(("free", "idle", "untimed", "unmoved"), 0)
     for view, ranks in zip(lowered.views, sizes, strict=True):
@@ -79,11 +79,11 @@ def _nodes(count: int) -> str:
 
 
 MEMORY = "memory"
-"""What a trace says of itself (`Trace.about`): what its fullest rank needs; recorded and old traces do not say."""
+"""Key of `Trace.about` with the memory that the fullest rank needs; recorded and old traces do not have it."""
 
 
 def memory_of(trace: Trace, platform: Platform) -> dict[str, Any]:
-    """Return what a timeline says of memory: need, capacity (None: not given) and whether it fits (None: not known)."""
+    """Return the facts about memory for a timeline: need, capacity (None: not given), fit (None: not known)."""
     needs = trace.about.get(MEMORY)
     if needs is None:
         return {}
@@ -134,11 +134,11 @@ class Option:
     """An option that has no effect somewhere.
 
     Attributes:
-        key: Where it stands in a platform file.
-        given: Whether a machine sets it to something else than nothing.
+        key: Its place in a platform file.
+        given: Whether a machine sets it to a value that is not the default.
         counts: The network models in which it has an effect.
-        protocol: Of packets: the protocol that has it.
-        needs: What else it needs to have one, in words, and whether that is there.
+        protocol: The packet protocol that it belongs to, if any.
+        needs: A further requirement for an effect, in words, and whether it is met.
     """
 
     key: str
@@ -152,7 +152,7 @@ def _of_packets(
     protocol: str, names: str, *counts: str, needs: tuple[str, Callable[[dict[str, Any]], bool]] | None = None
 ) -> Iterator[Option]:
     for name in names.split():
-
+        # The default argument binds the name of this iteration.
         def given(platform: Platform, name: str = name) -> bool:
             return platform.packets.protocol == protocol and name in platform.packets.options
 
@@ -206,7 +206,7 @@ OPTIONS = (
     ),
     *_of_packets("credit", "packet flit vcs depth router_delay switching", "packet-credit"),
 )  # fmt: skip
-"""What does not count everywhere. A test holds every row against runs: those that count change something."""
+"""Options that do not count everywhere. A test runs every row: an option that counts must change a result."""
 
 
 def column_of(platform: Platform, network_model: str) -> str:

@@ -1,4 +1,4 @@
-"""What a collective call is, who takes part in it, and the communicators of the simulated classes of ranks."""
+"""Collective calls, the communicators that run them, and the quotient communicators of simulated classes of ranks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from armillary.trace.process_groups import WORLD, define, definitions, recorded_
 
 @dataclass(frozen=True)
 class CollectiveCall:
-    """What the members of a collective must agree on."""
+    """Everything that the members of a collective must agree on; equal calls share a plan."""
 
     comm: int
     operation: str
@@ -68,6 +68,7 @@ class Communicators:
         Raises:
             InputError: no such group.
         """
+        # Traces name the group of all ranks "0" or not at all.
         if name in ("", "0"):
             return WORLD
         try:
@@ -109,7 +110,7 @@ class QuotientComm:
 
 
 class Slots(Protocol):
-    """What `quotient_comms` asks a workload."""
+    """The part of a workload that `quotient_comms` uses."""
 
     @property
     def comms(self) -> Communicators:
@@ -130,6 +131,7 @@ def quotient_comms(
     quotients: list[QuotientComm] = []
     for cls, rank in enumerate(representatives.tolist()):
         for number, slot in workload.slots(rank).items():
+            # Met as a member of the communicator of a class before.
             if (cls, slot) in comm_at:
                 continue
             comm = QuotientComm(len(quotients), workload.comms.get(number))
@@ -138,6 +140,7 @@ def quotient_comms(
             # Members of one class start at the same tick, so one of them is enough to tell when all have come.
             _, first = np.unique(classes[members], return_index=True)
             for member in members[np.sort(first)].tolist():
+                # None: a member that never uses this group. It still counts, because the others wait for it.
                 there = workload.slots(member).get(number)
                 if there is not None:
                     comm_at[(int(classes[member]), there)] = comm

@@ -1,4 +1,4 @@
-"""What collectives and messages of a program need of the machine, whatever moves them: columns for lower bounds."""
+"""What collectives and messages need of the machine, whatever algorithm moves them: columns for lower bounds."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SAFE = 1 - 1e-6
 
 @dataclass
 class Demands:
-    """What is needed of one machine; what was asked is kept."""
+    """The needs of collectives on one machine; answers are cached."""
 
     platform: Platform
     _groups: dict[tuple[bytes, tuple[bool, ...] | None], Group] = field(default_factory=dict)
@@ -45,7 +45,7 @@ class Demands:
 
     @cached_property
     def anywhere(self) -> bool:
-        """Whether a table may send messages any way."""
+        """Whether a routing table may send messages over any links."""
         graph = self.platform.topology
         return graph is not None and graph.routing == "static"
 
@@ -73,6 +73,7 @@ class Demands:
         group = Group(coordinates, dimensions, delay, self.anywhere)
         if call.involved is None or not group.grid:
             return group
+        # Members meet only along the dimensions that take part; one line stands for all.
         out = [d for d in range(len(dimensions)) if not (d < len(call.involved) and call.involved[d])]
         line = (coordinates[out] == coordinates[out, :1]).all(axis=0)
         return Group(coordinates[:, line], dimensions, delay, self.anywhere)
@@ -92,6 +93,7 @@ class Demands:
         if call.splits:
             matrix = np.array(call.splits, np.int64)
             return int(least_ns(group, call.operation, call.size, matrix) * SAFE)
+        # Groups are kept in `_groups`, so their ids stay their own.
         key = id(group), plain(call.operation), call.size
         if key not in self._least:
             self._least[key] = int(least_ns(group, key[1], call.size) * SAFE)
@@ -111,6 +113,7 @@ class Demands:
                 latency += int(hop) * d.latency
                 moving = max(moving, size / rate)
         if self.anywhere:
+            # A table may use every port at once and links in any order: only the total bandwidth is a bound.
             latency, moving = 0.0, size / sum(max(each.out, each.into) for each in ports(self.platform))
         least = latency + self.platform.npu.message_delay + moving
         if self.platform.collectives.fit is not None:
@@ -139,6 +142,7 @@ class Demands:
         for c, dims in enumerate(cuts):
             through[c, list(dims)] = True
         bytes_, each, ns = (np.zeros((len(plans), len(cuts), width)) for width in (2, 2, 4))
+        # A fit may be faster than the links of the platform, so no latency of theirs is a bound.
         measured = self.platform.collectives.fit is not None
         latencies = [
             0.0 if measured else min((group.cuts[own].latency for group in dict.fromkeys(groups)
@@ -178,7 +182,7 @@ class Demands:
     def _as_measured(
         self, group: Group, call: CollectiveCall, cuts: Sequence[Dims], transfer: float
     ) -> tuple[Floats, Floats, Floats]:
-        """Return what is needed of the port that a measured collective keeps busy, as far as it was measured so."""
+        """Return the needs of a measured collective: only of the port that it keeps busy, and at most as measured."""
         bytes_, each, ns = self._needs(group, call, cuts)
         for c, dims in enumerate(cuts):
             if dims != group.spanned[-1:]:
@@ -223,6 +227,7 @@ def fastest(platform: Platform) -> tuple[Dimension, ...]:
     found = []
     for dimension in platform.dimensions:
         both = port(dimension)
+        # A bound must hold on the fastest link of a dimension whose links differ.
         more = max(1.0, float(graph.bandwidth.max()) / dimension.bandwidth)
         latency = min(dimension.latency, float(graph.latency.min()))
         found.append(replace(dimension, latency=latency, port=Port(both.out * more, both.into * more)))

@@ -1,4 +1,4 @@
-"""Say why a run cannot finish: who waits for what."""
+"""Explain why a run cannot finish: who waits for what."""
 
 from __future__ import annotations
 
@@ -58,8 +58,10 @@ def check_finished(lowered: Simulated, run: Run) -> None:
         StuckError: a table of who waits for what, or the two collectives that do not match.
     """
     layout = lowered.layout
+    # Kernels cannot raise: they note a status and two items, and this turns them into an error.
     if run.scalar(layout.V_STATUS) == layout.MISMATCH:
         raise StuckError(_mismatch(lowered, run.scalar(layout.V_A), run.scalar(layout.V_B)))
+    # Only profile astra-sim knows this status.
     if run.scalar(layout.V_STATUS) == getattr(layout, "TOO_LONG", None):
         raise InputError(
             f"the simulation takes more than {layout.LAST_TICK:.3g} ns, with messages waiting for links; "
@@ -73,7 +75,9 @@ def check_finished(lowered: Simulated, run: Run) -> None:
         rows += _waiting(lowered, run, cls)
         if len(rows) >= SHOWN:
             break
+    # Of ranks, not of classes: a class may stand for thousands.
     stuck = int((left[lowered.classes] > 0).sum())
+    # The hint is about chunks held in queues. Where messages move, `explain` knows more.
     held = lowered.holds == Simulated.holds and any(row[-1].startswith("chunks held") for row in rows)
     raise StuckError(
         f"the simulation cannot finish: {stuck} of {len(lowered.classes)} ranks wait for something that never "
@@ -112,6 +116,7 @@ def _waiting(lowered: Simulated, run: Run, cls: int) -> list[tuple[int, int, str
     graph, order = view.nodes.graph, view.nodes.order
     rank = int(lowered.representatives[cls])
     rows = []
+    # What runs and never ends is the cause; what never started is shown only where little runs.
     running = np.flatnonzero((start >= 0) & (end < 0))
     for node in running[:20].tolist():
         position = int(order[node])
@@ -144,6 +149,8 @@ def _wait_of(lowered: Simulated, run: Run, cls: int, view: View, node: int) -> s
     comm = int(lowered.items[item, lowered.layout.I_COMM])
     instance = int(run.table("ITEM_INSTANCE")[item])
     ordinals = run.table("ORDINALS")
+    # A member is late if it has joined fewer collectives of the group than this one's number; -1: it joins
+    # none.
     late = sorted(
         int(lowered.representatives[other])
         for other, counter in lowered.comm_ordinals[comm].items()

@@ -1,4 +1,4 @@
-"""Collectives and messages as the fit of a platform times them."""
+"""Collectives and messages timed by the fit that a platform names (`collectives.fit`), not by schedules."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Message(NamedTuple):
-    """A message: ns, bytes at the full bandwidth of a port, and the dimension of that."""
+    """A fitted message: latency in ns, volume in bytes at full port bandwidth, and the dimension of that port."""
 
     latency: float
     volume: Fraction
@@ -40,6 +40,7 @@ def fit_of(choice: FitChoice) -> CollectiveFit:
     """
     path = choice.folder / choice.name
     named = choice.name.replace("_", "-") in _names() or not path.is_file()
+    # The time of the last change is part of the cache key, so an edited file is read again.
     stamp = 0 if named else path.stat().st_mtime_ns
     try:
         return _load(choice.name if named else str(path), stamp)
@@ -62,17 +63,21 @@ def _load(name: str, stamp: int) -> CollectiveFit:
 
 
 def timed(call: CollectiveCall, comm: Communicator, platform: Platform) -> CollectiveTime | None:
-    """Return what the fit of a platform says of a collective; None: nothing."""
+    """Return the time of a collective by the fit of a platform; None where it has none."""
     choice = platform.collectives.fit
     if choice is None or len(comm.members) < 2 or call.size <= 0 or call.operation in MEMORY_OPERATIONS:
         return None
     used = call.involved
+    # A fit measured whole groups; a call that leaves dimensions out is none of its cases.
     if used is not None and not all(d < len(used) and used[d] for d in spanned(comm, platform)):
         return None
+    # Members per node: a fit is by the largest number in one node and the number of nodes.
     counts = np.unique(comm.members // node_size(platform), return_counts=True)[1]
     size, operation = call.size, plain(call.operation)
+    # Measurements state the size of the result, traces that of one member's part.
     if operation == "all-gather":
         size *= len(comm.members)
+    # The member with the most bytes to send or receive decides.
     if call.splits:
         matrix = np.array(call.splits, np.int64)
         size = int(max(matrix.sum(axis=0).max(), matrix.sum(axis=1).max()))
@@ -108,7 +113,7 @@ def spanned(comm: Communicator, platform: Platform) -> list[int]:
 
 
 def node_size(platform: Platform) -> int:
-    """Return how many NPUs the fit of a platform takes for a node."""
+    """Return the NPUs per node that the fit of a platform assumes."""
     assert platform.collectives.fit is not None
     return int(
         np.prod([dimension.size for dimension in platform.dimensions[: platform.collectives.fit.inner]])

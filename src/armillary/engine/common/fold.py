@@ -12,7 +12,7 @@ and A, A, B, B have the same peers but not the same ticks. In profile `physical`
 tick has no effect, only the set of colours counts.
 
 Folding is exact. `--no-fold` simulates every rank and gives the same tick for each of them, and a
-property-based test compares the two. What cannot be folded is not: ranks that share a first-come-first-served
+property-based test compares the two. Some ranks are never folded: those that share a first-come-first-served
 server (a memory pool, the memory of a node) are served in rank order at equal ticks, so each of them is a
 class of its own.
 
@@ -73,7 +73,9 @@ def fold(
     """Return the class of every rank, numbered in order of their lowest rank."""
     colour = _number(colour)
     known: dict[object, int] = {}
+    # Slots are -1 … width - 2; colour * width + slot + 1 is one number for both.
     width = max((int(ring.slots.max(initial=-1)) for ring in rings), default=-1) + 2
+    # Each pass that splits adds a colour, so there are fewer passes than ranks; in practice a handful.
     while not _settled(colour, rings, pairs):
         columns: dict[object, Colours] = {}
         for ring in rings:
@@ -106,12 +108,14 @@ def _places(channels: Channels, npus: int) -> Colours:
 
     def find(rank: int) -> int:
         while root[rank] != rank:
+            # Union-find with path halving.
             root[rank] = root[root[rank]]
             rank = root[rank]
         return rank
 
     for _, source, destination, _ in channels:
         root[find(source)] = find(destination)
+    # Ranks by their set of linked ranks; the place in the set follows from a stable sort.
     linked = np.array([find(rank) for rank in range(npus)] if channels else root, np.int64)
     order = np.argsort(linked, kind="stable")
     first = np.searchsorted(linked[order], linked[order])
@@ -121,7 +125,7 @@ def _places(channels: Channels, npus: int) -> Colours:
 
 
 def _settled(colour: Colours, rings: list[Ring], pairs: list[Pairs]) -> bool:
-    """One colour, and only rings in which every member sees the same: nothing can split."""
+    """Tell whether nothing can split: one colour, and only rings in which every member sees the same."""
     same = colour.max(initial=0) == 0 and not pairs
     return same and all(
         order.uniform
@@ -156,8 +160,10 @@ def _sign_ring(
     met = own * width + slots + 1
     n = ring.lines.shape[1]
     if all(order.uniform and order.relative == "set" for order in ring.orders):
+        # Profile physical: every member of a line sees the same set, so one identity per line.
         values = np.broadcast_to(_sets(met, known)[:, None], met.shape)
     elif all(order.uniform for order in ring.orders):
+        # Lines of equal colours have equal identities: each distinct line once.
         rows, row_of = np.unique(met, axis=0, return_inverse=True)
         ids = np.array(
             [[_identify(row, i, ring.orders, b"", known) for i in range(n)] for row in rows.tolist()]
@@ -182,7 +188,7 @@ def _sign_ring(
 
 
 def _sets(met: Colours, known: dict[object, int]) -> Colours:
-    """Return the identity of what is met on each line, (lines,)."""
+    """Return a number per line for the set of (colour, slot) on it, (lines,)."""
     rows = np.sort(met, axis=1)
     alike: dict[bytes, int] = {}
     of_line = [alike.setdefault(row.tobytes(), len(alike)) for row in rows]
@@ -195,13 +201,16 @@ def _identify(row: list[int], i: int, orders: frozenset[Order], cost: bytes, kno
     n = len(row)
     parts: list[object] = [cost]
     for relative in sorted({order.relative for order in orders}):
+        # A ring seen from member i: its own colour first, then downstream.
         if relative == "rotate":
             parts.append(tuple(row[i:] + row[:i]))
         elif relative == "set":
             parts.append(("set", *sorted(set(row))))
+        # Recursive halving and doubling: members see each other by i xor k, only for a power of two.
         elif relative == "pair" and n & (n - 1) == 0:
             parts.append(("pair", *(row[i ^ k] for k in range(n))))
         else:
+            # Any other schedule: the position itself matters.
             parts.append((i, *row))
     key = tuple(parts)
     return known.setdefault(key, len(known))
@@ -210,7 +219,7 @@ def _identify(row: list[int], i: int, orders: frozenset[Order], cost: bytes, kno
 def _costs(
     members: NDArray[np.int64], orders: frozenset[Order], dimensions: tuple[Dimension, ...]
 ) -> list[bytes]:
-    """Return for each member what its wires look like: (dimension, hops) to its relative peers."""
+    """Return a key per member for the links to its relative peers: (dimension, hops) of each."""
     n = len(members)
     parts = []
     for order in sorted((o for o in orders if not o.uniform), key=lambda o: (o.relative, o.peers)):
@@ -220,6 +229,7 @@ def _costs(
             continue
         for end in ((me + peers) % n, (me - peers) % n):
             parts += list(network.route(dimensions, members[me], members[end]))
+    # A row of bytes per member is hashable, and compares all its links at once.
     table = np.concatenate(parts, axis=1)
     return [row.tobytes() for row in table]
 
@@ -240,6 +250,7 @@ class Pairs:
     def sign(self, columns: dict[object, Colours], colour: Colours, known: dict[object, int]) -> None:
         """Write the identity of (partner colours, marks) of these ranks into the column of pairs."""
         column = columns.setdefault("pairs", np.full(len(colour), -1, np.int64))
+        # Colour of the partner, and the constant mark of what is exchanged with it.
         both = np.concatenate([colour[self.peers], self.marks], axis=1)
         first, which = distinct_columns(both.T)
         met = [known.setdefault(("pairs", row.tobytes()), len(known)) for row in both[first]]
@@ -255,7 +266,7 @@ def pairs_of(
 ) -> list[Pairs]:
     """Return the partners of all ranks, by view: one for each of its items.
 
-    `path_code` says what lies between two ranks; without it messages pay the first dimension they cross.
+    `path_code` encodes the links between two ranks; by default messages pay the first dimension they cross.
     """
     known: dict[object, int] = {}
     found = []
@@ -273,6 +284,8 @@ def pairs_of(
                 channel = channel_at(view, item, rank)
                 if channel not in here:
                     sends, receives = channels[channel]
+                    # Which items meet on the channel, and what lies between: equal for ranks whose messages
+                    # behave alike.
                     key = (tuple(sends), tuple(receives), int(path[a, b]))
                     here[channel] = known.setdefault(key, len(known))
                 marks[a, b] = here[channel]

@@ -1,7 +1,9 @@
 """Binary heaps in flat arrays: of events, ordered by four integers, and of plain integers.
 
-Row of an event: tick, tick at which it was registered, tick at which its cause was sent, sequence
-number, then code and two operands. The first four are the order (see `armillary.engine.astra_sim`).
+Row of an event: tick, tick at which it was registered, tick at which its cause was sent, sequence number, then code and
+two operands. The first four are the order. Profile `astra-sim` needs all four to break ties as ASTRA-sim does (see
+`armillary.engine.astra_sim`). Profile `physical` passes 0 for the second and third: of equal ticks the event made first
+comes first. Sequence numbers are unique, so the order is total, and the same compiled and interpreted.
 """
 
 from __future__ import annotations
@@ -23,6 +25,8 @@ def before(heap, a, b):
 def push(heap, base, size, tick, registered, sent, seq, code, a, b):
     """Insert an event; returns the new size. The caller sees to the capacity."""
     i = size
+    # Sift up by moving parents into the hole; the event itself is written once. The comparison is `before`
+    # spelled out, because the event is in registers, not in the heap.
     while i > 0:
         parent = (i - 1) >> 1
         at = base + parent * HEAP_COLUMNS
@@ -55,6 +59,8 @@ def push(heap, base, size, tick, registered, sent, seq, code, a, b):
 def pop(heap, base, size):
     """Remove the first event (the caller has read it at `base`); returns the new size."""
     size -= 1
+    # The last event fills the hole at the root and sifts down. It stays readable where it is: that place is
+    # just beyond the heap.
     last = base + size * HEAP_COLUMNS
     i = 0
     while True:
@@ -79,7 +85,7 @@ def pop(heap, base, size):
 
 @inner
 def put(st, base, size, value):
-    """Add a value to a heap of `size` integers, lowest first."""
+    """Add a value to a heap of `size` integers, lowest first; the caller increments `size`."""
     i = size
     while i > 0:
         parent = (i - 1) >> 1
@@ -92,7 +98,7 @@ def put(st, base, size, value):
 
 @inner
 def take(st, base, size):
-    """Remove and return the lowest of a heap of `size` integers."""
+    """Remove and return the lowest of a heap of `size` integers; the caller decrements `size`."""
     size -= 1
     first = st[base]
     last = st[base + size]

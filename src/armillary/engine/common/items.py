@@ -1,4 +1,4 @@
-"""What each rank's communication and memory nodes ask for: calls, peers and bytes, per distinct graph."""
+"""The items of a rank, that is its communication and memory nodes: calls, peers and bytes, per distinct graph."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FROM_MEMORY = {
     NodeType.MEM_LOAD_NODE: "all-gather from memory",
     NodeType.MEM_STORE_NODE: "reduce-scatter to memory",
 }
-"""What an access of all members of a group at once is called."""
+"""Names of the collectives that stand for an access by all members of a group at once."""
 MEMORY_OPERATIONS = tuple(FROM_MEMORY.values())
 """The collectives of such accesses."""
 Channels = dict[Channel, tuple[list[int], list[int]]]
@@ -81,6 +81,7 @@ class View:
     def pattern(self) -> bytes:
         """Return for each collective the slot of its communicator, as a key."""
         slots = self.slots()
+        # With one communicator there is no order among communicators.
         if len(slots) < 2:
             return b""
         of_call = np.array([slots[call.comm] for call in self.calls], np.int64)
@@ -96,8 +97,9 @@ def views_of(
 ) -> tuple[list[View], NDArray[np.int32]]:
     """Return the distinct views and the view of every rank.
 
-    Ranks of one structure share a view unless attributes that may differ between them are there.
+    Ranks of one structure share a view, unless the trace has attributes that may differ between them.
     """
+    # Graphs of many ranks often share their columns.
     seen = {id(graph.columns): graph.attr_names for graph in trace.graphs}
     differ = any(not set(IGNORED).isdisjoint(names) for names in seen.values())
     key_of_rank = trace.rank_graph if differ else structure
@@ -114,7 +116,7 @@ def read_view(
 ) -> View:
     """Read the items of `graph`; `nodes` may be lowered from another graph of the same structure.
 
-    `peer` is what stands for the peer of every node; by default the rank that the node names.
+    `peer` replaces the peer of every node; by default it is the rank that the node names.
 
     Raises:
         InputError: a missing or impossible attribute, or an unknown group.
@@ -137,6 +139,7 @@ def read_view(
         ends = np.where(send, graph.ints("comm_dst", -1)[at], graph.ints("comm_src", -1)[at])
         ends = ends if peer is None else peer[at]
         view.peer[pair] = ends[pair]
+        # With a grid, peers are numbers of routes and not ranks; their range is checked later.
         most = comms.npus if peer is None else LIMIT
         for bad in np.flatnonzero(pair & ((ends < 0) | (ends >= most) | (size == 0))).tolist():
             _refuse_pair(graph, int(at[bad]), bool(send[bad]), int(ends[bad]), comms.npus)
@@ -151,6 +154,7 @@ def _read_calls(
     pg_code, pg_names = graph.strings("pg_name")
     involved_code, involved = graph.bool_lists("involved_dim")
     custom = platform.astra_sim.custom_by_node
+    # A number per prefix, so that all columns of a call are integers.
     prefixes = ["", *dict.fromkeys(custom.values())]
     by_node = np.zeros(len(at), np.int64)
     for node, prefix in custom.items():
@@ -158,6 +162,7 @@ def _read_calls(
     roots = graph.ints("comm_root", 0)[at]
     kinds = graph.ints("comm_type", -1)[at]
     for position, node_type in enumerate(FROM_MEMORY):
+        # Negative codes for in-switch accesses, which have no comm_type.
         kinds[graph.types[at] == node_type] = -1 - position
     columns = [
         pg_code[at],
@@ -168,6 +173,7 @@ def _read_calls(
         roots,
     ]
     table: Ints = np.array(columns, np.int64)
+    # A graph of thousands of collectives has few distinct calls.
     first, inverse = distinct_columns(table)
     groups = {-1: WORLD}
     for (code, kind, size, dims, prefix, root), example in zip(
@@ -233,7 +239,7 @@ def channel_at(view: View, item: int, rank: int) -> Channel:
 
 
 def unreceived(channels: Channels) -> list[str]:
-    """Return a warning if messages are sent that no rank receives: the sender goes on, as in ASTRA-sim."""
+    """Return a warning if messages are sent that no rank receives: the sender continues, as in ASTRA-sim."""
     lost = [(channel, len(sends) - len(receives)) for channel, (sends, receives) in channels.items()]
     lost = [(channel, count) for channel, count in lost if count > 0]
     if not lost:

@@ -1,4 +1,4 @@
-"""What the tables of both engines share: nodes, what becomes of them, and the events of the heap."""
+"""Tables that both engines share: the nodes of a program, and the events of the heap."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ OK, GROW, MISMATCH, TOO_LONG, CARRIED = range(5)
 """Status of a run: a kernel that needs more room returns GROW, and is called again."""
 
 PROGRAM = Layout("program")
+# Rows of a graph stand side by side and are shared by all ranks that run it; state is kept per rank
+# elsewhere.
 NODES = PROGRAM.rows("NODES", "nodes", "One node of a graph; several ranks may have one graph.")
 N_KIND = NODES.column("kind", "what it is: FIXED, COLLECTIVE ...")
 N_SLOT = NODES.column("slot", "what it occupies while it runs: a slot of its rank")
@@ -24,6 +26,7 @@ N_COLUMNS = NODES.width
 CHILDREN = PROGRAM.rows("CHILDREN", "children", "Nodes that wait for a node, side by side.")
 CHILDREN.column("node", "number within its graph")
 
+# Seven words per event. A record, not a table: the heap is an array of its own, because it grows.
 EVENT = record(
     "EVENT", "An event of the heap. The first four columns are the order, see `armillary.engine.astra_sim`."
 )

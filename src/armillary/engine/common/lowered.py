@@ -1,4 +1,4 @@
-"""What the lowered programs of both engines hold, and what is left when they have run."""
+"""The base of lowered programs of both engines, their finished runs, and the tables while they grow."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Simulated(ABC):
     group_names: dict[int, str] = field(default_factory=dict)
     """Name of each group that has one: its axis set."""
     names_of_all: tuple[str, ...] = ()
-    """What groups of all ranks are called in the trace, beside nothing."""
+    """Names that the trace uses for groups of all ranks, besides the empty name."""
     warnings: list[str] = field(default_factory=list)
 
     @cached_property
@@ -98,14 +98,16 @@ class Simulated(ABC):
         return True
 
     holds = "chunks held in queues of {} on other ranks: each rank runs its chunks in another order"
-    """What a rank waits for in a collective that all members have joined."""
+    """Text of errors: what a rank waits for in a collective that all members have joined."""
 
     def explain(self, run: Any) -> str:
-        """Return what else is to be said of a run that cannot finish, or nothing."""
+        """Return further lines of the error for a run that cannot finish, or an empty string."""
         return ""
 
     def rows_of_phases(self, run: Any, item: Ints, chunk: Ints, place: Ints, step: Ints) -> Ints:
         """Return the rows of `phase_rows` that steps of chunks of items are; `place` is theirs in ROW_START."""
+        # Rows of plans one after the other; those of one plan by step, because all its chunks have the same
+        # phases.
         rows = np.array([0, *(len(plan.rows()) for plan in self.plans)], np.int64)
         first: Ints = np.cumsum(rows)[self.items[item, self.layout.I_PLAN]] + step
         return first
@@ -119,7 +121,7 @@ class Simulated(ABC):
         return [row for plan in self.plans for row in plan.rows()]
 
     def network_use(self, run: Any) -> NetworkUse | None:
-        """Return what the links did, where messages crossed links."""
+        """Return the use of the links; None where messages cross no links."""
         return None
 
     def least(self, needs: Demands, nodes: int) -> Ints:
@@ -144,6 +146,7 @@ class Simulated(ABC):
 
 def _positions(view: View) -> Ints:
     order, items = view.nodes.order, view.nodes.items
+    # Inner nodes of custom collectives are numbered behind those of the graph.
     outer = items < len(order)
     return np.where(outer, order[np.where(outer, items, 0)], -1) if len(items) else items
 
@@ -155,6 +158,7 @@ def join(parts: list[NDArray[Any]], dtype: Any) -> NDArray[Any]:
 
 def as_table(value: Any) -> Ints:
     """Return a list of numbers or of arrays, or a matrix, as a flat contiguous int64 table."""
+    # A list of arrays grows without copies while ranks are added; it is joined once, here.
     if isinstance(value, list) and value and isinstance(value[0], np.ndarray):
         value = np.concatenate(value)
     return np.ascontiguousarray(np.asarray(value, np.int64).ravel())
@@ -189,11 +193,13 @@ class Tables:
 
     def graph(self, nodes: Nodes) -> int:
         """Add the node rows of a graph; returns the number of its first row."""
+        # By identity: ranks that share a `Nodes` object share its rows.
         if id(nodes) not in self.graph_at:
             self.graph_at[id(nodes)] = self.n_nodes
             rows = np.empty((len(nodes.kind), lk.N_COLUMNS), np.int64)
             rows[:, lk.N_KIND], rows[:, lk.N_SLOT], rows[:, lk.N_TICKS] = nodes.kind, nodes.slot, nodes.ticks
             rows[:, lk.N_ITEM], rows[:, lk.N_INDEGREE] = nodes.item, nodes.indegree
+            # CSR pointers of one graph, shifted to its place in the table of all.
             rows[:, lk.N_CHILD] = nodes.child_ptr[:-1] + self.n_children
             rows[:, lk.N_CHILDREN] = np.diff(nodes.child_ptr)
             self.nodes.append(rows)
@@ -215,5 +221,6 @@ class Tables:
         if key not in self.channel_at:
             self.channel_at[key] = len(self.channel_at)
             self.channels += [self.pairs, key[1], key[2]]
+            # One row for each message, also where a send or a receive lacks its partner.
             self.pairs += max(sends, receives)
         return self.channel_at[key]

@@ -1,4 +1,4 @@
-"""Several jobs on one machine: what each takes beside the others, and what it takes alone."""
+"""Several jobs on one machine: how long each takes next to the others, and how long alone."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class JobRun:
     end: int
     """When its last node ended."""
     shares: dict[str, int]
-    """Other jobs that are there between its arrival and end, and how many of its NPUs, with their ports, they use."""
+    """Other jobs present between its arrival and end -> how many of its NPUs, with their ports, they use."""
     timeline: Timeline
     """Its ranks alone, in ticks since its arrival."""
     alone: Timeline
@@ -130,6 +130,7 @@ def simulate_jobs(
     for job in jobs:
         # Random durations are drawn by the place of a node, so there it matters whether one waits for the arrival.
         arrival = job.arrival_ns if platform.jitter else 0
+        # Equal jobs on the same NPUs take the same time alone: simulated once.
         key = (id(job.trace), tuple(job.npus), arrival)
         if key not in alone:
             lone = compose([replace(job, arrival_ns=arrival)], platform.npus)
@@ -137,6 +138,7 @@ def simulate_jobs(
             alone[key].info.update(memory_of(job.trace, platform))
         own.append(alone[key])
     users = Counter(npu for job in jobs for npu in job.npus)
+    # Where jobs share an NPU, the ready node that would start first alone runs first (`compose`).
     starts = {
         (j, rank): own[j].spans(int(own[j].rank_class[rank]))[0] + job.arrival_ns
         for j, job in enumerate(jobs)
@@ -159,9 +161,10 @@ def simulate_jobs(
 
 
 def _shares(jobs: Sequence[PlacedJob], ends: Sequence[int], j: int) -> dict[str, int]:
-    """Return with whom job `j` shares NPUs while it is there, and how many."""
+    """Return the jobs that share NPUs with job `j` while it runs, and the number of these NPUs."""
     mine, found = set(jobs[j].npus), {}
     for other, job in enumerate(jobs):
+        # Two half-open intervals overlap.
         meets = job.arrival_ns < ends[j] and jobs[j].arrival_ns < ends[other]
         if other != j and meets and (common := len(mine.intersection(job.npus))):
             found[job.name] = common
@@ -237,6 +240,7 @@ def job_timeline(machine: Timeline, composed: Composed, j: int) -> Timeline:
 
 def _moved(late: Ints, nodes: Ints) -> Ints:
     """Return `Timeline.node_late` of some nodes, which are now at the places 0, 1, …."""
+    # One place more, so that index -1 (no collective) maps to -1.
     place = np.full(len(late) + 1, -1, np.int64)
     place[nodes] = np.arange(len(nodes))
     found: Ints = place[late[nodes]]
@@ -249,6 +253,7 @@ def _since(ticks: Ints, arrival: int) -> Ints:
 
 def _groups(machine: Timeline, job: str) -> dict[str, int]:
     sizes = machine.info["groups"]
+    # Groups of a job are named job.group in the machine; in its own timeline the prefix goes.
     own = {name.removeprefix(f"{job}."): size for name, size in sizes.items() if name.startswith(f"{job}.")}
     return {**own, **({"0": sizes[job]} if job in sizes else {})}
 
@@ -265,6 +270,7 @@ def _table(machine: Timeline, cls: int, at: Ints, graph: Graph) -> GraphTable:
     message = send | (graph.types == NodeType.COMM_RECV_NODE)
     peer = np.where(send, graph.ints("comm_dst", -1), graph.ints("comm_src", -1))
     codes, names = graph.strings("pg_name")
+    # "", "0", "00" … stand for all ranks and have no suffix.
     suffix = [f"@{int(name)}" if name.strip("0") else "" for name in names]
     operations = [text.partition("@")[::2] for text in columns["label"].tolist()]
     label = [
@@ -283,11 +289,12 @@ def _table(machine: Timeline, cls: int, at: Ints, graph: Graph) -> GraphTable:
 
 
 def _phases(machine: Timeline, retained: list[tuple[int, Ints]], arrival: int) -> dict[str, Any]:
-    """Return the phase columns of the nodes that were kept of each class."""
+    """Return the phase columns of the retained nodes of each class."""
     by_class = np.argsort(machine.phase_class, kind="stable")
     bounds = np.searchsorted(machine.phase_class[by_class], np.arange(len(machine.finish) + 1))
     rows, classes, nodes = [np.zeros(0, np.int64)], [np.zeros(0, np.int32)], [np.zeros(0, np.int32)]
     for number, (cls, at) in enumerate(retained):
+        # Nodes of other jobs of the class map to -1, and their phases are dropped.
         place = np.full(int(machine.node_ptr[cls + 1] - machine.node_ptr[cls]), -1, np.int32)
         place[at] = np.arange(len(at))
         found = by_class[bounds[cls] : bounds[cls + 1]]

@@ -1,4 +1,4 @@
-"""The analytical network, hops and delay of a message without contention; and the unit in which volumes are counted."""
+"""The analytical network: hops and delay of a message without contention; and the unit in which volumes are counted."""
 
 from __future__ import annotations
 
@@ -33,6 +33,7 @@ def first_difference(dimensions: tuple[Dimension, ...], source: Ranks, destinati
     ASTRA-sim's congestion-unaware backend does so (spec: 1(d)); 0 where the ranks are equal.
     """
     result = np.zeros(np.broadcast(source, destination).shape, np.int64)
+    # Backwards, so that the lowest dimension in which they differ is written last and wins.
     for d, stride in reversed(list(enumerate(strides(dimensions)))):
         size = dimensions[d].size
         result = np.where((source // stride) % size != (destination // stride) % size, d, result)
@@ -53,6 +54,7 @@ def route(dimensions: tuple[Dimension, ...], source: Ranks, destination: Ranks) 
         here = dimension == d
         size = dimensions[d].size
         crossed = hops(dimensions[d], source // stride % size, destination // stride % size)
+        # Only the first dimension that differs is charged.
         count = np.where(here, crossed, count)
     return dimension, count
 
@@ -70,6 +72,7 @@ def delay(dimensions: tuple[Dimension, ...], dimension: Ranks, hop: Ranks, size:
     """Return ``trunc(hops * latency + bytes / bandwidth)`` in ns, one truncation per message."""
     latency = np.array([d.latency for d in dimensions])[dimension]
     bandwidth = np.array([d.bandwidth for d in dimensions])[dimension]
+    # An overflow gives infinity, which `whole_ticks` refuses with a proper message.
     with np.errstate(over="ignore"):
         return whole_ticks(hop * latency + size / bandwidth, "a message")
 
@@ -80,6 +83,7 @@ def whole_ticks(ns: NDArray[np.floating[Any]], what: str) -> Ranks:
     Raises:
         InputError: one of them is too long to be counted.
     """
+    # `not <` and not `>=`, so that NaN is refused, too.
     if ns.size and not ns.max() < LIMIT:
         raise InputError(f"{what} takes {ns.max():.3g} ns on this machine; expected less than {LIMIT:.3g} ns")
     return ns.astype(np.int64)
@@ -91,7 +95,7 @@ MOST_BITS = 61
 
 
 def bits(largest: int) -> int:
-    """Return how many binary mesh dimensions of a byte are counted where no volume is above `largest` bytes."""
+    """Return how many binary digits of a byte are counted if no volume is above `largest` bytes."""
     return max(0, min(FRACTION_BITS, MOST_BITS - largest.bit_length()))
 
 
@@ -107,4 +111,5 @@ class Scale:
 
     def rate(self, rate: float) -> int:
         """Return bytes per ns in units per tick, rounded down."""
+        # Rates may be as good as infinite; clipped to what int64 holds.
         return int(min(rate * self.units, 1 << MOST_BITS))

@@ -1,4 +1,4 @@
-"""Lower one rank graph to node rows: what each node is, which slot it takes, how long, who waits for it."""
+"""Lower one rank graph to node rows: the kind, slot and duration of each node, and the nodes that wait for it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from armillary.trace.node import REPLAY_ONLY
 
 Ints = NDArray[np.int64]
 
-_COMMUNICATION = (NodeType.COMM_COLL_NODE, NodeType.COMM_SEND_NODE, NodeType.COMM_RECV_NODE)
 OPERATION = {kind: kind.name.lower().replace("_", "-") for kind in CollectiveType}
 """Name of every Chakra collective."""
 ASTRA_SIM_OPERATIONS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
@@ -55,7 +54,7 @@ class Nodes:
 
 
 def lower_nodes(graph: Graph, platform: Platform, times: KernelTimes) -> Nodes:
-    """Return the node rows of `graph`, of which `times` has the kernels.
+    """Return the node rows of `graph`; `times` has the durations of its kernels.
 
     Raises:
         InputError: a node that profile ``astra-sim`` cannot run, a cycle, or a value out of range.
@@ -63,6 +62,7 @@ def lower_nodes(graph: Graph, platform: Platform, times: KernelTimes) -> Nodes:
     validate(graph)
     ids = graph.ids
     n = graph.n_nodes
+    # Most traces are written in this order, and a sort of millions of ids is slow.
     ascending = n < 2 or bool((ids[1:] > ids[:-1]).all())
     order = np.arange(n) if ascending else np.argsort(ids, kind="stable")
     types = graph.types[order]
@@ -72,6 +72,7 @@ def lower_nodes(graph: Graph, platform: Platform, times: KernelTimes) -> Nodes:
     memory = (types == NodeType.MEM_LOAD_NODE) | (types == NodeType.MEM_STORE_NODE)
     warnings = diagnose(graph)
     kind = np.full(n, lk.FIXED, np.int64)
+    # ASTRA-sim runs one CPU node, one kernel and one communication of a rank at a time.
     slot = np.where(cpu, lk.CPU, np.where(types == NodeType.COMP_NODE, lk.COMPUTE, lk.COMM))
     ticks = durations(graph, order)
     if not platform.compute.replay:
@@ -103,15 +104,18 @@ def lower_nodes(graph: Graph, platform: Platform, times: KernelTimes) -> Nodes:
             warnings += _roofline(graph, order, platform, kind, ticks, (types == NodeType.COMP_NODE) & ~cpu)
     free = (types == NodeType.COMP_NODE) & names_work(graph)[order]
     free &= (kind == lk.SKIP) | ((kind == lk.FIXED) & (ticks <= 1) & ~has_time(graph)[order])
+    # A receive occupies nothing, as in ASTRA-sim: else it could block the send that it waits for.
     slot[(types == NodeType.COMM_RECV_NODE) & ~cpu] = lk.NONE
     known_types = np.isin(types, [int(t) for t in NodeType])
     refuse(graph, order, ~known_types, "has an unknown node type", "a type of the Chakra schema")
     ptr, parent = graph.parents()
     counts = np.diff(ptr)
     child_of = np.repeat(np.arange(n), counts)
+    # `rank_of` maps a position in the graph to its place in issue order; no rank of the machine is meant.
     rank_of = np.empty(n, np.int64)
     rank_of[order] = np.arange(n)
     parent_rank, child_rank = rank_of[parent], rank_of[child_of]
+    # CSR by parent, children in issue order.
     by_parent = np.lexsort((child_rank, parent_rank)) if len(parent) else np.zeros(0, np.int64)
     child_ptr = np.concatenate([[0], np.cumsum(np.bincount(parent_rank, minlength=n))])
     needs_row = (kind == lk.COLLECTIVE) | (kind == lk.SEND) | (kind == lk.RECV) | (kind == lk.MEMORY)
@@ -124,7 +128,7 @@ def lower_nodes(graph: Graph, platform: Platform, times: KernelTimes) -> Nodes:
 
 
 def unrecorded(graph: Graph, platform: Platform) -> int:
-    """Return how many nodes of communication and memory name bytes and have no time where only recorded ones count."""
+    """Return how many communication and memory nodes have bytes but no time, where only recorded times count."""
     if not platform.compute.replay:
         return 0
     other = np.isin(graph.types, (*COMMUNICATION, *MEMORY)) & ~graph.has("duration_ns")
@@ -159,6 +163,7 @@ def durations(graph: Graph, order: Ints) -> Ints:
         raise InputError(
             f"{graph.node(position)} has duration_micros {value}; expected less than {LIMIT // 1000}"
         )
+    # Microseconds of the trace in ticks of 1 ns, at least one.
     return np.maximum(micros.astype(np.int64) * 1000, 1)
 
 
@@ -169,6 +174,7 @@ def modelled(graph: Graph, order: Ints, times: KernelTimes, ticks: Ints) -> bool
         InputError: one takes longer than can be counted.
     """
     nodes, ns = times.of(graph)
+    # A model answers by position in the graph; ticks are in issue order.
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
     bad = np.zeros(len(order), bool)
@@ -205,6 +211,7 @@ def _roofline(
         )
     intensity = ops[timed] / size[timed]
     performance = np.minimum(bandwidth * intensity, peak)
+    # ASTRA-sim divides 0 by 0 for a node without operations; here it takes its bytes over the bandwidth.
     with np.errstate(divide="ignore", invalid="ignore"):
         seconds = np.where(ops[timed] > 0, ops[timed] / performance, size[timed] / bandwidth)
     runtime = seconds * 1e9
@@ -213,6 +220,7 @@ def _roofline(
         raise InputError(
             f"{graph.node(position)} takes {runtime.max():.3g} ns; expected less than {LIMIT:.3g} ns"
         )
+    # Truncated, not rounded up, because ASTRA-sim truncates.
     ticks[timed] = runtime.astype(np.int64)
     idle = np.flatnonzero(timed)[ops[timed] == 0]
     if not idle.size:
@@ -230,7 +238,7 @@ def replayed(graph: Graph, order: NDArray[np.int64]) -> NDArray[np.bool_]:
 
 
 def diagnose(graph: Graph) -> list[str]:
-    """Return warnings of what is odd about a graph but can be simulated."""
+    """Return warnings about a graph that is odd but can be simulated."""
     warnings = []
     dangling = graph.dangling
     if dangling:
@@ -246,12 +254,13 @@ def diagnose(graph: Graph) -> list[str]:
             warnings.append(
                 f"{graph.source}: {int(absent.sum())} collectives have no comm_size; 0 bytes are assumed"
             )
-    unknown = (graph.ints(REPLAY_ONLY) != 0) & np.isin(graph.types, _COMMUNICATION)
+    unknown = (graph.ints(REPLAY_ONLY) != 0) & np.isin(graph.types, COMMUNICATION)
     if unknown.any():
         warnings.append(
             f"the bytes of {int(unknown.sum())} communications of a rank are not known: they take their recorded time, "
             "whatever the network"
         )
+    # A barrier has 0 bytes by nature; other collectives of 0 bytes are odd.
     free = collective & ~unknown & graph.has("comm_size") & (graph.ints("comm_size") == 0)
     free &= graph.ints("comm_type", -1) != CollectiveType.BARRIER
     if free.any():

@@ -33,7 +33,7 @@ _KIND_OF = {
 
 
 class LazyTables(Sequence[GraphTable]):
-    """Graph tables that are made when they are looked at: names of many nodes take time."""
+    """Graph tables that are made on first use: the names of many nodes take time."""
 
     def __init__(self, makers: Sequence[Callable[[], GraphTable]]) -> None:
         self._makers = makers
@@ -64,10 +64,12 @@ def graph_table(view: View, group_names: Mapping[int, str], of_all: Sequence[str
     nodes = view.nodes
     graph, order = nodes.graph, nodes.order
     kind = np.zeros(graph.n_nodes, np.int8)
+    # From codes of the kernel to indices of `KINDS`; 16 is above any code.
     kind_of = np.zeros(16, np.int8)
     for code, name in _KIND_OF.items():
         kind_of[code] = KINDS.index(name)
     issue_kind = kind_of[nodes.kind[: graph.n_nodes]]  # without the inner nodes of custom collectives
+    # Kinds say how a node was simulated. FIXED may be a kernel, or replayed communication: its type tells.
     fixed = nodes.kind[: graph.n_nodes] == lk.FIXED
     cpu = graph.ints("is_cpu_op", 0)[order] != 0
     types = graph.types[order]
@@ -82,6 +84,7 @@ def graph_table(view: View, group_names: Mapping[int, str], of_all: Sequence[str
     for node_type, name in by_type.items():
         issue_kind[fixed & (types == node_type)] = KINDS.index(name)
     accesses = np.isin(types, (NodeType.MEM_LOAD_NODE, NodeType.MEM_STORE_NODE))
+    # In-switch accesses run as collectives, but reports show them as memory.
     issue_kind[accesses & (issue_kind == KINDS.index("collective"))] = KINDS.index("memory")
     issue_kind[fixed & cpu] = KINDS.index("cpu")
     kind[order] = issue_kind
@@ -143,11 +146,12 @@ def _recorded_labels(graph: Graph) -> NDArray[np.str_]:
 
 
 def timeline_of(lowered: Simulated, run: Run, platform: Platform, info: dict[str, Any]) -> Timeline:
-    """Return the timeline of a finished run; `info` is added to what it says about itself."""
+    """Return the timeline of a finished run; `info` is added to `Timeline.info`."""
     layout = lowered.layout
     index: dict[int, int] = {}
     distinct: list[View] = []
     for view in lowered.views:
+        # Classes that share a view share its table.
         if id(view) not in index:
             index[id(view)] = len(distinct)
             distinct.append(view)
@@ -165,6 +169,7 @@ def timeline_of(lowered: Simulated, run: Run, platform: Platform, info: dict[str
     calls = partial(_calls, lowered, needs)
     return Timeline.lazily(
         {
+            # Made on demand: a run of many chunks has far more phases than nodes, and few reports need them.
             "phase_": partial(_phases, lowered, run), "call_": calls, "cut_": calls,
             "node_late": lambda: {"node_late": _late(lowered, run, ptr, start)},
             "node_least": lambda: {"node_least": lowered.least(needs, len(start))},
@@ -216,6 +221,7 @@ def _late(lowered: Simulated, run: Run, ptr: Ints, start: Ints) -> Ints:
     begun = start[node] >= 0
     node, calls = node[begun], calls[:, begun]
     _, call = distinct_columns(calls)
+    # Sorted by call, then by start: the last of each call is its latest member.
     order = np.lexsort((start[node], call))
     last = np.zeros(int(call.max(initial=-1)) + 1, np.int64)
     last[call[order]] = node[order]  # of equal calls the last assignment stays
@@ -266,6 +272,7 @@ def _traffic(lowered: Simulated, run: Run, dimensions: int) -> NDArray[np.int64]
     each = sum_by_dimension(
         of_kind[retained], table[retained, 0], table[retained, 2:], len(kinds), dimensions
     )
+    # (classes, kinds) times (kinds, dimensions, 2): no row per phase is ever made.
     calls = np.zeros((len(lowered.representatives), len(kinds)), np.int64)
     np.add.at(calls, (collective[:, lk.I_RANK], kind), 1)
     found: NDArray[np.int64] = np.einsum("ck,kds->cds", calls, each)
@@ -287,6 +294,7 @@ def _rows(lowered: Simulated, run: Run, at: NDArray[np.int64]) -> tuple[NDArray[
     plan = collective[:, lk.I_PLAN]
     rows = collective[:, lk.I_CHUNKS] * (steps[plan] if len(plans) else 0)
     of_item = np.repeat(np.arange(len(collective)), rows)
+    # Number of the row within its item: chunk * steps + step.
     within = np.arange(len(of_item)) - np.repeat(np.cumsum(rows) - rows, rows)
     place = collective[of_item, lk.I_ROW] + within
     width = steps[plan[of_item]] if len(plans) else np.zeros(0, np.int64)

@@ -34,7 +34,7 @@ _NOT_COLUMNS = ("graphs", "info", "network")
 
 
 def _absent(kind: type[np.generic]) -> NDArray[Any]:
-    """Return what stands for a column that was not given."""
+    """Return the empty array that marks a column as not given."""
     return np.empty(0, kind)
 
 
@@ -46,7 +46,7 @@ def _fill(owner: object, name: str, default: NDArray[Any]) -> None:
 
 @dataclass(frozen=True)
 class GraphTable:
-    """What a report must know of one distinct rank graph of n nodes, in graph order."""
+    """The columns that reports need of one distinct rank graph of n nodes, in graph order."""
 
     name: NDArray[np.str_]
     node_id: NDArray[np.uint64]
@@ -61,7 +61,7 @@ class GraphTable:
     """CSR (n + 1) into `parent`: the nodes (positions) each node waits for."""
     parent: NDArray[np.int32]
     stream: NDArray[np.int64] = field(default_factory=lambda: _absent(np.int64))
-    """Stream a node was put on, -1 where the trace names none or the engine does not say."""
+    """Stream of a node, -1 where the trace names none or the engine does not know it."""
     peer: NDArray[np.int32] = field(default_factory=lambda: _absent(np.int32))
     """Rank at the other end of a send or receive, as seen by the representative of a class that ran this
     graph; -1 for other nodes, and where it is not known or differs between the classes of this graph."""
@@ -164,17 +164,19 @@ class Timeline:
         traffic: Callable[[], NDArray[np.int64]] | None,
         **columns: Any,
     ) -> Timeline:
-        """Return a timeline of which `later` makes columns when one is first asked for: they take the longest.
+        """Return a timeline whose most expensive columns are made on first use.
 
-        `later` says by the beginning of their names which columns each makes. `traffic` is a faster way to what the
-        method of that name returns.
+        `later` maps the beginning of their names to a function that makes these columns. `traffic` is a faster
+        implementation of the method of that name.
         """
+        # Without `__init__`, which would want every column; `__getattr__` makes the missing ones.
         made = object.__new__(cls)
         made.__dict__.update({"network": None, "info": {}}, **columns, _later=later, _make_traffic=traffic)
         return made
 
     def __getattr__(self, name: str) -> Any:
         """Make the columns that were left for later."""
+        # Called only for names that are not there yet; `__dict__`, because `self._later` would recurse.
         later = self.__dict__.get("_later", {})
         make = next((later[prefix] for prefix in later if name.startswith(prefix)), None)
         if make is None:
@@ -183,7 +185,7 @@ class Timeline:
         return self.__dict__[name]
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the columns: what makes those of phases is no part of a copy."""
+        """Return all columns, made: the functions that make them are not part of a copy."""
         return {f.name: getattr(self, f.name) for f in fields(self)}
 
     @property
@@ -239,7 +241,7 @@ class Timeline:
         return np.flatnonzero(self.phase_class == cls)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the timeline to one file (a zip of NumPy arrays), by way of a temporary name.
+        """Write the timeline to one file (a zip of NumPy arrays), completely or not at all.
 
         Raises:
             InputError: the file cannot be written.
@@ -267,6 +269,7 @@ class Timeline:
                 raise InputError(
                     f"{path}: is not a saved timeline, expected a file that 'armillary run STUDY --save FILE' wrote"
                 )
+            # Timelines come from other people, and a pickle could run code.
             with np.load(path, allow_pickle=False) as data:
                 head = json.loads(bytes(data["head"]))
                 if head.get("format") != FORMAT:

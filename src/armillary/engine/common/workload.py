@@ -42,6 +42,7 @@ class Workload:
 
     def slots_in(self, number: int, ranks: Ints) -> Ints:
         """Return the slot of communicator `number` on each of `ranks`, -1 where it is not used."""
+        # Views are few, ranks many: look up per view.
         used, inverse = np.unique(self.view_of[ranks], return_inverse=True)
         of_view = [self.slots_of_view[v].get(number, -1) for v in used.tolist()]
         return np.array(of_view, np.int64)[inverse].reshape(ranks.shape)
@@ -66,6 +67,7 @@ def read_workload(
         InputError: the trace does not fit the machine, or has a node that cannot be simulated.
     """
     check_fits(trace, platform)
+    # Graphs of one structure share their node rows, which are lowered once.
     structure, examples = trace.structures()
     graphs = [trace.graphs[g] for g in examples]
     times = KernelTimes(platform, graphs, fill=fill)

@@ -8,7 +8,7 @@ chunks. Where that engine gives a chunk flow a volume, this one sends the messag
   transport is tested without workloads, all are held to the same properties, and ns-3 is one more: its
   simulator stands behind the same three functions. The loop is compiled once per transport, which costs
   seconds once per machine, and calls it directly.
-- Rounds rendezvous. A message leaves when both its members have come to its round. A member's round is over
+- Rounds rendezvous. A message leaves when both its members have entered its round. A member's round is over
   when everything it sends has arrived and everything it receives is reduced. A fast member cannot send to a
   receiver that has no buffer for it, and memory is bounded by one round per member and chunk. There is no
   barrier: only pairs meet.
@@ -20,17 +20,17 @@ chunks. Where that engine gives a chunk flow a volume, this one sends the messag
   With all of them, late chunks of one level are in the way of early chunks that others wait for.
 - A failure is a stage. Each change of the graph is a stage with link rows and routes of its own, found when
   the program is lowered. A message takes the route of the stage in which it leaves, and keeps it.
-- At one time, first comes what the network delivers, in its order, then what is due on ranks, then what
-  starts. The same input gives the same ticks, compiled and interpreted.
+- Within a tick, first the deliveries of the network are processed, in its order, then the events of ranks,
+  then whatever starts. The same input gives the same ticks, compiled and interpreted.
 - Nothing folds, because two ranks with equal work may meet different traffic. Time and memory grow with all
   ranks, and with messages × links, or with packets.
 
 The loop is compared with a plain reference that has FIFO links of its own (`tests/engine/messages`).
 
 What it does not do: routes are found when the program is lowered, so `adaptive` chooses as in an empty
-network, which is `ecmp`; receivers take in at once what comes; a rate of DCQCN belongs to a message and not
+network, which is `ecmp`; receivers consume messages at once; a rate of DCQCN belongs to a message and not
 to a pair; there is no wormhole switching; levels of collectives are given or follow from the graph, and
-nothing searches for them.
+there is no search for them.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 def run_messages(
     trace: Trace, platform: Platform, network_model: str
 ) -> tuple[MessageProgram, MessageRun, dict[str, Any]]:
-    """Lower and run; returns the program, its final state and what a timeline says about the machine.
+    """Lower a trace and run it; returns the program, its final state and facts about the machine for the timeline.
 
     Raises:
         InputError: the trace does not fit the platform, or something in it cannot be simulated.

@@ -71,6 +71,7 @@ class SwitchLines:
                 )
             for tree in trees:
                 for node, parent in tree.parent.items():
+                    # Messages within a tree take the links of the tree and not those of the routing.
                     self.links_of.setdefault((node, parent), tree.up[node])
                     self.links_of.setdefault((parent, node), tree.down[node])
             self.known[line] = _numbered(line, trees)

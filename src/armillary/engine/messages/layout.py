@@ -1,7 +1,7 @@
-"""The tables of a program of profile `physical` whose messages cross a network; it extends `engine.physical.layout`.
+"""The tables of a program of profile `physical` whose messages cross a network; they extend `engine.physical.layout`.
 
 All members of a line carry out a *shape*: a schedule of rounds, in each of which a member sends and receives messages.
-A *run* is one chunk in one phase on one chunk flow. Nodes are NPUs and switches that add up what comes to them.
+A *run* is one chunk in one phase on one chunk flow. Nodes are NPUs, and switches that add up what arrives.
 """
 
 from __future__ import annotations
@@ -42,14 +42,16 @@ MOVES = PROGRAM.rows("MOVES", "messages of shapes", "A message of a shape.")
 MOVES.column("source", "member")
 MOVES.column("target", "member")
 MOVES.column("size", "class of its size")
-MOVES.column("reduce", "what the receiver does with it: KEPT, REDUCED, ADDED_IN_SWITCH, KEPT_IN_SWITCH")
+MOVES.column(
+    "reduce", "what the receiver does with it: RETAINED, REDUCED, ADDED_IN_SWITCH, RETAINED_IN_SWITCH"
+)
 MV_SOURCE, MV_TARGET, MV_SIZE, MV_REDUCE = range(4)
 MV_COLUMNS = MOVES.width
 RETAINED, REDUCED, ADDED_IN_SWITCH, RETAINED_IN_SWITCH = range(4)
 SIZES = PROGRAM.rows("SIZES", "sizes", "A class of sizes in a phase.")
 SIZES.column("bytes", "its bytes", "bytes")
 SIZES.column("reduce", "how long it takes to add them up", "ticks; in a switch ps")
-SIZES.column("edge", "how long they are on a edge at least", "ps")
+SIZES.column("edge", "how long they take on a link at least", "ps")
 SZ_COLUMNS = SIZES.width
 LINE_ROUTES = PROGRAM.rows("LINE_ROUTES", "lines of phases", "A line in a phase.")
 LINE_ROUTES.column("routes", "its first message, in ROUTE_OF")
@@ -62,6 +64,7 @@ ROUTE_OF.column("pair", "its pair of nodes")
 CHANNEL_ROUTE = PROGRAM.rows("CHANNEL_ROUTE", "channels", "A channel of point-to-point messages.")
 CHANNEL_ROUTE.column("pair", "its pair of nodes")
 CHANNEL_ROUTE.column("size", "of a message", "bytes")
+# Routes are stored stage by stage, so a route is stage * Z_ROUTES + pair.
 STAGES = PROGRAM.rows("STAGES", "stages", "A span of time in which the network stays as it is.")
 STAGES.column("begin", "when it begins", "ps")
 SWITCHES = PROGRAM.rows("SWITCHES", "switches of lines", "Switches with a limit, line by line.")
@@ -73,7 +76,7 @@ Z_ROUTES = PROGRAM.scalar("routes of a stage")
 Z_STAGES = PROGRAM.scalar("stages")
 
 STATE = Layout("state of messages", physical.STATE)
-CHUNK_FLOW_RUNS = STATE.columns("CHUNK_FLOW", "chunk_flows", "What a chunk flow has besides `LANES`.")
+CHUNK_FLOW_RUNS = STATE.columns("CHUNK_FLOW", "chunk_flows", "What a chunk flow has besides `CHUNK_FLOWS`.")
 CHUNK_FLOW_RUNS.column("active", "chunks in flight")
 CHUNK_FLOW_RUNS.column("waits", "1: it waits for a switch")
 FREE_BLOCKS = STATE.rows("FREE_BLOCKS", "block sizes", "Free blocks of working memory of 2**i words.")
@@ -95,25 +98,28 @@ V_CAME_LAST = STATE.scalar("the last of them")
 V_WAITING = STATE.scalar("chunk flows that wait for a switch")
 V_COUNT = STATE.scalar("of the chunk flows to be looked at, those of this round")
 WAIT, COLLECT, HAPPEN, START = range(4)
-"""What is done in a tick, in turn: the network runs to it, then to its end; what has come and is due; what starts."""
+"""Steps of a tick, in turn: run the network to the next delivery; collect all deliveries up to the end of the tick;
+process them and the events that are due; start nodes and chunks."""
 
 RUN = record("RUN", "A run, in working memory; its members (MEMBER) stand behind it.")
 RUN.column("chunk_flow", "its chunk flow")
-RUN.column("key", "chunk and phase, as `LANES.queue` has them")
+RUN.column("key", "chunk * phases + phase, as in `CHUNK_FLOWS.queue`")
 RUN.column("phase", "its phase")
 RUN.column("line", "its row of LINE_ROUTES")
-RUN.column("left", "members that are not through")
+RUN.column("left", "members that have not finished")
 RUN.column("shape", "its shape")
 RU_HEAD = RUN.width
 MEMBER = record("MEMBER", "A member of a run.")
 MEMBER.column("round", "its round")
 MEMBER.column("times", "how often it is still to be carried out")
-MEMBER.column("left", "messages that must come or go before it is over")
-MEMBER.column("busy", "until when it adds up what came", "ticks")
+MEMBER.column("left", "messages to send and to receive before it is over")
+MEMBER.column("busy", "until when it adds up what it has received", "ticks")
 ME_COLUMNS = MEMBER.width
 EVENTS = 2
-"""Events that a message that has come, or a chunk that begins, makes at most."""
+"""Events, at most, that the arrival of a message or the start of a chunk makes."""
+# Messages of a shape, and of a channel, stay below 2**27; 63 - 27 - 1 bits are left for the address or
+# channel.
 MOVE_BITS = 27
-"""A cookie is (address of a run, number of its message) or (channel, its number); its last bit says which."""
+"""A cookie is (address of a run, number of its message) or (channel, number of the message); bit 0 tells which."""
 EV_SENT, EV_RECEIVED, EV_OVER = range(5, 8)
-"""More events: a message of a run was sent (run, member), or received; all members of a run are through (run)."""
+"""More events: a message of a run was sent (run, member), or received; all members of a run have finished (run)."""

@@ -1,4 +1,4 @@
-"""The pairs of nodes between which the messages of a collective go, line by line."""
+"""The pairs of nodes that exchange the messages of a collective, line by line."""
 
 from __future__ import annotations
 
@@ -42,6 +42,8 @@ class MessageLines:
         if key not in self.known:
             lines = lines_of(self.platform, comm.real, phase.dim)
             if order != phase.positions:
+                # The costs may place members in another order, e.g. a ring in a mesh; messages must follow
+                # the same.
                 lines = lines[:, [phase.positions.index(position) for position in order]]
             self.known[key] = len(self.rows) // lk.LI_COLUMNS - first
             for line in lines:
@@ -58,7 +60,7 @@ class MessageLines:
     def add_in_switches(
         self, plan: Plan, phase: PhysicalPhase, size: int, shapes: Shapes, first: int
     ) -> tuple[int, Shape, int, InNetwork]:
-        """Return the same, a shape, the segments of a chunk, and what the switches can do.
+        """Return the same as `add`, a shape, the segments of a chunk, and the abilities of the switches.
 
         Raises:
             InputError: no switch that can reduce joins a line.
@@ -70,6 +72,7 @@ class MessageLines:
         depth = max(in_switch.depth(line.trees, n) for line in lines)
         segments = segments_of(plan.chunks, phase, size, self.platform, depth)
         found = [in_switch.rounds(phase.operation, n, line.trees, segments) for line in lines]
+        # Trees differ from line to line, but sizes are numbered for all of them together (`Shapes.add`).
         kinds = list(dict.fromkeys(found))
         made = dict(zip(kinds, shapes.add(*kinds), strict=True))
         key = (comm.number, phase.dim, made[kinds[0]].number, False)

@@ -1,7 +1,9 @@
 """The event loop of profile `physical` over a network that moves messages.
 
-What happens on a rank is that of `engine.physical`; a chunk flow runs rounds of messages instead of volumes. A tick
-ends with what the network delivers up to it; then free nodes are issued, and chunk flows begin chunks.
+Ranks behave as in `engine.physical`; a chunk flow runs rounds of messages instead of volumes. A tick takes four steps
+(V_STEP): WAIT runs the network to its next delivery, COLLECT gathers everything it delivers up to the end of that tick,
+HAPPEN processes these deliveries and the events of the heap, START issues free nodes and begins chunks. The kernel may
+return to Python between any two of them, to grow a table or to let an interrupt through, and then resumes there.
 """
 
 from __future__ import annotations
@@ -46,11 +48,15 @@ stages = accessors(lk.STAGES)
 
 @inner
 def run_over(prog, st, mem, heap, run, tick):
-    """All members of a run are through: the phase of the chunk is done."""
+    """End a run whose members have all finished their rounds: the phase of its chunk is done."""
+    # `give_back` links the block into a free list through its first word, so read this one before.
     chunk_flow = runs.chunk_flow(mem, run)
     key = runs.key(mem, run)
+    # Before `phase_done`, which touches chunk flows of its own: whoever waits for the switches is looked at
+    # first.
     release(prog, st, runs.line(mem, run))
     give_back(st, mem, run, lk.RU_HEAD + shapes.members(prog, runs.shape(mem, run)) * lk.ME_COLUMNS)
+    # The words behind the first stay as they were: nothing is allocated before `phase_done`.
     chunk_flow_runs.add_active(st, chunk_flow, -1)
     chunk_flows.add_load(st, chunk_flow, -phases.ticks(prog, runs.phase(mem, run)))
     phase_done(prog, st, heap, chunk_flow, key, tick)
@@ -59,10 +65,12 @@ def run_over(prog, st, mem, heap, run, tick):
 
 @inner
 def start_chunks(prog, st, mem, heap, net_table, net, pool, queue, chunk_flow, tick, block):
-    """Start waiting chunks of a chunk flow while fewer are in flight than may be; returns whether there was room."""
+    """Start waiting chunks of a chunk flow up to its window; returns False if a table must grow first."""
     item = chunk_flows.item(st, chunk_flow)
     line = chunk_flows.line(st, chunk_flow)
     if lines.members(prog, line) == 0:
+        # A line without members is a point-to-point channel. It has no window: the transport lets messages of
+        # a pair leave one after the other.
         channel = items.channel(prog, item)
         while channel_state.started(st, channel) < channel_state.sent(st, channel):
             if not room(st, mem, heap, net, block):
@@ -73,6 +81,7 @@ def start_chunks(prog, st, mem, heap, net_table, net, pool, queue, chunk_flow, t
             key = messages.send_key(st, message) if prog[physical.Z_POLICY] == physical.ORDERED else 0
             pair = channel_routes.pair(prog, channel)
             size = channel_routes.size(prog, channel)
+            # The lowest bit tells messages of channels (1) from those of runs (0).
             cookie = ((channel << lk.MOVE_BITS) + number) * 2 + 1
             send(prog, st, net_table, net, pool, queue, cookie, pair, size, key, tick)
         return True
@@ -80,18 +89,24 @@ def start_chunks(prog, st, mem, heap, net_table, net, pool, queue, chunk_flow, t
     while chunk_flows.queue(st, chunk_flow) >= 0:
         if not room(st, mem, heap, net, block):
             return False
+        # `key` is chunk * phases + phase, the row of the item.
         key = chunk_flows.queue(st, chunk_flow)
         steps = plans.phases(prog, plan)
         phase = phase_row(prog, st, item, key // steps, key % steps)
+        # Too small a window leaves links idle for a latency per round; too large a one delays early chunks
+        # that other levels wait for (`window_of`).
         if chunk_flow_runs.active(st, chunk_flow) >= phase_shapes.window(prog, phase):
             return True
         row = phase_shapes.lines(prog, phase) + line
+        # The chunk flow now stands in WAITING; `release` touches it again, so it need not stay dirty.
         if not occupy(prog, st, row, chunk_flow):
             return True
         chunk_flows.set_queue(st, chunk_flow, rows.next(st, items.row(prog, item) + key))
         rows.set_start(st, items.row(prog, item) + key, tick)
         chunk_flow_runs.add_active(st, chunk_flow, 1)
         run = begin_run(prog, st, mem, net_table, net, pool, queue, chunk_flow, key, phase, row, tick)
+        # No member has a message, e.g. in an all-to-all whose splits are all 0. An event ends it, because
+        # phases end in step HAPPEN only.
         if runs.left(mem, run) == 0:
             schedule(st, heap, tick, lk.EV_OVER, run, 0)
         if line_routes.switches(prog, row) > 0:
@@ -103,9 +118,10 @@ def start_chunks(prog, st, mem, heap, net_table, net, pool, queue, chunk_flow, t
 
 @inner
 def came(prog, st, mem, heap, net_table, net, pool, queue, cookie, tick):
-    """The network has delivered a message."""
+    """Process a message that the network has delivered: both its members have one message less to wait for."""
     st[lk.V_FLYING] -= 1
     what = cookie // 2
+    # The endpoint delay counts for the acknowledgement of the sender and for the use by the receiver alike.
     delay = prog[lk.Z_ENDPOINT]
     if cookie % 2 == 1:
         # Messages of a channel arrive in any order: the k-th that comes is the k-th.
@@ -114,10 +130,12 @@ def came(prog, st, mem, heap, net_table, net, pool, queue, cookie, tick):
     run = what >> lk.MOVE_BITS
     move = what & ((1 << lk.MOVE_BITS) - 1)
     row = shapes.move(prog, runs.shape(mem, run)) + move
+    # The run cannot end here: its receiver still counts this message.
     if delay > 0:
         schedule(st, heap, tick + delay, lk.EV_SENT, run, moves.source(prog, row))
     else:
         one_less(prog, st, mem, net_table, net, pool, queue, run, moves.source(prog, row), tick)
+    # A switch works on the packets as they come and has no endpoint delay.
     done = tick + delay
     if moves.reduce(prog, row) >= lk.ADDED_IN_SWITCH:
         done = through_switch(prog, st, mem, run, move, row, tick)
@@ -155,13 +173,14 @@ def happen(prog, st, mem, heap, net_table, net, pool, queue, tick):
 
 @inner
 def room(st, mem, heap, net, block):
-    """Tell whether there is room for what a message or a chunk may bring: `EVENTS`, and a block of memory."""
+    """Tell whether a message or a chunk has room: for `EVENTS` events, a block of memory and a row of the pool."""
     if (
         (st[physical.V_HEAP] + lk.EVENTS) * physical.HEAP_COLUMNS <= len(heap)
         and st[lk.V_MEMORY] + block <= len(mem)
         and not full(net)
     ):
         return True
+    # An error that is already noted must not be overwritten.
     if st[physical.V_STATUS] == physical.OK:
         st[physical.V_STATUS] = physical.GROW
     return False
@@ -171,8 +190,8 @@ def room(st, mem, heap, net, block):
 def settle(prog, st, mem, heap, net_table, net, pool, queue, tick, block):
     """Start what can start now: nodes, and chunks of chunk flows.
 
-    Returns whether all has started that can. Where there was no room (GROW) it is called again, and goes on where it
-    stopped.
+    Returns whether everything that can start has. Where there was no room (GROW) it is called again, and continues
+    where it stopped.
     """
     if not issue_touched(prog, st, heap, tick):
         return False
@@ -187,6 +206,7 @@ def settle(prog, st, mem, heap, net_table, net, pool, queue, tick, block):
             chunk_flows.set_dirty(st, chunk_flow, 1)
             return False
         st[physical.V_LOOKED] += 1
+    # What was touched meanwhile moves to the front of the list, for the next round.
     for i in range(st[physical.V_LOOKED], st[physical.V_DIRTY]):
         dirty.set_chunk_flow(st, i - st[physical.V_LOOKED], dirty.chunk_flow(st, i))
     st[physical.V_DIRTY] -= st[physical.V_LOOKED]
@@ -204,14 +224,17 @@ def wait(prog, st, heap, net_table, net, pool, queue):
     stage = tk.FOREVER
     if st[lk.V_STAGE] + 1 < prog[lk.Z_STAGES]:
         stage = stages.begin(prog, st[lk.V_STAGE] + 1)
+    # Stages still to come change nothing for a network without messages.
     if limit == tk.FOREVER and st[lk.V_FLYING] == 0:
         return False
     now = advance(net_table, net, pool, queue, min(limit, stage))
     if net[tk.N_STATUS] == tk.GROW:
         st[physical.V_STATUS] = physical.GROW
         return True
+    # Messages are in flight, but none will ever move: links are down, or buffers wait in a cycle (`explain`).
     if now == tk.FOREVER:
         return False
+    # From ps to ticks, rounded up: no message may arrive before the links allow it.
     st[lk.V_TICK] = (now + tk.PS - 1) // tk.PS
     st[lk.V_STEP] = lk.COLLECT
     if now == stage:
@@ -223,17 +246,19 @@ def wait(prog, st, heap, net_table, net, pool, queue):
 
 @inner
 def collect(st, net_table, net, pool, queue):
-    """Let the network run to the end of the tick, and keep what it delivers: a message leaves at whole ticks only."""
+    """Run the network to the end of the tick, and collect its deliveries: ranks react at whole ticks only."""
     end = st[lk.V_TICK] * tk.PS
     while True:
         row = net[tk.N_DELIVERED]
         if row > 0:
+            # Both lists are chained rows of the pool: appending the whole list is one link.
             if st[lk.V_CAME] == 0:
                 st[lk.V_CAME] = row
             else:
                 pool_rows.set_next(pool, st[lk.V_CAME_LAST], row)
             st[lk.V_CAME_LAST] = net[tk.N_DELIVERED_LAST]
             net[tk.N_DELIVERED] = 0
+        # `advance` returns at each delivery, so only a call without one proves that the tick has no more.
         if net[tk.N_NOW] >= end and row == 0:
             st[lk.V_STEP] = lk.HAPPEN
             return
@@ -269,6 +294,7 @@ def run(prog, st, mem, heap, net_table, net, pool, queue, budget, block):
                 st[physical.V_EVENTS] += 1
                 row = st[lk.V_CAME]
                 st[lk.V_CAME] = pool_rows.next(pool, row)
+                # `came` may send, and so reuse the row: read the cookie and free the row before.
                 cookie = pool_rows.cookie(pool, row)
                 free_row(net, pool, row)
                 came(prog, st, mem, heap, net_table, net, pool, queue, cookie, tick)
@@ -282,5 +308,6 @@ def run(prog, st, mem, heap, net_table, net, pool, queue, budget, block):
         over = settle(prog, st, mem, heap, net_table, net, pool, queue, tick, block)
         if st[physical.V_STATUS] != physical.OK:
             return True
+        # Not over: chunk flows that gave others their turn at a switch are looked at again, at this tick.
         st[lk.V_STEP] = lk.WAIT if over else lk.HAPPEN
     return True

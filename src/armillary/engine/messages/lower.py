@@ -37,7 +37,7 @@ Ints = NDArray[np.int64]
 
 
 class MessageWorkload(ListedWorkload):
-    """A listed trace; an all-to-all with splits is one phase with the messages that it has."""
+    """A listed trace; an all-to-all with splits is one phase, with one message per pair of members."""
 
     fluid = False
 
@@ -51,7 +51,7 @@ class MessageWorkload(ListedWorkload):
 
 
 class MessageChannels(Channels):
-    """Channels between two NPUs: the network says how long a message takes."""
+    """Channels between two NPUs without latency and volume: the network decides how long a message takes."""
 
     def lower(self, channel: Channel) -> tuple[int, int, int]:
         """See `Channels`."""
@@ -92,6 +92,7 @@ def _with_messages(build: Build, program: PhysicalProgram, stages: Sequence[Stag
     memory, rates = platform.npu.memory.bytes_per_s, ports(platform)
     placed = [(plan, *each) for plan in build.plans.all for each in plan.placed]
     for plan, phase, size in placed:
+        # One chunk flow per line, as in the analytical network; only what a line does differs.
         first = build.lines.ring(plan.comm, phase).first
         segments, ability = 1, InNetwork()
         if phase.algorithm == "in-switch":
@@ -105,6 +106,7 @@ def _with_messages(build: Build, program: PhysicalProgram, stages: Sequence[Stag
     channels = list(build.tables.channel_at)
     ends = np.array([(a, b) for _, a, b, _ in channels], np.int64).reshape(-1, 2)
     lines.keys.append(ends[:, 0] * lines.nodes + ends[:, 1])
+    # Pairs repeat from line to line and shape to shape; routes are found once for each.
     keys, pair = np.unique(np.concatenate(lines.keys), return_inverse=True)
     pairs = np.stack([keys // lines.nodes, keys % lines.nodes], axis=1)
     at = len(pair) - len(channels)

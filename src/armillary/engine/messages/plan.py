@@ -1,4 +1,4 @@
-"""Simulate a synthesised collective: its messages on a transport, each when its data is there and it is its turn."""
+"""Simulate a synthesised collective on a transport: each message leaves when its data is there and its turn comes."""
 
 from __future__ import annotations
 
@@ -108,6 +108,7 @@ Phase = tuple[NDArray[Any], ...]
 def _phases(schedule: SynthesizedSchedule, edges: Edges) -> tuple[tuple[Phase, Phase], Ints, Ints]:
     """Return the two phases as the kernel reads them, the owners of chunks, and (n + 1) the first port of each NPU."""
     n, chunks = edges.n, schedule.n * schedule.per_npu
+    # Chunk c belongs to NPU c // per_npu, which collects its sum and spreads it.
     owner = np.arange(chunks) // schedule.per_npu
     port_first, port_entry, port_of = edges.ports
     ports = len(port_first) - 1
@@ -115,6 +116,7 @@ def _phases(schedule: SynthesizedSchedule, edges: Edges) -> tuple[tuple[Phase, P
     adds = np.zeros(n * chunks, np.int32)
     copies = np.ones(n * chunks, np.int32)
     first = owner * chunks + np.arange(chunks)
+    # The owner has its own chunk from the start, or as soon as all parts are added up.
     copies[first] = 0
     if schedule.scatter:
         part = schedule.scatter
@@ -135,6 +137,7 @@ def _phase(part: Spread | None, port_of: Ints, ports: int, backwards: bool, need
     edge, chunk = (part.edge, part.chunk) if part else (none, none)
     # NumPy sorts 16 bits by radix.
     port = port_of.astype(np.uint16 if ports <= 1 << 16 else np.int64)[edge]
+    # A scatter runs the tree of a gather backwards in time, so its messages are in reverse.
     order = np.argsort(port[::-1] if backwards else port, kind="stable").astype(np.int32)
     if backwards:
         order = np.int32(len(edge) - 1) - order

@@ -1,8 +1,8 @@
-"""Messages of a schedule that is given in full: each leaves when its data is there and it is its turn on its port.
+"""Messages of a synthesised schedule: each leaves when its data is there and its turn on its port has come.
 
-A schedule has two phases, each with its own order on every port: a port is a link by which messages leave an NPU. A
-message waits until its NPU has got `need` messages with its chunk. As in the loop of workloads, messages leave at
-whole ticks, and what arrives within a tick is seen at its end.
+A schedule has two phases, scatter (reduce) and gather (copy), each with its own order on every port; a port is a
+link by which messages leave an NPU. A message waits until its NPU has received `need` messages with its chunk. As in
+the loop of workloads, messages leave at whole ticks, and arrivals within a tick are processed at its end.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ S_HEAP, H_COLUMNS = events.S_HEAP, events.H_COLUMNS
 
 @inner
 def touch(st, dirty, marked, node):
-    """Look at the ports of an NPU before time goes on."""
+    """Mark an NPU whose ports must be looked at before time advances."""
     if marked[node] == 0:
         marked[node] = 1
         dirty[st[pk.S_DIRTY]] = node
@@ -31,9 +31,10 @@ def touch(st, dirty, marked, node):
 
 @inner
 def arrive(st, scatter, gather, target, owner, dirty, marked, cookie, now):
-    """An NPU has a message, and has added it if it is to."""
+    """Count a message as used, that is received and added up; its NPU may now have the data of others."""
     st[pk.S_RECEIVED] += 1
     st[pk.S_LAST] = max(st[pk.S_LAST], now)
+    # Cookies number the messages of the scatter first, then those of the gather.
     count = len(scatter[pk.A_CHUNK])
     if cookie < count:
         chunk = scatter[pk.A_CHUNK][cookie]
@@ -41,7 +42,8 @@ def arrive(st, scatter, gather, target, owner, dirty, marked, cookie, now):
         at = node * st[pk.S_CHUNKS] + chunk
         scatter[pk.A_NEED][at] -= 1
         ready = scatter[pk.A_NEED][at] == 0
-        if owner[chunk] == node:  # its sum is what is gathered
+        # At the owner of a chunk the gather begins with the sum, so it waits for the same messages as the scatter.
+        if owner[chunk] == node:
             gather[pk.A_NEED][at] -= 1
     else:
         chunk = gather[pk.A_CHUNK][cookie - count]
@@ -59,6 +61,7 @@ def receive(st, heap, scatter, gather, target, owner, dirty, marked, busy, cooki
     at = now + st[pk.S_DELAY]
     if cookie < len(scatter[pk.A_CHUNK]) and st[pk.S_REDUCE] > 0:
         node = target[scatter[pk.A_EDGE][cookie]]
+        # A node adds up one message after the other.
         at = max(at, busy[node]) + st[pk.S_REDUCE]
         busy[node] = at
     if at > now:
@@ -69,10 +72,12 @@ def receive(st, heap, scatter, gather, target, owner, dirty, marked, busy, cooki
 
 @inner
 def leave(st, table, net, pool, queue, phase, first_cookie, port, node, size, now):
-    """Let messages of a port leave while they have their data; returns whether there was room for all of them."""
+    """Let messages of a port leave, in order, while their data is there; returns False if a table must grow first."""
     first, after, order, edge, chunk, need = phase
     while after[port] < first[port + 1]:
         number = order[after[port]]
+        # Head of line: no later message overtakes, even if its data is there. The order is what was
+        # synthesised.
         if need[node * st[pk.S_CHUNKS] + chunk[number]] > 0:
             return True
         if full(net):
@@ -84,13 +89,15 @@ def leave(st, table, net, pool, queue, phase, first_cookie, port, node, size, no
 
 @inner
 def start(st, table, net, pool, queue, scatter, gather, node_first, dirty, marked, size):
-    """Let everything leave that can; returns whether there was room for all of it."""
+    """Let every message leave that can; returns False if a table must grow first."""
     count = len(scatter[pk.A_CHUNK])
     while st[pk.S_DIRTY] > 0:
+        # Removed from the list only when all its ports are done, so that a retry begins with the same node.
         node = dirty[st[pk.S_DIRTY] - 1]
         for port in range(node_first[node], node_first[node + 1]):
             if not leave(st, table, net, pool, queue, scatter, 0, port, node, size, st[pk.S_TICK]):
                 return False
+            # A port turns to the gather only after its last message of the scatter.
             if scatter[pk.A_NEXT][port] == scatter[pk.A_FIRST][port + 1] and not leave(
                 st, table, net, pool, queue, gather, count, port, node, size, st[pk.S_TICK]
             ):
@@ -104,9 +111,11 @@ def start(st, table, net, pool, queue, scatter, gather, node_first, dirty, marke
 def run(
     table, net, pool, queue, st, heap, scatter, gather, target, owner, node_first, dirty, marked, busy, size
 ):
-    """Run until nothing can happen any more (returns False), or there is too little room (returns True)."""
+    """Run until nothing can happen any more (returns False) or a table must grow (returns True, then call again)."""
     net[lk.N_STATUS] = lk.OK
     while True:
+        # S_COLLECT is 1 between the first delivery of a tick and its end: a retry must not start messages
+        # there.
         if st[pk.S_COLLECT] == 0:
             if not start(st, table, net, pool, queue, scatter, gather, node_first, dirty, marked, size):
                 return True
@@ -118,12 +127,14 @@ def run(
                 return True
             if at == lk.FOREVER:
                 return False
+            # Up to the next whole tick, still in ps.
             st[pk.S_TICK] = (at + lk.PS - 1) // lk.PS * lk.PS
             st[pk.S_COLLECT] = 1
         end = st[pk.S_TICK]
         while net[lk.N_NOW] < end or net[lk.N_DELIVERED] > 0:
             cookie = 0
             while cookie >= 0:
+                # A delivered message makes one event at most.
                 if (st[S_HEAP] + 1) * H_COLUMNS > len(heap):
                     return True
                 cookie = take_delivered(net, pool)
@@ -132,6 +143,7 @@ def run(
             advance(table, net, pool, queue, end)
             if net[lk.N_STATUS] != lk.OK:
                 return True
+        # From here on the heap only shrinks until the next tick: no more checks for room.
         st[pk.S_COLLECT] = 0
         while st[S_HEAP] > 0 and heap[0] <= end:
             arrive(st, scatter, gather, target, owner, dirty, marked, pop(st, heap), end)

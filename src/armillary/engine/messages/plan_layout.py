@@ -18,5 +18,5 @@ S_DELAY = STATE.scalar("from the arrival of a message to its use, ps")
 S_CHUNKS = STATE.scalar("chunks")
 PLAN_STATE = STATE.head
 A_FIRST, A_NEXT, A_ORDER, A_EDGE, A_CHUNK, A_NEED = range(6)
-"""Arrays of a phase: of ports, their first places, and the place of the next message of each; order of the messages;
-edge and chunk of each; how many messages each (NPU, chunk) still needs."""
+"""Arrays of a phase. By port: its first place in the order, and the place of its next message. The order of messages by
+port; edge and chunk of each message; how many messages each (NPU, chunk) still needs before it may be sent."""

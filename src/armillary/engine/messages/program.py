@@ -22,7 +22,7 @@ from armillary.platform.model import Platform
 Ints = NDArray[np.int64]
 SHOWN = 3
 SHOWN_OF_CYCLE = 16
-"""Links that are named, and those of a cycle."""
+"""Links that an error names at most; of a deadlock, `SHOWN_OF_CYCLE`."""
 
 
 @dataclass
@@ -57,6 +57,7 @@ class MessageProgram(PhysicalProgram):
     def explain(self, run: Any) -> str:
         """See `Simulated.explain`; the lines name links that are down, or links that wait for each other."""
         flying = run.scalar(lk.V_FLYING)
+        # Without messages in flight the ranks wait for each other, which the table of waits shows already.
         if not flying:
             return ""
         stage = run.scalar(lk.V_STAGE)
@@ -72,6 +73,7 @@ class MessageProgram(PhysicalProgram):
         ]
         if len(down) > SHOWN:
             lines.append(f"and for {len(down) - SHOWN} more that are down")
+        # A link that is down explains the hang; a cycle behind it would only be its consequence.
         if down:
             lines.append("messages keep the way on which they left; only those that leave later take another")
         elif run.blocked:
@@ -104,7 +106,7 @@ def _cycle(links: list[int], name: Callable[[int], str]) -> list[str]:
 
 
 def _down_since(stages: Sequence[Stage], stage: int, link: int) -> str:
-    """Return from when on a link is down that is so in a stage."""
+    """Return the time since which a link has been down without a break, given that it is down in a stage."""
     while stage and not stages[stage - 1].topology.bandwidth[link]:
         stage -= 1
     return format_time(stages[stage].time)

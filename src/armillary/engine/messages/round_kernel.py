@@ -1,7 +1,8 @@
-"""Runs of a schedule: members go from round to round as their messages come and go.
+"""Runs of a schedule: members advance from round to round as their messages arrive.
 
-A message leaves when both its members have come to its round; a member's round is over when all that it sends
-in it has arrived, and all that it receives has been reduced.
+Rounds rendezvous. A message leaves when both its members have entered its round. A member leaves a round when
+everything it sends has arrived and everything it receives has been reduced. There is no barrier: members that
+exchange nothing may be any number of rounds apart.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ sizes = accessors(lk.SIZES)
 
 @inner
 def size_class(words):
-    """Return the power of two that `words` fit in."""
+    """Return the exponent of the least power of two, 8 or more, that is not below `words`."""
     bits = 3
     while (1 << bits) < words:
         bits += 1
@@ -33,12 +34,15 @@ def size_class(words):
 
 @inner
 def allocate(st, mem, words):
-    """Return the address of a block of working memory."""
+    """Return the address of a block of working memory for `words` integers; its contents are arbitrary."""
+    # Segregated free lists: runs of one shape have one size, so a block almost always fits the next run
+    # exactly.
     bits = size_class(words)
     block = free_blocks.block(st, bits)
     if block > 0:
         free_blocks.set_block(st, bits, mem[block])
         return block
+    # `room` has made sure that the largest block of the program fits.
     block = st[lk.V_MEMORY]
     st[lk.V_MEMORY] = block + (1 << bits)
     return block
@@ -46,7 +50,7 @@ def allocate(st, mem, words):
 
 @inner
 def give_back(st, mem, block, words):
-    """Free a block."""
+    """Free a block of `words` integers: its first word becomes the link of the free list."""
     bits = size_class(words)
     mem[block] = free_blocks.block(st, bits)
     free_blocks.set_block(st, bits, block)
@@ -55,6 +59,7 @@ def give_back(st, mem, block, words):
 @inner
 def send(prog, st, net_table, net, pool, queue, cookie, pair, size, key, tick):
     """Let a message leave on the route that its pair of NPUs has in this stage."""
+    # Routes are stored stage by stage; a message keeps its route when the stage changes later.
     route = st[lk.V_STAGE] * prog[lk.Z_ROUTES] + pair
     st[lk.V_FLYING] += 1
     st[lk.V_SENT] += 1
@@ -69,7 +74,7 @@ def member_of(run, m):
 
 @inner
 def begin_run(prog, st, mem, net_table, net, pool, queue, chunk_flow, key, phase, line_row, tick):
-    """Start a phase of a chunk on a chunk flow: all members come to their first round."""
+    """Start a phase of a chunk on a chunk flow: all members enter their first round. Returns the address of the run."""
     shape = line_routes.shape(prog, line_row)
     members = shapes.members(prog, shape)
     run = allocate(st, mem, lk.RU_HEAD + members * lk.ME_COLUMNS)
@@ -79,6 +84,8 @@ def begin_run(prog, st, mem, net_table, net, pool, queue, chunk_flow, key, phase
     runs.set_line(mem, run, line_row)
     runs.set_left(mem, run, members)
     runs.set_shape(mem, run, shape)
+    # Two loops: every member must be outside of all rounds before the first enters one, because `meet` reads
+    # the round of the other end and the block still holds its last contents.
     for m in range(members):
         me = member_of(run, m)
         run_members.set_round(mem, me, -1)
@@ -91,10 +98,11 @@ def begin_run(prog, st, mem, net_table, net, pool, queue, chunk_flow, key, phase
 
 @inner
 def enter_round(prog, st, mem, net_table, net, pool, queue, run, m, tick):
-    """A member is through with its round: it comes to the next in which it has anything to do."""
+    """Move a member from a finished round to the next one in which it sends or receives anything."""
     shape = runs.shape(mem, run)
     me = member_of(run, m)
     while True:
+        # A ring among n members is one round that repeats n - 1 times, not n - 1 rounds.
         if run_members.times(mem, me) > 1:
             run_members.add_times(mem, me, -1)
         else:
@@ -111,9 +119,10 @@ def enter_round(prog, st, mem, net_table, net, pool, queue, run, m, tick):
         last_receive = receives.first(prog, rounds.receives(prog, row) + m + 1)
         run_members.set_left(mem, me, last_send - first_send + last_receive - first_receive)
         if run_members.left(mem, me) == 0:
-            # However often a round is carried out in which it has nothing to do.
+            # A member with no messages in a round skips all its repetitions at once.
             run_members.set_times(mem, me, 1)
             continue
+        # Each message is looked at from both its ends; it leaves at the second look, when both are here.
         for move in range(first_send, last_send):
             at = shapes.move(prog, shape) + move
             meet(prog, st, mem, net_table, net, pool, queue, run, me, move, moves.target(prog, at), tick)
@@ -130,6 +139,7 @@ def meet(prog, st, mem, net_table, net, pool, queue, run, me, move, other_member
     other = member_of(run, other_member)
     if run_members.round(mem, other) != run_members.round(mem, me):
         return
+    # The same round but another repetition: `times` counts down and so numbers them.
     if run_members.times(mem, other) != run_members.times(mem, me):
         return
     pair = pair_of(prog, mem, run, move)
@@ -155,7 +165,7 @@ def size_row(prog, mem, run, move_row):
 
 @inner
 def one_less(prog, st, mem, net_table, net, pool, queue, run, m, tick):
-    """A message of a member's round is through."""
+    """Count one message of a member's round as done; after the last, the member enters its next round."""
     me = member_of(run, m)
     if run_members.add_left(mem, me, -1) == 0:
         enter_round(prog, st, mem, net_table, net, pool, queue, run, m, tick)

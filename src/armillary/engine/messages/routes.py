@@ -17,7 +17,7 @@ LinksOf = Mapping[tuple[int, int], tuple[int, ...]]
 
 
 def routes_of(stages: Sequence[Stage], pairs: Ints, links_of: LinksOf) -> Routes:
-    """Return the routes of all pairs in every stage; where a pair has none any more, it keeps the one it had.
+    """Return the routes of all pairs in every stage; a pair that loses its last route keeps the former one.
 
     Pairs with a switch keep their links in `links_of`.
 
@@ -32,6 +32,7 @@ def routes_of(stages: Sequence[Stage], pairs: Ints, links_of: LinksOf) -> Routes
         except InputError:
             if before is None:
                 raise
+            # Slow, pair by pair, but only in a stage that cuts some pair off.
             paths = _some_retained(stage, pairs[npus], before)
         routes.append(paths if npus.all() else _with_links(paths, pairs, npus, links_of))
         before = paths

@@ -1,4 +1,4 @@
-"""Run a program whose messages cross a network, and give its columns and the use of the links back."""
+"""Run a program whose messages cross a network; returns its final state with the use of the links."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def execute(program: MessageProgram, transport: Transport, mode: Mode | None = N
     )
     kernel = load("armillary.engine.messages.loop_kernel", mode, transport.kernel)
     prog, _ = lk.PROGRAM.program(program.tables, mode, program.scalars)
-    # A chunk flow for which there was no room is to be looked at once more.
+    # Twice the chunk flows, because one for which there was no room is looked at once more.
     sizes = {
         "dirty": 2 * z["chunk_flows"], "block sizes": 64, "pairs of nodes": len(program.pairs),
         "switches": len(program.tables["SWITCH_LIMIT"]),
@@ -54,7 +54,7 @@ def execute(program: MessageProgram, transport: Transport, mode: Mode | None = N
     if mode == "interpreted":
         table = table.tolist()
     shapes = program.tables["SHAPES"].reshape(-1, lk.SH_COLUMNS)
-    # What a chunk takes: a power of two, see `round_kernel.allocate`.
+    # The largest block that a chunk may need, see `round_kernel.allocate`.
     most = int(shapes[:, lk.SH_MEMBERS].max(initial=1)) * lk.ME_COLUMNS + lk.RU_HEAD
     block = 1 << most.bit_length()
     mem, heap = (
@@ -63,6 +63,7 @@ def execute(program: MessageProgram, transport: Transport, mode: Mode | None = N
     )
     net = first_net(transport, topology, mode, program.routes.count)
     rooms = Room(transport, mode, _at_once(program), topology.links)
+    # Address 0 means no block, so the first ones are left out.
     state[lk.V_MEMORY] = 1 << 3
     fire(program, state, heap)
     guards, more = Guards(prog, state, table, net), True
@@ -74,6 +75,7 @@ def execute(program: MessageProgram, transport: Transport, mode: Mode | None = N
             prog, state, mem, heap, table, net, rooms.pool, rooms.queue, guards.budget(BUDGET), block
         )
     end = np.asarray(net, np.int64)
+    # All events are over, so messages still in flight never arrive.
     lost = state[lk.V_FLYING] > 0
     blocked = transport.blocked(end, np.asarray(rooms.pool), np.asarray(table), topology) if lost else []
     return MessageRun(state, place, end, blocked, transport.abandoned(end, topology) if lost else [])
@@ -85,7 +87,7 @@ def events(run: MessageRun) -> int:
 
 
 def _estimate(program: MessageProgram, transport: Transport) -> int:
-    """Return about how many events a run has."""
+    """Return a rough estimate of the number of events of a run."""
     z = program.sizes
     moves = int((_sends(program) * program.tables["ROUNDS"][lk.RO_REPEAT :: lk.RO_COLUMNS]).sum())
     messages = z["rows"] * moves // z["ranks"] + z["pairs"]
@@ -96,8 +98,8 @@ def _estimate(program: MessageProgram, transport: Transport) -> int:
 def _at_once(program: MessageProgram) -> int:
     """Return the most messages that begin in one step of the loop.
 
-    A step begins a run, in which each member comes to a round of its own, or brings two members to their next round,
-    whose messages leave if those at their other ends wait there.
+    A step either begins a run, whose members each enter a round, or moves two members to their next round, whose
+    messages leave if the members at their other ends wait there.
     """
     most = 1
     rounds = program.tables["ROUNDS"].reshape(-1, lk.RO_COLUMNS)

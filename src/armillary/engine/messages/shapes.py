@@ -20,7 +20,7 @@ Part = tuple[Fraction, bool]
 
 @dataclass(frozen=True, eq=False)
 class Shape:
-    """One schedule in the tables; `parts` are the shares of D in its messages, and whether they enter a switch."""
+    """One schedule in the tables; `parts` numbers its message sizes: a share of the data, and whether into a switch."""
 
     rounds: Rounds
     number: int
@@ -64,8 +64,10 @@ class Shapes:
         count, nodes = 0, rounds.n + rounds.switches
         for part in rounds.rounds:
             messages = part.moves
+            # A schedule may name what a member keeps; that is no message.
             apart = messages.source != messages.target
             source, target = messages.source[apart], messages.target[apart]
+            # Nodes from `n` on are switches.
             into = target >= rounds.n
             shares = np.stack([messages.numerator[apart], messages.denominator[apart], into], axis=1)
             classes = _numbered(shares, parts)
@@ -109,12 +111,13 @@ class Shapes:
 
 
 def _numbered(shares: Ints, parts: dict[Part, int]) -> Ints:
-    """Return the number of each share of D in `parts`, to which new ones are added.
+    """Return the number of each share of the data in `parts`, (n,); new shares are added to it.
 
     Args:
         shares: (n, 3) numerator, denominator, and whether it goes into a switch.
         parts: Those known.
     """
+    # The usual case, and much faster than `np.unique` over rows: all messages of a round are alike.
     if len(shares) and (shares == shares[0]).all():
         return np.full(len(shares), _number(shares[0].tolist(), parts))
     distinct, inverse = np.unique(shares, axis=0, return_inverse=True)

@@ -1,4 +1,4 @@
-"""How many chunks of a collective are in flight at a time on a line, and in how many segments each goes."""
+"""The number of chunks of a collective in flight on a line, and the number of segments of a chunk in a tree."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from armillary.platform.model import Platform
 from armillary.platform.network import port
 
 FILL = 1000
-"""Segments of all chunks together per level of a tree, at most: to fill and empty it takes one part in so many then."""
+"""Segments of all chunks together per level of a tree, at most: filling and emptying the tree then takes 1/1000."""
 SMALLEST = 4096
 """Bytes of a segment, at least."""
 AT_ONCE = 32
@@ -18,12 +18,12 @@ AT_ONCE = 32
 
 
 def window_of(phase: PhysicalPhase, chunk: int, platform: Platform, segments: int = 1) -> int:
-    """Return how many chunks are in flight at a time on a line, each in so many segments, the first of so many bytes.
+    """Return the window of a line: chunks in flight at a time, each in `segments`, the first of `chunk` bytes.
 
-    As given, or as many as keep links busy while messages of one are in flight, four times over: latency of the
-    rounds, and what a chunk waits in those in which other links are busier, ÷ time of its bytes on the fullest link,
-    and one; ways are longer than a link, and rounds not all alike. No more than that: with more, early chunks would
-    come late to the next dimension.
+    `collectives.active_chunks` if given. Otherwise enough to keep the fullest link busy during the latencies of a
+    chunk: 4 · (1 + idle time of a chunk ÷ time of its bytes on that link). The idle time is the latency of its rounds
+    and its wait in rounds in which other links are busier. The factor 4 is a margin for routes of several links and
+    for uneven rounds. More would hurt: early chunks would reach the next dimension late.
     """
     if platform.collectives.active_chunks:
         return platform.collectives.active_chunks
@@ -33,21 +33,22 @@ def window_of(phase: PhysicalPhase, chunk: int, platform: Platform, segments: in
 
 
 def segments_of(chunks: int, phase: PhysicalPhase, size: int, platform: Platform, depth: int) -> int:
-    """Return in how many segments each chunk of `size` bytes goes through trees of `depth` rounds, bottom to bottom.
+    """Return the segments of a chunk of `size` bytes in trees of `depth` rounds, up and down again.
 
-    Segments fill the levels of a tree, but each costs a latency: alone, a chunk takes
-    t(s) = (s + depth) · (moving / s + latency), least at s = √(depth · moving / latency). Chunks that are in flight at
-    the same time share the latency.
+    More segments fill the levels of a tree sooner, but each costs a latency. Alone, a chunk of s segments takes
+    t(s) = (s + depth) · (moving / s + latency), which is least at s = √(depth · moving / latency). Chunks in flight at
+    the same time hide each other's latency.
     """
     moving, latency = moving_of(phase, size, platform), phase.latency
     ability = platform.dimensions[phase.dim].in_network
     limits = (platform.collectives.active_chunks, ability.operations if ability else 0, AT_ONCE)
     in_flight = min(chunks, *(limit for limit in limits if limit))
     most = min(ceil(FILL * depth / chunks), int(phase.sent * size) // SMALLEST)
+    # Without latency any number is as good: then as many as the limits allow.
     best = sqrt(depth * moving * in_flight / latency) if latency > 0 else most
     return max(1, min(most, int(best)))
 
 
 def moving_of(phase: PhysicalPhase, size: int, platform: Platform) -> float:
-    """Return how long the bytes of a chunk are on the edge, ns."""
+    """Return how long the bytes of a chunk occupy the fullest port or link, ns."""
     return float(phase.volume * size) / port(platform.dimensions[phase.dim]).slower

@@ -6,14 +6,14 @@ timeline and report are the same code for both.
 
 - A phase of a chunk is a latency and a volume. Both follow from the algorithm, written as rounds of exact
   fractions (`collective.rounds`), and from the topology: how many links the farthest message of each round
-  crosses, and what goes through the fullest port or link.
+  crosses, and how many bytes the fullest port or link carries.
 - A collective on one line of ranks is a chunk flow; so is a channel of point-to-point messages. A chunk flow
   serves one volume at a time, the earliest phase first and in it the lowest chunk: what other dimensions wait
   for leaves first. With the lowest chunk first, a faster dimension could make a collective slower. Volume
   comes first and latency after it: the port is free again while the last byte is in flight.
 - Each direction of each NPU's port in each dimension divides its bandwidth among the chunk flows that use it
   or, with `fifo`, `lifo` or `priority`, gives it to those that come first in one order for the whole machine.
-  A chunk flow goes as fast as its slowest port lets it. With one order for the whole machine the first one
+  A chunk flow moves at the rate of its slowest port. With one order for the whole machine the first one
   always moves, so nothing can deadlock.
 - A tick has two halves: everything that ends at it, then everything that starts. Neither depends on the order
   within it, so ties need no rule, and folding needs only which classes a rank deals with, not in which order.
@@ -44,14 +44,16 @@ if TYPE_CHECKING:
 
 
 def run_physical(trace: Trace, platform: Platform, fold: bool) -> tuple[PhysicalProgram, Run, dict[str, Any]]:
-    """Lower and run; returns the program, its final state and what a timeline says about the machine."""
+    """Lower a trace and run it; returns the program, its final state and facts about the machine for the timeline."""
     from armillary.engine.physical.lower import lower
     from armillary.engine.physical.program import execute
     from armillary.platform import physical_view
 
+    # ASTRA-sim's keys that mean something else in this profile are dropped or refused.
     platform = physical_view(platform)
     program = lower(trace, platform, fold_ranks=fold)
     run, terms = execute(program), platform.terms
+    # Overlap needs a finished run to measure, so it runs the program again with other durations.
     if terms.overlap:
         from armillary.engine.physical.terms.overlap import settle
 
@@ -65,7 +67,7 @@ def run_physical(trace: Trace, platform: Platform, fold: bool) -> tuple[Physical
 
 
 def machine_info(program: PhysicalProgram, platform: Platform) -> dict[str, Any]:
-    """Return what a timeline says about the machine."""
+    """Return the facts about the machine that a timeline carries for its reports."""
     from armillary.engine.physical.nodes import PhysicalNodes
     from armillary.platform.model import ports
 
@@ -93,6 +95,7 @@ def machine_info(program: PhysicalProgram, platform: Platform) -> dict[str, Any]
             "memory_efficiency": kernels.memory,
             "kernel_overhead_ns": kernels.overhead,
         }
+    # The roofline has a fact of its own above.
     if compute.model not in ("", "roofline") or compute.overrides:
         info["compute_model"] = {"name": compute.model or "recorded"}
         own = compute.options.get("file") or (

@@ -1,8 +1,8 @@
-"""The route of a chunk through its phases, and the choice of its next level where chunks choose as they go.
+"""The route of a chunk through its phases, and the choice of its next level under `chunk_order: online-greedy`.
 
-The first member of a collective that is ready for the next level of a chunk asks; at the end of the tick the level
-with the least load is chosen, for all members, one chunk after the other. The load of a level is that of its fullest
-line: ticks of all that this collective has sent there and that is not through, what is in flight in full.
+The first member of a collective that is ready for the next level of a chunk asks. At the end of the tick the level with
+the least load is chosen for all members, one chunk after the other. The load of a level is that of its fullest line:
+the ticks of all volumes that this collective has sent there and that have not ended, those in flight in full.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ def choice_of(prog, st, item, chunk):
 def phase_row(prog, st, item, chunk, p):
     """Return the number of the row of PHASES for a phase of a chunk."""
     plan = items.plan(prog, item)
+    # Routes of a chunk lie one after the other in PHASES, each with the same number of phases.
     row = plan_chunks.phase(prog, plans.chunks(prog, plan) + chunk) + p
     if plans.choices(prog, plan) > 0:
         route = chosen.route(st, choice_of(prog, st, item, chunk))
@@ -43,8 +44,10 @@ def must_ask(prog, st, item, chunk, p):
     if p + 1 >= plans.choices(prog, plan):
         return False  # the last level is what is left
     number = choice_of(prog, st, item, chunk)
+    # Another member asked first, and the choice holds for all.
     if p < chosen.levels(st, number):
         return False
+    # A heap by number: the order of choices must not depend on which member asked first within the tick.
     if chosen.item(st, number) == 0:
         chosen.set_item(st, number, item + 1)
         put(st, queried.at_chunk(st, 0), st[lk.V_QUERIED], number)
@@ -67,7 +70,8 @@ def choose(prog, st, number):
     )
     done = chosen.levels(st, number)
     left = plans.choices(prog, plan) - done
-    routes = 1  # that begin with the same levels and one more
+    # Routes are permutations in lexicographic order: (left - 1)! of them begin with the levels chosen and one more.
+    routes = 1
     for i in range(2, left):
         routes *= i
     chunk = number - choice_of(prog, st, item, 0)
@@ -79,13 +83,14 @@ def choose(prog, st, number):
         load = 0
         for line in range(phases.first(prog, phase), phases.first(prog, phase) + phases.lines(prog, phase)):
             load = max(load, chunk_flows.load(st, first_chunk_flow + phases.chunk_flow(prog, phase) + line))
+        # Strictly less: of equal loads the first level in the plain order wins.
         if load < least:
             best = i
             least = load
     chosen.add_route(st, number, best * routes)
     chosen.set_levels(st, number, done + 1)
     chosen.set_item(st, number, 0)
-    # What this chunk will bring counts from now on, so that the next one to be asked for goes elsewhere.
+    # The volume of this chunk counts from now on, so that the next choice within this tick prefers another level.
     phase = first + best * routes * plans.phases(prog, plan)
     for line in range(phases.first(prog, phase), phases.first(prog, phase) + phases.lines(prog, phase)):
         chunk_flows.add_load(
@@ -95,7 +100,7 @@ def choose(prog, st, number):
 
 @inner
 def choose_all(prog, st):
-    """Choose for every chunk for which a member has asked, in the order of collectives and chunks."""
+    """Choose the next level of every chunk for which a member has asked, in the order of collectives and chunks."""
     while st[lk.V_QUERIED] > 0:
         number = take(st, queried.at_chunk(st, 0), st[lk.V_QUERIED])
         st[lk.V_QUERIED] -= 1

@@ -1,8 +1,9 @@
 """Chunk batches: the chunks of a collective of one phase, which follow one another through the same ports.
 
-A chunk flow serves them in order and keeps its rate from one to the next, so the rate changes alone decide when each
-is done, and one event stands for the whole chunk batch. Until the rate first changes the rows of its chunks follow from
-its start and its rate; from then on they are written chunk by chunk.
+A chunk flow serves them in order and keeps its rate from one to the next. So changes of the rate alone decide when each
+chunk ends, and one event stands for the whole batch. Until the rate first changes, the rows of the chunks follow from
+start and rate and are not written (WHOLE); from then on they are written chunk by chunk (BROKEN). The result is that of
+single chunks, to the tick. The bigger of two chunk sizes come first.
 """
 
 from __future__ import annotations
@@ -24,17 +25,20 @@ def phase_of(prog, plan, chunk):
 
 @inner
 def ticks_of(volume, rate):
-    """Return how long a volume takes."""
+    """Return the ticks that a volume takes at a rate, rounded up."""
     return (max(volume, 0) + rate - 1) // rate
 
 
 @inner
 def rest(prog, st, chunk_flow, rate):
-    """Return how long the chunks behind the head of a chunk batch take at a rate."""
+    """Return the ticks that the chunks behind the head of a chunk batch take at a rate."""
     plan = items.plan(prog, chunk_flows.item(st, chunk_flow))
     last = chunk_flows.chunks(st, chunk_flow) - 1
     head = chunk_flows.head(st, chunk_flow)
+    # Bigger chunks that are still to come.
     bigger = max(0, plans.bigger(prog, plan) - head - 1)
+    # Each chunk ends at a whole tick: a sum of rounded times, not a rounded sum. Two products, as there are
+    # two sizes.
     ticks = (last - head - bigger) * ticks_of(phases.volume(prog, phase_of(prog, plan, last)), rate)
     if bigger > 0:
         ticks += bigger * ticks_of(phases.volume(prog, phase_of(prog, plan, 0)), rate)
@@ -43,10 +47,11 @@ def rest(prog, st, chunk_flow, rate):
 
 @inner
 def advance_chunk_batch(prog, st, chunk_flow, tick):
-    """Write down which chunks of a chunk batch were through by a tick, and what is left of its head."""
+    """Write the rows of the chunks that ended by a tick at the former rate, and what is then left of the head."""
     rate = chunk_flows.rate(st, chunk_flow)
     since = chunk_flows.since(st, chunk_flow)
     chunk_flows.set_since(st, chunk_flow, tick)
+    # Nothing has moved since; the first start or a wait behind others in the global order.
     if rate == 0:
         return
     item = chunk_flows.item(st, chunk_flow)
@@ -55,6 +60,8 @@ def advance_chunk_batch(prog, st, chunk_flow, tick):
     row = items.row(prog, item)
     chunk = chunk_flows.head(st, chunk_flow)
     end = since + ticks_of(chunk_flows.remaining(st, chunk_flow), rate)
+    # A chunk that ends exactly now still ends at the former rate. The last one ends with its event, in
+    # `end_chunk_batch`.
     while chunk < last and end <= tick:
         rows.set_end(st, row + chunk, end + phases.latency(prog, phase_of(prog, plan, chunk)))
         chunk += 1
@@ -63,12 +70,13 @@ def advance_chunk_batch(prog, st, chunk_flow, tick):
         since = end
         end += ticks_of(chunk_flows.remaining(st, chunk_flow), rate)
     chunk_flows.set_head(st, chunk_flow, chunk)
+    # Of the head, only what has moved since it began.
     chunk_flows.add_remaining(st, chunk_flow, -rate * (tick - since))
 
 
 @inner
 def end_chunk_batch(prog, st, chunk_flow, tick):
-    """Note when the chunks of a chunk batch went; returns the tick at which the last of them has arrived."""
+    """Record the times of a chunk batch for all its members; returns the tick at which the last chunk arrives."""
     item = chunk_flows.item(st, chunk_flow)
     plan = items.plan(prog, item)
     last = chunk_flows.chunks(st, chunk_flow) - 1
@@ -92,6 +100,7 @@ def end_chunk_batch(prog, st, chunk_flow, tick):
         rows.set_end(st, row + last, done)
         if bigger > 0:
             done = max(done, rows.end(st, row + bigger - 1))
+    # Members of a line share all times. A whole batch needs two numbers for each, a broken one its rows.
     for i in range(lines.members(prog, line)):
         other = members.item(st, member + line_members.local(prog, lines.local(prog, line) + i))
         if whole:

@@ -1,4 +1,9 @@
-"""Chunks of collectives that go from phase to phase, and the order in which a chunk flow serves them."""
+"""Chunks of collectives that move from phase to phase, and the order in which a chunk flow serves them.
+
+A phase of a chunk waits until every member of its line is ready for it (`arrive`). Then it is one volume in the list of
+its chunk flow (`insert`), sorted by the order within a dimension. When it has arrived, all members are ready for the
+next phase at once (`phase_done`).
+"""
 
 from __future__ import annotations
 
@@ -19,7 +24,9 @@ rows = accessors(lk.ROWS)
 
 @inner
 def order_of(prog, priority, tick):
-    """Return the place of a chunk flow in the global order: lowest is served first, 0 means none yet."""
+    """Return the place of a chunk flow in the global order: the lowest is served first; 0 means none yet."""
+    # 2**50 ns are 13 days: only in longer runs could a tick outweigh a step of priority. Priorities are clipped
+    # to ±1000, so the product fits int64. `tick + 1`, because 0 stands for no place.
     return priority * (1 << 50) + prog[lk.Z_SIGN] * (tick + 1)
 
 
@@ -33,6 +40,7 @@ def before(st, first, a, b, steps):
     other = rows.place(st, first + b)
     if one != other:
         return one < other
+    # A row is chunk * steps + phase.
     if a % steps != b % steps:
         return a % steps < b % steps
     return a < b
@@ -42,11 +50,12 @@ def before(st, first, a, b, steps):
 def insert(prog, st, chunk_flow, item, key, steps, place):
     """Insert a waiting volume into a chunk flow's list.
 
-    Of one place, what other dimensions wait for comes first: with the lowest chunk first, a faster dimension could
-    bring chunks back so early that they hold up those that have not left yet.
+    Of equal places, the earliest phase comes first, because other dimensions wait for it. With the lowest chunk
+    first, a faster dimension could return chunks so early that they delay those that have not left yet.
     """
     first = items.row(prog, item)
     rows.set_place(st, first + key, place)
+    # A sorted singly linked list through the rows. Linear insertion is rare, see the tail below.
     at = chunk_flows.queue(st, chunk_flow)
     if at < 0 or before(st, first, key, at, steps):
         rows.set_next(st, first + key, at)
@@ -78,13 +87,14 @@ def phase_at(prog, st, item, key):
 
 @inner
 def arrive(prog, st, item, chunk, phase, tick):
-    """One rank is ready for a phase of a chunk; the last one of its line gets its chunk flow, others -1."""
+    """Count a rank as ready for a phase of a chunk; returns the chunk flow if it is the last of its line, else -1."""
     plan = items.plan(prog, item)
     comm = items.comm(prog, item)
     line = ring_entries.line(prog, phases.ring(prog, phase) + items.local(prog, item))
     ordinal = item_state.instance(st, item)
     counter = comms.arrived(prog, comm) + ordinal * comms.stride(prog, comm)
     counter += chunk * plans.lines(prog, plan) + phases.line(prog, phase) + line
+    # Counters are never reset: each instance, chunk and line has one of its own.
     if arrivals.add_count(st, counter, 1) < lines.members(prog, line):
         return -1
     chunk_flow = (
@@ -110,7 +120,8 @@ def arrive(prog, st, item, chunk, phase, tick):
 
 @inner
 def enter_chunk_batch(prog, st, item, tick):
-    """One rank is ready for all chunks of a chunk batch."""
+    """Let a rank be ready for all chunks of a chunk batch; the last of its line starts it."""
+    # One counter serves the whole batch, because all its chunks are ready together.
     chunk_flow = arrive(prog, st, item, 0, phase_of(prog, items.plan(prog, item), 0), tick)
     if chunk_flow >= 0:
         chunk_flows.set_queue(st, chunk_flow, 0)
@@ -119,7 +130,7 @@ def enter_chunk_batch(prog, st, item, tick):
 
 @inner
 def enter(prog, st, heap, item, chunk, p, tick):
-    """One rank is ready for a phase of a chunk; the last one of its line puts it on the chunk flow."""
+    """Let a rank be ready for phase `p` of a chunk; the last of its line puts the chunk on the chunk flow."""
     if must_ask(prog, st, item, chunk, p):
         return
     plan = items.plan(prog, item)
@@ -132,6 +143,7 @@ def enter(prog, st, heap, item, chunk, p, tick):
         chunk_flows.add_load(
             st, chunk_flow, phases.ticks(prog, phase)
         )  # else it was when its level was chosen
+    # EARLIEST_PHASE: all have the same place, and `before` decides by phase and chunk.
     place = 0
     if prog[lk.Z_WITHIN] == lk.FIFO:
         place = tick
@@ -143,7 +155,7 @@ def enter(prog, st, heap, item, chunk, p, tick):
 
 @inner
 def enter_asking(prog, st, heap, tick):
-    """Let those enter that waited for the choice of a level."""
+    """Choose the levels that members wait for, then let these members enter."""
     choose_all(prog, st)
     for i in range(st[lk.V_ASKING]):
         enter(prog, st, heap, asking.item(st, i), asking.chunk(st, i), asking.phase(st, i), tick)
@@ -152,7 +164,7 @@ def enter_asking(prog, st, heap, tick):
 
 @inner
 def phase_done(prog, st, heap, chunk_flow, key, tick):
-    """Every member of a line has finished a phase of a chunk, or a chunk batch: they enter the next, or end."""
+    """End a phase of a chunk, or a chunk batch, for a line: its members enter the next phase, or their nodes end."""
     line = chunk_flows.line(st, chunk_flow)
     first = chunk_flows.item(st, chunk_flow)
     comm = items.comm(prog, first)
@@ -160,9 +172,11 @@ def phase_done(prog, st, heap, chunk_flow, key, tick):
     steps = plans.phases(prog, plan)
     chunk_batch = plans.chunk_batch(prog, plan) > 0
     member = comms.items(prog, comm) + item_state.instance(st, first) * comms.reps(prog, comm)
+    # `next_head` noted the start with the one item that stands for the line.
     begun = rows.start(st, items.row(prog, first) + key)
     for i in range(lines.members(prog, line)):
         item = members.item(st, member + line_members.local(prog, lines.local(prog, line) + i))
+        # Its rows are written by `end_chunk_batch`; one event ends all its chunks.
         if chunk_batch:
             complete_node(prog, st, items.rank(prog, item), items.node(prog, item), tick)
             continue

@@ -1,4 +1,4 @@
-"""The chunks of a collective of profile `physical`: how big each is, and which phases it goes through.
+"""The chunks of a collective of profile `physical`: the size of each, and the phases of its route.
 
 A collective over a grid of dimensions has one or more chunk routes. Each is a dimension order and so a list
 of phases, and every chunk has bytes and a route. Chunks of different routes use the same chunk flows, so
@@ -29,7 +29,7 @@ MOST_IN_FLIGHT = 256
 """Chunks of a collective that are in flight at a time on a line, at most. With 32, one in 64 small chunks paid its
 latencies twice: 128 KiB on 256 NPUs of a 10 GB/s switch took 324 us, not 167."""
 MOST_ROUTES = 720
-"""Orders of levels of which one is chosen on the way, at most."""
+"""Orders of levels, at most, where chunks choose their route while they run."""
 
 
 @dataclass(frozen=True)
@@ -64,9 +64,10 @@ class ChunkRoutes:
 def last_latency(chunk_routes: ChunkRoutes, ticks: Callable[[PhysicalPhase, int], int]) -> int | None:
     """Return the ticks that the last of many chunks takes after its volume, without its reduction; None: as each does.
 
-    Where a collective is one phase of chunks that follow each other, the rounds of one hide the latencies of others.
-    They end when the fullest link or port has carried all of them and what is around that is over, when the last has
-    gone after the first at the pace of the fullest round, or when all have had their turn among those in flight.
+    Where a collective is one phase of chunks that follow each other, the rounds of one chunk hide the latencies of
+    others. The last chunk ends at the latest of three times: when the fullest link or port has carried all chunks and
+    the rounds before and after are over; when the last has followed the first at the pace of the fullest round; when
+    all have had their turn, with at most `MOST_IN_FLIGHT` in flight.
 
     Args:
         chunk_routes: Of a call.
@@ -81,8 +82,11 @@ def last_latency(chunk_routes: ChunkRoutes, ticks: Callable[[PhysicalPhase, int]
     most = max(sizes)
     busy = {size: ticks(phase, size) for size in set(sizes)}
     total = sum(busy[size] for size in sizes)
+    # Times are in ns: ports busy, then latency, then what the chunk waits in rounds where others are busier.
     alone = busy[most] + phase.latency + phase.wait * most
+    # A pipeline: each further chunk ends at least one step of the fullest round after the one before.
     behind = (len(sizes) - 1) * phase.beside.step * most
+    # With more chunks than may be in flight, they go in waves.
     turns = alone * -(-len(sizes) // MOST_IN_FLIGHT)
     return max(
         ceil(max(alone + behind, turns)) - total, ceil(phase.beside.latency + phase.beside.wait * most)
@@ -107,7 +111,7 @@ def chunk_routes_of(call: CollectiveCall, comm: Communicator, platform: Platform
 
 
 def _slowed(chunk_routes: ChunkRoutes, share: float) -> ChunkRoutes:
-    """Return a chunk routes whose phases take longer by a share."""
+    """Return chunk routes whose phases take longer by a share."""
     more = 1 + Fraction(share)
     routes = tuple(
         tuple(
@@ -141,6 +145,7 @@ def _scheduled(call: CollectiveCall, comm: Communicator, platform: Platform) -> 
                 f"{platform.source or 'platform'}: collectives: chunk_order: online-greedy over {choices} "
                 "dimensions; expected at most 6, or another order, e.g. themis"
             )
+        # All orders are lowered in advance, because a kernel cannot; 6 levels make 720.
         orders = list(permutations(plain_order(operation, choices)))
         chosen = [(size, orders[0]) for size in plain_sizes(call.size, collectives.chunks)]
     else:
@@ -154,6 +159,7 @@ def _scheduled(call: CollectiveCall, comm: Communicator, platform: Platform) -> 
         chosen = chunks_for(
             how, collectives.within_dimension, operation, levels, call.size, collectives.chunks, costs
         )
+        # Only the orders that some chunk takes, in order of first use.
         orders = list(dict.fromkeys(order for _, order in chosen))
     number = {order: i for i, order in enumerate(orders)}
     routes = tuple(tuple(phases(call, comm, platform, [found[at] for at in order])) for order in orders)
@@ -161,7 +167,7 @@ def _scheduled(call: CollectiveCall, comm: Communicator, platform: Platform) -> 
 
 
 def plain_chunk_routes(route: Sequence[PhysicalPhase], size: int, platform: Platform) -> ChunkRoutes:
-    """Return the chunk routes of chunks that all go through the same phases."""
+    """Return the chunk routes of chunks that all have the same phases."""
     return ChunkRoutes(
         (tuple(route),), tuple((each, 0) for each in plain_sizes(size, platform.collectives.chunks))
     )

@@ -1,4 +1,4 @@
-"""What chunk schedulers know of a machine: dimensions as levels, and the rows of the phases of a chunk."""
+"""What chunk schedulers know about a machine: dimensions as levels, and the cost of each phase of a chunk."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from armillary.platform.model import Platform
 from armillary.platform.network import port
 
 Cost = tuple[str, Fraction, PhysicalPhase]
-"""What is done on a level with so many bytes per byte of the chunk, and the phase that does it."""
+"""An operation on a level, its bytes per byte of the chunk, and the phase that carries it out."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +83,8 @@ class Costs:
 def costs_of(call: CollectiveCall, comm: Communicator, platform: Platform) -> Costs:
     """Return what phases of a call cost in any order of the dimensions that it spans."""
     operation = plain(call.operation)
+    # A phase of a level depends on the order of levels only by the bytes that reach it: so all scales that
+    # may occur.
     found = spanned_by(call, comm, platform) or []
     costs = tuple(
         tuple(
@@ -100,9 +102,11 @@ def costs_of(call: CollectiveCall, comm: Communicator, platform: Platform) -> Co
 
 
 def _scales(operation: str, span: Span, others: Sequence[Span]) -> list[tuple[str, Fraction]]:
-    """Return what may be done on a level, and with how many bytes per byte of the chunk."""
+    """Return the operations that may run on a level, each with its bytes per byte of the chunk."""
     n = len(span.positions)
     scales = {Fraction(1)}
+    # A reduce-scatter on another level divides what is left, an all-gather multiplies it, an all-to-all
+    # leaves it. Each other level was visited before or not: subset products.
     for other in others if operation != "all-to-all" else ():
         size = len(other.positions)
         scales |= {scale * size if operation == "all-gather" else scale / size for scale in scales}

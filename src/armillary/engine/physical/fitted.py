@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from fractions import Fraction
 from math import ceil
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -23,9 +22,6 @@ from armillary.engine.common.items import MEMORY_OPERATIONS
 from armillary.engine.physical.phases import PhysicalPhase
 from armillary.platform.model import Platform
 from armillary.platform.network import port
-
-if TYPE_CHECKING:
-    pass
 
 FITTED = "fitted"
 """Name of the algorithm of a phase that a fit timed."""
@@ -51,6 +47,7 @@ def fitted_phase(
     dim = spanned(comm, platform)[-1]
     volume = busy(time.transfer_ns, platform, dim) / call.size
     there = [phase for phase in schedule() if any(d == dim for d, _ in phase.ports)]
+    # A fit times, but does not say what was sent: at most what the port can carry in that time.
     sent = min(sum((phase.sent for phase in there), Fraction(0)), volume)
     return PhysicalPhase(
         -1, plain(call.operation), FITTED, (), time.latency_ns, volume, Fraction(0), sent, ((dim, 1),)
@@ -58,7 +55,7 @@ def fitted_phase(
 
 
 def largest_message(platform: Platform, sizes: Collection[int]) -> int:
-    """Return the most bytes that any message of these sizes moves through a port."""
+    """Return the most bytes that a port carries for any message of these sizes."""
     more = 1 + Fraction(platform.terms.communication)
     found = [ceil(max(sizes, default=0) * more)]
     if platform.collectives.fit:
@@ -72,7 +69,7 @@ def largest_message(platform: Platform, sizes: Collection[int]) -> int:
 def fit_warnings(
     platform: Platform, calls: Iterable[tuple[CollectiveCall, Communicator]], sizes: Collection[int]
 ) -> list[str]:
-    """Return what a person should know of the collectives and message sizes of a run with a fit."""
+    """Return warnings about collectives and message sizes that the fit does not cover, or times implausibly fast."""
     choice = platform.collectives.fit
     if choice is None:
         return []
@@ -102,7 +99,7 @@ def fit_warnings(
 
 
 def _least(call: CollectiveCall, comm: Communicator, platform: Platform) -> float:
-    """Return the ns for which the outermost port is busy if each byte crosses it as often as any algorithm needs."""
+    """Return the ns for which the outermost port is busy at least, whatever the algorithm."""
     dim = spanned(comm, platform)[-1]
     stride = network.strides(platform.dimensions)[dim]
     outer = len(np.unique(comm.members // stride))
@@ -114,5 +111,6 @@ def _least(call: CollectiveCall, comm: Communicator, platform: Platform) -> floa
         "all-to-all": (outer - 1) / outer,
     }
     return (
+        # 1e-6 below, for the rounding of measured times: only a clear excess is reported.
         call.size * share.get(plain(call.operation), 0.0) / port(platform.dimensions[dim]).slower * (1 - 1e-6)
     )

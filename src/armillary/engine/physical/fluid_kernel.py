@@ -1,8 +1,11 @@
 """The event loop of profile `physical`.
 
-A tick has two halves: first all that ends at it (nodes, volumes, phases, messages), then all that starts:
-free nodes are issued rank by rank, and chunk flows take their next volume and get their rates. Neither half depends on
-the order of events within it, so ranks that behave alike stay alike.
+A tick has two halves. First everything that ends at it: nodes, volumes, phases, messages (the events of the heap).
+Then everything that starts (`settle`): free nodes are issued rank by rank, chunk flows take their next volume, and
+rates follow. Neither half depends on the order of events within it, so ranks that behave alike stay alike.
+
+Between two ticks, every chunk flow with a head is on its ports, has the rate that its ports give it, and has one valid
+event EV_VOLUME on the heap if that rate is above 0. Events of earlier rates stay on the heap and are void (`version`).
 """
 
 from __future__ import annotations
@@ -32,7 +35,9 @@ phases, plans, rows = accessors(lk.PHASES, lk.PLANS, lk.ROWS)
 
 @inner
 def volume_done(prog, st, heap, chunk_flow, tick):
-    """The head of a chunk flow is through its ports; its last byte arrives after the latency."""
+    """End the head of a chunk flow: its bytes have passed the ports, and the last of them arrives a latency later."""
+    # A chunk flow is one of three: a chunk batch, a point-to-point channel (a line without members), or
+    # chunks of a collective one by one.
     key = chunk_flows.head(st, chunk_flow)
     item = chunk_flows.item(st, chunk_flow)
     if chunk_flows.chunks(st, chunk_flow) > 0:
@@ -44,6 +49,7 @@ def volume_done(prog, st, heap, chunk_flow, tick):
         phase = phase_at(prog, st, item, key)
         chunk_flows.add_load(st, chunk_flow, -phases.ticks(prog, phase))
         schedule(st, heap, tick + phases.latency(prog, phase), lk.EV_PHASE, chunk_flow, key)
+    # The ports are free while the last byte is in flight: latency comes after volume and occupies nothing.
     chunk_flows.set_head(st, chunk_flow, -1)
     touch_chunk_flow(st, chunk_flow)
 
@@ -54,6 +60,7 @@ def next_head(prog, st, chunk_flow, tick):
     item = chunk_flows.item(st, chunk_flow)
     if lines.members(prog, chunk_flows.line(st, chunk_flow)) == 0:
         channel = items.channel(prog, item)
+        # Messages of a channel move one after the other, in the order of their sends.
         number = channel_state.started(st, channel)
         if number < channel_state.sent(st, channel):
             channel_state.set_started(st, channel, number + 1)
@@ -68,6 +75,7 @@ def next_head(prog, st, chunk_flow, tick):
         return
     plan = items.plan(prog, item)
     if plans.chunk_batch(prog, plan) > 0:
+        # WHOLE until the rate first changes: until then start and rate say when each chunk ends.
         chunk_flows.set_queue(st, chunk_flow, lk.WHOLE)
         chunk_flows.set_chunks(st, chunk_flow, items.chunks(prog, item))
         rows.set_start(st, items.row(prog, item), tick)
@@ -82,16 +90,21 @@ def next_head(prog, st, chunk_flow, tick):
 def settle(prog, st, mem, heap, tick):
     """The second half of a tick: issue, start volumes, share ports.
 
-    Returns whether there was room for all of it; else it is called again, and goes on where it stopped.
+    Returns False if there was no room for all of it; then it is called again, and continues where it stopped.
     """
+    # Issue before choosing levels, and choose before serving chunk flows: each step makes work for the next,
+    # never for one before it.
     if not issue_touched(prog, st, heap, tick):
         return False
     enter_asking(prog, st, heap, tick)
+    # V_LOOKED is in the state, so that a call after GROW skips what is done.
     while st[lk.V_LOOKED] < st[lk.V_DIRTY]:
         chunk_flow = dirty.chunk_flow(st, st[lk.V_LOOKED])
         chunk_flows.set_dirty(st, chunk_flow, 0)
         if chunk_flows.head(st, chunk_flow) < 0:
             next_head(prog, st, chunk_flow, tick)
+        # A chunk flow that goes from one volume straight to the next stays on its ports: others keep their
+        # rates.
         on = chunk_flows.entry(st, chunk_flow) > 0
         if chunk_flows.head(st, chunk_flow) >= 0 and not on:
             if not room_to_join(prog, st, mem, chunk_flow):
@@ -101,6 +114,7 @@ def settle(prog, st, mem, heap, tick):
             leave(prog, st, mem, chunk_flow)
         elif on and prog[lk.Z_POLICY] == lk.ORDERED:
             touch_ports(prog, st, chunk_flow)  # its place in the order may be another now
+        # A new head needs an end on the heap even if none of its ports has changed.
         if chunk_flows.reset(st, chunk_flow) == 1:
             mark_stale(st, chunk_flow)
         st[lk.V_LOOKED] += 1
@@ -111,10 +125,12 @@ def settle(prog, st, mem, heap, tick):
 
 @inner
 def forget_stale(st, heap):
-    """Take events off the heap that nothing will come of: the ends of volumes whose rate has changed since.
+    """Remove void events from the heap: ends of volumes whose rate has changed since they were scheduled.
 
-    There may be many: every change of a port leaves one for each of its chunk flows.
+    There may be many, because every change of a port leaves one for each of its chunk flows.
     """
+    # In place: the rebuilt heap is never longer than what was read, and each event is read before it is
+    # overwritten.
     size = 0
     for i in range(st[lk.V_HEAP]):
         at = i * lk.HEAP_COLUMNS
@@ -133,7 +149,9 @@ def run(prog, st, mem, heap, budget):
     """
     st[lk.V_STATUS] = lk.OK
     while budget > 0:
+        # V_SETTLING is 1 after a call that returned in the second half: the first must not run again.
         if st[lk.V_SETTLING] == 0:
+            # Nothing is left to happen. Ranks with nodes left are stuck, which `check_finished` explains.
             if st[lk.V_HEAP] == 0:
                 return False
             tick = events.tick(heap, 0)
@@ -146,6 +164,7 @@ def run(prog, st, mem, heap, budget):
                 if code == lk.EV_NODE:
                     complete_node(prog, st, a, b, tick)
                 elif code == lk.EV_VOLUME:
+                    # Else a void event, of a rate that no longer holds.
                     if chunk_flows.version(st, a) == b and chunk_flows.head(st, a) >= 0:
                         volume_done(prog, st, heap, a, tick)
                 elif code == lk.EV_PHASE:
@@ -153,9 +172,12 @@ def run(prog, st, mem, heap, budget):
                 elif code == lk.EV_ARRIVED:
                     arrived(prog, st, a, tick)
                 else:
+                    # EV_START: a rank begins after its start delay.
                     touch_rank(st, a)
             st[lk.V_SETTLING] = 1
         if not settle(prog, st, mem, heap, st[lk.V_NOW]):
+            # Grow only if dropping void events frees less than half of the heap, so the cost of dropping is
+            # amortised.
             before = st[lk.V_HEAP]
             forget_stale(st, heap)
             if 2 * st[lk.V_HEAP] >= before or st[lk.V_STATUS] != lk.GROW:

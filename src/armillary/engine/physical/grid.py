@@ -1,4 +1,4 @@
-"""A trace with a grid on a platform: classes of ranks come from its rules, and only few ranks are ever looked at."""
+"""A trace with a grid on a platform: classes of ranks follow from its rules, and only a few ranks are ever bound."""
 
 from __future__ import annotations
 
@@ -84,6 +84,7 @@ class GridWorkload(PhysicalWorkload):
             self.views.append(read_view(graph, self._in_axis_sets(nodes), platform, self.comms, route))
             routes.append(found if self.views[-1].pairs() else [])
         self.views[0].nodes.warnings += times.warnings
+        # Still by axis set; `slots` turns these into numbers of groups for one rank.
         self._slots = [view.slots() for view in self.views]
         self._check_members()
         self._check_ends()
@@ -214,6 +215,7 @@ class GridWorkload(PhysicalWorkload):
             table = self.axis_sets.all[axis_set].members
             uses = np.array([axis_set in slots for slots in self._slots])
             views = self.view_of[table].astype(np.int64)
+            # Relative to the lowest position: groups that lie alike in the machine differ by a shift only.
             places = [
                 table // stride % dimension.size
                 for stride, dimension in zip(
@@ -265,6 +267,7 @@ class GridWorkload(PhysicalWorkload):
                 cost[each.groups] = each.cost
             if cost.any():
                 mine = np.where(group_of >= 0, cost[group_of], 0)
+                # Pairs (colour, cost) as one number, renumbered so that products stay small.
                 colour = np.unique(colour * (int(cost.max()) + 1) + mine, return_inverse=True)[1]
             rings += self._rings(axis_set, alike)
         return fold(colour, rings, self.messages.pairs(self.platform), self.platform.dimensions)

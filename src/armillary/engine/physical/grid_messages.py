@@ -65,6 +65,7 @@ class GridMessages:
         self.item_sets: list[tuple[int, tuple[int, ...]]] = [
             (v, (k,)) for v, mine in enumerate(routes) for k in range(len(mine))
         ]
+        # A pair (rank, peer) as one sortable number.
         keys = np.concatenate([(p.ranks[:, None] * self.n + p.table).ravel() for p in self.peers])
         numbers = np.concatenate(
             [np.tile(first[v] + np.arange(p.table.shape[1]), len(p.ranks)) for v, p in enumerate(self.peers)]
@@ -74,6 +75,7 @@ class GridMessages:
         )
         self.item_set = numbers[at]
         self._merge(numbers, np.flatnonzero(count > 1))
+        # The items with which the peer answers: both directions decide whether two pairs are alike.
         self.back = self._find(self.keys % self.n, self.keys // self.n)
 
     def _merge(self, numbers: Ints, several: Ints) -> None:
@@ -100,7 +102,7 @@ class GridMessages:
         return np.where(self.keys[at] == wanted, self.item_set[at], -1) if len(self.keys) else wanted
 
     def items(self, item_set: int) -> ItemSet:
-        """Return the items of a item set, -1 for none."""
+        """Return the items of an item set by kind; none for -1."""
         if item_set not in self._items:
             v, routes = self.item_sets[item_set]
             found: ItemSet = defaultdict(list)

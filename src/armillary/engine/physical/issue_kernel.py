@@ -1,4 +1,8 @@
-"""The start of free nodes, rank by rank: what each asks for."""
+"""The start of free nodes, rank by rank.
+
+A node is free when all its parents have ended. It starts when its slot (stream, thread) is idle, the lowest id first,
+as a program issues in order. Depending on its kind it takes time, joins a collective, or uses a channel or a memory.
+"""
 
 from __future__ import annotations
 
@@ -33,6 +37,8 @@ def issue_collective(prog, st, heap, r, node, item, tick):
     instance = comms.instance(prog, comm) + ordinal
     member = comms.items(prog, comm) + ordinal * comms.reps(prog, comm)
     members.set_item(st, member + items.local(prog, item), item)
+    # Members may come in any order; the plan of the first holds for all. A kernel cannot raise: the status
+    # says which two calls differ, and `check_finished` raises.
     if instances.leader(st, instance) < 0:
         instances.set_leader(st, instance, item)
     elif items.plan(prog, instances.leader(st, instance)) != items.plan(prog, item):
@@ -43,6 +49,8 @@ def issue_collective(prog, st, heap, r, node, item, tick):
     item_state.set_instance(st, item, ordinal)
     count = items.chunks(prog, item)
     item_state.set_left(st, item, count)
+    # Nothing moves, e.g. in a group of one. It has joined nevertheless, so that later calls keep their
+    # numbers.
     if count == 0 or plans.phases(prog, plan) == 0:
         schedule(st, heap, tick, lk.EV_NODE, r, node)
         return
@@ -60,6 +68,7 @@ def issue(prog, st, heap, r, node, tick):
     kind = nodes.kind(prog, row)
     progress.set_start(st, ranks.state(prog, r) + node, tick)
     if kind == lk.SKIP:
+        # Takes no time, so its children may start within the same pass of `issue_rank`.
         complete_node(prog, st, r, node, tick)
         return
     if kind == lk.FIXED:
@@ -71,6 +80,8 @@ def issue(prog, st, heap, r, node, tick):
     elif kind == lk.MEMORY:
         server = items.server(prog, item)
         start = tick
+        # First come, first served. Of ranks that access it at one tick the lowest is first, see
+        # `issue_touched`.
         if server >= 0:
             start = max(tick, servers.free(st, server))
             servers.set_free(st, server, start + items.service(prog, item))
@@ -78,6 +89,7 @@ def issue(prog, st, heap, r, node, tick):
     elif kind in (lk.SEND, lk.TRANSFER):
         channel = items.channel(prog, item)
         number = channel_state.sent(st, channel)
+        # The k-th send of a channel meets its k-th receive, whichever is first.
         channel_state.set_sent(st, channel, number + 1)
         message = channels.first(prog, channel) + number
         messages.set_send_node(st, message, node)
@@ -92,6 +104,7 @@ def issue(prog, st, heap, r, node, tick):
         number = channel_state.posted(st, channel)
         channel_state.set_posted(st, channel, number + 1)
         messages.set_recv_node(st, channels.first(prog, channel) + number, node)
+        # The message was here before its receive, which therefore ends at once.
         if channel_state.came(st, channel) > number:
             schedule(st, heap, tick, lk.EV_NODE, r, node)
 
@@ -102,6 +115,7 @@ def issue_rank(prog, st, heap, r, tick):
 
     Returns whether there was room for what they bring: each makes one event at most.
     """
+    # Slots are few, so a scan beats a heap over their first nodes.
     free = slot_of(prog, r, 0)
     while True:
         best = lk.NEVER
@@ -114,6 +128,7 @@ def issue_rank(prog, st, heap, r, tick):
                     best_slot = slot
         if best == lk.NEVER:
             return True
+        # Before the node leaves its heap, so that a retry finds it there.
         if not room_for(st, heap, 1):
             return False
         take(st, ready.at_node(st, slots.heap(st, best_slot)), slots.waiting(st, best_slot))
@@ -126,12 +141,13 @@ def issue_rank(prog, st, heap, r, tick):
 def issue_touched(prog, st, heap, tick):
     """Let every rank that something happened to issue its free nodes, the lowest rank first.
 
-    Returns whether there was room for all of it; else it is called again, and goes on where it stopped.
+    Returns False if there was no room for all of it; then it is called again, and continues where it stopped.
     """
     while st[lk.V_TOUCHED] > 0:
         r = take(st, touched.at_rank(st, 0), st[lk.V_TOUCHED])
         st[lk.V_TOUCHED] -= 1
         rank_state.set_is_touched(st, r, 0)
+        # A rank that has not begun is dropped here; EV_START touches it again.
         if tick >= ranks.delay(prog, r) and not issue_rank(prog, st, heap, r, tick):
             touch_rank(st, r)
             return False

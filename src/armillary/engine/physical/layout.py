@@ -1,8 +1,8 @@
 """The tables of the physical engine: a program, which does not change, and the state of its run.
 
 An *item* is what a node asks of the network or of a memory. A *chunk flow* is one collective on one line of ranks, or
-one channel of point-to-point messages; it serves one chunk at a time. Times are ticks; volumes are in units of
-which the rates of ports are so many per tick.
+one channel of point-to-point messages; it serves one chunk at a time. Times are ticks of 1 ns. Volumes are in units, a
+binary fraction of a byte (`Scale`), and rates in units per tick, so that both are integers.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ FIXED, COLLECTIVE, SEND, RECV = common.FIXED, common.COLLECTIVE, common.SEND, co
 MEMORY, SKIP, TRANSFER = common.MEMORY, common.SKIP, common.TRANSFER
 OK, GROW, MISMATCH = common.OK, common.GROW, common.MISMATCH
 EVENT, HEAP_COLUMNS = common.EVENT, common.HEAP_COLUMNS
+# Above every tick and every place in the global order (about 1001 * 2**50); the sum of two still fits int64.
 NEVER = 1 << 61
 
 PROGRAM = Layout("physical program", common.PROGRAM)
@@ -24,6 +25,7 @@ N_COLUMNS = common.N_COLUMNS
 RANKS = PROGRAM.rows("RANKS", "ranks", "One class of ranks that behave alike.")
 R_NODES = RANKS.column("nodes", "the first of its nodes, in NODES")
 R_COUNT = RANKS.column("count", "how many nodes it has")
+# Ranks of one graph share NODES but not the state, hence two addresses.
 R_STATE = RANKS.column("state", "the first of its nodes, in the state")
 R_ITEMS = RANKS.column("items", "the first of its items")
 R_SLOTS = RANKS.column("slots", "how many slots it has; nodes of slot 0 wait for no others")
@@ -43,6 +45,7 @@ I_RANK = ITEMS.column("rank", "whose it is")
 I_NODE = ITEMS.column("node", "its node")
 I_ORDINAL = ITEMS.column("ordinal", "the counter of the collectives of this rank in the communicator")
 I_PRIORITY = ITEMS.column("priority", "lowest is served first; of messages, too")
+# Messages and accesses reuse the first places of a row (`at`): an item is of one kind only.
 I_CHANNEL = ITEMS.column("channel", "of a message, or a transfer of hierarchical memory: its channel", at=0)
 I_LATENCY = ITEMS.column("latency", "how long its last byte is on its way", "ticks", at=1)
 I_VOLUME = ITEMS.column("volume", "its bytes", "units", at=2)
@@ -54,8 +57,8 @@ PLANS = PROGRAM.rows("PLANS", "plans", "How a kind of collective is carried out 
 PL_PHASES = PLANS.column("phases", "phases of a chunk")
 PL_CHUNKS = PLANS.column("chunks", "its first chunk, in CHUNKS")
 PL_LINES = PLANS.column("lines", "lines of all phases together")
-PL_CHOICES = PLANS.column("choices", "levels among which a chunk chooses its way, 0: none")
-PL_CHUNK_BATCH = PLANS.column("chunk_batch", "1: its chunks are a chunk batch, see `train_kernel`")
+PL_CHOICES = PLANS.column("choices", "levels among which a chunk chooses its route while it runs, 0: none")
+PL_CHUNK_BATCH = PLANS.column("chunk_batch", "1: its chunks are a chunk batch, see `chunk_batch_kernel`")
 PL_BIGGER = PLANS.column(
     "bigger", "of a chunk batch: how many chunks are of the bigger of two sizes; they come first"
 )
@@ -80,7 +83,7 @@ CO_STRIDE = COMMS.column("stride", "counters of an instance")
 CO_ITEMS = COMMS.column("items", "its first member, among those of all instances")
 CO_CHUNK_FLOW = COMMS.column("chunk_flow", "its first chunk flow")
 CO_CHUNK_FLOWS = COMMS.column("chunk_flows", "chunk flows of an instance")
-CO_CHOSEN = COMMS.column("chosen", "its first chunk that chooses its way")
+CO_CHOSEN = COMMS.column("chosen", "its first chunk that chooses its route")
 CO_CHUNKS = COMMS.column("chunks", "such chunks of an instance")
 CO_COLUMNS = COMMS.width
 
@@ -91,7 +94,7 @@ RING_ENTRY.column("place", "and its place there")
 LINE_ROWS = PROGRAM.rows(
     "LINE_ROWS", "lines", "Members of a communicator that run a phase together; or a channel."
 )
-LN_MEMBER_STATES = LINE_ROWS.column("members", "how many, 0: a channel")
+LN_MEMBERS = LINE_ROWS.column("members", "how many, 0: a channel")
 LN_LOCAL = LINE_ROWS.column("local", "the first of them, in LINES")
 LN_PORTS = LINE_ROWS.column("ports", "its first port, in LINE_PORTS")
 LN_PORT_COUNT = LINE_ROWS.column("port_count", "how many ports it uses")
@@ -167,6 +170,7 @@ ROWS.column("end", "when its last byte was there", "ticks")
 ROWS.column("next", "the row behind it in the list of its chunk flow, -1: none")
 ROWS.column("place", "its place in that list: lowest first")
 
+# Columns that stand apart: a kernel that uses few of them touches less memory.
 CHUNK_FLOWS = STATE.columns("CHUNK_FLOW", "chunk_flows", "A chunk flow.")
 CHUNK_FLOWS.column("head", "phase of a chunk that it serves, as a row of its item; -1: none", start=-1)
 CHUNK_FLOWS.column("queue", "the first that waits, -1: none; of a chunk batch also WHOLE, BROKEN", start=-1)
@@ -215,8 +219,8 @@ MESSAGE_STATE.column("recv_node", "the node that receives it")
 SERVERS = STATE.columns("SERVER", "servers", "A memory that serves one access after the other.")
 SERVERS.column("free", "when it is free", "ticks")
 
-CHOSEN = STATE.rows("CHOSEN", "chosen", "A chunk that chooses its way while it goes.")
-CH_ROUTE = CHOSEN.column("route", "its way as far as it is known: number of the first with these levels")
+CHOSEN = STATE.rows("CHOSEN", "chosen", "A chunk that chooses its route level by level.")
+CH_ROUTE = CHOSEN.column("route", "its route as far as it is known: number of the first with these levels")
 CHOSEN.column("levels", "levels chosen so far")
 CHOSEN.column("item", "1 + the item that asks for the next level, 0: none does")
 CH_COLUMNS = CHOSEN.width
@@ -255,6 +259,7 @@ ENTRY.column("previous", "the entry before it")
 ENTRY.column("weight", "chunk flows that it stands for")
 EN_COLUMNS = ENTRY.width
 
+# The first half of a tick processes these in any order with the same result.
 EV_NODE, EV_VOLUME, EV_PHASE, EV_ARRIVED, EV_START = range(5)
 """Events: a node ends (rank, node); the head of a chunk flow has passed its ports (chunk flow, version); its last byte
 has arrived (chunk flow, row); a message is there (channel); a rank begins (rank)."""

@@ -50,6 +50,7 @@ def least_ticks(
             elif code == lk.SEND and sends is not None:
                 value = sends[cls][which]
             elif code in (lk.SEND, lk.TRANSFER):
+                # Floor division: a lower bound may be too low, never too high.
                 value = (
                     own[which, lk.I_LATENCY] + own[which, lk.I_VOLUME] // channels[own[which, lk.I_CHANNEL]]
                 )
@@ -85,8 +86,8 @@ def _rate(tables: dict[str, Ints], line: int) -> int:
 def _plan(tables: dict[str, Ints], plan: Ints, chunks: Ints) -> int:
     """Return the least ticks of a plan, whose chunks begin at these rows.
 
-    That is one chunk through all its phases, or all chunks through any one dimension; of ways that are chosen while
-    running, whichever is the least.
+    That is one chunk through all its phases, or all chunks through any one dimension, whichever is more. Where routes
+    are chosen while running, the cheapest route counts.
     """
     width, choices = int(plan[lk.PL_PHASES]), int(plan[lk.PL_CHOICES])
     table, entries = _rows(tables, "PHASES", lk.PH_COLUMNS), tables["RING_ENTRY"].reshape(-1, 2)
@@ -94,6 +95,7 @@ def _plan(tables: dict[str, Ints], plan: Ints, chunks: Ints) -> int:
     firsts, times = np.unique(chunks, return_counts=True)
     for first, count in zip(firsts.tolist(), times.tolist(), strict=True):
         routes = []
+        # factorial(0) is 1: without choices there is one route.
         for route in range(factorial(choices)):
             phases = table[first + route * width : first + (route + 1) * width]
             lines = entries[phases[:, lk.PH_RING], 0]
@@ -107,8 +109,11 @@ def _plan(tables: dict[str, Ints], plan: Ints, chunks: Ints) -> int:
             for chunk_flow, each in zip(chunk_flows, ticks, strict=True):
                 moved[chunk_flow] += each
             routes.append((int(phases[:, lk.PH_LATENCY].sum()) + sum(ticks), moved))
+        # Any chunk may be the slowest, on the best of its routes.
         once = max(once, min(total for total, _ in routes))
         for chunk_flow in routes[0][1]:
+            # Chunks may divide over routes, so each counts with what it must leave on this chunk flow at
+            # least.
             least = min(moved[chunk_flow] for _, moved in routes)
             through[chunk_flow] = through.get(chunk_flow, 0) + count * least
     return max([once, *through.values()])

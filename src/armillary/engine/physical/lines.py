@@ -1,4 +1,4 @@
-"""The lines of a program, on each of which chunk flows are served, and the ports that they use."""
+"""The lines of a program, which serve its chunk flows, and the ports that they use."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Ring(NamedTuple):
     chunk_flow: int
     """First of its chunk flows among those of an instance of its communicator."""
     lines: int
-    """How many, and as many chunk flows of an instance."""
+    """Number of lines, and of chunk flows of an instance."""
 
 
 class Lines:
@@ -55,6 +55,7 @@ class Lines:
         self.rates = [[scale.rate(port.out), scale.rate(port.into)] for port in ports(self.platform)]
         """Out of and into a port of each dimension, in units per tick."""
         self.scale, self.ranks = scale, len(representatives)
+        # Ports of memory are numbered behind those of the network.
         self.memory = MemoryPorts(
             self.platform, classes, representatives, self.network_ports, workload.memory_groups()
         )
@@ -96,7 +97,7 @@ class Lines:
         return found
 
     def _slowest(self) -> str:
-        """Return which bandwidth is the least, and what it is."""
+        """Return the least bandwidth of the platform, with its place, as the subject of an error."""
         platform = self.platform
         found = [
             (min(port.out, port.into), f"network: {dimension.name}")
@@ -116,11 +117,14 @@ class Lines:
         number = self.count
         self.rows += [len(members), len(self.members), len(self.ports) // lk.LP_COLUMNS, len(used)]
         self.members += members
+        # Port, factor, weight: the columns of LINE_PORTS.
         self.ports += chain.from_iterable(used)
         return number
 
     def ring(self, comm: QuotientComm, phase: PhysicalPhase) -> Ring:
         """Return the lines of a phase of a communicator, built on first use."""
+        # Phases on the same line and ports share chunk flows: both halves of an all-reduce in a dimension
+        # queue up together.
         key = (comm.number, phase.dim, phase.ports)
         if key not in self._rings:
             self._rings[key] = self._build(comm, phase)
@@ -137,6 +141,7 @@ class Lines:
             if cls not in place:
                 members = list(dict.fromkeys(self.classes[lines[at // lines.shape[1]]].tolist()))
                 number = self.add(self._used(members, comm, phase), [comm.local[c] for c in members])
+                # One line stands for all lines with the same classes.
                 place |= {c: (number, i) for i, c in enumerate(members)}
         for cls in comm.local:
             self.entries += place[cls]
@@ -189,10 +194,12 @@ class Channels:
             for d, (dimension, hop) in enumerate(zip(self.platform.dimensions, hops, strict=True))
             if hop
         ]
+        # Channels between ranks of the same classes over equally long paths behave alike, so they are one.
         key = (tag, a, b, size, tuple(sends), tuple(receives), hops)
         latency = sum(hop * dimension.latency for _, dimension, hop in crossed)
         latency += self.platform.npu.message_delay
         uses = [(d, links_per_npu(dimension.topology, dimension.size)) for d, dimension, _ in crossed]
+        # Every dimension that a message crosses is paid for, in latency and in bandwidth.
         volume: int | Fraction = size
         if fitted := fitted_message(self.platform, hops, size):
             latency, volume, uses = fitted.latency, fitted.volume, [(fitted.dim, 1)]

@@ -39,6 +39,7 @@ class Paces:
     def view(self, rank: int) -> View:
         """Return the view of a rank."""
         view, speed = self.workload.view(rank), self.platform.npu.speed.get(rank, 1.0)
+        # With jitter every rank draws durations of its own, so none are shared.
         key = (self.workload.kind(rank), speed, rank if self.platform.jitter else -1)
         if key not in self._nodes:
             assert isinstance(view.nodes, PhysicalNodes)
@@ -56,9 +57,12 @@ class Paces:
             return nodes.ticks
         stretch: NDArray[np.float64] | float = 1.0 / speed
         if jitter:
+            # Seeded by rank: the durations of a rank do not depend on which others are simulated.
             random = np.random.default_rng([jitter.seed, rank])
+            # A normal variable has no lower bound, but a duration has.
             stretch *= np.maximum(1 + jitter.sigma * random.standard_normal(len(nodes.kind)), 0)
         stretch *= slowest(terms.straggler, self.platform.npus)
+        # The nodes as the graph has them: `slot` is still a class (COMPUTE, CPU), not yet a number (`slots_of`).
         timed = np.isin(nodes.slot, (COMPUTE, CPU))
         ticks = np.where(timed, np.ceil(nodes.ticks * stretch), nodes.ticks).astype(np.int64)
         # What the CPU has not issued yet cannot begin: of two kernels in a row, the second begins a launch later.
@@ -95,7 +99,7 @@ def lower(trace: Trace, platform: Platform, *, fold_ranks: bool = True) -> Physi
 
 
 def _check_size(trace: Trace, classes: Ints) -> None:
-    """Refuse to simulate more than what fits into memory, which a grid makes easy to ask for."""
+    """Refuse more nodes than fit into memory: a grid makes it easy to describe too many."""
     ranks = np.unique(classes, return_index=True)[1]
     sizes = np.array([graph.n_nodes for graph in trace.graphs], np.int64)
     nodes = int(sizes[trace.rank_graph[ranks]].sum())
@@ -117,6 +121,7 @@ class Build:
         self.workload, self.platform, self.classes = workload, workload.platform, classes
         self.representatives = np.unique(classes, return_index=True)[1].astype(np.int64)
         self.comm_at, self.quotients = quotient_comms(workload, classes, self.representatives)
+        # The finest unit in which the largest volume of this trace still fits int64.
         scale = Scale(1 << bits(workload.largest()))
         self.tables, self.paces = Tables(), Paces(workload)
         self.lines = Lines(workload, classes, self.representatives, scale)
@@ -124,14 +129,16 @@ class Build:
         self.channels = channels(workload, classes, self.tables, self.lines, scale)
         self.slot_ready: list[int] = []
         self.chunk_flows = self.chosen = self.asking = 0
-        """Chunk flows; chunks that choose their way, and members that may wait for that."""
+        """Numbers of chunk flows, of chunks that choose their route, and of members that may wait for such a choice."""
 
     def assemble(self, warnings: list[str]) -> PhysicalProgram:
         """Lay out all tables."""
         tables, lines, plans = self.tables, self.lines, self.plans
+        # Classes first: they count the calls per communicator, from which `_comm_rows` sizes the instances.
         views = [self._class(cls) for cls in range(len(self.representatives))]
         comms = self._comm_rows()
         channels = np.array(tables.channels, np.int64)
+        # Chunk flows of collectives come first, and only now is their number known.
         channels[lk.CN_CHUNK_FLOW :: lk.CN_COLUMNS] += self.chunk_flows
         self.chunk_flows += len(tables.channel_at)
         items = np.concatenate(tables.items) if tables.items else np.zeros((0, lk.I_COLUMNS), np.int64)
@@ -194,6 +201,7 @@ class Build:
         slots = int(nodes.slot.max(initial=0)) + 1
         row = [tables.graph(nodes), count, tables.states, tables.n_items, slots, len(self.slot_ready), delay]
         tables.ranks += row
+        # The ready heap of a slot has room for all its nodes, so it never grows.
         per_slot = np.bincount(nodes.slot, minlength=slots)
         self.slot_ready += (tables.states + np.cumsum(per_slot) - per_slot).tolist()
         tables.states += count
@@ -220,6 +228,7 @@ class Build:
             ordinal = tables.ordinal(cls, comm.number)
             of_call[j] = plan.number, comm.number, comm.local[cls], plan.chunks, ordinal
             per_call[:, j] = plan.chunks * len(plan.phases), plan.chunks if plan.chunk_routes.choices else 0
+        # Per distinct call, then spread over the items by index: a graph repeats few calls many times.
         own = view.call[which]
         columns = [lk.I_PLAN, lk.I_COMM, lk.I_LOCAL, lk.I_CHUNKS, lk.I_ORDINAL]
         items[which[:, None], columns] = of_call[own]
@@ -238,9 +247,11 @@ class Build:
         tables, rows = self.tables, []
         for comm in self.quotients:
             for cls in comm.local:
+                # A member that never calls is why the others wait: -1 lets the diagnosis name it.
                 tables.comm_ordinals[comm.number].setdefault(cls, -1)
             times, plans = tables.comm_times[comm.number], self.plans.of_comm[comm.number]
             chunk_flows = self.lines.chunk_flows[comm.number]
+            # A chunk batch arrives as a whole: one counter per line instead of one per chunk.
             stride = max(((1 if plan.chunk_batch else plan.chunks) * plan.lines for plan in plans), default=0)
             choosing = max((plan.chunks for plan in plans if plan.chunk_routes.choices), default=0)
             rows += [

@@ -4,9 +4,8 @@ Every stage of a hierarchical memory is a port of an NPU, a node or the machine,
 with the bandwidth of all its devices. A transfer is on all of them at once and has what the fullest gives it; what
 it takes to fill the pipeline comes after, as a latency (`armillary.platform.memory`).
 
-Ranks of one class transfer at the same time, so where they share a port one of them stands for several there.
-
-Its port entry there has a weight. Classes are refined until all nodes of a type hold the same number of ranks
+Ranks of one class transfer at the same time, so where they share a port one of them stands for several: its entry on
+that port has a weight. Classes are refined until all nodes of a type hold the same number of ranks
 of each class. Where groups of in-switch accesses lie in a way that classes cannot express, nothing folds.
 """
 
@@ -38,7 +37,7 @@ ABSENT, LOCAL, REMOTE = range(3)
 LOAD_SLOT, STORE_SLOT, LOCAL_SLOT = range(3)
 """What an access occupies: loads and stores overlap in a hierarchical memory, others are one after the other."""
 IN_SWITCH = "in_switch"
-"""Attribute of an access of a group: loads bring the same to all members, stores are added up on their way."""
+"""Attribute of an access of a group: loads bring the same data to all members, stores are added up in switches."""
 REDUCE = FROM_MEMORY[NodeType.MEM_STORE_NODE]
 
 
@@ -64,6 +63,7 @@ def read_accesses(
     )
     local, store = memory & (where == LOCAL), graph.types[order] == NodeType.MEM_STORE_NODE
     together = memory & (graph.ints(IN_SWITCH, 0)[order] != 0)
+    # Local memory belongs to one NPU, so there is no switch on the way that could add.
     refuse(graph, order, together & local, f"has {IN_SWITCH} in local memory", "remote memory")
     staged = platform.remote_memory.kind == "hierarchical"
     if not staged:
@@ -78,7 +78,7 @@ def read_accesses(
 def _local_ticks(
     graph: Graph, order: Ints, platform: Platform, local: NDArray[np.bool_], store: NDArray[np.bool_]
 ) -> Ints:
-    """Return latency + bytes over the bandwidth of the direction, or what another package's kind says; rounded up."""
+    """Return latency + bytes ÷ bandwidth of the direction, or the time by another package's kind; ns, rounded up."""
     size, own = graph.ints("tensor_size", 0)[order], platform.npu.memory
     if own.kind:
         from armillary.platform.memory_model import access_ns, memory_model
@@ -89,6 +89,7 @@ def _local_ticks(
         every = np.zeros(len(order), bool)
         every[np.flatnonzero(local)] = took >= LIMIT
         refuse(graph, order, every, "takes longer than can be counted", f"less than {LIMIT:.2g} ns")
+        # At least 1 ns, as any node that takes time.
         whole: Ints = np.maximum(np.ceil(took), 1).astype(np.int64)
         return whole
     read, write = (own.rate(away) for away in (False, True))
@@ -136,7 +137,7 @@ class RemoteAccesses:
         """Fill in the accesses of a rank.
 
         Raises:
-            InputError: there is no remote memory, or its kind says what no time is.
+            InputError: there is no remote memory, or its kind returns an invalid time.
         """
         nodes, memory = view.nodes, self._platform.remote_memory
         which = np.flatnonzero(nodes.kind[nodes.items] == lk.MEMORY)
@@ -165,7 +166,7 @@ Groups = list[tuple[Ints, Ints]]
 
 
 class GroupPlaces:
-    """How often groups that are alike are in the machine, and in each node."""
+    """How many groups of each kind there are in the machine, and in each node."""
 
     def __init__(self, classes: Ints, per_node: int, groups: Groups) -> None:
         self._classes = classes
@@ -181,6 +182,7 @@ class GroupPlaces:
 
     def kind(self, members: Ints, slots: Ints) -> bytes:
         """Return a key that groups have in common whose members are of the same classes."""
+        # Class and slot as one number, sorted: which member is where in the group does not matter.
         found: bytes = np.sort(self._classes[members] * (1 << 32) + slots).tobytes()
         return found
 
@@ -212,6 +214,7 @@ class MemoryPorts:
             int((classes[rank // per_node * per_node :][:per_node] == cls).sum())
             for cls, rank in enumerate(representatives.tolist())
         ]
+        # Classes, types of nodes and the machine stand for all NPUs, nodes and the machine.
         units = {"npu": len(representatives), "node": int(types.max(initial=0)) + 1, "machine": 1}
         counts = [units[stage.per] for stage in self._stages for _ in range(2)]
         self._first = first + np.cumsum([0, *counts], dtype=np.int64)
@@ -270,6 +273,7 @@ def refined(platform: Platform, special: Ints, partition: Callable[[Ints], Ints]
         groups: That access a hierarchical memory at once.
     """
     classes, per_node = partition(special), platform.remote_memory.npus_per_node
+    # Refinement to a fixed point: classes split by the type of their node, which may split the types.
     while per_node and platform.remote_memory.kind == "hierarchical":
         types = node_types(classes, per_node)
         both = np.stack([classes, types[np.arange(len(classes)) // per_node]])

@@ -49,17 +49,19 @@ class PhysicalNodes(Nodes):
     unmoved: int = 0
     """Of these, those whose bytes take no time for want of a memory bandwidth."""
     untimed: int = 0
-    """Of these, those that it timed for want of a recorded time, where nobody asked for it."""
+    """Of these, those that it timed without being enabled, for want of a recorded time."""
 
 
 def lower_nodes(graph: Graph, platform: Platform, times: KernelTimes) -> PhysicalNodes:
-    """Return the node rows of `graph`, of which `times` has the kernels.
+    """Return the node rows of `graph`; `times` has the durations of its kernels.
 
     Raises:
         InputError: a node that cannot be simulated, a cycle, or a value out of range.
     """
     validate(graph)
     n = graph.n_nodes
+    # Issue order is ascending id; all columns below are in this order, positions in the graph only in
+    # `order`.
     order = np.argsort(graph.ids, kind="stable")
     types = graph.types[order]
     cpu = graph.ints("is_cpu_op", 0)[order] != 0
@@ -76,6 +78,7 @@ def lower_nodes(graph: Graph, platform: Platform, times: KernelTimes) -> Physica
     access = lk.TRANSFER if platform.remote_memory.kind == "hierarchical" else lk.MEMORY
     for which, value in ((collective, lk.COLLECTIVE), (send, lk.SEND), (recv, lk.RECV), (memory, access)):
         kind[which] = lk.FIXED if platform.compute.replay else value
+    # Recorded communication without its partners takes its recorded time.
     kind[(collective | send | recv) & replayed(graph, order)] = lk.FIXED
     delay = graph.ints(DELAY, -1)[order]
     delayed = (types == NodeType.METADATA_NODE) & (delay > 0)
@@ -85,6 +88,7 @@ def lower_nodes(graph: Graph, platform: Platform, times: KernelTimes) -> Physica
     slot[collective], slot[memory], slot[compute], slot[cpu & compute] = COMM, MEMORY, COMPUTE, CPU
     ticks = np.where(delayed, delay, exact_durations(graph, order))
     stream = np.where(cpu & compute, graph.ints("tid", -1)[order], graph.ints("stream", -1)[order])
+    # Accesses of remote memory share one slot unless `read_accesses` says otherwise.
     stream[memory] = 0
     if memory.any() and not platform.compute.replay:
         local, together, slots = read_accesses(graph, order, platform, memory, ticks)
@@ -99,9 +103,11 @@ def lower_nodes(graph: Graph, platform: Platform, times: KernelTimes) -> Physica
         timed = _roofline(graph, order, platform, ticks, named)
     ptr, parent = graph.parents()
     counts = np.diff(ptr)
+    # From positions in the graph to places in issue order.
     place = np.empty(n, np.int64)
     place[order] = np.arange(n)
     parents, children = place[parent], place[np.repeat(np.arange(n), counts)]
+    # CSR by parent, children ascending: what ends frees its children in issue order.
     by_parent = np.lexsort((children, parents))
     child_ptr = np.concatenate([[0], np.cumsum(np.bincount(parents, minlength=n))]).astype(np.int64)
     needs_row = np.isin(kind, (lk.COLLECTIVE, lk.SEND, lk.RECV, lk.MEMORY, lk.TRANSFER))
@@ -118,7 +124,7 @@ def lower_nodes(graph: Graph, platform: Platform, times: KernelTimes) -> Physica
 
 
 def _untimed(graph: Graph, platform: Platform) -> NDArray[np.bool_]:
-    """Return which nodes the roofline model times though nobody asked for it: see `armillary.compute.untimed`.
+    """Return which nodes the roofline model times although it is not enabled: see `armillary.compute.untimed`.
 
     Raises:
         InputError: one of them cannot be timed.
@@ -206,10 +212,12 @@ def slots_of(view: View, nodes: PhysicalNodes) -> Ints:
     unnamed = (nodes.slot == COMM) & (name < 0)
     name[unnamed] = -2 - comm[unnamed]
     name[nodes.slot == ANY] = 0
+    # A stream and a thread of the same number are two slots.
     keys = np.stack([nodes.slot, name])
     first, inverse = distinct_columns(keys)
     order = np.argsort(np.where(nodes.slot[first] == ANY, -1, first))
     number = np.empty(len(first), np.int64)
+    # Slot 0 stays reserved for nodes that occupy nothing, even if there are none.
     number[order] = np.arange(len(first)) + (0 if (nodes.slot == ANY).any() else 1)
     result: Ints = number[inverse]
     return result

@@ -41,8 +41,8 @@ class Cost(NamedTuple):
 def in_switch(platform: Platform, dim: int, collective: str, operation: str, n: int) -> Cost:
     """Return what an operation of a collective among `n` members costs in the switches of a dimension.
 
-    Segments follow each other, so data goes up and down at the same time; one latency up, one down and that of the
-    switch are all. The volume is what takes as long, at the bandwidth of the slower direction, as the
+    Segments follow each other, so data moves up and down at the same time. The latency is one link up, one down, and
+    that of the switch. The volume is what takes as long, at the bandwidth of the slower direction, as the
     slowest of three: to send, to receive and to add up.
 
     Raises:
@@ -123,13 +123,13 @@ class PhysicalPhase:
     scale: Fraction = Fraction(1)
     """Bytes that the schedule of a line is about, per byte of the chunk."""
     port: Fraction | None = None
-    """Bytes through the busiest direction where that is not the one in which members send; else None."""
+    """Bytes through the busiest direction if members do not send in that one; else None."""
     wait: float = 0.0
-    """ns per byte of the chunk that it takes alone, above those of `volume`: others can use what it leaves idle."""
+    """ns per byte of the chunk beyond those of `volume` that it takes alone; others can use the ports meanwhile."""
     beside: Beside | None = None
     """What many chunks that follow each other wait for; None: each of them for all of `latency` and `wait`."""
     parts: int | None = None
-    """Parts that the algorithm cuts a chunk into; None: as many as it does if nothing is said."""
+    """Parts that the algorithm cuts a chunk into; None: its default."""
 
     @property
     def busiest(self) -> Fraction:
@@ -144,6 +144,8 @@ def spans(platform: Platform, comm: Communicator) -> list[Span] | None:
         for stride, dimension in zip(network.strides(platform.dimensions), platform.dimensions, strict=True)
     ]
     used = [tuple(np.unique(c).tolist()) for c in coordinates]
+    # A grid has as many members as combinations of positions: e.g. ranks 0, 1, 4, 5 in 4 x 2, but not 0, 1,
+    # 4, 6.
     if int(np.prod([len(u) for u in used])) != len(comm.members):
         return None
     return [Span(d, positions) for d, positions in enumerate(used) if len(positions) > 1]
@@ -177,13 +179,15 @@ def phases(
     if found is None:
         return [_flat(call, comm, platform)]
     if order is None:
+        # An all-gather visits the outermost dimension first, where its data is still the smallest. Rooted
+        # operations that spread data take the same order.
         outer_first = operation in ("all-gather", "broadcast", "scatter")
         order = found[::-1] if outer_first else found
     return [phase_of(call, platform, span, step, scale) for span, step, scale in visits(operation, order)]
 
 
 def visits(operation: str, order: Sequence[Span]) -> list[tuple[Span, str, Fraction]]:
-    """Return what is done where, in order, and with how many bytes per byte of the chunk."""
+    """Return the steps of a collective in order: level, operation, and its bytes per byte of the chunk."""
     result = []
     scale = Fraction(1)
     if operation == "gather":
@@ -224,7 +228,7 @@ def _split(call: CollectiveCall, comm: Communicator, platform: Platform) -> list
 def split_at_once(call: CollectiveCall, comm: Communicator, platform: Platform) -> PhysicalPhase:
     """Return an all-to-all with sizes of its own as one phase in which every member sends to every other.
 
-    Its volume is 0: which ports its messages cross, a network says that moves them.
+    Its volume is 0, because the network that moves its messages decides which ports they cross.
     """
     matrix = np.array(call.splits, np.int64)
     np.fill_diagonal(matrix, 0)
@@ -238,8 +242,10 @@ def split_at_once(call: CollectiveCall, comm: Communicator, platform: Platform) 
 
 
 def _steps(operation: str, order: Sequence[Span]) -> list[tuple[Span, str]]:
-    """Return what is done on the way in, and in an all-reduce on the way back."""
+    """Return the levels and their operations: on the way in, and for an all-reduce also on the way back."""
     if operation == "all-reduce":
+        # Reduce-scatter on the way in, all-reduce on the outermost level with the least data, all-gather on
+        # the way back (hierarchical all-reduce, as in BlueConnect).
         inner, last = order[:-1], order[-1:]
         return [
             *((s, "reduce-scatter") for s in inner),
@@ -256,9 +262,11 @@ def phase_of(
     dimension = platform.dimensions[span.dim]
     n = len(span.positions)
     rate = port(dimension).slower
+    # One name per dimension; the last one holds for all further dimensions.
     names = platform.collectives.algorithms.get(call.operation, ("natural",))
     name = names[span.dim] if span.dim < len(names) else names[-1]
     chunks = max(1, min(platform.collectives.chunks, call.size))
+    # The bytes of a chunk that reach this level decide which algorithm is the fastest.
     chunk = float(call.size * scale / chunks)
     if name == "auto" or (name == "natural" and operation in ROOTED):
         able = dimension.in_network if name == "auto" else None
@@ -344,10 +352,11 @@ def _flat(call: CollectiveCall, comm: Communicator, platform: Platform) -> Physi
 
 
 def reduction_ns(phase: PhysicalPhase, chunk: int, memory: float) -> float:
-    """Return how long a member reduces what it must of a chunk of so many bytes, at a bandwidth in bytes/s."""
+    """Return how long a member takes to reduce its part of a chunk of `chunk` bytes, ns; `memory` is in bytes/s."""
     return float(phase.reduced * chunk) / memory * 1e9 if memory > 0 else 0.0
 
 
 def latency_ticks(phase: PhysicalPhase, chunk: int, memory: float) -> int:
-    """Return the latency of a chunk of so many bytes in ns, with its reduction and what it waits for, rounded up."""
+    """Return the latency of a chunk of `chunk` bytes in ticks, with its reduction and its wait, rounded up."""
+    # One rounding of the sum, in ns.
     return ceil(phase.latency + phase.wait * chunk + reduction_ns(phase, chunk, memory))

@@ -39,6 +39,8 @@ class Plans:
 
     def plan(self, comm: QuotientComm, call: CollectiveCall) -> Plan:
         """Return the plan of a call in a quotient communicator, made on first use."""
+        # Groups that are alike share a quotient communicator, so the number of the real group is no part of
+        # the key.
         key = (comm.number, replace(call, comm=WORLD))
         if key not in self._known:
             self._known[key] = self._add(comm, call)
@@ -48,11 +50,13 @@ class Plans:
         chunk_routes = self.workload.chunk_routes(call)
         plan = Plan(len(self.all), comm, call, chunk_routes)
         first: dict[tuple[int, int], int] = {}
+        # Rows per distinct size and route; chunks only point to them. With choices, rows of all routes.
         for size, route in dict.fromkeys(chunk_routes.chunks):
             first[size, route] = len(self.phase_rows) // lk.PH_COLUMNS
             for phases in chunk_routes.routes if chunk_routes.choices else [chunk_routes.routes[route]]:
                 self._add_route(plan, phases, size)
         plan.chunk_batch = self._is_chunk_batch(plan)
+        # Modulo: if all chunks are alike, none is bigger.
         bigger = sum(chunk == chunk_routes.chunks[0] for chunk in chunk_routes.chunks) % len(
             chunk_routes.chunks
         )
@@ -77,6 +81,8 @@ class Plans:
             self.workload.fluid
             and len(plan.phases) == 1
             and sizes == sorted(sizes, reverse=True)
+            # The kernel knows two volumes per batch: sizes that differ by a rounding, as chunks of one
+            # collective do.
             and len(set(sizes)) <= 2
             and self.scale.volume(plan.phases[0].volume * sizes[-1]) > 0
             and (collectives.within_dimension != "smallest-first" or sizes[0] == sizes[-1])
@@ -96,6 +102,7 @@ class Plans:
                 latency = last + ceil(reduction_ns(phase, size, memory))
             plan.placed.append((phase, size))
             self.phase_rows += [
+                # Less `ring.first`, so that a kernel adds the number of a line without subtracting first.
                 ring.entry, lines - ring.first, ring.chunk_flow - ring.first, latency, volume, ring.first, ring.lines,
                 self.lines.ticks(phase, volume),
             ]  # fmt: skip
@@ -112,6 +119,7 @@ def priorities(view: View, platform: Platform) -> Ints:
         return np.zeros(len(view.call), np.int64)
     nodes = view.nodes
     priority = nodes.graph.ints("comm_priority", 0)[nodes.order[nodes.items]]
+    # The highest comm_priority is served first, the lowest place is. The clip keeps `order_of` within int64.
     return -np.clip(priority, -1000, 1000)
 
 

@@ -1,6 +1,6 @@
-"""A lowered program of profile `physical`, with what is needed to run it and to read its result.
+"""A lowered program of profile `physical`, how to run it, and how to read its result.
 
-A collective of one phase is cut into chunks that go through the same ports one after the other, and nothing
+A collective of one phase is cut into chunks that pass the same ports one after the other, and nothing
 else can come between them, because a chunk flow belongs to one collective. So the chunks are one batch, with
 one event for all of them. A chunk ends at a whole tick, so the end of the batch is a sum of rounded times and
 not a rounded sum. When the rate changes, the kernel walks the batch up to that tick, chunk by chunk, and
@@ -56,7 +56,7 @@ class Plan:
     chunk_batch: bool = False
     """Whether the chunks are a chunk batch, see `chunk_batch_kernel`."""
     placed: list[tuple[PhysicalPhase, int]] = field(default_factory=list)
-    """The phases of each way and size of a chunk, with that size."""
+    """The phases of each route and size of a chunk, with that size."""
 
     @property
     def chunks(self) -> int:
@@ -65,7 +65,7 @@ class Plan:
 
     @property
     def phases(self) -> tuple[PhysicalPhase, ...]:
-        """The phases of one way."""
+        """The phases of one route."""
         return self.chunk_routes.routes[0]
 
     def _dim(self, phase: PhysicalPhase) -> int:
@@ -109,11 +109,11 @@ class PhysicalProgram(Simulated):
 
     @property
     def rows_follow_from_plans(self) -> bool:
-        """See `Simulated`; not where a chunk chooses its way while it runs."""
+        """See `Simulated`; False where a chunk chooses its route while it runs."""
         return not self.tables["PLANS"].reshape(-1, lk.PL_COLUMNS)[:, lk.PL_CHOICES].any()
 
     def rows_of_phases(self, run: Any, item: Ints, chunk: Ints, place: Ints, step: Ints) -> Ints:
-        """See `Simulated`; a way that was chosen while running stands in the state."""
+        """See `Simulated`; a route that was chosen while running stands in the state."""
         plans, plan = self.tables["PLANS"].reshape(-1, lk.PL_COLUMNS), self._plan
         first: Ints = self.tables["CHUNKS"][plans[plan, lk.PL_CHUNKS][item] + chunk]
         if plans[:, lk.PL_CHOICES].any():
@@ -145,6 +145,7 @@ class PhysicalProgram(Simulated):
         """See `Simulated.least`."""
         least = np.array([needs.least(plan.call, plan.comm.real) for plan in self.plans], np.int64)
         of_memory = [plan.number for plan in self.plans if plan.call.operation in FROM_MEMORY.values()]
+        # No algorithm moves data in these; the stages of the memory time them.
         if of_memory:
             least[of_memory] = plan_ticks(self.tables)[of_memory]
         ranks = self.representatives.tolist()
@@ -169,6 +170,7 @@ def execute(program: PhysicalProgram, mode: Mode | None = None) -> Run:
     """
     z = program.sizes
     if mode is None:
+        # A rough estimate from the numbers of nodes and of phases of chunks.
         mode = "interpreted" if 2 * z["states"] + 3 * z["rows"] < INTERPRETED_EVENTS else "compiled"
     kernel = load("armillary.engine.physical.fluid_kernel", mode)
     prog, _ = lk.PROGRAM.program(program.tables, mode, program.scalars)
@@ -177,6 +179,7 @@ def execute(program: PhysicalProgram, mode: Mode | None = None) -> Run:
     mem = room(z["ports"] * lk.EN_COLUMNS + FIRST_WORDS, mode)
     fire(program, state, heap)
     guards, more = Guards(prog, state), True
+    # OK: the budget of events is used up. GROW: it needs more room. Any other status ends the run.
     while more and state[lk.V_STATUS] in (lk.OK, lk.GROW):
         events, entries = (state[lk.V_A], state[lk.V_B]) if state[lk.V_STATUS] == lk.GROW else (0, 0)
         heap = at_least(heap, (state[lk.V_HEAP] + events) * HEAP_COLUMNS, mode)
@@ -209,6 +212,7 @@ def first_state(
         mine = nodes[row[lk.R_NODES] : row[lk.R_NODES] + row[lk.R_COUNT]]
         degrees.append(mine[:, lk.N_INDEGREE])
         free = np.flatnonzero(mine[:, lk.N_INDEGREE] == 0)
+        # Ascending nodes are a valid heap, so none has to be built.
         for slot in range(row[lk.R_SLOTS]):
             here = free[mine[free, lk.N_SLOT] == slot]
             number = row[lk.R_SLOT] + slot
@@ -244,12 +248,14 @@ def fill_spans(
     if not whole.size:
         return
     plans, phases = tables["PLANS"].reshape(-1, lk.PL_COLUMNS), tables["PHASES"].reshape(-1, lk.PH_COLUMNS)
+    # Batches of the same plan at the same rate have the same times since their start: computed once.
     kinds, kind = distinct_columns(np.stack([plan[whole], rate[whole]]))
     begins, ends, first = [], [], [0]
     after = [*plans[1:, lk.PL_CHUNKS].tolist(), len(tables["CHUNKS"])]
     for example in whole[kinds].tolist():
         number = int(plan[example])
         rows = phases[tables["CHUNKS"][int(plans[number, lk.PL_CHUNKS]) : after[number]]]
+        # As in `chunk_batch_kernel.ticks_of`: each chunk rounded up on its own.
         each = -(-rows[:, lk.PH_VOLUME] // rate[example])
         through = np.cumsum(each)
         begins.append(through - each)

@@ -1,4 +1,4 @@
-"""Nodes of a rank that become free and end, and messages that end those of two ranks."""
+"""The nodes of a rank: how they become free, how they end, and how an arriving message ends those of two ranks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ def node_row(prog, r, node):
 
 @inner
 def touch_rank(st, r):
-    """Have the rank issue what is free when the tick ends."""
+    """Mark a rank to issue its free nodes in the second half of the tick."""
+    # A heap, so that ranks issue in ascending order whatever happened first: they meet at shared memories.
     if rank_state.is_touched(st, r) == 0:
         rank_state.set_is_touched(st, r, 1)
         put(st, touched.at_rank(st, 0), st[lk.V_TOUCHED], r)
@@ -51,11 +52,13 @@ def complete_node(prog, st, r, node, tick):
     state = ranks.state(prog, r)
     progress.set_end(st, state + node, tick)
     slots.set_busy(st, slot_of(prog, r, nodes.slot(prog, row)), 0)
+    # The last node to end gives the finish of the rank.
     if rank_state.add_left(st, r, -1) == 0:
         rank_state.set_finish(st, r, tick)
     first = nodes.child(prog, row)
     for i in range(first, first + nodes.children(prog, row)):
         child = children.node(prog, i)
+        # The last parent to end frees the child.
         if progress.add_indegree(st, state + child, -1) == 0:
             add_ready(prog, st, r, child)
     touch_rank(st, r)
@@ -63,7 +66,8 @@ def complete_node(prog, st, r, node, tick):
 
 @inner
 def arrived(prog, st, channel, tick):
-    """A point-to-point message is there: its send completes, and its receive if it is posted."""
+    """End the send of a point-to-point message that has arrived, and its receive if that is posted."""
+    # Arrivals are counted, not identified: the k-th to arrive ends the k-th send and receive.
     number = channel_state.came(st, channel)
     channel_state.set_came(st, channel, number + 1)
     message = channels.first(prog, channel) + number

@@ -1,9 +1,12 @@
 """Chunk flows that share ports: a chunk flow is one collective on one line of ranks, or one point-to-point channel.
 
 A chunk flow serves one volume at a time, its *head*. Every port it uses divides its bandwidth by the chunk flows on it
-(FAIR), or by those that come first in a global order (ORDERED). The chunk flow's rate is the
-least over its ports. Changes within a tick take effect together at its end (`settle`), so their order does not
-matter. Volumes and rates are integers: a rate is rounded down, a finish is rounded up.
+(FAIR), or by those that come first in a global order (ORDERED). The chunk flow's rate is the least over its ports.
+That is not max-min fair: bandwidth that a chunk flow cannot use, because another of its ports is the bottleneck, stays
+idle. So a change of one port changes the rates on that port only, and no other.
+
+Changes within a tick take effect together at its end (`settle`), so their order does not matter. Volumes and rates are
+integers: a rate is rounded down and a finish up, so that no result beats the links.
 """
 
 from __future__ import annotations
@@ -28,14 +31,14 @@ ports, stale = accessors(lk.PORTS, lk.STALE)
 
 @inner
 def schedule(st, heap, tick, code, a, b):
-    """Put an event on the heap; within a tick the first made is the first."""
+    """Put an event on the heap; of events at one tick, the one made first comes first."""
     st[lk.V_SEQUENCE] += 1
     st[lk.V_HEAP] = push(heap, 0, st[lk.V_HEAP], tick, 0, 0, st[lk.V_SEQUENCE], code, a, b)
 
 
 @inner
 def room_for(st, heap, events):
-    """Tell whether so many more events fit; else ask for room."""
+    """Tell whether `events` more events fit on the heap; if not, set the status to GROW."""
     if (st[lk.V_HEAP] + events) * lk.HEAP_COLUMNS <= len(heap):
         return True
     if st[lk.V_STATUS] == lk.OK:
@@ -47,7 +50,7 @@ def room_for(st, heap, events):
 
 @inner
 def touch_chunk_flow(st, chunk_flow):
-    """Have the chunk flow looked at when the tick ends."""
+    """Mark a chunk flow to be looked at in the second half of the tick."""
     if chunk_flows.dirty(st, chunk_flow) == 0:
         chunk_flows.set_dirty(st, chunk_flow, 1)
         dirty.set_chunk_flow(st, st[lk.V_DIRTY], chunk_flow)
@@ -56,7 +59,7 @@ def touch_chunk_flow(st, chunk_flow):
 
 @inner
 def touch_ports(prog, st, chunk_flow):
-    """Have the ports of a chunk flow looked at when the tick ends."""
+    """Mark the ports of a chunk flow: the rates on them are computed anew at the end of the tick."""
     line = chunk_flows.line(st, chunk_flow)
     first = lines.ports(prog, line)
     for i in range(lines.port_count(prog, line)):
@@ -69,7 +72,7 @@ def touch_ports(prog, st, chunk_flow):
 
 @inner
 def room_to_join(prog, st, mem, chunk_flow):
-    """Tell whether there are entries for the ports of a chunk flow; else ask for room."""
+    """Tell whether there are entries for the ports of a chunk flow; if not, set the status to GROW."""
     line = chunk_flows.line(st, chunk_flow)
     words = lines.port_count(prog, line) * lk.EN_COLUMNS
     if line_state.free(st, line) > 0 or max(st[lk.V_ENTRIES], 1) + words <= len(mem):
@@ -85,6 +88,7 @@ def room_to_join(prog, st, mem, chunk_flow):
 def join(prog, st, mem, chunk_flow):
     """Put a chunk flow on its ports."""
     line = chunk_flows.line(st, chunk_flow)
+    # All chunk flows of a line use the same number of ports, so blocks of entries are reused by line, whole.
     count = lines.port_count(prog, line)
     entry = line_state.free(st, line)
     if entry > 0:
@@ -94,6 +98,7 @@ def join(prog, st, mem, chunk_flow):
         st[lk.V_ENTRIES] = entry + count * lk.EN_COLUMNS
     chunk_flows.set_entry(st, chunk_flow, entry)
     first = lines.ports(prog, line)
+    # Doubly linked lists per port, so that a chunk flow leaves each in constant time.
     for i in range(count):
         port = line_ports.port(prog, first + i)
         at = entry + i * lk.EN_COLUMNS
@@ -105,6 +110,7 @@ def join(prog, st, mem, chunk_flow):
         if head > 0:
             entries.set_previous(mem, head, at)
         port_state.set_first(st, port, at)
+        # `weight`: a class of ranks may stand for several lines of the machine on this port.
         port_state.add_count(st, port, entries.weight(mem, at))
     touch_ports(prog, st, chunk_flow)
 
@@ -128,6 +134,7 @@ def leave(prog, st, mem, chunk_flow):
         if after > 0:
             entries.set_previous(mem, after, before)
         port_state.add_count(st, port, -entries.weight(mem, at))
+    # The first entry links the free list of the line; the others of the block follow it in memory.
     entries.set_next(mem, entry, line_state.free(st, line))
     line_state.set_free(st, line, entry)
     chunk_flows.set_entry(st, chunk_flow, 0)
@@ -135,7 +142,7 @@ def leave(prog, st, mem, chunk_flow):
 
 @inner
 def mark_stale(st, chunk_flow):
-    """Have the rate of a chunk flow computed anew, once, however many of its ports have changed."""
+    """Mark a chunk flow whose rate must be computed anew: once, however many of its ports have changed."""
     if chunk_flows.dirty(st, chunk_flow) < 2:
         chunk_flows.set_dirty(st, chunk_flow, 2)
         stale.set_chunk_flow(st, st[lk.V_STALE], chunk_flow)
@@ -144,7 +151,7 @@ def mark_stale(st, chunk_flow):
 
 @inner
 def find_first(st, mem, port):
-    """Note which place in the global order comes first at a port and how many chunk flows have it; mark them all."""
+    """Note the lowest place in the global order at a port and how many have it; mark all chunk flows there as stale."""
     key = lk.NEVER
     count = 0
     at = port_state.first(st, port)
@@ -155,6 +162,7 @@ def find_first(st, mem, port):
         if other < key:
             key = other
             count = 0
+        # Several may share a place, e.g. collectives that were ready at one tick: they divide the port.
         if other == key:
             count += entries.weight(mem, at)
         at = entries.next(mem, at)
@@ -182,9 +190,10 @@ def rate_of(prog, st, chunk_flow):
         sharers = (
             port_state.count(st, port) if prog[lk.Z_POLICY] == lk.FAIR else first_at(st, port, chunk_flow)
         )
+        # ORDERED: others come first at this port, and this one waits for them.
         if sharers == 0:
             return 0
-        # Never 0 for want of mesh dimensions: that chunk flow would wait for ever.
+        # At least 1: a rate rounded down to 0 would never end, and no event would say so.
         rate = min(rate, max(1, ports.rate(prog, port) // (line_ports.factor(prog, use_of) * sharers)))
     return rate
 
@@ -201,13 +210,16 @@ def advance(st, chunk_flow, tick):
 @inner
 def update(prog, st, heap, chunk_flow, tick):
     """Give a chunk flow its rate, and schedule the end of its head if that has changed."""
+    # It left its ports in this tick.
     if chunk_flows.head(st, chunk_flow) < 0:
         return
     rate = rate_of(prog, st, chunk_flow)
+    # The same rate: the end on the heap still holds, and nothing is rounded once more.
     if rate == chunk_flows.rate(st, chunk_flow) and chunk_flows.reset(st, chunk_flow) == 0:
         return
     chunk_batch = chunk_flows.chunks(st, chunk_flow) > 0
     if chunk_batch:
+        # A batch that has no rate at its start, or changes it later, needs times for each of its chunks.
         if rate == 0 or chunk_flows.reset(st, chunk_flow) == 0:
             chunk_flows.set_queue(st, chunk_flow, lk.BROKEN)
         advance_chunk_batch(prog, st, chunk_flow, tick)
@@ -215,7 +227,8 @@ def update(prog, st, heap, chunk_flow, tick):
         advance(st, chunk_flow, tick)
     chunk_flows.set_reset(st, chunk_flow, 0)
     chunk_flows.set_rate(st, chunk_flow, rate)
-    # An end that was scheduled at the rate before is void; it stays on the heap until it is due.
+    # This makes the end that was scheduled at the former rate void. It stays on the heap: a binary heap cannot
+    # remove from its middle cheaply.
     version = chunk_flows.add_version(st, chunk_flow, 1)
     if rate > 0:
         end = tick + ticks_of(chunk_flows.remaining(st, chunk_flow), rate)
@@ -229,6 +242,8 @@ def start_head(st, chunk_flow, key, volume, tick):
     """Let a chunk flow serve the volume with this key."""
     chunk_flows.set_head(st, chunk_flow, key)
     chunk_flows.set_remaining(st, chunk_flow, volume)
+    # At rate 0 until `settle_ports`; `reset` makes `update` schedule an end even if the rate is the last
+    # one's.
     chunk_flows.set_rate(st, chunk_flow, 0)
     chunk_flows.set_since(st, chunk_flow, tick)
     chunk_flows.set_reset(st, chunk_flow, 1)
@@ -243,11 +258,14 @@ def settle_ports(prog, st, mem, heap, tick):
         if prog[lk.Z_POLICY] == lk.ORDERED:
             find_first(st, mem, port)
             continue
+        # FAIR: one more or less on a port changes the rate of everyone on it.
         at = port_state.first(st, port)
         while at > 0:
             mark_stale(st, entries.chunk_flow(mem, at))
             at = entries.next(mem, at)
+    # Stale marks survive a GROW, so the ports need not be walked again.
     st[lk.V_PORTS] = 0
+    # Each stale chunk flow schedules one end at most.
     if not room_for(st, heap, st[lk.V_STALE]):
         return False
     for i in range(st[lk.V_STALE]):

@@ -1,6 +1,6 @@
 """All-to-all with sizes of its own: gather what each member sends to whom into one call that all agree on.
 
-A node says so with the attribute ``comm_splits``: the bytes to each member, in the order of the group.
+A node has the attribute ``comm_splits``: the bytes to each member, in the order of the group.
 """
 
 from __future__ import annotations
@@ -87,6 +87,7 @@ def read_splits(graph: Graph, view: View) -> dict[int, Rows]:
         return {}
     at = np.argsort(graph.ids, kind="stable")[view.nodes.items]
     rows: dict[int, Rows] = {}
+    # Collectives of a communicator are numbered in issue order, which all members share.
     numbers: dict[int, int] = {}
     for item in np.flatnonzero(view.call >= 0).tolist():
         call = view.calls[int(view.call[item])]
@@ -116,13 +117,14 @@ def _row(rows: Rows, number: int, n_members: int, source: str) -> tuple[int, ...
 def loads(call: CollectiveCall, comm: Communicator, platform: Platform) -> list[tuple[int, Load]]:
     """Return (dimension, load of its fullest line) of an all-to-all with splits, in bytes.
 
-    A message goes through the dimensions in order: along each of them from where its sender is to where
-    its receiver is.
+    A message crosses the dimensions in order: along each of them from the place of its sender to that of
+    its receiver.
     """
     coordinates = [
         comm.members // stride % dimension.size
         for stride, dimension in zip(network.strides(platform.dimensions), platform.dimensions, strict=True)
     ]
+    # What a member keeps for itself crosses no link.
     matrix = np.array(call.splits, np.int64)
     source, target = np.nonzero(matrix * (1 - np.eye(len(matrix), dtype=np.int64)))
     result = []
@@ -138,6 +140,8 @@ def loads(call: CollectiveCall, comm: Communicator, platform: Platform) -> list[
             continue
         keys = np.stack([*[p[moving] for p in place], np.zeros(len(moving), np.int64)])
         _, line = np.unique(keys, axis=1, return_inverse=True)
+        # Lines run at the same time and the phase ends with the slowest, so each cost is the largest of any
+        # line.
         worst = Load(0, Fraction(0), Fraction(0), Fraction(0), Fraction(0))
         for number in range(int(line.max()) + 1):
             here = moving[line.ravel() == number]

@@ -1,4 +1,4 @@
-"""What lowering asks of a trace on a platform, whether its ranks are listed or follow from rules."""
+"""The interface between lowering and a trace on a platform, whether its ranks are listed or follow from rules."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ Ints = NDArray[np.int64]
 
 def special_of(platform: Platform) -> Ints:
     """Return a number for every rank that is equal where its speed and start delay are."""
+    # Most ranks are ordinary and have 0.
     kinds: dict[tuple[float, float], int] = {(1.0, 0.0): 0}
     special = np.zeros(platform.npus, np.int64)
     for rank in {*platform.npu.speed, *platform.stragglers}:
@@ -38,11 +39,12 @@ def special_of(platform: Platform) -> Ints:
 
 
 def path_code(platform: Platform, source: Ints, destination: Ints) -> Ints:
-    """Return one number per pair of ranks that says how many links of each dimension lie between them."""
+    """Return one number per pair of ranks that encodes the links of each dimension between them."""
     code = np.zeros(np.broadcast(source, destination).shape, np.int64)
     for dimension, hop in zip(
         platform.dimensions, network.path(platform.dimensions, source, destination), strict=True
     ):
+        # A mixed-radix number: hops of a dimension are at most its size plus one.
         code = code * (dimension.size + 2) + hop
     return code
 
@@ -55,6 +57,7 @@ def lines_of(platform: Platform, comm: Communicator, dim: int) -> Ints:
         return world_lines(platform, dim)
     stride, size = network.strides(platform.dimensions)[dim], platform.dimensions[dim].size
     place = comm.members // stride % size
+    # Members sorted by line, and along each line by position.
     order = np.lexsort((place, comm.members - place * stride))
     return comm.members[order].reshape(-1, len(np.unique(place)))
 
@@ -66,8 +69,8 @@ SET = frozenset({Order("set", (), True)})
 class PhysicalWorkload(ABC):
     """A trace on a platform: what each rank does and with whom.
 
-    `lower` calls `classify`, and then asks for the ranks that stand for a class, for those that they exchange
-    messages with, and for one member of each class in their communicators.
+    `lower` calls `classify`. From then on it only queries the representatives of classes, the ranks that they exchange
+    messages with, and one member of each class in their communicators.
     """
 
     platform: Platform
@@ -75,7 +78,7 @@ class PhysicalWorkload(ABC):
     views: list[View]
     """Distinct views; with rules, their calls and peers are rules too."""
     fluid = True
-    """Whether volumes go at the rates of ports; else messages move."""
+    """Whether volumes move at the rates of ports; if not, messages move."""
 
     def __init__(self, platform: Platform) -> None:
         self.platform = platform
@@ -99,7 +102,7 @@ class PhysicalWorkload(ABC):
         """Return the items that send on a channel and those that receive."""
 
     def names_of_all(self) -> tuple[str, ...]:
-        """Return what groups of all ranks are called in the trace, beside nothing."""
+        """Return the names that the trace uses for groups of all ranks, besides the empty name."""
         return ()
 
     def group_names(self, numbers: Iterable[int]) -> dict[int, str]:
@@ -108,7 +111,7 @@ class PhysicalWorkload(ABC):
 
     @abstractmethod
     def warnings(self) -> list[str]:
-        """Return what is odd about the messages."""
+        """Return warnings about messages that do not match."""
 
     @property
     @abstractmethod
@@ -129,7 +132,7 @@ class PhysicalWorkload(ABC):
         """Whether a message is sent that no rank receives."""
 
     def classify(self) -> Ints:
-        """Return the class of every rank; ranks that may differ by more than whom they deal with are their own."""
+        """Return the class of every rank; where folding is not exact, every rank is its own class."""
         shared = any((view.nodes.kind == lk.MEMORY).any() for view in self.views) and self.accesses.shared
         # A message that nobody receives takes part of a port that its receiver does not know of.
         if shared or self.loses_messages or self.platform.jitter:
@@ -143,7 +146,7 @@ class PhysicalWorkload(ABC):
         return self._chunk_routes[call]
 
     def largest(self) -> int:
-        """Return the most bytes that anything moves through a port."""
+        """Return the most bytes that a port carries for any one phase or message."""
         moved = [
             ceil(p.volume * (call.size + 1)) for call in self.calls for p in self.chunk_routes(call).phases
         ]
@@ -160,7 +163,7 @@ class PhysicalWorkload(ABC):
         return found
 
     def fit_warnings(self) -> list[str]:
-        """Return what a person should know of a fit that times what is communicated."""
+        """Return warnings about a fit that times collectives and messages."""
         if self.platform.collectives.fit is None:
             return []
         calls = ((call, self.comms.get(call.comm)) for call in self.calls)

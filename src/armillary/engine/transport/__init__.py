@@ -1,17 +1,17 @@
-"""Networks with contention as movers of messages: FIFO links, flows, packets.
+"""Networks with contention that move messages: FIFO links, fluid flows, packets.
 
 A built-in transport is a kernel module with three functions over flat arrays of integers: `inject` a message on a
 route, `advance` to a time or to the next arrivals, `change` to the next stage of the network. It knows links
-and routes, and no ranks or collectives. `transport` states the protocol, and `offer` runs one without a
-workload. A `NetworkModel` is what another package adds instead, in plain Python.
+and routes, but no ranks or collectives. `transport` states the protocol, and `offer` runs one without a
+workload. Another package adds a `NetworkModel` instead, in plain Python.
 
-Transports count in picoseconds, and the time of a byte is a fraction. A packet of 4 KiB takes 10 ns at 400
-GB/s and a flit less than a tick, so rounding each to a tick would cost or win percents. Ranks stay in ticks:
-what arrives within a tick is seen at its end, and messages leave at whole ticks only.
+Transports count in picoseconds and keep the time of a byte as a fraction. A packet of 4 KiB takes 10 ns at 400
+GB/s and a flit less than a tick, so rounding each to a tick would change results by percents. Ranks stay in ticks:
+they see at the end of a tick what arrived within it, and messages leave at whole ticks only.
 
-Within a picosecond a transport takes events in the order in which they were made. `flow` takes everything
-that begins and ends in a picosecond together, and `credit` decides by what was settled before, so there order
-has no effect. What is random (marks, jitter of TCP) is drawn from a seed.
+Within a picosecond a transport handles events in the order in which they were scheduled. `flow` handles everything
+that begins and ends in a picosecond together, and `credit` decides on state settled before it, so order has no effect
+on these two. Random choices (marks, TCP's jitter) are drawn from a seed.
 
 `flow`, `packet` and `credit` have reference evaluators in `tests/engine/transport`; TCP and `packet` are also
 compared with ns-3.

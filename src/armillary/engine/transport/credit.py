@@ -1,4 +1,11 @@
-"""Network model `credit`: packets through routers with virtual channels and credit flow control."""
+"""Network model `credit`: packets through routers with virtual channels and credit flow control.
+
+Whole packets move, one event per packet and link, with the times that their flits would have (virtual cut-through).
+Back-pressure, head-of-line blocking, round-robin arbitration and deadlock of credits follow from the buffers. Ignored:
+wormhole switching (buffers smaller than a packet), contention inside a router's crossbar, errors and retransmission.
+A run costs O(packets x hops) events of O(log events) each; an arbitration also scans the slots of its node, that is
+incoming links x virtual channels.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +50,7 @@ class Credit(Transport):
         flit: Bytes of a flit; the last of a packet is filled up.
         vcs: Virtual channels of a link.
         depth: Flits that fit into a VC at the end of links without a limit of their own (`Topology.buffer`, which
-            all VCs of a link share in equal parts); None: so many that credits alone never hold up a link.
+            all VCs of a link share in equal parts); None: enough that credits alone never hold up a link.
         router_delay: ns that a router takes to pass on a flit, on top of the latency of links.
         switching: Whether packets go on when their head is there, or when all of them is.
 
@@ -88,6 +95,8 @@ class Credit(Transport):
         rows = np.zeros((topology.links, ck.C_COLUMNS), np.int64)
         rows[:, ck.C_RING], rows[:, ck.C_DATELINE] = datelines(topology)
         first, links = topology.incoming
+        # Slots of one node stand side by side, in the order of its incoming links: an output scans a
+        # contiguous range.
         rows[links, ck.C_END] = np.arange(topology.links) * self.vcs
         rows[:, ck.C_FIRST] = first[topology.tail] * self.vcs
         rows[:, ck.C_SLOTS] = np.diff(first)[topology.tail] * self.vcs
@@ -97,6 +106,8 @@ class Credit(Transport):
         """See `Transport.state`."""
         rows = np.zeros((topology.links, ck.S_COLUMNS), np.int64)
         rows[:, ck.S_WAKE] = lk.FOREVER
+        # The place after the last slot is that of the NIC; the first round-robin step from there reaches slot
+        # 0.
         rows[:, ck.S_TURN] = np.diff(topology.incoming[0])[topology.tail] * self.vcs
         slots = np.zeros((topology.links * self.vcs, ck.V_COLUMNS), np.int64)
         slots[:, ck.V_CREDITS] = np.repeat(self._depths(topology)[topology.incoming[1]], self.vcs)
@@ -113,12 +124,15 @@ class Credit(Transport):
         """Return (links) the flits that fit into a VC."""
         most = -(-self.packet // self.flit)
         if self.depth is None:
+            # Bandwidth-delay product of the credit loop. Two packets more, because the credits of a packet
+            # return together, when its last flit has left.
             round_trip = topology.bandwidth * (2 * topology.latency + self.router_delay)
             free = np.ceil(round_trip / self.flit).astype(np.int64) + 2 * most + 1
         else:
             free = np.full(topology.links, self.depth)
         finite = topology.buffer < UNBOUNDED
         depths: Ints = np.where(finite, topology.buffer // self.vcs // self.flit, free)
+        # Virtual cut-through claims room for a whole packet; with less a packet could never move.
         if topology.links and depths.min() < most:
             link = int(np.argmin(depths))
             has = (
@@ -142,11 +156,16 @@ def datelines(topology: Topology) -> tuple[Ints, Ints]:
     stride = 1
     for number, dimension in enumerate(topology.dimensions):
         size = dimension.size
+        # Between two NPUs a message takes one hop: no ring closes.
         if TOPOLOGIES[dimension.topology].loop and size > 2:
             here, there = tail // stride % size, head // stride % size
             for way, step, last in ((1, 1, size - 1), (2, -1, 0)):
+                # Links of other dimensions can connect NPUs at the same distance; only neighbours along this
+                # dimension count.
                 on = between_npus & (here != there) & (there == (here + step) % size)
                 ring[on] = 2 * number + way
+                # Going up the ring closes on the link out of the last NPU, going down on that out of the
+                # first.
                 dateline[on & (here == last)] = 1
         stride *= size
     return ring, dateline
@@ -155,23 +174,27 @@ def datelines(topology: Topology) -> tuple[Ints, Ints]:
 def blocked_cycle(net: Any, pool: Any, table: Any, topology: Topology) -> list[int]:
     """Return links that wait for each other when no event is left: the buffer at the end of each is full.
 
-    The first packet in the buffer of one wants the next, the lowest comes first; empty if there is no such circle.
+    Each slot waits for the first full slot that its first packet may use, so a deadlock is a cycle of this functional
+    graph. The cycle begins with its lowest link; empty if there is none.
     """
     vcs = int(table[table[lk.T_OPTIONS] + ck.O_VCS])
     wants, slots = int(net[lk.N_OWN + 1]), int(net[lk.N_OWN + 2])
     first_own = int(table[lk.T_OWN])
     own = np.asarray(table[first_own : first_own + topology.links * ck.C_COLUMNS]).reshape(-1, ck.C_COLUMNS)
+    # Slots are numbered by place at their node; this maps each back to its link.
     link_of = np.repeat(np.argsort(own[:, ck.C_END]), vcs)
     followed = set()
     for start in range(topology.links * vcs):
         way: list[int] = []
         slot = start
+        # A walk that meets a slot of an earlier walk finds no new cycle: one visit per slot is enough.
         while slot >= 0 and net[wants + slot * ck.W_COLUMNS] > 0 and slot not in followed:
             followed.add(slot)
             way.append(slot)
             packet = pool[int(net[slots + slot * ck.V_COLUMNS + ck.V_FIRST]) :][: lk.P_COLUMNS]
             row = own[int(net[wants + slot * ck.W_COLUMNS]) - 1]
             low, high = 0, vcs
+            # The same halves as in `credit_kernel._channel`: the waiting packet could use only these VCs.
             if vcs > 1 and row[ck.C_RING]:
                 after = packet[ck.K_CROSSED] and packet[ck.K_RING] == row[ck.C_RING]
                 low, high = ((vcs + 1) // 2, vcs) if after else (0, (vcs + 1) // 2)
@@ -190,7 +213,7 @@ def blocked_cycle(net: Any, pool: Any, table: Any, topology: Topology) -> list[i
 
 
 def explained(cycle: list[int], topology: Topology) -> str:
-    """Return what people are told about a deadlock of credits."""
+    """Return the message that reports a deadlock of credits to the user."""
     waits = "; ".join(
         f"{topology.link_name(one)} for {topology.link_name(other)}"
         for one, other in zip(cycle, cycle[1:] + cycle[:1], strict=True)

@@ -18,8 +18,9 @@ wants = accessors(ck.WANT)
 
 @inner
 def wake(net, queue, link, time):
-    """Let a link be arbitrated at `time`, or when it is free, unless it already is by then."""
+    """Schedule the arbitration of a link at `time`, or when it is free, unless it is already scheduled by then."""
     time = max(time, senders.free(net, link))
+    # An event that this one precedes stays in the queue; `_arbitrate` ignores those whose time is not `wake`.
     if time < senders.wake(net, link):
         senders.set_wake(net, link, time)
         push(net, queue, time, link * lk.CODES + ck.ARBITRATE)
@@ -53,12 +54,15 @@ def leave(table, net, pool, queue, slot, left):
     rows.set_next(pool, back, 0)
     credit_rows.set_time(pool, back, time)
     credit_rows.set_flits(pool, back, packets.flits(pool, packet))
+    # Credits return in the order in which packets leave, so a list appended at its end is sorted by time.
     if slots.back(net, slot) == 0:
         slots.set_back(net, slot, back)
     else:
         rows.set_next(pool, slots.back_last(net, slot), back)
     slots.set_back_last(net, slot, back)
     upstream = link
+    # Without a waiting packet nobody needs an event: `credits` collects what has arrived when it is next
+    # read.
     if senders.wanted(net, upstream) > 0 or senders.nic(net, upstream) > 0:
         wake(net, queue, link, time)
 
@@ -67,6 +71,7 @@ def leave(table, net, pool, queue, slot, left):
 def credits(net, pool, row, now):
     """Return the flits that the upstream of a slot, by its row, may send by now."""
     back = slots.back(net, row)
+    # Credits that have arrived are counted only when somebody asks, which saves an event per packet.
     while back > 0 and credit_rows.time(pool, back) <= now:
         slots.add_credits(net, row, credit_rows.flits(pool, back))
         slots.set_back(net, row, rows.next(pool, back))
@@ -82,17 +87,23 @@ def serve(table, net, pool, queue, slot, now):
     That happens as soon as it is known, for the times at which it will.
     """
     for _ in range(ck.STEP):
+        # A burst of packets that all end here could take any number of rows; the room is checked between
+        # events only.
         packet = slots.first(net, slot)
         if packet == 0 or wants.link(net, slot) > 0:
             return
+        # A packet cannot be forwarded before the one ahead of it in the slot has left completely.
         start = max(packets.head(pool, packet), slots.free(net, slot))
         if packets.at(pool, packet) < packets.end(pool, packet):
             link = route_links.link(table, packets.at(pool, packet))
+            # Stored plus 1, so that 0 means that the slot wants no link.
             wants.set_link(net, slot, link + 1)
             wants.set_since(net, slot, start)
             senders.add_wanted(net, link, 1)
             wake(net, queue, link, start)
             return
+        # The NPU consumes at the rate of the link without ever blocking, so the time at which it ends is
+        # known now.
         size = packets.flits(pool, packet) * option.flit(table, table[lk.T_OPTIONS])
         took = duration(table, link_row(table, net, packets.link(pool, packet)), size)
         left = max(start + took, packets.tail(pool, packet))

@@ -4,7 +4,7 @@ Garnet: Agarwal et al., ISPASS 2009. Virtual cut-through (Kermani and Kleinrock 
 head is through the router and the whole of it fits into one VC of the next link; nothing then stops it, so that one
 event moves it over a link with the times that all of its flits would have. See `credit.Credit` for the model.
 
-All that a link's arbitration reads was settled before its ps, so that the order of links within it has no effect.
+An arbitration of a link reads only state settled before its ps, so the order of links within a ps has no effect.
 """
 
 from __future__ import annotations
@@ -49,15 +49,18 @@ def inject(table, net, pool, queue, cookie, route, size, key, now):
     messages.set_at(pool, message, routes.first(table, route))
     messages.set_end(pool, message, routes.first(table, route + 1))
     messages.set_left(pool, message, size)
+    # An empty message still sends one packet.
     messages.set_open(pool, message, max(1, (size + packet - 1) // packet))
     messages.set_last(pool, message, now)
     messages.set_route(pool, message, route)
     messages.set_key(pool, message, key)
     net[lk.N_IN_FLIGHT] += 1
+    # A route without links leads to its own NPU.
     if routes.first(table, route) == routes.first(table, route + 1):
         push(net, queue, now, message * lk.CODES + ck.ARRIVED)
         return
     link = route_links.link(table, routes.first(table, route))
+    # Messages of one route take turns at the gate; those of other routes share the NIC by key.
     if admit(net, pool, route, message, key, ck.M_KEY):
         enqueue(net, pool, senders.at_nic(net, link), message, key)
     waiting(table, net, link, uses.waiting(net, link) + size, now)
@@ -72,7 +75,7 @@ def change(table, net, pool, queue, now):
 
 @inner
 def _channel(table, net, pool, link, flits, crossed, now):
-    """Return a VC of a link into which so many flits fit, the next in turn; -1: none.
+    """Return the next VC in turn that has room for `flits`, or -1.
 
     On rings the lower half of the VCs is for packets that have not crossed the dateline of theirs, the upper one for
     those that have (Dally and Seitz 1987).
@@ -85,6 +88,7 @@ def _channel(table, net, pool, link, flits, crossed, now):
             low = middle
         else:
             high = middle
+    # The turn may have stopped in the other half.
     vc = senders.vc(net, link)
     if vc < low or vc >= high:
         vc = low
@@ -111,6 +115,7 @@ def _cut(table, net, pool, nic):
     packets.set_crossed(pool, packet, 0)
     messages.add_left(pool, message, -size)
     took_packet(net, pool, nic)
+    # The route's gate opens when the last packet is cut, not when it arrives.
     if messages.left(pool, message) == 0:
         after = left(net, pool, messages.route(pool, message), ck.M_KEY)
         if after > 0:
@@ -126,8 +131,9 @@ def _flits(table, size):
 
 @inner
 def _gone(table, net, pool, link, packet, now):
-    """Return when the last byte of a packet has gone whose first goes now."""
+    """Return when the last byte of a packet leaves if its first leaves now."""
     size = packets.flits(pool, packet) * option.flit(table, table[lk.T_OPTIONS])
+    # A faster link cannot finish before the slower one upstream has delivered the last byte.
     return max(now + duration(table, link_row(table, net, link), size), packets.tail(pool, packet))
 
 
@@ -139,6 +145,7 @@ def _send(table, net, pool, queue, link, packet, vc, crossed, now, end):
     options = table[lk.T_OPTIONS]
     carried(table, net, link, size, now, end)
     uses.add_waiting(net, link, -size)
+    # The head is here a pipeline delay after it was sent; the tail when the last byte came.
     senders.set_free(net, link, end)
     through = links.latency(table, row) + option.delay(table, options)
     at = packets.at(pool, packet) + 1
@@ -148,6 +155,8 @@ def _send(table, net, pool, queue, link, packet, vc, crossed, now, end):
     packets.set_crossed(pool, packet, max(crossed, channels.dateline(table, link)))
     packets.set_tail(pool, packet, end + through)
     packets.set_head(pool, packet, now + through)
+    # At the destination no router stores the packet: only forwarded ones wait for the tail, in
+    # store-and-forward mode. At least 1 ps, so that no packet crosses two links in one ps: arbitration relies on that.
     if at < packets.end(pool, packet):
         following = route_links.link(table, at)
         waiting(table, net, following, uses.waiting(net, following) + size, now)
@@ -155,6 +164,7 @@ def _send(table, net, pool, queue, link, packet, vc, crossed, now, end):
             pool, packet, end + through if option.whole(table, options) > 0 else now + max(1, through)
         )
     slot = channels.end(table, link) + vc
+    # Credits count whole flits, also of a last packet that is not full.
     slots.add_credits(net, slot, -packets.flits(pool, packet))
     if append(net, pool, slot, packet):
         serve(table, net, pool, queue, slot, now)
@@ -163,11 +173,13 @@ def _send(table, net, pool, queue, link, packet, vc, crossed, now, end):
 @inner
 def _grant(table, net, pool, queue, link, turn, vc, crossed, now):
     """Send the packet of the slot whose turn it is, or of the NIC, to a VC at the end of a link."""
+    # Stored as 1 + the begin of the stall: 0 means none.
     if senders.stalled(net, link) > 0:
         uses.add_paused(net, link, now + 1 - senders.stalled(net, link))
         senders.set_stalled(net, link, 0)
     senders.set_turn(net, link, turn)
     senders.set_vc(net, link, vc + 1)
+    # The NIC is the last place of the round robin.
     if turn == channels.slots(table, link):
         packet = _cut(table, net, pool, senders.at_nic(net, link))
         end = _gone(table, net, pool, link, packet, now)
@@ -177,6 +189,7 @@ def _grant(table, net, pool, queue, link, turn, vc, crossed, now):
     slot = channels.first(table, link) + turn
     packet = slots.first(net, slot)
     end = _gone(table, net, pool, link, packet, now)
+    # The want is cleared before the slot is served: `serve` registers that of the next packet.
     wants.set_link(net, slot, 0)
     senders.add_wanted(net, link, -1)
     leave(table, net, pool, queue, slot, end)
@@ -188,11 +201,13 @@ def _grant(table, net, pool, queue, link, turn, vc, crossed, now):
 @inner
 def _soonest(table, net, link):
     """Return when something first is ready for a link; FOREVER: nothing is to be."""
+    # A NIC always has its next packet ready; `wake` delays this to when the link is free.
     if senders.nic(net, link) > 0:
         return 0
     want = channels.first(table, link)
     left = senders.wanted(net, link)
     soonest = lk.FOREVER
+    # `wanted` counts matching slots, so the scan ends with the last of them.
     while left > 0:
         if wants.link(net, want) == link + 1:
             soonest = min(soonest, wants.since(net, want))
@@ -204,14 +219,17 @@ def _soonest(table, net, link):
 @inner
 def _arbitrate(table, net, pool, queue, link, now):
     """Give a link to the next in turn of those that are ready for it and fit, and say when to look again."""
+    # An earlier wake-up has replaced this event.
     if senders.wake(net, link) != now:
         return
     senders.set_wake(net, link, lk.FOREVER)
     if links.slow(table, link_row(table, net, link)) == 0:
+        # A link that is down is woken again by `change`.
         net[lk.N_A] = link
         return
     count = channels.slots(table, link)
     first_want = channels.first(table, link)
+    # Slots that want the link, plus the NIC: the loop ends when all were offered a turn.
     left = senders.wanted(net, link) + (1 if senders.nic(net, link) > 0 else 0)
     turn = senders.turn(net, link)
     again = lk.FOREVER
@@ -222,6 +240,7 @@ def _arbitrate(table, net, pool, queue, link, now):
         if turn == count:
             if senders.nic(net, link) == 0:
                 continue
+            # The NIC cuts a packet only once a VC has room for it; until then its size is computed.
             message = first_message(net, pool, senders.at_nic(net, link))
             flits = _flits(
                 table, min(messages.left(pool, message), option.packet(table, table[lk.T_OPTIONS]))
@@ -236,6 +255,8 @@ def _arbitrate(table, net, pool, queue, link, now):
                 continue
             packet = slots.first(net, channels.first(table, link) + turn)
             flits = packets.flits(pool, packet)
+            # The dateline counts only within one ring: a packet that turns into another dimension starts in
+            # the lower half.
             if packets.ring(pool, packet) == channels.ring(table, link):
                 crossed = packets.crossed(pool, packet)
         left -= 1
@@ -243,10 +264,13 @@ def _arbitrate(table, net, pool, queue, link, now):
         if vc >= 0:
             _grant(table, net, pool, queue, link, turn, vc, crossed, now)
             return
+        # Something is ready but no VC has room.
         stalled = 1
     if stalled > 0:
         if senders.stalled(net, link) == 0:
             senders.set_stalled(net, link, now + 1)
+        # Look again when the first credits in flight arrive. Those still to be returned wake the link in
+        # `leave`.
         for vc in range(option.vcs(table, table[lk.T_OPTIONS])):
             back = slots.back(net, channels.end(table, link) + vc)
             if back > 0 and credit_rows.time(pool, back) > now:
@@ -257,6 +281,7 @@ def _arbitrate(table, net, pool, queue, link, now):
 @inner
 def _review(table, net, queue, first, now):
     """Wake links from `first` on that something waits for."""
+    # A bounded number of wake-ups per event keeps the queue within the room of one burst.
     for link in range(first, min(first + ck.STEP, table[lk.T_LINKS])):
         if senders.wanted(net, link) > 0 or senders.nic(net, link) > 0:
             wake(net, queue, link, now)

@@ -15,12 +15,14 @@ groups, messages, rows = accessors(ck.GROUP, ck.MESSAGE, lk.ROW)
 @inner
 def enqueue(net, pool, nic, message, key):
     """Add a message; `nic` is the address in `net` of a link's first group."""
+    # A sorted list: few keys wait at one NIC at a time.
     before = 0
     group = net[nic]
     while group > 0 and groups.key(pool, group) < key:
         before = group
         group = rows.next(pool, group)
     if group > 0 and groups.key(pool, group) == key:
+        # Groups are circular lists known by their last: appending and taking the first are both O(1).
         last = groups.last(pool, group)
         rows.set_next(pool, message, rows.next(pool, last))
         rows.set_next(pool, last, message)
@@ -30,6 +32,7 @@ def enqueue(net, pool, nic, message, key):
     rows.set_next(pool, made, group)
     groups.set_key(pool, made, key)
     groups.set_last(pool, made, message)
+    # The only member of a circular list follows itself.
     rows.set_next(pool, message, message)
     if before > 0:
         rows.set_next(pool, before, made)
@@ -50,6 +53,7 @@ def took_packet(net, pool, nic):
     last = groups.last(pool, group)
     message = rows.next(pool, last)
     if messages.left(pool, message) > 0:
+        # Bytes are left: the first becomes the last, which is one step of the round robin.
         groups.set_last(pool, group, message)
     elif message == last:
         net[nic] = rows.next(pool, group)

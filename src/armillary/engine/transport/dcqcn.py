@@ -1,4 +1,4 @@
-"""DCQCN: what rate control is told."""
+"""Options of DCQCN, the rate control of model `packet` (see `packet` for what the model covers)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from armillary.engine.transport import packet_layout as pk
 
 @dataclass(frozen=True)
 class Dcqcn:
-    """Rate control by marks (Zhu et al., SIGCOMM 2015); unless said otherwise with the values of that paper.
+    """Rate control by marks (Zhu et al., SIGCOMM 2015); defaults are those of the paper unless noted.
 
     Attributes:
         g: Share by which the estimate of congestion moves, 0 to 1.
@@ -55,7 +55,8 @@ class Dcqcn:
                 )
 
     def options(self) -> list[int]:
-        """Return them as the kernel reads them."""
+        """Return the options in the units of the kernel: ps, bytes and bytes/s; `g` in parts of `ONE`."""
         times = [round(time * lk.PS) for time in (self.alpha_timer, self.timer, self.notify)]
+        # 1 byte/ns is 10**9 bytes/s.
         rates = [round(rate * 10**9) for rate in (self.additive, self.hyper, self.least)]
         return [max(1, round(self.g * pk.ONE)), *times, self.byte_counter, self.fast_recovery, *rates]

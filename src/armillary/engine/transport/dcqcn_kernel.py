@@ -1,6 +1,6 @@
 """DCQCN: the rate of a message by the marks on its packets (Zhu et al., SIGCOMM 2015, section 3.1).
 
-Timers need no events: a message catches up with those that have run out when it sends or is told of congestion.
+Timers need no events: a message catches up with expired timers when it sends or is notified.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ def new_flow(net, pool, line):
     flows.set_rate(pool, row, line)
     flows.set_target(pool, row, line)
     flows.set_alpha(pool, row, pk.ONE)
+    # Timers do not run before the first notification. Half of FOREVER, so that adding a period does not
+    # overflow.
     flows.set_decayed(pool, row, lk.FOREVER >> 1)
     flows.set_risen(pool, row, lk.FOREVER >> 1)
     flows.set_times(pool, row, 0)
@@ -35,19 +37,20 @@ def new_flow(net, pool, line):
 
 @inner
 def flow_done(net, pool, flow):
-    """The message has arrived, or the last notification of one that has: forget the state when both are so."""
+    """Free the state once the message has arrived and no notification of it is in flight."""
     if flows.done(pool, flow) > 0 and flows.notices(pool, flow) == 0:
         free_row(net, pool, flow)
 
 
 @inner
 def _rise(table, pool, flow, line):
-    """Raise the rate: half way to the target, which itself rises after some steps."""
+    """Raise the rate half way to the target; after the steps of fast recovery the target itself rises."""
     options = table[lk.T_OPTIONS]
     fast = option.fast(table, options)
     times = flows.times(pool, flow)
     rounds = flows.rounds(pool, flow)
     target = flows.target(pool, flow)
+    # Hyper increase: timer and byte counter are both past fast recovery; additive increase: one of them is.
     if min(times, rounds) > fast:
         target += (min(times, rounds) - fast) * option.hyper(table, options)
     elif max(times, rounds) >= fast:
@@ -63,6 +66,7 @@ def _catch_up(table, pool, flow, line, now):
     """Let both timers run out as often as they have up to `now`."""
     options = table[lk.T_OPTIONS]
     period = option.decay(table, options)
+    # A loop and not a power: the integer rounding of each step is part of the result.
     while flows.decayed(pool, flow) + period <= now:
         flows.add_decayed(pool, flow, period)
         flows.add_alpha(pool, flow, -(flows.alpha(pool, flow) * option.gain(table, options) // pk.ONE))
@@ -75,13 +79,15 @@ def _catch_up(table, pool, flow, line, now):
 
 @inner
 def slow_down(table, pool, flow, line, now):
-    """The sender is told that a packet was marked."""
+    """React to a notification: cut the rate, raise the estimate of congestion and restart both timers."""
     _catch_up(table, pool, flow, line, now)
     options = table[lk.T_OPTIONS]
     gain = option.gain(table, options)
+    # The line rate may have fallen since, with another stage of the network.
     rate = min(line, flows.rate(pool, flow))
     alpha = flows.alpha(pool, flow)
     flows.set_target(pool, flow, rate)
+    # R = R (1 - alpha / 2) with the old alpha; then alpha = (1 - g) alpha + g.
     flows.set_rate(
         pool, flow, max(min(line, option.least(table, options)), rate - rate * alpha // (2 * pk.ONE))
     )
@@ -95,8 +101,9 @@ def slow_down(table, pool, flow, line, now):
 
 @inner
 def next_time(table, pool, flow, line, size, now):
-    """A packet of `size` bytes is sent now: return from when on the next may be."""
+    """Return the ps from which on the message may send again, after `size` bytes sent now."""
     _catch_up(table, pool, flow, line, now)
+    # At line rate the port alone paces, and neither timer nor counter has anything to raise.
     if flows.rate(pool, flow) >= line:
         return now
     per_round = option.per_round(table, table[lk.T_OPTIONS])
@@ -106,12 +113,13 @@ def next_time(table, pool, flow, line, size, now):
         flows.add_rounds(pool, flow, 1)
         _rise(table, pool, flow, line)
     rate = flows.rate(pool, flow)
+    # Rounded up, so that the average stays at or below the rate.
     return now + (size * pk.SECOND + rate - 1) // rate
 
 
 @inner
 def notifies(table, pool, flow, now):
-    """A marked packet has arrived: tell whether the sender is told so now."""
+    """Tell whether a marked packet that has arrived is notified: one per message and interval."""
     if now < flows.quiet(pool, flow):
         return False
     flows.set_quiet(pool, flow, now + option.quiet(table, table[lk.T_OPTIONS]))

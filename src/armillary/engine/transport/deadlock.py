@@ -24,12 +24,15 @@ def blocked_cycle(net: Any, pool: Any, topology: Topology) -> list[int]:
     """
     waits_for: dict[int, set[int]] = {}
     for link in range(topology.links):
+        # Links that are not paused wait for nobody.
         port = net[pk.PORTS] + link * pk.PO_COLUMNS
         row = net[port + pk.PO_FIRST] if net[port + pk.PO_SHUT] else 0
         while row:
+            # The packet came by link `from` and stands in its buffer; it waits for the paused `link`.
             waits_for.setdefault(int(pool[row + pk.K_FROM]), set()).add(link)
             row = pool[row + lk.P_NEXT]
     while waits_for:
+        # Follow the lowest successor: deterministic, and on any cycle every node has one.
         link, way = min(waits_for), list[int]()
         while link in waits_for and link not in way:
             way.append(link)

@@ -1,13 +1,16 @@
-"""Max-min fair levels of flows on links, found anew for those flows only that a change touches.
+"""Max-min fair levels of flows on links, recomputed only for the flows that a change affects.
 
 The level of a flow is its rate per weight. Levels rise from 0 together, in whole units; a link is full at the lowest
 level at which its flows use all its room, and holds back those it has then (water filling: Bertsekas, Gallager, Data
 Networks, 2nd ed., §6.5.2). So the levels are right, and the only ones, if every flow is held back by a full link on
 which none has a higher level, and no link would be full one unit lower.
 
-A change begins at some links, and goes through links in the order of the levels at which they are full: one that is
-full earlier than before lowers its flows; one that is not full where it was lets go the flows it held back; and both
-touch the other links of these flows. Flows of a lower key are more urgent: what they take is no room for others.
+A change begins at some links and proceeds through links in the order of the levels at which they are full. A link that
+is full earlier than before lowers its flows; one that is no longer full releases the flows that it held back; both
+affect the other links of these flows. Flows of a lower key are more urgent: what they use is not available to others.
+
+During one pass the mark of a flow says where it stands, relative to twice the pass's stamp: negative, it keeps its old
+level; 0, it is open and rises; 1, it has its new level. No mark needs to be reset between passes.
 """
 
 from __future__ import annotations
@@ -43,6 +46,7 @@ def room_of(table, net, link):
 @inner
 def flow_at(pool, place):
     """Return the flow that has a place on a link."""
+    # Rows of the pool are P_COLUMNS wide and aligned, so the row of a place is found by rounding down.
     return chains.flow(pool, place - place % lk.P_COLUMNS)
 
 
@@ -51,6 +55,7 @@ def _await(net, at, level):
     """Have a link looked at when levels have risen to `level`, or before."""
     heap, values = net[fk.N_HEAP], net[fk.N_VALUES]
     place = shares.place(net, at)
+    # Level and address order the heap: links that are full at the same level are handled by number.
     if place == 0:
         value.set_heap(net, values, add(net, heap, value.heap(net, values), net, fk.K_PLACE, at, level, at))
     elif net[heap + (place - 1) * lk.Q_COLUMNS] > level:
@@ -73,9 +78,13 @@ def _least(net, at, level):
 def _quick_level(net, at, level):
     """Return what `_level_of` does where no flow that keeps its level loses by it, else -1."""
     left, weight = (shares.left(net, at), shares.weight(net, at))
+    # No retained flow is above `level`, or the link still has room with the open flows at the top: none
+    # loses.
     top = shares.top(net, at)
     if top <= level or left > weight * top:
         return _least(net, at, level)
+    # Not full one level below the top, even with what the flows at the top would give up there: it is full at
+    # the top.
     if left + shares.top_weight(net, at) > weight * (top - 1):
         return top
     return -1
@@ -84,6 +93,8 @@ def _quick_level(net, at, level):
 @inner
 def _touch(table, net, pool, link, key, level):
     """Note what a link has for flows of a key, and have it looked at."""
+    # One pass over the flows on the link collects what later updates of `_open` and `_hold` keep
+    # incrementally.
     stamp = value.stamp(net, net[fk.N_VALUES])
     at = share_of(net, link)
     room = room_of(table, net, link)
@@ -94,6 +105,7 @@ def _touch(table, net, pool, link, key, level):
     while place > 0:
         row = flow_at(pool, place)
         place = pool[place]
+        # More urgent flows were settled before, at their own levels.
         if flows.key(pool, row) < key:
             room -= flows.weight(pool, row) * flows.level(pool, row)
         elif flows.key(pool, row) == key:
@@ -104,6 +116,7 @@ def _touch(table, net, pool, link, key, level):
                 used += flows.weight(pool, row) * flows.new(pool, row)
             elif flows.level(pool, row) >= 0:
                 used += flows.weight(pool, row) * flows.level(pool, row)
+                # The link gave this flow its level, so this is where it was full before the change.
                 if flows.link(pool, row) == link:
                     full = flows.level(pool, row)
                 if flows.level(pool, row) > top:
@@ -119,8 +132,10 @@ def _touch(table, net, pool, link, key, level):
     shares.set_full(net, at, full)
     shares.set_top(net, at, top)
     shares.set_top_weight(net, at, top_weight)
+    # `_quick_level` may be -1 (unknown): then the link is looked at from `level` on and computed when popped.
     first = max(_quick_level(net, at, level), level)
     if full >= 0:
+        # It must be looked at where it used to be full, too: there it may have to release flows.
         first = min(first, full)
     if first < fk.NEVER:
         _await(net, at, first)
@@ -148,9 +163,12 @@ def _open(table, net, pool, row, key, level):
         at = share_of(net, other)
         if shares.stamp(net, at) < stamp:
             _touch(table, net, pool, other, key, level)
+        # The first contact counts all flows; `row` is already marked open, so nothing is added twice.
         else:
             shares.add_left(net, at, was)
             shares.add_weight(net, at, weight)
+            # The flow no longer retains the top level; a weight of 0 only makes the quick test less often
+            # decisive.
             if flows.level(pool, row) == shares.top(net, at):
                 shares.add_top_weight(net, at, -weight)
             _await(net, at, _least(net, at, level))
@@ -159,6 +177,7 @@ def _open(table, net, pool, row, key, level):
 @inner
 def _hold(table, net, pool, row, key, level, link):
     """Let a flow have a level: it is held back by a link."""
+    # Marks of earlier passes are lower than twice this stamp.
     retained = flows.mark(pool, row) < 2 * value.stamp(net, net[fk.N_VALUES])
     if retained:
         _choose(net, pool, row, 1)
@@ -175,6 +194,7 @@ def _hold(table, net, pool, row, key, level, link):
         if shares.stamp(net, at) < stamp:
             _touch(table, net, pool, other, key, level)
         elif retained:
+            # A retained flow gives back what its level falls by.
             shares.add_left(net, at, weight * (flows.level(pool, row) - level))
             if flows.level(pool, row) == shares.top(net, at):
                 shares.add_top_weight(net, at, -weight)
@@ -193,6 +213,7 @@ def _level_of(net, pool, at, key, level):
     if quick >= 0:
         return quick
     stamp = value.stamp(net, net[fk.N_VALUES])
+    # Newton's method on a concave piecewise linear function: at most one step per distinct level of flows.
     level = _least(net, at, level)
     while level < fk.NEVER:
         left = shares.room(net, at)
@@ -203,6 +224,7 @@ def _level_of(net, pool, at, key, level):
             place = pool[place]
             if flows.key(pool, row) == key:
                 mark = flows.mark(pool, row) - 2 * stamp
+                # An open flow takes whatever the level gives, so its own bound is infinite.
                 of_flow = (
                     flows.level(pool, row) if mark < 0 else flows.new(pool, row) if mark > 0 else fk.NEVER
                 )
@@ -228,6 +250,7 @@ def share(table, net, pool, key):
     value.add_stamp(net, values, 1)
     value.set_chosen(net, values, 0)
     stamp = value.stamp(net, values)
+    # New flows first: touching a link counts its open flows, and their weight must be known.
     for i in range(value.dirty(net, values)):
         place = shares.first(net, share_of(net, dirty.link(net, i)))
         while place > 0:
@@ -242,12 +265,15 @@ def share(table, net, pool, key):
     for i in range(value.dirty(net, values)):
         if shares.stamp(net, share_of(net, dirty.link(net, i))) < stamp:
             _touch(table, net, pool, dirty.link(net, i), key, 0)
+    # Levels are popped in ascending order. A stored level is a lower bound; links whose true level is higher
+    # return to the heap.
     while value.heap(net, values) > 0:
         level, at = net[heap], net[heap + lk.Q_WHAT]
         value.set_heap(net, values, remove_first(net, heap, value.heap(net, values), net, fk.K_PLACE))
         link = (at - net[fk.N_ROWS]) // fk.K_COLUMNS
         now_full = _level_of(net, pool, at, key, level)
         full = shares.full(net, at)
+        # It was full at `full`, now it is full later or never: its flows may rise.
         lets_go = 0 <= full < now_full
         if lets_go and level < full:
             _await(net, at, full)
@@ -257,6 +283,7 @@ def share(table, net, pool, key):
                 _await(net, at, now_full)
             continue
         shares.set_full(net, at, -1)
+        # Nothing rises on it and nothing is above it: being full changes no flow.
         if not lets_go and shares.weight(net, at) == 0 and (shares.top(net, at) <= level):
             continue
         place = shares.first(net, at)
@@ -271,6 +298,7 @@ def share(table, net, pool, key):
                     _open(table, net, pool, row, key, level)
             elif mark == 0 or (mark < 0 and flows.level(pool, row) > level):
                 _hold(table, net, pool, row, key, level, link)
+        # It may be full again, at a higher level.
         if lets_go and shares.weight(net, at) > 0:
             _await(net, at, _least(net, at, level))
     return value.chosen(net, values)

@@ -2,6 +2,10 @@
 
 A message may take a link when its first byte is there and all that came before it have left; it holds the link
 until its last byte has gone, which is never before its last byte has come. Buffers have no limit.
+
+Whole messages move; packets, headers, buffers, priorities and fair sharing are ignored, so a short message waits
+behind a long one and two messages never share a link. A run costs one event per message and link of its route, each
+O(log events): the cheapest model with contention.
 """
 
 from __future__ import annotations
@@ -77,6 +81,8 @@ def advance(table, net, pool, queue, limit):
         if what % lk.CODES == ff.ARRIVED:
             deliver(net, pool, row)
             continue
+        # One event for the list of all waiting: each releases the next. They keep their order, and the queue
+        # grows by one.
         if what % lk.CODES == ff.AGAIN and rows.next(pool, row) > 0:
             push(net, queue, now, rows.next(pool, row) * lk.CODES + ff.AGAIN)
         link = route_links.link(table, messages.at(pool, row))
@@ -87,13 +93,16 @@ def advance(table, net, pool, queue, limit):
         free = free_at.time(net, link)
         start = max(now, free)
         size = messages.size(pool, row)
+        # The first byte may come over a slower link: the tail bounds the end.
         end = max(start + duration(table, at, size), messages.tail(pool, row))
         free_at.set_time(net, link, end)
         carried(table, net, link, size, start, end)
+        # Bytes ahead of this message are estimated by how long it waits at the rate of the link.
         waiting(table, net, link, int((start - now) / links.slow(table, at) * links.fast(table, at)), now)
         messages.set_tail(pool, row, end + links.latency(table, at))
         messages.add_at(pool, row, 1)
         if messages.at(pool, row) < messages.end(pool, row):
+            # Cut through: the head goes on a latency after it started, while the tail still comes.
             push(net, queue, start + links.latency(table, at), row * lk.CODES + ff.HEAD)
         else:
             push(net, queue, messages.tail(pool, row), row * lk.CODES + ff.ARRIVED)

@@ -1,4 +1,10 @@
-"""Network model `flow`: max-min fair sharing of links among messages."""
+"""Network model `flow`: max-min fair sharing of links among messages.
+
+Messages are fluid: each has one rate on all links of its route, and rates are max-min fair by weight, the most urgent
+key first. Ignored: packets, queues, buffers, losses, and the time that rate control needs to converge; every message
+gets its fair rate at once. An event is the begin or end of a message; it costs the flows whose rate changes times
+their hops, which is one flow for disjoint routes and all of them in the worst case, each with O(log) of heap work.
+"""
 
 from __future__ import annotations
 
@@ -46,6 +52,7 @@ class Flow(Transport):
 
     def on(self, topology: Topology, routes: Routes) -> Transport:
         """See `Transport.on`; a message has a row, and one for every few links of its route."""
+        # The longest route decides: rooms are the same for all messages.
         longest = int(np.diff(np.concatenate(routes.first)).max(initial=0))
         known = Flow(self.weights)
         known.message = known.burst = 1 + -(-longest // fk.PLACES)
@@ -62,6 +69,7 @@ class Flow(Transport):
     def state(self, topology: Topology) -> list[Ints]:
         """See `Transport.state`."""
         values = np.zeros(fk.VALUES, np.int64)
+        # Sentinels: no key has changed yet, and none has been seen.
         values[fk.V_LOWEST], values[fk.V_HIGHEST] = fk.NEVER, -fk.NEVER
         rows = np.zeros(topology.links * fk.K_COLUMNS, np.int64)
         return [
@@ -77,6 +85,7 @@ class Flow(Transport):
         for link in range(topology.links):
             place = int(net[net[fk.N_ROWS] + link * fk.K_COLUMNS + fk.K_FIRST])
             while place and link not in links:
+                # A chain whose flow is 0 belongs to a message that has ended and is not yet unlinked.
                 if pool[place - place % lk.P_COLUMNS + fk.C_FLOW] > 0:
                     links.add(link)
                 place = int(pool[place])

@@ -36,7 +36,9 @@ value, weights = accessors(fk.VALUE, fk.WEIGHT)
 @inner
 def _set_scale(table, net):
     """Choose the unit of rates: 2**-40 bytes per ps, larger for links of 2 TB/s and more."""
+    # 2**-40 bytes per ps resolves 1 byte/s; `_moved` needs rates below MOST_RATE to multiply them by 2**20.
     scale = 40
+    # Rates of all stages: the scale holds for the whole run.
     for i in range(table[lk.T_STAGES] * table[lk.T_LINKS]):
         while (
             links.slow(table, i) > 0
@@ -52,6 +54,8 @@ def _moved(scale, rate, ps):
 
     Their product has up to 82 bits: 20 bits of the time at a time.
     """
+    # The low 20 bits of the time apart: their product with a rate stays within 61 bits. The carry of the
+    # fractions comes last.
     mask = (1 << scale) - 1
     high = rate * (ps >> 20)
     low = rate * (ps & 0xFFFFF)
@@ -61,7 +65,8 @@ def _moved(scale, rate, ps):
 
 @inner
 def _ps_to_move(scale, rate, size, part):
-    """Return how many ps a volume takes, rounded up; times beyond 2**61 (27 days) are that."""
+    """Return how many ps a volume takes, rounded up; at most about 2**61 (27 days)."""
+    # Division in two digits, for the same reason; the cap keeps the shifted quotient within 62 bits.
     high = size << (scale - 20)
     low = ((high % rate) << 20) + part
     return (min(high // rate, 1 << 41) << 20) + (low + rate - 1) // rate
@@ -83,6 +88,7 @@ def _account(table, net, link, now):
     """Count what a link has carried at the rate it had so far."""
     at = share_of(net, link)
     since = shares.since(net, at)
+    # Accounted in this ps already.
     if since == now:
         return
     shares.set_since(net, at, now)
@@ -98,6 +104,7 @@ def _account(table, net, link, now):
 def inject(table, net, pool, queue, cookie, route, size, key, now):
     """Let a message leave its NPU at `now` (ps); of messages with the lowest key all get what they can."""
     values = net[fk.N_VALUES]
+    # The first message sets the scale: tables are not known before the kernel runs.
     if value.scale(net, values) == 0:
         _set_scale(table, net)
     net[lk.N_NOW] = max(net[lk.N_NOW], now)
@@ -115,6 +122,7 @@ def inject(table, net, pool, queue, cookie, route, size, key, now):
 @inner
 def _begin_from(table, net, pool, queue, row, now):
     """Let a message begin, and those after it of the same route as long as they have nothing to send."""
+    # A message that moves nothing ends at once and would otherwise leave the gate shut.
     while row > 0 and not _begin(table, net, pool, queue, row, now):
         row = left(net, pool, flows.route(pool, row), fk.M_KEY)
 
@@ -133,10 +141,14 @@ def _begin(table, net, pool, queue, row, now):
     for i in range(first, last):
         at = link_row(table, net, route_links.link(table, i))
         time += links.latency(table, at)
+        # Rates are rounded up, so the fluid end may come early by some ps: the exact time on the slowest link
+        # bounds it.
         bound = max(bound, now + duration(table, at, size))
+        # Even an empty message must wait for a link that is down.
         moves = moves or links.slow(table, at) == 0
     sequence = net[lk.N_SEQUENCE]
     net[lk.N_SEQUENCE] = sequence + 1
+    # It has no rate yet: parked beyond every limit until `_settle` gives it one.
     if moves:
         time = fk.NEVER
     net[lk.N_QUEUE] = add(queue, 0, net[lk.N_QUEUE], pool, fk.M_PLACE, row, time, sequence)
@@ -155,6 +167,8 @@ def _begin(table, net, pool, queue, row, now):
     chain = 0
     for i in range(first, last):
         link = route_links.link(table, i)
+        # A place is an address: the word holds the next place on the same link, and rounding down gives the
+        # row.
         if (i - first) % fk.PLACES == 0:
             chain = new_row(net, pool)
             pool[chain] = flows.chain(pool, row)
@@ -178,10 +192,12 @@ def change(table, net, pool, queue, now):
         was = before + link
         if links.slow(table, at) != links.slow(table, was) or links.fast(table, at) != links.fast(table, was):
             _look_at(net, link)
+            # Any key may change: start below all of them.
             value.set_lowest(net, values, -fk.NEVER)
             place = shares.first(net, share_of(net, link))
             while place > 0:
                 if flow_at(pool, place) > 0:
+                    # The bound was computed with the old bandwidth.
                     flows.set_bound(pool, flow_at(pool, place), 0)
                 place = pool[place]
     value.set_stage(net, values, net[lk.N_STAGE])
@@ -195,6 +211,7 @@ def _end(table, net, pool, queue, row, now):
     scale = value.scale(net, values)
     rate = flows.weight(pool, row) * flows.level(pool, row)
     size, part = _moved(scale, rate, now - flows.since(pool, row))
+    # The end is rounded up to a ps, so the rate times the time exceeds the volume by a fraction.
     # What it would have moved beyond its last byte in this ps was not carried.
     beyond = (size - flows.left(pool, row) << scale) + part - flows.part(pool, row)
     route = flows.route(pool, row)
@@ -206,6 +223,8 @@ def _end(table, net, pool, queue, row, now):
         shares.add_gone(net, at, rate)
         shares.add_part(net, at, -beyond)
         _look_at(net, link)
+    # Lists of places are singly linked, so unlinking here would cost a scan per link. The chains are only
+    # declared dead: `_forget_ended` scans each affected link once for all that ended.
     chain = flows.chain(pool, row)
     flows.set_chain(pool, row, 0)
     while chain > 0:
@@ -227,6 +246,7 @@ def _forget_ended(table, net, pool, now):
         at = share_of(net, dirty.link(net, i))
         _account(table, net, dirty.link(net, i), now)
         shares.add_rate(net, at, -shares.gone(net, at))
+        # Subtracted here and not in `_end`: until now the links carried at the full rate.
         shares.set_gone(net, at, 0)
         if value.dead(net, values) == 0:
             continue
@@ -234,6 +254,7 @@ def _forget_ended(table, net, pool, now):
         place = shares.first(net, at)
         while place > 0:
             after = pool[place]
+            # Flow 0: the chain is dead.
             if flow_at(pool, place) == 0:
                 if retained == 0:
                     shares.set_first(net, at, after)
@@ -242,6 +263,7 @@ def _forget_ended(table, net, pool, now):
             else:
                 retained = place
             place = after
+    # No link refers to the dead chains any more: their rows can be reused.
     while value.dead(net, values) > 0:
         chain = value.dead(net, values)
         value.set_dead(net, values, pool[chain])
@@ -254,6 +276,7 @@ def _set_rate(table, net, pool, queue, row, now):
     values = net[fk.N_VALUES]
     scale = value.scale(net, values)
     weight = flows.weight(pool, row)
+    # Bring what is left up to date at the old rate before the rate changes.
     if flows.level(pool, row) > 0:
         size, part = _moved(scale, weight * flows.level(pool, row), now - flows.since(pool, row))
         part = flows.part(pool, row) - part
@@ -268,6 +291,7 @@ def _set_rate(table, net, pool, queue, row, now):
         link = route_links.link(table, i)
         _account(table, net, link, now)
         shares.add_rate(net, share_of(net, link), more)
+        # Less urgent flows live on what this one leaves: their links are affected.
         if flows.key(pool, row) < value.highest(net, values):
             _look_at(net, link)
     time = fk.NEVER
@@ -296,6 +320,7 @@ def _settle(table, net, pool, queue, now):
     """Set the rates that hold after all that has begun and ended in this ps, the most urgent key first."""
     values = net[fk.N_VALUES]
     _forget_ended(table, net, pool, now)
+    # In ascending order of keys: a key's room is what the more urgent ones leave.
     key = _next_key(net, pool, value.lowest(net, values) - 1)
     while key < fk.NEVER:
         row = share(table, net, pool, key)
@@ -304,6 +329,7 @@ def _settle(table, net, pool, queue, now):
             if flows.new(pool, row) != flows.level(pool, row):
                 _set_rate(table, net, pool, queue, row, now)
             row = after
+        # The highest key has nobody below to affect.
         key = _next_key(net, pool, key) if key < value.highest(net, values) else fk.NEVER
     for i in range(value.dirty(net, values)):
         shares.set_dirty(net, share_of(net, dirty.link(net, i)), 0)
@@ -321,6 +347,8 @@ def advance(table, net, pool, queue, limit):
     while True:
         time = queue[lk.Q_TIME] if net[lk.N_QUEUE] > 0 else fk.NEVER
         if time > net[lk.N_NOW]:
+            # Arrivals are handed out before rates are set: their receivers may send in this same ps. With
+            # nothing in flight nobody will, and the rates are settled so that the use of links is complete.
             if net[lk.N_DELIVERED] > 0 and (net[lk.N_IN_FLIGHT] > 0 or value.dirty(net, values) == 0):
                 return net[lk.N_NOW]
             if value.dirty(net, values) > 0 and limit > net[lk.N_NOW]:
@@ -334,6 +362,7 @@ def advance(table, net, pool, queue, limit):
         net[lk.N_NOW] = time
         net[lk.N_EVENTS] += 1
         row = queue[lk.Q_WHAT]
+        # A flow still on its links ends; one without a chain has ended before, and now arrives.
         if flows.chain(pool, row) > 0:
             _end(table, net, pool, queue, row, time)
         else:

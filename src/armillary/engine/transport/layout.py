@@ -9,6 +9,7 @@ from __future__ import annotations
 from armillary.base.tables import Layout, record
 
 OK, GROW, STUCK = range(3)
+# Twice this overflows int64: times may be added to it, but not another FOREVER.
 FOREVER = 1 << 62
 PS = 1000
 """Times here are ps, 1000 to a tick of the engine: packets are shorter than a tick."""
@@ -37,7 +38,7 @@ ROUTE_LINK = TABLE.rows("ROUTE_LINK", "links of routes", "Links of routes, side 
 ROUTE_LINK.column("link", "link")
 T_ROUTE_LINK = TABLE.places["ROUTE_LINK"]
 T_OPTIONS = TABLE.place("OPTIONS")
-"""Address of what the transport was told; each transport declares its own record."""
+"""Address of the transport's options; each transport declares its own record."""
 T_OWN = TABLE.head
 TABLE_HEAD = T_OWN + 16
 
@@ -56,6 +57,7 @@ N_DELIVERED = NET.scalar("list of the messages that have arrived, 0: none")
 N_DELIVERED_LAST = NET.scalar("the last of them")
 N_IN_FLIGHT = NET.scalar("messages in flight")
 N_BIN = NET.scalar("width of a bin, ps")
+# Halved pairwise when they widen: a power of two.
 BINS = 256
 """Equal spans of time in which the use of every link is counted; twice as wide when the run outlasts them."""
 USE = NET.rows("USE", "links", "What a link has carried.")
@@ -76,11 +78,11 @@ BIN_DEPTH.column("depth", "most bytes that waited for it", "bytes")
 N_BINS_DEPTH = NET.places["BIN_DEPTH"]
 N_A = NET.scalar("STUCK: what is the matter")
 GATE = NET.rows("GATE", "routes", "The gate of a route, through which one message leaves at a time.")
-GA_BUSY = GATE.column("busy", "1: a message leaves")
+GA_BUSY = GATE.column("busy", "1: a message is leaving")
 GATE.column("first", "the first of those that wait in the order in which they came, 0: none")
 GATE.column("last", "the last of them")
 GATE.column("root", "root of the heap of the others, 0: none")
-GATE.column("count", "how many have waited")
+GATE.column("count", "messages that have waited so far")
 GA_COLUMNS = GATE.width
 N_GATES = NET.places["GATE"]
 N_OFFERING = NET.scalar("see `offer_kernel`")
@@ -90,7 +92,9 @@ NET_HEAD = N_OWN + 40
 ROW = record("ROW", "A row of the pool; all rows are as long.")
 P_NEXT = ROW.column("next", "what comes behind it in its list, 0: nothing")
 P_COOKIE = ROW.column("cookie", "of a message: what its sender calls it")
-P_TURN = ROW.column("turn", "of one that waits at a gate: the how-manieth to wait there", at=13)
+# Beyond the columns that a transport sets before the gate. `flow` uses the same word for the place in the
+# queue, which a message has only after the gate.
+P_TURN = ROW.column("turn", "of one that waits at a gate: its place in the order of arrival there", at=13)
 P_CHILD = ROW.column("child", "its first child in the heap of the gate", at=15)
 P_COLUMNS = ROW.width
 EVENT = record("EVENT", "An event of the queue; by time, then sequence.")
@@ -98,5 +102,6 @@ Q_TIME = EVENT.column("time", "when it happens", "ps")
 Q_SEQUENCE = EVENT.column("sequence", "its place among those of the same ps")
 Q_WHAT = EVENT.column("what", "row * CODES + code")
 Q_COLUMNS = EVENT.width
+# A power of two, so that taking an event apart needs no division.
 CODES = 8
 """An event is ``row * CODES + code``."""

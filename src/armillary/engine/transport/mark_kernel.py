@@ -1,4 +1,4 @@
-"""Explicit congestion notification: which packets are marked, as by RED on the queue they come to (Floyd, 1993)."""
+"""Explicit congestion notification: which packets are marked, like RED on the queue that they join (Floyd, 1993)."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ LOW_31 = (1 << 31) - 1
 @inner
 def _mix(state, part):
     """Return 31 bits of hash; products fit 63."""
+    # Multipliers of 27 and 30 bits on 31-bit words: products stay below 2**62.
     state = ((state ^ (part & LOW_31)) * 0x45D9F3B) & LOW_31
     state = ((state ^ (state >> 15)) * 0x2C1B3C6D) & LOW_31
     return state ^ (state >> 13)
@@ -26,4 +27,6 @@ def is_marked(lowest, highest, most, seed, link, count, depth):
         return False
     if depth >= highest:
         return True
+    # A hash of the packet's number instead of a stream of random numbers: marks at one link do not depend on
+    # events at another.
     return _mix(_mix(_mix(0x5BD1E995, seed), link), count) < most * (depth - lowest) // (highest - lowest)

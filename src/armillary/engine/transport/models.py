@@ -23,9 +23,11 @@ def transport_of(network_model: str, platform: Platform) -> Transport:
         InputError: there is none of that name, it cannot be loaded, or what the platform says of packets does not fit.
     """
     if network_model not in _BUILT_IN:
+        # Imported here: only runs with a model of another package need it.
         from armillary.engine.transport.python import PythonTransport
 
         model, chosen = NETWORK_MODELS.load(network_model, {}), platform.network_model
+        # Options belong to the model that the study names, not to one chosen instead on the command line.
         options = chosen.options if chosen.name == network_model else {}
         return PythonTransport(model, network_model, options, chosen.folder, chosen.source)
     try:
@@ -47,6 +49,7 @@ def _packets(packets: Packets) -> Transport:
 
 def _reference(packets: Packets) -> Transport:
     """Return ns-3 with the protocol that is nearest to ours: paced UDP, or TCP."""
+    # cppyy and ns-3 are optional.
     from armillary.engine.transport.ns3.transport import Ns3
 
     options = packets.options
@@ -56,6 +59,7 @@ def _reference(packets: Packets) -> Transport:
             "reno" if algorithm == "newreno" else algorithm,
             segment=options.get("mss", 1448),
             window=options.get("initial_window", 10),
+            # ms to ns.
             min_rto=round(options.get("min_rto", 200.0) * 1e6),
             sack=options.get("sack", True),
             mark=options.get("mark", 97_500) if algorithm == "dctcp" else 0,

@@ -1,4 +1,4 @@
-"""Lower a topology over time, and the ways of messages on it, to the table that transports read."""
+"""Lower a topology over time, and the routes of messages on it, to the table that transports read."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ def lower_network(
 
     Args:
         stages: The first at time 0.
-        routes: All ways that messages take.
-        options: Numbers that the transport is told.
+        routes: All routes that messages take.
+        options: Options of the transport, as numbers.
         own: Further tables of the transport, which it finds by ``table[T_OWN + i]``.
     """
     topology = stages[0].topology
@@ -80,6 +80,7 @@ def lower_network(
     head[lk.T_STAGES], head[lk.T_ROUTES] = len(stages), routes.count
     flat, at = [head], lk.TABLE_HEAD
     for place, part in parts.items():
+        # In checked mode a guard precedes each table; else this adds nothing.
         at += len(before_table())
         head[place] = at
         at += part.size
@@ -103,13 +104,14 @@ def paces(bandwidth: Floats, name: str = "topology") -> tuple[Ints, Ints]:
     Raises:
         InputError: a bandwidth is too small to be counted with.
     """
+    # Fractions are slow, and thousands of links share a few bandwidths.
     values, inverse = np.unique(bandwidth, return_inverse=True)
     pairs = []
     for value in values.tolist():
         pace = Fraction(lk.PS) / Fraction(value) if value > 0 else Fraction(0)
         if pace > LARGEST:
             raise InputError(
-                f"{name}: a bandwidth of {value:.3g} bytes/ns is too small; expected at least 1 KB/s, or 0: down"
+                f"{name}: a bandwidth of {value:.3g} bytes/ns is too small; expected at least 1 MB/s, or 0: down"
             )
         # Numerator and denominator stay below 2**20, so that times of 4 TiB fit 62 bits.
         limit = LARGEST if pace < 1 else max(1, int(LARGEST / pace))

@@ -59,11 +59,11 @@ class Message:
 class NetworkModel(ABC):
     """Says when messages arrive.
 
-    A simulation calls `create` once and then `arrivals` whenever messages leave, in the order of time. What is said
-    once holds: a message arrives when `arrivals` said. The same calls must give the same times.
+    A simulation calls `create` once and then `arrivals` whenever messages leave, in the order of time. An answer is
+    final: a message arrives at the time that `arrivals` returned for it. The same calls must give the same times.
 
     The engine does the rest: it runs the rounds of collectives, finds routes, lets messages wait while a link of their
-    route is down, and counts what links carry. A message within one node arrives at once and is not asked about.
+    route is down, and counts what links carry. A message within one node arrives at once, without a call.
 
     A package adds a model by an entry point of the group ``armillary.transport`` that names the class;
     `armillary.testing.network` checks that a model keeps to this.

@@ -23,7 +23,7 @@ BUDGET = 1 << 20
 class Offered:
     """When messages arrived (ps; -1: never), the use of every link, how many events it took, and a deadlock.
 
-    `blocked` are the links that wait for each other in a circle at the end, see `Transport.blocked`.
+    `blocked` lists the links that wait for each other in a cycle at the end, see `Transport.blocked`.
     """
 
     arrived: Ints
@@ -47,8 +47,8 @@ def offer(
     """Move messages.
 
     Args:
-        transport: How.
-        routing: On what ways, over which topology.
+        transport: The transport that moves them.
+        routing: The routes of messages, and the topology.
         source: (messages) NPUs.
         target: (messages) NPUs.
         size: (messages) bytes.
@@ -64,8 +64,10 @@ def offer(
     routes.add(stage, source, target, flow)
     transport = transport.on(topology, routes)
     table = lower_network([stage], routes, transport.options(topology), transport.tables(topology))
+    # Stable: messages that begin in the same ps leave in the order given.
     order = np.argsort(begin, kind="stable")
     rows = np.stack([begin[order], order, size[order], key[order]], axis=1).ravel()
+    # Interpreted kernels run faster on lists than on arrays.
     flat: Any = (table, rows) if mode == "compiled" else (table.tolist(), rows.tolist())
     arrived = np.full(len(order), -1, np.int64)
     kernel = load("armillary.engine.transport.offer_kernel", mode, transport.kernel)
@@ -77,6 +79,8 @@ def offer(
     while True:
         room.fit(net)
         number = kernel.run(flat[0], net, room.pool, room.queue, flat[1], arrived, number, BUDGET)
+        # Go on while there is too little room, messages are left to offer, or an event can still happen:
+        # those beyond FOREVER (flows that cannot move) never do.
         if net[lk.N_STATUS] not in (lk.OK, lk.GROW) or not (
             net[lk.N_STATUS] == lk.GROW
             or number < len(order)

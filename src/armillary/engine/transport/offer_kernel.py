@@ -1,4 +1,4 @@
-"""Messages that begin at given times, on a transport; which one is said by the variant."""
+"""Messages that begin at given times, on a transport that the variant chooses."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ def run(table, net, pool, queue, offers, arrived, next_offer, budget):
     net[lk.N_STATUS] = lk.OK
     while budget > 0:
         if net[lk.N_OFFERING] == 0:
+            # Run to the next begin at most: a message must not leave in the past of the network.
             limit = lk.FOREVER
             if next_offer < count:
                 limit = offers[next_offer * OF_COLUMNS]
@@ -33,6 +34,7 @@ def run(table, net, pool, queue, offers, arrived, next_offer, budget):
             # There was no room for all that begin now: they do before anything else happens.
             now = net[lk.N_NOW]
             net[lk.N_OFFERING] = 0
+        # Arrivals are taken first: their rows are free for what begins now.
         cookie = take_delivered(net, pool)
         while cookie >= 0:
             arrived[cookie] = now

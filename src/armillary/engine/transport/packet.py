@@ -1,4 +1,11 @@
-"""Network model `packet`: what its kernel is told."""
+"""Network model `packet`: options, buffers and thresholds for its kernel.
+
+Packets move, stored and forwarded at every switch, with output queues, per-link pause (PFC), marking (ECN) and the rate
+control DCQCN. Nothing is lost. Ignored: retransmission, ACK traffic, cut-through, limits inside a switch other than
+buffers per incoming link, and the bandwidth of pauses and notifications (they take latencies only). A run costs
+O(packets x hops) events: one per packet and link, a second if the packet waits, each O(log links and timers), since
+only the first packet on each wire is in the heap.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +40,7 @@ class Packet(Transport):
         kmin: Bytes that wait for a link above which packets may be marked (ECN); None: they never are.
         kmax: Bytes above which all are; None: kmin.
         pmax: Chance of it just below kmax.
-        seed: Of the choice of packets to be marked.
+        seed: Random seed of the choice of packets to be marked.
         dcqcn: Rate control of messages by marks; None: they are sent at the rate of their first link.
 
     Raises:
@@ -88,6 +95,7 @@ class Packet(Transport):
 
     def options(self, topology: Topology) -> list[int]:
         """See `Transport.options`."""
+        # -1 is the kernel's sign that nothing is marked.
         lowest = -1 if self.kmin is None else self.kmin
         highest = lowest if self.kmax is None else self.kmax
         marking = [lowest, highest, round(self.pmax * pk.CERTAIN), self.seed]
@@ -101,11 +109,13 @@ class Packet(Transport):
         and the packet that is then being sent. Zero where nothing is forwarded.
         """
         sent = np.ceil(2 * topology.latency * topology.bandwidth)
+        # Negated so that NaN and infinity are refused, too.
         if sent.size and not sent.max() < LIMIT:
             raise InputError(
                 f"a link holds {sent.max():.3g} bytes in two latencies; expected less than {LIMIT:.3g}"
             )
         carried = sent.astype(np.int64)
+        # An NPU consumes what arrives: only buffers of nodes that forward can fill.
         headroom: Ints = np.where(topology.forwards[topology.head], carried + 2 * self.packet, 0)
         return headroom
 
@@ -117,6 +127,7 @@ class Packet(Transport):
         """
         buffer = topology.buffer if self.buffer is None else np.full(topology.links, self.buffer)
         headroom = self.headroom(topology)
+        # Without xoff the threshold is what the headroom leaves, which must not be negative.
         short = np.flatnonzero((self.xoff or 0) + headroom > buffer)
         if len(short):
             link, beside = int(short[0]), "" if self.xoff is None else f"xoff {self.xoff} and "
@@ -143,6 +154,7 @@ class Packet(Transport):
         """See `Transport.blocked`."""
         ports = net[net[pk.PORTS] :][: topology.links * pk.PO_COLUMNS]
         rows = np.reshape(ports, (-1, pk.PO_COLUMNS))
+        # Ports with queued packets or with messages that still have packets to cut.
         work = np.flatnonzero((rows[:, pk.PO_FIRST] > 0) | (rows[:, pk.PO_CLASS] > 0))
         return down_links(net, table, work.tolist()) or blocked_cycle(net, pool, topology)
 
@@ -156,8 +168,10 @@ def _check(name: str, value: int | None, least: int, most: int, which: str = "")
 def reverse_links(topology: Topology) -> Ints:
     """Return (links) the link from the head of each to its tail, of several that in the same place; -1: none."""
     tail, head = topology.tail, topology.head
+    # The n-th of several parallel links pairs with the n-th in the other direction.
     there, back = np.lexsort((head, tail)), np.lexsort((tail, head))
     pairs, wanted = tail[there] * topology.nodes + head[there], head[back] * topology.nodes + tail[back]
+    # Both are sorted by node pair; `place` is the number within a run of equal pairs.
     place = np.arange(len(wanted)) - np.searchsorted(wanted, wanted)
     at = np.searchsorted(pairs, wanted) + place
     inside = np.minimum(at, len(pairs) - 1)

@@ -1,10 +1,10 @@
 """Network model `packet`: messages as packets, stored and forwarded by switches with output queues.
 
-The port of a message's first link makes packets when it is free: of the messages with the lowest key one packet
-each in turn; where packets of others wait for the same link, of these and of its own in turn. A message has arrived
-when all its packets have. Nothing is lost: buffers with an end pause the links into them (`pause_kernel`). Queues may
-mark packets (`mark_kernel`), and messages slow down when told so (`dcqcn_kernel`); that notice takes the latencies of
-their way, and no bandwidth.
+The port of a message's first link makes packets when it is free: among the messages with the lowest key, one packet
+each in turn; where forwarded packets wait for the same link, these and its own take turns. A message has arrived
+when all its packets have. Nothing is lost: bounded buffers pause the links into them (`pause_kernel`). Queues may
+mark packets (`mark_kernel`), and notified messages slow down (`dcqcn_kernel`); the notification takes the latencies of
+the route, and no bandwidth.
 """
 
 from __future__ import annotations
@@ -44,8 +44,9 @@ rows = accessors(lk.ROW)
 
 @inner
 def _line(table, net, link):
-    """Return the bandwidth of a link in bytes/s, as far as rates are counted."""
+    """Return the bandwidth of a link in bytes/s, at most MOST_RATE."""
     at = link_row(table, net, link)
+    # Capped so that rate * alpha stays within 62 bits; a message at the cap is not paced at all.
     return min(pk.MOST_RATE, links.fast(table, at) * pk.SECOND // max(1, links.slow(table, at)))
 
 
@@ -70,6 +71,7 @@ def inject(table, net, pool, queue, cookie, route, size, key, now):
     messages.set_flow(pool, row, 0)
     messages.set_route(pool, row, route)
     net[lk.N_IN_FLIGHT] += 1
+    # A route without links: the message is at its own NPU.
     if last < first:
         push(net, queue, now, row * lk.CODES + pk.HERE)
     elif admit(net, pool, route, row, key, pk.M_KEY):
@@ -82,6 +84,7 @@ def _begin(table, net, pool, queue, row, now):
     first = messages.first(pool, row)
     if option.control(table, table[lk.T_OPTIONS]) > 0:
         messages.set_flow(pool, row, new_flow(net, pool, _line(table, net, route_links.link(table, first))))
+        # The same word as FLOW.message: a notification knows the rate, and finds its message by it.
         rows.set_cookie(pool, messages.flow(pool, row), row)
     _offer(table, net, pool, queue, row, now)
 
@@ -93,6 +96,7 @@ def _offer(table, net, pool, queue, row, now):
     key = messages.key(pool, row)
     before = 0
     class_ = ports.class_(net, link)
+    # Keys are few, so a sorted list of classes is cheap.
     while class_ > 0 and classes.key(pool, class_) < key:
         before = class_
         class_ = rows.next(pool, class_)
@@ -117,6 +121,7 @@ def _offer(table, net, pool, queue, row, now):
 def _cut(table, net, pool, queue, link, now):
     """Return the next packet of the messages that a link sends."""
     class_ = ports.class_(net, link)
+    # The first class has the lowest key: others wait until it is empty.
     message = classes.first(pool, class_)
     options = table[lk.T_OPTIONS]
     payload = min(option.mtu(table, options), messages.send(pool, message))
@@ -130,11 +135,14 @@ def _cut(table, net, pool, queue, link, now):
     packets.set_step(pool, row, 1)
     packets.set_source(pool, row, -1)
     packets.set_mark(pool, row, 0)
+    # The message leaves its class; it returns at the end if it has more to send.
     classes.set_first(pool, class_, rows.next(pool, message))
     stays = messages.send(pool, message) > 0
     flow = messages.flow(pool, message)
     if stays and flow > 0:
         time = next_time(table, pool, flow, _line(table, net, link), size, now)
+        # Later than the port itself is free: the message pauses and returns by READY. Otherwise it keeps its
+        # turn, and the port alone sets the pace.
         if time > now + duration(table, link_row(table, net, link), size):
             push(net, queue, time, message * lk.CODES + pk.READY)
             stays = False
@@ -145,6 +153,7 @@ def _cut(table, net, pool, queue, link, now):
         else:
             rows.set_next(pool, classes.last(pool, class_), message)
         classes.set_last(pool, class_, message)
+    # The class is empty: a later message with this key makes a new one.
     elif classes.first(pool, class_) == 0:
         ports.set_class_(net, link, rows.next(pool, class_))
         free_row(net, pool, class_)
@@ -154,15 +163,19 @@ def _cut(table, net, pool, queue, link, now):
 @inner
 def _start(table, net, pool, queue, link, now):
     """A port is free: send the next packet."""
+    # The pause came, or the link went down, after START was scheduled.
     if not started(table, net, link):
         return
+    # Its own messages and forwarded packets alternate, so that neither starves the other.
     own = ports.class_(net, link) > 0 and (ports.turn(net, link) > 0 or ports.first(net, link) == 0)
     ports.set_turn(net, link, 0 if own else 1)
     row = _cut(table, net, pool, queue, link, now) if own else dequeue(net, pool, link)
+    # The packet leaves the buffer of the link that it came by, which may reopen it. -1: it was made here.
     if packets.source(pool, row) >= 0:
         release(table, net, queue, packets.source(pool, row), packets.size(pool, row), now)
     message = packets.message(pool, row)
     transmit(table, net, pool, queue, link, row, now)
+    # The last packet has left: the route's gate opens for the next message.
     if own and messages.send(pool, message) == 0:
         after = left(net, pool, messages.route(pool, message), pk.M_KEY)
         if after > 0:
@@ -178,10 +191,12 @@ def _arrived(table, net, pool, queue, link, row, now):
     if to < 0:
         _received(table, net, pool, queue, row, now)
         return
+    # A packet is marked by the queue that it finds, so depth and number are read before it joins.
     waits = depth(net, to)
     count = ports.count(net, to)
     ports.set_count(net, to, count + 1)
     if enqueue(table, net, pool, queue, to, row, now):
+        # A packet that is transmitted at once never occupies the buffer.
         hold(table, net, queue, link, packets.size(pool, row), now)
         options = table[lk.T_OPTIONS]
         lowest = option.lowest(table, options)
@@ -206,6 +221,7 @@ def _received(table, net, pool, queue, row, now):
     if (
         flow > 0
         and packets.mark(pool, row) > 0
+        # A message that has sent everything cannot slow down any more.
         and (messages.send(pool, message) > 0)
         and notifies(table, pool, flow, now)
     ):
@@ -215,6 +231,7 @@ def _received(table, net, pool, queue, row, now):
         push(net, queue, time, flow * lk.CODES + pk.NOTIFIED)
     free_row(net, pool, row)
     if messages.left(pool, message) == 0:
+        # Notifications in flight still refer to the state: it is freed with the last of them.
         if flow > 0:
             flows.set_done(pool, flow, 1)
             flow_done(net, pool, flow)
@@ -223,7 +240,7 @@ def _received(table, net, pool, queue, row, now):
 
 @inner
 def _notified(table, net, pool, flow, now):
-    """The sender of a message is told of a mark."""
+    """A notification of a mark reaches the sender of a message."""
     flows.add_notices(pool, flow, -1)
     if flows.done(pool, flow) > 0:
         flow_done(net, pool, flow)
@@ -251,6 +268,8 @@ def advance(table, net, pool, queue, limit):
         what = queue[lk.Q_WHAT]
         code = what % lk.CODES
         of = what // lk.CODES
+        # Not popped: `arrive` replaces it with the next arrival on the same wire, which costs one sift
+        # instead of two.
         if code == pk.ARRIVE:
             row = arrive(net, pool, queue, of)
             _arrived(table, net, pool, queue, of, row, now)

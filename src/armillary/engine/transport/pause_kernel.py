@@ -1,7 +1,7 @@
 """Priority flow control (IEEE 802.1Qbb): a buffer that fills pauses the link that fills it.
 
 The packets that came by a link and wait for others are in the buffer at its end, which they leave when their
-transmission begins. Above XOFF its tail is told to pause, down at XON to go on; that takes the latency of the link.
+transmission begins. Above XOFF a pause is sent to the tail of the link, at XON a resume; both take its latency.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ links, pauses, ports = accessors(lk.LINK, pk.PAUSE_AT, pk.FAIR_PORT)
 def hold(table, net, queue, link, size, now):
     """A packet of `size` bytes that came by a link has to wait."""
     ports.add_held(net, link, size)
+    # `paused` is what was last sent, not what the tail does: it changes a latency earlier, and prevents a
+    # second pause.
     if ports.held(net, link) > pauses.above(table, link) and ports.paused(net, link) == 0:
         ports.set_paused(net, link, 1)
         _tell(table, net, queue, link, pk.PAUSE, now)

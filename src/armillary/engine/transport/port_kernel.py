@@ -38,7 +38,7 @@ route_links, rows, uses = accessors(lk.ROUTE_LINK, lk.ROW, lk.USE)
 
 @inner
 def depth(net, link):
-    """Return how many bytes wait for a link, without the packet that it transmits."""
+    """Return the bytes that wait for a link, without the packet in transmission."""
     return uses.waiting(net, link)
 
 
@@ -57,7 +57,7 @@ def marked(net, pool, link, row):
 
 @inner
 def link_at(table, pool, row):
-    """Return the link whose place on its way a packet has."""
+    """Return the link that stands at a packet's place on its route, or its reverse on the way back."""
     link = route_links.link(table, packets.at(pool, row))
     if packets.step(pool, row) < 0:
         return reverses.link(table, link)
@@ -70,6 +70,7 @@ def onward(table, pool, row, link):
     if packets.at(pool, row) == packets.last(pool, row):
         return -1
     packets.add_at(pool, row, packets.step(pool, row))
+    # The link it came by holds it in its buffer until it is transmitted.
     packets.set_source(pool, row, link)
     return link_at(table, pool, row)
 
@@ -78,11 +79,15 @@ def onward(table, pool, row, link):
 def arm(table, net, queue, link, now):
     """Something waits for a link: let START come when its port is free."""
     if ports.shut(net, link) > 0:
+        # Paused time counts from when something first waits, not from when the pause came.
         if ports.since(net, link) < 0:
             ports.set_since(net, link, now)
+    # On a link that is down nothing is armed: `change_ports` does it once the link is up.
     elif ports.armed(net, link) == 0 and links.slow(table, link_row(table, net, link)) > 0:
         ports.set_armed(net, link, 1)
         what = link * lk.CODES + pk.START
+        # Negative orders: events of links precede all others of their ps, by number of link, so that results
+        # do not depend on the order in which they were scheduled.
         push_ordered(net, queue, max(now, ports.free(net, link)), what - pk.BEFORE, what)
 
 
@@ -109,6 +114,7 @@ def transmit(table, net, pool, queue, link, row, now):
         push_ordered(net, queue, time, what - pk.BEFORE, what)
     else:
         last = ports.wire_last(net, link)
+        # A stage may shorten the latency; packets on one wire still do not overtake each other.
         time = max(time, packets.time(pool, last))
         rows.set_next(pool, last, row)
     ports.set_wire_last(net, link, row)
@@ -120,6 +126,7 @@ def transmit(table, net, pool, queue, link, row, now):
 def enqueue(table, net, pool, queue, link, row, now):
     """Take a packet at the tail of a link; tells whether it must wait there."""
     up = links.slow(table, link_row(table, net, link)) > 0
+    # An armed port has a START scheduled for something that waits: this packet goes behind it.
     if ports.armed(net, link) == 0 and ports.shut(net, link) == 0 and up and (ports.free(net, link) <= now):
         transmit(table, net, pool, queue, link, row, now)
         return False
@@ -139,6 +146,7 @@ def dequeue(net, pool, link):
     """Take the first packet out of the queue of a link; 0: there is none."""
     row = ports.first(net, link)
     if row > 0:
+        # `last` stays as it is: it is read only while the list is not empty.
         ports.set_first(net, link, rows.next(pool, row))
         uses.add_waiting(net, link, -packets.size(pool, row))
     return row
@@ -150,6 +158,7 @@ def arrive(net, pool, queue, link):
     row = ports.wire(net, link)
     other = rows.next(pool, row)
     ports.set_wire(net, link, other)
+    # The next packet on the wire takes over the event: same order and code, a later time.
     if other > 0:
         replace_first(net, queue, packets.time(pool, other))
     else:

@@ -1,6 +1,6 @@
 """The protocol of transports for network models of other packages: interpreted only, as these are Python.
 
-Messages that leave in the same ps are asked about together, after what arrives in it.
+Messages that leave in the same ps go to the model in one call, after the arrivals of that ps.
 """
 
 from __future__ import annotations
@@ -50,6 +50,7 @@ def advance(table, net, pool, queue, limit):
     while comes(net, queue, limit):
         now = net[lk.N_NOW]
         leaving = []
+        # `comes` has moved to the time of the first event; all of that ps are taken together, in their order.
         while net[lk.N_QUEUE] > 0 and queue[lk.Q_TIME] == now:
             what = pop(net, queue)
             if what % lk.CODES == pl.ARRIVES:
@@ -59,6 +60,7 @@ def advance(table, net, pool, queue, limit):
         if not leaving:
             continue
         run = run_of(runs.number(net, 0))
+        # Read before `depart` forgets the messages whose arrival it knows.
         ways = [run.route(row) for row in leaving]
         times = dict(run.depart(leaving, table, net[lk.N_STAGE], now))
         for row, (route, size) in zip(leaving, ways, strict=True):
@@ -71,6 +73,7 @@ def advance(table, net, pool, queue, limit):
 @inner
 def _count_use(table, net, run, route, size, begin, end):
     """Count a message on its links, each at its bandwidth and just before it arrives: before, it may have waited."""
+    # The model says only when the message arrives, so busy time is what its bytes need.
     for link in run.links(table, net[lk.N_STAGE], route):
         long = duration(table, link_row(table, net, link.number), size)
         carried(table, net, link.number, size, max(begin, end - long), end)

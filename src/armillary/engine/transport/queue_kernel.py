@@ -11,9 +11,10 @@ rows = accessors(lk.ROW)
 
 @inner
 def push_ordered(net, queue, time, order, what):
-    """Add an event; of those at the same time the one with the lowest `order` is first."""
+    """Add an event; among those at the same time the lowest `order` comes first."""
     i = net[lk.N_QUEUE]
     net[lk.N_QUEUE] = i + 1
+    # The hole moves up instead of swapping: half the writes.
     while i > 0:
         parent = (i - 1) >> 1
         at = parent * lk.Q_COLUMNS
@@ -32,17 +33,18 @@ def push_ordered(net, queue, time, order, what):
 
 @inner
 def push(net, queue, time, what):
-    """Add an event; of those at the same time the first made is the first."""
+    """Add an event; among those at the same time the first scheduled comes first."""
     net[lk.N_SEQUENCE] += 1
     push_ordered(net, queue, time, net[lk.N_SEQUENCE], what)
 
 
 @inner
 def pop(net, queue):
-    """Remove and return the first event; its time is `queue[0]` before."""
+    """Remove and return the first event; before the call its time is `queue[0]`."""
     first = queue[lk.Q_WHAT]
     size = net[lk.N_QUEUE] - 1
     net[lk.N_QUEUE] = size
+    # The last event fills the hole; when it is the first itself, the loop in `_sink` ends at once.
     last = size * lk.Q_COLUMNS
     _sink(queue, size, queue[last], queue[last + 1], queue[last + 2])
     return first
@@ -84,6 +86,7 @@ def _sink(queue, size, time, sequence, what):
 def new_row(net, pool):
     """Return the address of a row of the pool; 0 is none."""
     row = net[lk.N_FREE]
+    # Freed rows are reused first: the pool stays as small as the most that was in use.
     if row > 0:
         net[lk.N_FREE] = pool[row]
         return row
@@ -107,12 +110,13 @@ def full(net):
 
 @inner
 def comes(net, queue, limit):
-    """Go to the time of the first event and return True, unless it is beyond `limit`, or one stops before it.
+    """Go to the time of the first event and return True, unless it is beyond `limit` or the run must stop before it.
 
-    One stops when messages have arrived at an earlier ps, or with status GROW for lack of room.
+    The run stops when messages have arrived at an earlier ps, or with status GROW for lack of room.
     """
     if net[lk.N_QUEUE] == 0 or queue[lk.Q_TIME] > limit:
         return False
+    # Receivers must see these arrivals, and may send, before time goes on.
     if net[lk.N_DELIVERED] > 0 and queue[lk.Q_TIME] > net[lk.N_NOW]:
         return False
     if full(net):
@@ -126,8 +130,10 @@ def comes(net, queue, limit):
 @inner
 def reached(net, queue, limit):
     """Return the time that a run up to `limit` has reached when no event `comes` any more."""
+    # An event within the limit was left because of GROW: the time stays, and the next call handles it.
     if net[lk.N_DELIVERED] > 0 or (net[lk.N_QUEUE] > 0 and queue[lk.Q_TIME] <= limit):
         return net[lk.N_NOW]
+    # FOREVER is no time at which anything happens: the clock stays at the last event.
     if limit < lk.FOREVER:
         net[lk.N_NOW] = limit
     return limit
@@ -136,6 +142,7 @@ def reached(net, queue, limit):
 @inner
 def deliver(net, pool, row):
     """Put a message on the list of those that have arrived; its cookie stays in its row until it is taken."""
+    # In the order of arrival, which is the order in which receivers see messages of one ps.
     rows.set_next(pool, row, 0)
     if net[lk.N_DELIVERED] == 0:
         net[lk.N_DELIVERED] = row

@@ -60,6 +60,7 @@ def add(heap, base, size, where, column, item, key, tie):
 @inner
 def move(heap, base, size, where, column, item, key):
     """Give an item another key."""
+    # The item keeps its tie, so it keeps its rank among items with the new key.
     i = where[item + column] - 1
     at = base + i * lk.Q_COLUMNS
     if key < heap[at]:
@@ -73,6 +74,7 @@ def remove_first(heap, base, size, where, column):
     """Remove the first item, which stands at ``heap[base + Q_WHAT]`` before; returns the new size."""
     size -= 1
     where[heap[base + lk.Q_WHAT] + column] = 0
+    # Unless the first was the only item, the last takes its place and sinks.
     if size > 0:
         at = base + size * lk.Q_COLUMNS
         _down(heap, base, size, where, column, 0, heap[at], heap[at + 1], heap[at + 2])

@@ -1,4 +1,11 @@
-"""Network model `tcp`: what its kernel is told, and the connections of a network."""
+"""Network model `tcp`: options for its kernel, and the connections of a network.
+
+Segments and ACKs move as packets through drop-tail queues, with slow start, congestion avoidance (NewReno, CUBIC,
+DCTCP), SACK or NewReno recovery, delayed ACKs and timeouts. Messages over the same links share a connection in order.
+Ignored: urgency, receive windows that change, Nagle, connection teardown, costs of the host, and handshakes unless the
+option is set. A run costs O(segments x hops) events, and half as many again for ACKs; intervals of SACK are sorted
+lists, short unless losses are many.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +33,8 @@ PS_PER_MS = 10**9
 class Tcp(Transport):
     """TCP over links whose queues drop at their tail.
 
-    The messages of one way share a connection, one after the other. Where links have a
-    finite buffer that is the room of their queue, else `buffer` is. What an NPU sends itself is never dropped there.
+    The messages over the same links share a connection, one after the other. A finite buffer of a link in the
+    topology is the room of its queue, else `buffer` is. An NPU never drops what it sends itself.
 
     Attributes:
         algorithm: Congestion control: `newreno` (RFC 5681, 6582), `cubic` (RFC 9438), `dctcp` (RFC 8257).
@@ -54,7 +61,7 @@ class Tcp(Transport):
         jitter: Longest time in ns, drawn at random, that a sender takes to answer an ACK. Without, flows over equal
             links fall in step, and a full queue always drops those of the same senders (Floyd and Jacobson 1991, "On
             traffic phase effects in packet-switched gateways": they advise a packet's time on the slowest link).
-        seed: Of these times.
+        seed: Random seed of these times.
     """
 
     name: ClassVar[str] = "tcp"
@@ -110,6 +117,7 @@ class Tcp(Transport):
 
     def options(self, topology: Topology) -> list[int]:
         """See `Transport.options`."""
+        # Only DCTCP reacts to marks: for others no queue is ever deep enough to mark.
         mark = self.mark if self.algorithm == "dctcp" else lk.FOREVER
         first = self.initial_window * self.mss
         times = [round(time * PS_PER_MS) for time in (self.min_rto, self.max_rto, self.ack_delay)]
@@ -170,8 +178,11 @@ class Connected(Transport):
             if begin == end:
                 continue
             way = links[begin:end]
+            # Bytes of the links as a key: routes over the same links get the same connection. Otherwise each
+            # route has its own.
             number = known.setdefault(way.tobytes() if tcp.persistent else route, len(rows))
             if number == len(rows):
+                # Base round trip: the time of an empty packet there and back, without queues.
                 rows.append(_row(tcp, begin, end, int(header[way].sum() + header[self.reverse[way]].sum())))
             self.place[route] = number * tk.C_COLUMNS
         self.rows = np.stack(rows) if rows else np.zeros((0, tk.C_COLUMNS), np.int64)
@@ -191,6 +202,7 @@ class Connected(Transport):
 
     def state(self, topology: Topology) -> list[Ints]:
         """See `Transport.state`."""
+        # Park and Miller's generator stays at 0 for ever if it starts there.
         first_draw = np.array([self.tcp.seed % (tk.DRAWS - 1) + 1])
         return [np.zeros((topology.links, pk.PO_COLUMNS), np.int64), self.rows, first_draw]
 
@@ -203,6 +215,7 @@ class Connected(Transport):
     def abandoned(self, net: Ints, topology: Topology) -> list[str]:
         """See `Transport.abandoned`."""
         rows = net[net[tk.N_CONNECTIONS] :][: self.rows.size].reshape(self.rows.shape)
+        # A window of 0 is the kernel's sign of a connection that was given up.
         given_up = rows[rows[:, tk.C_CWND] == 0]
         if not len(given_up):
             return []
@@ -219,9 +232,12 @@ def _row(tcp: Tcp, begin: int, end: int, base: int) -> Ints:
     """Return a connection that has sent nothing; `base`: ps of an ACK and its answer in an empty network."""
     row = np.zeros(tk.C_COLUMNS, np.int64)
     row[tk.C_FIRST], row[tk.C_LAST] = begin, end - 1
+    # No threshold before the first loss: slow start is unbounded (RFC 5681 section 3.1).
     row[tk.C_CWND], row[tk.C_SSTHRESH] = tcp.initial_window * tcp.mss, lk.FOREVER
     row[tk.C_RECOVER], row[tk.C_ALPHA] = -1, tk.ALL
     row[tk.C_NEW] = 1
+    # As after a first sample of the round trip (RFC 6298 section 2.2): mean R, deviation R / 2, timeout their
+    # sum with 4 deviations.
     row[tk.C_BASE] = row[tk.C_SRTT] = base
     row[tk.C_VAR] = base // 2
     limit = round(tcp.min_rto * PS_PER_MS), round(tcp.max_rto * PS_PER_MS)

@@ -16,13 +16,15 @@ intervals, rows = accessors(tk.INTERVAL, lk.ROW)
 def add(net, pool, place, begin, end):
     """Add bytes to the list whose first row stands at `net[place]`.
 
-    Returns the row that now holds them, and how many of them are new.
+    Returns the row that now holds them, and the number of bytes that are new.
     """
     before = 0
     row = net[place]
+    # Strict: an interval that ends where this begins is joined, so that lists stay short.
     while row > 0 and intervals.end(pool, row) < begin:
         before = row
         row = rows.next(pool, row)
+    # Everything counts as new first; each overlap is subtracted, as SACK counts bytes once.
     fresh = end - begin
     if row == 0 or intervals.begin(pool, row) > end:
         new = new_row(net, pool)
@@ -35,6 +37,7 @@ def add(net, pool, place, begin, end):
             net[place] = new
         return new, fresh
     fresh -= max(0, min(end, intervals.end(pool, row)) - max(begin, intervals.begin(pool, row)))
+    # The enlarged interval may swallow several that follow.
     other = rows.next(pool, row)
     while other > 0 and intervals.begin(pool, other) <= end:
         fresh -= max(0, min(end, intervals.end(pool, other)) - intervals.begin(pool, other))
@@ -49,7 +52,7 @@ def add(net, pool, place, begin, end):
 
 @inner
 def cut(net, pool, place, below):
-    """Forget the bytes before `below`; returns how many these were."""
+    """Forget the bytes before `below`; returns their number."""
     gone = 0
     row = net[place]
     while row > 0 and intervals.begin(pool, row) < below:
@@ -68,6 +71,7 @@ def cut(net, pool, place, below):
 def gap(net, pool, place, begin, end):
     """Return the first gap within [begin, end), as its begin and end; (-1, -1) if there is none."""
     row = net[place]
+    # An interval that covers the begin moves the gap behind it.
     while row > 0 and intervals.begin(pool, row) <= begin:
         begin = max(begin, intervals.end(pool, row))
         row = rows.next(pool, row)
@@ -80,7 +84,7 @@ def gap(net, pool, place, begin, end):
 
 @inner
 def missing(net, pool, place, begin, end):
-    """Return how many bytes of [begin, end) are not in the list."""
+    """Return the number of bytes of [begin, end) that are not in the list."""
     if begin >= end:
         return 0
     count = end - begin
@@ -94,6 +98,7 @@ def missing(net, pool, place, begin, end):
 @inner
 def edge(net, pool, place, held, most):
     """Return the begin of the last interval from which on more than `most` of the `held` bytes are; 0: none."""
+    # From the lowest on, until at most `most` of the bytes held are in intervals that follow.
     begin = 0
     row = net[place]
     while row > 0 and held > most:

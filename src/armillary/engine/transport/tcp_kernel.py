@@ -1,6 +1,6 @@
-"""TCP over output ports that drop at the tail: messages are bytes on connections, one connection for each way.
+"""TCP over output ports that drop at the tail: messages are bytes on connections, one connection for each path.
 
-The window of a connection, and what it knows of the round trip, outlast messages if it is so told; else a message
+A persistent connection keeps its window and its estimate of the round trip between messages; otherwise a message
 that finds it idle begins as on a new one. A handshake is a wait, of a round trip in an empty network.
 """
 
@@ -44,11 +44,13 @@ def inject(table, net, pool, queue, cookie, route, size, key, now):
     rows.set_next(pool, row, 0)
     rows.set_cookie(pool, row, cookie)
     net[lk.N_IN_FLIGHT] += 1
+    # -1: the route leads to its own NPU.
     place = places.connection(table, route)
     if place < 0:
         push(net, queue, now, row * lk.CODES + tk.HERE)
         return
     connection = net[tk.N_CONNECTIONS] + place
+    # Nothing is unacknowledged: the connection is idle.
     if option.persistent(table, table[lk.T_OPTIONS]) == 0 and connections.una(
         net, connection
     ) == connections.end(net, connection):
@@ -61,12 +63,14 @@ def inject(table, net, pool, queue, cookie, route, size, key, now):
     else:
         rows.set_next(pool, connections.message_last(net, connection), row)
     connections.set_message_last(net, connection, row)
+    # A product of flags: 0 unless the connection is new and must be opened.
     wait = (
         connections.base(net, connection)
         * connections.new(net, connection)
         * option.handshake(table, table[lk.T_OPTIONS])
     )
     connections.set_new(net, connection, 0)
+    # CONTINUE is already scheduled: it will send these bytes, too.
     if wait > 0 or connections.more(net, connection) == 0:
         connections.set_more(net, connection, 1)
         push(net, queue, now + wait, connection * lk.CODES + tk.CONTINUE)
@@ -74,7 +78,7 @@ def inject(table, net, pool, queue, cookie, route, size, key, now):
 
 @inner
 def begin(table, net, connection):
-    """Let the sender of an idle connection forget what it has learnt."""
+    """Reset what the sender of an idle connection has learnt."""
     options = table[lk.T_OPTIONS]
     base = connections.base(net, connection)
     connections.set_new(net, connection, 1)
@@ -115,6 +119,7 @@ def _arrived(table, net, pool, queue, link, row, now):
     if to >= 0:
         forward(table, net, pool, queue, to, row, now)
         return
+    # A segment without payload is an ACK.
     if segments.payload(pool, row) > 0:
         receive(table, net, pool, queue, row, now)
     else:
@@ -124,6 +129,7 @@ def _arrived(table, net, pool, queue, link, row, now):
 
 @inner
 def _connection_event(table, net, pool, queue, code, row, now):
+    # Rows of these events are connections, except HERE's, which is a message.
     if code == tk.TIMEOUT:
         timeout(table, net, pool, queue, row, now)
     elif code == tk.ACK_PENDING:
@@ -145,6 +151,7 @@ def advance(table, net, pool, queue, limit):
         now = net[lk.N_NOW]
         what = queue[lk.Q_WHAT]
         code, at = what % lk.CODES, what // lk.CODES
+        # Not popped: `arrive` replaces it with the next arrival on the same wire.
         if code == pk.ARRIVE:
             row = arrive(net, pool, queue, at)
             _arrived(table, net, pool, queue, at, row, now)

@@ -1,4 +1,4 @@
-"""Segments on their way: made, and taken by output ports that drop at the tail of their queue, and mark."""
+"""Segments in the network: created, and taken by output ports that mark, and drop at the tail of their queue."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ def send(table, net, pool, queue, connection, byte, payload, stamp, now):
     It never finds a full queue: an NPU keeps what it makes, and does not mark it.
     """
     row = new_row(net, pool)
+    # An ACK uses the same route from its last place to its first; step -1 takes the reverse links.
     first, last = (connections.first(net, connection), connections.last(net, connection))
     segments.set_message(pool, row, connection)
     segments.set_size(pool, row, payload + option.header(table, table[lk.T_OPTIONS]))
@@ -48,11 +49,12 @@ def send(table, net, pool, queue, connection, byte, payload, stamp, now):
 def forward(table, net, pool, queue, link, row, now):
     """Take a segment that came through the network, or drop it, or mark it."""
     waits = depth(net, link)
+    # An empty queue always takes a packet, since rooms are at least one packet.
     if waits > 0 and waits + segments.size(pool, row) > buffers.room(table, link):
         dropped(net, link)
         free_row(net, pool, row)
         return
-    # The mark of an ACK is the receiver's word.
+    # The mark of an ACK echoes what the receiver saw; queues must not change it.
     marks = waits >= option.mark(table, table[lk.T_OPTIONS]) and segments.payload(pool, row) > 0
     if enqueue(table, net, pool, queue, link, row, now) and marks:
         marked(net, pool, link, row)

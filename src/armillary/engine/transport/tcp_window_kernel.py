@@ -31,6 +31,8 @@ def grow(table, net, connection, acked, flight, now):
     window = connections.cwnd(net, connection)
     counted = min(acked, option.growth(table, options) * mss)
     if window < connections.ssthresh(net, connection):
+        # Slow start grows only while at least half the window is used, as in Linux: idle windows must not
+        # double.
         if window < 2 * flight:
             connections.set_cwnd(net, connection, window + counted)
     elif flight + mss <= window:
@@ -38,6 +40,7 @@ def grow(table, net, connection, acked, flight, now):
     elif option.rule(table, options) == tk.CUBIC:
         _grow_cubic(net, connection, mss, acked, now)
     else:
+        # About one segment per round trip; at least a byte, so that large windows still grow.
         connections.set_cwnd(net, connection, window + max(1, mss * counted // window))
 
 
@@ -45,6 +48,7 @@ def grow(table, net, connection, acked, flight, now):
 def after_loss(table, net, connection, flight):
     """Return the window that a loss leaves, and end what CUBIC was at; `flight`: bytes in flight."""
     mss = option.mss(table, table[lk.T_OPTIONS])
+    # RFC 5681: half of what was in flight, not of the window, which may be larger than the flow used.
     if option.rule(table, table[lk.T_OPTIONS]) != tk.CUBIC:
         return max(flight // 2, 2 * mss)
     window = connections.cwnd(net, connection)
@@ -62,21 +66,26 @@ def after_loss(table, net, connection, flight):
 def _grow_cubic(net, connection, mss, acked, now):
     """RFC 9438 sections 4.2 to 4.5."""
     window = connections.cwnd(net, connection)
+    # 0 marks an epoch not begun, so one that begins at time 0 is put at 1 ps.
     if connections.epoch(net, connection) == 0:
         connections.set_epoch(net, connection, max(now, 1))
         connections.set_w_reno(net, connection, window)
         connections.set_w_max(net, connection, max(connections.w_max(net, connection), window))
+        # K: when the cubic is back at w_max.
         connections.set_k(
             net,
             connection,
             int(PS_PER_S * _cube_root((connections.w_max(net, connection) - window) / mss / CUBIC_C)),
         )
     elapsed = now - connections.epoch(net, connection)
+    # One round trip ahead: the window reaches the target by then (section 4.2).
     away = (elapsed + connections.srtt(net, connection) - connections.k(net, connection)) / PS_PER_S
     target = CUBIC_C * away * away * away * mss + connections.w_max(net, connection)
+    # At most half as much again per round trip (section 4.2).
     target = min(max(target, window), 1.5 * window)
     away = (elapsed - connections.k(net, connection)) / PS_PER_S
     now_cubic = CUBIC_C * away * away * away * mss + connections.w_max(net, connection)
+    # Section 4.3: once Reno's window is back at the old one it grows by 1 segment per round trip.
     alpha = CUBIC_ALPHA if connections.w_reno(net, connection) < connections.w_max(net, connection) else 1.0
     connections.add_w_reno(net, connection, int(alpha * mss * acked / window))
     if now_cubic < connections.w_reno(net, connection):
@@ -88,6 +97,7 @@ def _grow_cubic(net, connection, mss, acked, now):
 @inner
 def _cube_root(value):
     """Return the cube root of a value >= 0, by Newton's steps from above: the same in every mode."""
+    # Newton's method converges from above monotonically, so the first step that does not fall ends it.
     root = max(value, 1.0)
     for _ in range(100):
         closer = (2 * root + value / (root * root)) / 3
@@ -99,16 +109,18 @@ def _cube_root(value):
 
 @inner
 def echoed(table, net, connection, acked, marked):
-    """Count marks that came back with `acked` bytes, and give way to them once per round (RFC 8257 section 3.3)."""
+    """Count marks that came back with `acked` bytes, and cut the window once per round (RFC 8257 section 3.3)."""
     connections.add_acked(net, connection, acked)
     if marked > 0:
         connections.add_echoed(net, connection, acked)
+    # A round ends when all that was in flight at its begin is acknowledged.
     if connections.una(net, connection) >= connections.round(net, connection):
         share = connections.echoed(net, connection) * tk.ALL // max(1, connections.acked(net, connection))
         connections.add_alpha(net, connection, (share - connections.alpha(net, connection)) // GAIN)
         connections.set_acked(net, connection, 0)
         connections.set_echoed(net, connection, 0)
         connections.set_round(net, connection, connections.sent_to(net, connection))
+    # One cut per window of data: bytes sent before the last cut must not cause another.
     if (
         marked > 0
         and connections.state(net, connection) == tk.OPEN

@@ -1,4 +1,4 @@
-"""What moves messages over the links of a network: the protocol of the models `congestion`, `flow`, `packet`.
+"""The protocol of what moves messages over links: the models `congestion`, `flow`, `packet` and others.
 
 A transport is a kernel module with three functions over flat arrays (see `layout`); times are ps:
 
@@ -39,7 +39,7 @@ FIRST_BIN = 1 << 20
 
 
 class Transport(ABC):
-    """One way to move messages; its kernel does the work, this says what the kernel needs."""
+    """A network model that moves messages: its kernel does the work, this class prepares its tables and state."""
 
     name: ClassVar[str]
     kernel: ClassVar[str]
@@ -103,7 +103,7 @@ class Congestion(Transport):
 
 
 def first_state(transport: Transport, topology: Topology, mode: Mode, routes: int) -> Any:
-    """Return `net` before the first event, for messages on so many routes."""
+    """Return `net` before the first event, for messages on `routes` routes."""
     parts: Mapping[int, Ints] = {
         lk.N_USE: np.zeros(topology.links * lk.U_COLUMNS, np.int64),
         lk.N_BINS_BYTES: np.zeros(topology.links * lk.BINS, np.int64),
@@ -111,14 +111,17 @@ def first_state(transport: Transport, topology: Topology, mode: Mode, routes: in
         lk.N_GATES: np.zeros(routes * lk.GA_COLUMNS, np.int64),
     } | {lk.N_OWN + i: table for i, table in enumerate(transport.state(topology))}
     head = np.zeros(lk.NET_HEAD, np.int64)
+    # Row 0 is never used, so that address 0 can mean none.
     head[lk.N_POOL], head[lk.N_BIN] = lk.P_COLUMNS, FIRST_BIN
     flat, at = [head], lk.NET_HEAD
     for place, part in parts.items():
+        # In checked mode a guard precedes each table; else this adds nothing.
         at += len(before_table())
         head[place] = at
         at += part.size
         flat += [before_table(part.size), np.ravel(part)]
     net = np.concatenate([*flat, before_table()])
+    # Interpreted kernels run faster on lists than on arrays.
     return net if mode == "compiled" else net.tolist()
 
 
@@ -126,9 +129,10 @@ class Room:
     """Pool and queue, which grow."""
 
     def __init__(self, transport: Transport, mode: Mode, messages: int = 1, links: int = 0) -> None:
-        """Make room for at least `messages` that begin at once, and events of so many links that change."""
+        """Make room for at least `messages` that begin at once, and for events of `links` that change."""
         self.mode, self.rows = mode, transport.burst + transport.message * messages
         self.events = self.rows + links
+        # Twice a burst and some: the first GROW comes late.
         self.pool: Any = room((2 * self.rows + 64) * lk.P_COLUMNS, mode)
         self.queue: Any = room((2 * self.events + 64) * lk.Q_COLUMNS, mode)
 
@@ -138,5 +142,6 @@ class Room:
         # `flow` may give every message a place in the queue at once.
         events = max(net[lk.N_QUEUE] + self.events, len(self.pool) // lk.P_COLUMNS)
         self.queue = at_least(self.queue, events * lk.Q_COLUMNS, self.mode)
+        # One burst below the end: an event that begins within this room cannot run out of it.
         net[lk.N_POOL_ROOM] = len(self.pool) - self.rows * lk.P_COLUMNS
         net[lk.N_QUEUE_ROOM] = len(self.queue) // lk.Q_COLUMNS - self.events

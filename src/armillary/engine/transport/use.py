@@ -60,10 +60,12 @@ def link_use(net: Ints, topology: Topology) -> LinkUse:
         return net[first : first + topology.links * columns].reshape(topology.links, columns).copy()
 
     use = part(lk.N_USE, lk.U_COLUMNS)
+    # Bins are stored bin by bin, so that widening moves whole rows; here (links, bins).
     series, depths = (
         part(place, lk.BINS).reshape(lk.BINS, topology.links).T
         for place in (lk.N_BINS_BYTES, lk.N_BINS_DEPTH)
     )
+    # Bins that nobody used are cut off at the end only.
     used = np.flatnonzero(series.any(axis=0) | depths.any(axis=0))
     last = int(used[-1]) + 1 if len(used) else 0
     return LinkUse(
@@ -74,6 +76,8 @@ def link_use(net: Ints, topology: Topology) -> LinkUse:
 
 def left(series: Ints, depths: Ints) -> Ints:
     """Return `depths` with what is left of earlier ones, at least, when the bytes of `series` have been carried."""
+    # Depths are recorded when bytes come; in a bin without arrivals a queue can only have shrunk by what was
+    # carried.
     found = depths.copy()
     for i in range(1, found.shape[1]):
         np.maximum(found[:, i], found[:, i - 1] - series[:, i - 1], out=found[:, i])
@@ -108,6 +112,7 @@ class NetworkUse:
         """(links, bins) share of the bandwidth used in each bin; the last one ends with the run."""
         shares = self.use.utilisation(self.topology)
         if shares.shape[1]:
+            # The last bin is shorter than the others: the share is of the time until the end of the run.
             last = self.end - (shares.shape[1] - 1) * self.use.bin
             if 0 < last < self.use.bin:
                 shares[:, -1] *= self.use.bin / last
@@ -181,6 +186,7 @@ def _dimension(row: Mapping[str, Any]) -> Dimension:
 def _narrow(values: NDArray[Any]) -> NDArray[Any]:
     if values.dtype != np.int64 or not values.size:
         return values
+    # The narrowest integers for both ends: a mixed pair of signed and unsigned could only fit a float.
     fits = np.result_type(np.min_scalar_type(int(values.min())), np.min_scalar_type(int(values.max())))
     return values.astype(fits) if fits.kind in "iu" else values
 

@@ -1,4 +1,4 @@
-"""What links carry: in all, and over time in bins that widen as the run goes on."""
+"""Bytes that links carry: in total, and over time in bins that widen during the run."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ bin_bytes, bin_depth, links, uses = accessors(lk.BIN_BYTES, lk.BIN_DEPTH, lk.LIN
 
 @inner
 def link_row(table, net, link):
-    """Return the address of a link's row in the stage that the network is in."""
+    """Return the number of a link's row in the stage that the network is in."""
     return net[lk.N_STAGE] * table[lk.T_LINKS] + link
 
 
 @inner
 def duration(table, row, size):
-    """Return how many ps `size` bytes take on the link whose row this is, rounded up."""
+    """Return the ps that `size` bytes take on the link in `row`, rounded up."""
     return (size * links.slow(table, row) + links.fast(table, row) - 1) // links.fast(table, row)
 
 
@@ -25,6 +25,7 @@ def duration(table, row, size):
 def _widen(table, net):
     """Make bins twice as wide: two become one."""
     links = table[lk.T_LINKS]
+    # In place and forwards: bin i is written after bins 2 i and 2 i + 1 were read.
     for what in range(2):
         first = bin_bytes.at_bytes(net, 0) if what == 0 else bin_depth.at_depth(net, 0)
         for i in range(lk.BINS // 2):
@@ -41,12 +42,14 @@ def carried(table, net, link, size, begin, end):
     """Count `size` bytes on a link from `begin` to `end`, in ps."""
     uses.add_bytes(net, link, size)
     uses.add_busy(net, link, end - begin)
+    # Widening keeps the number of bins fixed; it happens O(log time) times in a run.
     while end >= net[lk.N_BIN] * lk.BINS:
         _widen(table, net)
     width = net[lk.N_BIN]
     links = table[lk.T_LINKS]
     bins = bin_bytes.at_bytes(net, link)
     first = begin // width
+    # By far the most transfers stay within a bin.
     last = end // width
     if first == last:
         net[bins + first * links] += size
@@ -57,6 +60,7 @@ def carried(table, net, link, size, begin, end):
         part = int(size * (((i + 1) * width - max(begin, i * width)) / (end - begin)))
         net[bins + i * links] += part
         left -= part
+    # The last bin takes the rest, so that the sum is exact.
     net[bins + last * links] += left
 
 

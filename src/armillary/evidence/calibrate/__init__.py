@@ -1,1 +1,1 @@
-"""Constants of models, fitted to what was measured on a person's own machine."""
+"""Calibration: constants of models, fitted to measurements of a user's own machine."""

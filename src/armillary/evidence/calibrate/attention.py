@@ -24,10 +24,14 @@ COLUMNS = (
     "device", "batch_size", "isl", "num_heads", "num_key_value_heads", "head_dim", "window_size", "attn_dtype",
     "kv_cache_dtype", "step", "latency",
 )  # fmt: skip
-"""Of a file of prefills; latency in ms."""
+"""Columns of a file of prefills; latency in ms."""
+# Constants that prefills (PREFILL) and training passes (TRAINING) can tell; the others stay as the device has
+# them.
 PREFILL = ("rate", "score", "tile", "context_launch", "memory", "sharp", "other")
 TRAINING = ("rate", "tile", "launch", "sharp", "backward_rate", "backward_other")
+# Kernels that a fit looks at, taken evenly from the file.
 _MOST = 4000
+# Shares of a peak stay below it, and smoothing exponents bounded; other constants may grow 30-fold.
 _HIGHEST = {
     "rate": 0.99,
     "backward_rate": 0.99,
@@ -57,7 +61,8 @@ class Kernels:
     device: tuple[str, ...]
 
     def part(self, which: NDArray[np.bool_]) -> Kernels:
-        """Return some of them."""
+        """Return the kernels that a mask selects."""
+        # Masks select rows of arrays; tuples of texts need positions.
         at = np.flatnonzero(which).tolist()
         pick: Callable[[Sequence[str]], tuple[str, ...]] = lambda column: tuple(column[each] for each in at)  # noqa: E731
         return Kernels(
@@ -82,6 +87,7 @@ def prefills_of(path: Path, text: str) -> Kernels:
     Raises:
         InputError: it is malformed.
     """
+    # Lines of # are notes of whoever published the file.
     rows = list(csv.reader(line for line in io.StringIO(text) if not line.startswith("#")))
     header = rows[0] if rows else []
     for name in COLUMNS:
@@ -89,19 +95,23 @@ def prefills_of(path: Path, text: str) -> Kernels:
             raise InputError(f"{path}: no column '{name}'; it has {', '.join(header) or 'none'}")
     column = {name: [row[header.index(name)] for row in rows[1:]] for name in COLUMNS}
     try:
+        # All columns but the device and the two data types.
         number = {name: np.array(column[name], float) for name in COLUMNS[1:7] + COLUMNS[9:]}
     except ValueError as error:
         raise InputError(
             f"{path}: expected numbers in {', '.join(COLUMNS[1:7] + COLUMNS[9:])}: {error}"
         ) from error
     queries, width = number["isl"], number["head_dim"]
+    # `step` is what is in the cache already: queries attend to it as well.
     keys = queries + number["step"]
     table = np.column_stack(
         [
+            # Queries and values have the same width here; the pass is a forward one (0).
             number["batch_size"], number["num_heads"], number["num_key_value_heads"], queries, keys, width, width,
             np.zeros(len(keys)), scores(queries, keys, number["window_size"]),
         ]
     )  # fmt: skip
+    # Kernels with a cache in fp8 compute in fp8, whatever attn_dtype says.
     precision = tuple("fp8" if each.startswith("fp8") else "bf16" for each in column["kv_cache_dtype"])
     labels = tuple(
         f"{b:g} x {q:g} tokens, {h:g}/{kv:g} heads of {d:g}, window {w:g}, {p}"
@@ -110,6 +120,7 @@ def prefills_of(path: Path, text: str) -> Kernels:
             number["window_size"], precision, strict=True,
         )
     )  # fmt: skip
+    # ms to s.
     return Kernels(table, number["latency"] / 1e3, precision, labels, tuple(column["device"]))
 
 
@@ -121,14 +132,18 @@ def read_shares(path: Path) -> Kernels:
     """
     table, seconds, labels = [], [], []
     operators = json.loads(path.read_text())["accelerator"]["op"]
+    # Position in the pair is the flag of the backward pass.
     for backward, name in enumerate(("sdp_fwd", "sdp_bwd")):
         for key, share in operators[name]["accurate_efficient_factor"].items():
+            # Keys are "batch=1, seq_len=4096, …".
             given = dict(re.findall(r"(\w+)=(\w+)", key))
             b, q, h, kv, dk, dv = (
                 int(given[each])
                 for each in ("batch", "seq_len", "head_num", "kv_head_num", "qk_head_dim", "v_head_dim")
             )
+            # Operations of full scores, which is how the file counts; 2.5 times as many backward.
             flops = 2 * b * h * q * q * (dk + dv) * (2.5 if backward else 1)
+            # The last column counts causal scores: the kernels run with a mask.
             table.append((b, h, kv, q, q, dk, dv, backward, q * (q + 1) / 2))
             seconds.append(flops / (operators[name]["tflops"] * 1e12 * share))
             labels.append(key)
@@ -137,13 +152,15 @@ def read_shares(path: Path) -> Kernels:
 
 
 def held_out(table: Floats) -> NDArray[np.bool_]:
-    """Return which kernels no fit sees: a fifth, by a hash."""
+    """Return (kernels) which kernels are held out of all fits: a fifth, chosen by a hash."""
+    # A hash of batch, heads, queries and width: neighbours in a sweep fall on both sides.
     whole: Ints = table.astype(np.int64)
     mixed = (
         whole[:, 0] * 73_856_093
         ^ whole[:, 1] * 19_349_663
         ^ whole[:, 3] * 83_492_791
         ^ whole[:, 5] * 49_979_687
+        # >> 5: the low bits of products of even sizes are all 0.
     )
     found: NDArray[np.bool_] = (mixed >> 5) % 5 == 0
     return found
@@ -164,7 +181,9 @@ def fit_attention(
             "fitting needs scipy, which is not installed: pip install armillary[calibrate]"
         ) from error
     start = gpu.attention_fit(precision)
+    # A regular stride keeps the spread of sizes.
     stride = max(1, len(kernels.seconds) // _MOST)
+    # Logarithms: errors are relative, and constants positive.
     table, target = kernels.table[::stride], np.log(kernels.seconds[::stride])
     predict = context_seconds if prefill else attention_seconds
 
@@ -178,9 +197,13 @@ def fit_attention(
         result: Floats = np.log(predict(gpu, precision, table, constants(at))) - target
         return result
 
+    # A constant of 0 has no logarithm.
     first = np.array([max(getattr(start, name), 1e-13) for name in names])
+    # `sharp` is an exponent that joins two regimes: near 1 it would just add both.
     low = np.log([1.05 if name == "sharp" else value / 30 for name, value in zip(names, first, strict=True)])
     high = np.log([_HIGHEST.get(name, value * 30) for name, value in zip(names, first, strict=True)])
+    # soft_l1 with 5 %: outliers count linearly; steps of 1e-3 of a logarithm see past the rounding of waves
+    # and tiles.
     found: Any = least_squares(
         off, np.clip(np.log(first), low + 1e-6, high - 1e-6), bounds=(low, high), loss="soft_l1", f_scale=0.05,
         diff_step=1e-3, x_scale=0.2, max_nfev=100,

@@ -22,21 +22,23 @@ from armillary.compute.model import Floats, Ints
 from armillary.compute.table_file import Measured, read_table
 
 LEAST_NS = 20_000.0
-"""GEMMs that take at least so long count in errors: shorter ones are mostly launch."""
+"""Least time of GEMMs that count in errors: shorter ones are mostly launch."""
 FITTED_NS = 12_000.0
-"""Least of what is fitted to."""
+"""Least time of GEMMs that constants are fitted to."""
 MOST = 2500
-"""GEMMs that are fitted to; more change little."""
+"""Most GEMMs that a fit uses; more change little."""
 FEWEST = 40
-"""Fewer tell too little of a dozen constants."""
+"""Fewest GEMMs from which a dozen constants can be told."""
+# The order is that of the vector that least squares moves.
 _FITTED = (
     "rate", "feed", "step", "tile", "launch", "memory", "sharp", "drop", "after", "split",
 )  # fmt: skip
 _CAST = ("cast", "cast_memory")
+# Below these a constant would switch its term off, and its slope with it.
 _LOWEST = {"sharp": 1.5, "drop": 0.005, "after": 1e-4}
 _HIGHEST = {"rate": 1.0, "memory": 1.0, "cast_memory": 1.0, "drop": 0.6, "after": 0.1, "sharp": 12.0}
 _SOFT = 0.05
-"""Errors beyond which a row counts less."""
+"""Relative error beyond which a row has less weight (soft L1)."""
 
 
 @dataclass(frozen=True)
@@ -74,8 +76,11 @@ class Fitted:
 
 
 def held_out(sizes: Ints) -> NDArray[np.bool_]:
-    """Return which of (GEMMs, 3) m, n and k no fit sees: a fifth, by a hash."""
+    """Return (GEMMs) which of the (GEMMs, 3) m, n and k are held out of all fits: a fifth, by a hash."""
+    # The sizes are mixed by primes of spatial hashing (Teschner et al., VMV 2003), so that no pattern in m,
+    # n, k is left out.
     mixed = sizes[:, 0] * 73_856_093 ^ sizes[:, 1] * 19_349_663 ^ sizes[:, 2] * 83_492_791
+    # >> 5: sizes are multiples of powers of two, so that the low bits carry nothing.
     found: NDArray[np.bool_] = (mixed >> 5) % 5 == 0
     return found
 
@@ -95,6 +100,7 @@ def read_gemms(
         notes += said
         for name, measured in found.items():
             parts.setdefault(name, []).append(measured)
+    # One table per precision, over all files.
     return {
         name: Measured(
             np.concatenate([each.sizes for each in own]), np.concatenate([each.ns for each in own])
@@ -105,12 +111,14 @@ def read_gemms(
 
 def predicted_ns(gpu: Gpu, precision: str, sizes: Ints, fit: GemmFit | None = None) -> Floats:
     """Return (GEMMs) ns of single GEMMs."""
+    # A fourth column: calls, 1 each.
     four = np.column_stack([sizes, np.ones(len(sizes))]).astype(float)
     return gemm_seconds(gpu, precision, four, fit=fit)[0] * 1e9
 
 
 def errors(gpu: Gpu, precision: str, measured: Measured, fit: GemmFit, which: NDArray[np.bool_]) -> Errors:
     """Return the errors of some of the GEMMs."""
+    # Short kernels are mostly launch: their relative errors would say nothing about the constants.
     which = which & (measured.ns >= LEAST_NS)
     if not which.any():
         return Errors(0, float("nan"), float("nan"))
@@ -138,11 +146,13 @@ def calibrate(
     Raises:
         InputError: the device has no peak of that precision, or there are too few GEMMs.
     """
+    # Without a peak there is no roof from which shares could be taken.
     if precision not in gpu.peaks:
         raise InputError(
             f"device {gpu.name} has no peak of {precision}, in which there are {len(measured.ns)} GEMMs"
         )
     held = held_out(measured.sizes)
+    # GEMMs that the fit will see: of the held-out rest only errors are taken.
     enough = int((~held & (measured.ns >= FITTED_NS)).sum())
     if enough < FEWEST:
         raise InputError(
@@ -155,6 +165,7 @@ def calibrate(
     groups: dict[str, list[Errors]] = {}
     if leave_out:
         for name, out in _folds(measured.sizes):
+            # Constants from two thirds, errors on the third that was left out.
             tell(f"{precision}: without some {name}")
             other = _fit(gpu, precision, measured, ~out)
             groups.setdefault(name, []).append(errors(gpu, precision, measured, other, out))
@@ -164,8 +175,10 @@ def calibrate(
 
 
 def _folds(sizes: Ints) -> Iterator[tuple[str, NDArray[np.bool_]]]:
+    # n and k together: a weight matrix is left out with all its batch sizes.
     pairs = sizes[:, 1] * 31 + sizes[:, 2]
     for name, key in (("m", sizes[:, 0]), ("pairs of n and k", pairs)):
+        # Position in sorted order: every third value is left out, so that gaps are spread.
         place = np.unique(key, return_inverse=True)[1]
         for third in range(3):
             yield name, place % 3 == third
@@ -175,6 +188,7 @@ def _mean(found: list[Errors]) -> Errors:
     count = sum(each.count for each in found)
     return Errors(
         count,
+        # Weighted by rows; the worst of all folds is the worst.
         sum(each.count * each.mean for each in found) / max(count, 1),
         max(each.worst for each in found),
     )
@@ -189,7 +203,9 @@ def _fit(gpu: Gpu, precision: str, measured: Measured, which: NDArray[np.bool_])
         ) from error
     start = gpu.gemm_fit(precision)
     names = (*_FITTED, *(_CAST if start.cast else ()))
+    # Shorter ones would pull constants of throughput towards the launch.
     mine = np.flatnonzero(which & (measured.ns >= FITTED_NS))
+    # Knuth's multiplicative hash: the same 2500 in every run, from all over the file.
     order = np.argsort((mine * 2_654_435_761) % 2**32, kind="stable")
     mine = mine[order[:MOST]]
     sizes, target = measured.sizes[mine], np.log(measured.ns[mine])
@@ -201,12 +217,14 @@ def _fit(gpu: Gpu, precision: str, measured: Measured, which: NDArray[np.bool_])
         result: Floats = np.log(predicted_ns(gpu, precision, sizes, constants(at))) - target
         return result
 
+    # 1e-12: a constant of 0 has no logarithm.
     first = np.array([max(getattr(start, name), 1e-12) for name in names])
     low = np.log([_LOWEST.get(name, value / 20) for name, value in zip(names, first, strict=True)])
     high = np.log([_HIGHEST.get(name, value * 20) for name, value in zip(names, first, strict=True)])
     # The best tile changes in jumps, so that small steps see no slope.
     found: Any = least_squares(
         off, np.clip(np.log(first), low + 1e-6, high - 1e-6), bounds=(low, high), loss="soft_l1", f_scale=_SOFT,
+        # diff_step 1e-2, see above.
         diff_step=1e-2, x_scale=0.2, max_nfev=20,
     )  # fmt: skip
     return constants(found.x)

@@ -15,6 +15,7 @@ from armillary.evidence.calibrate.nccl_between import fit_spanning
 from armillary.evidence.calibrate.regime_fit import curve_of, fit_curves, steady
 from armillary.evidence.calibrate.samples import Sample, merged
 
+# NCCL runs both as rings of the same length, whose protocols switch at the same sizes.
 _FAMILY = {"all-gather": "ring", "reduce-scatter": "ring"}
 """Operations that take the same algorithm and switch at the same sizes."""
 
@@ -44,8 +45,9 @@ class Prediction:
 
 
 def generation(device: str) -> object:
-    """Return what devices have in common that switch protocols at the same sizes: links and switches."""
+    """Return the key of devices that switch protocols at the same sizes: the same links and switches."""
     sheet = sheets().get(plain_name(device))
+    # An unknown device is a generation of its own.
     return device if sheet is None else (sheet.link, sheet.reduces)
 
 
@@ -54,10 +56,12 @@ def fit_inside(samples: Iterable[Sample]) -> dict[str, Curves]:
     found: dict[str, Curves] = defaultdict(dict)
     smallest: dict[tuple[str, str, int], float] = {}
     for group in _groups(samples):
+        # The smallest size measured: below it a curve is only extrapolated.
         smallest |= {key: min(points) for key, points in group.items()}
         for (device, operation, members), curve in _fit_group(group).items():
             found[device].setdefault(operation, {})[members] = curve
     for device, curves in found.items():
+        # An all-to-all of two is a message each way, measured to smaller sizes.
         pair = curves.get("all-to-all", {}).get(2)
         if pair and "send" in curves:
             least = {members: smallest[device, "send", members] for members in curves["send"]}
@@ -73,11 +77,14 @@ def _with_pairs(sends: Mapping[int, Curve], least: Mapping[int, float], pair: Cu
 
     In that each sends half of the size to the other.
     """
+    # Sizes of an all-to-all are of the whole; half of it goes to the other.
     alone = tuple(replace(part, up_to=part.up_to / 2) for part in pair)
     curves = {2: alone}
     for members, curve in sends.items():
         start = least[members]
+        # Regimes of the pair up to the first size that was measured, cut there.
         small = [replace(part, up_to=min(part.up_to, start - 1)) for part in alone]
+        # Regimes that the cut made empty are dropped; the first one stays in any case.
         kept = [part for n, part in enumerate(small) if n == 0 or small[n - 1].up_to < start - 1]
         curves[members] = (*kept, *(part for part in curve if part.up_to >= start)) if start > 1 else curve
     return curves
@@ -92,14 +99,16 @@ def fit_cluster(
     name: str, sheet: DataSheet, samples: Sequence[Sample], sources: Sequence[str]
 ) -> CollectiveFit:
     """Return the fit to all samples of one machine, whatever its files call the device."""
+    # Files call one device by several names; the machine is known here.
     alike = [Sample("", s.operation, s.per_node, s.nodes, s.size, s.ns) for s in samples]
     inside = fit_inside(alike).get("", {})
     return CollectiveFit(name, sheet, inside, fit_between(alike), tuple(sources))
 
 
 def predictions(fit: CollectiveFit, samples: Iterable[Sample]) -> list[Prediction]:
-    """Return what a fit says about samples; those that it cannot tell are left out."""
+    """Return the predictions of a fit; samples that it does not cover are left out."""
     times = ((s, fit.time(s.operation, s.per_node, s.nodes, s.size)) for s in samples)
+    # None: operations or sizes that the fit has no regime for.
     return [Prediction(sample, time.total_ns) for sample, time in times if time is not None]
 
 
@@ -109,17 +118,20 @@ def held_out_sizes(samples: Iterable[Sample], progress: Progress = lambda done, 
     The smallest and the largest size of a curve stay in all fits: they are no interpolation.
     """
     samples = merged(samples)
+    # Curves that are fitted together are held out together: a size is left out of its own curve only.
     groups, spans = _groups(samples), _spans(samples)
     of = sum(len(curve) for group in groups for curve in group.values()) + sum(map(len, spans.values()))
     done, found = 0, []
     for group in groups:
         for key, curve in group.items():
             device, operation, members = key
+            # [1:-1]: the ends would be extrapolation.
             for sizes in _folds(sorted(curve)[1:-1]):
                 rest = {**group, key: {size: ns for size, ns in curve.items() if size not in sizes}}
                 fitted = _fit_group(rest)[key]
                 for size in sizes:
                     latency, per_byte = at_size(fitted, size)
+                    # Regimes are over bytes sent: `share` converts from the size that nccl-tests count.
                     ns = latency + per_byte * size * share(operation, members)
                     found.append(
                         Prediction(Sample(device, operation, members, 1, int(size), curve[size]), ns)
@@ -127,6 +139,7 @@ def held_out_sizes(samples: Iterable[Sample], progress: Progress = lambda done, 
             done += len(curve)
             progress(done, of)
     for operation, measured in spans.items():
+        # Octaves, as sizes over several nodes are rounded to multiples of the members.
         for octave in sorted({_octave(sample) for sample in measured})[1:-1]:
             out = [s for s in measured if s.operation == operation and _octave(s) == octave]
             spanning = fit_spanning(operation, _warm([sample for sample in measured if sample not in out]))
@@ -137,7 +150,7 @@ def held_out_sizes(samples: Iterable[Sample], progress: Progress = lambda done, 
 
 
 def _folds(sizes: Sequence[float]) -> list[tuple[float, ...]]:
-    """Return what to leave out at a time: one size, or of many every third."""
+    """Return the sizes to leave out in each fold: one size, or every third of many."""
     count = len(sizes) if len(sizes) <= _ONE_BY_ONE else 3
     return [tuple(sizes[start::count]) for start in range(count)]
 
@@ -147,7 +160,9 @@ def held_out_nodes(samples: Iterable[Sample]) -> list[Prediction]:
     found = []
     for operation, measured in _spans(samples).items():
         for nodes in sorted({sample.nodes for sample in measured}):
+            # All rows of this number of nodes are left out, of each operation that shares regimes.
             rest = [sample for sample in measured if sample.nodes != nodes]
+            # Else no sample of the operation is left to fit its NICs to.
             if any(sample.operation == operation for sample in rest):
                 spanning = fit_spanning(operation, _warm(rest))
                 found += [
@@ -161,10 +176,11 @@ _Group = Mapping[tuple[str, str, int], dict[float, float]]
 
 
 def _groups(samples: Iterable[Sample]) -> list[_Group]:
-    """Return the curves of one node, those together that are fitted together."""
+    """Return the curves of one node, grouped by those that are fitted together."""
     groups: dict[object, dict[tuple[str, str, int], dict[float, float]]] = defaultdict(dict)
     for s in merged(samples):
         if s.nodes == 1:
+            # Fitted together: devices of one generation, the same members, operations of one family.
             family = (generation(s.device), s.members, _FAMILY.get(s.operation, s.operation))
             groups[family].setdefault((s.device, s.operation, s.members), {})[s.size] = s.ns
     return list(groups.values())
@@ -176,7 +192,7 @@ def _fit_group(group: _Group) -> dict[tuple[str, str, int], Curve]:
 
 
 def _spans(samples: Iterable[Sample]) -> dict[str, list[Sample]]:
-    """Return for each operation the samples over several nodes of all that take the same steps."""
+    """Return for each operation the samples over several nodes of all operations that take the same steps."""
     families: dict[str, list[Sample]] = defaultdict(list)
     for sample in merged(samples):
         if sample.nodes > 1:
@@ -190,6 +206,7 @@ def _spans(samples: Iterable[Sample]) -> dict[str, list[Sample]]:
 
 def _warm(samples: Sequence[Sample]) -> list[Sample]:
     """Leave out the times of a cold start."""
+    # A first call loads and connects; its time is no time of the collective.
     curves: dict[tuple[str, int, int], dict[float, float]] = defaultdict(dict)
     for sample in samples:
         curves[sample.operation, sample.per_node, sample.nodes][sample.size] = sample.ns

@@ -1,4 +1,4 @@
-"""Which device samples are of."""
+"""The device that samples were measured on."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from armillary.evidence.calibrate.samples import Sample
 
 
 def known_operation(name: str | None) -> str:
-    """Return the operation of `--operation`, empty if there is none.
+    """Return the operation that `--operation` names; empty without one.
 
     Raises:
         InputError: It is unknown.
@@ -20,6 +20,7 @@ def known_operation(name: str | None) -> str:
     if name is not None and name not in SUBSTITUTES:
         raise InputError(
             f"--operation: got '{name}', expected {one_of(SUBSTITUTES)}{nearest(name, SUBSTITUTES)}"
+            # Empty: the log says it itself.
         )
     return name or ""
 
@@ -34,6 +35,7 @@ def choose(samples: Sequence[Sample], device: str | None) -> tuple[str, list[Sam
     Raises:
         InputError: It is unknown, the files say several or none, or have no sample of it.
     """
+    # Names of the data sheets, "" where a file says nothing that is known.
     said = {sample.device: _sheet_name(sample.device) for sample in samples}
     if device is None:
         found = sorted({name for name in said.values() if name})
@@ -47,6 +49,7 @@ def choose(samples: Sequence[Sample], device: str | None) -> tuple[str, list[Sam
             raise InputError(
                 f"--device: got '{device}', expected {one_of(sheets())}{nearest(name, sheets())}"
             )
+    # Samples without a device are of the one that was chosen.
     mine = [replace(sample, device=name) for sample in samples if said[sample.device] in ("", name)]
     if not mine:
         raise InputError(
@@ -61,6 +64,8 @@ def _sheet_name(device: str) -> str:
     if plain in sheets():
         return plain
     words = plain.split("-")
+    # The only device of which two capacities have data sheets.
     if "a100" in words and "40gb" in words:
         return "a100-sxm-40"
+    # "h100" in "nvidia-h100-80gb-hbm3" finds h100-sxm.
     return next((name for name in sheets() if name.partition("-")[0] in words), "")

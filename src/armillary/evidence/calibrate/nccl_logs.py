@@ -1,4 +1,4 @@
-"""Read what nccl-tests print: who takes part, then a table of times over sizes."""
+"""Read logs of nccl-tests: the participating ranks, then a table of times over sizes."""
 
 from __future__ import annotations
 
@@ -22,9 +22,12 @@ PROGRAMS = {
 }
 """Name of the program without ``_perf`` -> operation."""
 
+# Prefixes of mpirun's --tag-output and of srun's -l.
 _PREFIX = re.compile(r"^(\[\d+,\d+\]<std\w+>:?|\d+:)\s*")
 _PROGRAM = re.compile(r"\b(" + "|".join(PROGRAMS) + r")_perf\b")
+# "#  Rank  0 Group  0 Pid … on HOST device  0 [0x1b] NVIDIA H100": rank, host and device.
 _RANK = re.compile(r"#\s+Rank\s+(\d+)\s.*\bon\s+(\S+)\s+device\s+\d+\s+\[\S+\]\s*(.*\S)?")
+# Third word of a row, by which it is told from other lines of numbers.
 _TYPES = (
     "int8",
     "uint8",
@@ -47,6 +50,7 @@ _SIZE = re.compile(r"\d+")
 def program_of(text: str) -> str:
     """Return the operation of a program's name such as ``all_reduce_perf`` anywhere in `text`, or empty."""
     found = _PROGRAM.findall(text)
+    # The last one: a path may hold the name of another program before it.
     return PROGRAMS[found[-1]] if found else ""
 
 
@@ -67,16 +71,21 @@ def read_log(path: Path, text: str, operation: str = "", per_node: int | None = 
     ranks: dict[int, tuple[str, str]] = {}
     column = gpus = 0
     program = ""
+    # A log may hold several runs: ranks and programs hold until the next ones are printed.
     for number, line in _lines(text):
         if (rank := _RANK.search(line)) is not None:
+            # Rank 0 begins the list of a new run.
             if int(rank[1]) == 0:
                 ranks = {}
             ranks[int(rank[1])] = (rank[2], rank[3] or "")
         elif (header := re.search(r"#\s+nThread\s+(\d+)\s+nGpus\s+(\d+)", line)) is not None:
+            # Without a list of ranks, threads times GPUs take part.
             ranks, gpus = {}, int(header[1]) * int(header[2])
         elif line.startswith("#") and "size" in line and "time" in line:
+            # Position of the out-of-place time: versions of nccl-tests have columns before it.
             column = line.lstrip("# ").split().index("time")
         elif column and (size_ns := _row(line, column)) is not None:
+            # What the user says wins; then the line of the program, any mention, and the name of the file.
             what = operation or program or program_of(text[:200_000]) or named
             if not what:
                 raise InputError(
@@ -84,6 +93,7 @@ def read_log(path: Path, text: str, operation: str = "", per_node: int | None = 
                 )
             members, nodes, device = _who(path, number, ranks, gpus, per_node)
             samples.append(Sample(device, what, members, nodes, *size_ns))
+        # A row of the table never names a program; the command line above it does.
         if "_perf" in line:
             program = program_of(line) or program
     if not samples:
@@ -96,19 +106,23 @@ def read_log(path: Path, text: str, operation: str = "", per_node: int | None = 
 
 def _lines(text: str) -> Iterator[tuple[int, str]]:
     for number, line in enumerate(text.splitlines(), 1):
+        # Line numbers are those of the file, for errors.
         yield number, _PREFIX.sub("", line).strip()
 
 
 def _row(line: str, column: int) -> tuple[int, float] | None:
     """Return (bytes, ns) of a row of the table, or None for any other line and for a size of no bytes."""
     words = line.split()
+    # Sizes are plain integers in the first column.
     if len(words) <= column or not _SIZE.fullmatch(words[0]) or words[2] not in _TYPES:
         return None
     try:
+        # Out-of-place: "N/A" where a test has none.
         microseconds = float(words[column])
     except ValueError:
         return None
     size = int(words[0])
+    # Rows of size 0 have no bandwidth.
     return (size, microseconds * 1e3) if size > 0 and microseconds > 0 else None
 
 
@@ -118,6 +132,7 @@ def _who(
     """Return (members in a node, nodes, device)."""
     if ranks:
         hosts = {host for host, _ in ranks.values()}
+        # Uneven groups would need a model of their own.
         if len(ranks) % len(hosts):
             raise InputError(
                 f"{path}:{line}: {len(ranks)} ranks on {len(hosts)} hosts, expected as many on each"
@@ -127,12 +142,14 @@ def _who(
         raise InputError(
             f"{path}:{line}: does not say who takes part, expected lines '# Rank 0 … on HOST device 0'"
         )
+    # GPUs in all, over nodes of per_node each.
     if per_node is not None and gpus > per_node:
         return per_node, gpus // per_node, ""
     return gpus, 1, ""
 
 
 def _named_by_file(path: Path) -> str:
+    # Longest name first: "all_reduce" contains "reduce".
     names = sorted(PROGRAMS, key=len, reverse=True)
     plain = path.name.lower().replace("-", "_").replace("all_to_all", "alltoall")
     return next((PROGRAMS[name] for name in names if name in plain), "")

@@ -30,11 +30,14 @@ def draw(fit: CollectiveFit, samples: Sequence[Sample], path: Path) -> None:
         for number, (nodes, per_node) in enumerate(places):
             colour = _COLOURS[number % len(_COLOURS)]
             here = [sample for sample in mine if (sample.nodes, sample.per_node) == (nodes, per_node)]
+            # Bus bandwidth as nccl-tests define it: size times a factor of operation and members, over time.
             factor = share(operation, nodes * per_node)
             sizes = np.array([sample.size for sample in here], float)
             panel.plot(sizes, [s.size * factor / s.ns for s in here], "o", ms=3.5, color=colour)
+            # The line between measured sizes shows where regimes switch.
             fine = np.geomspace(sizes.min(), sizes.max(), 400)
             times = [fit.time(operation, per_node, nodes, float(size)) for size in fine]
+            # Sizes for which the fit has no regime are left out.
             rate = [size * factor / t.total_ns for size, t in zip(fine, times, strict=True) if t is not None]
             label = f"{per_node} GPUs" if nodes == 1 else f"{nodes} nodes of {per_node}"
             panel.plot(fine, rate, lw=1.2, color=colour, label=label)
@@ -43,6 +46,7 @@ def draw(fit: CollectiveFit, samples: Sequence[Sample], path: Path) -> None:
         panel.set_ylim(bottom=0)
         panel.grid(alpha=0.25)
         panel.legend(frameon=False, fontsize=8)
+    # The last row may have empty panels.
     for panel in panels[len(operations) :]:
         panel.set_axis_off()
     figure.suptitle(f"{fit.name}: points measured, lines fitted", fontsize=11)

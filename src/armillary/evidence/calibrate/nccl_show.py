@@ -42,6 +42,7 @@ def network_table(fit: CollectiveFit) -> Table:
     """Return the regimes between nodes, and what a NIC carries by how many members of a node use theirs."""
     table = _table(("operation", "up to", "latency", "per doubling", "per ring step", "NICs of (GB/s)"), 1)
     for operation, spanning in fit.between.items():
+        # Rates of NICs are the same in all regimes: shown once.
         rates = ", ".join(f"{count}: {rate:.3g}" for count, rate in spanning.nic.items())
         for stage in spanning.stages:
             times = (format_time(value) if value else "-" for value in (stage.base, stage.hop, stage.step))
@@ -54,6 +55,7 @@ def error_table(fitted: Sequence[Prediction], held_out: Sequence[Prediction]) ->
     """Return mean and largest absolute errors by operation: of the fit, and of sizes that a fit had not seen."""
     table = _table(("operation", "cases", "mean error", "largest", "unseen sizes: mean", "largest"), 1)
     operations = sorted({each.sample.operation for each in fitted})
+    # A sum over one operation would repeat it.
     for operation in (*operations, "all") if len(operations) > 1 else operations:
         seen, unseen = (
             [abs(each.error) for each in found if operation in ("all", each.sample.operation)]

@@ -25,6 +25,7 @@ def read_file(path: Path, operation: str = "", per_node: int | None = None) -> l
         InputError: It cannot be read, is neither, or has times of one GPU alone.
     """
     samples = _read(path, operation, per_node)
+    # A collective of one GPU moves nothing.
     if any(sample.members < 2 for sample in samples):
         raise InputError(f"{path}: got times of 1 GPU, expected at least 2, of which one sends to another")
     return samples
@@ -33,17 +34,21 @@ def read_file(path: Path, operation: str = "", per_node: int | None = None) -> l
 def _read(path: Path, operation: str, per_node: int | None) -> list[Sample]:
     text = measured_text(path)
     lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
+    # Notes of # may stand above the header.
     head = next((line for _, line in lines if not line.startswith("#")), "")
     header = [word.strip() for word in head.split(",")]
+    # Fewer columns: no CSV file, so a log.
     if len(header) < 4:
         return read_log(path, text, operation, per_node)
     columns = set(header)
     rows = [(number, line) for number, line in lines if not line.startswith("#") and line != head]
+    # Supersets: files may have more columns, such as the version of NCCL.
     if columns >= set(SINGLE_NODE[:1] + SINGLE_NODE[2:7]):
         samples = [_single_node(row) for row in _rows(path, header, rows)]
     elif columns >= set(NODES[:3] + NODES[4:6]):
         samples = [_nodes(row) for row in _rows(path, header, rows)]
     elif columns >= set(ECHO[:3]):
+        # Azure NDv4 has 8 GPUs per node.
         samples = [_echo(row, per_node or 8) for row in _rows(path, header, rows)]
     elif columns >= set(LOOKUP):
         device, gpus = _in_name(path)
@@ -59,7 +64,7 @@ def _read(path: Path, operation: str, per_node: int | None) -> list[Sample]:
 
 
 class _Row:
-    """One row, that says where it stands if a value is wrong."""
+    """One row; errors name its file and line."""
 
     def __init__(self, where: str, values: dict[str, str]) -> None:
         self.where, self.values = where, values
@@ -71,6 +76,7 @@ class _Row:
         try:
             value = float(self.values[column])
         except ValueError:
+            # -1 fails the test below, with the same message.
             value = -1.0
         if not 0 < value < 2**63:
             raise InputError(
@@ -105,6 +111,7 @@ def _nodes(row: _Row) -> Sample:
 
 def _echo(row: _Row, per_node: int) -> Sample:
     gpus, size, ns = int(row.number("ngpus")), int(row.number("size_bytes")), row.number("oop_us") * 1e3
+    # Rounded up; then the members are spread evenly.
     nodes = -(-gpus // per_node)
     return Sample("", "all-reduce", gpus // nodes, nodes, size, ns)
 

@@ -1,4 +1,4 @@
-"""Which constants of a software are fitted, and from where the search starts."""
+"""The constants of each software that are fitted, and the start of their search."""
 
 from __future__ import annotations
 
@@ -26,10 +26,12 @@ class Recipe:
     pooled: bool = False
 
 
+# Starts are near what earlier fits found, as the search is local.
 RECIPES = {
     "megatron-2022": Recipe(
         "Megatron-LM of 2021 and 2022: unfused attention, one CPU thread that issues kernels, no overlap",
         ("sustained", "memory", "launch", "communication", "handshake"),
+        # With few rows per device only few constants can be told apart; the others stay neutral.
         Constants(sustained=0.93, memory=0.95, launch=70, communication=0.5, handshake=700),
     ),
     "llm-foundry": Recipe(
@@ -43,7 +45,12 @@ RECIPES = {
         Constants(sustained=0.9),
     ),
     "megatron-bridge-fp4": Recipe(
-        "Megatron-Bridge, dense models in NVFP4", ("gemm",), Constants(gemm=1.2), "megatron-bridge", True
+        # `pooled`: there are few rows of each device.
+        "Megatron-Bridge, dense models in NVFP4",
+        ("gemm",),
+        Constants(gemm=1.2),
+        "megatron-bridge",
+        True,
     ),
     "megatron-bridge-moe": Recipe(
         "Megatron-Bridge up to 26.04, mixtures of experts: CUDA graphs of parts of a layer, or none",

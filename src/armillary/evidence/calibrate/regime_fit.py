@@ -20,12 +20,12 @@ PENALTY = 0.002
 LEAST = 3
 """Sizes that a regime must have."""
 PRIOR = 0.5
-"""Measurements that stand for a ratio of 1."""
+"""Weight of the prior that a ratio is 1, in measurements."""
 COLD = 1.5
-"""A time so many times that of a larger size is no time of the collective."""
+"""A time this many times that of a larger size is a cold start."""
 _ROUNDS = 4
 _CUTS = 64
-"""Sizes at most between which to look for a switch."""
+"""Most candidate sizes for a switch between regimes."""
 
 Points = Mapping[float, float]
 """Bytes sent -> ns."""
@@ -42,6 +42,7 @@ def steady(points: Points) -> dict[float, float]:
     """Return the points but those of a cold start: more than `COLD` times what some larger size takes."""
     kept: dict[float, float] = {}
     least = math.inf
+    # From the largest size down: a smaller one must not take much longer than what is larger.
     for size in sorted(points, reverse=True):
         if points[size] <= COLD * least:
             kept[size] = points[size]
@@ -59,12 +60,15 @@ def fit_curves(curves: Sequence[Points], penalty: float = PENALTY) -> list[list[
     Returns:
         For each curve its regimes: (last size, latency, time per unit of size).
     """
+    # All curves share the candidates of switches; a curve may lack some sizes.
     sizes = sorted({size for curve in curves for size in curve})
     sums = _prefix_sums(curves, sizes)
     count = len(sizes)
+    # Dynamic programming over the ends of regimes (segmented least squares, Bellman 1961).
     best, back = dict.fromkeys(range(count + 1), math.inf), dict.fromkeys(range(count + 1), 0)
     best[0] = 0.0
     lines: dict[int, _Line] = {}
+    # With many sizes only 64 candidates, evenly in logarithms: costs grow with their square.
     cuts = sorted(
         {round(cut) for cut in np.geomspace(1, count + 1, _CUTS)} if count > _CUTS else range(1, count + 2)
     )
@@ -72,7 +76,9 @@ def fit_curves(curves: Sequence[Points], penalty: float = PENALTY) -> list[list[
         for begin in (cut - 1 for cut in cuts if cut <= end):
             if end - begin < min(LEAST, count) and not (begin == 0 and end < LEAST):
                 continue
+            # Differences of prefix sums give a regime's sums in constant time.
             line = _line(sums[end] - sums[begin])
+            # A ratio of its own costs half as much as a regime.
             cost = best[begin] + line.cost + penalty * (1 + 0.5 * (len(line.ratios) - line.ratios.count(1.0)))
             if cost < best[end]:
                 best[end], back[end], lines[end] = cost, begin, line
@@ -89,6 +95,7 @@ def _prefix_sums(curves: Sequence[Points], sizes: Sequence[float]) -> NDArray[np
     for column, curve in enumerate(curves):
         for row, size in enumerate(sizes, 1):
             if size in curve:
+                # Weights 1/t make errors relative.
                 one, by = 1 / curve[size], size / curve[size]
                 terms[row, column] = (1, one, by, one * one, one * by, by * by)
     total: NDArray[np.float64] = terms.cumsum(axis=0)
@@ -99,15 +106,21 @@ def _line(sums: NDArray[np.float64]) -> _Line:
     """Return the line a + b·x, with a ratio for each curve, of least relative error."""
     rows = sums.tolist()
     ratios = [1.0] * len(rows)
+    # Curves without a size in this regime keep the ratio 1.
     there = [number for number, row in enumerate(rows) if row[0]]
     latency, slope, cost = _solve(rows, ratios)
+    # One curve alone needs no ratio, and two points fit any line.
     if len(there) > 1 and sum(row[0] for row in rows) > 2:
+        # Alternating least squares: ratios given the line, then the line given the ratios; it settles in a
+        # few rounds.
         for _ in range(_ROUNDS):
             for number in there:
                 _, one, by, one2, oneby, by2 = rows[number]
                 first = latency * one + slope * by
                 second = latency * latency * one2 + 2 * latency * slope * oneby + slope * slope * by2
+                # PRIOR pulls ratios of few measurements towards 1.
                 ratios[number] = (first + PRIOR) / (second + PRIOR)
+            # The geometric mean of the ratios is 1: the rest is in the line.
             mean = math.exp(sum(math.log(ratios[number]) for number in there) / len(there))
             ratios = [ratio / mean if number in there else 1.0 for number, ratio in enumerate(ratios)]
             latency, slope, cost = _solve(rows, ratios)
@@ -123,10 +136,14 @@ def _solve(rows: list[list[float]], ratios: list[float]) -> tuple[float, float, 
         one2 += ratio * ratio * row[3]
         oneby += ratio * ratio * row[4]
         by2 += ratio * ratio * row[5]
+    # Normal equations of weighted least squares in two unknowns.
     determinant = one2 * by2 - oneby * oneby
     latency, slope = one / one2, 0.0
+    # All sizes alike: the slope cannot be told, and the mean is left.
     if determinant > 1e-9 * one2 * by2:
         latency, slope = (one * by2 - by * oneby) / determinant, (by * one2 - one * oneby) / determinant
+    # Times that fall with the size, or negative latencies, are noise: fix the one at 0 and solve for the
+    # other.
     if slope < 0:
         latency, slope = one / one2, 0.0
     elif latency < 0:
@@ -142,6 +159,7 @@ def _regimes(
     found = []
     for number, end in enumerate(ends):
         line = lines[end]
+        # The ratio of a curve scales latency and slope alike.
         latency, slope = (line.ratios[which] * part for part in (line.latency, line.slope))
         last = math.inf
         if end < len(sizes):
@@ -155,6 +173,7 @@ def _regimes(
 def _switch(line: tuple[float, float], after: tuple[float, float], low: float, high: float) -> float:
     """Return where the lines meet, if that is between the sizes, else the geometric mean of these."""
     if line[1] != after[1]:
+        # Where both lines give the same time, so that the curve has no jump.
         meet = (after[0] - line[0]) / (line[1] - after[1])
         if low <= meet < high:
             return meet
@@ -164,5 +183,7 @@ def _switch(line: tuple[float, float], after: tuple[float, float], low: float, h
 def curve_of(regimes: Sequence[tuple[float, float, float]], share: float) -> Curve:
     """Return a curve of times in ns over sizes in bytes, of which `share` are sent."""
     return tuple(
-        Regime(last, latency, share / slope if slope else math.inf) for last, latency, slope in regimes
+        # Slope 0: bandwidth does not matter in this regime.
+        Regime(last, latency, share / slope if slope else math.inf)
+        for last, latency, slope in regimes
     )

@@ -47,6 +47,7 @@ def merged(samples: Iterable[Sample]) -> list[Sample]:
     """Return one sample for each thing measured, with the median time, sorted."""
     times: dict[tuple[str, str, int, int, int], list[float]] = {}
     for sample in samples:
+        # Several runs of a case: their median is robust against a cold one.
         times.setdefault(sample.key, []).append(sample.ns)
     return [Sample(*key, median(values)) for key, values in sorted(times.items())]
 
@@ -59,6 +60,7 @@ def measured_text(path: Path) -> str:
     """
     try:
         raw = path.read_bytes()
+        # gzip's magic number, for files whose name does not say it.
         return (gzip.decompress(raw) if path.suffix == ".gz" or raw[:2] == b"\x1f\x8b" else raw).decode()
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: is not text, expected a CSV file or a log") from error

@@ -22,6 +22,7 @@ def study_keys(software: str, device: str) -> dict[str, Any]:
     Raises:
         InputError: there is no such software or device, or none of its constants are known.
     """
+    # For its errors: an unknown device is reported before unknown constants.
     load_gpu(device)
     found = constants_of(software, device)
     if found.constants == _NEUTRAL:
@@ -30,11 +31,14 @@ def study_keys(software: str, device: str) -> dict[str, Any]:
         )
     neutral = _NEUTRAL.platform(device)
     keys = found.constants.platform(device)
+    # Neutral values are left out, so that the keys show what the software adds.
     keys["terms"] = {name: value for name, value in keys["terms"].items() if value != neutral["terms"][name]}
     keys["compute"] = {
         name: value for name, value in keys["compute"].items()
+        # Model and device are needed even where they are neutral.
         if name in ("model", "device") or value != neutral["compute"][name]
     }  # fmt: skip
+    # Without held-out rows there is no interval.
     if found.rows:
         of = f"{found.rows} held-out rows, {software}"
         keys["compute"]["uncertainty"] = {"low": found.low, "high": found.high, "of": of}

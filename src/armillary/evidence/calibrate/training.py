@@ -31,7 +31,8 @@ RANGES: dict[str, tuple[float, float, float]] = {
 
 
 def half(label: str) -> int:
-    """Return 0 or 1, by a hash: in which half of a split a row is."""
+    """Return the half of a split that a row belongs to, 0 or 1, by a hash."""
+    # The first bit of SHA-256: the same halves on every machine and in every version of Python.
     return hashlib.sha256(label.encode()).digest()[0] & 1
 
 
@@ -60,6 +61,7 @@ class Fit:
 
 def mean_error(values: Floats) -> float:
     """Return the mean absolute relative error of logarithms of ratios."""
+    # expm1 turns the logarithm of a ratio into a relative error, exactly near 0.
     return float(np.mean(np.abs(np.expm1(values))))
 
 
@@ -74,6 +76,7 @@ def fit(
 
     low, high, scale = (np.array([RANGES[name][i] for name in names]) for i in range(3))
 
+    # In units of the scale of each constant, so that steps of the search are alike.
     def values(x: Floats) -> Mapping[str, float]:
         return dict(zip(names, (float(each) for each in np.clip(x * scale, low, high)), strict=True))
 
@@ -82,6 +85,8 @@ def fit(
 
     first = np.clip([getattr(start(cases[0]), name) for name in names], low, high) / scale
     found = least_squares(
+        # diff_step 0.02: simulated times are whole ns and plans change in jumps, so that smaller steps see
+        # noise.
         at, first, bounds=(low / scale, high / scale), loss="soft_l1", f_scale=0.1, diff_step=0.02, x_scale=1.0,
         max_nfev=rounds, xtol=1e-3, ftol=1e-3,
     )  # fmt: skip

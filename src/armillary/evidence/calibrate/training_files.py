@@ -18,11 +18,11 @@ from armillary.evidence.validate.training.machines import MACHINES
 from armillary.evidence.validate.training.stacks import ALL, constants_of
 
 MOST = 112
-"""Rows that a fit looks at; of more, those with the least hashes."""
+"""Most rows that a fit uses; of more, those with the least hashes."""
 LEAST = 5
-"""Rows of which there must be a fit."""
+"""Fewest rows for a fit."""
 LEFT_OUT = ("halves", "multi-node")
-"""What is left out besides nothing: each half in turn; steps on more GPUs than a node has."""
+"""What further fits leave out: each half in turn; steps on more GPUs than a node has."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,7 @@ class Calibrated:
             "in_sample": f"{100 * self.in_sample:.2f} %",
         }
         if len(self.held_out) >= LEAST:
+            # exp(-residual) is measured over predicted.
             low, high = np.quantile(np.exp(-self.held_out), (0.1, 0.9))
             interval = {
                 "low": round(float(low), 4),
@@ -75,7 +76,9 @@ def by_device(cases: Iterable[Case], recipe: Recipe) -> dict[str, list[Case]]:
     found: dict[str, list[Case]] = {}
     for case in known:
         found.setdefault(MACHINES[case.machine].device, []).append(case)
+    # Devices with enough rows of their own, unless the recipe shares constants.
     alone = {device: mine for device, mine in found.items() if len(mine) >= LEAST and not recipe.pooled}
+    # Every device is fitted by itself; else one fit of all rows serves the rest.
     return alone if len(alone) == len(found) else alone | {ALL: known}
 
 
@@ -94,6 +97,7 @@ def calibrate(
         if not recipe.base:
             return recipe.start
         base = constants_of(recipe.base, MACHINES[case.machine].device).constants
+        # The base has constants of the device; only those of this recipe start afresh.
         return base.changed({name: getattr(recipe.start, name) for name in recipe.names})
 
     def fitted(some: Sequence[Case], begin: Callable[[Case], Constants], rounds: int) -> Fit:
@@ -102,12 +106,15 @@ def calibrate(
     whole = fitted(cases, start, 10)
     say(f"all {len(cases)} rows: {rounded(whole.constants)}, error {100 * whole.mean:.1f} %")
 
+    # Folds start from the fit of all rows, from where a few rounds suffice.
     def near(case: Case) -> Constants:
         return start(case).changed(whole.constants)
 
     folds: dict[str, Mapping[str, float]] = {}
     held = np.full(len(cases), np.nan)
     for side in (0, 1):
+        # Constants from one half, residuals on the other: each row is predicted by constants that have not
+        # seen it.
         own = [case for case in cases if half(case.label) != side]
         other = [at for at, case in enumerate(cases) if half(case.label) == side]
         if len(own) < LEAST // 2 or not other:
@@ -116,15 +123,17 @@ def calibrate(
         folds[f"half {side}"] = found.constants
         held[other] = residuals([cases[at] for at in other], changed(near, found.constants))
         say(f"half {side} left out: error {100 * mean_error(held[other]):.1f} %")
+    # One node: what NVLink joins. The fold asks whether constants of single nodes hold for many.
     single = [case for case in cases if case.npus <= MACHINES[case.machine].domain]
     if LEAST <= len(single) < len(cases):
         folds["multi-node"] = fitted(single, near, 4).constants
     in_sample = mean_error(residuals(cases, near))
+    # NaN: rows of a half that could not be fitted.
     return Calibrated(whole.constants, len(cases), in_sample, held[~np.isnan(held)], folds)
 
 
 def changed(start: Callable[[Case], Constants], values: Mapping[str, float]) -> Callable[[Case], Constants]:
-    """Return constants of a case that are those of `start` but for some."""
+    """Return a function from cases to the constants of `start`, with some of them replaced."""
     return lambda case: start(case).changed(values)
 
 
@@ -132,6 +141,7 @@ def sample(cases: Sequence[Case]) -> Sequence[Case]:
     """Return at most `MOST` of them, the same ones each time: a quarter on many nodes, if there are so many."""
     if len(cases) <= MOST:
         return cases
+    # A hash, not chance: the same rows in each run.
     ordered = sorted(cases, key=lambda case: hashlib.sha256(f"fit {case.label}".encode()).digest())
     many = [case for case in ordered if case.npus > MACHINES[case.machine].domain][: MOST // 4]
     others = [case for case in ordered if case.npus <= MACHINES[case.machine].domain]

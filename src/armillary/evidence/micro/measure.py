@@ -25,13 +25,13 @@ class Result:
 
     case: Case
     time_ns: float
-    """Until the last rank is done; of a ping-pong, half of it."""
+    """Time until the last rank is done; half of it for a ping-pong."""
     alone_ns: float | None = None
-    """What the collective takes without the compute node."""
+    """Time of the collective without the compute node."""
     compute_ns: float | None = None
-    """What the compute node beside the collective took."""
+    """Time of the compute node beside the collective."""
     ratio: float | None = None
-    """Time of the compute node that was asked for, in times of the collective."""
+    """Requested time of the compute node over that of the collective."""
     warnings: tuple[str, ...] = ()
     """What the simulation assumed."""
 
@@ -77,6 +77,7 @@ def measure(cases: Iterable[Case], platform: Platform, *, profile: str = "physic
     results = []
     for case in found:
         timeline = _run(case, platform, profile)
+        # A ping-pong is two messages: half of it is one.
         results.append(Result(case, _time(timeline) / trips(case.test), warnings=_warnings(timeline)))
     return results
 
@@ -91,8 +92,10 @@ def measure_beside(
     """
     asked = list(ratios)
     found = []
+    # Each collective beside compute nodes that take a share, or a multiple, of its own time.
     for alone in results:
         for ratio in asked if alone.case.test in COLLECTIVES else ():
+            # 1 ns at least: a node of 0 ns would not overlap.
             case = replace(alone.case, compute_ns=max(1, round(alone.time_ns * ratio)))
             timeline = _run(case, platform, profile)
             found.append(
@@ -117,6 +120,7 @@ def _check(cases: Iterable[Case], platform: Platform, profile: str) -> None:
 
 def _run(case: Case, platform: Platform, profile: str) -> Timeline:
     # A compute node states its duration, which a roofline would ask FLOPs for.
+    # Groups of the platform would be taken for those of the case.
     machine = replace(platform, groups={}, compute=replace(platform.compute, model="", options={}))
     return simulate(case.trace(), machine, profile=profile)
 
@@ -133,6 +137,7 @@ def _computed(timeline: Timeline) -> float:
     longest = 0
     for cls in range(len(timeline.finish)):
         start, end = timeline.spans(cls)
+        # The longest over classes of ranks: all run the same node.
         mine = timeline.table(cls).kind == KINDS.index("compute")
         longest = max(longest, int((end - start)[mine].max(initial=0)))
     return float(nanoseconds(timeline, longest))

@@ -24,8 +24,9 @@ _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 _STYLES = ("-", "--", ":", "-.")
 _GREY = "#555555"
+# Lines closer than this lie on each other on paper.
 _CLOSE = 0.02
-"""Relative difference up to which lines are one."""
+"""Relative difference up to which tests share a line."""
 
 
 def bandwidth_picture(results: Iterable[Result], platform: Platform, path: Path) -> None:
@@ -46,6 +47,7 @@ def bandwidth_picture(results: Iterable[Result], platform: Platform, path: Path)
     tests = list(dict.fromkeys(line.tests[0] for line in lines))
     groups = list(dict.fromkeys(line.members for line in lines))
     for line in lines:
+        # Colour and marker say the test, the style of the line says the size of the group.
         kind, style = tests.index(line.tests[0]), groups.index(line.members)
         label = f"{', '.join(line.tests)}, {line.members} ranks"
         axes.plot(
@@ -72,7 +74,9 @@ class _Line:
         """Say whether the other one would lie on this one."""
         both = self.points.keys() & other.points.keys()
         close = all(
-            abs(self.points[size] - other.points[size]) <= _CLOSE * self.points[size] for size in both
+            # Only sizes that both have can be compared; without any they are not the same.
+            abs(self.points[size] - other.points[size]) <= _CLOSE * self.points[size]
+            for size in both
         )
         return self.members == other.members and bool(both) and close
 
@@ -86,6 +90,7 @@ def _lines(results: Iterable[Result]) -> list[_Line]:
             line.points[result.case.size] = bus
     lines: list[_Line] = []
     for line in found.values():
+        # Tests of the same bandwidth share a line, and their names its label.
         if reference := next((drawn for drawn in lines if drawn.same(line)), None):
             reference.tests += line.tests
             reference.points |= {
@@ -99,6 +104,7 @@ def _lines(results: Iterable[Result]) -> list[_Line]:
 def _draw_ports(axes: Axes, platform: Platform) -> None:
     """Draw a line where each network dimension's port ends."""
     for dimension, port in zip(platform.dimensions, ports(platform), strict=True):
+        # The slower direction: a collective sends and receives.
         rate = min(port.out, port.into)
         axes.axhline(rate, color="#BBBBBB", linewidth=0.9, zorder=0)
         text = f"port of {dimension.name}: {format_bandwidth(rate)}"
@@ -112,6 +118,7 @@ def _style(axes: Axes, sizes: Sequence[int]) -> None:
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
     first, last = min(sizes).bit_length() - 1, max(sizes).bit_length() - 1
+    # At most ten labels, at powers of two.
     ticks = [1 << power for power in range(first, last + 1, max(1, -(-(last - first) // 9)))]
     axes.set_xticks(ticks, [format_bytes(tick) for tick in ticks])
     axes.minorticks_off()

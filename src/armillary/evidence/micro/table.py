@@ -21,12 +21,13 @@ if TYPE_CHECKING:
 
 
 def warnings(results: Iterable[Result]) -> list[str]:
-    """Return what the simulations assumed, each once."""
+    """Return the warnings of the simulations, each once."""
     return list(dict.fromkeys(text for result in results for text in result.warnings))
 
 
 def tables(results: Iterable[Result]) -> Iterator[Table]:
     """Yield a table for each test and group size: size, count, type, time, bandwidths; or the overlap."""
+    # groupby joins neighbours only: results come in the order of the sweep.
     for (test, members, beside), found in groupby(
         results, key=lambda result: (result.case.test, result.case.members, result.ratio is not None)
     ):
@@ -83,6 +84,7 @@ def write_csv(path: Path, results: Sequence[Result]) -> None:
     """Write a line per result with the columns of `Result.facts`; what does not apply stays empty."""
     text = io.StringIO()
     rows = [result.facts() for result in results]
+    # All rows have the same keys.
     writer = csv.DictWriter(text, list(rows[0]) if rows else [], lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)

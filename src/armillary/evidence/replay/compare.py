@@ -30,7 +30,7 @@ class NodeRow:
     bus_bandwidth: float | None
     """Bytes per ns, as NCCL's tests define it; None where there is no agreed factor."""
     expected_ns: float | None
-    """What `Comparison.source` says, None where it says nothing."""
+    """Time by `Comparison.source`; None where it has none."""
 
     @property
     def error(self) -> float | None:
@@ -62,16 +62,19 @@ def compare(measured: Replay, simulated: Timeline | None = None) -> Comparison:
     The time of a collective is that from its last member's start to its last member's end, on all sides;
     where only durations are recorded, the shortest one of its members.
     """
+    # Of the trace itself where nothing was simulated.
     expected = _recorded(measured) if simulated is None else _simulated(measured, simulated)
     total = (
         _recorded_total(measured) if simulated is None else float(simulated.total_ticks) * _tick(simulated)
     )
+    # Alike: kind, size and number of members; times are averaged over their calls.
     found: dict[tuple[str, int, int], list[int]] = defaultdict(list)
     for i, instance in enumerate(measured.instances):
         found[_kind(instance), instance.operation.size, len(instance.operation.members)].append(i)
     rows = []
     for (kind, size, members), which in found.items():
         time = float(measured.transfer_ns[which].mean())
+        # NaN: a collective whose nodes have no recorded time.
         known = expected[which][~np.isnan(expected[which])]
         _, bus = bandwidths(kind, members, size, time)
         rows.append(
@@ -80,9 +83,11 @@ def compare(measured: Replay, simulated: Timeline | None = None) -> Comparison:
                 float(known.mean()) if len(known) else None,
             )
         )  # fmt: skip
+    # What takes most time in all comes first.
     rows.sort(key=lambda row: (-row.calls * row.measured_ns, row.kind, row.size))
     totals = measured.totals
     return Comparison(
+        # Named in tables and JSON: "simulated", or "recorded".
         "recorded" if simulated is None else "simulated",
         float(measured.total_ns),
         float(totals.min()),
@@ -102,6 +107,7 @@ def _tick(timeline: Timeline) -> float:
 
 def _simulated(measured: Replay, timeline: Timeline) -> NDArray[np.float64]:
     """Return the simulated time of every instance in ns."""
+    # One array per class; ranks of a class share it.
     spans = [timeline.spans(cls) for cls in timeline.rank_class.tolist()]
     start, end = [begun for begun, _ in spans], [ended for _, ended in spans]
     times = [float(transfer_time(instance, start, end)) for instance in measured.instances]
@@ -112,11 +118,14 @@ def _recorded(measured: Replay) -> NDArray[np.float64]:
     """Return the recorded time of every instance in ns, NaN where there is none."""
     durations = []
     for graph in measured.trace.graphs:
+        # Newer traces have ns; µs are the fallback.
         micros = graph.duration_micros.astype(np.int64) * 1000
         durations.append(np.where(graph.has("duration_ns"), graph.ints("duration_ns"), micros))
     times = []
     for instance in measured.instances:
         spans = [int(durations[int(measured.trace.rank_graph[rank])][at]) for rank, at in instance.nodes]
+        # The shortest duration of all members is the nearest to the transfer: others also waited. 0 is no
+        # record.
         times.append(min((span for span in spans if span), default=np.nan))
     return np.array(times, np.float64)
 
@@ -127,8 +136,10 @@ def _recorded_total(measured: Replay) -> float | None:
     for graph in measured.trace.graphs:
         if graph.n_nodes and graph.start_micros.any():
             end = graph.start_micros + graph.duration_micros
+            # Nodes without a start were not recorded.
             timed = graph.start_micros > 0
             longest = max(longest, int(end[timed].max()) - int(graph.start_micros[timed].min()))
+    # µs to ns; None without any start.
     return longest * 1000.0 if longest else None
 
 

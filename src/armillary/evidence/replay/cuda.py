@@ -20,6 +20,7 @@ from armillary.evidence.replay.work import Work
 from armillary.trace import Feeder, Graph
 
 POLL_SECONDS = 20e-6
+# About 5 ms on a GPU of 2 GHz: long enough to measure the clock.
 _SPIN_CYCLES = 10_000_000
 
 
@@ -39,14 +40,17 @@ class Streams:
         """Say how nodes are executed; `compute` is that of `armillary.evidence.replay.replay`."""
         self.plan, self.graph, self.torch, self.issue = plan, graph, torch, issue
         self.timeout, self.stopped = timeout, stopped
+        # Only shapes need something to compute with.
         self.work = Work(torch, "cuda", torch.cuda.synchronize) if compute == "shapes" else None
         self.cycles_per_ns = _clock(torch)
+        # A stream per group, per pair of a message, and per slot of compute nodes.
         self._streams: dict[Any, Any] = defaultdict(torch.cuda.Stream)
         ptr, parents = graph.parents()
         self._ptr, self._parents = ptr.tolist(), parents.tolist()
 
     def wait(self, work: Any) -> None:
         """Wait for an operation that is no node."""
+        # wait() of NCCL only lets the current stream wait; the event tells when the GPU is there.
         work.wait()
         event = self._event()
         event.record()
@@ -59,6 +63,7 @@ class Streams:
             Stuck: nothing ended for `timeout` seconds, or another rank is stuck.
         """
         feeder, n = Feeder(self.graph), self.graph.n_nodes
+        # Times of events are relative: this one ties them to the host's clock.
         first = self._event()
         first.record()
         first.synchronize()
@@ -66,9 +71,11 @@ class Streams:
         on_host: dict[int, tuple[int, int]] = {}
         events: dict[int, tuple[Any, Any]] = {}
         issued: dict[Key, int] = defaultdict(int)
+        # Nodes are issued as soon as their parents are, not when those end: the streams keep the order.
         while (node := feeder.next_issuable()) is not None:
             parents = self._parents[self._ptr[node] : self._ptr[node + 1]]
             after = [events[parent][1] for parent in parents if parent in events]
+            # A host node needs results of the GPU: here the host must really wait.
             if self._host(node):
                 for event in after:
                     self._reach(event, lambda: self._stuck(events, issued))
@@ -81,6 +88,7 @@ class Streams:
                 events[node] = self._queue(node, after)
                 if node in self.plan.operations:
                     issued[self.plan.operations[node].key] += 1
+            # Issued counts as finished: dependencies are events.
             feeder.finish(node)
         for _, event in events.values():
             self._reach(event, lambda: self._stuck(events, issued))
@@ -88,6 +96,7 @@ class Streams:
         for node, span in on_host.items():
             times[:, node] = span
         for node, pair in events.items():
+            # elapsed_time is in ms.
             times[:, node] = [began + int(first.elapsed_time(event) * 1e6) for event in pair]
         return times[0], times[1]
 
@@ -96,6 +105,7 @@ class Streams:
 
     def _host(self, node: int) -> bool:
         """Tell whether a node runs on the host: it takes no time, or computes there."""
+        # Computes on the host: recorded as a CPU operation.
         return self._kind(node) == INSTANT or (
             self._kind(node) != COMMUNICATES and bool(self.plan.compute.cpu[node])
         )
@@ -108,13 +118,17 @@ class Streams:
         start, end = self._event(), self._event()
         with self.torch.cuda.stream(stream):
             for event in after:
+                # Dependencies across streams; within one the order suffices.
                 stream.wait_event(event)
             start.record()
             if communicates:
+                # Queued on NCCL's stream; wait() makes this stream wait for it, so that the end is recorded
+                # behind it.
                 self.issue(node).wait()
             elif self.work and (columns.flops[node] or columns.bytes[node]):
                 self.work.do(int(columns.flops[node]), int(columns.bytes[node]))
             else:
+                # Spins on the GPU for the recorded duration.
                 self.torch.cuda._sleep(int(columns.duration_ns[node] * self.cycles_per_ns))
             end.record()
         return start, end
@@ -126,11 +140,13 @@ class Streams:
         """Wait for an event."""
         end = time.monotonic() + self.timeout
         while not event.query():
+            # Polled: synchronize() would ignore the timeout and other ranks.
             time.sleep(POLL_SECONDS)
             if time.monotonic() > end or self.stopped():
                 raise stuck()
 
     def _stuck(self, events: dict[int, tuple[Any, Any]], issued: dict[Key, int]) -> Stuck:
+        # Begun and not ended.
         running = [node for node, (start, end) in events.items() if start.query() and not end.query()]
         return Stuck(running, [], dict(issued))
 
@@ -138,6 +154,7 @@ class Streams:
 def _clock(torch: Any) -> float:
     """Return how many cycles of ``torch.cuda._sleep`` make a nanosecond."""
     start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    # The first call warms up.
     torch.cuda._sleep(_SPIN_CYCLES)
     start.record()
     torch.cuda._sleep(_SPIN_CYCLES)
@@ -147,5 +164,6 @@ def _clock(torch: Any) -> float:
 
 
 def _spin(until: int) -> None:
+    # Sleeping would be off by more than short nodes take.
     while time.perf_counter_ns() < until:
         pass

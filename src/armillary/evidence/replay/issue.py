@@ -30,21 +30,26 @@ class Network:
         """
         self.torch, self.distributed, self.rank = torch, torch.distributed, rank
         self.tags = {tag: number for number, tag in enumerate(shared.tags)}
+        # Group 0 is the world.
         self.groups: dict[Any, Any] = {0: torch.distributed.group.WORLD}
         for number, ranks in shared.groups.items():
             self.groups[number] = torch.distributed.new_group(list(ranks))
         for pair in shared.pairs:
+            # NCCL matches messages by order, not by tag: a group per direction keeps pairs apart.
             self.groups[pair] = torch.distributed.new_group(sorted(pair)) if ordered else self.groups[0]
+        # uint8: views of it are other types.
         self._buffers = [torch.zeros(largest, dtype=torch.uint8, device=device) for _ in range(2)]
 
     def issue(self, op: Operation) -> Any:
-        """Start an operation; return its ``Work``."""
+        """Start an operation and return its ``Work``."""
         d, n, size = self.distributed, len(op.members), op.size
         if op.kind in ("send", "recv"):
             group, tag = self.groups[op.members], self.tags[op.key[3]]
             if op.kind == "send":
+                # Messages of all tags share the buffers, as values do not matter.
                 return d.isend(self._tensor(0, size), op.members[1], group=group, tag=tag)
             return d.irecv(self._tensor(1, size), op.members[0], group=group, tag=tag)
+        # All collectives are asynchronous: their end is heard elsewhere.
         how = {"group": self.groups[op.key[1]], "async_op": True}
         if op.kind == "barrier":
             return d.barrier(**how)
@@ -56,10 +61,12 @@ class Network:
             return d.all_gather_into_tensor(self._tensor(1, size, times=n), self._tensor(0, size), **how)
         if op.kind == "all-to-all":
             return self._all_to_all(op, how)
+        # Rooted and scattering operations: the whole at one place, a part at each.
         whole = self._tensor(0, size, parts=n)
         part = self._buffers[1].view(whole.dtype)[: len(whole) // n]
         if op.kind in ("reduce-scatter", "reduce-scatter-block"):
             return d.reduce_scatter_tensor(part, whole, **how)
+        # Only the root passes the list of pieces; the others pass None.
         pieces = list(whole.chunk(n)) if self.rank == op.root else None
         return getattr(d, op.kind)(part, pieces, op.root, **how)
 
@@ -74,6 +81,7 @@ class Network:
 
     def _tensor(self, buffer: int, size: int, *, parts: int = 1, times: int = 1) -> Any:
         """Return `times` tensors of `size` bytes in one, each a whole number of elements in each of `parts`."""
+        # float32, the type of gradients, where the size allows; else bytes, which every size allows.
         if size and size % (FLOAT_BYTES * parts) == 0:
             return self._buffers[buffer].view(self.torch.float32)[: size // FLOAT_BYTES * times]
         return self._buffers[buffer][: _rounded(size, parts) * times]
@@ -82,7 +90,9 @@ class Network:
 def buffer_bytes(op: Operation) -> int:
     """Return the bytes that each buffer must have for `op`."""
     n = len(op.members)
+    # Rounded up to a multiple of the members.
     most = max(_rounded(op.size, n), sum(op.splits), sum(op.received))
+    # A multiple of 4, so that a view as float32 is possible.
     return -(-(most * n if op.kind == "all-gather" else most) // FLOAT_BYTES) * FLOAT_BYTES
 
 

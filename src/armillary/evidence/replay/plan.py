@@ -1,4 +1,4 @@
-"""What each rank of a replay does: its operations, with whom, how many bytes, in which order."""
+"""The plan of a replay: the operations of each rank, with members, bytes and order."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from armillary.trace.process_groups import WORLD
 COLLECTIVE = {kind: kind.name.lower().replace("_", "-") for kind in CollectiveType}
 ROOTED = ("broadcast", "reduce", "gather", "scatter")
 Key = tuple[str, int, int, int]
-"""What keeps its order: ("group", number, 0, 0), or ("message", source, destination, tag)."""
+"""Key of operations that keep their order: ("group", number, 0, 0), or ("message", source, destination, tag)."""
 
 
 @dataclass(frozen=True)
@@ -126,9 +126,11 @@ def plan_of(trace: Trace, platform: Platform | None = None) -> Plan:
         InputError: a node cannot be executed, or the members of a group disagree on what they do.
     """
     n = trace.n_ranks
+    # Without a platform, one whose only purpose is the number of ranks.
     comms = Communicators(platform or Platform(dimensions=(Dimension("ranks", "Switch", n, 1.0, 0.0),)))
     for graph in trace.graphs:
         comms.read_metadata(graph)
+    # Per graph, which many ranks may share; operations depend on the rank.
     shared = [(_sequence(graph), _compute(graph), encode(graph)) for graph in trace.graphs]
     ranks = []
     for rank in range(n):
@@ -137,17 +139,21 @@ def plan_of(trace: Trace, platform: Platform | None = None) -> Plan:
         count: dict[Key, int] = defaultdict(int)
         turn = {}
         for position in order:
+            # `turn` numbers operations of one group, or of one pair and tag, in the order in which they must
+            # be issued.
             if position in operations:
                 key = operations[position].key
                 turn[position] = count[key]
                 count[key] += 1
         ranks.append(RankPlan(rank, data, compute, operations, turn))
     instances = _match(trace, ranks)
+    # Only now: how much a member receives stands at the others.
     _exchange_splits(ranks, instances)
     return Plan(ranks, _shared([instance.operation for instance in instances]), instances)
 
 
 def _shared(operations: Sequence[Operation]) -> Shared:
+    # The world exists already.
     groups = {op.key[1]: op.members for op in operations if op.key[0] == "group" and op.key[1] != WORLD}
     messages = [op.key for op in operations if op.key[0] == "message"]
     pairs, tags = (
@@ -176,7 +182,9 @@ def _compute(graph: Graph) -> Compute:
     speaking = (NodeType.COMM_COLL_NODE, NodeType.COMM_SEND_NODE, NodeType.COMM_RECV_NODE)
     kind[np.isin(types, [int(t) for t in speaking])] = COMMUNICATES
     cpu = graph.ints("is_cpu_op", 0) != 0
+    # CPU operations have threads, GPU operations streams.
     named = np.where(cpu, graph.ints("tid", -1), graph.ints("stream", -1))
+    # A slot for each pair of (side, thread or stream).
     _, slot = np.unique(np.stack([cpu.astype(np.int64), named]), axis=1, return_inverse=True)
     micros = graph.duration_micros.astype(np.int64) * 1000
     duration = np.where(graph.has("duration_ns"), graph.ints("duration_ns", 0), micros)
@@ -186,6 +194,7 @@ def _compute(graph: Graph) -> Compute:
         "tensor_size": graph.ints("tensor_size"),
     }
     for name, column in columns.items():
+        # [:1]: the first wrong one is enough.
         for bad in np.flatnonzero(column < 0)[:1].tolist():
             raise InputError(f"{graph.node(bad)} has {name} {column[bad]}; expected 0 or more")
     return Compute(kind, cpu, slot.ravel(), duration, columns["num_ops"], columns["tensor_size"])
@@ -198,12 +207,14 @@ def _operations(graph: Graph, rank: int, comms: Communicators) -> dict[int, Oper
     codes, names = graph.strings("pg_name")
     split_codes, splits = graph.int_lists("comm_splits")
     found = {}
+    # 5, 6, 7: send, receive, collective (NodeType).
     for at in np.flatnonzero(np.isin(graph.types, (5, 6, 7))).tolist():
         if size[at] < 0:
             raise InputError(f"{graph.node(at)} has comm_size {size[at]}; expected 0 or more bytes")
         if graph.types[at] == NodeType.COMM_COLL_NODE:
             if kind[at] not in COLLECTIVE:
                 raise InputError(f"{graph.node(at)} has comm_type {kind[at]}; expected a Chakra collective")
+            # By group id, or by the name of the process group.
             number = comms.resolve(graph, at, names[codes[at]] if codes[at] >= 0 else "")
             members = tuple(comms.get(number).members.tolist())
             if rank not in members:
@@ -212,6 +223,7 @@ def _operations(graph: Graph, rank: int, comms: Communicators) -> dict[int, Oper
                     "expected one that the rank belongs to"
                 )
             name = COLLECTIVE[CollectiveType(int(kind[at]))]
+            # Splits are known of an all-to-all only.
             given = splits[split_codes[at]] if split_codes[at] >= 0 and name == "all-to-all" else ()
             found[at] = Operation(
                 name, ("group", number, 0, 0), int(size[at]), members, _root(graph, at, name, int(root[at]), members),
@@ -219,6 +231,7 @@ def _operations(graph: Graph, rank: int, comms: Communicators) -> dict[int, Oper
             )  # fmt: skip
         else:
             send = graph.types[at] == NodeType.COMM_SEND_NODE
+            # (source, destination), whoever this rank is.
             ends = (rank, int(destination[at])) if send else (int(source[at]), rank)
             peer = ends[1 if send else 0]
             if not 0 <= peer < comms.npus or peer == rank:
@@ -236,6 +249,7 @@ def _root(graph: Graph, at: int, kind: str, root: int, members: Sequence[int]) -
     if kind not in ROOTED:
         return -1
     if root < 0:
+        # No root is the first member.
         return members[0]
     if root not in members:
         raise InputError(f"{graph.node(at)} has comm_root {root}; expected a rank of {list(members)[:8]}")
@@ -243,7 +257,7 @@ def _root(graph: Graph, at: int, kind: str, root: int, members: Sequence[int]) -
 
 
 def _match(trace: Trace, ranks: Sequence[RankPlan]) -> list[Instance]:
-    """Return who does what together.
+    """Match the operations of all ranks into collectives and messages.
 
     Raises:
         InputError: two members of a group disagree, or one does less than another.
@@ -252,8 +266,10 @@ def _match(trace: Trace, ranks: Sequence[RankPlan]) -> list[Instance]:
     for plan in ranks:
         for at, turn in plan.turn.items():
             operation = plan.operations[at]
+            # The first rank that comes defines the instance; all others must agree with it.
             instance = found.setdefault((operation.key, turn), Instance(operation))
             if operation.kind in ("send", "recv"):
+                # A send and its receive differ in kind.
                 same = instance.operation.size == operation.size
             else:
                 same = _agreed(instance.operation) == _agreed(operation)
@@ -265,6 +281,7 @@ def _match(trace: Trace, ranks: Sequence[RankPlan]) -> list[Instance]:
                 )
             instance.nodes.append((plan.rank, at))
     for instance in found.values():
+        # Members that never came: they do fewer operations of this key.
         missing = set(instance.operation.members) - {rank for rank, _ in instance.nodes}
         if missing:
             rank, at = instance.nodes[0]
@@ -277,6 +294,7 @@ def _match(trace: Trace, ranks: Sequence[RankPlan]) -> list[Instance]:
 
 
 def _agreed(operation: Operation) -> tuple[object, ...]:
+    # With splits sizes may differ from rank to rank.
     size = 0 if operation.splits else operation.size
     return operation.kind, size, operation.root, bool(operation.splits)
 
@@ -293,7 +311,7 @@ def _say(operation: Operation) -> str:
 
 
 def _exchange_splits(ranks: Sequence[RankPlan], instances: Sequence[Instance]) -> None:
-    """Tell each member of an all-to-all with splits how much it receives from whom."""
+    """Set how much each member of an all-to-all with splits receives from every other."""
     for instance in instances:
         if not instance.operation.splits:
             continue
@@ -308,7 +326,9 @@ def _exchange_splits(ranks: Sequence[RankPlan], instances: Sequence[Instance]) -
                     f"rank {rank}, node at position {at}: comm_splits has {len(own.splits)} entries; expected "
                     f"{len(members)} numbers of 0 or more, one for each rank of its group"
                 )
+            # What `other` sends to this rank, in the order of the group.
             received = tuple(sent[other][members.index(rank)] for other in members)
+            # Operations are immutable: replaced in place.
             ranks[rank].operations[at] = Operation(
                 own.kind, own.key, own.size, members, own.root, own.splits, received
             )

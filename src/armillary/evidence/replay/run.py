@@ -25,7 +25,7 @@ from armillary.trace import Trace
 BACKENDS = ("gloo", "nccl")
 COMPUTE = ("durations", "shapes", "none")
 LAST_WORDS_SECONDS = 30.0
-"""How long ranks have to say what they wait for, once one is stuck."""
+"""Time for ranks to report what they wait for, once one is stuck."""
 
 Times = NDArray[np.int64]
 
@@ -57,6 +57,7 @@ class Replay:
     @cached_property
     def median(self) -> int:
         """The iteration whose total is the median; of two in the middle the shorter."""
+        # A real iteration, not the mean of two: its nodes can be shown.
         return int(np.argsort(self.totals, kind="stable")[(len(self.totals) - 1) // 2])
 
     @property
@@ -85,11 +86,14 @@ def transfer_time(instance: Instance, start: list[Times], end: list[Times]) -> T
     Returns:
         The time, shape (…).
     """
+    # Once all are there: before, the first ones only waited.
     began = np.max([start[rank][..., at] for rank, at in instance.nodes], axis=0)
     nodes = instance.nodes
     if instance.operation.key[0] == "message":
+        # A send may end as soon as its data is buffered.
         nodes = [(rank, at) for rank, at in nodes if rank == instance.operation.members[1]]
     ended: Times = np.max([end[rank][..., at] for rank, at in nodes], axis=0)
+    # A receive that was posted ahead may end before its node begins.
     times: Times = np.maximum(ended - began, 0)
     return times
 
@@ -127,12 +131,14 @@ def replay(
         ArmillaryError: a rank failed.
     """
     torch = import_torch("armillary trace replay")
+    # NCCL needs a GPU per rank.
     if backend is None:
         enough = torch.cuda.device_count() >= trace.n_ranks and torch.distributed.is_nccl_available()
         backend = "nccl" if enough else "gloo"
     _check(torch, trace, backend, compute, iterations, warmup, timeout)
     plan = plan_of(trace, platform)
     with tempfile.TemporaryDirectory(prefix="armillary-replay-") as folder:
+        # Ranks are processes of their own and read their job from a file.
         for rank in plan.ranks:
             job = Job(rank, plan.shared, trace.n_ranks, backend, compute, warmup, iterations, timeout, folder)
             (Path(folder) / f"job_{rank.rank}.pickle").write_bytes(pickle.dumps(job))
@@ -145,6 +151,7 @@ def replay(
         trace,
         backend,
         compute,
+        # (iterations, ranks).
         np.stack([rank["begin"] for rank in times], axis=1),
         np.stack([rank["finish"] for rank in times], axis=1),
         [rank["start"] for rank in times],
@@ -162,6 +169,7 @@ def _check(
     for name, number, least in (("iterations", iterations, 1), ("warmup", warmup, 0)):
         if number < least:
             raise InputError(f"replay: {name} is {number}, expected {least} or more")
+    # Also refuses NaN.
     if not timeout > 0:
         raise InputError(f"replay: timeout is {timeout}, expected more than 0 seconds")
     if backend == "nccl" and torch.cuda.device_count() < trace.n_ranks:
@@ -184,6 +192,7 @@ def _run(trace: Trace, plan: Plan, folder: Path) -> None:
         while processes.running():
             if processes.failures():
                 break
+            # One rank gave up: tell the others to say what they wait for, and give them time to.
             if left("stuck") or left("failed"):
                 (folder / "stop").touch()
                 end = time.monotonic() + LAST_WORDS_SECONDS
@@ -192,6 +201,7 @@ def _run(trace: Trace, plan: Plan, folder: Path) -> None:
                 break
             processes.wait()
         failures = processes.failures()
+    # Stuck explains more than a failure that follows from it.
     if stuck := left("stuck"):
         said = {int(file.stem.partition("_")[2]): json.loads(file.read_text()) for file in stuck}
         raise StuckError("the replay cannot go on\n" + _table(trace, plan, said))
@@ -202,10 +212,11 @@ def _run(trace: Trace, plan: Plan, folder: Path) -> None:
 
 
 def _table(trace: Trace, plan: Plan, said: dict[int, dict[str, Any]]) -> str:
-    """Return who waits for what, from what the ranks have issued."""
+    """Return a table of which rank waits for what, from the operations that ranks have issued."""
     issued: dict[int, dict[Key, int]] = {
         rank: {tuple(key): count for key, count in words["issued"]} for rank, words in said.items()
     }
+    # Ranks that did not answer: they hang where nobody can ask them.
     rows = [(rank.rank, -1, "", "no answer", "") for rank in plan.ranks if rank.rank not in said]
     for rank, words in sorted(said.items()):
         if not words["running"] and not words["held"]:
@@ -213,6 +224,7 @@ def _table(trace: Trace, plan: Plan, said: dict[int, dict[str, Any]]) -> str:
         graph, mine = trace.graph(rank), plan.ranks[rank]
         for at in [node for node in words["running"] if node in mine.operations]:
             operation, turn = mine.operations[at], mine.turn[at]
+            # Of members that answered, those that have not issued this operation are the cause.
             others = [other for other in operation.members if other in issued]
             absent = [str(other) for other in others if issued[other].get(operation.key, 0) <= turn]
             what = (

@@ -27,8 +27,9 @@ from armillary.evidence.replay.plan import COMPUTES, INSTANT, Job
 from armillary.evidence.replay.work import Work
 from armillary.trace import Graph, decode
 
+# More than ours, so that our own table of who waits comes first.
 GLOO_SECONDS = 120
-"""How much longer than we do PyTorch waits for other ranks before it gives up."""
+"""Seconds that PyTorch waits for other ranks beyond our own timeout."""
 
 
 class Executor(Protocol):
@@ -48,14 +49,17 @@ def main() -> None:
         job: Job = pickle.load(stream)
     folder = Path(job.folder)
     try:
+        # Written aside and renamed: a file that is there is complete.
         with replacing(folder / f"times_{rank}.npz") as temporary, temporary.open("wb") as stream:
             times: Any = _replay(job, folder / "stop")
             np.savez(stream, **times)
     except Stuck as stuck:
+        # JSON has no tuples as keys.
         issued = [[list(key), count] for key, count in stuck.issued.items()]
         found = {"running": stuck.running, "held": stuck.held, "issued": issued}
         write_text(folder / f"stuck_{rank}.json", json.dumps(found))
     except Exception as error:
+        # One line is enough for the parent; it does not unpickle exceptions of others.
         write_text(folder / f"failed_{rank}.txt", f"{type(error).__name__}: {error}")
     # Threads may hang in an operation that never ends, and gloo in its own end.
     os._exit(0)
@@ -74,16 +78,20 @@ def _replay(job: Job, stop: Path) -> dict[str, NDArray[np.int64]]:
         world_size=job.ranks,
         timeout=timedelta(seconds=job.timeout + GLOO_SECONDS),
     )
+    # 4 bytes: buffers must not be empty.
     largest = max(map(buffer_bytes, plan.operations.values()), default=4)
     network = Network(torch, plan.rank, job.shared, largest, device, ordered=on_gpu)
     executor = _executor(job, torch, graph, network, stop)
     rows = []
     for _ in range(job.warmup + job.iterations):
+        # All begin together; the barrier is not part of the time.
         executor.wait(torch.distributed.barrier(async_op=True))
         begin = time.perf_counter_ns()
         starts, ends = executor.run()
         rows.append(np.concatenate([[begin, time.perf_counter_ns()], starts, ends]))
+    # A rank that left early would break connections that others still use.
     executor.wait(torch.distributed.barrier(async_op=True))
+    # Warm-up rows are dropped.
     times = np.array(rows[job.warmup :], np.int64)
     n = graph.n_nodes
     return {
@@ -97,6 +105,7 @@ def _replay(job: Job, stop: Path) -> dict[str, NDArray[np.int64]]:
 def _executor(job: Job, torch: Any, graph: Graph, network: Network, stop: Path) -> Executor:
     plan, columns = job.plan, job.plan.compute
     if job.compute == "none":
+        # In the columns: everything after sees nodes that take no time.
         columns.kind[columns.kind == COMPUTES] = INSTANT
 
     def issue(node: int) -> Any:
@@ -114,6 +123,7 @@ def _doing(job: Job, work: Work | None) -> Doing:
     columns = job.plan.compute
     duration, flops, size = columns.duration_ns.tolist(), columns.flops.tolist(), columns.bytes.tolist()
 
+    # Work to call, or a duration for a timer.
     def doing(node: int) -> Callable[[], None] | int:
         if work is not None and (flops[node] or size[node]):
             return lambda: work.do(flops[node], size[node])

@@ -45,6 +45,7 @@ def assumed(
     choices: Sequence[str] = (),
 ) -> T:
     """Return a dataclass field; see `Assumed`."""
+    # Read at import: a default that cannot be read fails every test.
     about = Assumed(text, parse, why, tuple(others), tuple(choices))
     value: T = field(default=parse(text), metadata={_KEY: about})
     return value
@@ -52,6 +53,7 @@ def assumed(
 
 def choice(text: str, choices: Sequence[str], why: str, *, others: Sequence[str] | None = None) -> str:
     """Return a dataclass field with one of `choices`; without `others` all the rest are alternatives."""
+    # The other choices are what somebody could have taken.
     rest = [each for each in choices if each != text] if others is None else others
     return assumed(text, str, why, others=rest, choices=choices)
 
@@ -63,6 +65,7 @@ def about(assumptions: Any) -> dict[str, Assumed]:
 
 def flag(name: str) -> str:
     """Return the option that sets a field; `global_` is ``--global``."""
+    # `global` is a keyword of Python, hence the underscore.
     return "--" + name.strip("_").replace("_", "-")
 
 
@@ -75,6 +78,7 @@ def read(assumptions: type[A], texts: dict[str, str]) -> A:
     values = {}
     for name, text in texts.items():
         try:
+            # Texts of the command line are read with the same parser as defaults.
             values[name] = about(assumptions)[name].parse(text.strip())
         except ValueError as error:
             raise InputError(f"{flag(name)}: {error}") from error
@@ -86,5 +90,6 @@ def variations(assumptions: A) -> Iterator[tuple[str, str, A]]:
     for name, known in about(assumptions).items():
         for text in known.others:
             value = known.parse(text)
+            # Alternatives that equal the chosen value change nothing.
             if value != getattr(assumptions, name):
                 yield name, text, replace(assumptions, **{name: value})  # type: ignore[type-var]

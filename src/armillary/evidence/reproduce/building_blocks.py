@@ -39,6 +39,7 @@ COLOURS = dict(
         strict=True,
     )
 )
+# 1 %: rounding of ns in each round, and nothing else.
 SAME = 0.01
 """Times that differ by less than this part are called equal."""
 
@@ -49,6 +50,7 @@ def power(text: str) -> int:
     Raises:
         ValueError: it is not a power of two from 4 to 256.
     """
+    # Compared as text, so that "08" is refused as well.
     if text not in {str(1 << k) for k in range(2, 9)}:
         raise ValueError(f"got {text!r}, expected a power of two from 4 to 256, as halving-doubling wants")
     return int(text)
@@ -130,6 +132,7 @@ def run(chosen: Assumptions) -> Outcome:
 def _times(case: Setting, algorithm: str, chosen: Assumptions) -> Times:
     links = links_per_npu(case.block, case.n)
     port = Port(chosen.bandwidth, chosen.bandwidth)
+    # The bandwidth is of an NPU; links divide it.
     link = chosen.bandwidth / links
     dimension = Dimension("block", case.block, case.n, link, chosen.latency, port)
     platform = Platform(
@@ -138,6 +141,7 @@ def _times(case: Setting, algorithm: str, chosen: Assumptions) -> Times:
     builder = GraphBuilder()
     builder.all_reduce("all-reduce", size=case.size)
     trace = Trace.replicate(builder.graph(), case.n)
+    # 0: not in ASTRA-sim, or not comparable there.
     astra_formula, astra = 0.0, 0
     if algorithm in IN_ASTRA_SIM:
         astra_formula = _astra_formula(case, algorithm, link, chosen.latency)
@@ -159,11 +163,13 @@ def formula(case: Setting, algorithm: str, link: float, latency: float) -> float
         moves = part.base
         hops = _hops(case.block, (moves.target - moves.source) % case.n, case.n)
         bytes_ = case.size * moves.numerator / moves.denominator
+        # The slowest message of a round ends it.
         total += part.repeat * float((hops * latency + bytes_ / link).max())
     return total
 
 
 def _hops(block: str, step: Any, n: int) -> Any:
+    # On a ring the shorter way; other blocks have one distance.
     return np.minimum(step, n - step) if block == "Ring" else {"FullyConnected": 1, "Switch": 2}[block]
 
 
@@ -171,10 +177,13 @@ def _astra_formula(case: Setting, algorithm: str, link: float, latency: float) -
     """Return the same for ASTRA-sim's versions, whose ring goes one way only."""
     n = case.n
     if algorithm == "halvingDoubling":
+        # Round k: a distance of 2**k, half as many bytes as before.
         rounds = [(1 << k, case.size >> (k + 1), 1) for k in range(n.bit_length() - 1)]
     else:
+        # Its direct algorithm is one step over the farthest distance.
         rounds = [(1, case.size // n, n - 1)] if algorithm == "ring" else [(n // 2, case.size // n, 1)]
     each = (times * (_hops(case.block, step, n) * latency + part / link) for step, part, times in rounds)
+    # Reduce-scatter, and the same back as all-gather.
     return 2 * float(sum(each))
 
 
@@ -190,6 +199,7 @@ def _formula_grid(found: Found, chosen: Assumptions) -> Grid:
             *map(format_time, times[1:]),
         )
         for case, times in _listed(found).items()
+        # Only the largest block: smaller ones say the same.
         if case.n == chosen.npus[-1]
     ]
     header = (
@@ -207,6 +217,7 @@ def _formula_grid(found: Found, chosen: Assumptions) -> Grid:
 def _algorithm_grid(block: str, found: Found, chosen: Assumptions, moved: str) -> Grid:
     rows = []
     for case, row in found.items():
+        # The smallest and the largest block.
         if case.block == block and case.n in (chosen.npus[0], chosen.npus[-1]):
             cells = (f"{format_time(each.moved)} {_slowdown(each):.1f}x" for each in row.values())
             rows.append((f"{case.n} NPUs, {format_bytes(case.size)}", *cells))
@@ -230,6 +241,7 @@ def _formula(found: Found, moved: str) -> Claim:
         "astra-sim": [(each.astra, each.astra_formula, each.rounds) for each in listed],
     }
     off = {name: max(abs(time / by - 1) for time, by, _ in each) for name, each in pairs.items()}
+    # ±1 %, tighter than the usual tolerance: a formula either holds or not.
     expected = stated(1.0, percent, SAME)
     cases = [Case(name, _over(*each), expected) for name, group in pairs.items() for each in group]
     return Claim(
@@ -252,6 +264,7 @@ def _no_congestion(found: Found, moved: str) -> Claim:
     last = list(found)[-1]
     clear = sorted(f"{name} on {block}" for (block, name), each in others.items() if each <= 1 + SAME)
     text = f"{moved}: slower than each message alone by at most {percent(max(map(_slowdown, listed)))}"
+    # Text only: verdicts are from `cases`.
     worst = max(others, key=lambda key: others[key])
     text += f"; another algorithm, {worst[1]} on {worst[0]}, is slowed down {others[worst]:.1f}x"
     if clear:
@@ -272,12 +285,14 @@ def _fastest(block: TopologyName, found: Found, chosen: Assumptions, moved: str)
     mine = {case: row for case, row in found.items() if case.block == block}
     for case, row in mine.items():
         best = min(row, key=lambda name: row[name].moved)
+        # The claim is about which is fastest, so its own time is compared with the best.
         over = row[LISTED[block]].moved / row[best].moved
         cases.append(Case(f"{case.n} NPUs, {format_bytes(case.size)}", over, at_most(1 + SAME, times)))
         if not cases[-1].agrees:
             lost[case] = best
     text = f"its time over that of the fastest; {moved}"
     if lost:
+        # The case in which the listed algorithm loses most is named.
         worst = max(lost, key=lambda case: mine[case][LISTED[block]].moved / mine[case][lost[case]].moved)
         row, best = mine[worst], lost[worst]
         ratio = row[LISTED[block]].moved / row[best].moved
@@ -294,10 +309,12 @@ def _draw(figure: Any, found: Found, chosen: Assumptions, moved: str) -> None:
     n = chosen.npus[-1]
     panels = figures.panels(figure, [f"{block}, {n} NPUs" for block in LISTED], share=True)
     for axes, block in zip(panels, LISTED, strict=True):
+        # Of the largest block, as in the table.
         mine = {case.size: row for case, row in found.items() if case.block == block and case.n == n}
         ratios = {
             name: [row[name].moved / row[LISTED[block]].moved for row in mine.values()] for name in ALGORITHMS
         }
+        # The listed one is drawn thick: it is 1 everywhere.
         figures.curves(axes, list(mine), ratios, COLOURS, thick=LISTED[block])
         figures.sizes(axes, list(mine), format_bytes)
         figures.written(axes.yaxis, lambda value: f"{value:g}x")

@@ -34,6 +34,7 @@ class Assumptions(WorkloadAssumptions):
         ("physical", "astra-sim"),
         "Profile physical shares link bandwidth; astra-sim has the conventions of ASTRA-sim 2, in which the groups of "
         "GPT-3 and Transformer-1T form one ring each: it takes minutes, so the sweep leaves it out.",
+        # No alternatives: astra-sim would take minutes in a sweep.
         others=(),
     )
 
@@ -41,6 +42,7 @@ class Assumptions(WorkloadAssumptions):
 def run(chosen: Assumptions) -> Outcome:
     """Simulate every workload on every machine, and judge what the slides say."""
     profile = cast("ProfileName", chosen.profile)
+    # Machines are made once and serve all workloads.
     machines = {name: machine(name, chosen, profile) for name in MACHINES}
     times: Times = {
         workload: {name: measure(trace, platform, profile) for name, platform in machines.items()}
@@ -55,6 +57,7 @@ def run(chosen: Assumptions) -> Outcome:
 
 
 def _grid(workload: str, row: dict[str, Time]) -> Grid:
+    # The largest wafer of one dimension is the yardstick of the slides.
     base = row["W-1D-600"].total
     return Grid(
         workload,
@@ -68,6 +71,7 @@ def _best(times: Times) -> Claim:
     for workload, row in times.items():
         ones = {name: time.total for name, time in row.items() if name.startswith("W-1D")}
         others = {name: time.total for name, time in row.items() if name not in ones}
+        # The fastest of the others decides the claim.
         rival = min(others, key=lambda name: others[name])
         cases.append(Case(f"{workload} ({rival})", others[rival] / min(ones.values()), above(1)))
     return Claim(
@@ -80,6 +84,7 @@ def _overhead(times: Times) -> Claim:
         Case(f"{many}, {workload}", row[many].total / row[one].total, above(1))
         for workload, row in times.items()
         for many, one in EQUALS.items()
+        # Pairs of equal bandwidth per NPU: what differs is the number of dimensions.
     ]
     least, most = (end(cases, key=lambda case: case.interval) for end in (min, max))
     return Claim(
@@ -97,6 +102,7 @@ def _strong(times: Times) -> Claim:
         for workload, row in times.items()
         for other in others
     ]
+    # Worst over workloads, for the text; verdicts are from cases.
     behind = max(row["Conv-4D"].total / row["W-1D-600"].total for row in times.values())
     lost = joined([case.name for case in cases if not case.agrees])
     return Claim(

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 Times = dict[str, dict[str, dict[str, Time]]]
 """Workload -> machine -> schedule -> its time."""
 SCHEDULES = ("baseline", "greedy", "optimiser")
+# The greedy of the slides, with both orders within a dimension that Themis compares.
 ASTRA_SIM: dict[str, tuple[InterDimension, IntraDimension]] = {
     "baseline": ("ascending", "FIFO"),
     "Themis, FIFO": ("offlineGreedy", "FIFO"),
@@ -39,7 +40,9 @@ ASTRA_SIM: dict[str, tuple[InterDimension, IntraDimension]] = {
 ONE = [name for name in MACHINES if name.startswith("W-1D")]
 SOME = 1.1
 """Exposed communication that shrinks by this factor is called a gain."""
+# The source gives no number; 0.1 % is as good as no change.
 UNCHANGED = 0.001
+# Of the claim "near-identical": the greedy schedule may miss more than the optimiser.
 NEAR = {"greedy": 0.08, "optimiser": 0.05}
 COLOURS = {"baseline": figures.GREY, "greedy": figures.VERMILION, "optimiser": figures.BLUE}
 
@@ -67,6 +70,7 @@ def run(chosen: Assumptions) -> Outcome:
         workload: {name: _physical(trace, name, chosen) for name in MACHINES}
         for workload, trace in traces.items()
     }
+    # One chunk at a time there: only the all-reduce, as training steps take minutes.
     astra = {name: _astra_sim(traces[ALL_REDUCE], name, chosen) for name in MACHINES}
     return Outcome(
         f"Case study 2: chunk scheduling on 512 NPUs; greedy is {chosen.greedy}, {chosen.within}",
@@ -116,6 +120,7 @@ def _astra_sim(trace: Trace, name: str, chosen: Assumptions) -> dict[str, Time]:
 
 
 def _grid(workload: str, row: dict[str, dict[str, Time]]) -> Grid:
+    # A collective alone is all exposed.
     exposed = () if workload == ALL_REDUCE else ("exposed", "exposed, greedy")
     rows = []
     for name, times in row.items():
@@ -197,13 +202,16 @@ def _gain_of_steps(times: Times, chosen: Assumptions) -> Claim:
     cases = {
         (workload, name): Case(
             f"{workload} on {name}",
+            # max(…, 1): nothing may be exposed at all.
             row[name]["baseline"].exposed / max(row[name]["greedy"].exposed, 1),
             at_least(SOME),
         )
         for workload, row in times.items()
+        # The all-reduce has a claim of its own.
         if workload != ALL_REDUCE
         for name in EQUALS
     }
+    # For cases that fail, say what no schedule could change.
     bad = [f"{case.name}{_why(*key, chosen)}" for key, case in cases.items() if not case.agrees]
     text = f"by how much exposed communication shrinks; from {SOME:g}x on it is a gain"
     if bad:
@@ -238,14 +246,17 @@ def _pair(workload: str, many: str) -> str:
 def _why(workload: str, name: str, chosen: Assumptions) -> str:
     """Return what no schedule can change, in brackets, or nothing."""
     if workload == "DLRM":
+        # Each NPU must send its share through that dimension, in whatever order.
         return " (an all-to-all moves as much through the slowest dimension in any order)"
     tp = {"GPT-3": chosen.gpt_3_tp, "Transformer-1T": chosen.transformer_tp}.get(workload)
     if tp is None:
         return ""
+    # Bandwidth that a tensor-parallel group can reach: dimensions inside it, as it is innermost.
     reached = total = 0.0
     inside = 1
     for block in MACHINES[name]:
         total += block.bandwidth
+        # A dimension counts if the group extends into it.
         reached += block.bandwidth if inside < tp else 0
         inside *= block.size
     if reached == total:
@@ -256,6 +267,7 @@ def _why(workload: str, name: str, chosen: Assumptions) -> str:
 def _gain_in_astra_sim(astra: dict[str, dict[str, Time]]) -> Claim:
     cases = []
     for name, times in astra.items():
+        # The better of both orders: the claim is about scheduling, not about one of them.
         best = min(times.values(), key=lambda time: time.total)
         if name in ONE:
             cases.append(Case(name, _change(best, times["baseline"]), _unchanged()))

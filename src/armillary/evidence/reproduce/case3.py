@@ -31,6 +31,7 @@ SHAPES = tuple(TRILLION)
 """The models that claims are judged by."""
 GPUS = GROUPS = 256
 SWITCHES = 16
+# "4.6 times" and "0.1 %" are the paper's; 1 % is what is allowed here.
 FASTER, SAME = 4.6, 0.01
 """How many times as fast; and by how much "near-identical" times (0.1 % in the study) may differ."""
 
@@ -44,6 +45,7 @@ class System:
     fabric: float
 
 
+# Columns of the paper's table: memory group per GPU, and fabric.
 ZERO = System("ZeRO-Infinity", 100.0, 0.0)
 BASE = System("HierMem base", 100.0, 256.0)
 OPT = System("HierMem opt", 500.0, 512.0)
@@ -143,9 +145,11 @@ class Step:
 
 def machine(system: System, chosen: Assumptions) -> Platform:
     """Return the machine of a system."""
+    # ZeRO-Infinity has no fabric; between its GPUs it gets that of base.
     fabric = system.fabric or BASE.fabric
     network, link = chosen.network or fabric, chosen.switch_link or fabric
     stages: tuple[MemoryStage, ...]
+    # From the memory to the NPU, as MemoryStage lists them.
     if system.fabric:
         stages = (
             MemoryStage("groups", "machine", GROUPS, system.group, system.group, chosen.latency),
@@ -155,7 +159,9 @@ def machine(system: System, chosen: Assumptions) -> Platform:
             ),
         )
     else:
+        # A path of its own per GPU: one group for each.
         stages = (MemoryStage("groups", "npu", GROUPS // GPUS, system.group, system.group, chosen.latency),)
+    # Read as a study, so that the keys are checked as a user's.
     platform = load_platform(
         {
             "network": [
@@ -166,11 +172,13 @@ def machine(system: System, chosen: Assumptions) -> Platform:
             "collectives": {"chunks": 1},
         }
     )  # fmt: skip
+    # A node matters only where its switch is shared.
     per_node = chosen.node if system.fabric else 0
     memory = RemoteMemory("hierarchical", npus_per_node=per_node, stages=stages, chunk=chosen.chunk)
     return replace(platform, remote_memory=memory)
 
 
+# Cached: systems share traces, which depend on in-switch and not on bandwidths.
 @cache
 def workload(shape: str, in_switch: bool, tokens: int, prefetch: int, recompute: str, states: bool) -> Trace:
     """Return a step of a model on all GPUs: experts over as many GPUs as can be, data parallel but for that."""
@@ -178,6 +186,7 @@ def workload(shape: str, in_switch: bool, tokens: int, prefetch: int, recompute:
     assert model.experts
     given = {
         "ranks": GPUS, "batch": GPUS, "sequence": tokens, "recompute": recompute,
+        # Experts over as many GPUs as there are experts, at most all.
         "parallel": {"ep": min(GPUS, model.experts.count)}, "numbers": {"gradients": "bf16"},
     }  # fmt: skip
     return remote_weights_trace(model, Plan.model_validate(given), RemoteWeights(in_switch, prefetch, states))
@@ -189,21 +198,25 @@ def step(system: System, shape: str, chosen: Assumptions, in_switch: bool) -> St
         shape, in_switch, chosen.tokens, chosen.prefetch, chosen.recompute, chosen.optimizer == "gpu"
     )
     timeline = simulate(trace, machine(system, chosen))
+    # Class 0: all GPUs do the same.
     found = breakdown(timeline, 0)
     return Step(found.finish, found.compute, found.communication + found.waiting, found.memory)
 
 
 def run(chosen: Assumptions) -> Outcome:
     """Simulate all shapes on all systems, and judge the claims."""
+    # Which systems gather in switches, by the reading of the paper.
     switched = {
         "hiermem": {ZERO: False, BASE: True, OPT: True},
         "opt": {ZERO: False, BASE: False, OPT: True},
         "none": dict.fromkeys(SYSTEMS, False),
     }[chosen.in_switch]
     steps = {(s, shape): step(s, shape, chosen, switched[s]) for shape in SHAPES for s in SYSTEMS}
+    # Base with the other choice: the third claim compares both.
     other = {shape: step(BASE, shape, chosen, not switched[BASE]) for shape in SHAPES}
     pairs = {shape: (steps[BASE, shape], other[shape]) for shape in SHAPES}
     if not switched[BASE]:
+        # Pairs are (with, without) whatever the choice is.
         pairs = {shape: pair[::-1] for shape, pair in pairs.items()}
     smaller = {(s, shape): step(s, shape, chosen, switched[s]) for shape in SMALLER for s in SYSTEMS}
     return Outcome(
@@ -263,6 +276,7 @@ def _switched(steps: Steps, pairs: Mapping[str, tuple[Step, Step]]) -> Grid:
 
 def _elsewhere(chosen: Assumptions, switched: Mapping[System, bool]) -> Grid:
     """Return how much faster opt is with fewer tokens and a slower network: what the second claim hangs on."""
+    # The chosen network, and one as slow as the memory; fewer tokens make memory count more.
     cases = [(tokens, rate) for rate in dict.fromkeys((chosen.network, 100.0)) for tokens in (128, 512, 2048)]
     rows = []
     for shape in SHAPES:
@@ -280,6 +294,7 @@ def _claims(steps: Steps, pairs: Mapping[str, tuple[Step, Step]]) -> tuple[Claim
     def digits(part: float) -> str:
         return share(part, 2)
 
+    # Near-identical is judged by the larger of all models.
     apart = {shape: abs(steps[BASE, shape].total / steps[ZERO, shape].total - 1) for shape in SHAPES}
     faster = tuple(
         Case(shape, steps[BASE, shape].total / steps[OPT, shape].total, stated(FASTER)) for shape in SHAPES
@@ -303,6 +318,7 @@ def _claims(steps: Steps, pairs: Mapping[str, tuple[Step, Step]]) -> tuple[Claim
             CASE_3,
             "of HierMem base without them, over that with them",
             tuple(
+                # max(…, 1): with switches nothing may be exposed.
                 Case(shape, without.communication / max(with_.communication, 1), above(1))
                 for shape, (with_, without) in pairs.items()
             ),
@@ -313,6 +329,7 @@ def _claims(steps: Steps, pairs: Mapping[str, tuple[Step, Step]]) -> tuple[Claim
 def _limit(steps: Steps, shape: str) -> str:
     """Say what decides: what is computed takes its time on both, only the rest gets shorter."""
     base, opt = steps[BASE, shape], steps[OPT, shape]
+    # The part that bandwidths can change.
     rest = (base.total - base.compute) / max(opt.total - opt.compute, 1)
     return f"{share(base.compute / base.total, 0)} of base is compute, the rest gets {rest:.1f}x shorter"
 
@@ -324,8 +341,10 @@ def _draw(figure: Any, steps: Steps) -> None:
         for at, shape in enumerate(SHAPES)
         for number, system in enumerate(SYSTEMS)
     ]
+    # Three bars per model, centred.
     places = [at + 0.27 * (number - 1) for at, _, number, _ in bars]
     shown = [(steps[system, shape], steps[BASE, shape].total) for _, shape, _, system in bars]
+    # Relative to base, so that models of different size share an axis.
     parts = {
         name: [getattr(one, part) / whole for one, whole in shown]
         for part, name in zip(("compute", "communication", "memory", "rest"), figures.STEP, strict=True)

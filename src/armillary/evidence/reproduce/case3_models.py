@@ -23,6 +23,7 @@ def _mixture(
         {
             "kind": "decoder", "name": name, "source": [source], "layers": layers, "hidden": hidden,
             "vocabulary": vocabulary, "context": 2048, "tied": True, "norm": "layer", "activation": "relu",
+            # A model of experts in every layer has no dense layers.
             "attention": {"heads": heads, "head_size": head}, **({"mlp": {"size": dense}} if dense else {}),
             "experts": {"count": experts, "top_k": top_k, "size": inner, "every": every},
         }

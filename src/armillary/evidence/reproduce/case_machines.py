@@ -95,10 +95,12 @@ def machine(name: str, chosen: MachineAssumptions, profile: ProfileName) -> Plat
 
 def networked(blocks: Sequence[Block], chosen: NetworkAssumptions, profile: ProfileName) -> Platform:
     """Return a machine without a peak: for traces without kernels."""
+    # The slides do not say whose bandwidth it is; the default follows the sums above.
     per = {"physical": "npu", "astra-sim": "link"}[profile] if chosen.per == "profile" else chosen.per
     dimensions = []
     for place, block in enumerate(blocks, 1):
         links = links_per_npu(block.topology, block.size)
+        # Profile astra-sim uses the rate of a link, physical the port: keep both consistent.
         link = block.bandwidth / (links if per == "npu" else 1)
         rate = link * links
         dimensions.append(

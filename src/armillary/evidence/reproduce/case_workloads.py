@@ -91,6 +91,7 @@ def workloads(chosen: WorkloadAssumptions, ranks: int = NPUS) -> dict[str, Trace
     Raises:
         InputError: a batch or a degree of parallelism is impossible.
     """
+    # One node, replicated: all ranks do the same.
     builder = GraphBuilder()
     builder.all_reduce("all-reduce", size=chosen.size)
     return {
@@ -106,8 +107,10 @@ def workloads(chosen: WorkloadAssumptions, ranks: int = NPUS) -> dict[str, Trace
 def measure(trace: Trace, platform: Platform, profile: ProfileName) -> Time:
     """Simulate, and return where the time of the slowest rank goes."""
     timeline = simulate(trace, platform, profile=profile)
+    # Of the slowest rank, which decides the step.
     parts = breakdown(timeline, int(np.argmax(timeline.finish)))
     tick = float(timeline.info.get("tick_ns", 1))
+    # All that is not computation: communication, and waiting for it.
     exposed = parts.finish - parts.compute
     return Time(
         *(round(each * tick) for each in (parts.finish, parts.compute, exposed, parts.communication_hidden))
@@ -116,13 +119,16 @@ def measure(trace: Trace, platform: Platform, profile: ProfileName) -> Time:
 
 def _step(name: str, ranks: int, tp: int, batch: int, gradients: str, chosen: WorkloadAssumptions) -> Trace:
     model = load_model(name)
+    # As many heads as tp divides, each wider: as much work.
     if isinstance(model, Decoder) and model.attention.heads % tp and tp < model.attention.heads:
         heads = model.attention.heads // tp * tp
         model = model.model_copy(update={"attention": model.attention.model_copy(update={"heads": heads})})
     plan = Plan(
         ranks=ranks,
+        # `batch` is that of a replica.
         batch=batch * max(ranks // tp, 1),
         microbatch=batch,
+        # The paper's models had no sequence parallelism.
         parallel=Parallel(tp=tp, sequence=False),
         data=Data(overlap=chosen.overlap),
         numbers=Numbers(gradients="bf16" if gradients == "bf16" else "fp32"),

@@ -84,6 +84,7 @@ def _plans(found: Found, chosen: Assumptions) -> Grid:
 
 
 def _hybrid(found: Found) -> Grid:
+    # Only MP that are shown in tables; the others are several times slower.
     rows = tuple((name(mp), *(_seconds(found.hybrid.get((mp, rate))) for rate in RATES)) for mp in SWEPT)
     return Grid("Step in s by GB/s of the memory expansion, as large as it takes", ("plan", *_RATES), rows)
 
@@ -91,6 +92,7 @@ def _hybrid(found: Found) -> Grid:
 def _expansion(found: Found) -> Grid:
     own = found.fitting()
     rows = []
+    # By capacity (down) and bandwidth (across): the best plan that fits then.
     for capacity in CAPACITIES:
         bests = [found.best(capacity, rate) for rate in RATES]
         rows.append((gigabytes(capacity), *(_gain(best, own.time.total if own else 0) for best in bests)))
@@ -106,9 +108,11 @@ def _pairs(title: str, down: Sequence[str], across: Sequence[str], bests: Sequen
 def _clusters(
     clusters: Mapping[str, Best], chosen: Assumptions, title: str, words: Callable[[int], str]
 ) -> Grid:
+    # Over both columns: ratios compare with the fastest of all.
     fastest = min((each.time for best in clusters.values() for each in best if each), default=0)
     rows = []
     for word, best in clusters.items():
+        # Peak and memory depend on the cluster, which is loaded for them.
         platform = cluster(word, chosen)
         memory = f"{platform.npu.memory.capacity / 1e9:.3g} GB"
         row = [word, format_flops(platform.npu.peak_flops), memory]
@@ -160,6 +164,7 @@ def _seconds(time: float | None) -> str:
 def _gain(best: Choice | None, own: int) -> str:
     if best is None:
         return NONE
+    # Without a plan that fits by itself there is no gain, only a time.
     return f"{best.mp} {own / best.time:.2f}x" if own else f"{best.mp} {format_time(best.time)}"
 
 

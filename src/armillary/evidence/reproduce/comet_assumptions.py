@@ -14,6 +14,7 @@ NODES = 1024
 RECALLED = "Recalled of the paper, unverified"
 
 
+# Nested dataclasses: each part of the method depends on some of them only, and caches by those.
 @dataclass(frozen=True)
 class TrainingAssumptions:
     """How Transformer-1T is trained."""
@@ -30,7 +31,10 @@ class TrainingAssumptions:
         f"ZeRO stage. {RECALLED}: that it is used; with stage 2 MP64_DP16 is the lowest MP that fits, as recalled.",
     )
     recompute: str = choice(
-        "full", ("none", "selective", "full"), "Without it the activations of no plan fit into 80 GB."
+        # Values that the paper may have used and we do not know are named as such in `why`.
+        "full",
+        ("none", "selective", "full"),
+        "Without it the activations of no plan fit into 80 GB.",
     )
     sequence: bool = assumed(
         "yes", readers.yes_or_no,

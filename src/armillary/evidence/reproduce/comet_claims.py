@@ -45,6 +45,7 @@ def threshold(found: Found) -> float | None:
     times = {rate: best.time for rate in RATES if (best := found.best(CAPACITIES[-1], rate))}
     if not times:
         return None
+    # The first, as RATES ascend.
     return next(rate for rate, time in times.items() if time <= (1 + NOTHING) * min(times.values()))
 
 
@@ -56,6 +57,7 @@ def _low_mp(found: Found) -> Claim:
         "Low MP is fastest but does not fit into a node's memory; what fits has a higher MP and is slower",
         COMET_RECALLED,
         text,
+        # Three facts that together make the claim.
         (
             Case("memory that the fastest needs", best.needed / found.local, above(1)),
             Case("MP of what fits", fits.mp / best.mp if fits else nan, above(1)),
@@ -66,6 +68,7 @@ def _low_mp(found: Found) -> Claim:
 
 def _free_plan(found: Found) -> Claim:
     stated_plan = next(plan for plan in found.plans if plan.mp == RECALLED_FREE).time.total
+    # Recalled, not public: the plan is compared with the best of all others.
     best = min((plan for plan in found.plans if plan.mp != RECALLED_FREE), key=lambda plan: plan.time.total)
     return Claim(
         f"With memory without end {name(RECALLED_FREE)} is fastest",
@@ -77,6 +80,7 @@ def _free_plan(found: Found) -> Claim:
 
 def _fitting_plan(found: Found) -> Claim:
     fit = {plan.mp: plan.time.total for plan in found.plans if plan.fits}
+    # inf: without another plan that fits it is the fastest.
     others = min((time for mp, time in fit.items() if mp != RECALLED_FITS), default=inf)
     also = joined([name(mp) for mp in fit])
     return Claim(
@@ -89,6 +93,7 @@ def _fitting_plan(found: Found) -> Claim:
 
 def _threshold(found: Found) -> Claim:
     rate, fits = threshold(found), found.fitting()
+    # The two largest bandwidths: between them nothing may be gained.
     last, most = (found.best(CAPACITIES[-1], each) for each in RATES[-2:])
     pays = [
         each
@@ -120,11 +125,13 @@ def _threshold(found: Found) -> Claim:
 def _memory_gain(found: Found, dlrm: FoundDlrm, chosen: Assumptions) -> Claim:
     fits = found.fitting()
     bests = [found.best(capacity, rate) for capacity in CAPACITIES for rate in RATES]
+    # Over all capacities and bandwidths: "up to" is the best of them.
     top = min((best for best in bests if best), key=lambda best: best.time, default=None)
     text, gain = f"{BASE} holds no plan of {TRANSFORMER} without it", nan
     if fits and top:
         gain = fits.time.total / top.time
         text = f"{BASE}: {name(top.mp)} instead of {name(fits.mp)}"
+    # Gains with other machines are shown, not judged.
     others = [best.gain for best in (*found.network.values(), *found.compute.values()) if best.gain]
     if others:
         text += f", with other FLOP/s and networks {min(others):.2f}x to {max(others):.2f}x"
@@ -142,6 +149,7 @@ def _memory_gain(found: Found, dlrm: FoundDlrm, chosen: Assumptions) -> Claim:
         f"Memory expansion gains up to {MEMORY_GAIN}x",
         COMET,
         f"{text}; on which model and cluster the paper found it is not public",
+        # 0 means that no node holds the DLRM alone: not a number.
         (Case(TRANSFORMER, gain, stated(MEMORY_GAIN)), Case(DLRM, node_time or nan, stated(MEMORY_GAIN))),
     )
 
@@ -150,11 +158,13 @@ def _spread(found: Found, dlrm: FoundDlrm) -> Claim:
     cases, texts = [], []
     for model, clusters in ((TRANSFORMER, found.clusters), (DLRM, dlrm.clusters)):
         presets = {
+            # With and without expansion: "configurations" may mean either.
             f"{cluster}{how}": each.time
             for cluster, best in clusters.items()
             for how, each in zip(("", " with expansion"), best, strict=True)
             if each
         }
+        # An empty default: no cluster holds the model.
         slow, fast = (pick(presets, key=presets.__getitem__, default="") for pick in (max, min))
         cases.append(Case(model, presets[slow] / presets[fast] if presets else nan, stated(CLUSTER_SPREAD)))
         texts.append(f"{model}: {slow} against {fast}" if presets else f"no cluster holds a {model}")

@@ -28,6 +28,7 @@ def cluster(name: str, chosen: Assumptions) -> Platform:
         InputError: the pods do not divide the nodes.
     """
     platform = load_platform(_document(name, chosen))
+    # Presets have efficiencies of their own; COMET's method has one for all.
     kernels = replace(platform.compute.kernels, compute=chosen.efficiency)
     return replace(
         platform,
@@ -40,6 +41,7 @@ def varied(platform: Platform, *, peak: float = 0.0, intra: float = 0.0, inter: 
     """Return the base cluster with other FLOP/s, or bandwidths (bytes per ns) within and between pods; 0: as it is."""
     inner, outer = (
         replace(dimension, bandwidth=rate or dimension.bandwidth, port=None)
+        # port=None: it follows from the new bandwidth.
         for dimension, rate in zip(platform.dimensions, (intra, inter), strict=True)
     )
     npu = replace(platform.npu, peak=peak or platform.npu.peak)
@@ -55,7 +57,9 @@ def part(name: str, chosen: Assumptions, nodes: int) -> Platform:
         InputError: the pods do not divide the nodes.
     """
     whole = cluster(name, chosen)
+    # The first groups are filled before the next dimension is used.
     sizes = _compact([dimension.size for dimension in whole.dimensions], name, nodes)
+    # Dimensions of one node have no links.
     kept = [at for at, size in enumerate(sizes) if size > 1]
     return replace(
         whole,
@@ -66,14 +70,17 @@ def part(name: str, chosen: Assumptions, nodes: int) -> Platform:
 
 def _compact(sizes: list[int], name: str, nodes: int) -> list[int]:
     """Return how many of each dimension are taken: inner groups first, within a group of equal rank evenly."""
+    # Dimensions that are axes of one torus or mesh are filled together, to stay near a cube.
     groups = {"TPU v4": [3], "Dojo": [2] * (len(sizes) // 2)}.get(name, [1] * len(sizes))
     found: list[int] = []
     for group in groups:
         at, taken = len(found), [1] * group
+        # Doubling one axis a time; at most log2 of all nodes steps.
         for _ in range(NODES.bit_length()):
             free = [axis for axis in range(group) if taken[axis] < sizes[at + axis]]
             if not free or prod([*found, *taken]) == nodes:
                 break
+            # The shortest axis of the group, the first of equals.
             taken[min(free, key=taken.__getitem__)] *= 2
         found += taken
     if prod(found) != nodes or any(each > most for each, most in zip(found, sizes, strict=True)):
@@ -85,6 +92,7 @@ def _document(name: str, chosen: Assumptions) -> dict[str, Any]:
     if name == BASE:
         if NODES % chosen.pod:
             raise InputError(f"--pod {chosen.pod}: expected a divisor of {NODES}")
+        # !r writes floats in full: study files read text.
         hop, pods = f"{chosen.latency!r} ns", NODES // chosen.pod
         return {
             "network": [
@@ -99,6 +107,7 @@ def _document(name: str, chosen: Assumptions) -> dict[str, Any]:
     if name == "H100":
         return {"preset": "dgx-superpod-h100"}
     if name == "TPU v4":
+        # Overrides of a preset: by name of a dimension.
         return {"preset": "tpuv4-pod", "network": {"ici": {"shape": [8, 8, 16]}}}
     if chosen.dojo == "die":
         return {"preset": "dojo-exapod", "network": {"tile": {"shape": [4, 4]}, "pod": {"shape": [8, 8]}}}
@@ -107,6 +116,7 @@ def _document(name: str, chosen: Assumptions) -> dict[str, Any]:
             {"topology": "Mesh", "shape": [32, 32], "bandwidth": "4.5 TB/s", "per": "link", "latency": "500 ns"}
         ],
         "npu": {
+            # 25 dies make a tile.
             "peak": f"{TILE * 362} TFLOP/s",
             "memory": {"bandwidth": f"{TILE * 10} TB/s", "capacity": f"{TILE * 440} MB"},
         },

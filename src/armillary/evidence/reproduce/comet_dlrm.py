@@ -36,6 +36,7 @@ from armillary.workload.plan.schema import Data, Numbers, Plan
 
 SIZES = tuple(2**e for e in range(3, 11))
 """Nodes of one DLRM: a pod to the whole cluster."""
+# The sweep must end at the whole cluster.
 assert SIZES[-1] == NODES
 
 
@@ -72,6 +73,7 @@ class FoundDlrm:
 
     def fitting(self) -> Size | None:
         """Return the best number of nodes that hold it by themselves."""
+        # By node time, not by time: fewer nodes leave room for more DLRMs.
         fit = (size for size in self.sizes if size.fits)
         return min(fit, key=lambda size: size.node_time, default=None)
 
@@ -82,8 +84,10 @@ class FoundDlrm:
         more = {
             nodes: time
             for (nodes, other), time in self.hybrid.items()
+            # Own memory plus expansion must hold it.
             if other == rate and needed[nodes] <= self.local + capacity
         }
+        # A size that fits by itself stays a choice, with its own time.
         return fastest(own | more)
 
     def gain(self) -> tuple[float, Choice | None]:
@@ -103,6 +107,7 @@ def explore_dlrm(chosen: Assumptions) -> FoundDlrm:
     usual = Expansion(chosen.expansion_capacity, chosen.expansion)
     hybrid = {
         (nodes, rate): time
+        # No limit of capacity: `best` applies each one afterwards, so that times are simulated once.
         for rate in RATES
         for nodes, time in _times(SIZES, BASE, Expansion(float("inf"), rate), chosen).items()
     }
@@ -121,7 +126,9 @@ def dlrm_share(nodes: int, chosen: DlrmAssumptions) -> Share:
         InputError: the batch cannot be divided so.
     """
     return _share(
-        nodes, DlrmAssumptions(**{f.name: getattr(chosen, f.name) for f in fields(DlrmAssumptions)})
+        # Only fields that the share depends on, as a key of the cache.
+        nodes,
+        DlrmAssumptions(**{f.name: getattr(chosen, f.name) for f in fields(DlrmAssumptions)}),
     )
 
 
@@ -137,14 +144,17 @@ def dlrm_expanded(
     if not fits(own.needed, platform, expansion):
         return None
     local = platform.npu.memory.bandwidth
+    # Bytes that do not fit, and so lie in the expansion.
     missing = own.needed * beyond(own.needed, platform.npu.memory.capacity)
     if not missing:
         return own, platform
     if chosen.placement == "spread":
         rate = hybrid_bandwidth(local, expansion.bandwidth, missing / own.needed)
         return own, with_bandwidth(platform, rate)
+    # More than the tables would have to lie outside.
     if missing > own.weights:
         return None
+    # Accesses of both memories follow each other, so that rates combine harmonically.
     slower = local / hybrid_bandwidth(local, expansion.bandwidth, missing / own.weights)
     rows = tuple(Override(f"*{kernel}", factor=slower) for kernel in ("lookup", "table update"))
     return own, replace(platform, compute=replace(platform.compute, overrides=rows))
@@ -152,6 +162,7 @@ def dlrm_expanded(
 
 @cache
 def _share(nodes: int, training: DlrmAssumptions) -> Share:
+    # A sample at least per node in every division.
     if training.dlrm_batch % NODES:
         raise InputError(
             f"--dlrm-batch {training.dlrm_batch}: expected a multiple of {NODES}, samples for each node"
@@ -160,6 +171,7 @@ def _share(nodes: int, training: DlrmAssumptions) -> Share:
     plan = Plan(
         ranks=nodes,
         batch=training.dlrm_batch,
+        # Each node has its part of the batch at once.
         microbatch=training.dlrm_batch // nodes,
         optimizer="sgd",
         data=Data(overlap=training.overlap),
@@ -168,6 +180,7 @@ def _share(nodes: int, training: DlrmAssumptions) -> Share:
             gradients="bf16" if training.gradients == "bf16" else "fp32",
         ),
     )
+    # The node that holds most, at the peak of the step.
     held = worst(partition(replica_layers(model, plan), plan), plan)
     return Share(generate(model, plan), held.needed, held.at_peak["weights"])
 
@@ -176,7 +189,9 @@ def dlrm(training: DlrmAssumptions) -> Model:
     """Return the DLRM of LIBRA, whose rows are not published, with as many rows as make the parameters."""
     model = load_model("dlrm-libra")
     assert isinstance(model, Dlrm)
+    # One table type; unpacking fails if that changes.
     (tables,) = model.tables
+    # Rounded up: tables must have whole rows.
     rows = -(-training.dlrm_parameters // (tables.count * tables.size))
     grown = tables.model_copy(update={"rows": rows, "pooling": training.dlrm_pooling})
     return model.model_copy(update={"tables": [grown]})
@@ -197,6 +212,7 @@ def _times(sizes: Iterable[int], name: str, expansion: Expansion, chosen: Assump
 
 def _best(name: str, expansion: Expansion, chosen: Assumptions) -> Best:
     times = _times(SIZES, name, expansion, chosen)
+    # The memory is the same on any number of nodes.
     capacity = part(name, chosen, SIZES[0]).npu.memory.capacity
     own = {nodes: time for nodes, time in times.items() if dlrm_share(nodes, chosen).needed <= capacity}
     return Best(fastest(own), fastest(times))

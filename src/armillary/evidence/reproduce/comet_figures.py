@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 def draw(figure: Any, found: Found, dlrm: FoundDlrm, chosen: Assumptions) -> None:
     """Draw four panels of the Transformer and two of the DLRM."""
+    # Six panels on a page.
     figure.set_size_inches(12.0, 13.0)
     panels = list(figure.subplots(3, 2).flat)
     rates = [f"{rate:g}" for rate in RATES]
@@ -31,6 +32,7 @@ def draw(figure: Any, found: Found, dlrm: FoundDlrm, chosen: Assumptions) -> Non
         "Step by plan and bandwidth of the expansion (s)",
         ("expansion (GB/s)", rates),
         ("", [name(mp) for mp in SWEPT]),
+        # NaN: plans that cannot be held.
         [[found.hybrid.get((mp, rate), nan) / 1e9 for rate in RATES] for mp in SWEPT],
         "{:.0f}",
         "viridis_r",
@@ -50,6 +52,7 @@ def draw(figure: Any, found: Found, dlrm: FoundDlrm, chosen: Assumptions) -> Non
         panels[3],
         f"Gain at {format_bandwidth(chosen.expansion)} and {gigabytes(chosen.expansion_capacity)} by network",
         ("between pods (GB/s)", [f"{inter * chosen.inter:g}" for inter in FACTORS]),
+        # Factors of the sweep, shown as bandwidths.
         ("within pods (GB/s)", [f"{intra * chosen.intra:g}" for intra in FACTORS]),
         [[found.network[intra, inter].gain or nan for inter in FACTORS] for intra in FACTORS],
         "{:.2f}",
@@ -71,11 +74,13 @@ def draw(figure: Any, found: Found, dlrm: FoundDlrm, chosen: Assumptions) -> Non
 
 def _sizes(axes: Axes, found: FoundDlrm) -> None:
     parts = {
+        # Node time: time of a step times nodes.
         "compute": [size.nodes * size.time.compute for size in found.sizes],
         "exposed communication": [size.nodes * size.time.exposed for size in found.sizes],
     }
     tops = figures.stacked(axes, range(len(found.sizes)), parts, figures.STEP)
     for at, (size, top) in enumerate(zip(found.sizes, tops, strict=True)):
+        # Bold labels: plans that fit.
         weight = "bold" if size.fits else "normal"
         axes.annotate(gigabytes(size.needed), (at, top), (0, 3), ha="center", fontsize=8, fontweight=weight,
                       textcoords="offset points")  # fmt: skip
@@ -120,11 +125,13 @@ def _heat(
 
     known = [value for row in values for value in row if not isnan(value)]
     least, most = min(known, default=1.0), max(known, default=1.0)
+    # Logarithmic, as values span decades; LogNorm needs two different ends.
     shown = axes.imshow(values, aspect="auto", cmap=colours, norm=LogNorm(least, max(most, least * 1.01)))
     for y, row in enumerate(values):
         for x, value in enumerate(row):
             if not isnan(value):
                 red, green, blue, _ = shown.to_rgba(np.array(value))
+                # Luma of BT.601: white on dark cells, black on light ones.
                 dark = 0.299 * red + 0.587 * green + 0.114 * blue < 0.5
                 axes.text(x, y, form.format(value), ha="center", va="center", fontsize=8,
                           color="white" if dark else "black")  # fmt: skip

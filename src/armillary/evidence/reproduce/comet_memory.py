@@ -16,6 +16,7 @@ from armillary.evidence.reproduce.comet_workload import Share, share
 from armillary.platform.memory import RemoteMemory
 from armillary.platform.model import Platform
 
+# Any positive share makes the plan load weights.
 _TRACE = 1e-9
 """A share of the weights that counts for nothing, but lets the footprint hold a layer that was loaded."""
 
@@ -35,6 +36,7 @@ def beyond(needed: float, capacity: float) -> float:
 
 def hybrid_bandwidth(local: float, expansion: float, outside: float) -> float:
     """Return the bandwidth of both memories when `outside` of all bytes are in the expansion; in any one unit."""
+    # Bytes of both memories are read one after the other: times add up, rates combine harmonically.
     return 1 / ((1 - outside) / local + outside / expansion)
 
 
@@ -62,12 +64,15 @@ def expanded(
     if chosen.placement == "spread":
         rate = hybrid_bandwidth(platform.npu.memory.bandwidth, expansion.bandwidth, outside)
         return own, with_bandwidth(platform, rate)
+    # The footprint with almost nothing, and with all weights outside.
     least, most = share(mp, chosen, _TRACE), share(mp, chosen, 1.0)
     if most.needed > capacity:
         return None
     part = _TRACE
     # What is not weights moves with the peak, so that the first step may fall short by a little.
+    # Each step adds what is missing; it ends at 1, where `most` fits.
     while (held := share(mp, chosen, part)).needed > capacity:
         part = min(part + (held.needed - capacity) / least.weights, 1.0)
+    # Whole bytes per ns, as ASTRA-sim's kinds of memory have.
     path = RemoteMemory("per-npu", bandwidth=max(round(expansion.bandwidth), 1))
     return held, replace(platform, remote_memory=path)

@@ -17,12 +17,14 @@ from armillary.evidence.reproduce.comet_workload import DEGREES, share
 from armillary.platform.model import Platform
 from armillary.report.communication import dimensions
 
+# MP 1 to 128.
 SWEPT = DEGREES[:8]
 """MP in the sweeps of resources: the others are several times slower and never fit better."""
 RATES = (25.0, 50.0, 100.0, 150.0, 250.0, 400.0, 600.0, 1000.0, 2000.0)
 """Bandwidths of the expansion, bytes per ns."""
 CAPACITIES = (32e9, 128e9, 256e9, 512e9, 1024e9, 2048e9)
 """Capacities of the expansion, bytes."""
+# 1.0 is the base cluster.
 FACTORS = (0.5, 1.0, 2.0, 4.0)
 """Of the FLOP/s, and of the bandwidths within and between pods."""
 
@@ -93,10 +95,12 @@ class Found:
 
     def best(self, capacity: float, rate: float) -> Choice | None:
         """Return the fastest plan of the base cluster that fits with an expansion."""
+        # Plans that fit by themselves; with an expansion they take the same time.
         own = {plan.mp: plan.time.total for plan in self.plans if plan.fits}
         more = {
             mp: time
             for (mp, other), time in self.hybrid.items()
+            # Own memory plus expansion must hold it.
             if other == rate and self.needed(mp) <= self.local + capacity
         }
         return fastest(own | more)
@@ -118,6 +122,7 @@ def explore(chosen: Assumptions) -> Found:
     hybrid = {
         (mp, rate): time
         for rate in RATES
+        # No limit of capacity: `best` applies each afterwards, so that a time is simulated once.
         for mp, time in _times(SWEPT, base, Expansion(np.inf, rate), chosen).items()
     }
     around = {
@@ -127,6 +132,7 @@ def explore(chosen: Assumptions) -> Found:
         for peak in FACTORS
         for intra in FACTORS
         for inter in FACTORS
+        # Two planes of the cube: network at the base's FLOP/s, and FLOP/s at the base's network within pods.
         if 1.0 in (peak, intra)
     }  # fmt: skip
     clusters = {
@@ -146,7 +152,9 @@ def explore(chosen: Assumptions) -> Found:
 def _plan(mp: int, platform: Platform, chosen: Assumptions) -> Plan:
     own = share(mp, chosen)
     timeline = simulate(own.trace, platform)
+    # Bytes per dimension of the slowest rank: within its pod, and between pods.
     sent = [row.bytes for row in dimensions(timeline, int(np.argmax(timeline.finish))) if row.index >= 0]
+    # A second simulation, for the parts of the step.
     time = measure(own.trace, platform, "physical")
     return Plan(mp, own.needed, fits(own.needed, platform, None), time, sent[0], sent[1])
 
@@ -161,5 +169,6 @@ def _times(
 
 def _best(platform: Platform, expansion: Expansion, chosen: Assumptions) -> Best:
     times = _times(SWEPT, platform, expansion, chosen)
+    # Without the expansion: plans that fit by themselves have the same time in both.
     own = {mp: time for mp, time in times.items() if fits(share(mp, chosen).needed, platform, None)}
     return Best(fastest(own), fastest(times))

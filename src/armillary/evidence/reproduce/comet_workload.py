@@ -45,6 +45,7 @@ def share(mp: int, chosen: TrainingAssumptions, elsewhere: float = 0.0) -> Share
     Raises:
         InputError: the batch cannot be divided so.
     """
+    # Only fields that the share depends on, as a key of the cache.
     training = TrainingAssumptions(**{f.name: getattr(chosen, f.name) for f in fields(TrainingAssumptions)})
     if training.batch % NODES:
         raise InputError(
@@ -64,6 +65,7 @@ def _model(mp: int) -> Model:
     """Return Transformer-1T; heads that `mp` does not divide become wider or thinner ones, which is as much work."""
     model = load_model("transformer-1t")
     assert isinstance(model, Decoder)
+    # At least one head per rank, and a number that mp divides.
     heads = max(model.attention.heads // mp, 1) * mp
     return model.model_copy(update={"attention": model.attention.model_copy(update={"heads": heads})})
 
@@ -77,5 +79,6 @@ def _plan(mp: int, training: TrainingAssumptions, elsewhere: float) -> Plan:
         data=Data.model_validate({"sharding": training.sharding, "overlap": training.overlap}),
         numbers=Numbers(gradients="bf16" if training.gradients == "bf16" else "fp32"),
         recompute=training.recompute,  # type: ignore[arg-type]
+        # None loads nothing.
         offload=Offload(weights=elsewhere or None),
     )

@@ -117,8 +117,10 @@ Found = dict[tuple[str, int], list[Point]]
 
 def machine(chosen: Assumptions, factor: int) -> Platform:
     """Return the torus with NPUs that are `factor` times as fast."""
+    # "all" makes memory faster with the peak, so that every compute time is divided.
     size, faster = SHAPE, factor if chosen.scales == "all" else 1
     links = [chosen.inner, chosen.outer, chosen.outer]
+    # Read as a study, so that keys are checked as a user's.
     platform = load_platform(
         {
             "network": [
@@ -139,6 +141,7 @@ def machine(chosen: Assumptions, factor: int) -> Platform:
     if chosen.model == "roofline":
         return platform
     array = 256
+    # A multiplication and an addition per cell and cycle.
     clock = chosen.peak * factor / (2 * array**2)
     options = {"rows": array, "columns": array, "dataflow": chosen.dataflow, "clock": clock}
     return replace(platform, compute=replace(platform.compute, model="systolic", options=options))
@@ -147,13 +150,17 @@ def machine(chosen: Assumptions, factor: int) -> Platform:
 def measure(chosen: Assumptions, workload: str, samples: int) -> list[Point]:
     """Simulate a step for every factor."""
     npus = SHAPE[0] * SHAPE[1] * SHAPE[2]
+    # The batch is per NPU and step: weak scaling.
     plan = {"ranks": npus, "batch": npus * samples, "microbatch": samples, "optimizer": "momentum"}
     trace = generate(load_model(workload), Plan.model_validate(plan))
     points = []
     for factor in FACTORS:
+        # The trace does not depend on the factor: generated once.
         timeline = simulate(trace, machine(chosen, factor))
+        # Rank 0: all do the same.
         parts = breakdown(timeline, 0).parts()
         points.append(
+            # All that is not computation, as in the plot: also waiting.
             Point(factor, timeline.total_ticks, parts["compute"], timeline.total_ticks - parts["compute"])
         )
     return points
@@ -166,13 +173,17 @@ def run(chosen: Assumptions) -> Outcome:
         for workload in chosen.workload
         for samples in chosen.samples
     }
+    # Half of the step is where communication "bounds" it.
     bound = {key: Case(_name(*key), points[-1].part, above(0.5, share)) for key, points in found.items()}
+    # Points of per cent, at the fastest NPU less the slowest.
     rising = tuple(
         Case(_name(*key), 100 * (points[-1].part - points[0].part), above(0, _points))
         for key, points in found.items()
     )
     flat = tuple(
-        Case(_name(*key), gain(points[-2:]) / gain(points[:2]), below(1)) for key, points in found.items()
+        # A doubling at the end over a doubling at the start.
+        Case(_name(*key), gain(points[-2:]) / gain(points[:2]), below(1))
+        for key, points in found.items()
     )
     claims = (
         Claim("As compute gets faster, communication takes a larger part of the step", SCALING,
@@ -180,6 +191,7 @@ def run(chosen: Assumptions) -> Outcome:
         Claim("Communication comes to bound the step", SCALING, _where(chosen, found), tuple(bound.values())),
         Claim("Faster compute alone gains less and less", SCALING,
               f"speed-up of x{FACTORS[-2]} to x{FACTORS[-1]} over that of x1 to x2", flat),
+        # No cases: the source has no values, and the verdict is open.
         Claim("The values of the plot", SCALING,
               "they are not in its text; the table is ours under these assumptions", ()),
     )  # fmt: skip
@@ -237,12 +249,15 @@ def _steps(found: Found) -> Grid:
 
 def crossover(points: list[Point]) -> float | None:
     """Return the factor from which more than half of the step is exposed, by a line over log2 between points."""
+    # The first pair has no point before it.
     for one, two in zip([None, *points], points, strict=False):
         after = two.part
         if after > 0.5:
+            # Bound already at x1.
             if one is None:
                 return float(two.factor)
             before = one.part
+            # Linear between points over log2 of the factor: the axis of the plot.
             part = (0.5 - before) / (after - before)
             return float(one.factor * (two.factor / one.factor) ** part)
     return None
@@ -257,6 +272,7 @@ def draw(figure: Any, found: Found) -> None:
     colours = {name: tints[at % len(tints)] for at, name in enumerate(names.values())}
     for axes, workload in zip(figures.panels(figure, workloads, share=True), workloads, strict=True):
         series = {names[each]: [100 * point.part for point in found[workload, each]] for each in samples}
+        # Where communication begins to bound the step.
         axes.axhline(50, color=figures.GREY, linewidth=0.8, linestyle="--")
         figures.curves(axes, FACTORS, series, colours)
         axes.set(xscale="log", ylim=(0, 100))

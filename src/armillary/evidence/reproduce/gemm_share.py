@@ -35,13 +35,16 @@ SAID = 0.7
 DEVICES = {
     "v100": ("125 TFLOP/s", "900 GB/s"),
     "a100": ("312 TFLOP/s", "2039 GB/s"),
+    # Peaks of Tensor Cores in 16 bits.
     "h100": ("989 TFLOP/s", "3350 GB/s"),
 }
 """Peak of GEMMs in 16 bits, and memory bandwidth, of NVIDIA's data sheets (SXM)."""
 WIDTHS = {"base": (512, 8), "big": (1024, 16)}
 """Hidden size and heads (arXiv 1706.03762, table 3)."""
+# From what small GEMMs reach to what the largest do.
 EFFICIENCIES = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 PARTS = ("with weights", "of attention", "element-wise", "optimizer")
+# Names of parts in the figure.
 LABELS = {"with weights": "GEMMs with weights", "of attention": "GEMMs of attention"} | {
     each: each for each in PARTS[2:]
 }
@@ -128,6 +131,7 @@ def machine(chosen: Assumptions) -> Platform:
     peak, memory = DEVICES[chosen.device]
     return load_platform(
         {
+            # One NPU: no communication.
             "network": [{"topology": "Switch", "size": 1, "bandwidth": "1 GB/s", "latency": "0 ns"}],
             "npu": {"peak": peak, "memory": {"bandwidth": memory}},
             "compute": {
@@ -152,6 +156,7 @@ def measure(chosen: Assumptions) -> list[Share]:
         raise InputError(
             f"--tokens {chosen.tokens}: expected at least a sentence, --sequence {chosen.sequence}"
         )
+    # The trace depends on none of these: neutral values let the cache serve the sweep.
     work = replace(chosen, efficiency=1.0, memory=1.0, overhead=0.0, device="v100", counted="all")
     return [_share(name, _trace(name, work), chosen) for name in models(chosen)]
 
@@ -168,20 +173,28 @@ def _trace(name: str, work: Assumptions) -> Trace:
 
 
 def _share(name: str, trace: Trace, chosen: Assumptions) -> Share:
+    # fold=False: node times of the rank itself are read below.
     timeline = simulate(trace, machine(chosen), fold=False)
     graph = trace.graphs[0]
+    # Nodes of the first rank come first in the arrays.
     count = graph.n_nodes
     took = (timeline.node_end[:count] - timeline.node_start[:count]).astype(float)
+    # Other nodes take no compute time.
     took[graph.types != NodeType.COMP_NODE] = 0.0
     words = np.array(graph.names())
     attention = np.array(
+        # Attention by name: the generator calls its GEMMs so.
         [".scores" in f".{w}" or ".values" in w or "attend" in w or w.startswith("attention") for w in words]
     )
+    # Reshapes and masks have no operations to speak of.
     attention &= graph.ints("num_ops", 0) > 1
+    # All kernels with shapes, less those of attention.
     gemm = graph.has(GEMM) & ~attention
     optimizer = np.array(["optimizer" in word for word in words])
+    # Four parts that together are the step.
     masks = (gemm, attention, ~(gemm | attention | optimizer), optimizer)
     parts = {part: float(took[mask].sum()) for part, mask in zip(PARTS, masks, strict=True)}
+    # What is counted is an assumption of its own.
     gemm = parts[PARTS[0]] + (parts[PARTS[1]] if chosen.counted == "all" else 0.0)
     return Share(name, float(timeline.total_ticks), parts, gemm)
 
@@ -203,7 +216,9 @@ def run(chosen: Assumptions) -> Outcome:
         (share(value, 0), *(share(each.share) for each in shares))
         for value, shares in zip(EFFICIENCIES, swept, strict=True)
     )
+    # The share for each efficiency, per model.
     curves = [[shares[at].share for shares in swept] for at in range(len(found))]
+    # The second claim: how much the share moves with the efficiency.
     spread = [max(curve) - min(curve) for curve in curves]
     claims = (
         Claim(
@@ -245,6 +260,7 @@ def _efficiency_for(curve: list[float]) -> str:
         return f"less than {share(EFFICIENCIES[0], 0)}"
     if curve[-1] >= SAID:
         return f"more than {share(EFFICIENCIES[-1], 0)}"
+    # np.interp wants ascending x: the curve falls, so both are negated.
     return share(float(np.interp(-SAID, [-each for each in curve], EFFICIENCIES)), 0)
 
 

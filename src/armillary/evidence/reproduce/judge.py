@@ -13,9 +13,9 @@ from typing import Any, Literal
 
 Verdict = Literal["holds", "partly", "does not hold", "open"]
 TOLERANCE = 0.1
-"""Of a stated number: twice the 5 % by which ISPASS 2023 finds its own simulator off rings measured on V100s."""
+"""Relative tolerance of a stated number: twice the 5 % by which ISPASS 2023 finds its own simulator off V100 rings."""
 POINTS = 0.05
-"""Of a stated share of a whole: absolute, so that a share and the rest (87.7 % used, 12.3 % idle) are judged alike."""
+"""Absolute tolerance of a stated share of a whole: a share and its rest (87.7 % used, 12.3 % idle) are judged alike."""
 VERDICTS: dict[Verdict, str] = {
     "holds": "all cases agree",
     "partly": "some cases agree, or our interval reaches into the range",
@@ -37,6 +37,7 @@ def times(value: float) -> str:
 
 def share(part: float, digits: int = 1) -> str:
     """Return a part of 1: ``"78.8 %"``."""
+    # + 0.0 turns -0.0 into 0.0, which would be written with a sign.
     return f"{round(100 * part, digits) + 0.0:.{digits}f} %"
 
 
@@ -66,6 +67,7 @@ class Expected:
     def agrees(self, low: float, high: float) -> bool:
         """Return whether all of an interval is in the range; NaN never is."""
         if self.ends:
+            # One chained comparison: NaN makes it false.
             return self.low <= low <= high <= self.high
         return self.low < low <= high < self.high
 
@@ -78,6 +80,7 @@ class Expected:
 
 def stated(number: float, show: Callable[[float], str] = times, within: float = TOLERANCE) -> Expected:
     """Return the range of a stated number, which may differ by the part `within` of it."""
+    # abs: a stated number may be negative.
     around = within * abs(number)
     return Expected(f"{show(number)} ± {100 * within:g} %", number - around, number + around, show)
 
@@ -139,11 +142,13 @@ class Case:
 
     def number(self) -> str:
         """Return ours as text: ``"4.33x"``, ``"1.02x to 1.10x"``; NaN is "none"."""
+        # dict.fromkeys: equal ends are written once.
         texts = dict.fromkeys("none" if isnan(each) else self.expected.show(each) for each in self.interval)
         return " to ".join(texts)
 
     def row(self) -> dict[str, Any]:
         """Return it for JSON; null is no number in our interval, and no bound in the range."""
+        # JSON has no infinity.
         low, high = (None if isinf(end) else end for end in (self.expected.low, self.expected.high))
         return {
             "name": self.name, "expected": self.expected.text, "ours": [_written(end) for end in self.interval],
@@ -159,6 +164,7 @@ def judge(cases: Sequence[Case]) -> Verdict:
     """Return the verdict on a claim; this and `Expected` are the definition, `DEFINITION` says it in words."""
     if not cases:
         return "open"
+    # Order matters: no case is "open", all is "holds", some is "partly".
     if all(case.agrees for case in cases):
         return "holds"
     return "partly" if any(case.reaches for case in cases) else "does not hold"
@@ -175,6 +181,7 @@ def ours(cases: Sequence[Case], listed: int = 6) -> str:
         return "none"
     if len(cases) <= listed:
         return ", ".join(f"{case.name} {case.number()}".strip() for case in cases)
+    # Ends over all cases: the least low and the largest high.
     least, most = min(cases, key=lambda case: case.interval[0]), max(cases, key=lambda case: case.interval[1])
     ends = f"{least.expected.show(least.interval[0])} to {most.expected.show(most.interval[1])}"
     return f"{ends}; {sum(case.agrees for case in cases)} of {len(cases)} agree"
@@ -182,4 +189,5 @@ def ours(cases: Sequence[Case], listed: int = 6) -> str:
 
 def joined(parts: Sequence[str]) -> str:
     """Return ``"a, b and c"``."""
+    # The last part joins with "and"; filter drops an empty head.
     return " and ".join(filter(None, (", ".join(parts[:-1]), *parts[-1:])))

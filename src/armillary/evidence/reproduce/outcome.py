@@ -1,4 +1,4 @@
-"""What a reproduction found: tables, a figure, and a verdict on each claim of the source."""
+"""The outcome of a reproduction: tables, a figure, and a verdict on each claim of the source."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Claim:
         return ours(self.cases)
 
     def line(self) -> Line:
-        """Return what is printed of it."""
+        """Return the claim as texts, for tables."""
         return Line(
             self.text,
             self.source,
@@ -75,6 +75,7 @@ COLUMNS = {"claim": 27, "number": 15, "ours": 21, "verdict": 15, "why": 22}
 
 def claims_table(lines: Sequence[Line], title: str = "Claims") -> Table:
     """Return judged claims for the terminal; columns are as wide in all of them."""
+    # Names and widths as in COLUMNS.
     from rich.table import Table
     from rich.text import Text
 
@@ -133,6 +134,7 @@ class Outcome:
 
     def verdicts(self) -> Table:
         """Return the claims, and what a verdict means, for the terminal."""
+        # The definition under the table, so that a reader can check each word.
         out = claims_table([claim.line() for claim in self.claims])
         out.caption, out.caption_justify = DEFINITION, "left"
         return out
@@ -142,6 +144,7 @@ def changed(base: Outcome, other: Outcome) -> str:
     """Return which claims `other` judges differently: ``"2: holds -> fails"``, by their place; or "none"."""
     turned = [
         f"{place}: {one.verdict} -> {two.verdict}"
+        # Claims are numbered as on the page; both have the same, in order.
         for place, (one, two) in enumerate(zip(base.claims, other.claims, strict=True), 1)
         if one.verdict != two.verdict
     ]

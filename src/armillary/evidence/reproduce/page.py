@@ -16,6 +16,7 @@ from armillary.evidence.reproduce.outcome import Grid, Line, Outcome
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+# Everything in one file: no fonts, no scripts, no network.
 _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; color: #1a1a1a; max-width: 62rem; margin: 2rem auto; padding: 0 1rem }
 h1 { font-size: 1.5rem; margin-bottom: 0 } h2 { font-size: 1.1rem; margin: 2rem 0 .5rem } p { color: #555; margin: 0 }
@@ -70,6 +71,7 @@ def write_page(
     Raises:
         InputError: matplotlib is not installed, or the file cannot be written.
     """
+    # Inline, so that the page needs nothing else.
     svg = svg_text(_drawn(outcome))
     parts = [
         f"<h1>{html.escape(outcome.title)}</h1>",
@@ -134,6 +136,7 @@ def _grid(grid: Grid) -> str:
 def _assumptions(assumptions: type[Any], texts: Mapping[str, str]) -> str:
     rows = []
     for name, known in about(assumptions).items():
+        # What was written on the command line, or the default.
         text = texts.get(name, known.text)
         value = text if text == known.text else f"{text} (default {known.text})"
         rows.append((f"<code>{flag(name)}</code>", html.escape(value), html.escape(known.why)))
@@ -141,6 +144,7 @@ def _assumptions(assumptions: type[Any], texts: Mapping[str, str]) -> str:
 
 
 def _table(header: Iterable[str], rows: Iterable[tuple[str, ...]], kind: str = "texts") -> str:
+    # Cells are HTML already; headers are not.
     head = "".join(f"<th>{html.escape(cell)}</th>" for cell in header)
     body = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>\n" for row in rows)
     return f'<table class="{kind}"><thead><tr>{head}</tr></thead>\n<tbody>\n{body}</tbody></table>'

@@ -14,6 +14,7 @@ T = TypeVar("T")
 def between(parse: Callable[[str], Number], least: str, most: str) -> Callable[[str], Number]:
     """Return a reader of quantities from `least` to `most`; others are a ValueError."""
 
+    # Read lazily: bounds have units of their own.
     def read(text: str) -> Number:
         value = parse(text)
         if not parse(least) <= value <= parse(most):
@@ -27,6 +28,7 @@ def counting(least: int, most: int) -> Callable[[str], int]:
     """Return a reader of whole numbers from `least` to `most`; others are a ValueError."""
 
     def read(text: str) -> int:
+        # [:19]: a text of digits may be too long for an int worth reading.
         if not (text.isascii() and text.isdecimal() and least <= int(text[:19]) <= most):
             raise ValueError(f"got {text!r}, expected a whole number from {least:,} to {most:,}")
         return int(text)
@@ -36,6 +38,7 @@ def counting(least: int, most: int) -> Callable[[str], int]:
 
 def several(parse: Callable[[str], T]) -> Callable[[str], tuple[T, ...]]:
     """Return a reader of a list with commas, each value once."""
+    # dict.fromkeys drops repeats and keeps the order.
     return lambda text: tuple(dict.fromkeys(parse(part.strip()) for part in text.split(",")))
 
 

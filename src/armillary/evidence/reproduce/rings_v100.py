@@ -26,6 +26,7 @@ from armillary.trace import GraphBuilder, Trace
 MIB = 2**20
 SIZES = tuple(mib * MIB for mib in (64, 96, 128, 192, 256, 384, 512, 768, 1024))
 """Bytes: the paper's range, as far as the tables go."""
+# MiB: the paper says MB, and nccl-tests count powers of two.
 MEASURED_US = {
     2: (2998.8, 4483.8, 5969.8, 8939.7, 11912.0, 17864.0, 23808.0, 35706.0, 47613.5),
     4: (1202.0, 1780.0, 2362.4, 3526.3, 4717.6, 7079.0, 9442.1, 14177.5, 18870.5),
@@ -33,11 +34,13 @@ MEASURED_US = {
 }
 """GPUs -> times at `SIZES`, means of out of place and in place: VIA-Research/vTrain@f8dda84 (MIT),
 trace_v100_AR_GPU{2,4,8}_1M_1024M_LUT."""
+# "5 %" is the mean error of the paper.
 PAPER = 0.05
 DOCS = {2: 0.114, 4: 0.079, 8: 0.028}
 """GPUs -> error that ASTRA-sim's documentation states for an HPE server with V100s (geometric mean)."""
 SHEET, PAIR, LARGEST = "data sheet", "as on 2 GPUs", "own 1 GiB"
 WAYS = {
+    # Three readings of "the bandwidth".
     SHEET: "links at the data sheet's bandwidth",
     PAIR: "the part of it that 2 GPUs reach at 1 GiB",
     LARGEST: "the part of it that as many GPUs reach at 1 GiB; the other sizes are judged",
@@ -82,6 +85,7 @@ class Curve:
     @property
     def error(self) -> float:
         """Mean of absolute errors."""
+        # What was fitted to does not count.
         errors = self.errors[:-1] if self.way == LARGEST else self.errors
         return fmean(abs(error) for error in errors)
 
@@ -107,13 +111,16 @@ def ring(gpus: int, bandwidth: float, size: int, chosen: Assumptions) -> float:
 
 def measure(chosen: Assumptions) -> list[Curve]:
     """Simulate every number of GPUs, size and way."""
+    # Links of the data sheet to the others.
     sheet = {gpus: count * chosen.link for gpus, count in zip(MEASURED_US, chosen.links, strict=True)}
     reached = {
+        # Predicted over measured at 1 GiB: the part of the data sheet that is reached.
         gpus: ring(gpus, rate, SIZES[-1], chosen) / (1e3 * MEASURED_US[gpus][-1])
         for gpus, rate in sheet.items()
     }
     curves = []
     for gpus, rate in sheet.items():
+        # A larger rate by the part makes the prediction of 1 GiB exact.
         for way, part in ((SHEET, 1.0), (PAIR, reached[2]), (LARGEST, reached[gpus])):
             if way == PAIR and gpus == 2:  # which is its own
                 continue
@@ -126,17 +133,21 @@ def run(chosen: Assumptions) -> Outcome:
     """Simulate, and judge as far as the tables go."""
     curves = measure(chosen)
     four = tuple(
+        # Only 4 GPUs are in both sources; 2 and 8 are not judged by this claim.
         Case(f"{each.gpus} GPUs, {each.way}", each.error, at_most(PAPER, share))
         for each in curves
         if each.gpus == 4
     )
     every = tuple(
-        Case(f"{each.gpus} GPUs, {each.way}", each.error, at_most(DOCS[each.gpus], share)) for each in curves
+        # Every number of GPUs against its own error of the documentation.
+        Case(f"{each.gpus} GPUs, {each.way}", each.error, at_most(DOCS[each.gpus], share))
+        for each in curves
     )
     ways = "; ".join(f"{way}: {text}" for way, text in WAYS.items())
     claims = (
         Claim("A ring is met on 4 V100, 64 MB to 1.5 GB, with a mean error of 5 %", PAPER_NOTES,
               f"from 64 MiB to 1 GiB, on another machine; {ways}", four),
+        # No cases: the tables do not reach that far.
         Claim("The same on 16 V100", PAPER_NOTES,
               "the tables end at 8 GPUs of one machine: what joins 16, two machines or an NVSwitch, is in none", ()),
         Claim("The same above 1 GiB", PAPER_NOTES, "the tables end at 1 GiB", ()),
@@ -176,6 +187,7 @@ def draw(figure: Any, curves: Sequence[Curve]) -> None:
     counts = list(MEASURED_US)
     panels = figures.panels(figure, [f"{gpus} V100" for gpus in counts], share=True)
     for axes, gpus in zip(panels, counts, strict=True):
+        # The paper's ±5 %.
         axes.axhspan(-100 * PAPER, 100 * PAPER, color="#EEEEEE", zorder=0)
         axes.axhline(0, color=figures.GREY, linewidth=0.8)
         series = {each.way: [100 * error for error in each.errors] for each in curves if each.gpus == gpus}

@@ -6,6 +6,7 @@ TALK = "ISPASS 2023, talk"
 PAPER_NOTES = "ISPASS 2023, notes on the paper"
 VALIDATION = "ASTRA-sim's documentation, validation"
 CASE_2 = "ISPASS 2023, talk, case study 2"
+# `HUGE` is a number of ours; the claim says so.
 HUGE = 1.2
 """What `CASE_2` calls a huge gain: it gives no number."""
 CASE_3 = "ISPASS 2023, case study 3"

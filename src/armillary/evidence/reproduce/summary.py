@@ -54,6 +54,7 @@ def judged(name: str) -> Judged:
     begin = time.monotonic()
     try:
         made = study(name)
+        # Imported here, so that a study that does not import is its error and not that of all.
         outcome: Outcome = made.run(made.Assumptions())
         lines = tuple(claim.line() for claim in outcome.claims)
     except ArmillaryError as error:
@@ -68,6 +69,7 @@ class Saved:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        # A hash of all sources: results of another program are not this one's.
         own = [path.read_text("utf-8") for path in sorted(Path(__file__).parent.glob("*.py"))]
         self._program = hashlib.sha256(digest([sources(), own]).encode()).hexdigest()[:32]
 
@@ -75,12 +77,15 @@ class Saved:
         """Return what was found; None if there is nothing, or nothing of this program."""
         try:
             data = json.loads(self._path(name).read_text("utf-8"))
+            # pop: the rest must be the fields of Judged.
             if data.pop("program") != self._program:
                 return None
             lines = tuple(Line(**{**each, "cases": tuple(each["cases"])}) for each in data.pop("lines"))
             found = Judged(**data, lines=lines)
+            # What cannot be drawn is thrown away with the error that shows it.
             table([found])  # what cannot be shown is of no use
             return found
+        # Any damage of the file: the study runs again.
         except (OSError, ValueError, LookupError, TypeError, AttributeError):
             return None
 
@@ -100,6 +105,7 @@ class Saved:
 
 def title(found: Sequence[Judged]) -> str:
     """Return how many claims of how many studies got which verdict."""
+    # Words of all claims, over all studies.
     words = Counter(line.verdict for each in found for line in each.lines)
     text = f"{words.total()} claims of {len(found)} published studies: "
     text += ", ".join(f"{word} {words[word]}" for word in VERDICTS)
@@ -114,6 +120,7 @@ def table(found: Sequence[Judged]) -> Group:
 
     parts: list[RenderableType] = [Text(title(found), style="bold")]
     for each in found:
+        # An error stands where the title would.
         head = f"{each.name}: {each.title or each.error}"
         parts += [Text(), claims_table(each.lines, head) if each.lines else Text(head, style="red")]
     return Group(*parts, Text(), Text(DEFINITION, style="dim"))

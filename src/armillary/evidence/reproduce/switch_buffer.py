@@ -116,6 +116,7 @@ class Assumptions:
 
     def __post_init__(self) -> None:
         if self.npus < 2 or self.npus % self.group:
+            # Divisors are few: they are all named.
             divisors = [str(size) for size in range(1, self.npus + 1) if self.npus % size == 0]
             raise InputError(
                 f"--group is {self.group}, expected a divisor of {self.npus} NPUs: {', '.join(divisors)}"
@@ -126,9 +127,12 @@ class Assumptions:
         wiring = Wiring("two switches", self.npus)
         npu = np.arange(self.npus)
         locals_ = wiring.tier("local", self.npus // self.group)
+        # The group's switch comes first, so that ties take it, see below.
         switch = wiring.tier(GLOBAL, 1)
         # Of two ways with as many links that with the lower numbers is taken: through the group's switch.
+        # Both directions of a link to the group's switch.
         wiring.connect(npu, locals_[npu // self.group], "local", self.local, self.local_latency)
+        # Up without a limit: only ports towards NPUs drop.
         wiring.connect(npu, switch[0], GLOBAL, self.global_, self.global_latency, one_way=True)
         wiring.connect(switch[0], npu, GLOBAL, self.global_, self.global_latency, one_way=True, buffer=buffer)
         return wiring.topology()
@@ -160,9 +164,11 @@ Points = dict[str, list[Point]]
 def sweep(chosen: Assumptions, seed: int, min_rto: float) -> Points:
     """Return the points of both all-reduces with one seed and shortest timeout (ns); links of a group never drop."""
     levels = {"flat": (chosen.npus,), "hierarchical": (chosen.group, chosen.npus // chosen.group)}
+    # Other constants of TCP stay as in the package.
     tcp = Tcp(algorithm=chosen.congestion_control, min_rto=min_rto / 1e6, initial_window=chosen.initial_window,  # type: ignore[arg-type]
               max_rto=max(min_rto / 1e6, Tcp().max_rto), seed=seed)  # fmt: skip
     step, after = GraphBuilder(), list[int]()
+    # Each all-reduce waits for the one before, so that connections persist.
     for number in range(chosen.repeats):
         after = [step.all_reduce(f"all-reduce {number}", chosen.size, after=after)]
     trace = Trace.replicate(step.graph(), chosen.npus)
@@ -175,7 +181,9 @@ def sweep(chosen: Assumptions, seed: int, min_rto: float) -> Points:
 def _point(chosen: Assumptions, tcp: Tcp, trace: Trace, levels: tuple[int, ...], buffer: int) -> Point:
     topology = chosen.topology(buffer)
     # Queues without a limit of their own take the transport's: none.
+    # asdict of both, so that only what differs is in the platform.
     endless, usual = asdict(replace(tcp, buffer=np.iinfo(np.int64).max)), asdict(Tcp())
+    # A group of all NPUs would be a level of size 1.
     dimensions = logical_dimensions(topology, tuple(size for size in levels if size > 1))
     platform = Platform(
         dimensions,
@@ -185,12 +193,15 @@ def _point(chosen: Assumptions, tcp: Tcp, trace: Trace, levels: tuple[int, ...],
     )
     timeline = simulate(trace, platform, network_model="packet")
     assert timeline.network is not None  # links were simulated
+    # ps of one all-reduce, on average of the repeats.
     return _measured(topology, tcp, buffer, timeline.total_ticks * PS / chosen.repeats, timeline.network.use)
 
 
 def _measured(topology: Topology, tcp: Tcp, buffer: int, time: float, use: LinkUse) -> Point:
+    # Ports of the global switch, the last node.
     ports = topology.tail == topology.nodes - 1
     dropped = int(use.drops[ports].sum())
+    # Packets offered: those that passed plus those that were dropped.
     packets = int(use.size[ports].sum()) / (tcp.mss + tcp.header) + dropped
     return Point(buffer, time, dropped / packets, int(use.marks[ports].sum()), int(use.depth[ports].max()))
 
@@ -198,6 +209,7 @@ def _measured(topology: Topology, tcp: Tcp, buffer: int, time: float, use: LinkU
 def least_buffer(points: Sequence[Point]) -> int:
     """Return the buffer from which on the time is within `NEAR` of that with the largest."""
     enough = points[-1].buffer
+    # From the largest down, until one is too slow.
     for point in reversed(points):
         if point.time > NEAR * points[-1].time:
             break
@@ -230,7 +242,9 @@ def _between(values: Sequence[float], text: Callable[[float], str]) -> str:
 
 def ratios(seeds: Sequence[Points]) -> list[list[float]]:
     """Return flat over hierarchical: for each buffer one number for each seed."""
+    # zip over both all-reduces: the same buffer of each.
     each = [[one.time / two.time for one, two in zip(*points.values(), strict=True)] for points in seeds]
+    # Rows by buffer, columns by seed.
     return [list(row) for row in zip(*each, strict=True)]
 
 
@@ -241,11 +255,13 @@ def grid(seeds: Sequence[Points]) -> Grid:
         header += [name, "dropped", "queue"]
     rows = []
     for number, over in enumerate(ratios(seeds)):
+        # A buffer per row: the first all-reduce says it.
         cells = [format_bytes(next(iter(seeds[0].values()))[number].buffer)]
         for name in seeds[0]:
             points = [each[name][number] for each in seeds]
             cells += [
                 _between([point.time / PS for point in points], format_time),
+                # Percent of packets, over all seeds.
                 share(sum(point.dropped for point in points) / len(points), 2),
                 format_bytes(max(point.depth for point in points)),
             ]
@@ -268,6 +284,7 @@ def _ratios(found: Mapping[float, Sequence[Points]]) -> Grid:
         for (rto, seeds), over in zip(found.items(), by_timeout, strict=True):
             cells.append(_between(over[number], _ratio))
             for name in first:
+                # Time over the fastest buffer is waiting, which a timeout divides into how many.
                 late = [each[name][number].time - min(p.time for p in each[name]) for each in seeds]
                 cells.append(f"{sum(late) / len(late) / PS / rto:.1f}")
         rows.append(tuple(cells))
@@ -288,6 +305,7 @@ def claims(seeds: Sequence[Points]) -> tuple[Claim, ...]:
     least = [_between(each, lambda size: format_bytes(round(size))) for each in enough]
     free = [
         ratio
+        # Only where neither drops: there the ratio has nothing to do with timeouts.
         for number, row in enumerate(over)
         for ratio, one, two in zip(row, flat, hierarchical, strict=True)
         if not one[number].dropped and not two[number].dropped
@@ -297,6 +315,7 @@ def claims(seeds: Sequence[Points]) -> tuple[Claim, ...]:
     faster = above(1, _ratio)
     return (
         Claim("Hierarchical all-reduce is faster than flat over TCP", BUFFERS, text,
+              # One case per buffer, each an interval over seeds.
               tuple(Case(format_bytes(point.buffer), interval(row), faster)
                     for point, row in zip(flat[0], over, strict=True))),
         Claim("It needs less of a buffer in the global switch", BUFFERS,
@@ -317,6 +336,7 @@ def draw(seeds: Sequence[Points], figure: Any) -> None:
     figures.curves(
         axes,
         buffers,
+        # Medians: a seed that waits once more for a timeout would move a mean.
         {name: [float(np.median(row)) for row in each] for name, each in rows.items()},
         _COLOURS,
     )

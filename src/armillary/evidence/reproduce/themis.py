@@ -48,6 +48,7 @@ COLUMNS: dict[str, tuple[str, WithinDimensionName]] = {
 """Name in the table -> order of dimensions, order within a dimension."""
 MOST = 1 << 16
 """NPUs of a machine."""
+# Of EQUAL's machines only three schedulers are shown.
 EQUAL_COLUMNS = ("baseline", "themis, smallest first", "optimiser")
 COLOURS = {
     "baseline": figures.GREY,
@@ -61,6 +62,7 @@ COLOURS = {
 Dims = tuple[tuple[TopologyName, int, float], ...]
 """Topology, NPUs, bytes per ns of each dimension."""
 
+# Written as a user writes them: the same reader serves both.
 EQUAL = (
     "W-1D-350: Switch 512 350 GB/s; W-1D-500: Switch 512 500 GB/s; W-1D-600: Switch 512 600 GB/s; "
     "W-2D: Switch 32 250 GB/s, Switch 16 250 GB/s; "
@@ -90,6 +92,7 @@ def read_machines(text: str) -> tuple[tuple[str, Dims], ...]:
         dims = []
         for each in rest.split(","):
             words = each.split(maxsplit=2)
+            # One dimension of one NPU would be none.
             if not colon or len(words) != 3 or not words[1].isdecimal() or int(words[1]) < 2:
                 raise ValueError(f"got {part.strip()!r}, expected 'NAME: TOPOLOGY NPUS BANDWIDTH, …'")
             if words[0] not in TOPOLOGIES:
@@ -97,6 +100,7 @@ def read_machines(text: str) -> tuple[tuple[str, Dims], ...]:
                     f"got topology {words[0]!r}, expected {', '.join(TOPOLOGIES)}{nearest(words[0], TOPOLOGIES)}"
                 )
             dims.append((words[0], int(words[1]), readers.bandwidth(words[2])))
+        # The product, after every part was read.
         if prod(n for _, n, _ in dims) > MOST:
             raise ValueError(f"got {name!r} with more than {MOST:,} NPUs, expected at most so many")
         if name in found:
@@ -136,6 +140,7 @@ class Assumptions:
         """Return a machine with these dimensions."""
         made = tuple(
             Dimension(f"{kind}{at}", kind, n, rate, self.latency, Port(rate, rate))
+            # Ports, not links: the schedulers see bandwidth per NPU.
             for at, (kind, n, rate) in enumerate(dims)
         )
         return Platform(made, collectives=Collectives(chunks=self.chunks))
@@ -147,9 +152,11 @@ def closed_form(platform: Platform) -> float:
     Dimension d moves 2 (n_d - 1) ÷ (n_1 … n_d) of the bytes; all must wait for that which needs longest.
     """
     inside, parts = 1, []
+    # n_d - 1 of n_d parts stay within a dimension; the rest goes on.
     for dimension in platform.dimensions:
         inside *= dimension.size
         parts.append((2 * (dimension.size - 1) / inside, dimension.bandwidth))
+    # The slowest dimension never idles.
     longest = max(moved / rate for moved, rate in parts)
     return sum(moved for moved, _ in parts) / (longest * sum(rate for _, rate in parts))
 
@@ -170,16 +177,19 @@ def measure(chosen: Assumptions, dims: Dims) -> Machine:
     platform = chosen.platform(dims)
     used, time = {}, {}
     for name, (how, within) in COLUMNS.items():
+        # The order within a dimension belongs to each column.
         each = replace(platform, collectives=replace(platform.collectives, within_dimension=within))
         found = scheduled(under(each, how), "all-reduce", chosen.size)
         used[name], time[name] = found.used, found.time
     least = bound(platform, "all-reduce", chosen.size)
+    # `used` is bytes over time; the bound has the same bytes in the least time.
     best = used["baseline"] * time["baseline"] / least
     return Machine(used, time, least, closed_form(platform), best)
 
 
 def run(chosen: Assumptions) -> Outcome:
     """Simulate all machines and judge what the paper and the slides claim."""
+    # A machine of one dimension has no order to choose.
     for name, dims in chosen.machines:
         if len(dims) < 2:
             raise InputError(
@@ -204,8 +214,10 @@ def _used(found: Mapping[str, Machine]) -> Grid:
     rows = []
     for name in COLUMNS:
         cells = [share(each.used[name]) for each in found.values()]
+        # name=name binds the loop variable now.
         mean = average(found, lambda each, name=name: each.used[name])  # type: ignore[misc]
         rows.append((name, *cells, share(mean), share(PAPER[name]) if name in PAPER else ""))
+    # Two columns that are no schedulers.
     more: dict[str, Callable[[Machine], float]] = {
         "bound": lambda each: each.best,
         "baseline, closed form": lambda each: each.closed,
@@ -227,6 +239,7 @@ def _from_bound(found: Mapping[str, Machine]) -> Grid:
 def _equal(found: Mapping[str, Machine], rates: Mapping[str, float]) -> Grid:
     rows = []
     for name, each in found.items():
+        # W-1D has no partner: it is one.
         one = partner(name, found, rates)
         cells = [format_time(each.time[column]) for column in EQUAL_COLUMNS]
         more = [percent(each.time[c] / found[one].time[c]) if one else "" for c in EQUAL_COLUMNS]
@@ -239,6 +252,7 @@ def partner(name: str, found: Mapping[str, Machine], rates: Mapping[str, float])
     """Return the machine of one dimension with the same bandwidth per NPU, or nothing for such a machine."""
     if name.startswith("W-1D"):
         return ""
+    # Equal sums of bandwidth, to the last digit: both are written in EQUAL.
     return next((one for one in found if one.startswith("W-1D") and rates[one] == rates[name]), "")
 
 
@@ -250,8 +264,10 @@ def _claims(found: Mapping[str, Machine]) -> tuple[Claim, ...]:
         for name, part in PAPER.items()
     ]  # fmt: skip
     first, fifo = "themis, smallest first", "themis, fifo"
+    # Speed-ups per machine, and their mean: the paper averages ratios.
     faster = [each.time["baseline"] / each.time[first] for each in found.values()]
     reached = [each.bound / each.time[first] for each in found.values()]
+    # Over all machines: the closed form must hold on each.
     off = max(abs(each.used["baseline"] - each.closed) for each in found.values())
     return (
         *said,
@@ -276,6 +292,7 @@ def _points(part: float) -> str:
 
 def _equal_claims(found: Mapping[str, Machine], rates: Mapping[str, float]) -> tuple[Claim, ...]:
     first, best = "themis, smallest first", "optimiser"
+    # Machines of one dimension, where nothing can be ordered.
     ones = [
         each.time["baseline"] / each.time[first] - 1
         for name, each in found.items()
@@ -286,6 +303,7 @@ def _equal_claims(found: Mapping[str, Machine], rates: Mapping[str, float]) -> t
         for name, each in found.items()
         if partner(name, found, rates)
     ]
+    # `equal` may have been replaced by machines without partners.
     if not ones or not pairs:
         return ()
     gains = [each.time["baseline"] / each.time[first] for each, _ in pairs]
@@ -309,6 +327,7 @@ def draw(found: Mapping[str, Machine], figure: Any) -> None:
     used = {name: [100 * each.used[name] for each in found.values()] for name in COLUMNS}
     figures.grouped(axes, list(found), used, COLOURS)
     for at, each in enumerate(found.values()):
+        # The bound as a line over each group of bars.
         axes.plot([at - 0.45, at + 0.45], [100 * each.best] * 2, color="black", linewidth=1, label="bound")
     axes.set(ylabel="bandwidth used", ylim=(0, 105))
     figures.written(axes.yaxis, lambda value: f"{value:.0f} %")

@@ -29,6 +29,7 @@ from armillary.trace import GraphBuilder, Trace
 if TYPE_CHECKING:
     from armillary.platform.model import ProfileName
 
+# The base is not in it.
 SPEEDUP = 2.51
 FACTORS = (2, 4, 8)
 """How many times as many NPUs: 1,024 to 4,096."""
@@ -59,12 +60,15 @@ class Assumptions(NetworkAssumptions):
 
 def blocks(chosen: Assumptions, up: int = 1, out: int = 1) -> tuple[Block, ...]:
     """Return the machine with `up` times the NPUs on a wafer, and `out` times as many wafers."""
+    # All dimensions but the first and the last stay.
     first, *middle, last = MACHINES["Conv-4D"]
     return (
+        # `up` grows the wafer, `out` the last dimension.
         Block(first.topology, first.size * up, chosen.wafer), *middle, last._replace(size=last.size * out)
     )  # fmt: skip
 
 
+# Sweep and claims share most simulations.
 @cache
 def time(chosen: Assumptions, up: int = 1, out: int = 1) -> float:
     """Return the time of the all-reduce, ns."""
@@ -87,6 +91,7 @@ def gains(chosen: Assumptions) -> tuple[list[float], list[float]]:
 
 def run(chosen: Assumptions) -> Outcome:
     """Simulate both ways of growing, and sweep the bandwidth that the number picks."""
+    # sorted: the chosen bandwidth may be none of the list.
     swept = {rate: gains(replace(chosen, wafer=rate)) for rate in sorted({*WAFERS, chosen.wafer})}
     title = (
         f"A wafer scaled up against out: {chosen.size / 1e9:g} GB all-reduce, {chosen.profile}, "
@@ -103,6 +108,7 @@ Swept = dict[float, tuple[list[float], list[float]]]
 def _times(chosen: Assumptions) -> Grid:
     rows = []
     base = time(chosen)
+    # The base, and both ways of growing.
     grown = [
         ("base", 1, 1), *(("up", each, 1) for each in FACTORS), *(("out", 1, each) for each in FACTORS)
     ]  # fmt: skip
@@ -127,7 +133,9 @@ def _claims(chosen: Assumptions, swept: Swept) -> tuple[Claim, ...]:
     up, out = swept[chosen.wafer]
     best = max(up)
     expected = stated(SPEEDUP)
+    # Which bandwidths agree with the number: the claim is circular, and says so.
     fitting = [rate for rate, (each, _) in swept.items() if expected.agrees(max(each), max(each))]
+    # WAFERS begins with the slides' bandwidth.
     slides = max(swept[WAFERS[0]][0])
     picked = (
         f"of the bandwidths tried only {joined([format_bandwidth(rate) for rate in fitting])} agree"
@@ -158,6 +166,7 @@ def _draw(figure: Any, chosen: Assumptions, swept: Swept) -> None:
     left, right = figures.panels(figure, ("gain over 512 NPUs", "best gain of scaling up"))
     base_and = (512, *(512 * factor for factor in FACTORS))
     up, out = swept[chosen.wafer]
+    # The base is 1 by definition.
     series = {"scaled up": [1.0, *up], "scaled out": [1.0, *out]}
     figures.curves(left, range(len(base_and)), series, COLOURS, thick="scaled up")
     left.set_xticks(range(len(base_and)), [f"{npus:,}" for npus in base_and])

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from armillary.evidence.validate.table import Row, Table
 
 Verdict = Literal["met", "missed", "shown"]
+# A table of mostly refused rows could have any mean.
 MOST_REFUSED = 0.2
 """A table of which a larger share is refused meets no bar."""
 NEAR = 0.1
@@ -48,6 +49,7 @@ class Accuracy:
 
 def is_refused(row: Row) -> bool:
     """Return whether `row` has no prediction above 0."""
+    # NaN compares false.
     return not 0 < row.predicted < math.inf
 
 
@@ -60,6 +62,7 @@ def accuracy(rows: Sequence[Row]) -> Accuracy:
     measured = np.array([row.measured for row in known])
     predicted = np.array([row.predicted for row in known])
     errors = np.abs(predicted / measured - 1)
+    # Rows without an interval have NaN ends, for which <= is false.
     stated = [row for row in known if row.low <= row.high]
     held = [row.low <= row.measured <= row.high for row in stated]
     return Accuracy(
@@ -80,6 +83,7 @@ def spearman(one: NDArray[np.float64], two: NDArray[np.float64]) -> float:
 
     It is Pearson's correlation of the ranks; nan for fewer than two values, or where all of one vector are equal.
     """
+    # Centred ranks: their mean is (n + 1) / 2.
     a, b = (_ranks(values) - (len(values) + 1) / 2 for values in (one, two))
     spread = math.sqrt(float((a @ a) * (b @ b)))
     return float(a @ b) / spread if spread else math.nan
@@ -88,6 +92,7 @@ def spearman(one: NDArray[np.float64], two: NDArray[np.float64]) -> float:
 def _ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
     _, place, count = np.unique(values, return_inverse=True, return_counts=True)
     last = np.cumsum(count)
+    # Equal values: the mean of the ranks that they would take.
     ranks: NDArray[np.float64] = (last - (count - 1) / 2)[place]
     return ranks
 
@@ -102,6 +107,7 @@ def by_group(rows: Iterable[Row]) -> dict[str, Accuracy]:
 
 def reasons(rows: Iterable[Row]) -> Counter[str]:
     """Return why rows are refused, with how many are."""
+    # Reasons are few: rows of one kind share one.
     return Counter(row.reason or "no reason given" for row in rows if is_refused(row))
 
 

@@ -16,16 +16,20 @@ _SIMULATED_US = (639.0, 1225.0, 2417.0, 4843.0, 9403.0)
 """ASTRA-sim's, at the same sizes."""
 
 
+# Imported here: `suites` lists all validations, and most calls run few.
 def _run(_: Sequence[Path], progress: Progress) -> Table:
     from armillary.base.units import format_bytes
     from armillary.evidence.micro.measure import measure
     from armillary.platform import load_platform
+
+    # The preset is what a user gets: the machine is not tuned to the rows.
     from armillary.workload.micro import Case
 
     machine = load_platform({"preset": "hgx-h100", "collectives": {"all-reduce": "ring"}})
     rows = []
     for mib, measured in _MEASURED_US.items():
         (found,) = measure([Case("all-reduce", 8, 8, mib * _MIB)], machine)
+        # ns to µs.
         rows.append(Row(format_bytes(mib * _MIB), measured, found.time_ns / 1e3))
         progress(len(rows), len(_MEASURED_US))
     theirs = sum(abs(s / m - 1) for s, m in zip(_SIMULATED_US, _MEASURED_US.values(), strict=True)) / len(
@@ -38,6 +42,7 @@ def _run(_: Sequence[Path], progress: Progress) -> Table:
         source="HGX-H100 page of astra-sim-docs@4a4dcf4, read off its figure (1 % or so)",
         rows=tuple(rows),
         relation="fitted",
+        # Notes say how the constants and the rows are related.
         notes=(
             "The preset has the bandwidth of the data sheet, 450 GB/s each way, of which NCCL's ring reaches 372 GB/s: "
             "data sheets alone are too fast.",

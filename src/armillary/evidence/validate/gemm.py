@@ -25,6 +25,7 @@ from armillary.evidence.validate.table import Bar, Progress, Row, Suite, Table
 
 COLUMNS = ("device", "gemm_dtype", "m", "n", "k", "latency")
 SOURCE = "aiconfigurator (ai-dynamo), cuBLASLt in TensorRT-LLM"
+# Longer names first: "A100" is in "A100-SXM4-40".
 _BUILT_IN = {
     "A100-SXM4-40": "a100-sxm-40", "A100-SXM4": "a100-sxm-80", "A100": "a100-sxm-80", "H100": "h100-sxm",
     "H200": "h200-sxm", "GB200": "gb200", "B200": "b200", "GB300": "gb300", "B300": "b300", "V100": "v100-sxm",
@@ -56,6 +57,7 @@ def run_gemm(files: Sequence[Path], progress: Progress, name: str = "gemm") -> T
     Raises:
         InputError: a file is missing or malformed, or holds no such GEMM.
     """
+    # Whether any file is one that constants were fitted to.
     rows: list[Row] = []
     partly = False
     for done, path in enumerate(files):
@@ -67,6 +69,7 @@ def run_gemm(files: Sequence[Path], progress: Progress, name: str = "gemm") -> T
             sizes, us = np.array(column.sizes, np.int64), np.array(column.us)
             keep = us >= _LEAST_US
             if fitted:
+                # Of a fitted file only what no constant has seen.
                 keep &= gemm_fit.held_out(sizes)
             rows += _rows(device, word, sizes[keep], us[keep])
     progress(len(files), len(files))
@@ -84,6 +87,7 @@ def run_gemm(files: Sequence[Path], progress: Progress, name: str = "gemm") -> T
         SOURCE if partly else ", ".join(path.name for path in files),
         tuple(rows),
         "held out" if partly else "given",
+        # 8 % mean: the bar of GEMMs.
         Bar(0.08),
         (f"Shown are {what}; fp8 includes the cast of the left operand, as the measurement does.",),
         _parts(name, rows, partly, Bar(0.08)),
@@ -92,6 +96,7 @@ def run_gemm(files: Sequence[Path], progress: Progress, name: str = "gemm") -> T
 
 def _parts(name: str, rows: Sequence[Row], partly: bool, bar: Bar | None) -> tuple[Table, ...]:
     """Return a table of each group."""
+    # A single group is the table itself.
     groups = list(dict.fromkeys(row.group for row in rows))
     if len(groups) < 2:
         return ()
@@ -117,8 +122,10 @@ def _rows(device: str, word: str, sizes: Ints, us: Floats) -> list[Row]:
         reason = f"no device is known by the name '{device}'"
     elif precision is None or precision not in gpu.peaks:
         reason = f"{gpu.name} has no GEMMs in {word}"
+    # By device and precision, as constants are.
     group = f"{gpu.name if gpu else device} {precision or word}"
     predicted = np.full(len(us), np.nan)
+    # A fourth column: calls, 1 each.
     if gpu and precision and not reason and len(us):
         four = np.column_stack([sizes, np.ones(len(sizes))]).astype(float)
         predicted = gemm_seconds(gpu, precision, four)[0] * 1e6
@@ -136,12 +143,14 @@ def _read(path: Path, text: str) -> dict[tuple[str, str], _Column]:
             raise InputError(f"{path}: no column '{name}'; it has {', '.join(header) or 'none'}")
     place = [header.index(name) for name in COLUMNS]
     found: dict[tuple[str, str], _Column] = {}
+    # Row numbers without the header and without comments.
     for number, line in enumerate(lines, 1):
         try:
             device, word, m, n, k, ms = (line[at] for at in place)
             sizes, us = (int(m), int(n), int(k)), float(ms) * 1e3
         except (ValueError, IndexError) as error:
             raise InputError(f"{path}: row {number} below the header: {error}") from error
+        # Sizes below 1 or times that are no number would spoil the mean.
         if min(sizes) < 1 or not 0 < us < float("inf"):
             raise InputError(f"{path}: row {number} below the header: expected sizes and a latency above 0")
         column = found.setdefault((device, word), _Column())
@@ -162,6 +171,7 @@ def run_attention(files: Sequence[Path], progress: Progress) -> Table:
         progress(done, len(files))
         text = measured_text(path)
         kernels = attention_fit.prefills_of(path, text)
+        # Shorter kernels are mostly launch.
         keep = kernels.seconds * 1e6 >= _LEAST_US
         if is_fitted(text):
             partly = True
@@ -174,6 +184,7 @@ def run_attention(files: Sequence[Path], progress: Progress) -> Table:
                 at for at, own in enumerate(zip(kernels.device, kernels.precision, strict=True))
                 if own == (device, precision)
             ]  # fmt: skip
+            # Devices or precisions that are not known stay NaN: refused.
             if gpu and precision in gpu.peaks:
                 predicted[mine] = context_seconds(gpu, precision, kernels.table[mine]) * 1e6
         rows += [
@@ -201,11 +212,13 @@ def run_attention(files: Sequence[Path], progress: Progress) -> Table:
             "Windows of 128 tokens in fp8 run in kernels that gain little from them; the model does not know.",
             "Kernels with a cache in fp8 are taken to compute in fp8.",
         ),
+        # No bar: prefills are shown, not judged.
         _parts("attention-h100", rows, partly, None),
     )
 
 
 def _kind(label: str, precision: str) -> str:
+    # A group of its own: the model does not know these kernels.
     return "fp8, window 128" if precision == "fp8" and ", window 128," in label else precision
 
 
@@ -235,6 +248,7 @@ SUITES: tuple[Suite, ...] = (
 
 
 _DIGESTS = {
+    # SHA-256 of the text, so that a renamed or unpacked file is still known.
     "04e356f529e9b12e": "gemm/a100.csv.gz",
     "21940ddba8ae8082": "gemm/h100.csv.gz",
     "1f0b61aa971ce00a": "gemm/b200.csv.gz",
@@ -244,4 +258,5 @@ _DIGESTS = {
 
 def is_fitted(text: str) -> bool:
     """Tell whether constants were fitted to rows of a file with this text."""
+    # 16 digits suffice for a handful of files.
     return hashlib.sha256(text.encode()).hexdigest()[:16] in _DIGESTS

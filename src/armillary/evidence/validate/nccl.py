@@ -36,6 +36,7 @@ _PCIE = ("l40s", "rtx-pro-6000-server")
 
 def fingerprint(samples: Iterable[Sample]) -> str:
     """Return a short digest of samples in any order."""
+    # 6 digits: files write times with different precision; sorted, as the order of rows does not matter.
     lines = sorted(f"{sample.key} {sample.ns:.6g}" for sample in samples)
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
 
@@ -51,19 +52,23 @@ def _against(
 ) -> Table:
     """Predict rows: by fits without them if they are those of the package, else by the fits of the package."""
     samples = [sample for path in _tables_of(paths) for sample in nccl_tables.read_file(path)]
+    # The rows that the package was fitted to: the package's own fits have seen them.
     if fingerprint(samples) == CALIBRATED[name]:
         found = nccl.held_out_sizes(samples, progress)
         table = _table(name, title, source, found, "held out", bar)
         fitted, _ = _shipped(samples, fit_of)
         parts = [_table("fitted", "The same rows, not held out", source, fitted, "fitted", None)]
+        # None where all rows are of one node.
         if nodes := nccl.held_out_nodes(samples):
             parts.append(
                 _table("unseen-nodes", "Numbers of nodes left out", source, nodes, "held out", Bar(0.2))
             )
         note = "Each size predicted by a fit without it; the smallest and largest of a curve are not."
         return replace(table, notes=(note,), parts=(*table.parts, *parts))
+    # Any other file: the package's fits are blind to it, or not known to be.
     found, refused = _shipped(merged(samples), fit_of)
     progress(len(samples), len(samples))
+    # A device that was measured has a fit; another one gets it from its data sheet.
     known = [each for each in found if plain_name(fit_of(each.sample)) in measured_names()]
     derived = [each for each in found if each not in known]
     if not known:
@@ -86,6 +91,7 @@ def _shipped(
             reason = f"no fit and no data sheet of '{fit_of(sample)}'"
             refused.append(Row(_label(sample), sample.ns / 1e3, math.nan, sample.device, reason=reason))
             continue
+        # One sample per call: `predictions` drops those without a regime.
         found += nccl.predictions(load_fit(name), [sample])
     return found, refused
 
@@ -97,14 +103,17 @@ def _unseen_device(paths: Sequence[Path], progress: Progress) -> Table:
     names = {plain_name(device): device for device in devices}
     found: dict[str, list[Prediction]] = {}
     for done, (name, device) in enumerate(names.items(), 1):
+        # Only devices whose data sheet names a sibling that was measured.
         sheet = sheets().get(name)
         if sheet is not None and sheet.sibling in names:
+            # No row of the device, of any operation, is in the fit.
             others = [sample for sample in samples if sample.device != device]
             inside = nccl.fit_inside(others)[names[sheet.sibling]]
             sibling = CollectiveFit(sheet.sibling, sheets()[sheet.sibling], inside)
             mine = [sample for sample in samples if sample.device == device]
             found[name] = nccl.predictions(derive(name, sheet, sibling), mine)
         progress(done, len(names))
+    # PCIe cards apart, see the notes.
     rest = [each for name, part in found.items() if name not in _PCIE for each in part]
     table = _table(
         "nccl-unseen-device",
@@ -139,6 +148,7 @@ def _table(
     """Return a table of the large sizes, with one of the small as its part."""
     large = [each for each in found if each.sample.size >= FROM]
     small = [each for each in found if each.sample.size < FROM]
+    # Below 64 KiB only launches are measured; a file without large sizes has nothing else.
     main = large if large or refused else small
     parts: tuple[Table, ...] = ()
     if large and small:
@@ -164,6 +174,7 @@ def _where(sample: Sample) -> str:
 
 def _tables_of(paths: Sequence[Path]) -> list[Path]:
     """Leave out the files beside look-up tables that are no times of collectives."""
+    # vTrain's folder also holds measured steps.
     return [path for path in paths if len(paths) == 1 or not path.name.startswith("data_ground_truth")]
 
 
@@ -191,6 +202,7 @@ SUITES: tuple[Suite, ...] = (
         "Collectives in a node, unseen sizes",
         "nccl_single_node.csv",
         _SINGLE,
+        # The device is in the rows themselves.
         lambda sample: sample.device,
         Bar(0.08),
         nccl_tables.SINGLE_NODE,

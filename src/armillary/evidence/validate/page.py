@@ -24,6 +24,7 @@ def write_html(tables: Sequence[Table], path: Path, skipped: Iterable[Skipped] =
         InputError: plotly is not installed, the suffix is not .html, or the file cannot be written.
     """
     check_page(path)
+    # Files of the page are beside this module.
     viewer = files("armillary.evidence.validate") / "viewer"
     facts = {
         "near": NEAR,
@@ -32,6 +33,7 @@ def write_html(tables: Sequence[Table], path: Path, skipped: Iterable[Skipped] =
     }
     data = json.dumps(facts, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
     parts = {
+        # "</script>" in a label would end the script.
         "STYLE": (viewer / "validation.css").read_text(encoding="utf-8"),
         "PLOTLY": plotly_script(),
         "DATA": data.replace("<", "\\u003c"),
@@ -42,6 +44,7 @@ def write_html(tables: Sequence[Table], path: Path, skipped: Iterable[Skipped] =
 
 def _facts(table: Table) -> dict[str, Any]:
     """Return a table with its rows by columns, the worst first and what is refused last."""
+    # The worst first, as the page opens on them.
     rows = sorted(table.rows, key=lambda row: math.inf if is_refused(row) else -abs(row.error))
     return {
         **table_facts(table),
@@ -54,6 +57,7 @@ def _facts(table: Table) -> dict[str, Any]:
 def _columns(rows: Sequence[Row]) -> dict[str, list[Any]]:
     facts = [row_facts(row) for row in rows]
     return {
+        # Six digits are enough for people and make the page small.
         name: [float(f"{v:.6g}") if isinstance(v, float) else v for v in (row[name] for row in facts)]
         for name in ("label", "group", "measured", "predicted", "low", "high", "error", "reason")
     }

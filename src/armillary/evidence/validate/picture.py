@@ -33,13 +33,16 @@ def picture(tables: Sequence[Table], path: Path) -> None:
     check_picture(path)
     if not tables:
         raise InputError(f"{path}: nothing to draw, since no validation ran")
+    # About square, three panels at least.
     across = min(len(tables), max(3, math.ceil(math.sqrt(len(tables)))))
     down = math.ceil(len(tables) / across)
     figure = new_figure(3.6 * across + 0.4, 4.6 * down)
+    # Each panel has two parts: values above, errors below.
     grid = figure.subplots(2 * down, across, squeeze=False, height_ratios=[3, 1] * down)
     pairs = [
         (grid[2 * row][column], grid[2 * row + 1][column]) for row in range(down) for column in range(across)
     ]
+    # A panel may be left over: it is removed.
     for (above, below), table in zip(pairs, tables, strict=False):
         _draw(above, below, table)
     for pair in pairs[len(tables) :]:
@@ -67,15 +70,18 @@ def _draw(above: Axes, below: Axes, table: Table) -> None:
         above.annotate("all rows refused", (0.5, 0.5), xycoords="axes fraction", ha="center", color=_INK)
         for axes in (above, below):
             axes.set(xticks=[], yticks=[])
+        # Refused rows are left out of both scales.
         return
     values = [value for row in known for value in (row.measured, row.predicted)]
     low, high = min(values) / 1.15, max(values) * 1.15
+    # Intervals may reach further than predictions.
     ends_of = ((row, value) for row in known for value in (row.predicted, row.low, row.high))
     far = 1.15 * max(NEAR, *(abs(value / row.measured - 1) for row, value in ends_of if math.isfinite(value)))
     above.set(xscale="log", yscale="log", xlim=(low, high), ylim=(low, high))
     below.set(xscale="log", xlim=(low, high), ylim=(-far, far))
     _ticks(above, below, low, high)
     ends = [low, high]
+    # The same band of ±10 % in both parts.
     for axes, one, less in ((above, ends, 0.0), (below, [1.0, 1.0], 1.0)):
         under, middle, over = ([near * each - less for each in one] for near in (1 - NEAR, 1.0, 1 + NEAR))
         axes.fill_between(ends, under, over, color="#DDDDDD", linewidth=0, zorder=0)
@@ -83,6 +89,7 @@ def _draw(above: Axes, below: Axes, table: Table) -> None:
     groups: dict[str, list[Row]] = {}
     for row in known:
         groups.setdefault(row.group, []).append(row)
+    # Too many groups for the palette: one colour.
     if not 1 < len(groups) <= len(_COLOURS):
         groups = {"": known}
     for (name, rows), colour, mark in zip(groups.items(), _COLOURS, _MARKS, strict=False):
@@ -97,6 +104,7 @@ def _draw(above: Axes, below: Axes, table: Table) -> None:
 
 
 def _size(count: int) -> int:
+    # Marks shrink with their number.
     return 18 if count <= 100 else 8 if count <= _FEW else 2
 
 
@@ -109,6 +117,7 @@ def _points(
         for values in zip(*((row.low, row.predicted, row.high) for row in rows), strict=True)
     )
     x = [row.measured for row in rows]
+    # Many points as pixels: a vector file of them would be slow.
     pixels = of > _FEW
     axes.vlines(x, low, high, color=style["color"], alpha=0.4, linewidth=1, rasterized=pixels)
     alpha = 0.8 if of <= 100 else 0.4
@@ -117,6 +126,7 @@ def _points(
 
 def _ticks(above: Axes, below: Axes, low: float, high: float) -> None:
     """Write plain numbers: powers of ten, or 1, 2 and 5 of each where the range is short."""
+    # Ten labels or fewer: powers of ten, or parts of them where the range is short.
     steps = (1,) if high > 50 * low else (1, 2, 5) if high > 3 * low else (1, 1.5, 2, 3, 4, 5, 6, 7, 8, 9)
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     at = [step * 10.0**power for power in powers for step in steps]

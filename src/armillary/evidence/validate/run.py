@@ -14,12 +14,12 @@ from armillary.evidence.validate.table import Suite, Table
 Told = Callable[[str, int, int], None]
 """Called with (name of the suite, done, of) while rows are predicted."""
 MEASURED = Path("../shared/measured")
-"""Where measurements are looked for by default."""
+"""Default folder of measurements."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """A suite and the files that it is to read; none: the published numbers."""
+    """A suite and its files; none: the published numbers."""
 
     suite: Suite
     files: tuple[Path, ...] = ()
@@ -36,9 +36,10 @@ class Skipped:
 def plan(
     names: Iterable[str] = (), data: Iterable[Path] = (), measured: Path | None = None
 ) -> tuple[list[Job], list[Skipped]]:
-    """Say what would be run; see `validate`."""
+    """Return the jobs that `validate` would run, and the suites that it would skip."""
     names = tuple(names)
     picked = chosen(names, suites())
+    # With data named, nothing else runs: a user's file is what is asked about.
     if data := tuple(dict.fromkeys(data)):
         files: dict[str, tuple[Path, ...]] = {}
         for path in data:
@@ -53,6 +54,7 @@ def plan(
         if found is not None:
             jobs.append(Job(suite, found))
             continue
+        # A missing folder is an error only where it was named.
         reason = f"no '{suite.needs}' in {measured or MEASURED}, see --measured"
         if suite.name in names:
             raise InputError(f"{suite.name}: {reason}")
@@ -63,10 +65,12 @@ def plan(
 def _files(suite: Suite, measured: Path) -> tuple[Path, ...] | None:
     """Return what the suite reads: nothing, a file, or the files of a folder; None where there are none."""
     if not suite.needs:
+        # No file needed: the numbers are in the package.
         return ()
     path = measured / suite.needs
     if path.is_dir():
         return (
+            # None: an empty folder is as good as none.
             tuple(sorted(each for each in path.iterdir() if each.is_file() and each.stem != "README")) or None
         )
     return (path,) if path.is_file() else None
@@ -78,6 +82,7 @@ def run(jobs: Sequence[Job], progress: Told | None = None) -> tuple[Table, ...]:
 
 
 def _named(name: str, progress: Told | None) -> Callable[[int, int], None]:
+    # The suite's name is added, as several run one after the other.
     return lambda done, of: progress(name, done, of) if progress else None
 
 

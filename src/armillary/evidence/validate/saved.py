@@ -59,6 +59,7 @@ def row_facts(row: Row) -> dict[str, Any]:
             "label": row.label,
             "group": row.group,
             "measured": row.measured,
+            # A refused row has no prediction; NaN is null in JSON.
             "predicted": math.nan if refused else row.predicted,
             "low": row.low,
             "high": row.high,

@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 STYLES: dict[Verdict, str] = {"met": "green", "missed": "red", "shown": "dim"}
+# Groups and reasons shown; more would scroll past.
 _MOST = 20
+# Columns of the terminal for a number of rows.
 _NARROW = 8
 
 
@@ -65,7 +67,9 @@ def listed(suites: Iterable[Suite]) -> Grid:
 def bar_texts(bar: Bar | None) -> list[str]:
     """Return what a table must reach, in a line each."""
     if bar is None:
+        # Nothing to reach: the table is shown.
         return []
+    # One decimal only where it is needed.
     out = [f"≤ {bar.mean:.0%}" if round(bar.mean * 100, 6).is_integer() else f"≤ {bar.mean:.1%}"]
     out += [f"worst ≤ {bar.worst:.0%}"] if bar.worst is not None else []
     out += [f"rank ≥ {bar.rank:g}"] if bar.rank is not None else []
@@ -95,6 +99,7 @@ def _line(out: Grid, name: str, table: Table) -> None:
     found = accuracy(table.rows)
     decided = verdict(table)
     rows = f"{found.rows:,} of {len(table.rows):,}" if found.refused else f"{found.rows:,}"
+    # Two lines rather than a wider column.
     rows = rows if len(rows) <= _NARROW else rows.replace(" of ", " of\n")
     out.add_row(
         _text(name), table.relation, rows, *_errors(found), _rank(found),
@@ -118,6 +123,7 @@ def _details(table: Table, rows: bool) -> Iterator[RenderableType]:
     if not math.isnan(found.held):
         yield f"{percent(found.held)} of the measurements lie in the stated intervals"
     if why := reasons(table.rows):
+        # Most frequent reasons first.
         yield f"{found.refused:,} of {len(table.rows):,} rows refused:"
         yield from (_text(f"  {count:,}  {reason}") for reason, count in why.most_common(_MOST))
         if len(why) > _MOST:
@@ -132,6 +138,7 @@ def _groups(groups: dict[str, Accuracy], total: Accuracy) -> Grid:
     out = _grid(
         "group", "rows", "refused", "mean", "worst", "median", "bias", f"within {NEAR:.0%}".replace("%", " %")
     )
+    # NaN last: groups without a prediction.
     worst_first = sorted(groups, key=lambda name: (math.isnan(groups[name].mean), -groups[name].mean))
     chosen = list(groups) if len(groups) <= _MOST else worst_first[:_MOST]
     lines = [(name or "-", groups[name]) for name in chosen] if len(groups) > 1 else []
@@ -148,6 +155,7 @@ def _groups(groups: dict[str, Accuracy], total: Accuracy) -> Grid:
 def _rows(table: Table) -> Grid:
     """Show every row, the worst first and what is refused last."""
     out = _grid("row", "group", "measured", "predicted", "interval", "error", left=2)
+    # inf last: refused rows have no error.
     for row in sorted(table.rows, key=lambda row: -abs(row.error) if not is_refused(row) else math.inf):
         refused = is_refused(row)
         out.add_row(

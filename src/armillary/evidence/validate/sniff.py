@@ -1,4 +1,4 @@
-"""Which suite reads a file: found by the names of its columns."""
+"""Find the suite that reads a file by the names of its columns."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from pathlib import Path
 from armillary.base.errors import InputError, nearest
 from armillary.evidence.validate.table import Suite
 
+# Comments above a header may be long.
 _LINES = 200
-"""Within so many lines of a CSV file its header must stand."""
+"""Lines of a CSV file within which its header must stand."""
 
 
 def suite_of(path: Path, suites: Sequence[Suite]) -> Suite:
@@ -22,12 +23,14 @@ def suite_of(path: Path, suites: Sequence[Suite]) -> Suite:
     Raises:
         InputError: it cannot be read, or has the columns of none.
     """
+    # Several headers: a Markdown file has many tables.
     found = headers(path)
     fits = [
         suite for suite in suites if suite.columns and any(set(suite.columns) <= set(one) for one in found)
     ]
     if not fits:
         raise _unknown(path, found, [suite for suite in suites if suite.columns])
+    # Most columns: the most special format of those that fit.
     return max(fits, key=lambda suite: len(set(suite.columns)))
 
 
@@ -41,6 +44,7 @@ def headers(path: Path) -> list[list[str]]:
     Raises:
         InputError: it cannot be read, or is empty.
     """
+    # "measured.csv.gz" is a CSV file.
     kind = path.name.lower().removesuffix(".gz").rpartition(".")[2]
     try:
         found = {"json": _keys, "md": _tables}.get(kind, _first_lines)(path)
@@ -59,6 +63,7 @@ def headers(path: Path) -> list[list[str]]:
 
 def _lines(path: Path) -> Iterator[str]:
     opened = gzip.open if path.suffix == ".gz" else open
+    # utf-8-sig: spreadsheets write a byte order mark.
     with opened(path, "rt", encoding="utf-8-sig", newline="") as stream:
         yield from stream
 
@@ -69,6 +74,7 @@ def _first_lines(path: Path) -> list[list[str]]:
     if plain is None:
         return []
     cells = _cells(plain)
+    # Files whose first column is called "# GPUs".
     above = [_cells(line) for line in lines[: lines.index(plain)]]
     return [*(one for one in above if len(one) == len(cells) > 1), cells]
 
@@ -88,6 +94,7 @@ def _tables(path: Path) -> list[list[str]]:
     rows = [line.strip() for line in _lines(path)]
     return [
         [cell.strip() for cell in above.strip("|").split("|")]
+        # The rule below a header: dashes, bars and colons only.
         for above, rule in itertools.pairwise(rows)
         if above.startswith("|") and "-" in rule and not rule.strip("|-: ")
     ]
@@ -96,6 +103,7 @@ def _tables(path: Path) -> list[list[str]]:
 def _unknown(path: Path, found: Sequence[Sequence[str]], suites: Sequence[Suite]) -> InputError:
     if not suites:
         return InputError(f"{path}: none of these validations reads files")
+    # The suite and header with most columns in common.
     suite, header = max(
         itertools.product(suites, found), key=lambda pair: len(set(pair[0].columns) & set(pair[1]))
     )

@@ -1,4 +1,4 @@
-"""The validations that there are."""
+"""The registry of validations."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ MODULES = ("collectives", "gemm", "nccl", "training.suites")
 
 
 def suites() -> tuple[Suite, ...]:
-    """Return all of them; their modules are imported now."""
+    """Import the modules of all validations and return these."""
+    # Imported only now: training needs readers that others do not.
     return tuple(
         suite
         for name in MODULES
@@ -37,4 +38,5 @@ def chosen(names: Iterable[str], known: Sequence[Suite]) -> tuple[Suite, ...]:
                 f"no validation '{name}'{nearest(name, all_names)}, expected {one_of(all_names)}, or a pattern"
             )
         found |= mine
+    # No name is all.
     return tuple(found.values()) or tuple(known)

@@ -1,4 +1,4 @@
-"""What a validation shows: predicted beside measured, and how far apart they are."""
+"""The result of a validation: predictions beside measurements, and their bars."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ class Row:
     measured: float
     predicted: float
     group: str = ""
+    # NaN: no interval.
     low: float = float("nan")
     high: float = float("nan")
     reason: str = ""

@@ -1,4 +1,4 @@
-"""What a step consumes, part by part."""
+"""The energy of a step, by part."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class Energy:
     """Energy of a step.
 
     Attributes:
-        items: J by part; what the building takes besides (PUE) last.
-        missing: Parts that no key gives an energy, which are therefore not in the total.
+        items: J by part; the overhead of the building (PUE) last.
+        missing: Parts without an energy in the costs, which are therefore not in the total.
         seconds: Of the step.
     """
 
@@ -44,23 +44,29 @@ def energy(use: Use, platform: Platform, costs: Costs) -> Energy:
     """
     items: list[Item] = []
     missing: list[str] = []
+    # In the order of the table: NPUs, memory, dimensions, hosts, building.
     _npus(use, costs, items, missing)
     if costs.memory.access is not None:
         text = f"{use.memory:,.4g} B x {costs.memory.access * 1e12:,.4g} pJ"
         items.append(Item("memory: accesses", text, use.memory * costs.memory.access))
+    # Missing only where operations have energies: `busy` watts include the memory.
     elif costs.npu.flop is not None:
         missing.append("memory accesses (memory.access)")
     if costs.memory.stored is not None:
+        # Power per GB times the capacity of all NPUs: W.
         held = use.npus * gigabytes(platform, "memory.stored") * costs.memory.stored
         items.append(Item("memory: stored", _steady(held, use), held * use.seconds))
+    # Outer dimensions follow inner ones; `classes` gives each its class of links.
     for d, (name, links) in enumerate(classes(platform, costs)):
         dimension = platform.dimensions[d].name
+        # A class may have prices only.
         if links is None or not (links.moved or links.power):
             missing.append(f"dimension {dimension} (links.{name}.moved, .power)")
             continue
         if links.moved:
             text = f"{use.moved[d]:,.4g} B x {links.moved * 1e12:,.4g} pJ"
             items.append(Item(f"{dimension}: moved", text, use.moved[d] * links.moved))
+        # Per GB/s that an NPU has, whatever it moves.
         if links.power:
             held = use.npus * ports(platform)[d].slower * links.power
             items.append(Item(f"{dimension}: always", _steady(held, use), held * use.seconds))
@@ -69,6 +75,7 @@ def energy(use: Use, platform: Platform, costs: Costs) -> Energy:
     else:
         held = hosts(platform, costs) * costs.host.power
         items.append(Item("hosts", _steady(held, use), held * use.seconds))
+    # PUE covers all that the machine takes, so that it comes last.
     if costs.pue > 1:
         rest = (costs.pue - 1) * sum(item.amount for item in items)
         items.append(Item("building", f"PUE {costs.pue:.4g}", rest))
@@ -80,9 +87,11 @@ def _npus(use: Use, costs: Costs, items: list[Item], missing: list[str]) -> None
     if npu.busy is not None:
         text = f"{use.busy:,.4g} NPU s x {npu.busy:,.4g} W"
         items.append(Item("NPUs: busy", text, use.busy * npu.busy))
+        # Busy and idle watts share the time; with energies per operation, idle watts are drawn all the time.
         idle = use.idle
     elif npu.flop is not None:
         for name, done in use.flops.items():
+            # YAML may give the precision as a literal type; the step names it as text.
             each = {str(key): value for key, value in npu.flop.items()}.get(name)
             if each is None:
                 raise InputError(f"costs: npu.flop: missing key '{name}', of which the step has operations")

@@ -35,23 +35,29 @@ def measures_of(
     """
     found: dict[str, float] = {}
     bought = price(platform, costs) if costs else None
+    # A rented machine has no items, and so no price of its own.
     if bought and bought.items:
         found["price"] = bought.total
     if use is None:
         return found
+    # Without items nothing is known, which is not 0 J.
     spent = energy(use, platform, costs) if costs else None
+    # A step of 0 s has no power.
     if spent and spent.items and use.seconds:
         found |= {"energy": spent.total, "power": spent.power}
     hourly = price_per_hour(costs, use.npus, found.get("price"), found.get("power")) if costs else None
     if hourly is not None:
         found["price_per_hour"] = hourly
+    # Serving has no tokens per step.
     if not tokens:
         return found
     if "energy" in found:
         found["energy_per_token"] = found["energy"] / tokens
     if hourly is not None:
+        # s to hours.
         found["cost_per_token"] = hourly * use.seconds / 3600 / tokens
     if run_tokens:
+        # As many steps as give the tokens, without failures: `whole_run` adds those.
         seconds = use.seconds * run_tokens / tokens
         found |= {"run_time": seconds, "npu_years": use.npus * seconds / 3600 / HOURS_PER_YEAR}
         if hourly is not None:
@@ -63,11 +69,14 @@ def measures_of(
 
 def price_per_hour(costs: Costs, npus: int, bought: float | None, power: float | None) -> float | None:
     """Return USD per hour of work: rent, or price / (years x utilisation) and electricity; None: not known."""
+    # Rent includes everything: what is bought besides is not added.
     if costs.npu.rent is not None:
         return costs.npu.rent * npus
     if bought is None or costs.years is None:
         return None
+    # A machine that stands idle part of the time must earn its price in the rest.
     hourly = bought / (costs.years * HOURS_PER_YEAR * costs.utilisation)
     if costs.electricity is not None and power is not None:
+        # W to kW; electricity is per kWh.
         hourly += power / 1000 * costs.electricity
     return hourly

@@ -1,4 +1,4 @@
-"""What a machine costs to buy, part by part."""
+"""The price of a machine, by part."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from armillary.platform.network import Dimension
 
 @dataclass(frozen=True)
 class Item:
-    """A row of a table: what it is, how it follows, and USD (of a price) or J (of an energy)."""
+    """A row of a table: name, derivation, and USD (of a price) or J (of an energy)."""
 
     name: str
     detail: str
@@ -25,7 +25,7 @@ class Price:
 
     Attributes:
         items: By part.
-        missing: Parts that no key prices, which are therefore not in the total.
+        missing: Parts without a price in the costs, which are therefore not in the total.
     """
 
     items: tuple[Item, ...]
@@ -48,13 +48,16 @@ def price(platform: Platform, costs: Costs) -> Price:
         InputError: the costs need something that the machine does not say, or name a dimension that it does not have.
     """
     npus, items, missing = platform.npus, [], []
+    # A rented machine costs nothing to buy.
     if costs.npu.rent is not None:
         return Price(())
+    # Missing parts are named, since a total without them would look complete.
     if costs.npu.price is None:
         missing.append("NPUs (npu.price)")
     else:
         items.append(Item("NPUs", f"{npus:,} x ${costs.npu.price:,.2f}", npus * costs.npu.price))
     if costs.memory.price is not None:
+        # The capacity is that of the platform, so that both files must fit.
         capacity = gigabytes(platform, "memory.price")
         detail = f"{npus:,} x {capacity:,.4g} GB x ${costs.memory.price:,.2f}"
         items.append(Item("memory", detail, npus * capacity * costs.memory.price))
@@ -65,13 +68,16 @@ def price(platform: Platform, costs: Costs) -> Price:
         items.append(Item("hosts", f"{count:,} x ${costs.host.price:,.2f}", count * costs.host.price))
     for d, (name, links) in enumerate(classes(platform, costs)):
         dimension = platform.dimensions[d]
+        # The class has no entry in `links`.
         if links is None:
             missing.append(f"dimension {dimension.name} (links.{name})")
             continue
+        # The lesser of both directions.
         rate = ports(platform)[d].slower
         for part, each in parts(dimension, links).items():
             text = f"{npus:,} x {rate:,.4g} GB/s x ${each:,.2f}, class {name}"
             items.append(Item(f"{dimension.name}: {part}", text, npus * rate * each))
+    # Last, as it is a share of all before.
     if costs.other:
         rest = sum(item.amount for item in items) * costs.other
         items.append(Item("other", f"{100 * costs.other:.4g} % of all before", rest))
@@ -81,6 +87,7 @@ def price(platform: Platform, costs: Costs) -> Price:
 def parts(dimension: Dimension, links: LinkCosts) -> dict[str, float]:
     """Return USD per GB/s of an NPU in a dimension, by part; those that cost nothing are left out."""
     found = {"links": links.link}
+    # Other topologies join NPUs directly and have no switch ports or NICs.
     if dimension.topology == "Switch":
         found |= {"switches": links.switch, "NICs": links.nic}
     return {name: each for name, each in found.items() if each}
@@ -96,19 +103,23 @@ def classes(platform: Platform, costs: Costs) -> list[tuple[str, LinkCosts | Non
         InputError: ``costs.dimensions`` names a dimension that there is not.
     """
     names = [dimension.name for dimension in platform.dimensions]
+    # Names must exist: a typo would silently take the class by place.
     for name in costs.dimensions:
         if name not in names:
             raise InputError(
                 f"costs: dimensions: got '{name}', expected {one_of(names)}{nearest(name, names)}"
             )
+    # Number of dimensions inside a host; without a host, all but the outermost.
     inside, reach = len(names) - 1, 1
     if costs.host:
         inside = 0
         for dimension in platform.dimensions:
             reach *= dimension.size
+            # Inside as long as the members so far fit one host.
             inside += reach <= costs.host.npus
     found = []
     for d, name in enumerate(names):
+        # 0 is "pod" (leads out), then node, package, chiplet from the outside in; further ones are chiplets.
         place = 0 if d >= inside else min(inside - d, len(CLASSES) - 1)
         kind = costs.dimensions.get(name, CLASSES[place])
         found.append((kind, costs.links.get(kind)))
@@ -124,15 +135,18 @@ def per_bandwidth(platform: Platform, costs: Costs) -> list[float]:
     found = []
     for dimension, (name, links) in zip(platform.dimensions, classes(platform, costs), strict=True):
         each = sum(parts(dimension, links).values()) if links else 0.0
+        # A free dimension would get all the bandwidth of a budget.
         if not each:
             raise InputError(f"costs: links.{name}: missing, or nothing, for dimension '{dimension.name}'")
+        # `other` is a share on top of each price.
         found.append(each * platform.npus * (1 + costs.other))
     return found
 
 
 def hosts(platform: Platform, costs: Costs) -> int:
-    """Return how many hosts a machine has."""
+    """Return the number of hosts of a machine."""
     assert costs.host is not None
+    # Rounded up: the last host may have empty places.
     return -(-platform.npus // costs.host.npus)
 
 

@@ -61,6 +61,7 @@ class NpuCosts(Part):
     def _one_way(self) -> NpuCosts:
         if self.busy is not None and self.flop is not None:
             raise ValueError("got busy and flop, expected one of them: time or operations")
+        # Without idle watts the time outside of kernels would cost nothing.
         if self.busy is not None and self.idle is None:
             raise ValueError("got busy without idle, expected both")
         return self
@@ -120,12 +121,14 @@ class Costs(Part):
     @model_validator(mode="before")
     @classmethod
     def _with_preset(cls, data: Any) -> Any:
+        # Before validation, so that preset and own keys are checked together.
         return expanded(data) if isinstance(data, dict) and isinstance(data.get("preset"), str) else data
 
     @model_validator(mode="after")
     def _classes(self) -> Costs:
         for name, kind in self.dimensions.items():
             if kind not in self.links:
+                # Classes are free names, known by having costs.
                 known = one_of(self.links) if self.links else "a class of links"
                 raise ValueError(
                     f"dimensions.{name}: got '{kind}', expected {known}{nearest(kind, self.links)}"
@@ -139,8 +142,10 @@ def load_costs(source: Source) -> Costs:
     Raises:
         InputError: it is neither, or malformed.
     """
+    # A file of the same name wins over a preset.
     if isinstance(source, str) and source in cost_preset_names() and not is_there(source):
         return Costs(preset=source)
+    # A suffix is meant as a file.
     if not isinstance(source, Mapping) and not Path(source).suffix and not is_there(source):
         names = cost_preset_names()
         raise InputError(
@@ -163,6 +168,7 @@ def unverified(costs: Costs) -> tuple[str, ...]:
     return tuple(
         number.key
         for number in preset.numbers
+        # A number that the user replaced is no longer the preset's guess.
         if number.unverified and _value(costs, number.key) == _value(original, number.key)
     )
 
@@ -170,5 +176,6 @@ def unverified(costs: Costs) -> tuple[str, ...]:
 def _value(costs: Costs, key: str) -> object:
     value: Any = costs
     for part in key.split("."):
+        # Keys like "links.pod.link" go through mappings and models alike.
         value = value.get(part) if isinstance(value, Mapping) else getattr(value, part, None)
     return value

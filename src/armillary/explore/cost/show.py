@@ -1,4 +1,4 @@
-"""Prices and energies as tables, and as plain values."""
+"""Prices and energies as tables and as plain values."""
 
 from __future__ import annotations
 
@@ -42,6 +42,7 @@ def notes(price: Price, energy: Energy | None, costs: Costs) -> list[str]:
             lines.append(f"not in the {what}: {', '.join(missing)}")
     guesses = unverified(costs)
     if guesses:
+        # notes are for people, who want to know how many of how many.
         known = len(read_cost_preset(str(costs.preset)).numbers)
         lines.append(
             f"preset {costs.preset}: {len(guesses)} of {known} numbers are unverified: {', '.join(guesses)}"
@@ -66,6 +67,7 @@ def _table(title: str, items: Iterable[Item], total: float, show: Callable[[floa
     table.add_column("share", justify="right")
     table.add_column("amount", justify="right")
     for item in items:
+        # All parts may be free.
         share = f"{100 * item.amount / total:.1f} %" if total else "-"
         table.add_row(item.name, item.detail, share, show(item.amount))
     table.add_section()
@@ -74,6 +76,7 @@ def _table(title: str, items: Iterable[Item], total: float, show: Callable[[floa
 
 
 def _plain(*names: str) -> Table:
+    # Rich is slow to import, and JSON output does not need it.
     from rich import box
     from rich.table import Table
 

@@ -42,6 +42,7 @@ def simulate_step(path: str | Path) -> Step:
         InputError: the file is malformed, or has several jobs.
         StuckError: the simulation cannot finish.
     """
+    # Imported here: costs alone need no engine.
     from armillary.engine import simulate
     from armillary.workload.plan.request import read_request
 
@@ -54,9 +55,12 @@ def simulate_step(path: str | Path) -> Step:
     if study.generate is not None:
         model, plan = read_request(study)
         count = parameters(model).total
+        # Sequences of the plan, or the usual ones of the model.
         sequence = plan.sequence or default_sequence(model)
+        # A run of several iterations is divided into equal ones: their tail effects are shared.
         if plan.iterations > 1:
             use = per_step(use, plan.iterations)
+        # Serving counts requests, not tokens of training.
         if plan.serve is None and sequence:
             tokens = plan.batch * sequence
     return Step(study, trace, timeline, use, tokens, count)

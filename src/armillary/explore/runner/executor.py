@@ -1,4 +1,4 @@
-"""Where points are done: a small protocol, and who keeps to it."""
+"""The protocol of executors, which say where points are done."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A forked process, from the side of the keeper that gives it work and looks at what it takes."""
+"""A forked process, from the side of the keeper that gives it work and watches its limits."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from armillary.explore.sweep.point import Status
 
 @dataclass
 class Work:
-    """A task on its way: the `places` of those of its points that are not done."""
+    """A task in flight: `places` are those of its points that are not done yet."""
 
     number: int
     task: bytes
@@ -34,9 +34,9 @@ class End(NamedTuple):
 
     Attributes:
         place: In the task, of the point at which it was; None: between points.
-        before: How many points it had begun before.
-        seconds: That it was at that point.
-        code: Its exit code; of a signal, less than 0.
+        before: Points that it had begun before.
+        seconds: Time it spent on that point.
+        code: Its exit code; negative for a signal.
     """
 
     place: int | None
@@ -49,13 +49,16 @@ class Forked:
     """A process that does points, and the work that it has."""
 
     def __init__(self, job: Job, not_its: Sequence[Connection]) -> None:
-        """Fork it; it closes what is `not_its`."""
+        """Fork it; the child closes the connections `not_its`."""
+        # Fork, not spawn: kernels are compiled already, and the job needs no pickling.
         forking = multiprocessing.get_context("fork")
         self._board = Board()
         self.pipe, own = forking.Pipe()
+        # The child inherits the parent's ends of pipes; open there, the keeper would never see EOF.
         args = ([self.pipe, *not_its], own, self._board, job)
         self._process = forking.Process(target=_begin, args=args, daemon=True)
         self._process.start()
+        # Only the child may hold its end, so that its death closes the pipe.
         own.close()
         self.work: Work | None = None
         self._given: list[int] = []
@@ -68,19 +71,22 @@ class Forked:
             self.pipe.send(self._given)
 
     def take(self) -> list[Outcome] | None:
-        """Return what it has sent; None: it is dead."""
+        """Return the outcomes that it has sent; None: it is dead."""
         try:
             found: list[Outcome] = self.pipe.recv()
         except (EOFError, ConnectionResetError, pickle.UnpicklingError):
             return None
         assert self.work is not None
+        # Outcomes come in the order of places, so that those in front are done.
         del self.work.places[: len(found)]
         if not self.work.places:
             self.work = None
         return found
 
     def over(self, limits: Limits) -> tuple[Status, int] | None:
-        """Return over which limit it is, and how many points it had begun before that one; None: over none."""
+        """Return the limit that it exceeds, and the points it had begun before that one; None if none."""
+        # Read without stopping the child: it may be one point further by now, which `Keeper._replace` finds
+        # out.
         now = self._board.read()
         if self.work is None or not now.since:
             return None
@@ -97,6 +103,7 @@ class Forked:
         now = self._board.read()
         self._board.close()
         code = self._process.exitcode or 0
+        # since = 0: it ended between two points, and none is to blame.
         if not now.since:
             return End(None, now.before, 0.0, code)
         return End(self._given[now.place], now.before, time.monotonic() - now.since, code)
@@ -112,9 +119,11 @@ def _begin(not_its: Sequence[Connection], own: Connection, board: Board, job: Jo
 def memory_of(process: int) -> int:
     """Return the bytes of memory that belong to a process alone; 0 if it is gone."""
     try:
+        # statm counts pages; shared ones belong to files (the program, libraries) and not to the point.
         _, resident, shared, *_ = Path(f"/proc/{process}/statm").read_text().split()
         return (int(resident) - int(shared)) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError):
+        # Not on Linux: no /proc, ask ps, which knows resident memory only, in KiB.
         if sys.platform == "linux":
             return 0
     found = subprocess.run(

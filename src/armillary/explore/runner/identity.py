@@ -38,16 +38,20 @@ class Identities:
         data = sweep.document.data
         self._folder = sweep.folder
         self._files: dict[str, str] = {}
+        # `rules` hashes only values that the constraints name: other axes may change without evaluating anew.
         self._where = [constraint.text for constraint in sweep.constraints]
         names = [constraint.names for constraint in sweep.constraints]
         self._names = sorted(frozenset[str]().union(*names)) if names else []
+        # Costs and tokens change measures; objectives and limits do not.
         common = {name: data[name] for name in ("costs", "tokens") if data.get(name) is not None}
         self._common = digest([sources(), common, self._named(common)])
 
     def of(self, point: Point) -> Identity:
         """Return the identity of a point."""
+        # A point whose document cannot be built has the problem instead.
         problem = getattr(point, "problem", "")
         work = digest([self._common, point.key, problem, self._named(point.document)])
+        # Without constraints rules have no effect, whatever the values.
         if not self._where:
             return Identity(work, "")
         values = {name: point.values[name] for name in self._names if name in point.values}
@@ -57,6 +61,7 @@ class Identities:
         """Return the hashes of all files that a document names; which name is whose, the document says."""
         found = set()
         for text in _texts(value):
+            # Cached by name: a sweep names the same trace for thousands of points.
             if text not in self._files:
                 self._files[text] = _file(self._folder, text)
             found.add(self._files[text])
@@ -73,8 +78,10 @@ def sources() -> str:
     """Return a hash of the version and of all sources on which a result can depend."""
     whole = hashlib.sha256(VERSION.encode())
     home = Path(__file__).parents[2]
+    # What prints, runs and judges results does not change them: edits there must not make a store stale.
     apart = {home / "cli", home / "report", home / "explore" / "runner", home / "evidence"}
     for path in sorted(home.rglob("*")):
+        # Data files (devices, presets, fits) count as sources.
         if path.suffix in (".py", ".yaml", ".json", ".csv") and apart.isdisjoint(path.parents):
             whole.update(path.relative_to(home).as_posix().encode() + path.read_bytes())
     return whole.hexdigest()[:32]
@@ -82,6 +89,7 @@ def sources() -> str:
 
 def digest(value: Any) -> str:
     """Return a hash of what JSON can say; dates and the like by their text."""
+    # sort_keys: the order of a mapping in a file has no meaning.
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
@@ -91,12 +99,14 @@ def _texts(value: Any) -> list[str]:
     found, left = [], [value]
     while left:
         each = left.pop()
+        # type() first: most values are plain text, and this runs for every point.
         if type(each) is str:
             found.append(each)
         elif isinstance(each, dict):
             left += each.values()
         elif isinstance(each, list | tuple):
             left += each
+        # Mappings of other kinds, tested last because isinstance with an ABC is slow.
         elif isinstance(each, Mapping):
             left += each.values()
     return found
@@ -104,12 +114,14 @@ def _texts(value: Any) -> list[str]:
 
 def _file(folder: Path, text: str) -> str:
     """Return a hash of the file of that name, or of the traces with that prefix; empty if there are none."""
+    # Not a file name; a NUL would raise, and . and .. are folders.
     if not text or len(text) > 1000 or "\0" in text or text in (".", ".."):
         return ""
     path = folder / text
     try:
         if path.is_file():
             files = [path]
+        # A prefix of traces; what glob would take for a pattern is none.
         elif path.name and not any(letter in path.name for letter in "*?[") and path.parent.is_dir():
             files = sorted(path.parent.glob(f"{path.name}.*.et*"))
         else:
@@ -121,6 +133,7 @@ def _file(folder: Path, text: str) -> str:
 
 def _content(path: Path) -> str:
     about = path.stat()
+    # Reading gigabytes for each run would take longer than looking up its results.
     if about.st_size > READ_WHOLE:
         return f"{about.st_size} {about.st_mtime_ns}"
     return hashlib.sha256(path.read_bytes()).hexdigest()

@@ -20,8 +20,9 @@ from armillary.explore.sweep.point import Status
 
 LOOK = 0.02
 """Seconds between looks at clocks and memory, where there are limits."""
+# A process may also end because of the machine (out of memory elsewhere), which no point is to blame for.
 BAD_STARTS = 3
-"""So many processes may end between points until the next point is taken for the cause."""
+"""Processes that may end between points before the next point is taken for the cause."""
 
 
 class Keeper:
@@ -31,6 +32,7 @@ class Keeper:
         self._upstream = upstream
         self._job = job
         self._queue: deque[Work] = deque()
+        # Children close the upstream pipe, see `Forked`.
         self._all = [Forked(job, [upstream]) for _ in range(slots)]
         self._bad_starts = 0
 
@@ -39,11 +41,13 @@ class Keeper:
         limits = self._job.limits
         try:
             while True:
+                # No timeout without limits: the keeper then sleeps until something happens.
                 look = LOOK if str(limits) and any(each.work for each in self._all) else None
                 ready = wait([self._upstream, *(each.pipe for each in self._all)], look)
                 if self._upstream in ready:
                     number, places = self._upstream.recv()
                     self._queue.append(Work(number, self._upstream.recv_bytes(), places))
+                # A copy: `_replace` changes the list.
                 for each in list(self._all):
                     if each.pipe in ready:
                         if not self._hear(each):
@@ -54,6 +58,7 @@ class Keeper:
                     if each.work is None and self._queue:
                         each.give(self._queue.popleft())
         finally:
+            # Whatever ended the loop, no process is left.
             for each in self._all:
                 each.end()
 
@@ -61,6 +66,7 @@ class Keeper:
         """Pass on what a process has sent; return whether it lives."""
         work = each.work
         found = each.take()
+        # None: dead.
         if found is None:
             return False
         if work:
@@ -71,6 +77,7 @@ class Keeper:
     def _replace(self, each: Forked, limit: tuple[Status, int] | None = None) -> None:
         """Put a new process in the place of one that ended, or is over a limit, and let it do the rest."""
         end = each.end()
+        # What it sent before it died is still in the pipe and counts.
         while each.pipe.poll() and self._hear(each):
             pass
         each.pipe.close()
@@ -90,10 +97,13 @@ class Keeper:
         else:
             self._bad_starts += 1
             if self._bad_starts > BAD_STARTS:
+                # Repeated ends between points: the next one is taken for the cause, so that the run comes to
+                # an end.
                 self._blame(each.work, end._replace(place=each.work.places[0]), "failed", _ended(end.code))
 
     def _blame(self, work: Work, end: End, status: Status, reason: str) -> None:
-        """Tell that the point at which a process ended came to nothing."""
+        """Report that the point at which a process ended failed."""
+        # Its result may have arrived in the meantime.
         if end.place not in work.places:
             return
         work.places.remove(end.place)
@@ -105,6 +115,7 @@ class Keeper:
 
 
 def _ended(code: int) -> str:
+    # Negative codes are signals, as subprocess has them.
     if code >= 0:
         return f"its process ended with exit code {code}"
     with suppress(ValueError):
@@ -131,13 +142,16 @@ def main() -> None:
     """Serve the pipe whose number is the argument."""
     upstream = Connection(int(sys.argv[1]))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit())  # by way of `finally`, which ends the processes
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())  # runs the `finally` that ends the processes
     with suppress(EOFError, BrokenPipeError, ConnectionResetError):
         folder, paths, slots = upstream.recv()
+        # As in the process that started the keeper: evaluators may come from modules that only it can find.
         sys.path[:] = paths
+        # The folder may not exist on another node of a cluster.
         with suppress(OSError):
             os.chdir(folder)
         packed = upstream.recv_bytes()
+        # Anything may fail here (a module that is missing, an old version): tell it in one line.
         try:
             job = pickle.loads(packed)
             warm_up()

@@ -51,6 +51,7 @@ class Results:
             for row in self.rows
             if row.status == "ok" and all(goal.name in row.measures for goal in goals)
         ]
+        # Lexicographic: later objectives break ties of earlier ones; `sign` makes all of them minima.
         return tuple(sorted(found, key=lambda row: [goal.sign * row.measures[goal.name] for goal in goals]))
 
     @property
@@ -62,6 +63,7 @@ class Results:
     def columns(self) -> list[str]:
         """Names of the columns of a table: the number, what is varied, the status, measures that are known."""
         known = {name for row in self.rows for name in row.measures}
+        # Points may have different axes; dict.fromkeys keeps the order of first mention.
         axes = list(dict.fromkeys(name for row in self.rows for name in row.values))
         return ["number", *axes, "status", "reason", *(name for name in MEASURES if name in known), "seconds"]
 
@@ -70,6 +72,7 @@ class Results:
         columns = self.columns
         for row in self.rows:
             about = {"number": row.number, "status": row.status, "reason": row.reason, "seconds": row.seconds}
+            # Values last: an axis may be called like a measure.
             found = {**about, **row.measures, **row.values}
             yield {name: found.get(name) for name in columns}
 
@@ -133,6 +136,7 @@ def sweep(
         InputError: the sweep is malformed, or the store is not one, or another process writes to it.
     """
     asked = load_sweep(source)
+    # Without a store the results live in a temporary one: there is one way to run only.
     with _place(store) as path, Store(path) as kept:
         run(
             asked,

@@ -26,19 +26,19 @@ if TYPE_CHECKING:
     from armillary.explore.sweep.sweep import Sweep
 
 POLL = 0.25
-"""Seconds after which progress is told even if nothing has arrived."""
+"""Seconds between calls of `progress` when nothing arrives."""
 MOST = 256
-"""Points of a task, at most."""
+"""Points of a task, at most; also the batch in which points are written to the store."""
 TASK_SECONDS = {"screen": 0.1, "evaluate": 2.0}
 """How long a task should take: long enough that sending it costs nothing."""
 
 
 @dataclass
 class Counts:
-    """How far a run is.
+    """Progress of a run.
 
     Attributes:
-        points: Asked for so far.
+        points: Requested so far.
         known: Of these, those that the store had, or that are the same work as another.
         to_screen: How many there are in all, as far as that is known.
         screened: How many are screened.
@@ -96,18 +96,23 @@ def run(
     done = {
         known
         for known, (status, under) in store.done().items()
+        # Under other limits a point over a limit may succeed; failures are repeated on request only.
         if status in ("ok", "rejected") or (not retry and (status == "failed" or under == str(limits)))
     }
     counts = Counts(to_screen=sweep.space.size)
+    # Number of a point -> what its result is filed under.
     waiting: dict[int, Identity] = {}
 
     def undone() -> Iterator[Point]:
         source = iter(points)
+        # Lazily: a space may have millions of points, and identities hash files.
         while batch := [(point, identities.of(point)) for point in islice(source, MOST)]:
             store.ask(number, batch)
             counts.points += len(batch)
+            # `size` may be less than what `points` yields.
             counts.to_screen = max(counts.to_screen, counts.points)
             for point, known in batch:
+                # From an earlier run, or the same work under another number in this one.
                 if known in done:
                     counts.known += 1
                     continue
@@ -116,6 +121,7 @@ def run(
                 yield point
 
     def keep(found: Found) -> None:
+        # Rows of None are those that must be simulated.
         rows = [(waiting.pop(point.number), row) for point, row in found if row]
         if rows:
             store.add(rows, str(limits))
@@ -124,6 +130,7 @@ def run(
     tell = progress or _tell_nobody
     tell(counts)
     todo = undone()
+    # Nothing to do: no process is started for a run that is complete.
     first = next(todo, None)
     if first is None:
         tell(counts)
@@ -131,6 +138,8 @@ def run(
     with _started(executor, workers, Job(evaluator or _evaluator(sweep), limits)) as at_work:
         left: list[Point] = []
         for found in through(at_work, "screen", chain([first], todo)):
+            # Points to simulate are collected first, so that a run knows how many there are and how long it
+            # will take.
             keep(found)
             left += [point for point, row in found if row is None]
             counts.screened += len(found)
@@ -163,15 +172,18 @@ def screen(
 
 
 def through(executor: Executor, kind: Kind, points: Iterable[Point]) -> Iterator[Found]:
-    """Put points through an executor, in tasks of about `TASK_SECONDS`; yield what arrives, or nothing now and then."""
+    """Put points through an executor in tasks of about `TASK_SECONDS`; yield what arrives, sometimes nothing."""
     source = iter(points)
     rest = len(points) if isinstance(points, Sized) else None
     in_flight: dict[int, tuple[Task, set[int]]] = {}
+    # The first size, before a pace is known.
     number, size = 0, 1 if kind == "evaluate" else 16
     pace = _Pace()
     while True:
+        # Two per slot: one at work, and the next one there when it ends.
         while len(in_flight) < 2 * executor.slots:
             if seconds := pace.seconds:
+                # At most twice the last size: a few quick points must not commit a slot to minutes.
                 size = min(max(1, int(TASK_SECONDS[kind] * executor.slots / seconds)), 2 * size, MOST)
             # Towards the end tasks are small, so that all slots end together.
             chunk = tuple(
@@ -185,12 +197,14 @@ def through(executor: Executor, kind: Kind, points: Iterable[Point]) -> Iterator
             number += 1
         if not in_flight:
             return
+        # May stay empty: progress is told all the same.
         found: Found = []
         for task_number, outcomes in executor.wait(POLL):
             task, places = in_flight[task_number]
             for place, row in outcomes:
                 places.remove(place)
                 found.append((task.points[place], row))
+            # A task may arrive in pieces.
             if not places:
                 del in_flight[task_number]
         pace.note(len(found))
@@ -198,23 +212,27 @@ def through(executor: Executor, kind: Kind, points: Iterable[Point]) -> Iterator
 
 
 class _Pace:
-    """Seconds between points, of late; None: not known yet."""
+    """Mean seconds between recent points; None: not known yet."""
 
     def __init__(self) -> None:
         self._last: float | None = None
+        # Both decay alike, so that their ratio is a mean with more weight on recent points.
         self._seconds = self._points = 0.0
 
     def note(self, points: int) -> None:
         if not points:
             return
         now = time.monotonic()
+        # Not from the first arrival: it includes the start of processes.
         if self._last is not None:
+            # 0.95 per arrival: about the last twenty.
             self._seconds = 0.95 * self._seconds + now - self._last
             self._points = 0.95 * self._points + points
         self._last = now
 
     @property
     def seconds(self) -> float | None:
+        # Four points at least, before a mean says anything.
         return self._seconds / self._points if self._points >= 4 else None
 
 
@@ -226,6 +244,7 @@ def _started(wanted: str | Executor | Foreign | None, workers: int | None, job: 
         InputError: there is no such executor, it cannot do this, or it has no slots.
     """
     executor = make_executor(wanted, workers)
+    # An object has no name of its own among executors; guard wants one for its message.
     name = wanted if isinstance(wanted, str) else EXECUTOR_NAMES.built_in[0]
     with EXECUTOR_NAMES.guard(name):
         try:
@@ -233,6 +252,7 @@ def _started(wanted: str | Executor | Foreign | None, workers: int | None, job: 
             if not isinstance(executor.slots, int) or executor.slots < 1:
                 raise InputError(f"executor '{name}': slots: got {show(executor.slots)}, expected 1 or more")
             yield executor
+        # Also when the consumer of a generator stops early.
         finally:
             executor.close()
 

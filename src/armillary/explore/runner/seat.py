@@ -1,4 +1,4 @@
-"""A keeper from the side of who wants work done."""
+"""The client side of a keeper."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from pathlib import Path
 from armillary.base.errors import ArmillaryError, InputError
 from armillary.explore.runner.task import Outcome, Task
 
+# One process per core already: threads of BLAS would compete for them.
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
@@ -24,7 +25,7 @@ class KeeperError(ArmillaryError):
 
 
 class Seat:
-    """Starts a keeper with some processes, sends it tasks, and receives what became of their points."""
+    """Starts a keeper with some processes, sends it tasks, and receives the outcomes of their points."""
 
     def __init__(self, job: bytes, slots: int) -> None:
         """Start a keeper; it is ready when its first message, an empty text, has come (`ready`).
@@ -40,17 +41,21 @@ class Seat:
             command,
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
+            # Prints of plug-ins must not mix into the output of the run.
             stdout=subprocess.DEVNULL,
             start_new_session=True,
             env=os.environ
+            # The keeper must find the same modules, also if sys.path was changed by hand.
             | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
             | dict.fromkeys(_THREADS, "1"),
         )
+        # So that the keeper's death closes the pipe.
         theirs.close()
         self._outbox: queue.SimpleQueue[bytes | tuple[object, ...] | None] = queue.SimpleQueue()
         # The keeper may be waiting until we read: whoever reads must never wait for it to do so.
         self._sender = threading.Thread(target=_send, args=(self.pipe, self._outbox), daemon=True)
         self._sender.start()
+        # An empty entry of sys.path means the working directory, which a child may not share.
         self._outbox.put((str(Path.cwd()), [path or str(Path.cwd()) for path in sys.path], slots))
         self._outbox.put(job)
 
@@ -74,7 +79,7 @@ class Seat:
         self._outbox.put(task)
 
     def receive(self) -> tuple[int, list[Outcome]]:
-        """Return the number of a task and what became of some of its points; waits for it.
+        """Wait for outcomes; return the number of their task, and them.
 
         Raises:
             KeeperError: the keeper is dead.
@@ -95,11 +100,13 @@ class Seat:
 
     def close(self) -> None:
         """End the keeper and its processes."""
+        # None ends the sender, behind all that is queued.
         self._outbox.put(None)
         # A send that waits for the keeper to read ends with it.
         self._keeper.terminate()
         self._sender.join()
         self.pipe.close()
+        # 10 s for it to end its processes; then by force.
         with suppress(subprocess.TimeoutExpired):
             self._keeper.wait(10)
             return
@@ -109,6 +116,7 @@ class Seat:
 
 def _send(pipe: Connection, outbox: queue.SimpleQueue[bytes | tuple[object, ...] | None]) -> None:
     with suppress(OSError):
+        # A closed pipe ends the thread: `receive` reports the death.
         while (message := outbox.get()) is not None:
             if isinstance(message, bytes):
                 pipe.send_bytes(message)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class WriterLock:
-    """Holds FILE.lock until it is closed; the file says who does."""
+    """Holds FILE.lock until it is closed; the file names the holder."""
 
     def __init__(self, path: Path) -> None:
         """Take the lock of the store at `path`.
@@ -37,9 +37,11 @@ class WriterLock:
         self._name = path.with_name(f"{path.name}.lock")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
+            # Again, if the file was removed between open and lock.
             while True:
                 self._file = os.open(self._name, os.O_RDWR | os.O_CREAT, 0o644)
                 try:
+                    # flock is released by the kernel when the process dies: no stale locks.
                     fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except BlockingIOError:
                     owner = os.pread(self._file, 1000, 0).decode(errors="replace").strip()
@@ -53,6 +55,7 @@ class WriterLock:
                 os.close(self._file)  # its last owner removed it between our two calls
         except OSError as error:
             raise InputError(f"{path}: cannot be written ({error.strerror})") from error
+        # For the error that another process gets.
         command = " ".join([Path(sys.argv[0]).name, *sys.argv[1:]])[:200]
         os.ftruncate(self._file, 0)
         os.pwrite(self._file, f"process {os.getpid()} on {socket.gethostname()} ({command})".encode(), 0)
@@ -64,11 +67,14 @@ class WriterLock:
             return False
 
     def close(self) -> None:
-        """Let go; the file is removed while it is still held."""
+        """Release the lock; the file is removed while it is still held."""
+        # Unlink before close: who opens the file from now on makes a new one, and `_still_there` catches who
+        # did before.
         self._name.unlink(missing_ok=True)
         os.close(self._file)
 
 
+# Rows of work are only added: the newest of a key is the one with the largest id.
 _TABLES = f"""
 CREATE TABLE meta(name TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
 CREATE TABLE sweeps(id INTEGER PRIMARY KEY, digest TEXT UNIQUE, path TEXT, document TEXT, study TEXT, version TEXT,
@@ -102,11 +108,16 @@ class Store(Stored):
             raise InputError(f"{self.path}: is a folder, expected a file name")
         self._lock = WriterLock(self.path)
         try:
+            # isolation_level None: transactions are explicit, see `_Transaction`.
             self._base = sqlite3.connect(self.path, timeout=30, isolation_level=None)
             if self._is_new():
+                # In one transaction: a process that is killed here leaves an empty file and no half of a
+                # layout.
                 self._base.executescript(f"BEGIN;{_TABLES}COMMIT;")
             self._check()
+            # WAL lets others read while this process writes.
             self._base.execute("PRAGMA journal_mode = WAL")
+            # NORMAL: in WAL a crash of the machine may lose the last commits, but never corrupts the file.
             self._base.execute("PRAGMA synchronous = NORMAL")
         except sqlite3.OperationalError as error:
             self._lock.close()
@@ -116,6 +127,7 @@ class Store(Stored):
             raise
 
     def _is_new(self) -> bool:
+        # Not a database: `_check` says so.
         with suppress(sqlite3.DatabaseError):
             return not self._base.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
         return False
@@ -131,16 +143,19 @@ class Store(Stored):
             )
             number = int(self._base.execute("SELECT id FROM sweeps WHERE digest = ?", (known,)).fetchone()[0])
             self._base.execute("INSERT OR REPLACE INTO meta VALUES ('last sweep', ?)", (number,))
+            # The view is made anew: it has a column per axis of this sweep.
             self._make_view(number, [axis.name for axis in sweep.space.axes])
         return number
 
     def _make_view(self, sweep: int, axes: list[str]) -> None:
+        # An axis may be called like a fixed column; it then gets an underscore.
         taken = {"number", "status", "reason", "seconds", *MEASURES}
         chosen = (
             f"""json_extract(p.vals, '$.{name}') AS "{name}{"_" * (name in taken)}", """ for name in axes
         )
         measured = (f"""json_extract(w.measures, '$.{name}') AS "{name}", """ for name in MEASURES)
         self._base.execute("DROP VIEW IF EXISTS results")
+        # The inner SELECT is the newest result of the same work, by whatever sweep.
         self._base.execute(
             f"""CREATE VIEW results AS SELECT p.number, {"".join(chosen)} w.status, w.reason, {"".join(measured)}
             w.seconds FROM points p
@@ -149,8 +164,9 @@ class Store(Stored):
         )
 
     def ask(self, sweep: int, points: Iterable[tuple[Point, Identity]]) -> None:
-        """Note what a sweep asks for now: a file that it names may have changed, or this program."""
+        """Note what a sweep asks for now: files that it names, or this program, may have changed."""
         with self.transaction():
+            # Rows that did not change are not written: resuming a large sweep asks for all of its points again.
             self._base.executemany(
                 """INSERT INTO points VALUES (?,?,?,?,?,?) ON CONFLICT(sweep, number) DO UPDATE
                 SET key = excluded.key, rules = excluded.rules, point = excluded.point, vals = excluded.vals
@@ -163,6 +179,7 @@ class Store(Stored):
 
     def done(self) -> dict[Identity, tuple[Status, str]]:
         """Return what was done: the status, and the limits under which it was."""
+        # In order of id, so that later results replace earlier ones in the mapping.
         found = self._base.execute("SELECT key, rules, status, limits FROM work ORDER BY id")
         return {Identity(key, rules): (status, limits) for key, rules, status, limits in found}
 
@@ -174,6 +191,7 @@ class Store(Stored):
                 *known,
                 row.status,
                 row.reason,
+                # NaN and infinity are no JSON; `task.do` has turned such points into failures.
                 json.dumps(dict(row.measures), allow_nan=False),
                 row.seconds,
                 *about,
@@ -202,6 +220,7 @@ class _Transaction:
         self._base = base
 
     def __enter__(self) -> None:
+        # IMMEDIATE takes the write lock at once, so that it cannot fail half-way.
         self._base.execute("BEGIN IMMEDIATE")
 
     def __exit__(self, kind: object, *_: object) -> None:

@@ -15,11 +15,11 @@ from armillary.explore.sweep.point import Row
 APPLICATION = 0x41524D4C
 """SQLite's `application_id` of our stores: "ARML"."""
 LAYOUT = 1
-"""SQLite's `user_version`: of the tables below."""
+"""SQLite's `user_version`: version of the table layout."""
 
 
 class Stored:
-    """Reads what is in a store.
+    """Reads a store.
 
     Tables ``sweeps`` (each sweep file that was run into it), ``points`` (what each of them asks for) and ``work``
     (what was evaluated, never changed or removed); view ``results``: points of the last sweep with a column for each
@@ -33,13 +33,16 @@ class Stored:
             InputError: there is none, or it is none.
         """
         self.path = Path(path)
+        # SQLite would make an empty file.
         if not self.path.is_file():
             raise InputError(f"{self.path}: there is no such store")
         name = self.path.resolve().as_uri()
         try:
+            # mode=ro also takes locks in a WAL store, so that it sees complete transactions.
             self._base = sqlite3.connect(f"{name}?mode=ro", uri=True, timeout=30)
             self._check()
         except sqlite3.OperationalError:  # a folder that cannot be written, where SQLite would put its index
+            # immutable: no locks and no index file; safe only because nobody can write there.
             self._base = sqlite3.connect(f"{name}?immutable=1", uri=True)
             self._check()
 
@@ -48,6 +51,7 @@ class Stored:
         try:
             known = self._pragma("application_id"), self._pragma("user_version")
         except sqlite3.OperationalError:
+            # A subclass of DatabaseError: locked or unreadable, which is not another kind of file.
             raise
         except sqlite3.DatabaseError:
             raise InputError(f"{self.path}: is another kind of file, expected {expected}") from None
@@ -69,12 +73,14 @@ class Stored:
         return list(self._rows(self.last_sweep if sweep is None else sweep))
 
     def _rows(self, sweep: int) -> Iterator[Row]:
+        # Work is only added: the newest row of the same work, max(id), counts.
         found = self._base.execute(
             """SELECT p.number, p.vals, p.point, w.status, w.reason, w.measures, w.seconds FROM points p
             JOIN work w ON w.id = (SELECT max(id) FROM work WHERE key = p.key AND rules = p.rules)
             WHERE p.sweep = ? ORDER BY p.number""",
             (sweep,),
         )
+        # A generator over the cursor: rows are decoded as they are read.
         for number, values, point, status, reason, measures, seconds in found:
             yield Row(number, json.loads(values), point, status, reason, json.loads(measures), seconds)
 
@@ -82,6 +88,7 @@ class Stored:
     def last_sweep(self) -> int:
         """The number of the sweep that was run last; 0 if none was."""
         found = self._base.execute("SELECT value FROM meta WHERE name = 'last sweep'").fetchone()
+        # 0 is the number of no sweep, so that `rows` finds nothing.
         return int(found[0]) if found else 0
 
     def document(self, sweep: int | None = None) -> dict[str, Any]:

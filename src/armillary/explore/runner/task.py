@@ -27,7 +27,7 @@ class Evaluates(Protocol):
 
 @dataclass(frozen=True)
 class Limits:
-    """What one point may take.
+    """Limits of one point.
 
     Attributes:
         time: Seconds of wall-clock time.
@@ -39,6 +39,8 @@ class Limits:
 
     def __str__(self) -> str:
         shown = [format_time(self.time * 1e9)] if self.time is not None else []
+        # The text is stored with results and compared: other limits mean that a point over them is tried
+        # again.
         return ", ".join(shown + ([format_bytes(self.memory)] if self.memory is not None else []))
 
 
@@ -64,28 +66,32 @@ class Outcome(NamedTuple):
 
 
 def over(limits: Limits, status: Status) -> str:
-    """Return the reason of a point that was over a limit."""
+    """Return the reason of a point that exceeded a limit."""
+    # Only the limit that was exceeded.
     shown = Limits(limits.time) if status == "timeout" else Limits(memory=limits.memory)
     return f"over the limit of {shown}"
 
 
 def not_done(point: Point, status: Status, reason: str, seconds: float = 0.0) -> Row:
-    """Return the row of a point that came to nothing."""
+    """Return the row of a point without a result."""
     return Row(point.number, point.values, point.key, status, one_line(reason), {}, seconds)
 
 
 def do(evaluator: Evaluates, kind: Kind, point: Point) -> Row | None:
     """Screen or simulate a point; an evaluator that raises, or measures what is no number, is a failed point."""
+    # Not the row's own seconds: a point that fails has none.
     begun = time.perf_counter()
     call: Callable[[Point], Row | None] = evaluator.screen if kind == "screen" else evaluator.evaluate
     try:
         row = call(point)
     except MemoryError:
         return not_done(point, "memory", "not enough memory", time.perf_counter() - begun)
+    # A point must not end the sweep, whatever a plug-in raises.
     except Exception as error:
         return not_done(point, "failed", f"{type(error).__name__}: {error}", time.perf_counter() - begun)
     if row is None:
         return None
+    # NumPy scalars are no JSON.
     measures = {name: float(value) for name, value in row.measures.items()}
     wrong = [name for name, value in measures.items() if not math.isfinite(value)]
     if wrong:

@@ -37,7 +37,7 @@ from armillary.explore.search.stage import Stage, members, stage_of
 from armillary.explore.search.timetable import Timetable, timetable
 from armillary.platform.model import Platform
 from armillary.trace.grid import RankGrid
-from armillary.workload.emit.tile import piece
+from armillary.workload.emit.template import piece
 from armillary.workload.layers.layer import Layer, Step
 from armillary.workload.layers.of_model import layers_of, variants
 from armillary.workload.models import Model

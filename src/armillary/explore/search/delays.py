@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from armillary.explore.search.pipeline_kernel import NEVER
-from armillary.workload.emit.tile import CHAIN, IN, Piece
+from armillary.workload.emit.template import CHAIN, IN, Piece
 from armillary.workload.layers.layer import Step
 
 
@@ -66,7 +66,7 @@ def delay_of(made: Piece, steps: Sequence[Step], least: Callable[[Step], int]) -
     before one starts have run one after the other.
 
     Args:
-        made: Of `emit.tile.piece`.
+        made: Of `emit.template.piece`.
         steps: Of all its lists, in order.
         least: Returns the fewest ns of a step.
     """
@@ -77,7 +77,7 @@ def delay_of(made: Piece, steps: Sequence[Step], least: Callable[[Step], int]) -
         at for at in range(len(of_node)) if of_node[at].shift and at and of_node[at - 1] is of_node[at]
     }
     ports = [
-        [port for port in (IN, CHAIN) if node in made.tile.ports.get(port, ())]
+        [port for port in (IN, CHAIN) if node in made.template.ports.get(port, ())]
         for node in range(len(of_node))
     ]
     before: list[int] = []
@@ -89,7 +89,7 @@ def delay_of(made: Piece, steps: Sequence[Step], least: Callable[[Step], int]) -
     kernels: list[int] = []
     waits: list[int] = []
     for node, step in enumerate(of_node):
-        parents = list(made.tile.nodes[node].data_deps)
+        parents = list(made.template.nodes[node].data_deps)
         own = sum(bit[port] for port in ports[node])
         for parent in parents:
             own |= before[parent] | 1 << parent

@@ -34,6 +34,8 @@ from armillary.platform.memory import LocalMemory, RemoteMemory
 from armillary.platform.model import Collectives, Npu, Platform, SchedulingName
 from armillary.platform.network import Dimension
 
+# Topologies that this profile has under their own name: a Torus is simulated as a Ring, but no file may say
+# so.
 _TOPOLOGIES = tuple(name for name, topology in TOPOLOGIES.items() if topology.astra_sim == name)
 _MEMORY_KINDS = {
     "NO_MEMORY_EXPANSION": "none",
@@ -41,6 +43,7 @@ _MEMORY_KINDS = {
     "PER_NODE_MEMORY_EXPANSION": "per-node",
     "MEMORY_POOL": "pool",
 }
+# Dataclass field -> column of the file, so that an error names the line that a user can mend.
 _COLUMN_OF = {"topology": "topology", "size": "npus_count", "bandwidth": "bandwidth", "latency": "latency"}
 _KEY_OF: dict[str, KeyPath] = {
     "endpoint_delay": ("endpoint-delay",), "bandwidth": ("local-mem-bw",), "peak": ("peak-perf",),
@@ -73,6 +76,7 @@ def read_platform(
         InputError: A file is missing, malformed or has a value out of range.
     """
     warnings: list[str] = []
+    # Flags first: their values scale what the files say.
     flags = read_flags(cli, warnings)
     dimensions = _read_network(read_document(network, "network configuration", "yaml"), warnings)
     npus = math.prod(dimension.size for dimension in dimensions)
@@ -100,6 +104,7 @@ def _read_network(document: Document, warnings: list[str]) -> tuple[Dimension, .
     _note_ignored(document, document.check_keys(NETWORK_KEYS, ignored=NETWORK_IGNORED), warnings)
     columns = {}
     for key in NETWORK_KEYS:
+        # Every column has one entry per dimension; `topology` is the first key and gives their number.
         values = document.require(key, "one value per network dimension")
         if not isinstance(values, list | tuple) or not values:
             document.reject((key,), values, "a list with one value per network dimension")
@@ -113,6 +118,7 @@ def _read_network(document: Document, warnings: list[str]) -> tuple[Dimension, .
     # That program refuses one NPU, on which a trace of one rank runs.
     fewest = 1 if len(columns["topology"]) == 1 else 2
     for d, topology in enumerate(columns["topology"]):
+        # The entry d of every column describes one dimension.
         document.choice(("topology", d), topology, _TOPOLOGIES)
         size = document.whole(("npus_count", d), columns["npus_count"][d], fewest)
         bandwidth = document.number(
@@ -124,6 +130,7 @@ def _read_network(document: Document, warnings: list[str]) -> tuple[Dimension, .
         with placed(document, (), {key: (name, d) for key, name in _COLUMN_OF.items()}):
             dimensions.append(Dimension(f"dim{d}", topology, size, rate, latency))
     if math.prod(dimension.size for dimension in dimensions) > _INT_MAX:
+        # The product: each column passed its own check already.
         document.reject(("npus_count",), columns["npus_count"], f"at most {_INT_MAX} NPUs in all")
     if len(dimensions) > _DEFAULT_DIMENSIONS:
         warnings.append(
@@ -146,6 +153,7 @@ def _read_system(
     document: Document, dimensions: int, flags: Mapping[str, Any], warnings: list[str]
 ) -> _System:
     data = document.data
+    # Fatal only if a key is unknown; keys that the documentation names but the program skips give a warning.
     _note_ignored(document, document.check_keys(SYSTEM_KEYS, ignored=SYSTEM_IGNORED), warnings)
     whole = functools.partial(_truncated, document, warnings)
     splits = document.require("preferred-dataset-splits", "the number of chunks of a collective")
@@ -161,6 +169,7 @@ def _read_system(
             warnings.append(f"{document.name}: no {key}: {default} is used")
     delay = None
     if "endpoint-delay" in data:
+        # Scaled, then truncated, in this order: the program casts the product to an integer.
         delay = int(whole("endpoint-delay", 0) * flags["injection-scale"])
     bandwidth = document.number(("local-mem-bw",), data.get("local-mem-bw", 0), "GB/s, 0 or more", low=0.0)
     peak = document.number(("peak-perf",), data.get("peak-perf", 0), "TFLOP/s, 0 or more", low=0.0)
@@ -168,6 +177,7 @@ def _read_system(
     if bandwidth == 0:
         warnings.append(f"{document.name}: no local-mem-bw: reductions cost no time")
     if roofline and (bandwidth == 0 or peak == 0):
+        # The first of both that is missing, so that the warning names one key.
         absent = "local-mem-bw" if bandwidth == 0 else "peak-perf"
         warnings.append(f"{document.name}: roofline-enabled without {absent}: compute nodes cannot be timed")
     with placed(document, (), _KEY_OF):
@@ -188,6 +198,8 @@ def _read_system(
         )
         collectives = Collectives(
             {
+                # Files may say "tree" for doubleBinaryTree: `read_algorithms` has resolved aliases, and this
+                # writes the usual name.
                 kind: tuple(map(algorithm_text, read_algorithms(document, (key,), data[key], dimensions)))
                 for kind in COLLECTIVES
                 if (key := f"{kind}-implementation") in data
@@ -195,11 +207,13 @@ def _read_system(
             chunks=_truncate(document, warnings, ("preferred-dataset-splits",), splits, 1),
             active_chunks=whole("active-chunks-per-dimension", 1, 1),
         )
+        # TFLOP/s and GB/s in the file; here FLOP/s and bytes per ns, which equals GB/s.
         npu = Npu(peak * 1e12, LocalMemory(bandwidth), delay)
         compute = Compute("roofline" if roofline else "", replay=_switch(document, "replay-only"))
     few = [
         kind
         for kind, names in collectives.algorithms.items()
+        # "oneRing" alone runs over all dimensions, so that one name is not too few.
         if len(names) < dimensions and not names[0].startswith("one")
     ]
     if few:
@@ -211,6 +225,7 @@ def _read_system(
 
 
 def _scheduling(document: Document, key: str, values: Mapping[str, str], warnings: list[str]) -> Any:
+    # The first of the values is what version 2 always does.
     usual = next(iter(values))
     found = values[document.choice((key,), document.data.get(key, usual), values)]
     if found != usual:
@@ -226,12 +241,14 @@ def _read_bus(document: Document, warnings: list[str]) -> SharedBus | None:
     values = {
         name: document.number((name,), document.data[name], "a number, 0 or more", low=0.0) for name in given
     }
+    # Any number other than 1 switches the bus off.
     if document.whole(("model-shared-bus",), document.data.get("model-shared-bus", 0), 0) != 1:
         if given:
             warnings.append(f"{document.name}: {', '.join(given)} have no effect without model-shared-bus: 1")
         return None
     with placed(document, ()):
         return SharedBus(
+            # L, o and g are whole ns there; G is ns per byte and stays a fraction.
             L=int(values.get("L", 0)),
             o=int(values.get("o", 0)),
             g=int(values.get("g", 0)),
@@ -258,10 +275,14 @@ def _custom_by_node(document: Document) -> dict[int, str]:
     name = document.data[key]
     if not isinstance(name, str | Mapping):
         document.reject((key,), name, "the path of a YAML file of node id: trace prefix")
+    # That program resolves relative paths from its working directory; beside the file is what a user means
+    # more often.
     if isinstance(name, str) and document.path and not is_there(name):
         beside = document.path.parent / name
         name = str(beside) if is_there(beside) else name
+    # A mapping from node id to prefix may also stand in the file itself, which read_document passes through.
     table = read_document(name, key, "yaml")
+    # YAML keys may be of any type.
     for node, prefix in table.data.items():
         if isinstance(node, bool) or not isinstance(node, int) or node < 0:
             raise table.error((node,), f"got node id {show(node)}, expected a whole number, 0 or more")
@@ -272,6 +293,7 @@ def _custom_by_node(document: Document) -> dict[int, str]:
 
 def _resolve_prefix(prefix: str, document: Document) -> str:
     """Return `prefix` as written, or beside the document if its traces are only there."""
+    # Rank 0 has a trace in every set, so that its file stands for all.
     if document.path and not is_there(f"{prefix}.0.et"):
         beside = document.path.parent / prefix
         if is_there(f"{beside}.0.et"):
@@ -285,6 +307,8 @@ def _read_memory(source: Source, npus: int, warnings: list[str]) -> RemoteMemory
     data = document.data
     name = document.choice(("memory-type",), document.require("memory-type"), _MEMORY_KINDS)
     kind = cast(Any, _MEMORY_KINDS[name])
+    # Keys of MEMORY_KEYS that count, in its order: the type alone; with latency and bandwidth; and the node
+    # sizes.
     used = {"none": 1, "per-node": 5}.get(kind, 3)
     unused = [key for key in data if key not in MEMORY_KEYS[:used]]
     if unused:
@@ -296,6 +320,7 @@ def _read_memory(source: Source, npus: int, warnings: list[str]) -> RemoteMemory
         document.require("num-npus-per-node", f"needed by {name}")
         per_node = document.whole(("num-npus-per-node",), data["num-npus-per-node"], 1)
         nodes = document.whole(("num-nodes",), document.require("num-nodes", f"needed by {name}"), 1)
+        # Nodes may have room for more NPUs than there are, but not for fewer.
         if nodes * per_node < npus:
             raise document.error(
                 ("num-nodes",),
@@ -314,6 +339,7 @@ def _read_memory(source: Source, npus: int, warnings: list[str]) -> RemoteMemory
 def _read_groups(source: Source | None, npus: int, warnings: list[str]) -> dict[int, tuple[int, ...]]:
     if source is None:
         return {}
+    # That program tests for the word before it opens the file, even if the word is in a folder's name.
     if not isinstance(source, Mapping) and "empty" in str(source):
         if is_there(source):
             warnings.append(
@@ -321,6 +347,7 @@ def _read_groups(source: Source | None, npus: int, warnings: list[str]) -> dict[
             )
         return {}
     document = read_document(source, "communicator-group configuration", "json")
+    # JSON keeps the last of two equal keys without a word, and a group would be lost.
     if document.duplicates:
         raise document.error((document.duplicates[0],), "group given twice")
     return read_groups(document, (), document.data, npus)
@@ -335,6 +362,7 @@ def _note_ignored(document: Document, ignored: list[str], warnings: list[str]) -
 
 def _switch(document: Document, key: str) -> bool:
     value = document.data.get(key, 0)
+    # True and False are ints and pass.
     if not isinstance(value, int):
         document.reject((key,), value, "0 or 1")
     return bool(value)
@@ -350,6 +378,7 @@ def _truncate(
     document: Document, warnings: list[str], path: KeyPath, value: object, low: int, high: int = _INT_MAX
 ) -> int:
     """Return a whole number; a fraction is cut off with a warning, as that program does it silently."""
+    # Infinity and NaN are left to `whole`, which refuses them.
     if isinstance(value, float) and math.isfinite(value) and value != int(value):
         warnings.append(f"{document.where(path)}: {path[0]}: {value} is cut to {int(value)}, as in ASTRA-sim")
     if isinstance(value, float) and math.isfinite(value):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from armillary.platform.collectives import COLLECTIVES
 
 NETWORK_KEYS = ("topology", "npus_count", "bandwidth", "latency")
-# Keys of version 1.0 and of the documentation that version 2 does not read.
+# Keys of version 1.0 and of its documentation that version 2 does not read.
 NETWORK_IGNORED = [
     "topology-name",
     "topologies-per-dim",

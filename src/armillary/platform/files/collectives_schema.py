@@ -12,6 +12,7 @@ from armillary.platform.model import WithinDimensionName
 
 _ALGORITHM = {
     "type": "string",
+    # A window may be any number: one example per name.
     "examples": [*ALGORITHMS.built_in, *(f"{name}8" for name in WINDOWED)],
 }
 Algorithms = Annotated[

@@ -53,6 +53,7 @@ class KernelOverride(Part):
 
     @model_validator(mode="after")
     def _one(self) -> KernelOverride:
+        # The rule of `Override`, repeated so that the error names file, line and key.
         if sum(each is not None for each in (self.duration, self.factor, self.efficiency)) != 1:
             raise ValueError("expected exactly one of duration, factor and efficiency")
         return self
@@ -101,6 +102,7 @@ class Compute(Part):
     @model_validator(mode="after")
     def _one_model(self) -> Compute:
         named = getattr(self, "model", None)
+        # "roofline: true" is the older spelling of "model: roofline"; both together are fine.
         if self.roofline and named not in (None, "roofline"):
             raise ValueError(f"got roofline: true and model: {named}, expected only one of them")
         return self
@@ -130,6 +132,7 @@ class Factors(Part):
 class GpuKernels(Compute):
     """Kernels of a known GPU, by constants that are fitted to measurements."""
 
+    # A discriminator narrows the type of the field that it inherits, which mypy refuses.
     model: Literal["gpu"]  # type: ignore[assignment]
     device: str = Field(
         min_length=1,
@@ -212,6 +215,7 @@ class Systolic(Compute):
 
     @model_validator(mode="after")
     def _wait(self) -> Systolic:
+        # `stall: false` takes no time for memory, so that buffers would have no effect.
         if self.buffers and not self.stall:
             raise ValueError("buffers: expected none with 'stall: false', which waits for no memory")
         return self
@@ -257,14 +261,17 @@ def read_compute(value: Any, document: Document, path: KeyPath) -> Compute:
     Raises:
         InputError: a key or value is wrong.
     """
+    # Every key has a default, so that no section and an empty one mean the same.
     if value is None:
         return Compute()
     if not isinstance(value, dict):
         document.reject(path, value, "a mapping of keys to values")
+    # A mapping without a model may still have efficiencies and overrides, which the base class reads.
     name = value.get("model", "roofline")
     if problem := Choice(COMPUTE_MODELS)(name):
         raise document.error((*path, "model"), problem)
     try:
+        # Models of other packages share one layout: name and options.
         return _KINDS.get(name, Other).model_validate(value)
     except ValidationError as error:
         raise first_error(document, error, path) from None
@@ -273,8 +280,10 @@ def read_compute(value: Any, document: Document, path: KeyPath) -> Compute:
 def compute_of(compute: Compute, document: Document, path: KeyPath) -> values.Compute:
     """Return how a study file says that compute nodes are timed."""
     share = compute.efficiency
+    # One share for both, or one for each.
     both = (share, share) if isinstance(share, float) else (share.compute, share.memory)
     return values.Compute(
+        # "" means recorded durations.
         (compute.model or "roofline") if compute.times else "",
         compute.options(),
         tuple(
@@ -291,6 +300,7 @@ def compute_of(compute: Compute, document: Document, path: KeyPath) -> values.Co
 
 def compute_schema() -> dict[str, Any]:
     """Return the JSON Schemas of the models, and of ``Compute``, which is any of them."""
+    # The discriminator is never called: only the schema of the union is wanted.
     union = TypeAdapter(
         Annotated[
             Annotated[Compute, Tag("roofline")]
@@ -304,7 +314,9 @@ def compute_schema() -> dict[str, Any]:
         ]
     ).json_schema()
     definitions: dict[str, Any] = union.pop("$defs")
+    # The base class is what `model: roofline` validates; in the schema it has the name of the model.
     roofline = definitions.pop("Compute")
+    # $ref to it must follow the new name.
     return definitions | {"Roofline": roofline, "Compute": {"anyOf": _renamed(union)}}
 
 

@@ -12,6 +12,7 @@ from armillary.base.hints import show
 
 _FLAGS = ("num-queues-per-dim", "rendezvous-protocol", "injection-scale", "comm-scale", "compute-scale")
 _FLAGS_IGNORED = ("logging-configuration", "logging-folder")
+# "" is the flag without a value.
 _TRUTH = {"true": True, "t": True, "1": True, "": True, "false": False, "f": False, "0": False}
 
 
@@ -33,9 +34,11 @@ def read_flags(cli: Iterable[str], warnings: list[str]) -> dict[str, Any]:
             raise InputError(
                 f"command line: got {show(word)}, expected a flag such as --num-queues-per-dim=2"
             )
+        # "--name=value", or "--name value" if the next word is no flag.
         name, equals, value = word[2:].partition("=")
         if not equals and words and not str(words[0]).startswith("--"):
             value = str(words.pop(0))
+        # Logging changes no result.
         if name in _FLAGS_IGNORED:
             continue
         if name not in _FLAGS:
@@ -45,6 +48,7 @@ def read_flags(cli: Iterable[str], warnings: list[str]) -> dict[str, Any]:
                 raise InputError(f"command line: --{name}: got {show(value)}, expected true or false")
             flags[name] = _TRUTH[value.lower()]
         elif name == "num-queues-per-dim":
+            # Nine digits at most, which always fit a C int.
             if not re.fullmatch(r"[0-9]{1,9}", value) or int(value) < 1:
                 raise InputError(
                     f"command line: --{name}: got {show(value)}, expected a whole number, 1 or more"
@@ -52,6 +56,7 @@ def read_flags(cli: Iterable[str], warnings: list[str]) -> dict[str, Any]:
             flags[name] = int(value)
         else:
             flags[name] = _scale(name, value)
+    # Read and checked, though without effect: a typo in the value is still an error.
     for name in ("comm-scale", "compute-scale"):
         if flags.get(name, 1.0) != 1.0:
             warnings.append(f"command line: --{name} has no effect, as in ASTRA-sim")
@@ -62,6 +67,7 @@ def _scale(name: str, text: str) -> float:
     try:
         value = float(text)
     except ValueError:
+        # NaN fails the comparison below, and the error is the same.
         value = math.nan
     if not 0 <= value <= 1e9:
         raise InputError(f"command line: --{name}: got {show(text)}, expected a number, 0 or more")

@@ -15,6 +15,7 @@ from armillary.platform.fields import Count, Part
 from armillary.platform.files.native_errors import first_error
 from armillary.platform.files.workload_schema import Job
 
+# The same grammar as in the JSON Schema, with at most ten digits so that int() stays cheap.
 _RANGES = re.compile(r"\s*\d{1,10}(\s*-\s*\d{1,10})?(\s*,\s*\d{1,10}(\s*-\s*\d{1,10})?)*\s*")
 
 
@@ -44,18 +45,21 @@ def npus_of(job: Job, document: Document, at: KeyPath, n_npus: int, taken: set[i
     """
     value: Any = job.npus
     if isinstance(value, dict):
+        # `seed` alone is meant as a random placement whose `placement` is missing; Free then says so.
         layout = Free if "placement" in value or "seed" in value else Block
         try:
             found = layout.model_validate(value)
         except ValidationError as error:
             raise first_error(document, error, at) from None
         if isinstance(found, Block):
+            # Only the last NPU can be outside: they ascend.
             last = found.first + (found.count - 1) * found.stride
             if last >= n_npus:
                 raise _outside(document, at, last, n_npus)
             return tuple(range(found.first, last + 1, found.stride))
         assert isinstance(found, Free)
         return _free(found, document, at, n_npus, taken)
+    # A plain number means the lowest free NPUs.
     if isinstance(value, int) and not isinstance(value, bool) and value > 0:
         return _free(Free(count=value, placement="packed"), document, at, n_npus, taken)
     npus = _listed(value)
@@ -66,6 +70,8 @@ def npus_of(job: Job, document: Document, at: KeyPath, n_npus: int, taken: set[i
     for number, npu in enumerate(npus):
         if npu >= n_npus:
             raise _outside(document, at, npu, n_npus)
+        # More entries than NPUs must repeat one; testing this first bounds the cost of the search for
+        # repeats.
         if number >= n_npus or npu in npus[:number]:
             raise document.error(at, f"NPU {npu} is given twice, expected each NPU once")
     return tuple(npus)
@@ -77,8 +83,11 @@ def _listed(value: Any) -> list[int] | None:
         found: list[int] = []
         for part in value.split(","):
             first, _, last = part.partition("-")
+            # A range longer than any machine is cut at 2**24, since the caller refuses it at the first NPU
+            # outside anyway.
             found += range(int(first), min(int(last or first), int(first) + 2**24) + 1)
         return found or None
+    # True would be NPU 1.
     whole = isinstance(value, list) and all(
         isinstance(npu, int) and not isinstance(npu, bool) and npu >= 0 for npu in value
     )
@@ -96,7 +105,9 @@ def _free(wanted: Free, document: Document, at: KeyPath, n_npus: int, taken: set
     if wanted.placement == "packed":
         return tuple(free[:count])
     if wanted.placement == "scattered":
+        # Evenly spaced indices into the free NPUs, not into all: jobs before may have left holes.
         return tuple(free[i * len(free) // count] for i in range(count))
+    # Its own generator, so that one job's placement does not depend on another's.
     return tuple(Random(wanted.seed).sample(free, count))
 
 

@@ -35,6 +35,7 @@ from armillary.platform.network_models import NetworkChoice
 from armillary.platform.profiles import NOT_ASTRA_SIM, astra_sim_conflicts
 from armillary.platform.terms import FitChoice
 
+# Entries of stragglers are free keys, which pydantic does not see: they are read by hand with this.
 _TIME = Quantity(parse_time, "time", "2 ms", TIME)
 
 if TYPE_CHECKING:
@@ -56,28 +57,34 @@ def read_machine(model: PlatformFile, document: Document, path: KeyPath, profile
     topology = None
     if model.network is None:
         dimensions, topology = graph_of(model, document, path, profile)
+        # Levels of a graph have no entry in the file; errors about them point at the first.
         entry = {dimension.name: 0 for dimension in dimensions}
     else:
         dimensions, entry = dimensions_of(model.network, document, (*path, "network"), profile)
+        # Only a graph leaves open how its NPUs nest.
         if model.collectives.hierarchy:
             raise document.error(
                 (*path, "collectives", "hierarchy"),
                 "expected only with a topology: here the dimensions of the network are the levels",
             )
+    # A Platform of dimensions alone checks their sizes, so that the tables per rank below can rely on `npus`.
     with placed(document, path, {"dimensions": ("network",)}):
         npus = Platform(dimensions).npus
     npu, collectives, remote = model.npu, model.collectives, model.remote_memory
     folder = document.path.parent if document.path else Path()
     compute = read_compute(model.compute, document, (*path, "compute"))
+    # Together they would contradict each other: replay takes recorded times only.
     if compute.times and compute.replay:
         other = "roofline" if compute.roofline else "model"
         raise document.error((*path, "compute", "replay"), f"expected only one of {other} and replay")
+    # The roofline model divides by both; other models fall back to it for kernels they do not know.
     if compute.times and not (npu.peak and npu.memory):
         raise document.error(
             (*path, "compute", "roofline" if compute.roofline else "model"),
             "expected npu.peak and npu.memory.bandwidth with it",
         )
     for number, each in enumerate(compute.overrides):
+        # `efficiency` scales the roofline model, whatever the model of the other kernels.
         if each.efficiency is not None and not (npu.peak and npu.memory):
             raise document.error(
                 (*path, "compute", "overrides", number, "efficiency"),
@@ -88,6 +95,7 @@ def read_machine(model: PlatformFile, document: Document, path: KeyPath, profile
         if not isinstance(model.groups, dict):
             document.reject((*path, "groups"), model.groups, "a mapping of group id to ranks")
         groups = read_groups(document, (*path, "groups"), model.groups, npus)
+    # All parts are checked on their own; Platform checks how they fit each other.
     platform = Platform(
         dimensions=dimensions,
         npu=values.Npu(
@@ -100,6 +108,7 @@ def read_machine(model: PlatformFile, document: Document, path: KeyPath, profile
         collectives=values.Collectives(
             _algorithms(collectives, dimensions, document, (*path, "collectives")),
             collectives.chunks,
+            # Absent: 0, which each profile reads in its own way.
             collectives.active_chunks or 0,
             collectives.chunk_order,
             collectives.within_dimension,
@@ -122,9 +131,11 @@ def read_machine(model: PlatformFile, document: Document, path: KeyPath, profile
         warnings=tuple(_warnings(model, compute, document, profile)),
         source=document.path,
     )
+    # Only now: what profile astra-sim cannot model is seen in the finished machine.
     for place, problem in astra_sim_conflicts(platform) if profile == "astra-sim" else ():
         at: KeyPath = place
         if place[0] == "network":
+            # Dimensions of a shape (NAME.0, NAME.1) share one entry of the list.
             at = ("network", entry[place[1]], place[2])
         raise document.error((*path, *at), problem)
     return platform
@@ -138,6 +149,7 @@ def graph_of(
     Raises:
         InputError: the profile knows dimensions only, or the graph or the levels do not fit.
     """
+    # Imported here: graphs need NumPy and parsers that most machines do not.
     from armillary.platform.files.topology_schema import read_topology
     from armillary.platform.logical import logical_dimensions
     from armillary.platform.topology.aggregation import with_in_network
@@ -148,6 +160,7 @@ def graph_of(
         )
     network = read_topology(document, (*path, "topology"), model.topology)
     try:
+        # Sizes given under collectives.hierarchy, hence the key of the error below.
         levels = logical_dimensions(network.topology, tuple(model.collectives.hierarchy or ()))
         return with_in_network(levels, network), network
     except InputError as error:
@@ -161,10 +174,12 @@ def _packets(model: PlatformFile, document: Document, path: KeyPath) -> Packets:
 
     path = (*path, "packets")
     if not isinstance(model.packets, dict) or "protocol" not in model.packets:
+        # The layout depends on the protocol, so that it is chosen before pydantic sees the mapping.
         raise document.error(path, f"expected a mapping with a protocol, {one_of(PROTOCOLS)}")
     protocol = document.choice((*path, "protocol"), model.packets["protocol"], PROTOCOLS)
     try:
         packets = packets_of(PROTOCOLS[protocol].model_validate(model.packets))
+        # Says that packets were given even where all values are the defaults.
         return replace(packets, source=f"{document.where(path)}: {key_text(path)}")
     except ValidationError as error:
         raise first_error(document, error, path) from None
@@ -183,6 +198,7 @@ def _network_model(model: PlatformFile, document: Document, path: KeyPath) -> Ne
 def _peak(given: Peaks | float | None) -> float | dict[str, float]:
     if isinstance(given, Peaks):
         return given.model_dump(exclude_none=True)
+    # None: not given, which a machine writes as 0.
     return given or 0.0
 
 
@@ -196,6 +212,7 @@ def _fit(
         return None
     inner = 1
     if keys.node is not None:
+        # The named dimension and those inside it make up a node.
         inner += names.index(document.choice((*path, "node"), keys.node, names))
     folder = document.path.parent if document.path else Path()
     return FitChoice(keys.fit, inner, folder, f"{document.where((*path, 'fit'))}: {key_text((*path, 'fit'))}")
@@ -203,12 +220,14 @@ def _fit(
 
 def _warnings(model: PlatformFile, compute: Compute, document: Document, profile: ProfileName) -> list[str]:
     warnings = []
+    # Only keys that the file sets: the defaults are always there.
     given = model.collectives.model_fields_set if profile == "physical" else set()
     for key in ("optimization", "queues"):
         if key in given:
             warnings.append(
                 f"{document.name}: collectives.{key} has no effect in profile physical; astra-sim uses it"
             )
+    # In profile physical the peak still serves bounds and reports.
     if model.npu.peak and not compute.times and profile == "astra-sim":
         warnings.append(f"{document.name}: npu.peak has no effect without compute.roofline: true")
     if model.npu.memory is None:
@@ -223,12 +242,14 @@ def _algorithms(
     result = {}
     count = len(dimensions)
     for kind in PHYSICAL_COLLECTIVES:
+        # Keys of the file are "all-reduce"; attributes cannot have hyphens.
         given = getattr(collectives, kind.replace("-", "_"))
         if given is None:
             continue
         place = (*path, kind)
         names = read_names(document, place, [given] if isinstance(given, str) else given, count, ALGORITHMS)
         if isinstance(given, str) and not given.startswith("one"):
+            # One name stands for all dimensions, except those that span them by themselves.
             names *= count
         if len(names) != count and not (len(names) == 1 and names[0].startswith("one")):
             raise document.error(
@@ -249,6 +270,7 @@ def _per_rank(
         return {}
     if not isinstance(table, dict):
         document.reject(path, table, "a mapping of rank to value")
+    # Keys of a mapping that pydantic takes as it is: booleans and text are possible.
     for rank in table:
         if isinstance(rank, bool) or not isinstance(rank, int) or not 0 <= rank < npus:
             raise document.error((*path, rank), f"got {show(rank)}, expected a rank from 0 to {npus - 1}")
@@ -268,13 +290,16 @@ def _time(document: Document, path: KeyPath, value: object) -> float:
         raise document.error(path, str(error)) from None
 
 
+# TCP options whose engine counts in ms; all other times are in ns.
 _MILLISECONDS = ("min_rto", "max_rto", "ack_delay")
 
 
 def packets_of(model: Part) -> Packets:
     """Return what a checked part of a study file says; what it leaves out is left to the model."""
+    # Unset keys are left out, so that the engine's defaults apply and not those of the layout.
     options: dict[str, Any] = model.model_dump(exclude_none=True, exclude_unset=True)
     for name in _MILLISECONDS:
         if name in options:
+            # ns to ms.
             options[name] /= 1e6
     return Packets(options.pop("protocol"), options)

@@ -52,6 +52,7 @@ class Memory(Part):
             return self
         if problem := values.wrong_local_kind(self.kind):
             raise ValueError(f"kind: {problem}")
+        # model_fields_set: a latency of 0 that is written down is refused as well.
         if self.model_fields_set & {"latency", "read", "write"}:
             raise ValueError(f"expected no latency, read and write with kind {self.kind}, but options")
         return self
@@ -101,8 +102,11 @@ class RemoteMemory(Part):
     @model_validator(mode="after")
     def _fits_kind(self) -> RemoteMemory:
         if self.kind is None:
+            # A preset has filled in the kind before this runs, so that None means that neither is given.
             raise PydanticCustomError("missing_key", "missing key", {"key": "kind"})
         if self.kind not in values.MEMORY_KINDS.built_in:
+            # Other kinds take all they need in `options`; only npus_per_node is common, as nodes are the
+            # engine's concern.
             for key in ("bandwidth", "latency", "stages", "chunk"):
                 if getattr(self, key) is not None:
                     raise ValueError(f"expected no {key} with kind {self.kind}, but options")
@@ -110,14 +114,17 @@ class RemoteMemory(Part):
         if self.options:
             raise ValueError("expected options only with a kind of another package")
         if self.kind == "hierarchical":
+            # Each stage has its own.
             if self.stages is None or self.bandwidth is not None or self.latency is not None:
                 raise ValueError("expected stages with kind hierarchical, and bandwidth and latency in them")
             if (self.npus_per_node is not None) != any(stage.per == "node" for stage in self.stages):
                 raise ValueError("expected npus_per_node with a stage per node, and only there")
             names = [stage.name for stage in self.stages]
+            # Errors and reports call stages by name.
             if len(set(names)) < len(names):
                 raise ValueError(f"got stages {', '.join(names)}, expected a name of its own for each")
             return self
+        # Left: the kinds of ASTRA-sim, which are one latency and one bandwidth.
         for key in ("bandwidth", "latency"):
             if getattr(self, key) is None:
                 raise PydanticCustomError("missing_key", "missing key", {"key": key})
@@ -138,6 +145,7 @@ def local_memory(given: Memory | None, folder: Path) -> values.LocalMemory:
 
 def remote_memory(given: RemoteMemory, folder: Path) -> values.RemoteMemory:
     """Return the remote memory that a study file in a folder describes."""
+    # For the type checker: `_fits_kind` refuses None.
     assert given.kind is not None
     if given.kind not in values.MEMORY_KINDS.built_in:
         per_node = given.npus_per_node or 0
@@ -149,6 +157,7 @@ def remote_memory(given: RemoteMemory, folder: Path) -> values.RemoteMemory:
     stages = []
     for stage in given.stages or ():
         stated = stage.bandwidth
+        # A single bandwidth holds in both directions.
         read, write = (stated, stated) if isinstance(stated, float) else (stated.read, stated.write)
         stages.append(values.MemoryStage(stage.name, stage.per, stage.count, read, write, stage.latency))
     return values.RemoteMemory(

@@ -110,20 +110,25 @@ def study_of(document: Document, path: Path) -> Study:
     Raises:
         InputError: It is malformed, or has no workload.
     """
+    # Presets are filled in before validation, so that what the user changes and what the preset says are
+    # checked as one.
     document, warnings = expand(document, ("platform",))
     model = _validate(document)
     if model.workload is None and model.jobs is None:
         raise InputError(
             f"{document.name}: missing key 'workload': a trace, a collective and its size, or generate; or 'jobs'"
         )
+    # Only profile physical runs several jobs on one machine.
     if model.jobs and model.profile == "astra-sim":
         raise document.error(("jobs",), NOT_ASTRA_SIM)
     platform = read_machine(model.platform, document, ("platform",), model.profile)
     works = [model.workload] if model.workload else [job.workload for job in model.jobs or ()]
+    # Generated kernels have no recorded durations: some model must time them, by default the roofline.
     if any(isinstance(work.generate, dict) for work in works):
         platform = with_roofline(platform)
     study = Study(
         _warned(platform, warnings),
+        # The workload follows below; `jobs` copy this study per job.
         None,
         None,
         model.profile,
@@ -140,6 +145,7 @@ def _with_work(study: Study, work: Workload) -> Study:
     """Return the study of one workload, which stands at `Study.place`."""
     assert study.document is not None
     if study.profile == "astra-sim" and work.collective and work.collective not in COLLECTIVES:
+        # Other collectives exist in profile physical only.
         raise study.document.error((*study.place, "collective"), f"got '{work.collective}': {NOT_ASTRA_SIM}")
     if work.generate is not None and not isinstance(work.generate, dict):
         study.document.reject((*study.place, "generate"), work.generate, "a mapping of keys to values")
@@ -157,10 +163,12 @@ def _jobs(study: Study, jobs: list[Job], document: Document) -> Iterator[StudyJo
     names: set[str] = set()
     for i, job in enumerate(jobs):
         name = job.name or f"job{i}"
+        # In the order of the file: each job may take only NPUs that those before it have left free.
         npus = npus_of(job, document, ("jobs", i, "npus"), study.platform.npus, taken)
         taken |= set(npus)
         work = _with_work(replace(study, place=("jobs", i, "workload"), ranks=len(npus)), job.workload)
         for number in range(job.repeat):
+            # Repetitions are jobs of their own, NAME.0, NAME.1, …, which differ in the arrival only.
             own = f"{name}.{number}" if job.repeat > 1 else name
             if own in names:
                 raise document.error(("jobs", i, "name"), f"got '{own}' again, expected another for each job")
@@ -178,10 +186,12 @@ def load_platform(path: Source) -> Platform:
         InputError: The file is missing or malformed.
     """
     document = platform_document(path)
+    # A whole study; its profile then decides what a bandwidth without `per` means.
     if "platform" in document.data:
         document, warnings = expand(document, ("platform",))
         study = _validate(document)
         return _warned(read_machine(study.platform, document, ("platform",), study.profile), warnings)
+    # A frequent mistake: the network file of ASTRA-sim has the same suffix, but no machine.
     if all(key in document.data for key in NETWORK_KEYS):
         raise InputError(
             f"{document.name}: this is an ASTRA-sim network file, which needs a system file beside it; "
@@ -220,8 +230,10 @@ def platform_document(path: Source) -> Document:
     if isinstance(path, Mapping):
         return read_document(path, "platform file", "yaml")
     check_path(path, "platform file")
+    # A file of the same name wins over a preset.
     if str(path) in preset_names() and not is_there(path):
         return preset_document(str(path))
+    # A suffix is meant as a file; reading it gives the usual error if it does not exist.
     if Path(path).suffix or is_there(path):
         return read_document(path, "platform file", "yaml")
     raise InputError(
@@ -236,12 +248,15 @@ def json_schema() -> dict[str, Any]:
     from armillary.platform.files.topology_schema import topology_schema
     from armillary.platform.packet_options import packets_schema
 
+    # Parts that are validated lazily, by their `kind` or `protocol`, are Any in the layout: patch in their
+    # schemas.
     schema = StudyFile.model_json_schema()
     schema["$defs"] |= topology_schema() | packets_schema() | compute_schema()
     keys = schema["$defs"]["PlatformFile"]["properties"]
     keys["topology"] = {"$ref": "#/$defs/Topology"}
     keys["compute"] = {"$ref": "#/$defs/Compute"}
     keys["packets"] = {"$ref": "#/$defs/Packets"}
+    # Over a preset, `network` may also map names of dimensions to keys.
     keys["network"]["anyOf"].append({"type": "object", "additionalProperties": {"type": "object"}})
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "Armillary study"}
 
@@ -268,6 +283,7 @@ def load_network(path: str | Path) -> Network | None:
     data = document.data["platform"] if at else document.data
     if all(key in document.data for key in NETWORK_KEYS):  # a file of ASTRA-sim, which has such a key, too
         return None
+    # What has dimensions is drawn from those, and a preset may change the graph.
     if not isinstance(data, dict) or data.get("topology") is None or "preset" in data or "network" in data:
         return None
     return read_topology(document, (*at, "topology"), data["topology"])
@@ -283,10 +299,12 @@ def panels_of(path: str | Path) -> tuple[str, list[Panel]]:
     title = Path(path).name
     document = platform_document(path)
     if document.path is None and str(path) in preset_names():
+        # A preset may have a graph only for pictures, beside the dimensions that are simulated.
         preset = read_preset(str(path))
         title = preset.title
         if preset.topology is not None:
             network = read_topology(preset.document, ("topology",), preset.topology)
     if network is None:
         return title, panels(levels_of(load_platform(path).dimensions))
+    # Failures from the start on are drawn as links that are down.
     return title, draw(degraded(network.topology, network.failures))

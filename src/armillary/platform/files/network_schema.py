@@ -67,6 +67,7 @@ class NetworkDimension(Part):
 
     @model_validator(mode="after")
     def _one_size(self) -> NetworkDimension:
+        # Repeats the checks of `Dimension`, whose errors could not name the entry of a list with a shape.
         if self.in_network is not None and self.topology != "Switch":
             raise ValueError(f"got in_network for topology '{self.topology}', expected it for Switch only")
         if self.shape is not None and not TOPOLOGIES[self.topology].shaped:
@@ -76,6 +77,7 @@ class NetworkDimension(Part):
         if self.shape is not None and self.size is not None:
             raise ValueError("expected either size or shape, not both")
         if self.shape is None and self.size is None:
+            # Size is needed, but a shape stands for it, so that pydantic cannot require it.
             raise PydanticCustomError("missing_key", "missing key", {"key": "size"})
         return self
 
@@ -89,9 +91,11 @@ def dimensions_of(
     for position, part in enumerate(network):
         name = part.name or f"dim{position}"
         shape = part.shape or [part.size or 0]
+        # A dimension of 1 has no links; a network of one NPU is the exception.
         if shape == [1] and len(network) > 1:
             document.reject((*path, position, "size"), 1, "2 or more")
         for axis, size in enumerate(shape):
+            # Axes of a shape are numbered even if there is only one: NAME.0.
             full = f"{name}.{axis}" if part.shape else name
             if full in entry:
                 raise document.error((*path, position, "name"), f"name '{full}' is used twice")
@@ -102,6 +106,7 @@ def dimensions_of(
 
 
 def _per(profile: ProfileName) -> str:
+    # A data sheet's figure is per NPU; ASTRA-sim's files state links.
     return "npu" if profile == "physical" else "link"
 
 
@@ -109,8 +114,10 @@ def _dimension(part: NetworkDimension, name: str, size: int, per: str) -> Dimens
     stated = part.bandwidth
     out, into = (stated, stated) if isinstance(stated, float) else (stated.up, stated.down)
     links = links_per_npu(part.topology, size)
+    # The slower direction: profile astra-sim has one bandwidth per link, and refuses those that differ.
     link = min(out, into) / (links if per == "npu" else 1)
     scale = 1 if per == "npu" else links
+    # Per NPU, whichever way the file states it.
     both = Port(out * scale, into * scale)
     return Dimension(name, part.topology, size, link, part.latency, both, in_network_of(part.in_network))
 

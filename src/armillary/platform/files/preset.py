@@ -26,6 +26,7 @@ from armillary.base.document import Document, read_document
 from armillary.base.errors import nearest
 from armillary.base.hints import KeyPath, show
 
+# Shipped with the package, as data files.
 _FOLDER = Path(__file__).parent / "presets"
 _MEMORIES = Path(__file__).parent / "memory_presets"
 
@@ -68,6 +69,7 @@ class Preset:
         return self.document.data.get("topology")
 
 
+# Cached: presets do not change while the program runs, and errors and completions list them often.
 @functools.cache
 def preset_names() -> tuple[str, ...]:
     """Return the names of all presets."""
@@ -89,11 +91,14 @@ def read_numbers(path: Path, key: str) -> Preset:
         Number(key, str(values[key]), entry.get("source", ""), entry["says"])
         for key, entry in data["numbers"].items()
     )
+    # Notes are folded text in YAML: join the lines.
     return Preset(path.stem, data["title"], " ".join(data["notes"].split()), numbers, document)
 
 
 def preset_document(name: str) -> Document:
     """Return a platform file that consists of a preset."""
+    # A document that names the preset, so that `expand` treats `armillary machine show NAME` as it treats a
+    # study.
     return Document(f"preset {name}", {"preset": name}, syntax="yaml")
 
 
@@ -102,10 +107,12 @@ def leaves(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
     if isinstance(value, Mapping):
         for key, part in value.items():
             yield from leaves(part, (*path, str(key)))
+    # Lists of mappings (dimensions, stages) are keyed by name; other lists count as one value.
     elif isinstance(value, list) and value and isinstance(value[0], Mapping):
         for at, part in enumerate(value):
             name = part.get("name", at) if isinstance(part, Mapping) else at
             yield from leaves(part, (*path, str(name)))
+    # A name may hold a digit (dim0), but is no number.
     elif path[-1:] != ("name",) and any(char.isdigit() for char in str(value)):
         yield ".".join(path), value
 
@@ -122,6 +129,7 @@ def expand(document: Document, path: KeyPath) -> tuple[Document, tuple[str, ...]
     Raises:
         InputError: There is no such preset, or no such dimension in it.
     """
+    # First the platform preset, which may name a memory preset in turn.
     document, warnings = _expand_platform(document, path)
     path = (*path, "remote_memory")
     given = _at(document, path)
@@ -130,6 +138,7 @@ def expand(document: Document, path: KeyPath) -> tuple[Document, tuple[str, ...]
     name = document.choice((*path, "preset"), given["preset"], memory_names())
     known = read_document(_MEMORIES / f"{name}.yaml", "preset", "yaml").data
     own = {key: value for key, value in given.items() if key != "preset"}
+    # "open" numbers: nothing public says so.
     open_ = [key for key, entry in known["numbers"].items() if entry.get("unverified")]
     if open_:
         warnings += (
@@ -147,6 +156,7 @@ def _at(document: Document, path: KeyPath) -> Any:
 
 def _replaced(document: Document, path: KeyPath, value: Any) -> Document:
     """Return the document with `value` at `path`."""
+    # From the inside out; each step copies one level, as documents are shared.
     for depth in range(len(path) - 1, -1, -1):
         value = {**_at(document, path[:depth]), path[depth]: value}
     return replace(document, data=value)
@@ -159,7 +169,9 @@ def _expand_platform(document: Document, path: KeyPath) -> tuple[Document, tuple
     name = document.choice((*path, "preset"), given["preset"], preset_names())
     preset = read_preset(name)
     base = preset.document.data["platform"]
+    # `preset` is no key of a machine and must not reach validation.
     own = {key: value for key, value in given.items() if key != "preset"}
+    # By the name of a dimension: changes; a list replaces the whole network.
     if isinstance(own.get("network"), dict):
         own["network"] = _dimensions(base["network"], own["network"], document, (*path, "network"))
     elif own.get("topology") is not None:
@@ -168,6 +180,7 @@ def _expand_platform(document: Document, path: KeyPath) -> tuple[Document, tuple
         )
     merged: Any = _merge(base, own)
     values = dict(leaves(merged))
+    # A number that the user has changed is no longer the preset's to vouch for.
     open_ = [n for n in preset.numbers if n.unverified and str(values.get(n.key)) == n.value]
     warnings = (
         (
@@ -183,6 +196,7 @@ def _expand_platform(document: Document, path: KeyPath) -> tuple[Document, tuple
 def _dimensions(
     base: list[dict[str, Any]], changes: dict[str, Any], document: Document, path: KeyPath
 ) -> list[dict[str, Any]]:
+    # Presets name all their dimensions.
     names = [part["name"] for part in base]
     for name, change in changes.items():
         if name not in names:
@@ -195,6 +209,7 @@ def _dimensions(
     merged = []
     for part in base:
         change = changes.get(part["name"], {})
+        # Either of size and shape replaces the other: both together would be refused.
         other = {"size": "shape", "shape": "size"}
         dropped = {other[key] for key in change if key in other} - change.keys()
         merged.append({key: value for key, value in _merge(part, change).items() if key not in dropped})
@@ -202,6 +217,7 @@ def _dimensions(
 
 
 def _merge(base: Any, own: Any) -> Any:
+    # Lists are replaced as a whole: merging by position would mix entries that have nothing in common.
     if not isinstance(base, dict) or not isinstance(own, dict):
         return own
     return base | {key: _merge(base[key], value) if key in base else value for key, value in own.items()}

@@ -28,6 +28,7 @@ def list_presets() -> list[dict[str, Any]]:
 
 def presets_table(rows: list[dict[str, Any]]) -> Table:
     """Return the list as a rich table."""
+    # Rich is slow to import, and only tables need it.
     from rich.table import Table
 
     table = Table(box=None)
@@ -48,6 +49,7 @@ def numbers_table(preset: Preset) -> Table:
     for column in ("number", "value", "source", "what it says"):
         table.add_column(column, overflow="fold")
     for number in preset.numbers:
+        # Sources are numbered as in a paper, see `sources`.
         source = "UNVERIFIED" if number.unverified else f"[{places.index(number.source) + 1}]"
         table.add_row(number.key, number.value, source, number.says)
     return table
@@ -55,6 +57,7 @@ def numbers_table(preset: Preset) -> Table:
 
 def sources(preset: Preset) -> list[str]:
     """Return the addresses that the numbers of a preset come from."""
+    # dict.fromkeys: without repeats, in order of first mention.
     return list(dict.fromkeys(number.source for number in preset.numbers if number.source))
 
 

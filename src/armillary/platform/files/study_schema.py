@@ -37,6 +37,7 @@ def _per_rank(value: dict[str, Any]) -> dict[str, Any]:
     return {"type": "object", "propertyNames": {"pattern": "^[0-9]+$"}, "additionalProperties": value}
 
 
+# Validated by `read_groups`, which ASTRA-sim's files share; the schema only helps editors. Ids are 1 or more.
 Groups = Annotated[
     Any,
     WithJsonSchema(
@@ -51,6 +52,7 @@ Groups = Annotated[
         }
     ),
 ]
+# Keys are ranks: their limits depend on the machine, so that `machine.read_machine` checks them.
 RankSpeeds = Annotated[Any, WithJsonSchema(_per_rank({"type": "number", "exclusiveMinimum": 0}))]
 RankTimes = Annotated[
     Any,
@@ -106,6 +108,7 @@ class PlatformFile(Part):
     """A machine."""
 
     model_config = ConfigDict(
+        # pydantic cannot say "one of these keys", and a preset is filled in before validation.
         json_schema_extra={"anyOf": [{"required": [key]} for key in ("network", "preset", "topology")]}
     )
 
@@ -131,6 +134,7 @@ class PlatformFile(Part):
         default=None,
         description="How messages share links, unless a command says; if absent analytical, or flow with a topology.",
     )
+    # Parts whose keys all have defaults are values, so that a study may leave them out.
     npu: Npu = Npu()
     collectives: Collectives = Collectives()
     remote_memory: RemoteMemory | None = None
@@ -150,6 +154,7 @@ class PlatformFile(Part):
 
     @model_validator(mode="after")
     def _one_network(self) -> PlatformFile:
+        # After presets are filled in: a preset counts as its network.
         if self.network is None and self.topology is None:
             raise PydanticCustomError("missing_key", "missing key", {"key": "network"})
         if self.network is not None and self.topology is not None:
@@ -174,6 +179,7 @@ class StudyFile(Part):
 
     @model_validator(mode="after")
     def _one_workload(self) -> StudyFile:
+        # Neither is fine: the file is a platform.
         if self.workload is not None and self.jobs is not None:
             raise ValueError("expected either workload or jobs, not both")
         return self

@@ -27,7 +27,9 @@ from armillary.platform.topology.wiring import Wiring
 if TYPE_CHECKING:
     import networkx  # type: ignore[import-untyped]
 
+# "npu 0", "npu0", "GPU-0": what exporters of graphs write.
 _NPU = re.compile(r"(?:npu|gpu)[ _-]?(\d{1,9})", re.IGNORECASE)
+# The first four are required, see `_known`.
 _KEYS = ("from", "to", "bandwidth", "latency", "buffer", "kind", "way")
 SUFFIXES = (".csv", ".yaml", ".yml", ".graphml")
 
@@ -48,6 +50,7 @@ def read_graph(path: str | Path) -> Topology:
     if suffix == ".graphml":
         return _read_graphml(path)
     if suffix == ".csv":
+        # skipinitialspace: people align columns after the comma.
         rows = csv.DictReader(read_text(path, "edge list").splitlines(), skipinitialspace=True)
         _known(rows.fieldnames or (), f"{path}:1")
         return edges(path.stem, _edges((f"{path}:{rows.line_num}", row) for row in rows))
@@ -59,10 +62,12 @@ def read_graph(path: str | Path) -> Topology:
     for position, link in enumerate(links):
         _known(link, document.where(("links", position)))
     npus, forward = document.data.get("npus"), document.data.get("forward", False)
+    # Equal names would be two ranks of one NPU.
     if npus is not None and (not isinstance(npus, list) or len(set(map(str, npus))) != len(npus)):
         document.reject(("npus",), npus, "a list of different names")
     if not isinstance(forward, bool):
         document.reject(("forward",), forward, "true or false")
+    # A generator: positions are looked up only for the rows that are read.
     listed = ((document.where(("links", position)), link) for position, link in enumerate(links))
     return edges(path.stem, _edges(listed), npus=npus and [str(name) for name in npus], forward=forward)
 
@@ -82,13 +87,17 @@ def edges(
         InputError: There is no NPU, a rank is missing, or a link has no bandwidth or leads to where it begins.
     """
     links = list(links)
+    # Nodes exist by being mentioned; dict.fromkeys keeps the order of first mention, which numbers the
+    # switches.
     names = dict.fromkeys(end for link in links for end in link[:2])
     ranked = list(npus) if npus is not None else _ranked(name, names)
     if missing := [npu for npu in ranked if npu not in names]:
         raise InputError(f"{name}: npus: '{missing[0]}' has no link{nearest(missing[0], names)}")
     switches = [node for node in names if node not in set(ranked)]
+    # NPUs first, in rank order, as `Topology` requires.
     number = {node: i for i, node in enumerate((*ranked, *switches))}
     for tail, head, bandwidth, *_ in links:
+        # Routing could never use such a link, and shortest paths would count it.
         if tail == head:
             raise InputError(f"{name}: a link leads from '{tail}' to itself, expected two nodes")
         if not 0 < bandwidth < float("inf"):
@@ -97,9 +106,11 @@ def edges(
             )
     wiring = Wiring(name, len(ranked))
     wiring.tier("switch", len(switches))
+    # A kind at a time: `connect` takes one name for all of its links.
     for kind in dict.fromkeys(link[5] for link in links):
         tails, heads, rates, delays, room, _ = zip(*(link for link in links if link[5] == kind), strict=True)
         a, b = ([number[node] for node in side] for side in (tails, heads))
+        # Both directions are in the list already.
         wiring.connect(a, b, kind, rates, delays, buffer=room, one_way=True)
     return wiring.topology(forwards=forward, labels=tuple(number))
 
@@ -114,6 +125,7 @@ def from_networkx(graph: networkx.Graph, name: str = "graph", *, forward: bool =
     Raises:
         InputError: An edge lacks a value, or as `edges` says.
     """
+    # Nodes without the attribute are switches, or NPUs by name if no node has it.
     ranks = {str(node): data["npu"] for node, data in graph.nodes(data=True) if data.get("npu") is not None}
     if ranks and sorted(ranks.values()) != list(range(len(ranks))):
         raise InputError(
@@ -124,6 +136,7 @@ def from_networkx(graph: networkx.Graph, name: str = "graph", *, forward: bool =
         where = f"{name}: edge '{tail}' → '{head}'"
         edge = _edge(where, {"from": tail, "to": head} | data)
         links.append(edge)
+        # An undirected edge is a link each way, with equal rates.
         if not graph.is_directed():
             links.append((edge[1], edge[0], *edge[2:]))
     return edges(name, links, npus=sorted(ranks, key=ranks.__getitem__) if ranks else None, forward=forward)
@@ -135,6 +148,7 @@ def to_networkx(topology: Topology) -> networkx.MultiDiGraph:
     for node in range(topology.nodes):
         rank = {"npu": node} if node < topology.npus else {}
         graph.add_node(topology.node_name(node), **rank)
+    # Links that are down have no bandwidth, which `from_networkx` would refuse.
     for link in np.flatnonzero(topology.bandwidth > 0).tolist():
         graph.add_edge(
             topology.node_name(int(topology.tail[link])),
@@ -161,9 +175,11 @@ def _read_graphml(path: Path) -> Topology:
     from xml.etree.ElementTree import ParseError
 
     library = _networkx()
+    # For its errors: a file that is missing or not text.
     read_text(path, "GraphML file")
     try:
         graph = library.read_graphml(path)
+    # What networkx raises for broken files differs by version.
     except (ParseError, library.NetworkXError, KeyError, ValueError) as error:
         raise InputError(f"{path}: not valid GraphML: {error}") from None
     return from_networkx(graph, path.stem)
@@ -177,6 +193,7 @@ def _known(keys: Iterable[str], where: str) -> None:
                 f"{where}: unknown key '{key}'{nearest(str(key), _KEYS)}; known keys: {', '.join(_KEYS)}"
             )
     for key in _KEYS[:4]:
+        # Bandwidth and latency, too: a link without them has no time.
         if key not in keys:
             raise InputError(f"{where}: missing key '{key}'; known keys: {', '.join(_KEYS)}")
 
@@ -185,6 +202,7 @@ def _edges(rows: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterable[Edge]:
     for where, row in rows:
         edge = _edge(where, row)
         yield edge
+        # None: a row of a CSV file that ends early.
         way = row.get("way") or "both"
         if way not in ("both", "one"):
             raise InputError(f"{where}: way: got {show(way)}, expected one of both, one")
@@ -201,6 +219,8 @@ def _edge(where: str, row: Mapping[str, Any]) -> Edge:
             if default is not None:
                 return default
             raise InputError(f"{where}: missing key '{key}'")
+        # Only the place of a networkx edge holds "edge '", see `from_networkx`; there, numbers are ns and
+        # bytes per ns.
         if isinstance(value, int | float) and not isinstance(value, bool) and where.count("edge '"):
             if not 0 <= value < 2**63:
                 raise InputError(f"{where}: {key}: got {value}, expected 0 or more")
@@ -233,10 +253,12 @@ def _ranked(name: str, names: Iterable[str]) -> list[str]:
     ranks: dict[int, str] = {}
     for node in names:
         match = _NPU.fullmatch(node)
+        # setdefault returns who has the rank already: itself, or another.
         if match and (other := ranks.setdefault(int(match[1]), node)) != node:
             raise InputError(f"{name}: '{other}' and '{node}' have the same rank")
     if not ranks:
         raise InputError(f"{name}: no node is an NPU, expected names like 'npu 0' or a list npus")
+    # Ranks without a gap: len(ranks) of them, 0 included.
     for rank in range(len(ranks)):
         if rank not in ranks:
             raise InputError(f"{name}: has {len(ranks)} NPUs but none of rank {rank}")

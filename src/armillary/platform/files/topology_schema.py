@@ -46,6 +46,7 @@ class SwitchesInNetwork(InNetwork):
     )
 
 
+# Subclasses add what the builder of their kind takes, under the same names, see `_build`.
 class _Any(Part):
     """Keys of every kind."""
 
@@ -183,12 +184,14 @@ def read_topology(document: Document, path: KeyPath, data: Any) -> Network:
     if not isinstance(data, dict):
         document.reject(path, data, "a mapping with a kind")
     if "kind" not in data:
+        # Without this, the error would be that of a kind called None.
         raise document.error(path, f"missing key 'kind', expected {one_of(KINDS)}")
     named = document.choice((*path, "kind"), data["kind"], KINDS)
     try:
         kind = KINDS[named].model_validate(data)
     except ValidationError as error:
         raise first_error(document, error, path) from None
+    # Paths in a study are relative to its file.
     folder = document.path.parent if document.path else Path()
     try:
         topology = _build(named, kind, document, path, folder)
@@ -200,17 +203,21 @@ def read_topology(document: Document, path: KeyPath, data: Any) -> Network:
             for entry in kind.failures
         )
     except InputError as error:
+        # Errors of files in the mapping (an edge list) name their own place already.
         raise error if str(error).startswith(document.name) else document.error(path, str(error)) from None
     for number, failure in enumerate(failures):
         try:
+            # Tried one by one, so that the error names the entry of the list.
             degraded(topology, [failure])
         except InputError as error:
             raise document.error((*path, "failures", number), str(error)) from None
+    # Only graphs that were built from dimensions have an order of dimensions.
     chosen: RoutingName = kind.routing or ("dimension-order" if topology.dimensions else "ecmp")
     table = folder / kind.table if kind.table else None
     if table and chosen != "static":
         raise document.error((*path, "table"), f"expected with routing static only, got '{chosen}'")
     try:
+        # Built for its errors: `Network.at` builds it again for each stage of failures.
         routing_of(chosen, topology, kind.seed, table)
     except InputError as error:
         raise document.error((*path, "table" if table else "routing"), str(error)) from None
@@ -220,6 +227,7 @@ def read_topology(document: Document, path: KeyPath, data: Any) -> Network:
             switches = named_switches(topology, kind.in_network.switches)
         except InputError as error:
             raise document.error((*path, "in_network"), str(error)) from None
+    # Errors of a simulation can then name the line of the study.
     topology = dataclasses.replace(topology, source=f"{document.where(path)}: {key_text(path)}")
     return Network(topology, chosen, kind.seed, failures, table, in_network_of(kind.in_network), switches)
 
@@ -234,8 +242,11 @@ def _build(named: str, kind: _Any, document: Document, path: KeyPath, folder: Pa
     if isinstance(kind, FileKind):
         return read_graph(folder / kind.file)
     if isinstance(kind, DimensionsKind):
+        # "physical": graphs exist in that profile only, which decides what a bandwidth without `per` means.
         dimensions, _ = dimensions_of(kind.network, document, (*path, "network"), "physical")
         return from_dimensions(dimensions, buffer)
+    # What is left are the arguments of the builder.
     own = {key: value for key, value in kind if key not in _Any.model_fields and key != "kind"}
+    # Builders unpack tuples; YAML gives lists.
     own = {key: tuple(value) if isinstance(value, list) else value for key, value in own.items()}
     return _BUILDERS[named](**own, buffer=buffer)

@@ -9,6 +9,7 @@ from pydantic import Field, WithJsonSchema, model_validator
 from armillary.platform.fields import Count, Part, Size, WholeTime
 from armillary.platform.model import CollectiveName
 
+# Validated by hand in `job_npus`, since five ways to write it would give five errors per mistake.
 _NPU = {"type": "integer", "minimum": 0}
 _COUNT = {"type": "integer", "minimum": 1}
 JobNpus = Annotated[
@@ -57,6 +58,7 @@ class Workload(Part):
 
     @model_validator(mode="after")
     def _one_kind(self) -> Workload:
+        # Counted, not compared pairwise: two of the three are as wrong as none.
         if sum(kind is not None for kind in (self.trace, self.collective, self.generate)) != 1:
             raise ValueError("expected either trace, or collective with size, or generate")
         if (self.collective is None) != (self.size is None):
@@ -79,6 +81,7 @@ class Job(Part):
 
     @model_validator(mode="after")
     def _repeats(self) -> Job:
+        # Either without the other has no meaning: once needs no distance, and more need one.
         if (self.repeat > 1) != (self.every is not None):
             raise ValueError("expected repeat, 2 or more, and every together")
         return self

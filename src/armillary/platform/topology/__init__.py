@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from armillary.platform.topology.routing import Adaptive, Ecmp, Paths, Rail, Routing, Shortest, Static
     from armillary.platform.topology.trees import dragonfly, fat_tree, leaf_spine, rail_optimised
 
+# `platform` alone is light: importing graphs pulls in NumPy and the readers of files.
 _MODULES = {
     "topology.dimension_order": ("DimensionOrder",),
     "topology.failures": ("Failure", "degraded", "stages"),

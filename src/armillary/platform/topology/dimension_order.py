@@ -30,6 +30,7 @@ class DimensionOrder(Routing):
         """See `Routing.candidates`."""
         if node == destination:
             return np.empty(0, np.int64)
+        # `_next` is for NPUs: a switch lies on a line, and sends straight to the member below it.
         if node >= self.topology.npus:
             links = self.topology.between(node, self._below(node, destination))
         else:
@@ -40,15 +41,19 @@ class DimensionOrder(Routing):
         """See `Routing.paths`; all messages of a pair take the same way, whatever `flow`."""
         at, target = np.broadcast_arrays(np.atleast_1d(source), destination)
         at, target = at.astype(np.int64), target.astype(np.int64)
+        # `who` are messages still in flight; `began` keeps their sources for errors.
         began, who = at, np.arange(len(at))
         messages: list[Ints] = []
         taken: list[Ints] = []
+        # One iteration crosses one dimension for all messages at once: two links through a Switch, one on a
+        # ring.
         while len(who := who[at[who] != target[who]]):
             link = self._next(at[who], target[who])
             self._checked(link, began[who], target[who])
             messages.append(who)
             taken.append(link)
             to = self.topology.head[link]
+            # Nodes from npus on are switches.
             up = to >= self.topology.npus
             if up.any():
                 passing = who[up]
@@ -58,12 +63,14 @@ class DimensionOrder(Routing):
                 taken.append(self._checked(down, began[passing], target[passing]))
                 to = to.copy()
                 to[up] = peer
+            # `began` is the same array in the first round, and must stay.
             at = at.copy()
             at[who] = to
         return Paths.gather(len(target), messages, taken)
 
     def _next(self, at: Ints, target: Ints) -> Ints:
         """Return the link that each message at an NPU takes."""
+        # -1 stays for messages that have arrived; callers filter those beforehand.
         result = np.full(len(at), -1)
         undecided = np.ones(len(at), np.bool_)
         stride = 1
@@ -71,8 +78,11 @@ class DimensionOrder(Routing):
         for dimension in self.topology.dimensions:
             size = dimension.size
             here, there = at // stride % size, target // stride % size
+            # Only the first dimension that differs: dimension order.
             now = undecided & (here != there)
             if dimension.topology == "Switch":
+                # Switches are numbered dimension by dimension; within one by outer group, then by inner
+                # offset.
                 to = switch + at // (stride * size) * stride + at % stride
                 switch += self.topology.npus // size
             else:
@@ -94,10 +104,11 @@ class DimensionOrder(Routing):
         return result
 
     def _below(self, switch: int, destination: int) -> int:
-        """Return the NPU below a switch that a message for `destination` leaves it to."""
+        """Return the NPU below a switch to which a message for `destination` descends."""
         first, stride = self.topology.npus, 1
         for dimension in self.topology.dimensions:
             count = self.topology.npus // dimension.size if dimension.topology == "Switch" else 0
+            # Switches of earlier dimensions have lower numbers, so that the first range that fits is the one.
             if switch < first + count:
                 outer, inner = divmod(switch - first, stride)
                 return (outer * dimension.size + destination // stride % dimension.size) * stride + inner
@@ -106,6 +117,7 @@ class DimensionOrder(Routing):
         raise AssertionError("no such switch")
 
     def _checked(self, links: Ints, source: Ints, target: Ints) -> Ints:
+        # bandwidth[-1] is read for missing links too, but `bad` is already set there.
         bad = (links < 0) | (self.topology.bandwidth[links] == 0)
         if bad.any():
             first = int(np.argmax(bad))

@@ -42,9 +42,11 @@ def degraded(topology: Topology, failures: Iterable[Failure], at: float = 0.0) -
         InputError: A node or link does not exist.
     """
     bandwidth, latency = topology.bandwidth.copy(), topology.latency.copy()
+    # Every failure is looked up, even before it begins: a wrong name must not wait until its time.
     for failure in failures:
         links = _links(topology, failure)
         if failure.at <= at and (failure.until is None or at < failure.until):
+            # Failures of one link multiply, as shares of what is left.
             bandwidth[links] *= failure.bandwidth
             latency[links] += failure.latency
     return dataclasses.replace(topology, bandwidth=bandwidth, latency=latency)
@@ -53,6 +55,7 @@ def degraded(topology: Topology, failures: Iterable[Failure], at: float = 0.0) -
 def stages(topology: Topology, failures: Iterable[Failure]) -> list[tuple[float, Topology]]:
     """Return (ns, topology from then on), in order; the first at 0."""
     failures = tuple(failures)
+    # 0 is always a stage, even if nothing fails from the start; `until` ends a failure and so begins a stage.
     times = {0.0} | {f.at for f in failures} | {f.until for f in failures if f.until is not None}
     return [(time, degraded(topology, failures, time)) for time in sorted(times)]
 
@@ -64,13 +67,16 @@ def _links(topology: Topology, failure: Failure) -> Ints:
         )
     if failure.until is not None and failure.until <= failure.at:
         raise InputError(f"{topology.name}: failure: got until {failure.until:g} ns, expected more than at")
+    # Neither or both.
     if (failure.node is None) == (failure.link is None):
         raise InputError(f"{topology.name}: failure: expected either a node or a link")
     if failure.node is not None:
         node = topology.node(failure.node)
         return np.flatnonzero((topology.tail == node) | (topology.head == node))
+    # For the type checker: the line above excludes None.
     assert failure.link is not None
     a, b = map(topology.node, failure.link)
+    # All parallel links between both, since they have no names of their own.
     there = (topology.tail == a) & (topology.head == b)
     if not failure.one_way:
         there |= (topology.tail == b) & (topology.head == a)

@@ -18,6 +18,7 @@ Bools = NDArray[np.bool_]
 
 UNBOUNDED = int(np.iinfo(np.int64).max)
 """Buffer of a link that never fills."""
+# 50 million links take about 2 GB in five arrays of 8 bytes, and more while they are sorted.
 MOST_LINKS = 50_000_000
 
 
@@ -30,6 +31,7 @@ class Tier:
     count: int
 
 
+# eq=False: comparing arrays gives arrays, and identity is what caches need.
 @dataclass(frozen=True, eq=False)
 class Topology:
     """A directed graph; immutable. Nodes 0 to `npus` - 1 are the NPUs, by rank; the others are switches.
@@ -79,6 +81,7 @@ class Topology:
     def __post_init__(self) -> None:
         for value in vars(self).values():
             if isinstance(value, np.ndarray):
+                # Shared between variants of a topology: a write would change all of them.
                 value.setflags(write=False)
 
     @property
@@ -103,11 +106,13 @@ class Topology:
 
     @functools.cached_property
     def _ends(self) -> Ints:
+        # Links are sorted by tail, then head, so that this key is sorted, too: `between` bisects it.
         return self.tail * self.nodes + self.head
 
     @functools.cached_property
     def incoming(self) -> tuple[Ints, Ints]:
         """(nodes + 1) where the links into a node begin in the second array, (links) link numbers."""
+        # Stable: links into a node stay in order of their numbers, which tie rules rely on.
         order = np.argsort(self.head, kind="stable")
         first = np.concatenate([[0], np.cumsum(np.bincount(self.head, minlength=self.nodes))])
         return first, order
@@ -116,6 +121,7 @@ class Topology:
         """Return what people call a node, e.g. ``npu 3`` or ``spine 0``."""
         if self.labels:
             return self.labels[node]
+        # Tiers are in order of `first`; the last one that begins at or before the node holds it.
         tier = next(tier for tier in reversed(self.tiers) if tier.first <= node)
         return f"{tier.name} {node - tier.first}"
 
@@ -141,6 +147,7 @@ class Topology:
             for tier in self.tiers:
                 if tier.name == sort and number.isdigit() and int(number) < tier.count:
                     return tier.first + int(number)
+        # For the hint: the number that was asked for and the last one of each tier, not a million names.
         names = self.labels or [
             f"{tier.name} {i}"
             for tier in self.tiers
@@ -156,6 +163,8 @@ class Topology:
         key = self._ends
         wanted = np.asarray(tails, np.int64) * self.nodes + np.asarray(heads, np.int64)
         at = np.searchsorted(key, wanted)
+        # searchsorted may return `links`, one past the end; min keeps the index valid, and the comparison
+        # fails there.
         found: Ints = np.where(key[np.minimum(at, self.links - 1)] == wanted, at, -1)
         return found
 
@@ -167,6 +176,7 @@ class Topology:
 def ranges(first: Ints, count: Ints) -> Ints:
     """Return ``first[i], …, first[i] + count[i] - 1`` for every i, one after the other."""
     ends = np.cumsum(count)
+    # Add to a running index, per range, the difference between its first value and where the range begins.
     return np.repeat(first - ends + count, count) + np.arange(ends[-1] if len(ends) else 0)
 
 

@@ -24,29 +24,37 @@ def from_dimensions(
     """
     shape = tuple(dimension.size for dimension in dimensions)
     npus = math.prod(shape)
+    # A Switch has two links per NPU, up and down; elsewhere every NPU owns the links that leave it.
     each = (2 if d.topology == "Switch" else links_per_npu(d.topology, d.size) for d in dimensions)
     check_size(name, npus * sum(each))
     wiring = Wiring(name, npus, buffer)
     rank = np.arange(npus)
     stride = 1
     for dimension in dimensions:
+        # `at` is the coordinate in this dimension, stride the distance in ranks of its neighbours.
         size, at = dimension.size, rank // stride % dimension.size
         rate, latency = dimension.bandwidth, dimension.latency
         if dimension.topology == "Switch":
             switches = wiring.tier(f"{dimension.name} switch", npus // size)
+            # One switch per line: lines are numbered by outer group, then by inner offset.
             up = switches[rank // (stride * size) * stride + rank % stride]
             both = port(dimension)
             wiring.connect(rank, up, dimension.name, both.out, latency, back=both.into)
         elif size > 1:
             topology = TOPOLOGIES[dimension.topology]
             joined = topology.neighbours(size)
+            # Both links of a ring of 2 join the same pair; one link of twice the rate moves the same.
             double = 2 if size == 2 and topology.loop else 1
+            # Half of the rows then suffices: row 1 repeats row 0.
             for to in joined[: len(joined) // double]:
+                # Ends of a line lack a neighbour, marked -1.
                 start = rank[to[at] >= 0]
                 ahead = start + (to[at[start]] - at[start]) * stride
+                # One way: `neighbours` lists both directions.
                 wiring.connect(start, ahead, dimension.name, rate * double, latency, one_way=True)
         stride *= size
     return wiring.topology(
+        # NPUs forward, since a message that changes dimension passes through one.
         forwards=True,
         dimensions=tuple(dimensions),
         shape=shape,
@@ -98,15 +106,21 @@ def wafer_mesh(
         (rank[x < columns - 1], 1, x, wide),
         (rank[y < rows - 1], columns, y, high),
     ):
+        # The last column of a die is joined with the first of the next one.
         crosses = (at[start] + 1) % side == 0
         for links, kind, rate, delay in (
             (start[~crosses], "die", bandwidth, latency),
             (start[crosses], "between dies", die_bandwidth or bandwidth, die_latency),
         ):
             wiring.connect(links, links + step, kind, rate, latency if delay is None else delay)
+    # Dies are numbered by row, then column; a single die has no parts to show.
     block = y // high * (columns // wide) + x // wide if die else ()
     return wiring.topology(
-        forwards=True, shape=shape, block=block, dimensions=_mesh(shape, bandwidth, latency)
+        # Dimension-order routing and collectives see a plain mesh; links keep their own rates.
+        forwards=True,
+        shape=shape,
+        block=block,
+        dimensions=_mesh(shape, bandwidth, latency),
     )
 
 
@@ -148,6 +162,7 @@ def optical_torus(
     check_size("optical-torus", 6 * math.prod(shape))
     wiring = Wiring("optical-torus", math.prod(shape), buffer)
     rank = np.arange(math.prod(shape))
+    # Rank = x + y * sx + z * sx * sy.
     stride = np.array([1, shape[0], shape[0] * shape[1]])
     place = np.array([rank // stride[axis] % shape[axis] for axis in range(3)])
     for axis in range(3):
@@ -156,8 +171,10 @@ def optical_torus(
         around = ahead[axis] == shape[axis]
         ahead[axis, around] = 0
         for other in range(3):
+            # The wrap-around link of a short axis lands half-way along each long one: the twist.
             if twisted and shape[axis] == short and shape[other] == long:
                 ahead[other, around] = (ahead[other, around] + short) % long
+        # Both the step into the next cube and the wrap-around end at a multiple of the cube's side.
         optical = ahead[axis] % cube == 0
         to = stride @ ahead
         delay = latency if optical_latency is None else optical_latency
@@ -165,6 +182,7 @@ def optical_torus(
         wiring.connect(rank[optical], to[optical], "optical circuit", bandwidth, delay)
     sides = np.array(shape) // cube
     block = place[0] // cube + sides[0] * (place[1] // cube + sides[1] * (place[2] // cube))
+    # A twisted torus is no product of rings, so that dimension order would be wrong on it.
     plain = (
         ()
         if twisted
@@ -184,6 +202,7 @@ def _mesh(shape: tuple[int, ...], bandwidth: float, latency: float) -> tuple[Dim
 
 def _blocks(wiring: Wiring, size: int) -> Ints:
     """Return the innermost group of every NPU; switches of the innermost dimension belong to theirs."""
+    # Two levels at least: with one dimension all NPUs would be one block.
     block = np.full(wiring.nodes, -1)
     if size:
         block[: wiring.npus] = np.arange(wiring.npus) // size

@@ -16,6 +16,7 @@ from armillary.platform.topology.sketch import Line, Mark, Panel, Place, circle,
 MOST_NODES = 100
 """Nodes drawn one by one; beyond, parts of the machine are drawn as one."""
 _ROW = 16
+# `_hypercube` has five directions on the page; 32 corners are also about what one can read.
 _BITS = 5
 
 
@@ -30,21 +31,25 @@ def draw(topology: Topology, *, part: int = 0, most: int = MOST_NODES, widest: i
     """
     if topology.name == "hypercube":
         return [_hypercube(topology)]
+    # With one kind of link there are no dies or circuits to tell apart: the plain panels below fit.
     if topology.name in ("wafer-mesh", "optical-torus") and len(topology.kinds) > 1:
         return _nested_panels(topology)
     if topology.dimensions:
         return _level_panels(topology)
     everyone = np.arange(topology.nodes)
+    # A large graph without parts is drawn whole all the same: rows leave out what does not fit.
     if topology.nodes <= most or not (topology.block >= 0).any():
         whole = Panel("all nodes", _legend(topology))
         _place(whole, topology, [[int(node)] for node in everyone], widest)
         return [whole]
+    # Blocks are numbered without gaps; -1 (cores, spines) belongs to none and is drawn beside them.
     parts = [everyone[topology.block == block].tolist() for block in range(int(topology.block.max()) + 1)]
     loose = [[node] for node in everyone[topology.block < 0].tolist()]
     overview = Panel(f"{len(parts)} {_part(topology)}s", _legend(topology))
     _place(overview, topology, [*parts, *loose], widest)
     inside = parts[part]
     one = Panel(f"{_part(topology)} {part}", [_contents(topology, inside)])
+    # Switches outside that the part is joined to, so that its uplinks end somewhere.
     around = {int(topology.head[link]) for node in inside for link in _out(topology, node)} - set(inside)
     _place(one, topology, [[node] for node in (*inside, *sorted(around))][: 2 * most], widest)
     return [overview, one]
@@ -56,10 +61,12 @@ def _level_panels(topology: Topology) -> list[Panel]:
     result = panels(levels)
     for panel, level in zip(result, levels, strict=True):
         size = math.prod(level.shape)
+        # Position of each NPU in its level; switches get `size`, one past the last member.
         of = np.concatenate(
             [np.arange(topology.npus) // below % size, np.full(topology.nodes - topology.npus, size)]
         )
         names = {dimension.name for dimension in topology.dimensions[axis : axis + len(level.shape)]}
+        # Links of this level only: kinds are named after dimensions.
         mine = np.isin(topology.kind, [i for i, name in enumerate(topology.kinds) if name in names])
         panel.ends = np.where(mine, of[np.stack([topology.tail, topology.head])], -1)
         below, axis = below * size, axis + len(level.shape)
@@ -72,11 +79,14 @@ def _nested_panels(topology: Topology) -> list[Panel]:
     result, rank = panels(levels), np.arange(topology.npus)
     inner, outer, below = np.zeros_like(rank), np.zeros_like(rank), 1
     first = blocks = 1
+    # Split each coordinate into the one within its block and the one of its block, both as mixed-radix
+    # numbers.
     for side, whole in zip(levels[0].shape, topology.shape, strict=True):
         at = rank // below % whole
         inner, outer = inner + at % side * first, outer + at // side * blocks
         below, first, blocks = below * whole, first * side, blocks * (whole // side)
     ends = np.stack([topology.tail, topology.head])
+    # A link between blocks belongs to the outer panel only.
     within = outer[ends[0]] == outer[ends[1]]
     result[0].ends = np.where(within | (len(result) == 1), inner[ends], -1)
     if len(result) > 1:
@@ -87,6 +97,7 @@ def _nested_panels(topology: Topology) -> list[Panel]:
 def _nested(topology: Topology) -> list[Level]:
     """Return the two levels of a wafer of dies or a torus of cubes."""
     counts = np.bincount(topology.block)
+    # The extent of block 0 is the shape of all blocks.
     first = np.flatnonzero(topology.block == 0)
     strides = [math.prod(topology.shape[:axis]) for axis in range(len(topology.shape))]
     inner = tuple(int((first // s % n).max()) + 1 for s, n in zip(strides, topology.shape, strict=True))
@@ -94,6 +105,7 @@ def _nested(topology: Topology) -> list[Level]:
     notes = _legend(topology)
     wafer = topology.name == "wafer-mesh"
     closed = "Mesh" if wafer else "Torus"
+    # Only a twisted torus has no dimensions, see `optical_torus`.
     twist = "" if topology.dimensions else "twisted "
     return [
         Level("die" if wafer else "cube", "Mesh", inner, notes[0]),
@@ -104,6 +116,7 @@ def _nested(topology: Topology) -> list[Level]:
 def _hypercube(topology: Topology) -> Panel:
     order = len(topology.dimensions)
     shown = min(order, _BITS)
+    # Offsets on the page per bit, chosen so that no two of the 32 corners and few edges coincide.
     steps = [(0.9, 0.0), (0.0, 0.9), (0.38, 0.26), (-0.42, 0.55), (0.22, -0.62)][:shown]
     raw = [
         (
@@ -118,6 +131,7 @@ def _hypercube(topology: Topology) -> Panel:
     panel = Panel(f"{order}-cube", [_legend(topology)[0]])
     if shown < order:
         panel.notes.append(f"{shown} of {order} bits shown, {format_count(topology.npus)} NPUs in all")
+    # Corners beyond the bits shown are not drawn.
     of = np.where(np.arange(topology.npus) < len(places), np.arange(topology.npus), -1)
     panel.ends = of[np.stack([topology.tail, topology.head])]
     panel.marks = [Mark(place, "npu", str(node), f"npu {node}") for node, place in enumerate(places)]
@@ -139,8 +153,10 @@ def _hypercube(topology: Topology) -> Panel:
 def _place(panel: Panel, topology: Topology, items: Sequence[Sequence[int]], widest: int) -> None:
     """Draw each item, one node or a part of several, and the links between items."""
     of = np.full(topology.nodes, -1)
+    # `of` maps nodes to the item that draws them, -1 for none.
     for number, nodes in enumerate(items):
         of[list(nodes)] = number
+    # A dragonfly has no layers; a graph without switches has none either.
     if topology.name == "dragonfly" or topology.nodes == topology.npus:
         places = _around(panel, topology, items)
     else:
@@ -161,19 +177,26 @@ def _place(panel: Panel, topology: Topology, items: Sequence[Sequence[int]], wid
 
 def _lines(panel: Panel, topology: Topology, of: Ints, places: dict[int, Place]) -> None:
     a, b = of[topology.tail], of[topology.head]
+    # Links within an item are hidden in it.
     drawn = np.flatnonzero((a >= 0) & (b >= 0) & (a != b))
+    # Both directions and parallel links of one kind are drawn as one line.
     key = np.stack([np.minimum(a, b)[drawn], np.maximum(a, b)[drawn], topology.kind[drawn]])
     pairs, first, inverse = np.unique(key, axis=1, return_index=True, return_inverse=True)
     count = np.bincount(inverse.ravel(), minlength=pairs.shape[1])
     up = np.bincount(inverse.ravel(), weights=topology.bandwidth[drawn], minlength=pairs.shape[1])
     down = np.bincount(inverse.ravel(), weights=topology.bandwidth[drawn] == 0, minlength=pairs.shape[1])
+    # 1e-9: all links may be down.
     thickest = max(up.max(), 1e-9) if len(up) else 1.0
     for i, (left, right, kind) in enumerate(pairs.T.tolist()):
         if left in places and right in places:
+            # One link down colours the whole bundle: that is what a reader looks for.
             name = topology.kinds[kind] if not down[i] else "down"
             link = drawn[first[i]]
+            # `up` sums both directions.
             tip = f"{topology.link_name(int(link))}: {_rate(up[i] / 2)} each way"
+            # 2 are the two directions of one link.
             tip += f" in {count[i]} links" if count[i] > 2 else ""
+            # Square root, so that a link 10 times slower is still visible.
             width = 0.6 + 1.6 * math.sqrt(up[i] / thickest)
             panel.lines.append(
                 Line(places[left], places[right], name, 0.0, width, bool(down[i]), tip, (left, right))
@@ -190,13 +213,16 @@ def _rows(panel: Panel, topology: Topology, items: Sequence[Sequence[int]], wide
     places: dict[int, Place] = {}
     levels = sorted(by_row)
     for position, level in enumerate(levels):
+        # A single row stands in the middle; else rows spread from -0.8 to 0.8.
         y = -0.8 + 1.6 * (position + (0.5 if len(levels) == 1 else 0.0)) / max(len(levels) - 1, 1)
         members = by_row[level]
         name = _row_name(topology, items, members)
         panel.marks.append(Mark((-0.98, y), "row", name))
+        # Blocks are drawn wider than nodes.
         shown = visible(len(members), widest if all(len(nodes) == 1 for nodes in items) else widest // 2)
         for member, place in zip(shown, row(len(shown), y, 1.64, 0.16), strict=True):
             if member is None:
+                # One of `shown` is the gap itself.
                 panel.marks.append(Mark(place, "gap", "…", f"{len(members) - len(shown) + 1} more"))
             else:
                 places[members[member]] = place
@@ -216,8 +242,10 @@ def _row_name(topology: Topology, items: Sequence[Sequence[int]], members: Seque
 
 def _around(panel: Panel, topology: Topology, items: Sequence[Sequence[int]]) -> dict[int, Place]:
     """Return places on a circle, NPUs outside the switches they hang on."""
+    # Routers, or groups drawn as one.
     hubs = [number for number, nodes in enumerate(items) if len(nodes) > 1 or nodes[0] >= topology.npus]
     leaves = [number for number in range(len(items)) if number not in set(hubs)]
+    # A direct network: NPUs themselves stand on the circle.
     if not hubs:
         hubs, leaves = leaves, []
     shown = visible(len(hubs), 40)
@@ -231,12 +259,15 @@ def _around(panel: Panel, topology: Topology, items: Sequence[Sequence[int]]) ->
     of = {items[number][0]: number for number in places}
     below: dict[int, list[int]] = {}
     for number in leaves:
+        # The first link of an NPU leads to its router.
         hub = of.get(int(topology.head[topology.first_link[items[number][0]]]))
         if hub is not None:
             below.setdefault(hub, []).append(number)
     for hub, members in below.items():
+        # atan2(x, y), with the arguments swapped: `circle` turns clockwise from the top.
         turn = math.atan2(*places[hub])
         for i, number in enumerate(members):
+            # 90 % of a hub's sector, so that the leaves of neighbouring hubs stay apart.
             wide = turn + (i - (len(members) - 1) / 2) * 0.9 * 2 * math.pi / max(len(hubs), 3) / len(members)
             places[number] = (0.9 * math.sin(wide), 0.9 * math.cos(wide))
     return places
@@ -247,9 +278,11 @@ def _heights(topology: Topology) -> Floats:
     height = np.zeros(topology.nodes)
     if not topology.labels:
         for position, tier in enumerate(topology.tiers):
+            # Host switches are drawn below the NPUs, network switches above.
             level = -1.0 if tier.name == "host switch" else float(position)
             height[tier.first : tier.first + tier.count] = level
         return height
+    # Files give labels but no tiers: take the distance to the nearest NPU as the layer.
     height[:] = topology.nodes
     for npu in range(topology.npus):
         far = distances(topology, npu)

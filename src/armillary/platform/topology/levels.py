@@ -29,8 +29,10 @@ class Level:
 def levels_of(dimensions: Sequence[Dimension]) -> list[Level]:
     """Return the levels of dimensions; the axes of one Torus or Mesh are one level."""
     result = []
+    # Consecutive dimensions of one family are axes of one torus or mesh.
     for (name, topology, *_), group in itertools.groupby(dimensions, _family):
         parts = list(group)
+        # A grid has at most three axes on paper; further ones become the next panel.
         for first in range(0, len(parts), 3):
             some = parts[first : first + 3]
             result.append(Level(str(name), str(topology), tuple(d.size for d in some), _note(parts[0])))
@@ -55,11 +57,13 @@ def panels(levels: Sequence[Level]) -> list[Panel]:
 
 
 def _family(dimension: Dimension) -> tuple[object, ...]:
+    # "pod.0", "pod.1": axes of one shape, as the reader of study files names them.
     name, _, axis = dimension.name.rpartition(".")
     if axis.isdigit() and TOPOLOGIES[dimension.topology].shaped:
         return name, dimension.topology, dimension.bandwidth, dimension.latency
     if TOPOLOGIES[dimension.topology].shaped:
         return "grid", dimension.topology, dimension.bandwidth, dimension.latency
+    # id: two equal switches one inside the other are still two levels.
     return dimension.name, dimension.topology, id(dimension)
 
 
@@ -76,6 +80,7 @@ def _note(dimension: Dimension) -> str:
 def _draw(panel: Panel, level: Level, sort: str, below: int) -> None:
     if level.topology == "Switch":
         _star(panel, level, sort, below)
+    # A torus of one axis is a ring and drawn as a circle; a mesh of one axis is a line.
     elif not TOPOLOGIES[level.topology].shaped or (len(level.shape) == 1 and level.topology != "Mesh"):
         _round(panel, level, sort, below)
     else:
@@ -99,6 +104,7 @@ def _star(panel: Panel, level: Level, sort: str, below: int) -> None:
     for member, place in zip(members, row(len(members), -0.55), strict=True):
         panel.marks.append(_mark(place, sort, member, below))
         if member is not None:
+            # The switch is the member after the last, see `_level_panels`.
             panel.lines.append(Line(place, hub, level.name, tip=level.note, members=(member, level.shape[0])))
     panel.marks.append(Mark(hub, "switch", "switch", f"switch of {level.shape[0]} ports"))
 
@@ -110,8 +116,10 @@ def _round(panel: Panel, level: Level, sort: str, below: int) -> None:
     panel.marks += [_mark(place, sort, member, below) for member, place in zip(members, places, strict=True)]
     whole = level.topology == "FullyConnected"
     topology = TOPOLOGIES[level.topology]
+    # Rings and full meshes follow from the positions alone; other topologies say who is joined.
     joined = None if whole or topology.loop else topology.neighbours(size)
     for i, j in itertools.combinations(range(len(members)), 2):
+        # Neighbours on the circle, which closes.
         beside = j - i == 1 or (i == 0 and j == len(members) - 1)
         if joined is not None:
             ends = (_number(members[i]), _number(members[j]))
@@ -120,6 +128,7 @@ def _round(panel: Panel, level: Level, sort: str, below: int) -> None:
             continue
         if (whole or beside) and (beside or None not in (members[i], members[j])):
             dashed = None in (members[i], members[j])
+            # In a full mesh the gap has no lines: they would suggest a single link.
             if not (whole and dashed):
                 ends = (_number(members[i]), _number(members[j]))
                 panel.lines.append(
@@ -142,9 +151,11 @@ def _grid(panel: Panel, level: Level, sort: str, below: int) -> None:
     for spot, place in places.items():
         panel.marks.append(_mark(place, sort, number(spot), below))
         for neighbour, around, axis in _neighbours(spot, axes):
+            # Around the edge: not in a mesh, and a ring of 2 would double its link.
             if around and not (closed and level.shape[axis] > 2):
                 continue
             ends = (_number(number(spot)), _number(number(neighbour)))
+            # Bends up or sideways, away from the links that run straight between.
             bend = 0.0 if not around else (0.16 if axis != 1 else -0.16)
             panel.lines.append(
                 Line(
@@ -171,4 +182,5 @@ def _neighbours(
     for axis, members in enumerate(axes):
         ahead = (spot[axis] + 1) % len(members)
         if len(members) > 1:
+            # One direction per axis: the other one is found from the neighbour.
             yield (*spot[:axis], ahead, *spot[axis + 1 :]), ahead == 0, axis

@@ -26,11 +26,12 @@ class Network:
     failures: tuple[Failure, ...] = ()
     table: Path | None = None
     in_network: InNetwork | None = None
-    """What `switches` can do; None: what the dimensions say of which the graph was built."""
+    """What `switches` can do; None: what the dimensions state from which the graph was built."""
     switches: tuple[int, ...] = ()
 
     def at(self, time: float = 0.0) -> Routing:
         """Return the routing over the topology as it is at a time (ns)."""
+        # Degraded afresh: failures change routes, and routings cache tables per topology.
         return routing_of(self.routing, degraded(self.topology, self.failures, time), self.seed, self.table)
 
 
@@ -50,4 +51,5 @@ def routing_of(name: RoutingName, topology: Topology, seed: int = 0, table: Path
         return Static.read(topology, table)
     if name == "shortest":
         return Shortest(topology)
+    # The three that take a seed; RoutingName lets nothing else through.
     return {"ecmp": Ecmp, "adaptive": Adaptive, "rail": Rail}[name](topology, seed)

@@ -21,7 +21,9 @@ SUFFIXES = (".png", ".svg", ".pdf", ".html")
 # The palette of Okabe and Ito, which colour-blind readers can tell apart.
 _FILL = {"npu": "#0072B2", "switch": "#E69F00", "block": "#56B4E9"}
 _LINES = ("#7A7A7A", "#009E73", "#CC79A7", "#D55E00", "#F0E442")
+# Not in the palette, so that a broken link cannot be taken for a kind.
 _DOWN = "#D00000"
+# Pixels, width and height of a panel.
 _SIZE = 460
 
 
@@ -35,6 +37,7 @@ def check_picture(path: str | os.PathLike[str]) -> None:
     if suffix not in SUFFIXES:
         raise InputError(f"{path}: suffix {suffix!r}, expected {one_of(SUFFIXES)}")
     if suffix != ".html":
+        # A page needs no matplotlib, so that it is always possible.
         check_matplotlib()
 
 
@@ -48,6 +51,7 @@ def write_picture(title: str, panels: Sequence[Panel], path: str | os.PathLike[s
     if Path(path).suffix.lower() == ".html":
         write_page(title, panels, path)
         return
+    # Three panels side by side fit a screen.
     columns = min(len(panels), 3)
     rows = -(-len(panels) // columns)
     figure = new_figure(max(5.4 * columns, 6.5), 5.6 * rows + 0.4)
@@ -68,10 +72,12 @@ def _draw(axes: Axes, panel: Panel, colours: dict[str, str]) -> None:
     from matplotlib.patches import PathPatch
     from matplotlib.path import Path as Curve
 
+    # Room below the square for the lines of notes.
     below = 0.09 * len(panel.notes)
     axes.set(xlim=(-1.05, 1.05), ylim=(-1.0 - below, 1.05), aspect="equal")
     axes.axis("off")
     axes.set_title(panel.title, fontsize=10)
+    # Hundreds of lines at full width would be a black square.
     thin = 1.0 if len(panel.lines) < 80 else 0.6 if len(panel.lines) < 200 else 0.35
     for line in panel.lines:
         curve = Curve([line.start, line.control, line.end], [Curve.MOVETO, Curve.CURVE3, Curve.CURVE3])
@@ -99,8 +105,10 @@ def draw_marks(axes: Axes, panel: Panel, size: float, font: float) -> None:
         shape = {"npu": "o", "switch": "s", "block": "s"}[mark.sort]
         axes.plot(*mark.at, shape, ms=size, color=_FILL[mark.sort], mec="white", mew=0.6, zorder=2)
         if mark.label and font:
+            # Four characters fit into a mark; longer labels stand above it.
             inside = len(mark.label) <= 4
             y = mark.at[1] if inside else mark.at[1] + 0.11
+            # Switches are orange, on which white text is hard to read.
             colour = "white" if inside and mark.sort != "switch" else "black"
             axes.text(
                 mark.at[0], y, mark.label, ha="center", va="center", fontsize=font, color=colour, zorder=3
@@ -111,12 +119,15 @@ def _colours(panels: Sequence[Panel]) -> dict[str, str]:
     kinds = [
         kind for kind in dict.fromkeys(kind for panel in panels for kind in panel.kinds) if kind != "down"
     ]
+    # Colours repeat from the sixth kind on.
     return {kind: _LINES[i % len(_LINES)] for i, kind in enumerate(kinds)} | {"": _LINES[0], "down": _DOWN}
 
 
 def _sizes(panel: Panel) -> tuple[float, float]:
     """Return the size of a mark and of its label (0: none) in points, so that neighbours do not touch."""
+    # Names of rows stand at the margin and do not crowd the marks.
     places = sorted(mark.at for mark in panel.marks if mark.sort != "row")
+    # Sorted by x: near marks are near in the list, and 12 successors suffice instead of all pairs.
     gaps = [math.dist(a, b) for i, a in enumerate(places) for b in places[i + 1 : i + 12]]
     size = max(3.5, min(20.0, 105 * min(gaps, default=0.2)))
     return size, (size * 0.42 if size > 9 else 0.0)
@@ -129,6 +140,7 @@ def _page(title: str, panels: Sequence[Panel]) -> str:
         f"<figcaption>{'<br>'.join(map(html.escape, panel.notes))}</figcaption></figure>"
         for panel in panels
     )
+    # One file without scripts or links: it opens anywhere, and tips are SVG titles.
     return f"""<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><title>{html.escape(title)}</title>
 <style>
@@ -147,11 +159,13 @@ def _svg(panel: Panel, colours: dict[str, str]) -> str:
     half = _SIZE / 2
 
     def at(place: tuple[float, float]) -> tuple[float, float]:
+        # Pictures count y upwards, SVG downwards; 0.95 leaves a margin.
         return half + place[0] * half * 0.95, half - place[1] * half * 0.95
 
     size, font = (value * 0.85 for value in _sizes(panel))
     parts = []
     for line in panel.lines:
+        # Quadratic curves, as matplotlib draws them: a straight line has its control point in the middle.
         (x0, y0), (cx, cy), (x1, y1) = map(at, (line.start, line.control, line.end))
         dash = ' stroke-dasharray="3 3"' if line.dashed else ""
         parts.append(
@@ -165,6 +179,7 @@ def _svg(panel: Panel, colours: dict[str, str]) -> str:
             parts.append(
                 f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{size / 2:.1f}" fill="{_FILL["npu"]}">{tip}</circle>'
             )
+        # Neither a gap nor the name of a row, which are text only.
         elif mark.sort in _FILL:
             parts.append(
                 f'<rect x="{x - size / 2:.1f}" y="{y - size / 2:.1f}" width="{size:.1f}" height="{size:.1f}" '

@@ -1,4 +1,4 @@
-"""Who reaches whom, and what to say if somebody does not."""
+"""Reachability of nodes, and the error for unreachable pairs."""
 
 from __future__ import annotations
 
@@ -16,15 +16,18 @@ def distances(topology: Topology, destination: int) -> Ints:
     Links that are down are not used, and nodes that do not forward only as the ends of a way.
     """
     found = np.full(topology.nodes, -1)
+    # Breadth-first search from the destination, against the direction of links.
     found[destination] = 0
     first, order = topology.incoming
     frontier, step = np.array([destination]), 0
     while len(frontier):
         step += 1
         links = order[ranges(first[frontier], first[frontier + 1] - first[frontier])]
+        # Links that are down have bandwidth 0.
         tails = topology.tail[links[topology.bandwidth[links] > 0]]
         tails = np.unique(tails[found[tails] < 0])
         found[tails] = step
+        # Nodes that do not forward are reached but not passed: NPUs in a Clos network.
         frontier = tails[topology.forwards[tails]]
     return found
 
@@ -33,12 +36,15 @@ def unreachable(topology: Topology, source: int, destination: int) -> InputError
     """Return the error of a pair without a way."""
     pair = f"{topology.called}: no way from {topology.node_name(source)} to {topology.node_name(destination)}"
     down = np.flatnonzero(topology.bandwidth == 0)
+    # The destination itself is counted, hence the - 1 below.
     reached = int((distances(topology, destination) >= 0).sum())
     why = f"{topology.node_name(destination)} is reached from {reached - 1} of {topology.nodes - 1} nodes"
     if len(down):
         why += (
             f"; {len(down)} of {topology.links} links are down, the first {topology.link_name(int(down[0]))}"
         )
+    # The usual cause: two rails meet only through another NPU. Try whether forwarding would help, and say
+    # how.
     everyone = dataclasses.replace(topology, forwards=np.ones(topology.nodes, np.bool_))
     if distances(everyone, destination)[source] >= 0:
         how = "routing 'rail'" if topology.host else "forward: true in a YAML edge list"
@@ -52,6 +58,8 @@ def check_connected(topology: Topology) -> None:
     Raises:
         InputError: Names such a pair, and the size of the parts.
     """
+    # Where everybody forwards, reaching rank 0 and being reached from it gives all pairs: two searches
+    # instead of n.
     if topology.forwards.all():
         here = distances(topology, 0)
         back = distances(_reversed(topology), 0)
@@ -60,6 +68,7 @@ def check_connected(topology: Topology) -> None:
             if len(missing):
                 raise unreachable(topology, *names(int(missing[0])))
         return
+    # Otherwise reachability is not transitive: a way may need an NPU that does not forward.
     for destination in range(topology.npus):
         missing = np.flatnonzero(distances(topology, destination)[: topology.npus] < 0)
         if len(missing):
@@ -69,5 +78,9 @@ def check_connected(topology: Topology) -> None:
 def _reversed(topology: Topology) -> Topology:
     first, order = topology.incoming
     return dataclasses.replace(
-        topology, first_link=first, head=topology.tail[order], bandwidth=topology.bandwidth[order]
+        # Only what `distances` reads is reversed; latency and buffer keep the order of the original.
+        topology,
+        first_link=first,
+        head=topology.tail[order],
+        bandwidth=topology.bandwidth[order],
     )

@@ -1,4 +1,4 @@
-"""The ways of messages: shortest, spread by hash, adaptive, through rails, or by a table.
+"""Routes of messages: shortest, spread by hash, adaptive, through rails, or by a table.
 
 Every routing answers two questions: `Routing.paths`, the links of whole messages, for engines that fix the
 way at the start; and `Routing.candidates`, the links a message may take next, for those that go hop by hop.
@@ -21,6 +21,7 @@ from armillary.base.errors import InputError
 from armillary.platform.topology.graph import Bools, Ints, Topology
 from armillary.platform.topology.reach import distances, unreachable
 
+# 16 Mi numbers are 128 MiB.
 _CACHED = 1 << 24
 """Numbers kept in tables of next links, over all destinations."""
 
@@ -43,9 +44,11 @@ class Paths:
         """
         hops = np.zeros(count, np.int64)
         for who in messages:
+            # A message appears at most once per array, so that += on a fancy index counts every hop.
             hops[who] += 1
         first = np.concatenate([[0], np.cumsum(hops)])
         link = np.empty(first[-1], np.int64)
+        # `at` is where the next link of each message goes; it ends where the next message begins.
         at = first[:-1].copy()
         for who, taken in zip(messages, links, strict=True):
             link[at[who]] = taken
@@ -91,7 +94,7 @@ class Routing(ABC):
 
 
 class Shortest(Routing):
-    """The way with the fewest links; of several the one with the lowest link numbers."""
+    """The path with the fewest links; among several the one with the lowest link numbers."""
 
     def __init__(self, topology: Topology) -> None:
         super().__init__(topology)
@@ -109,25 +112,32 @@ class Shortest(Routing):
     def paths(self, source: ArrayLike, destination: ArrayLike, flow: ArrayLike | None = None) -> Paths:
         """See `Routing.paths`."""
         source, destination = np.broadcast_arrays(np.atleast_1d(source), destination)
+        # broadcast_arrays gives read-only views of any integer type.
         source, destination = source.astype(np.int64), destination.astype(np.int64)
         numbers = np.zeros(source.shape, np.int64) if flow is None else np.broadcast_to(flow, source.shape)
         messages: list[Ints] = []
         taken: list[Ints] = []
+        # Tables exist per destination: group the messages so that each table is built once and then may be
+        # dropped.
         by_destination = np.argsort(destination, kind="stable")
         targets, starts = np.unique(destination[by_destination], return_index=True)
+        # split leaves one empty group where there are no messages at all.
         groups = np.split(by_destination, starts[1:])[: len(targets)]
         for target, group in zip(targets.tolist(), groups, strict=True):
             first, links = self._table(target)
             who, at, step = group, source[group], 0
+            # All messages to one destination advance together, a hop per round.
             while True:
                 going = at != target
                 who, at = who[going], at[going]
                 if not len(who):
                     break
+                # Number of candidates at each message's node.
                 count = first[at + 1] - first[at]
                 if not count.all():
                     stuck = int(np.argmin(count))
                     raise self._lost(int(source[who[stuck]]), target, int(at[stuck]))
+                # Possible with a table only: shortest ways come nearer with every hop.
                 if step > self.topology.nodes:
                     raise self._circle(int(source[who[0]]), target)
                 link = links[first[at] + self._pick(count, at, source[who], target, numbers[who])]
@@ -138,13 +148,16 @@ class Shortest(Routing):
 
     def _pick(self, count: Ints, at: Ints, source: Ints, destination: int, flow: Ints) -> Ints:
         """Return which of `count` candidates each message takes."""
+        # The lowest link number, since tables are sorted by it.
         return np.zeros_like(count)
 
     def _allowed(self, destination: int) -> Bools:
         """Return (links) which may be taken on the way to `destination`."""
         far = distances(self.topology, destination)
         head, tail = self.topology.head, self.topology.tail
+        # The destination may be an NPU that does not forward to others.
         passes = self.topology.forwards | (np.arange(self.topology.nodes) == destination)
+        # A hop must come one link nearer: no circle can arise.
         nearer: Bools = (far[head] >= 0) & (far[tail] == far[head] + 1) & passes[head]
         nearer &= self.topology.bandwidth > 0
         return nearer
@@ -154,11 +167,13 @@ class Shortest(Routing):
         if destination in self._tables:
             self._tables.move_to_end(destination)
             return self._tables[destination]
+        # Links are sorted by tail, so that those that remain are, too.
         links = np.flatnonzero(self._allowed(destination))
         counts = np.bincount(self.topology.tail[links], minlength=self.topology.nodes)
         table = np.concatenate([[0], np.cumsum(counts)]), links
         self._tables[destination] = table
         self._kept += len(links) + len(table[0])
+        # Least recently used first; one table must stay, as the caller is about to read it.
         while self._kept > _CACHED and len(self._tables) > 1:
             _, (first, old) = self._tables.popitem(last=False)
             self._kept -= len(first) + len(old)
@@ -182,6 +197,8 @@ class Ecmp(Shortest):
         self.seed = seed
 
     def _pick(self, count: Ints, at: Ints, source: Ints, destination: int, flow: Ints) -> Ints:
+        # The node is hashed as well: without it, every switch would choose alike and use few of the ways
+        # (polarisation).
         mixed = _mix(np.full(len(at), self.seed), at, source, np.full(len(at), destination), flow)
         return (mixed % count.astype(np.uint64)).astype(np.int64)
 
@@ -205,6 +222,7 @@ class Adaptive(Ecmp):
         waiting = np.asarray(queued(links))
         best = links[waiting == waiting.min()]
         one = np.ones(1, np.int64)
+        # Without the source: the router sees the message's number only.
         return int(best[self._pick(one * len(best), one * node, one * 0, destination, one * flow)[0]])
 
 
@@ -223,11 +241,13 @@ class Rail(Ecmp):
             raise InputError(
                 f"{topology.called}: routing 'rail' needs hosts, expected e.g. a rail-optimised topology"
             )
+        # Links from NPUs into switches: whose hosts' NPUs they serve.
         inner = np.flatnonzero((topology.tail < topology.npus) & (topology.head >= topology.npus))
         hosts = topology.tail[inner] // topology.host
         low, high = np.full(topology.nodes, topology.nodes), np.full(topology.nodes, -1)
         np.minimum.at(low, topology.head[inner], hosts)
         np.maximum.at(high, topology.head[inner], hosts)
+        # A switch that serves one host only is inside that host; leaves serve many.
         self._host = np.where(low == high, low, -1)
         self._host[: topology.npus] = np.arange(topology.npus) // topology.host
 
@@ -236,13 +256,20 @@ class Rail(Ecmp):
         head, tail = topology.head, topology.tail
         rail, home = destination % per, destination // per
         is_npu = np.arange(topology.nodes) < topology.npus
+        # NPUs on another rail than the destination's.
         off_rail = is_npu & (np.arange(topology.nodes) % per != rail)
+        # Nodes of hosts other than the destination's: there, the rail has to be reached first.
         abroad = (self._host >= 0) & (self._host != home)
         inside = (self._host[tail] == self._host[head]) & (self._host[tail] >= 0)
+        # Within a host: off the rail up into its switch, and from the switch down to the NPU on the rail.
         to_rail = inside & (off_rail[tail] & ~is_npu[head] | ~is_npu[tail] & is_npu[head] & ~off_rail[head])
+        # Nodes where the rail decides. On the rail itself, and outside hosts, the shortest way holds.
         changed = abroad & (off_rail | ~is_npu)
         allowed: Bools = np.where(
-            changed[tail], to_rail & (topology.bandwidth > 0), super()._allowed(destination)
+            # to_rail needs no distance, and so must check for itself that links are up.
+            changed[tail],
+            to_rail & (topology.bandwidth > 0),
+            super()._allowed(destination),
         )
         return allowed
 
@@ -262,6 +289,7 @@ class Static(Shortest):
         super().__init__(topology)
         self._next: dict[int, list[int]] = {}
         for (node, destination), to in table.items():
+            # A table names nodes; of parallel links between two it means the first.
             link = int(topology.between(node, to))
             if link < 0:
                 name = topology.node_name
@@ -281,12 +309,14 @@ class Static(Shortest):
         table: dict[tuple[int, int], int] = {}
         for row in rows:
             where = f"{path}:{rows.line_num}"
+            # DictReader gives None for missing columns.
             if any(not row[key] for key in needed):
                 raise InputError(
                     f"{where}: got {len(row) - 1} or fewer names, expected node, destination, next"
                 )
             try:
                 node, destination, to = (topology.node(row[key]) for key in ("node", "destination", "next"))
+                # A table of one row: errors then name the line of the file.
                 cls(topology, {(node, destination): to})
             except InputError as error:
                 raise InputError(f"{where}: {error}") from None
@@ -300,6 +330,7 @@ class Static(Shortest):
 
     def _lost(self, source: int, destination: int, at: int | None = None) -> InputError:
         name = self.topology.node_name
+        # The node at which the message is stuck tells which row is missing.
         where = name(source if at is None else at)
         return InputError(
             f"{self.topology.called}: no way from {name(source)} to {name(destination)}: the table has no link that "
@@ -310,6 +341,7 @@ class Static(Shortest):
 def _mix(*parts: Ints) -> NDArray[np.uint64]:
     """Return a hash of integers, element by element (the finaliser of SplitMix64, Steele et al. 2014)."""
     state = np.zeros(len(parts[0]), np.uint64)
+    # 2**64 divided by the golden ratio: consecutive inputs spread evenly.
     for part in parts:
         state = state + part.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
         state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

@@ -17,6 +17,7 @@ from armillary.platform.topology.reach import check_connected
 if TYPE_CHECKING:
     from rich.console import Group
 
+# The check is one graph search per NPU, for every stage of failures.
 _CHECKED = 1024
 """NPUs up to which a table says whether all reach each other."""
 
@@ -27,8 +28,10 @@ def describe(network: Network) -> dict[str, Any]:
     return {
         "name": topology.name,
         "npus": topology.npus,
+        # The first tier are the NPUs.
         "switches": {tier.name: tier.count for tier in topology.tiers[1:] if tier.count},
         "links": [
+            # Distinct values, not one per link: a graph may have millions.
             {"kind": kind, "count": int(of.sum())}
             | {
                 key: sorted(set((values[of] * scale).tolist()))
@@ -63,6 +66,7 @@ def table(network: Network) -> Group:
         links.add_column(column, justify="left" if column == "links" else "right")
     for number, kind in enumerate(topology.kinds):
         of = topology.kind == number
+        # The smallest: where buffers differ, it is the one that fills first.
         room = int(topology.buffer[of].min())
         links.add_row(
             kind,
@@ -75,6 +79,7 @@ def table(network: Network) -> Group:
     rest.add_row("routing", network.routing + (f", seed {network.seed}" if network.seed else ""))
     for failure in network.failures:
         rest.add_row("failure", failure_text(failure))
+    # Larger machines would make `machine show` wait for a search per NPU.
     if topology.npus <= _CHECKED:
         rest.add_row("reachable", _reachable(network))
     return Group(nodes, "", links, "", rest)
@@ -83,9 +88,11 @@ def table(network: Network) -> Group:
 def _reachable(network: Network) -> str:
     """Return whether all NPUs reach each other, at every time."""
     for time, topology in stages(network.topology, network.failures):
+        # Routing 'rail' passes through NPUs, which the graph itself does not let forward.
         if network.routing == "rail":
             topology = dataclasses.replace(topology, forwards=np.ones(topology.nodes, np.bool_))
         try:
+            # The table's title names the source already.
             check_connected(dataclasses.replace(topology, source=""))
         except InputError as error:
             return (f"from {format_time(time)}: " if time else "") + str(error)

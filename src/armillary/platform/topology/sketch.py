@@ -49,6 +49,7 @@ class Line:
     def control(self) -> Place:
         """The control point of the quadratic Bézier curve."""
         (x0, y0), (x1, y1) = self.start, self.end
+        # The middle, moved at a right angle to the line.
         return (x0 + x1) / 2 - self.bend * (y1 - y0), (y0 + y1) / 2 + self.bend * (x1 - x0)
 
 
@@ -75,6 +76,7 @@ def visible(count: int, most: int) -> list[int | None]:
     """Return which of `count` things to show; None stands for those left out."""
     if count <= most:
         return list(range(count))
+    # The first ones, a gap, and the last one: that shows how the numbering ends.
     return [*range(most - 2), None, count - 1]
 
 
@@ -91,14 +93,18 @@ def row(count: int, y: float, width: float = 1.8, middle: float = 0.0) -> list[P
 
 def grid(sizes: Sequence[int]) -> dict[tuple[int, ...], Place]:
     """Return the places of a grid of one, two or three axes; the third goes into the depth."""
+    # Missing axes have one position.
     x, y, z = (*sizes, 1, 1)[:3]
+    # A cube in oblique projection: the third axis takes up 0.42 of the width.
     deep = 0.42 if z > 1 else 0.0
+    # Nearer layers shrink by as much, so that all stay in the square.
     span = 1.6 - 1.6 * deep
     places = {}
     for k in range(z):
         far = k / (z - 1) if z > 1 else 0.0
         for j in range(y):
             for i in range(x):
+                # A single position stands in the middle.
                 left = i / (x - 1) if x > 1 else 0.5
                 down = j / (y - 1) if y > 1 else 0.5
                 place = (

@@ -21,7 +21,7 @@ def fat_tree(
         InputError: k is odd, or the NPUs of an edge switch are no whole number.
     """
     half = k // 2
-    if not 0 < oversubscription <= MOST_COUNT:  # NaN, too
+    if not 0 < oversubscription <= MOST_COUNT:  # also refuses NaN, which compares false
         raise InputError(
             f"fat-tree: oversubscription: got {oversubscription:g}, expected more than 0, {MOST_COUNT} or less"
         )
@@ -40,10 +40,13 @@ def fat_tree(
     aggregation = wiring.tier("aggregation", k * half)
     core = wiring.tier("core", half * half)
     wiring.connect(npu, edge[npu // int(below)], "npu-edge", bandwidth, latency)
+    # Every edge switch of a pod with every aggregation switch of that pod; …
     pod, i, j = np.indices((k, half, half))
     wiring.connect(edge[pod * half + i], aggregation[pod * half + j], "edge-aggregation", bandwidth, latency)
+    # … and aggregation switch i of each pod with cores i * k/2 to (i + 1) * k/2 - 1 (§3, Fig. 3).
     wiring.connect(aggregation[pod * half + i], core[i * half + j], "aggregation-core", bandwidth, latency)
     of_switch = np.arange(k * half) // half
+    # Pods are the parts; cores belong to none.
     block = [npu // (half * int(below)), of_switch, of_switch, np.full(half * half, -1)]
     return wiring.topology(block=np.concatenate(block))
 
@@ -64,6 +67,7 @@ def leaf_spine(
     npu = np.arange(wiring.npus)
     leaf, spine = wiring.tier("leaf", leaves), wiring.tier("spine", spines)
     wiring.connect(npu, leaf[npu // npus_per_leaf], "npu-leaf", bandwidth, latency)
+    # [:, None] broadcasts every leaf against every spine.
     wiring.connect(leaf[:, None], spine, "leaf-spine", uplink or bandwidth, latency)
     return wiring.topology(
         block=np.concatenate([npu // npus_per_leaf, np.arange(leaves), np.full(spines, -1)])
@@ -106,6 +110,7 @@ def rail_optimised(
     if hosts % per_unit:
         raise InputError(f"rail-optimised: {hosts} hosts are not a multiple of hosts_per_unit {per_unit}")
     units = hosts // per_unit
+    # Units are joined above the leaves only: rails do not cross them.
     if units > 1 and not spines:
         raise InputError(
             f"rail-optimised: {units} units and no spines: nothing joins them, expected spines: 1 or more"
@@ -116,14 +121,18 @@ def rail_optimised(
     wiring = Wiring("rail-optimised", hosts * npus_per_host, buffer)
     npu = np.arange(wiring.npus)
     host, rail = npu // npus_per_host, npu % npus_per_host
+    # All NPUs of a host hang on each of its switches, which share their bandwidth.
     inner = wiring.tier("host switch", hosts * host_switches).reshape(hosts, host_switches)
     leaf = wiring.tier("leaf", units * npus_per_host)
     wiring.connect(npu[:, None], inner[host], "host", host_bandwidth / host_switches, host_latency)
+    # Rail r of unit u has leaf u * npus_per_host + r.
     wiring.connect(npu, leaf[host // per_unit * npus_per_host + rail], "rail", bandwidth, latency)
     if spines:
         spine = wiring.tier("spine", spines)
+        # per_unit links come from below; spines times this rate go up: no oversubscription.
         wiring.connect(leaf[:, None], spine, "spine", uplink or bandwidth * per_unit / spines, latency)
     block = np.full(wiring.nodes, -1)
+    # Leaves and spines stay at -1: they are part of no host.
     block[: wiring.npus], block[inner] = host, np.arange(hosts)[:, None]
     return wiring.topology(host=npus_per_host, block=block)
 
@@ -162,6 +171,7 @@ def dragonfly(
         InputError: There are more groups than the links can join.
     """
     ends = routers * global_links
+    # Each group needs one link to each other group.
     count = groups or ends + 1
     if not 2 <= count <= ends + 1:
         raise InputError(
@@ -173,6 +183,7 @@ def dragonfly(
     router = wiring.tier("router", count * routers)
     wiring.connect(npu, router[npu // npus_per_router], "npu-router", bandwidth, latency)
     group, i, j = np.indices((count, routers, routers))
+    # Local links once per pair; connect adds the way back.
     pair = i < j
     wiring.connect(
         router[(group * routers + i)[pair]],
@@ -181,10 +192,14 @@ def dragonfly(
         local_bandwidth or bandwidth,
         latency,
     )
+    # Whole turns only: a rest could not join every group equally.
     group, q = np.indices((count, ends // (count - 1) * (count - 1)))
     turn, offset = np.divmod(q, count - 1)
+    # The offset-th next group, never the own one: offset + 1 is from 1 to count - 1.
     to = (group + offset + 1) % count
+    # Seen from there this group is count - 2 - offset further, by the same link rule; same turn.
     peer = turn * (count - 1) + (count - 2 - offset)
+    # Both ends list the link; keep it from the lower group.
     once = group < to
     wiring.connect(
         router[(group * routers + q // global_links)[once]],

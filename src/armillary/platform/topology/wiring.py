@@ -59,13 +59,16 @@ class Wiring:
             one_way: No way back.
             buffer: Bytes, if not the one of this wiring.
         """
+        # An empty tier (spines: 0) has no links, and broadcasting would fail.
         if not np.size(tails) or not np.size(heads):
             return
         if kind not in self._kinds:
+            # First mention is the order of the legend.
             self._kinds.append(kind)
         room = self.buffer if buffer is None else buffer
         number = self._kinds.index(kind)
         columns = np.broadcast_arrays(tails, heads, bandwidth, latency, room, number)
+        # Before the arrays are copied: a graph that is too large must fail, not fill the memory.
         check_size(
             self.name, sum(len(part[0]) for part in self._columns) + (1 if one_way else 2) * columns[0].size
         )
@@ -87,10 +90,13 @@ class Wiring:
         shape: tuple[int, ...] = (),
     ) -> Topology:
         """Return the graph; NPUs forward messages of others if `forwards`, switches always do."""
+        # A single NPU: six empty columns, as many as a link has.
         columns = zip(*self._columns, strict=True) if self._columns else [[np.empty(0)]] * 6
         tail, head, rate, latency, room, kind = (np.concatenate(parts) for parts in columns)
         tail, head = tail.astype(np.int64), head.astype(np.int64)
+        # By tail, then head, as `Topology.between` relies on; lexsort's last key is the first.
         order = np.lexsort((head, tail))
+        # Switches always forward.
         passing = np.ones(self.nodes, np.bool_)
         passing[: self.npus] = forwards
         return Topology(

@@ -63,12 +63,14 @@ def command(
     if not (prefixes or plans or show or json_file):
         raise InputError(f"{folder}: nothing to do, expected --from TRACES, --generate PLAN.yaml or --show")
     if prefixes or plans:
+        # length=1: the number of parts is known only once the first one is done.
         with click.progressbar(
             length=1, label="corpus", file=unfiltered(sys.stderr), hidden=not sys.stderr.isatty()
         ) as bar:
 
             def told(done: int, parts: int) -> None:
                 bar.length = parts
+                # click counts increments; progress is told as a total.
                 bar.update(done - bar.pos)
 
             count = write_corpus(folder, prefixes, plans, jobs=workers, told=told)

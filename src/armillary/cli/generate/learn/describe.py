@@ -1,4 +1,4 @@
-"""What a corpus consists of: conditions, operators, communication, structure and motifs."""
+"""Describe a corpus: conditions, operators, communication, structure and motifs."""
 
 from __future__ import annotations
 
@@ -22,13 +22,14 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 _LOOKED_AT = 50
-"""Traces whose structure is looked at."""
+"""Traces whose structure is sampled."""
 _PARTS = (0.1, 0.5, 0.9)
 
 
 def describe(corpus: Corpus) -> dict[str, Any]:
     """Return what a corpus consists of, as JSON knows values."""
     records = corpus.records
+    # Keys of all records: traces of files have others than generated ones.
     keys = dict.fromkeys(key for record in records for key in record.condition)
     conditions = {
         key: _span([record.condition[key] for record in records if key in record.condition]) for key in keys
@@ -48,6 +49,7 @@ def describe(corpus: Corpus) -> dict[str, Any]:
 
 
 def _span(values: Sequence[Value]) -> Any:
+    # Numbers before texts, which do not compare.
     distinct = sorted(set(values), key=lambda value: (isinstance(value, str), value))
     return distinct if len(distinct) <= 8 else [distinct[0], "…", distinct[-1]]
 
@@ -57,6 +59,7 @@ def _operators(corpus: Corpus) -> list[dict[str, Any]]:
     found: dict[int, list[tuple[Any, Any]]] = defaultdict(list)
     for record in corpus.records:
         for packed in record.classes:
+            # Rows of equal nodes are stored once: count how often each occurs.
             times = np.bincount(packed.row, minlength=len(packed.rows))
             for symbol in np.unique(packed.rows[:, 0]).tolist():
                 own = packed.rows[:, 0] == symbol
@@ -73,6 +76,7 @@ def _operators(corpus: Corpus) -> list[dict[str, Any]]:
             if AT[column] in symbol.columns:
                 row[title] = _quantiles(numbers[:, AT[column]], times)
         key = (row["kind"], row["name"], row["role"])
+        # An operator may have several symbols: numbers of the most frequent one, tokens of all.
         if key not in rows or rows[key]["tokens"] < row["tokens"]:
             row["tokens"] += rows.get(key, {"tokens": 0})["tokens"]
             rows[key] = row
@@ -82,6 +86,7 @@ def _operators(corpus: Corpus) -> list[dict[str, Any]]:
 
 
 def _quantiles(values: Any, times: Any) -> list[int]:
+    # Weighted quantiles: values are stored once, with how often they occur.
     order = np.argsort(values)
     ends = np.cumsum(times[order])
     return [
@@ -95,6 +100,7 @@ def _grammar(corpus: Corpus) -> list[dict[str, Any]]:
     for record in corpus.records:
         for packed in record.classes:
             own = kinds[packed.symbols]
+            # Pairs of neighbours in issue order, all at once.
             np.add.at(counts, (own[:-1], own[1:]), 1)
     pairs = [
         (int(counts[a, b]), a, b) for a in range(len(counts)) for b in range(len(counts)) if counts[a, b]
@@ -108,6 +114,7 @@ def _grammar(corpus: Corpus) -> list[dict[str, Any]]:
 
 def _structure(corpus: Corpus) -> dict[str, Any]:
     layouts = Layouts.of(corpus.vocabulary)
+    # A sample suffices for the structure, which is costly to compute.
     step = max(1, len(corpus.records) // _LOOKED_AT)
     values = []
     for record in corpus.records[::step]:
@@ -128,6 +135,7 @@ def _structure(corpus: Corpus) -> dict[str, Any]:
 def _motifs(corpus: Corpus) -> list[dict[str, Any]]:
     """Return the blocks that sequences consist of, most frequent first."""
     records = [record for record in corpus.records if not record.rank_graph]
+    # Symbols that stand anywhere would break blocks: left out first.
     loose = loose_symbols((packed for record in records for packed in record.classes), corpus.vocabulary)
     sequences = [
         pieces_of(packed, corpus.vocabulary, loose)
@@ -162,11 +170,13 @@ def tables(facts: dict[str, Any]) -> list[Table]:
         head.add_row(key, text)
     given = plain_table("condition", "values", left=2, widest=20)
     for key, values in facts["conditions"].items():
+        # Conditions that never vary say nothing.
         if len(values) > 1 or key in WORDS:
             given.add_row(key, ", ".join(str(each) for each in values))
     operators = plain_table(
         "operator", "communication", "tokens", "FLOPs", "bytes", "duration", left=2, widest=28
     )
+    # The most frequent 40; the rest is rare.
     for row in facts["operators"][:40]:
         size = row.get("message", row.get("bytes"))
         operators.add_row(

@@ -37,6 +37,7 @@ def model_tables(model: StatisticalModel) -> list[Table]:
         head.add_row("traces of files", ", ".join(str(each.condition["trace"]) for each in model.measured))
     roles = plain_table("piece", "variants", "tokens", "lists of references", "worst fit", widest=30)
     for name, role in model.roles.items():
+        # Of what is fitted, not of rules or copies.
         errors = [
             float(model.sums.error[at])
             for entries in role.numbers
@@ -52,6 +53,7 @@ def model_tables(model: StatisticalModel) -> list[Table]:
     programs = plain_table("program", "classes", "blocks", widest=30)
     for kind, program in model.programs.items():
         name = " ".join(str(each) for each in kind[1:3])
+        # (is not first, is not last) of the pipeline.
         stage = {(0, 0): "only", (0, 1): "first", (1, 0): "last", (1, 1): "inner"}[
             int(kind[4] or 0), int(kind[5] or 0)
         ]
@@ -75,6 +77,7 @@ def role_table(model: StatisticalModel, role: str) -> Table:
             f"--role {role}: no such piece, expected one of {', '.join(model.roles)}{nearest(role, model.roles)}"
         )
     table = plain_table("token", "column", "value", left=3, widest=24)
+    # The first variant shows the rule; others differ in constants.
     for entries in model.roles[role].numbers[:1]:
         for entry in entries:
             for question, text in _texts(model, entry):
@@ -92,17 +95,20 @@ def _texts(model: StatisticalModel, entry: Entry) -> Iterator[tuple[str, str]]:
         yield "", "as in the corpus"
         return
     for question, at in _leaves(entry.sums):
+        # Terms of a sum lie in one array; `ptr` says where each begins.
         first, after = model.sums.ptr[at : at + 2]
         exponents = model.sums.exponents[first:after].astype(int)
         yield question, str(Sum(model.sums.coefficients[first:after], exponents, 0.0, 0.0))
 
 
 def _leaves(tree: Tree, asked: str = "") -> Iterator[tuple[str, int]]:
-    """Yield the leaves of a tree, each with what was asked on the way."""
+    """Yield the leaves of a tree, each with the conditions that lead to it."""
+    # A leaf.
     if tree.yes is None or tree.no is None:
         yield asked, tree.choice
         return
     sign = "is" if isinstance(tree.value, str) else ">"
+    # Conditions on the way are joined by commas.
     more = f"{asked}, " if asked else ""
     yield from _leaves(tree.yes, f"{more}{tree.key} {sign} {tree.value}")
     yield from _leaves(tree.no, f"{more}not {tree.key} {sign} {tree.value}")

@@ -57,6 +57,7 @@ def command(
         requests = [replace(request, count=count) for request in requests]
     sampler = open_sampler(path)
     corpus = read_corpus(folder)
+    # Over all files, for one bar.
     total = sum(request.count for request in requests)
     with click.progressbar(
         length=total, label="measuring", file=unfiltered(sys.stderr), hidden=not sys.stderr.isatty()
@@ -66,6 +67,7 @@ def command(
         if number:
             click.echo()
         show_table(table)
+    # In the order of the help.
     for file, write in ((json_file, write_json), (plot, draw_picture), (html, write_page)):
         if file:
             write(found, file)

@@ -53,11 +53,13 @@ def command(
     if machine:
         from armillary.platform import load_platform, with_roofline
 
+        # Made traces have no recorded times, like generated ones.
         platform = with_roofline(load_platform(machine))
     given = read_settings(settings)
     sampler = open_sampler(path)
     for number in range(count):
         with working("making"):
+            # Another seed for each trace.
             trace = sampler.sample(given, seed=seed + number, temperature=temperature)
         text = f"trace {number}: {trace.n_ranks:,} ranks, {len(trace.graphs):,} distinct, {trace.total_nodes:,} nodes"
         if platform:
@@ -67,6 +69,7 @@ def command(
             text += f", step {format_time(result.total_ticks)}"
         click.echo(text)
         learned = trace.about.get("learned", {})
+        # Warnings are the same for all: shown once.
         if number == 0 and (beyond := learned.get("beyond")):
             click.echo(f"beyond the corpus: {', '.join(beyond)}")
         if number == 0 and (guessed := learned.get("guessed")):
@@ -76,6 +79,7 @@ def command(
                 err=True,
             )
         if out:
+            # A folder for each of several.
             _write(out / f"{number}" if count > 1 else out, trace)
 
 

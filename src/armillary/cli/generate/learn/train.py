@@ -49,6 +49,7 @@ def command(folder: Path, out: Path, seed: int, kind: str, steps: int | None) ->
     from armillary.lab.learned.model_file import save_model
     from armillary.lab.learned.train import train
 
+    # Only a neural model takes steps.
     if steps and kind != "neural":
         raise InputError(f"--steps {steps}: expected --kind neural with it")
     corpus = read_corpus(folder)
@@ -67,6 +68,7 @@ def _train_neural(corpus: Corpus, output: Path, seed: int, steps: int | None) ->
     from armillary.lab.learned.neural.train import STEPS, train
 
     many = steps or STEPS
+    # STEPS is known only after PyTorch's module is imported.
     with click.progressbar(
         length=many, label="training", file=unfiltered(sys.stderr), hidden=not sys.stderr.isatty()
     ) as bar:

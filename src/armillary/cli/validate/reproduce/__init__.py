@@ -29,6 +29,7 @@ SUBCOMMANDS = {
 class _Studies(LazyGroup):
     """Makes the commands of studies from what these assume."""
 
+    # Studies are not modules of their own here: their commands are made from what they assume.
     def load(self, name: str) -> click.Command:
         if name not in STUDIES:
             return super().load(name)

@@ -49,21 +49,25 @@ def command(only: tuple[str, ...], out: Path | None, json_file: Path | None, htm
     saved = Saved(out) if out else None
     found: list[Judged] = []
     for number, name in enumerate(names, 1):
+        # Saved results of the same program are not run again.
         each = saved.get(name) if saved else None
         how = f"from {out}"
         if each is None:
             with working(f"reproducing {name} ({number} of {len(names)})"):
                 each = judged(name)
             how = f"{each.seconds:.0f} s"
+            # An error is not kept, so that the study runs again.
             if saved and not each.error:
                 saved.put(each)
         found.append(each)
         if sys.stderr.isatty():
             click.echo(f"{name}: {each.error or how}", err=True)
+    # After all studies: a table of one would come too early.
     show_table(table(found))
     for path, write in ((json_file, write_json), (html, write_page)):
         if path:
             write(found, path)
             click.echo(f"wrote {path}", err=True)
+    # The exit code tells scripts that something is missing.
     if failed := [each.name for each in found if each.error]:
         raise ArmillaryError(f"{len(failed)} of {len(found)} studies failed: {', '.join(failed)}")

@@ -1,4 +1,4 @@
-"""The commands of reproductions, each made of what its study assumes."""
+"""The commands of reproductions, each generated from the assumptions of its study."""
 
 from __future__ import annotations
 
@@ -86,6 +86,7 @@ def study_command(
         text: Its help.
     """
 
+    # Options of the study arrive as texts, keyed by the fields.
     def call(plot: Path | None, html: Path | None, sweep: bool, **texts: str) -> None:
         from armillary.evidence.reproduce.page import picture, write_page
 
@@ -98,6 +99,7 @@ def study_command(
             show_table(grid.table())
         click.echo()
         show_table(outcome.verdicts())
+        # Only where it was asked for: a sweep runs the study again for every alternative.
         swept = None
         if sweep:
             swept = _swept(chosen, run, outcome)
@@ -110,8 +112,10 @@ def study_command(
             write_page(name, outcome, assumptions, html, texts=texts, sweep=swept)
             click.echo(f"wrote {html}", err=True)
 
+    # The same options as all commands have, declared once.
     for add in (html_option("Write one page with everything.", PLOTTED_PAGE), plot_option("the figure")):
         add(call)
+    # Assumptions come first in help: they are what the study is about.
     call.__click_params__ += reversed(list(_options(assumptions)))  # type: ignore[attr-defined]
     calling = f"armillary validate reproduce {name}"
     return click.command(
@@ -120,6 +124,7 @@ def study_command(
 
 
 def _options(assumptions: type[Any]) -> Iterator[click.Option]:
+    # Choices where an assumption has them.
     for name, known in about(assumptions).items():
         kind = click.Choice(known.choices) if known.choices else click.STRING
         yield Option(
@@ -142,6 +147,7 @@ def _swept(chosen: Any, run: Callable[[Any], Outcome], base: Outcome) -> Grid:
     rows = []
     for name, text, other in variations(chosen):
         with working(f"{flag(name)} {text}"):
+            # An alternative that the study refuses is an answer, too.
             try:
                 verdicts = changed(base, run(other))
             except InputError as error:

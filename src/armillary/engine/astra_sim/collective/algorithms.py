@@ -71,6 +71,8 @@ def schedule_for(
         raise InputError(f"{algorithm} {operation} over {n} member(s): a collective needs at least 2")
     if window is not None and window < 1:
         raise InputError(f"{algorithm} window {window}: expected at least 1, or none for no limit")
+    # An all-gather over 6 members runs as in ASTRA-sim, though it is wrong: partners pair up at every
+    # distance.
     pairs = algorithm == "halvingDoubling" and operation == "all-gather" and _pairs_up(n)
     if algorithm in ("halvingDoubling", "doubleBinaryTree") and n & (n - 1) and not pairs:
         raise InputError(
@@ -79,6 +81,7 @@ def schedule_for(
     if algorithm == "ring":
         return _ring(operation, n, reverse)
     if algorithm == "direct":
+        # More messages at once than peers cannot be in flight.
         return _direct(operation, n, n - 1 if window is None else min(window, n - 1), local, reverse)
     if algorithm == "halvingDoubling":
         return _halving_doubling(operation, n)
@@ -88,10 +91,12 @@ def schedule_for(
 def _ring(operation: str, n: int, reverse: bool) -> Schedule:
     """One direction of the ring, in which a message is whole where the definition sends half of it each way."""
     if operation == "all-to-all":
+        # A block of distance d takes d hops: 1 + 2 + ... + (n - 1) steps of D // n bytes.
         steps = np.full(n * (n - 1) // 2, n, np.int64)
     else:
         # The first message of a round goes to the next member.
         rounds = rounds_for("ring", operation, n).rounds
+        # The definition sends half of each block either way; a chunk takes one direction with whole blocks.
         steps = np.concatenate([np.full(part.repeat, part.base.denominator[0] // 2) for part in rounds])
     role = _pipeline(operation, 1, np.ones_like(steps), np.zeros_like(steps), steps, (1, n - 1), reverse)
     return Schedule("ring", operation, n, "rotate", (role,), reverse)
@@ -108,6 +113,7 @@ def _direct(operation: str, n: int, window: int, local: bool, reverse: bool) -> 
         np.concatenate([getattr(part.base, column) for part in rounds])
         for column in ("target", "denominator")
     )
+    # Round j starts when the j * (n - 1) messages of the rounds before were received.
     gate = np.repeat(np.arange(len(rounds)) * (n - 1), n - 1)
     batches = (window, (n - 1) * window if local else window)
     role = _pipeline(operation, window, peers, gate, divide, batches, reverse)
@@ -128,9 +134,11 @@ def _pipeline(
     Each comes after k+1 chunk steps and `gate` receives.
     """
     steps = len(peers)
+    # Message k goes out when chunk step k has completed: one chunk step precedes each message.
     done = np.arange(1, steps + 1, dtype=np.int64)
     to = -peers if reverse else peers
     moves = (divide, np.ones(steps, np.int64), done, gate)
+    # `initial` chunk steps start the pipeline; each received message inserts another.
     chunk_steps = initial + steps
     costs = (np.full(chunk_steps, divide[0], np.int64), np.ones(chunk_steps, np.int64))
     reductions, loads = _reductions(operation, chunk_steps, *batches)
@@ -140,11 +148,13 @@ def _pipeline(
 def _reductions(operation: str, chunk_steps: int, free: int, charged: int) -> tuple[IntArray, IntArray]:
     """Return per chunk step whether it reduces, and how it loads: after `free` that do neither, `charged` that load."""
     number = np.arange(chunk_steps)
+    # Negative in the free part of a batch, from 0 in the charged part.
     place = number % (free + charged) - free
     # All but the last of a batch of received data go back to memory afterwards.
     loads = np.where(place < 0, 0, np.where(place < charged - free, 2, 1))
     reducing = (place >= 0) & (operation in ("all-reduce", "reduce-scatter"))
     if operation == "all-reduce":
+        # Of two batches that load, only the first of an all-reduce reduces: the second half gathers.
         reducing &= number // (free + charged) % 2 == 0
     return reducing.astype(np.int64), loads.astype(np.int64)
 
@@ -168,6 +178,7 @@ def _halving_doubling(operation: str, n: int) -> Schedule:
     if operation == "all-to-all":
         raise InputError("halvingDoubling all-to-all: this algorithm has none (ring and direct do)")
     rounds = n.bit_length() - 1
+    # Exchange partners at distance d keep the half that d decides: 1 / (2 d) of the data.
     down = [(distance, 2 * distance, 1) for distance in hypercube.distances(n)]
     if operation == "all-gather":
         steps = [(n >> (k + 1), 1, 1 << k) for k in range(rounds)]
@@ -178,6 +189,7 @@ def _halving_doubling(operation: str, n: int) -> Schedule:
         steps = down + [(distance, 2 * n, n // distance) for distance in reversed(hypercube.distances(n))]
     reductions, loads = _reductions(operation, len(steps) + 1, 1, rounds - 1)
     sends = [Transfer(peer, divide, multiply, k + 1) for k, (peer, divide, multiply) in enumerate(steps)]
+    # The chunk step after the last message is sized as ASTRA-sim computes it, though it never reduces.
     after = {"all-gather": (0, 1, n), "reduce-scatter": (0, 2 * n, 1)}.get(operation, (0, 1, 1))
     sized = [*steps, after]
     charges = [
@@ -199,12 +211,15 @@ def _double_binary_tree(operation: str, n: int, index: int) -> Schedule:
 
 def _tree_role(parent: int | None, children: list[int]) -> Role:
     if parent is None:
+        # The root waits for its only child, then sends the sum down.
         return Role.of(
             0, [Transfer(children[0], after_done=1)], [Transfer(children[0])], [Charge(reduce=True, loads=1)]
         )
+    # An inner node sends up once both children have been added; a leaf after its initial chunk step.
     up = Transfer(parent, after_done=max(1, len(children)))
     if not children:
         return Role.of(1, [up], [up], [Charge(), Charge(loads=1)])
+    # Chunk steps 1 and 2 are the two children, 3 is the parent: then the sum goes down.
     down = [Transfer(child, after_done=3) for child in children]
     # The chunk step of the way down is charged as a reduction too: a property of the model that is kept.
     return Role.of(
@@ -226,6 +241,7 @@ def parents(n: int, index: int) -> tuple[int | None, ...]:
     for number in range(1, n):  # in-order numbers 1 … n-1: the lowest set bit is the height
         height = number & -number
         parent = (number - height) | (height << 1)
+        # The parent of the top would be n: the top hangs below the root.
         if parent < n:
             above[number - 1 + first] = parent - 1 + first
     return tuple(above)

@@ -17,7 +17,7 @@ _SMALL = 16
 
 @dataclass(frozen=True)
 class Route:
-    """How one chunk goes: the order of the dimensions, and its bytes."""
+    """The route of one chunk: the order of the dimensions, and its bytes."""
 
     order: tuple[int, ...]
     size: int
@@ -109,6 +109,7 @@ class _Loads:
         last = used[-1] if gather else len(self.dims) - 1
         difference = abs(self.dims[last][1] - self.dims[used[0]][1])
         dim = self.dims[last if gather else used[0]][0]
+        # From a difference of loads back to the bytes of a chunk that would make it up on that dimension.
         level = int(difference * self.relative[dim] / self._share(dim, gather) * MIB)
         if gather:
             # As many bytes at the start of the chunk's way: it grows on that way.
@@ -127,6 +128,7 @@ class _Loads:
             if collective.used[of]:
                 more = size / MIB * self._share(of, gather) / self.relative[of]
                 self.dims[place] = (dim, load + more)
+                # A reduce-scatter leaves a 1 / n part for the next dimension, an all-gather n times as much.
                 size = size * self.sizes[of] if gather else size // self.sizes[of]
 
     def _share(self, dim: int, gather: bool) -> float:

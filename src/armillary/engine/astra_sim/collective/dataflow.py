@@ -1,4 +1,4 @@
-"""The data behind a schedule: which blocks every message carries, and a machine that moves them.
+"""The data behind a schedule: the blocks that every message carries, and an executor that moves them.
 
 The vector of an all-reduce, reduce-scatter or all-gather is cut into n blocks, numbered 0 … n-1; member
 i ends a reduce-scatter with block i and starts an all-gather with it. In an all-to-all, block
@@ -11,7 +11,7 @@ the collective right. Three choices deserve a word:
   distance 2 take two hops, and so on, which fills every step;
 * the second half of a direct all-reduce is gated by the *count* n-1 of received messages. That is
   sound: a receive of the second half is itself posted behind the gate, so the first n-1 are the reduction;
-* a double binary tree moves the whole vector as an all-reduce, whatever operation it was asked for. That
+* a double binary tree moves the whole vector as an all-reduce, whatever the operation. That
   is more than a reduce-scatter needs. For all-gather and all-to-all its D bytes cannot hold what the
   result needs, so no right data flow exists: `payloads` then describes the all-reduce that it does.
 """
@@ -81,6 +81,7 @@ def payloads(schedule: Schedule, member: int) -> list[Payload]:
         return _tree(schedule, member)
     if operation == "all-to-all":
         routes = _ring_all_to_all(n) if schedule.algorithm == "ring" else [(0, d) for d in range(1, n)]
+        # A bare block number per step: origin is `hop` members behind, destination `distance - hop` ahead.
         sign = -1 if schedule.reverse else 1
         return [
             Payload(((member - sign * hop) % n * n + (member + sign * (distance - hop)) % n,), False, False)
@@ -98,6 +99,8 @@ Halves = tuple[list[Blocks], list[Blocks]]
 
 
 def _ring(schedule: Schedule, member: int) -> Halves:
+    # Entry k is the block k members behind; the reduce-scatter ends by receiving the own block, the
+    # all-gather starts by sending it.
     n, sign = schedule.n, -1 if schedule.reverse else 1
     around: list[Blocks] = [((member - sign * k) % n,) for k in range(n)]
     return around[1:], around[:-1]
@@ -112,6 +115,7 @@ def _halving_doubling(schedule: Schedule, member: int) -> Halves:
     """Halve: pass on what the partner's side of bit k needs. Double: send all that is complete."""
     n = schedule.n
     offsets = [1 << k for k in range(n.bit_length() - 1)]
+    # The partner at `offset` needs the blocks whose lowest bits agree with its own, not with ours.
     scatter = [tuple(b for b in range(n) if (b ^ member) % (2 * offset) == offset) for offset in offsets]
     gather = [tuple(b for b in range(n) if (b ^ member) % (2 * offset) == 0) for offset in reversed(offsets)]
     return scatter, gather
@@ -126,6 +130,7 @@ def _tree(schedule: Schedule, member: int) -> list[Payload]:
     """Pass the sum of the subtree up, the whole sum down. Only the root sends no message up."""
     everything = tuple(range(schedule.n))
     sends = len(schedule.role(member).send_peer)
+    # Only the root has one child and no parent: it begins with no chunk step and sends one message.
     is_root = schedule.role(member).initial == 0 and sends == 1
     up = [] if is_root else [Payload(everything, reduce=True, keep=False)]
     return up + [Payload(everything, reduce=False, keep=True)] * (sends - len(up))
@@ -181,6 +186,7 @@ class Execution(Generic[V]):
         """Deliver the oldest message of (source, target) `pair`, which `deliverable` held."""
         source, target = pair
         payload, values = self._flying[pair].popleft()
+        # Counters instead of receive objects: messages of one pair match posted receives in order.
         self._posted[pair] -= 1
         self._matched[pair] -= 1
         mine = self.held[target]
@@ -221,6 +227,7 @@ class Execution(Generic[V]):
         for side, transfers in enumerate((role.sends, role.receives)):
             while cursor[side] < len(transfers):
                 transfer = transfers[cursor[side]]
+                # Transfers are posted in order: a send that is not ready holds back those behind it.
                 if (
                     transfer.after_done > self._done[member]
                     or transfer.after_received > self._received[member]
@@ -249,5 +256,6 @@ class Execution(Generic[V]):
 
 def _take(items: list[V], position: int) -> V:
     """Remove and return ``items[position]`` without keeping the order."""
+    # Swapping with the last makes removal O(1); the order is random anyway.
     items[position], items[-1] = items[-1], items[position]
     return items.pop()

@@ -25,7 +25,7 @@ class Phase:
 
     `dim` is the network dimension whose `size` NPUs take part, or -1: all NPUs of the machine.
     `level` is the dimension that owns the queues the phase goes through. `algorithm`, `operation`,
-    `size` and `window` are what `schedule_for` wants; `family` is for `queue_cycle`.
+    `size` and `window` are arguments of `schedule_for`; `family` is for `queue_cycle`.
     """
 
     dim: int
@@ -69,6 +69,7 @@ def plan(
     Raises:
         InputError: more algorithms than dimensions, or none.
     """
+    # Fewer algorithms than dimensions leave the outer dimensions out.
     if not 1 <= len(algorithms) <= len(sizes):
         raise InputError(
             f"{operation}: {len(algorithms)} algorithm(s) for {len(sizes)} network dimension(s); "
@@ -76,6 +77,7 @@ def plan(
         )
     mask = (True,) * len(sizes) if involved is None else tuple(involved)
     used = [place for place in _places(algorithms, sizes) if place[1] < len(mask) and mask[place[1]]]
+    # An all-gather grows on its way: starting outermost moves the least bytes over the slow dimensions.
     if operation == "all-gather":
         used.reverse()
     if order is not None:
@@ -88,7 +90,9 @@ def plan(
         return tuple(Phase(*place[:3], of, *place[3:], family) for place in places)
 
     if operation == "all-reduce" and optimization == "localBWAware":
+        # Without a turn-around every dimension first scatters, then gathers.
         inner, last = (used[:-1], used[-1:]) if turn_around else (used, [])
+        # The two halves use different queue families, so that they do not wait for each other.
         return (
             *phases(inner, "reduce-scatter", "first"),
             *phases(last, "all-reduce", "first"),
@@ -106,6 +110,7 @@ def _places(algorithms: Sequence[Algorithm], sizes: Sequence[int]) -> list[_Plac
     for level, (algorithm, size) in enumerate(zip(algorithms, sizes, strict=False)):
         if algorithm.name in _ALL_NPUS:
             places.append((-1, level, prod(sizes), _ALL_NPUS[algorithm.name], algorithm.window))
+            # An algorithm over all NPUs takes every dimension: nothing may follow it.
             break
         places.append((level, level, size, algorithm.name, algorithm.window))
     return [place for place in places if place[2] > 1]
@@ -114,7 +119,7 @@ def _places(algorithms: Sequence[Algorithm], sizes: Sequence[int]) -> list[_Plac
 def next_size(operation: str, size: int, n: int, algorithm: str = "ring") -> int:
     """Return the bytes of the phase after one of `size` bytes over `n` members.
 
-    A double binary tree all-reduces whatever it was asked for, so it leaves the size as it is.
+    A double binary tree all-reduces whatever the operation, so it leaves the size as it is.
     """
     if algorithm == "doubleBinaryTree":
         return size
@@ -127,6 +132,7 @@ def queue_cycle(family: QueueFamily, queues: int) -> tuple[tuple[int, bool], ...
     Each dimension has `queues` queues. "all" uses every one, the upper half anticlockwise; "first" the
     lower half clockwise; "last" the upper half anticlockwise. All three share a single queue.
     """
+    # With a single queue half is 0: all families share queue 0.
     half = queues // 2
     if family == "first":
         return tuple((queue, False) for queue in range(max(half, 1)))

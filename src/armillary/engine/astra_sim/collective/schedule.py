@@ -150,6 +150,8 @@ class Schedule:
         if self.relative == "absolute":
             return np.broadcast_arrays(member, peer)[1]
         if self.relative == "pair":
+            # Members of the lower half of each block of 2 * peer look up, those of the upper half down. A
+            # peer of 0 would divide by zero.
             peer = np.where(member // np.maximum(peer, 1) % 2 == 0, peer, -peer)
         return (member + peer) % self.n
 

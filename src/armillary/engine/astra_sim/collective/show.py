@@ -44,6 +44,7 @@ def chunk_flow_table(schedule: Schedule) -> list[list[Cell]]:
     execution: Execution[Contributors] = Execution(
         schedule, lambda member, _block: frozenset((member,)), operator.or_
     )
+    # Row 0: what every member holds before anything was sent.
     rows = [[Cell((), (), dict(held)) for held in execution.held]]
     while execution.chunk_steps or execution.deliverable:
         sent, received = execution.round()
@@ -108,6 +109,7 @@ def render(schedule: Schedule, *, width: int = 100, markup: bool = False) -> str
 
 
 def _columns(schedule: Schedule, width: int) -> range:
+    # 8 characters for the step column, about 16 for each member.
     fit = max(1, (width - 8) // 16)
     return range(schedule.n if schedule.n <= min(fit, _MOST_COLUMNS) else min(fit, 4))
 
@@ -158,6 +160,7 @@ def _sum(schedule: Schedule, members: Contributors) -> str:
     if len(members) == schedule.n:
         return "Σ"
     order = sorted(members)
+    # Only longer runs get a dash: 0+1+2 says more than 0-2.
     if len(order) > 3 and order[-1] - order[0] == len(order) - 1:
         return f"{order[0]}-{order[-1]}"
     return "+".join(map(str, order)) if len(order) <= 4 else f"{len(order)} of {schedule.n}"

@@ -26,12 +26,15 @@ def next_link(prog, mem, message):
     """Move a message on to its next device; returns (link, dimension)."""
     npus = prog[lk.Z_NPUS]
     here = hops.at(mem, message)
+    # Devices beyond the NPUs: npus * (d + 1) + x is the switch of dimension d for a message on its way to NPU
+    # x.
     if here >= npus:
         # In the switch of a dimension, on the way down to an NPU.
         d = here // npus - 1
         here -= npus * (d + 1)
         hops.set_at(mem, message, here)
         return (link_dims.first(prog, d) + npus + here, d)
+    # Strip the dimensions in which the ends agree: the message travels dimension by dimension, lowest first.
     own = here
     other = hops.to(mem, message)
     d = 0
@@ -55,12 +58,15 @@ def next_link(prog, mem, message):
         return first + here, d
     if kind == lk.ALL_PAIRS:
         hops.set_at(mem, message, here + ahead * link_dims.stride(prog, at))
+        # A link to every other member but none to itself: targets beyond the own number move down by one.
         return first + here * (size - 1) + (other - 1 if ahead > 0 else other), d
     if kind == lk.LOOP:
+        # The shorter way round; of two equally long ones the ascending.
         if ahead < 0:
             ahead += size
         ahead = 1 if 2 * ahead <= size else -1
     if ahead > 0:
+        # Past the last member the loop wraps to the first.
         hops.set_at(mem, message, here + (1 if own + 1 < size else 1 - size) * link_dims.stride(prog, at))
         return first + 2 * here, d
     hops.set_at(mem, message, here - (1 if own > 0 else 1 - size) * link_dims.stride(prog, at))
@@ -79,10 +85,12 @@ def send_message(prog, st, mem, heap, source, to, size, code, a, b, tick):
     hops.set_a(mem, message, a)
     hops.set_b(mem, message, b)
     if prog[lk.Z_LINKS] == 0:
+        # No links: the message is treated as being at its destination, and `size` is its duration.
         hops.set_at(mem, message, to)
         pending(prog, st, mem, heap, tick + size, lk.HOP + lk.KINDS * message)
         return
     hops.set_at(mem, message, source)
+    # Costs stand per size class and dimension; the dimension is added per hop.
     hops.set_size(mem, message, prog[lk.Z_LINKS] * size)
     forward(prog, st, mem, heap, message, tick)
 
@@ -104,6 +112,8 @@ def transmit(prog, st, mem, heap, row, message, tick):
     """Let a message occupy a link."""
     cost = hops.cost(mem, message)
     link_rows.set_busy(mem, row, 1)
+    # Store and forward: the message is at the other end after latency and its own duration; the link is free
+    # earlier by the latency.
     pending(prog, st, mem, heap, tick + link_costs.there(prog, cost), lk.HOP + lk.KINDS * message)
     pending(prog, st, mem, heap, tick + link_costs.held(prog, cost), lk.FREE_LINK + lk.KINDS * row)
 

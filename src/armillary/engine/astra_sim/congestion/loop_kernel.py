@@ -45,6 +45,7 @@ def happen(prog, st, mem, heap, code, a, b, tick):
     if code == lk.EV_MESSAGE:
         st[lk.V_HEAP] = arrive(prog, st, mem, a, b, tick, tick, heap, 0, st[lk.V_HEAP])
     elif code == lk.EV_CHUNK_STEP:
+        # b is the charge of a reduction that has still to run; see `phase_kernel.insert`.
         if b > 0:
             # The chunk step is at the memory; it completes when it is reduced.
             at_rank(
@@ -88,13 +89,14 @@ def happen(prog, st, mem, heap, code, a, b, tick):
 
 @inner
 def hop_done(prog, st, mem, heap, message, tick):
-    """A message is at a device: its destination, or one from which it goes on."""
+    """A message is at a device: its destination, or one that forwards it."""
     if hops.at(mem, message) != hops.to(mem, message):
         forward(prog, st, mem, heap, message, tick)
         return
     code = hops.code(mem, message)
     a = hops.a(mem, message)
     b = hops.b(mem, message)
+    # Freed before the event runs: what it sends may reuse the row.
     free_row(st, mem, message)
     happen(prog, st, mem, heap, code, a, b, tick)
 
@@ -120,10 +122,12 @@ def run(prog, st, mem, heap, budget, heap_room, member_state_room):
             return
         budget -= 1
         st[lk.V_EVENTS] += 1
+        # What cannot wait comes right after the event that caused it.
         if st[lk.V_ONCE] > 0:
             event = st[lk.V_ONCE] // lk.KINDS
             st[lk.V_ONCE] = hops.next(mem, event)
             run_event(prog, st, mem, heap, event, tick)
+        # A batch runs to its end before the rest of its tick.
         elif st[lk.V_BATCH] > 0:
             event = take(mem, pending_rows.at_head(mem, st[lk.V_BATCH])) // lk.KINDS
             if event > 0:
@@ -131,6 +135,7 @@ def run(prog, st, mem, heap, budget, heap_room, member_state_room):
             else:
                 forget(prog, st, mem, st[lk.V_BATCH])
                 st[lk.V_BATCH] = 0
+                # Finding a list empty is no event.
                 st[lk.V_EVENTS] -= 1
         elif st[lk.V_NOW] > 0:
             what = take(mem, pending_rows.at_head(mem, st[lk.V_NOW]))
@@ -149,6 +154,7 @@ def run(prog, st, mem, heap, budget, heap_room, member_state_room):
                 st[lk.V_EVENTS] -= 1
             else:
                 run_event(prog, st, mem, heap, row, tick)
+        # The tick is done: the next one comes from the heap.
         elif st[lk.V_HEAP] > 0:
             st[lk.V_EVENTS] -= 1
             st[lk.V_NOW] = pop(st, heap)

@@ -19,7 +19,7 @@ FEWEST_BUCKETS, MOST_BUCKETS = 1 << 10, 1 << 20
 
 @dataclass
 class Links:
-    """The links of a machine, and a number for every size of message that is met."""
+    """The links of a machine, and a number for every message size that occurs."""
 
     dimensions: tuple[Dimension, ...]
     number: dict[int, int] = field(default_factory=dict)
@@ -42,10 +42,12 @@ class Links:
     def costs(self) -> Ints:
         """Return (ticks on the link, ticks to its other end) per size and dimension, (sizes, dimensions, 2)."""
         size = np.array(list(self.number), np.float64)[:, None]
+        # A dimension of one NPU has no links; its bandwidth may be 0.
         wired = [d.size > 1 for d in self.dimensions]
         bandwidth = np.where(wired, [d.bandwidth for d in self.dimensions], 1.0)
         occupied = size / bandwidth
         both = np.stack([occupied, np.array([d.latency for d in self.dimensions]) + occupied], axis=-1)
+        # Latency and transfer are added before they are truncated.
         return whole_ticks(both * np.array(wired)[:, None], "a message")
 
     @property
@@ -60,5 +62,5 @@ class Links:
 
 
 def buckets(npus: int, links: int) -> int:
-    """Return how many buckets hold the lists of ticks and ranks: a power of two."""
+    """Return the number of buckets for the lists of ticks and ranks, a power of two."""
     return min(max(FEWEST_BUCKETS, 1 << (2 * npus + 2 * links).bit_length()), MOST_BUCKETS)

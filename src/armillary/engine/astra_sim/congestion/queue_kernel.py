@@ -1,6 +1,6 @@
 """The event queue of a network with contention: first come, first served within a tick, in two levels.
 
-Every tick has a list. What happens on links stands in it itself; what happens on a rank is collected in a batch per
+Every tick has a list. It holds the events of links itself; events on a rank are collected in a batch per
 rank and tick, which has the place of its first event in the list. Events that a list adds to itself still run in it.
 This is the order of ASTRA-sim (spec: 1(c), Clock), on which the order of messages on a link depends.
 """
@@ -19,6 +19,7 @@ def push(st, heap, tick, row):
     """Add a tick, which is not there yet, and the list of it."""
     i = st[lk.V_HEAP]
     st[lk.V_HEAP] = i + 1
+    # Each tick is in the heap once, so times never tie.
     while i > 0:
         parent = (i - 1) >> 1
         if heap[2 * parent] < tick:
@@ -39,6 +40,7 @@ def pop(st, heap):
     tick = heap[2 * size]
     i = 0
     child = 1
+    # The last entry sinks from the root; entries are (tick, list).
     while child < size:
         if child + 1 < size and heap[2 * child + 2] < heap[2 * child]:
             child += 1
@@ -75,6 +77,7 @@ def free_row(st, mem, row):
 @inner
 def new_event(st, mem, code, a, b):
     """Return an event as a list holds it."""
+    # Rows of all kinds have the same width and one free list: the kind is stored with the reference.
     row = new_row(st, mem)
     tasks.set_code(mem, row, code)
     tasks.set_a(mem, row, a)
@@ -135,6 +138,7 @@ def forget(prog, st, mem, row):
     at = bucket(prog, st, pending_rows.rank(mem, row), pending_rows.tick(mem, row))
     if buckets.list(st, at) == row:
         buckets.set_list(st, at, pending_rows.chain(mem, row))
+    # Buckets chain a few lists at most: a scan for the predecessor is short.
     else:
         before = buckets.list(st, at)
         while pending_rows.chain(mem, before) != row:
@@ -165,7 +169,7 @@ def at_rank(prog, st, mem, heap, r, tick, code, a, b):
 
 @inner
 def at_end(prog, st, mem, heap, tick, code, a, b):
-    """Let something happen after all that is due at this tick so far."""
+    """Schedule an event after all others of its tick so far."""
     pending(prog, st, mem, heap, tick, new_event(st, mem, code, a, b))
 
 

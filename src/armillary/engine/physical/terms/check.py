@@ -1,4 +1,4 @@
-"""Which profiles and network models know terms and fits."""
+"""Refuse terms and fits in profiles and network models that ignore them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ def check_terms(platform: Platform, profile: str, network_model: str) -> None:
     """Refuse terms and a fit where they would have no effect.
 
     Raises:
-        InputError: names what is given and where it counts.
+        InputError: names the key and the models in which it has an effect.
     """
     if profile == "physical" and network_model == "analytical":
         return

@@ -40,15 +40,18 @@ def settle(program: PhysicalProgram, run: Run, platform: Platform) -> tuple[Phys
     terms = platform.terms
     found, done = program, run
     before: tuple[bytes, bytes] | None = None
+    # From below: the first round measures the overlap of kernels and collectives that do not slow each other.
     for number in range(ROUNDS):
         if not _finished(done):
             break
         nodes, items = measure(found, timeline_of(found, done, platform, {}), done)
         slower = _factor(nodes, terms.overlap_compute), _factor(items, terms.overlap_communication)
+        # The same factors give the same program: a fixed point.
         key = slower[0].tobytes(), slower[1].tobytes()
         if key == before:
             break
         before = key
+        # Always from the original program: factors must not multiply up.
         changed = stretched(program, *slower)
         again = execute(changed)
         if not _finished(again):
@@ -74,6 +77,7 @@ def measure(program: PhysicalProgram, timeline: Timeline, run: Run) -> tuple[Flo
     """
     first = np.full(len(timeline.node_start), -1, np.int64)
     rows = timeline.node_ptr[timeline.phase_class] + timeline.phase_node
+    # -1 stays for nodes that are no collectives.
     first[rows] = np.iinfo(np.int64).max
     np.minimum.at(first, rows, timeline.phase_start)
     nodes, items = [], []

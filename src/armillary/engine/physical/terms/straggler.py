@@ -1,4 +1,4 @@
-"""How much later the slowest of many ranks is than the mean, which a step without slack waits for."""
+"""The delay of the slowest of many ranks over the mean: a step without slack waits for it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is kept of a run of ns-3."""
+"""State of a run of ns-3."""
 
 from __future__ import annotations
 

@@ -32,12 +32,14 @@ def ns3_messages() -> Any:
         raise InputError("network 'ns3' needs ns-3, expected `pip install armillary[ns3]`")
     try:
         cppyy = importlib.import_module("cppyy")
+        # Wheels for some platforms use lib64, others lib.
         libraries = next(folder for folder in (prefix / "lib64", prefix / "lib") if folder.is_dir())
         cppyy.add_include_path(str(prefix / "include"))
         for module in _MODULES:
             cppyy.load_library(str(next(libraries.glob(f"libns3*-{module}.so"))))
         for source in ("parts.cc", "messages.cc"):
             cppyy.cppdef(files(__package__).joinpath(source).read_text())
+        # ns-3 counts in ns by default; it must be set before the first Time is made.
         cppyy.gbl.ns3.Time.SetResolution(cppyy.gbl.ns3.Time.PS)
     except (ImportError, RuntimeError, StopIteration, SyntaxError) as error:
         raise InputError(

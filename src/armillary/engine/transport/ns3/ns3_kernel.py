@@ -1,4 +1,4 @@
-"""The protocol of transports for ns-3: interpreted only, as ns-3 keeps the messages and the time."""
+"""The protocol of transports for ns-3: interpreted only, because ns-3 holds the messages and the clock."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ def inject(table, net, pool, queue, cookie, route, size, key, now):
     row = new_row(net, pool)
     rows.set_cookie(pool, row, cookie)
     net[lk.N_IN_FLIGHT] += 1
+    # ns-3 has no route from a node to itself.
     if routes.first(table, route) == routes.first(table, route + 1):
         net[lk.N_NOW] = max(net[lk.N_NOW], now)
         deliver(net, pool, row)
@@ -40,6 +41,7 @@ def change(table, net, pool, queue, now):
 @inner
 def advance(table, net, pool, queue, limit):
     """Run up to `limit` (ps), or to the end of the first ps at which messages arrive; returns that time."""
+    # A local message is waiting to be taken at this ps; ns-3 must not advance past it.
     if net[lk.N_DELIVERED] > 0:
         return net[lk.N_NOW]
     run = run_of(runs.number(net, 0), table)
@@ -50,6 +52,7 @@ def advance(table, net, pool, queue, limit):
     if now < lk.FOREVER:
         net[lk.N_NOW] = now
     counted = runs.counted(net, 0)
+    # Reading the counters of all links costs a call into C++, so it is done once per bin, and at the end.
     if net[lk.N_IN_FLIGHT] == 0 or now == lk.FOREVER or now - counted >= net[lk.N_BIN]:
         _count_use(table, net, run, counted)
         runs.set_counted(net, 0, net[lk.N_NOW])
@@ -72,6 +75,7 @@ def _count_use(table, net, run, since):
                 more, (net[lk.N_NOW] - since) * links.fast(table, row) // max(1, links.slow(table, row))
             )
         if more > 0:
+            # `carried` counts the whole span as busy; ns-3 tells bytes only, so busy time is what these need.
             busy = uses.busy(net, link) + duration(table, row, more)
             carried(table, net, link, more, since, net[lk.N_NOW])
             uses.set_busy(net, link, busy)

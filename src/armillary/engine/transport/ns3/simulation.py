@@ -17,13 +17,13 @@ PROTOCOLS = {
     "cubic": "TcpCubic",
     "dctcp": "TcpDctcp",
 }
-"""Names of what moves messages, and of ns-3's classes of congestion control."""
+"""Our names of protocols, and ns-3's classes of congestion control."""
 DATAGRAMS = 2
 """How many of them, the first, answer nothing."""
 OPTIONS = 7
-"""What the transport is told: place in `PROTOCOLS`, bytes of queues without end, then as `messages.cc` wants it."""
+"""Options of the transport: place in `PROTOCOLS`, bytes of unbounded queues, then those that `messages.cc` takes."""
 SET_UP = 10**12
-"""ps before the time that is 0 outside, besides a µs per connection: in these they are made."""
+"""ps of simulated time before our time 0, besides a µs per connection, in which ns-3 opens the connections."""
 BITS = 8 * 10**12
 """A byte per ps in bit/s."""
 
@@ -42,16 +42,19 @@ class Simulation:
             # A link that is down has no routes over it, but ns-3 wants a rate.
             buffer = row[lk.L_BUFFER] if row[lk.L_BUFFER] < UNBOUNDED else room
             self._ns3.AddLink(row[lk.L_TAIL], row[lk.L_HEAD], _rate(row) or 1, row[lk.L_LATENCY], buffer)
+        # Datagrams need no way back.
         opposite = self._opposites() if protocol >= DATAGRAMS else {}
         known: dict[tuple[int, ...], int] = {}
         self._way = []
         """Routes over the same links are one to ns-3, and one connection."""
         for route in range(table[lk.T_ROUTES]):
             there = self._links(route)
+            # Routes to the own NPU are empty and never reach ns-3.
             if there and tuple(there) not in known:
                 back = [opposite[link] for link in reversed(there)] if opposite else []
                 self._ns3.AddRoute(len(known), there, back)
             self._way.append(known.setdefault(tuple(there), len(known)))
+        # Connections open before our time 0, so that a handshake costs no message any time.
         self._begin = SET_UP + len(known) * 10**6 if protocol >= DATAGRAMS else 0
         self._ns3.Advance(self._begin)
 
@@ -65,6 +68,7 @@ class Simulation:
 
     def advance(self, limit: int) -> int:
         """Run as `advance` of a transport says; returns the time (ps)."""
+        # -1: no limit.
         stopped = self._ns3.Advance(self._begin + limit if limit < lk.FOREVER else -1)
         return int(self._ns3.Now()) - self._begin if stopped else limit
 
@@ -79,10 +83,11 @@ class Simulation:
         """Give the links the bandwidths and latencies of a stage.
 
         Raises:
-            InputError: A link goes down, which ns-3's point-to-point links do not.
+            InputError: A link goes down, which ns-3's point-to-point links cannot.
         """
         for link in range(self._table[lk.T_LINKS]):
             row = self._row(link, stage)
+            # Down from the start is allowed, as no route uses the link.
             if not (rate := _rate(row)) and _rate(self._row(link)):
                 raise InputError(
                     f"network 'ns3': link {link} goes down while it runs, expected links that stay up"
@@ -141,6 +146,7 @@ _runs: list[Simulation | None] = []
 
 def new_run() -> int:
     """Return the number of a new run; those before it have ended."""
+    # ns-3's simulator is a global: a second one would share the clock of the first.
     if _runs and (before := _runs[-1]):
         before.close()
         _runs[-1] = None

@@ -1,4 +1,10 @@
-"""ns-3 as a transport."""
+"""ns-3 as a transport.
+
+Packets move in ns-3's own stack (point-to-point devices, IPv4, UDP or TCP), which makes this the reference for `packet`
+and `tcp`. Ignored: urgency (`key`), links that go down during the run, losses of UDP (reported, not repaired) and
+lossless flow control. It costs one or more C++ events per packet and link plus a Python call per message, one
+simulation per process at a time, and seconds to compile the C++ part in each process.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +27,7 @@ class Ns3(Transport):
     Headers are real: 30 bytes of UDP, IPv4 and PPP in each packet, 54 of TCP with its timestamps. UDP leaves an
     NPU at the rate of the first link of the route, one packet of each message in turn, and what is dropped is
     lost; with "udp-fair" an NPU's own packets and those it passes on take turns at its links, instead of waiting
-    in one queue. TCP has a connection per way from the start, and answers take the same way back. Queues drop at their
+    in one queue. TCP has a connection per route from the start; answers take it back. Queues drop at their
     tail, but hosts hold back what their own device has no room for.
 
     Args:
@@ -60,6 +66,7 @@ class Ns3(Transport):
             )
         if not 1 <= segment <= 65_000:
             raise InputError(f"network 'ns3': segment: got {segment}, expected 1 to 65000 bytes")
+        # ns-3 takes the timeout in ps here.
         self._options = [list(PROTOCOLS).index(protocol), buffer, segment, window, min_rto * 1000, sack, mark]
 
     def options(self, topology: Topology) -> list[int]:

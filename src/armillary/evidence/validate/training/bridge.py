@@ -24,6 +24,7 @@ COLUMNS = (
     "release", "task", "System", "Model", "#-GPUs", "Precision", "GBS", "MBS", "Sequence Length", "FSDP", "TP", "PP",
     "CP", "VP", "EP", "Tokens / sec / GPU",
 )  # fmt: skip
+# As rows name them, without signs and case.
 MODELS = {
     "llama38b": "llama-3-8b",
     "llama370b": "llama-3-70b",
@@ -35,6 +36,8 @@ MODELS = {
     "kimik2": "kimi-k2",
 }
 """Presets by name without signs."""
+# "-CS" and "MX" are ways of scaling within fp8, which the model does not tell apart; "" names none and is
+# fp8.
 PRECISIONS = {
     "BF16": "bf16",
     "FP8": "fp8",
@@ -44,6 +47,7 @@ PRECISIONS = {
     "NVFP4": "fp4",
     "": "fp8",
 }
+# Releases are "26.06": text compares as they do.
 GRAPHS = "26.06"
 """From this release on experts run in CUDA graphs of whole steps, and their messages beside other microbatches."""
 SYSTEMS = {
@@ -71,12 +75,14 @@ def cases(path: Path) -> Iterator[Case]:
 def _case(path: Path, line: int, row: dict[str, str]) -> Case:
     def value(column: str, absent: int | None = None) -> int:
         # "1 (2)" is another precision's value in brackets, "661[^note]" a footnote.
+        # Brackets hold another precision's value.
         text = re.sub(r"[(\[].*", "", row[column]).strip().replace(",", "")
         if text in ("", "n/a") and absent is not None:
             return absent
         try:
             return int(float(text))
         except ValueError:
+            # A footnote or text where a number must be.
             raise InputError(
                 f"{path}:{line}: {column}: got '{row[column]}', expected a whole number"
             ) from None
@@ -85,6 +91,7 @@ def _case(path: Path, line: int, row: dict[str, str]) -> Case:
     tp, pp, cp, vp, ep = (value(name, 1) for name in ("TP", "PP", "CP", "VP", "EP"))
     system, word = row["System"].strip(), row["Precision"].split("(")[0].strip()
     model, reason = _model(row["Model"])
+    # Order matters: the first reason is shown.
     if row["task"].startswith("LoRA"):
         model, reason = None, "LoRA: most weights have no gradients, which plans cannot say"
     if system not in SYSTEMS:
@@ -92,9 +99,11 @@ def _case(path: Path, line: int, row: dict[str, str]) -> Case:
     if word not in PRECISIONS:
         model, reason = None, f"no precision '{word}', expected {', '.join(filter(None, PRECISIONS))}"
     parallel: dict[str, Any] = {"tp": tp, "pp": pp, "cp": cp}
+    # Expert parallelism is separate from tensor parallelism, which here is 1 within experts.
     if model is not None and model.experts:
         parallel |= {"ep": ep, "etp": 1}
     elif tp > 1:
+        # Dense models overlap tensor parallelism with GEMMs in these recipes.
         parallel["overlap"] = True
     plan: dict[str, Any] = {
         "batch": batch,
@@ -115,6 +124,7 @@ def _case(path: Path, line: int, row: dict[str, str]) -> Case:
     if moe:
         plan["experts"] = {"domain": MACHINES[SYSTEMS[system]].domain}
         if release >= GRAPHS:
+            # From 26.06 on messages run beside other microbatches.
             plan["pipeline"] = {**plan.get("pipeline", {}), "overlap": True}
     return Case(
         label=f"{name} {system} x{npus} {word or 'FP8'} batch {batch} ({release})",
@@ -125,6 +135,7 @@ def _case(path: Path, line: int, row: dict[str, str]) -> Case:
         model=model,
         plan=plan,
         stack=_stack(model, word, release),
+        # Tokens per GPU of a step.
         amount=batch * sequence / npus,
         reason=reason,
         facts={
@@ -159,6 +170,7 @@ def nano() -> Decoder:
     )
 
 
+# A software of its own for each way of running experts: constants differ.
 def _stack(model: Decoder | None, precision: str, release: str) -> str:
     if model is None or model.experts is None:
         return "megatron-bridge-fp4" if precision == "NVFP4" else "megatron-bridge"
@@ -174,11 +186,13 @@ def _model(name: str) -> tuple[Decoder | None, str]:
     if plain == "nemotron3nano":
         return nano(), ""
     if plain.startswith("nemotron3"):
+        # Refused rather than taken for something else.
         return None, f"{name} has experts on a latent vector and Mamba-2, which models cannot describe"
     if plain not in MODELS:
         return None, f"no model '{name}', expected {', '.join(MODELS.values())}"
     model = load_model(MODELS[plain])
     assert isinstance(model, Decoder)
+    # Unless the row says "w/o MTP".
     if plain == "deepseekv3" and "w/o" not in name:
         # The module that predicts a second token is a layer more; its second pass of the head is left out.
         model = model.model_copy(update={"name": "DeepSeek-V3 with MTP", "layers": model.layers + 1})

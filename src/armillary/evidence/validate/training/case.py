@@ -40,6 +40,7 @@ class Case:
 
     def seconds(self) -> float:
         """Return the measured time of a step."""
+        # ms to s where rows are times; else the amount of a step over its rate.
         return self.in_unit(self.measured) if self.amount is not None else self.measured / 1e3
 
     def in_unit(self, seconds: float) -> float:
@@ -49,6 +50,7 @@ class Case:
 
 def gpt(layers: int, hidden: int, heads: int, sequence: int, vocabulary: int) -> Decoder:
     """Return a GPT with learned positions, biases, layer norms, GeLU and a tied head."""
+    # Sizes of the model that rows name; all else is the same in these papers.
     return Decoder(
         name=f"GPT {layers}x{hidden}",
         layers=layers,
@@ -66,6 +68,7 @@ def gpt(layers: int, hidden: int, heads: int, sequence: int, vocabulary: int) ->
 
 def padded(vocabulary: int, tp: int) -> int:
     """Return a vocabulary as Megatron-LM pads it: to a multiple of 128 rows on each rank of tp."""
+    # Rows of the table that each rank has, a multiple of 128.
     unit = 128 * tp
     return -(-vocabulary // unit) * unit
 
@@ -74,5 +77,6 @@ def megatron_flops(
     batch: int, sequence: int, layers: int, hidden: int, vocabulary: int, *, recompute: bool = True
 ) -> float:
     """Return FLOP of a step by equation 3 of arXiv 2104.04473, which counts the recomputed forward pass."""
+    # The recomputed forward pass is a third more: 96 instead of 72.
     inner = 1 + sequence / (6 * hidden) + vocabulary / ((16 if recompute else 12) * layers * hidden)
     return (96 if recompute else 72) * batch * sequence * layers * hidden**2 * inner

@@ -38,12 +38,13 @@ class Constants:
     step: float = 0.0
 
     def platform(self, device: str) -> dict[str, Any]:
-        """Return the keys of a platform that say so: ``compute`` and ``terms``."""
+        """Return these constants as keys of a platform: ``compute`` and ``terms``."""
         return {
             "compute": {
                 "model": "gpu",
                 "device": device,
                 "sustained": _percent(self.sustained),
+                # Six digits: a study file should read.
                 "factors": {name: round(getattr(self, name), 6) for name in ("gemm", "attention", "memory")},
             },
             "terms": {
@@ -59,7 +60,8 @@ class Constants:
         }
 
     def plan(self, plan: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a plan that says so."""
+        """Return a plan with these constants."""
+        # ns: a pipeline's messages are short.
         wait = round(self.handshake * 1e3)
         return (
             {**plan, "pipeline": {**plan.get("pipeline", {}), "handshake": f"{wait} ns"}}
@@ -68,7 +70,8 @@ class Constants:
         )
 
     def changed(self, values: Mapping[str, float]) -> Constants:
-        """Return these with others of some names."""
+        """Return these constants with some replaced."""
+        # Constants are frozen: fitting makes many of them.
         return replace(self, **values)
 
 

@@ -34,12 +34,14 @@ def read_cases(path: Path) -> tuple[Format, list[Case]]:
     Raises:
         InputError: it has none of the formats, or is malformed.
     """
+    # A header stands near the top; the rest may be large.
     try:
         lines = path.read_text().splitlines()[:20]
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: cannot be read: {error}") from None
     for line in lines:
         header = set(next(csv.reader([line]), []))
+        # Supersets: a file may have more columns than a format needs.
         for each in FORMATS:
             if set(each.columns) <= header:
                 return each, list(each.cases(path))

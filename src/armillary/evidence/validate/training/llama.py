@@ -24,6 +24,7 @@ def cases() -> Iterator[Case]:
     assert isinstance(model, Decoder)
     for gpus, cp, dp, sequence, batch, teraflops in TABLE_4:
         counts = parameters(model)
+        # 12 h per head and score: two GEMMs, and their backward passes.
         scores = 12 * model.layers * model.attention.heads * model.head_size * sequence
         flops = (6 * (counts.total - counts.embedding) + scores) * sequence * batch * dp
         yield Case(
@@ -32,6 +33,7 @@ def cases() -> Iterator[Case]:
             measured=teraflops,
             machine="grand-teton-h100",
             npus=gpus,
+            # A row of a longer sequence needs a longer context.
             model=model.model_copy(update={"context": max(model.context, sequence)}),
             plan={
                 "batch": batch * dp,

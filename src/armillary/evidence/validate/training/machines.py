@@ -33,6 +33,7 @@ class Machine:
 
     def platform(self, npus: int) -> dict[str, Any]:
         """Return the keys ``network`` and ``npu`` of a platform with so many GPUs."""
+        # A machine may have fewer GPUs than a domain.
         inner = min(npus, self.domain)
         network = [
             {
@@ -40,6 +41,7 @@ class Machine:
                 "latency": "1 us",
             }
         ]  # fmt: skip
+        # Only where more than one domain takes part.
         if npus > inner:
             network.append(
                 {
@@ -59,6 +61,7 @@ class Machine:
 AMPERE = {"bf16": 312.0, "fp32": 156.0}
 HOPPER = {"bf16": 989.0, "fp8": 1979.0, "fp32": 494.0}
 MACHINES = {
+    # Peaks are dense: data sheets often state twice that, with sparsity.
     "dgx-a100-80": Machine("a100-sxm-80", AMPERE, 2039, 80, 8, 300, 25, "a100-sxm"),
     "vtrain-a100": Machine("a100-sxm-80", AMPERE, 2039, 80, 8, 300, 12.5, "a100-vtrain"),
     "roce-a100-80": Machine("a100-sxm-80", AMPERE, 2039, 80, 8, 300, 25, "a100-sxm"),

@@ -28,6 +28,7 @@ class Published:
     teraflops: float
 
 
+# TFLOP/s by equation 3, which counts the recomputed forward pass.
 TABLE_1 = (
     Published(1.7, 24, 2304, 24, 1, 1, 32, 512, 137),
     Published(3.6, 32, 3072, 30, 2, 1, 64, 512, 138),
@@ -41,6 +42,7 @@ TABLE_1 = (
     Published(1008.0, 160, 25600, 128, 8, 64, 3072, 3072, 163),
 )
 GPT_3, MT_NLG = (96, 12288, 96), (128, 20480, 105)
+# Table 2 compares both at the same sizes.
 ZERO_3 = (
     (174.6, GPT_3, 384, 1536, 4, 144.0), (174.6, GPT_3, 768, 1536, 2, 88.0), (174.6, GPT_3, 1536, 1536, 1, 44.0),
     (529.6, MT_NLG, 640, 2560, 4, 138.0), (529.6, MT_NLG, 1120, 2240, 2, 98.0), (529.6, MT_NLG, 2240, 2240, 1, 48.0),
@@ -57,6 +59,7 @@ PTD_P = (
 def _case(row: Published, micro: int, virtual: int, changes: dict[str, Any] | None = None) -> Case:
     plan: dict[str, Any] = {
         **MEGATRON,
+        # Unfused element-wise kernels were still the rule then.
         "numbers": {**MEGATRON["numbers"], "fused": False},  # fused from Megatron-LM 3.0 (2022) on
         "batch": row.batch,
         "microbatch": micro,
@@ -89,10 +92,12 @@ def table_1() -> list[list[Case]]:
     choices = []
     for row in TABLE_1:
         replicas = row.gpus // (row.tp * row.pp)
+        # A microbatch must divide what a replica has.
         micros = [
             b for b in ((1, 2, 4, 8) if row.parameters < 100 else (1, 2)) if row.batch % (replicas * b) == 0
         ]
         virtuals = [
+            # Virtual stages must divide the layers.
             v for v in (1, 2, 3)
             if v == 1 or (row.pp > 1 and row.layers % (row.pp * v) == 0)
         ]  # fmt: skip
@@ -101,6 +106,7 @@ def table_1() -> list[list[Case]]:
                 _case(row, b, v)
                 for b in micros
                 for v in virtuals
+                # Interleaved schedules need a multiple of the stages in microbatches.
                 if v == 1 or (row.batch // (replicas * b)) % row.pp == 0
             ]
         )
@@ -111,10 +117,12 @@ def table_2() -> Iterator[Case]:
     """Yield the rows of table 2: ZeRO-3 without model parallelism, and PTD-P."""
     for size, (heads, hidden, layers), gpus, batch, micro, teraflops in ZERO_3:
         row = Published(size, heads, hidden, layers, 1, 1, gpus, batch, teraflops)
+        # ZeRO-3 shards everything over data parallelism; there is no model parallelism.
         found = _case(row, micro, 1, {"data": {"sharding": "fsdp"}})
         yield replace(found, label=f"ZeRO-3 {found.label}", group="ZeRO-3")
     for size, (heads, hidden, layers), pp, gpus, batch, teraflops in PTD_P:
         row = Published(size, heads, hidden, layers, 8, pp, gpus, batch, teraflops)
+        # As many virtual stages as the layers allow, up to 3.
         virtual = 2 if layers % (2 * pp) == 0 else 3 if layers % (3 * pp) == 0 else 1
         found = _case(row, 1, virtual)
         yield replace(found, label=f"PTD-P {found.label}", group="PTD-P")

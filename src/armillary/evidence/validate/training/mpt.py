@@ -44,19 +44,23 @@ def cases(path: Path) -> Iterator[Case]:
         )
         name, device = row["Model"].strip(), row["GPU"].strip()
         size, machine = SIZES.get(name), MACHINES_OF.get(device)
+        # Both checked: the first reason that applies is shown.
         unknown = f"no model '{name}', expected {', '.join(SIZES)}" if size is None else ""
         if machine is None:
             unknown = f"no GPU '{device}', expected {', '.join(MACHINES_OF)}"
         fp8 = row["Precision"] == "amp_fp8"
+        # What the row says; all else is the same in all rows.
         plan: dict[str, Any] = {
             "batch": batch,
             "microbatch": micro,
             "sequence": sequence,
+            # SHARD_GRAD_OP keeps gathered weights: only FULL_SHARD gathers them again.
             "data": {"sharding": "fsdp", "reshard": row["Sharding Strategy"] == "FULL_SHARD"},
             "numbers": {
                 "compute": "fp8" if fp8 else "bf16",
                 "gradients": "fp32" if row["MP Mode"] == "DEFAULT" else "bf16",
             },
+            # Blocks are recomputed where the row says so.
             "recompute": "full" if row["Activation Checkpointing"] == "True" else "none",
             "early_stop": True,
             "attention": "flash",
@@ -68,6 +72,7 @@ def cases(path: Path) -> Iterator[Case]:
             measured=number(path, line, row, "Throughput (T/s/GPU)"),
             machine=machine or "",
             npus=npus,
+            # A model needs both sizes and a machine.
             model=gpt(*size, sequence, VOCABULARY) if size and machine else None,
             plan=plan,
             stack="llm-foundry",

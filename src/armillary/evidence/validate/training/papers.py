@@ -23,6 +23,7 @@ TITLES = {
 
 def megatron_table_1(files: Sequence[Path], progress: Progress) -> Table:
     """Predict table 1 of arXiv 2104.04473: of each row the fastest of the plans that fit in memory."""
+    # Plans that do not fit would not have been run; if none fits, all are tried, so that a row exists.
     choices = [[case for case in each if _fits(case)] or each for each in megatron.table_1()]
     rows = []
     for done, each in enumerate(choices):
@@ -33,6 +34,7 @@ def megatron_table_1(files: Sequence[Path], progress: Progress) -> Table:
         "The paper says neither microbatch nor virtual stages of a row: taken is what is predicted to be fastest of "
         "microbatches 1 to 8 and 1 to 3 virtual stages that fit in 80 GB, since the authors tuned both."
     )
+    # No constants were fitted to these rows: "blind".
     return _table("megatron-table-1", "TFLOP/s", megatron.SOURCE, rows, Bar(0.05), note)
 
 
@@ -53,6 +55,7 @@ def selective_table_4(files: Sequence[Path], progress: Progress) -> Table:
     """Predict table 4 of arXiv 2205.05198: what a second layer adds to a step."""
     pairs = list(selective.table_4())
     rows = []
+    # The layer is the difference of two models that are the same but for one layer.
     for done, (two, one) in enumerate(pairs):
         constants = fitted_of(two).constants
         layer = 1e3 * (seconds(two, constants) - seconds(one, constants))
@@ -86,6 +89,7 @@ def _fits(case: Case) -> bool:
     from armillary.workload.plan.schema import Plan
 
     assert case.model is not None
+    # ranks of the plan are the GPUs of the row.
     plan = Plan.model_validate({"ranks": case.npus, **case.plan})
     try:
         return not over_capacity(case.model, plan, int(MACHINES[case.machine].capacity * 1e9))

@@ -20,6 +20,7 @@ from armillary.workload.plan.schema import Plan
 NEUTRAL = Constants()
 
 
+# Keyed by text: cases are not hashable, and JSON is exact.
 @lru_cache(maxsize=4096)
 def _trace(model: str, plan: str) -> Trace:
     return generate(Decoder.model_validate_json(model), Plan.model_validate(json.loads(plan)))
@@ -31,6 +32,7 @@ def _platform(machine: str, npus: int, keys: str) -> Platform:
 
 
 @lru_cache(maxsize=65536)
+# Many fits simulate the same plan: constants change, plans do not.
 def _seconds(model: str, plan: str, machine: str, keys: str) -> float:
     from armillary.engine import simulate
 
@@ -40,11 +42,12 @@ def _seconds(model: str, plan: str, machine: str, keys: str) -> float:
 
 def _keys(machine: str, constants: Constants) -> dict[str, Any]:
     fit = MACHINES[machine].fit
+    # A machine without a fit has its collectives by schedules.
     return constants.platform(MACHINES[machine].device) | ({"collectives": {"fit": fit}} if fit else {})
 
 
 def platform_of(case: Case, constants: Constants = NEUTRAL) -> Platform:
-    """Return the machine of a case, as the constants say that it is."""
+    """Return the machine of a case with the constants of its software."""
     keys = _keys(case.machine, constants)
     return _platform(case.machine, case.npus, json.dumps(keys, sort_keys=True))
 
@@ -72,8 +75,10 @@ def seconds(case: Case, constants: Constants = NEUTRAL, *, steady: bool = True) 
 
     unit, count, stages = _rounds(case)
     few, more = 2 * stages, 3 * stages
+    # Short runs are simulated whole.
     if not steady or count <= more + stages:
         return run(case)
+    # Two runs with as many rounds more: their difference is one round of the steady state.
     first, second = (run(replace(case, plan={**case.plan, "batch": unit * n})) for n in (few, more))
     return first + (second - first) * (count - few) / (more - few)
 
@@ -82,6 +87,7 @@ def _rounds(case: Case) -> tuple[int, int, int]:
     """Return samples of one microbatch of all replicas, microbatches of a replica, and pipeline stages."""
     parallel = case.plan.get("parallel", {})
     stages = parallel.get("pp", 1)
+    # Data parallelism is what tp, cp and pp leave over.
     replicas = case.npus // (parallel.get("tp", 1) * parallel.get("cp", 1) * stages)
     unit = max(1, replicas * case.plan.get("microbatch", 1))
     return unit, case.plan["batch"] // unit, stages

@@ -20,6 +20,7 @@ def read_rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, dict[st
     text = measured_text(path)
     lines = text.splitlines()
     for start, line in enumerate(lines):
+        # A comment may contain commas; the header is found by its columns.
         header = next(csv.reader([line]), [])
         if set(columns) <= set(header):
             break
@@ -27,9 +28,11 @@ def read_rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, dict[st
             lacking = [name for name in columns if name not in header]
             raise InputError(f"{path}:{start + 1}: no column '{lacking[0]}', expected {', '.join(columns)}")
     else:
+        # No line had the columns.
         raise InputError(f"{path}: no header, expected the columns {', '.join(columns)}")
     reader = csv.DictReader(io.StringIO("\n".join(lines[start:])))
     for row in reader:
+        # Rows shorter than the header have None.
         yield start + reader.line_num, {name: value or "" for name, value in row.items() if name}
 
 
@@ -43,6 +46,7 @@ def number(path: Path, line: int, row: dict[str, str], column: str, *, least: fl
         found = float(row[column])
     except ValueError:
         found = float("nan")
+    # NaN fails the comparison, too.
     if not found > least:
         raise InputError(f"{path}:{line}: {column}: got '{row[column]}', expected a number above {least:g}")
     return found

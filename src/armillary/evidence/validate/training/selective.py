@@ -37,6 +37,7 @@ def _case(
     milliseconds: float,
 ) -> Case:
     layers, hidden, heads = SIZES[size]
+    # sequence parallelism as the row says.
     parallel = {"tp": 8, "sequence": sequence, **plan.pop("parallel", {})}
     return Case(
         label=label,
@@ -44,6 +45,7 @@ def _case(
         measured=milliseconds,
         machine="dgx-a100-80",
         npus=gpus,
+        # `layers` of the plan replaces those of the size, for single layers.
         model=gpt(plan.pop("layers", layers), hidden, heads, SEQUENCE, VOCABULARY),
         plan={**MEGATRON, "sequence": SEQUENCE, "recompute": recompute, "parallel": parallel, **plan},
         stack="megatron-2022",
@@ -55,6 +57,7 @@ def table_5() -> Iterator[Case]:
     for size, gpus, pp, batch, micro, virtual, full, present in TABLE_5:
         for word, recompute, sequence, seconds in (
             ("full recomputation", "full", False, full),
+            # The two columns of the table.
             ("selective, sequence parallel", "selective", True, present),
         ):
             plan: dict[str, Any] = {"batch": batch, "microbatch": micro, "parallel": {"pp": pp}}
@@ -66,8 +69,10 @@ def table_5() -> Iterator[Case]:
 def table_4() -> Iterator[tuple[Case, Case]]:
     """Yield for each row a model of two layers and one of one layer: what the second takes more is a layer."""
     for word, recompute, sequence, forward, backward in TABLE_4:
+        # Both models differ in one layer only.
         two, one = (
             _case(
+                # The paper measured a forward and a backward pass: no optimizer.
                 word, "22B", 8, {"batch": 4, "microbatch": 4, "optimizer": "none", "layers": layers},
                 recompute, sequence, forward + backward,
             )

@@ -51,6 +51,7 @@ def constants_of(stack: str, device: str) -> Fitted:
     Raises:
         InputError: there is no such software, or its file is malformed.
     """
+    # A path of a file has a suffix; a name of the package has none.
     names = stack_names()
     if stack not in names and not Path(stack).suffix:
         raise InputError(
@@ -58,14 +59,17 @@ def constants_of(stack: str, device: str) -> Fitted:
         )
     document = _document(FOLDER / f"{stack}.yaml" if stack in names else Path(stack))
     start = Constants()
+    # Constants of a base software, which a recipe started from.
     if base := document.data.get("base"):
         start = constants_of(str(base), device).constants
     devices: dict[str, Any] = document.data.get("devices") or {}
+    # Those of the device win over those that all share.
     values = {**_values(document, ALL, "constants"), **_values(document, device, "constants")}
     part = device if device in devices else ALL
     own: dict[str, Any] = devices.get(part) or {}
     interval: dict[str, Any] = own.get("interval") or {}
     folds = {
+        # Folds are constants of the same software, with some rows left out.
         name: start.changed({**values, **_checked(document, part, each)})
         for name, each in (own.get("folds") or {}).items()
     }
@@ -84,6 +88,7 @@ def sources_of(stack: str) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=64)
+# Files of the package do not change while the program runs.
 def _document(path: Path) -> Document:
     return read_document(path, "constants", "yaml")
 
@@ -96,6 +101,7 @@ def _values(document: Document, device: str, key: str) -> dict[str, float]:
 def _checked(document: Document, device: str, values: Mapping[str, Any]) -> dict[str, float]:
     for name, value in values.items():
         if name not in NAMES:
+            # A typo must not be a constant that does nothing.
             document.reject(("devices", device, name), value, f"only {one_of(NAMES)}", nearest(name, NAMES))
         if isinstance(value, bool) or not isinstance(value, int | float):
             document.reject(("devices", device, name), value, "a number")

@@ -25,6 +25,7 @@ def _from_files(
 
     def run(files: Sequence[Path], progress: Progress) -> Table:
         cases = [case for path in files for case in read(path)]
+        # Hashes of the files that constants were fitted to: rows of those are not held out.
         known = {digest for stack in {case.stack for case in cases} for digest in sources_of(stack)}
         seen = any(hashlib.sha256(path.read_bytes()).hexdigest() in known for path in files)
         table = Table(
@@ -37,15 +38,18 @@ def _from_files(
 
 def _left_out(table: Table, cases: Sequence[Case], progress: Progress) -> Iterator[Table]:
     cases = [case for case in cases if case.model is not None]
+    # Halves by a hash of the label, as the fit made them.
     rows = rows_of(cases, progress, lambda case: fold(case, f"half {half(case.label)}"))
     yield part(f"{table.name}-halves", "Each half by constants of the other", table, rows)
     for what in ("device", "size", "model", "GPUs", "precision"):
         values = sorted({case.facts[what] for case in cases if what in case.facts})
+        # A fold per value, where there are few of them; else they would be single rows.
         for value in values if 1 < len(values) <= 12 else []:
             mine = [row for row, case in zip(rows, cases, strict=True) if case.facts.get(what) == value]
             yield part(
                 f"{table.name}-{what}-{value}".replace(" ", "-"), f"Of these {what} {value}", table, mine
             )
+    # Rows on more than one node, by constants of single nodes.
     large = [case for case in cases if case.npus > MACHINES[case.machine].domain]
     if large and len(large) < len(cases):
         rows = rows_of(large, progress, lambda case: fold(case, "multi-node"))

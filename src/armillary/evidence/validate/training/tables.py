@@ -29,9 +29,11 @@ def row_of(case: Case, constants: Constants | None = None) -> Row:
         return Row(case.label, case.measured, float("nan"), case.group, reason=case.reason)
     fitted = fitted_of(case)
     try:
+        # An impossible plan is a refused row, not an error of the table.
         predicted = seconds(case, constants or fitted.constants)
     except InputError as error:
         return Row(case.label, case.measured, float("nan"), case.group, reason=str(error))
+    # Two ends: low and high swap where the unit is a rate.
     ends = sorted(case.in_unit(predicted * share) for share in (fitted.low, fitted.high))
     return Row(case.label, case.measured, case.in_unit(predicted), case.group, ends[0], ends[1])
 
@@ -50,6 +52,7 @@ def rows_of(
 def fold(case: Case, name: str) -> Constants:
     """Return the constants of a case that were fitted without a part of the rows; the usual ones if there are none."""
     fitted = fitted_of(case)
+    # A fold that was not fitted has the constants of all rows.
     return fitted.folds.get(name, fitted.constants)
 
 

@@ -22,6 +22,7 @@ COLUMNS = (
 MULTI = ("Parameters (billion)",)
 VOCABULARY = 50257
 MEGATRON: dict[str, Any] = {
+    # What all of them have: rows say the rest.
     "recompute": "full",
     "pipeline": {"scatter": True},
     "attention": "unfused",
@@ -37,6 +38,7 @@ def kernels(microbatch: int, heads: int, tp: int) -> str:
 
     Its fused softmax takes a multiple of 4 pairs of sample and head (megatron/model/fused_softmax.py).
     """
+    # Multiples of 4 pairs of sample and head, see there.
     return "unfused" if microbatch * heads // tp % 4 == 0 else "eager"
 
 
@@ -53,8 +55,10 @@ def cases(path: Path) -> Iterator[Case]:
         InputError: the file is malformed.
     """
     for line, row in read_rows(path, COLUMNS):
+        # All but the measured time are whole numbers.
         values = [count(path, line, row, name) for name in COLUMNS[:-1]]
         npus, batch, micro, hidden, heads, layers, sequence, tp, dp, pp = values
+        # A row that does not multiply out is malformed.
         if tp * dp * pp != npus:
             raise InputError(
                 f"{path}:{line}: tp {tp} x dp {dp} x pp {pp} = {tp * dp * pp}, expected # GPUs {npus}"
@@ -74,6 +78,7 @@ def cases(path: Path) -> Iterator[Case]:
             measured=number(path, line, row, COLUMNS[-1]),
             machine="vtrain-a100",
             npus=npus,
+            # 50257 rows, padded as Megatron-LM pads them.
             model=gpt(layers, hidden, heads, sequence, padded(VOCABULARY, tp)),
             plan=plan,
             stack="megatron-2022",

@@ -1,1 +1,1 @@
-"""How much bandwidth each dimension of a network shall get under a budget."""
+"""Allocation of a budget of bandwidth to the dimensions of a network."""

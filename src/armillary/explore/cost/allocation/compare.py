@@ -42,6 +42,7 @@ class Comparison:
     @property
     def speedup(self) -> float:
         """Step time with equal bandwidths / step time with those found."""
+        # Nothing to communicate or compute: neither is faster.
         return self.equal_run.total_ticks / self.best_run.total_ticks if self.best_run.total_ticks else 1.0
 
 
@@ -73,20 +74,26 @@ def compare(
         raise InputError(
             f"{study.path}: expected one workload in profile physical, on a network of dimensions (no topology)"
         )
+    # GB/s per dimension if all have the same.
     even = budget / price.sum()
+    # A dimension without bandwidth would make any use of it take forever.
     lower = _limits(platform, least or {}, LEAST * even)
     upper = _limits(platform, most or {}, np.inf)
     for name, value in (least or {}).items():
         if value > (most or {}).get(name, np.inf):
             raise InputError(f"dimension '{name}': the least bandwidth is more than the most")
+    # The usual least may be above a given most.
     lower = np.minimum(lower, upper)
+    # Equal bandwidths are the baseline, as far as limits let.
     equal = spend(price, budget, np.ones(len(price)), lower, upper)
     trace = study_trace(study)
+    # Simulated first: the traffic is read from its timeline.
     equal_run = simulate(trace, with_bandwidths(platform, equal))
     traffic = traffic_of(trace, platform, equal_run)
     best = allocate(traffic, price, budget, lower, upper)
     if step:
         best = in_steps(traffic, price, budget, best, step, lower, upper)
+    # The model is approximate: both are simulated, and the speedup is of the simulations.
     best_run = simulate(trace, with_bandwidths(platform, best.bandwidth))
     time = traffic.time(equal)
     return Comparison(platform, price, traffic, Allocation(equal, time, 0.0), best, equal_run, best_run)
@@ -103,5 +110,6 @@ def _limits(platform: Platform, given: Mapping[str, float], usual: float) -> Flo
 def exposed(timeline: Timeline) -> int:
     """Return the exposed communication and waiting of the slowest rank, in ticks."""
     cls = slowest(timeline)
+    # None: no rank has finished.
     found = None if cls is None else breakdown(timeline, cls)
     return found.communication + found.waiting if found else 0

@@ -20,7 +20,8 @@ from armillary.base.errors import InputError
 from armillary.explore.cost.allocation.traffic import Floats, Traffic
 
 LEAST = 0.01
-"""Of what a dimension would get of an equal split: its least bandwidth where none is given."""
+"""Least share of an equal split that a dimension gets where no least bandwidth is given."""
+# Relative gap at which the search ends, and most cuts.
 _GAP, _CUTS = 1e-7, 300
 
 
@@ -52,17 +53,21 @@ def spend(price: Floats, budget: float, shape: Floats, lower: Floats, upper: Flo
     Raises:
         InputError: the lower limits alone cost more.
     """
+    # 1e-12: rounding.
     if price @ lower > budget * (1 + 1e-12):
         raise InputError(
             f"the least bandwidths cost {price @ lower:,.6g}, expected at most the budget of {budget:,.6g}"
         )
+    # At `high` the cheapest dimension alone costs the budget, whatever the limits.
     low, high = 0.0, budget / float((price * shape).min())
+    # Bisection: the cost is monotone in the scale. 200 halvings reach the last bit of a double.
     for _ in range(200):
         middle = (low + high) / 2
         if price @ np.clip(middle * shape, lower, upper) > budget:
             high = middle
         else:
             low = middle
+    # `low` never costs more than the budget.
     found: Floats = np.clip(low * shape, lower, upper)
     return found
 
@@ -84,6 +89,7 @@ def allocate(
     """
     unit = budget / (len(price) * price)  # a dimension's share of the budget: all numbers are near 1 in it
     lower = (LEAST * budget / price.sum() if lower is None else lower) / unit * np.ones(len(price))
+    # In units of shares of the budget no dimension can have more than all of them, which is their number.
     upper = np.minimum(np.full(len(price), np.inf) if upper is None else upper / unit, float(len(price)))
     if (lower > upper).any():
         raise InputError("the budget does not pay for the least bandwidths")
@@ -91,21 +97,28 @@ def allocate(
     found = spend(ones, total, ones, lower, upper)
     scaled = Traffic(traffic.volume / unit, traffic.chunks, traffic.fixed, traffic.count)
     time = scaled.time(found)
+    # Nothing that bandwidth shortens.
     if not time or not traffic.volume.any():
         return Allocation(found * unit, time, time)
     program = _Program(scaled, time, lower, upper)
     program.cut(1 / found)
+    # Times are not negative: 0 is a bound to begin with.
     bound = 0.0
     for _ in range(_CUTS):
         value, u = program.solve()
+        # Bounds of the programs only grow, but for rounding.
         bound = max(bound, value)
+        # The point of the program costs more than the budget, as tangents cut off too little: scaled down, it
+        # is a real one.
         tried = spend(ones, total, 1 / u, lower, upper)
         if scaled.time(tried) < time:
             found, time = tried, scaled.time(tried)
         if time - bound <= _GAP * time:
             break
         program.cut(u)
+        # Also at the point within the budget: cuts near the optimum are the ones that matter.
         program.cut(1 / tried)
+    # Rounding may leave the bound above the time.
     return Allocation(found * unit, time, min(bound, time), len(program.cuts))
 
 
@@ -125,18 +138,23 @@ def in_steps(
     Raises:
         InputError: no multiples are within the limits and the budget.
     """
+    # 1e-9: a limit that is a multiple must count as one after division; at least one step, as 0 would be no
+    # link.
     least = np.maximum(np.ceil(lower / step - 1e-9), 1)
     most = np.floor(upper / step + 1e-9)
     steps = np.maximum(np.floor(best.bandwidth / step + 1e-9), least)
+    # As above, rounding must not refuse a budget that is met exactly.
     budget *= 1 + 1e-9
     if step * price @ steps > budget or (least > most).any():
         raise InputError(f"no multiples of {step:,.4g} GB/s are within the limits and the budget")
     while True:
         fits = step * (price @ steps + price) <= budget
+        # Dimensions that one more step still pays for.
         open_ = np.flatnonzero(fits & (steps < most)).tolist()
         if not open_:
             break
         gains = {d: traffic.time(step * (steps + np.eye(len(price))[d])) for d in open_}
+        # Greedy: the step that leaves the least time; the first of equals.
         steps[min(open_, key=gains.__getitem__)] += 1
     return Allocation(step * steps, traffic.time(step * steps), best.bound, best.cuts)
 
@@ -146,7 +164,9 @@ class _Program:
 
     def __init__(self, traffic: Traffic, scale: float, lower: Floats, upper: Floats) -> None:
         p, d = traffic.volume.shape
+        # In units of the first time found: all values of the program are near 1.
         volume = traffic.volume / scale
+        # Only where something is moved: zeros need no rows.
         kind, dim = np.nonzero(volume)
         rows: list[Floats] = []
         # t_p >= v_pd u_d
@@ -163,12 +183,14 @@ class _Program:
         rows.append(block)
         self.left = np.vstack(rows)
         self.right = np.concatenate([np.zeros(len(kind)), -traffic.count @ traffic.fixed / scale])
+        # u is between 1 / upper and 1 / lower; t and T only above 0.
         self.bounds = [*zip(1 / upper, 1 / lower, strict=True), *[(0.0, None)] * (p + 1)]
         self.d, self.scale = d, scale
         self.cuts: list[tuple[Floats, float]] = []
 
     def cut(self, u: Floats) -> None:
         """Add the tangent of the budget at `u`: sum(2/u0 - u/u0^2) <= d."""
+        # 1/u is convex: its tangent at u0 is 2/u0 - u/u0**2, below the curve everywhere.
         row = np.zeros(self.left.shape[1])
         row[: self.d] = -1 / u**2
         self.cuts.append((row, self.d - float((2 / u).sum())))

@@ -13,8 +13,9 @@ from armillary.platform.network import Port, links_per_npu
 from armillary.trace import Trace
 
 Floats = NDArray[np.float64]
+# So far apart that the slow dimension alone decides the time.
 _SLOW, _FAST = 1.0, 1e6
-"""Bytes per ns of probes."""
+"""Bytes per ns of the dimension under test, and of all others."""
 _COLLECTIVE, _SEND = KINDS.index("collective"), KINDS.index("send")
 
 
@@ -40,13 +41,16 @@ class Traffic:
 
     def times(self, bandwidth: Floats) -> Floats:
         """Return ns of each kind, alone on the network, where dimensions have so many bytes per ns; (p,)."""
+        # The first and the last chunk pass every dimension alone; the others follow in the fullest.
         each = self.volume / bandwidth
         alone = 1 / self.chunks
+        # `initial` serves machines without dimensions.
         found: Floats = self.fixed + alone * each.sum(axis=1) + (1 - alone) * each.max(axis=1, initial=0)
         return found
 
     def time(self, bandwidth: Floats) -> float:
         """Return ns of communication of the class that has most, one after the other."""
+        # Ranks wait for the busiest class.
         return float((self.count @ self.times(bandwidth)).max(initial=0))
 
 
@@ -58,12 +62,15 @@ def traffic_of(trace: Trace, platform: Platform, timeline: Timeline) -> Traffic:
     eight use three of seven links of their ports.
     """
     dimensions = len(platform.dimensions)
+    # All fast: what is left is latency.
     base = _least(trace, platform, np.full(dimensions, _FAST), timeline)
     slow = [
         _least(trace, platform, np.where(np.arange(dimensions) == d, _SLOW, _FAST), timeline)
         for d in range(dimensions)
     ]
+    # One byte more through the slow dimension takes this much longer.
     per_byte = 1 / _SLOW - 1 / _FAST
+    # Kinds with the same volumes, chunks and fixed time are one; class -> how often.
     kinds: dict[tuple[float, ...], dict[int, int]] = {}
     for cls in range(len(timeline.finish)):
         table, ran = timeline.table(cls), timeline.spans(cls)[0] >= 0
@@ -72,10 +79,13 @@ def traffic_of(trace: Trace, platform: Platform, timeline: Timeline) -> Traffic:
             nodes = np.flatnonzero((table.kind == kind) & ran)
             for first, count in _alike(names[nodes], table.size[nodes]):
                 node = int(nodes[first])
+                # Differences of least times, never negative but for rounding.
                 volume = np.array([max(each[cls][node] - base[cls][node], 0) / per_byte for each in slow])
                 chunk = timeline.phase_chunk[rows[timeline.phase_node[rows] == node]]
+                # A message has no phases and is one chunk.
                 chunks = len(np.unique(chunk)) or 1
                 moving = volume / _FAST
+                # What the fast run itself spent on bytes is not fixed.
                 fixed = float(base[cls][node]) - max(moving.sum() / chunks, moving.max(initial=0))
                 found = kinds.setdefault((*volume.tolist(), float(chunks), max(fixed, 0.0)), {})
                 found[cls] = found.get(cls, 0) + count
@@ -91,12 +101,14 @@ def _least(
     trace: Trace, platform: Platform, bandwidth: Floats, timeline: Timeline
 ) -> list[NDArray[np.int64]]:
     """Return the least ticks of the nodes of each class of the timeline where dimensions have these bandwidths."""
+    # Imported here, so that prices do not load the engine.
     from armillary.engine.physical.least import least_ticks
     from armillary.engine.physical.lower import lower
 
     program = lower(trace, with_bandwidths(platform, bandwidth), fold_ranks=True)
     ends = np.cumsum([view.nodes.graph.n_nodes for view in program.views])
     each = np.split(least_ticks(program.tables, program.views), ends[:-1])
+    # The lowered program may number its classes in another way than the timeline: go by a rank of each.
     return [each[int(program.classes[rank])] for rank in timeline.representative.tolist()]
 
 
@@ -107,6 +119,7 @@ def with_bandwidths(platform: Platform, bandwidth: Floats) -> Platform:
         dimensions=tuple(
             replace(
                 dimension,
+                # `bandwidth` is that of one link, `port` that of all.
                 bandwidth=rate / links_per_npu(dimension.topology, dimension.size),
                 port=Port(rate, rate),
             )
@@ -119,6 +132,7 @@ def _alike(name: NDArray[np.generic], size: NDArray[np.int64]) -> list[tuple[int
     """Return (first position, count) of equal pairs."""
     if not len(name):
         return []
+    # Positions in sorted uniques make one integer array of labels and sizes.
     pairs = np.stack([np.unique(name, return_inverse=True)[1], np.unique(size, return_inverse=True)[1]])
     _, first, count = np.unique(pairs, axis=1, return_index=True, return_counts=True)
     return list(zip(first.tolist(), count.tolist(), strict=True))

@@ -1,4 +1,4 @@
-"""Executors by their names: built in, of other packages, or anything of ``concurrent.futures``."""
+"""Executors by name: built in, of other packages, or anything of ``concurrent.futures``."""
 
 from __future__ import annotations
 
@@ -23,17 +23,20 @@ def make_executor(
     Raises:
         InputError: there is none of that name, it is no `Executor`, or the number of workers is not above 0.
     """
+    # Here, so that executors of other packages need not check it.
     if workers is not None and workers < 1:
         raise InputError(f"workers: got {workers}, expected 1 or more")
     if isinstance(wanted, Executor):
         return wanted
     if isinstance(wanted, concurrent.futures.Executor):
+        # Imported on demand: each executor brings libraries of its own.
         from armillary.explore.runner.executors.futures import Futures
 
         return Futures(wanted, workers)
     name = wanted or "processes"
     found = EXECUTOR_NAMES.load(name, EXECUTORS)
     with EXECUTOR_NAMES.guard(name):
+        # The guard names the package if its constructor fails.
         made = found(workers)
     if not isinstance(made, Executor):
         raise InputError(f"executor '{name}' is {show(made)}, expected an Executor")

@@ -1,4 +1,4 @@
-"""In any executor of ``concurrent.futures``: threads, processes, MPI, Dask, a batch system."""
+"""Runs tasks on any executor of ``concurrent.futures``: threads, processes, MPI, Dask, a batch system."""
 
 from __future__ import annotations
 
@@ -14,8 +14,11 @@ from armillary.explore.runner.executor import Arrived, Executor
 from armillary.explore.runner.seat import KeeperError, Seat
 from armillary.explore.runner.task import Job, Outcome, Task, not_done
 
+# One keeper per thread of a worker: a keeper serves one conversation at a time.
 _here = threading.local()
+# All keepers of this process by job, so that `close` finds those of threads.
 _seats: dict[str, list[Seat]] = {}
+# An executor may lose a task when it loses a worker; a task that ends every worker is given up.
 ATTEMPTS = 3
 
 
@@ -27,12 +30,15 @@ class Futures(Executor):
 
     def __init__(self, executor: concurrent.futures.Executor, workers: int | None = None) -> None:
         self._executor = executor
+        # ThreadPool- and ProcessPoolExecutor say their size by this attribute only; others leave it to the
+        # cores here.
         self.slots = workers or getattr(executor, "_max_workers", None) or os.cpu_count() or 1
         self._open: dict[concurrent.futures.Future[list[Outcome]], tuple[int, Task, int]] = {}
 
     def start(self, job: Job) -> None:
         """Pack what workers need."""
         self._job = pickle.dumps(job)
+        # A hash, not a counter: workers outlive runs, and must not reuse the keeper of another job.
         self._name = hashlib.sha256(self._job).hexdigest()
 
     def submit(self, number: int, task: Task) -> None:
@@ -40,9 +46,11 @@ class Futures(Executor):
         self._submit(number, task, 1)
 
     def _submit(self, number: int, task: Task, attempt: int) -> None:
+        # A module-level function: executors of processes pickle it by name.
         call: Callable[[str, bytes, bytes], list[Outcome]] = do_there
         try:
             future = self._executor.submit(call, self._name, self._job, pickle.dumps(task))
+        # Raised after shutdown().
         except RuntimeError as error:
             raise InputError(f"executor {type(self._executor).__name__}: {error}") from error
         self._open[future] = number, task, attempt
@@ -56,8 +64,10 @@ class Futures(Executor):
             error = future.exception()
             if error is None:
                 found.append(Arrived(number, future.result()))
+            # Not the task's fault: every other one would fail alike.
             elif isinstance(error, InputError):
                 raise error
+            # A broken pool refuses this with RuntimeError, above.
             elif attempt < ATTEMPTS:
                 self._submit(number, task, attempt + 1)
             else:
@@ -69,12 +79,13 @@ class Futures(Executor):
         for future in self._open:
             future.cancel()
         self._open = {}
+        # Keepers in processes of others end when their process does: their pipe is closed.
         for seat in _seats.pop(getattr(self, "_name", ""), []):
             seat.close()
 
 
 def lost(number: int, task: Task, error: BaseException) -> Arrived:
-    """Return what becomes of a task that an executor has lost again and again."""
+    """Return the outcomes of a task that an executor has lost again and again."""
     reason = f"lost by the executor: {type(error).__name__}: {error}"
     return Arrived(
         number, [Outcome(i, not_done(point, "failed", reason)) for i, point in enumerate(task.points)]
@@ -84,6 +95,7 @@ def lost(number: int, task: Task, error: BaseException) -> Arrived:
 def do_there(name: str, job: bytes, packed: bytes) -> list[Outcome]:
     """Do a task in a worker of somebody's executor, with the keeper of this thread."""
     known: tuple[str, Seat] | None = getattr(_here, "seat", None)
+    # The first task of a job in this thread.
     if known is None or known[0] != name:
         if known:
             known[1].close()
@@ -92,6 +104,7 @@ def do_there(name: str, job: bytes, packed: bytes) -> list[Outcome]:
         known[1].ready()
     try:
         return known[1].do(pickle.loads(packed), packed)
+    # Raised again, so that the task counts as lost and is tried elsewhere.
     except KeeperError:
         known[1].close()
         _here.seat = None

@@ -1,4 +1,4 @@
-"""In processes of this machine."""
+"""Runs tasks in processes of this machine."""
 
 from __future__ import annotations
 
@@ -10,22 +10,25 @@ from armillary.explore.runner.seat import KeeperError, Seat
 from armillary.explore.runner.task import Job, Task
 
 RESTARTS = 3
-"""So often may a keeper end without any result in between."""
+"""Times that a keeper may end without any result in between."""
 
 
 class Processes(Executor):
     """One keeper, which forks all processes."""
 
+    # Cores that this process may use, which a batch system may limit; macOS cannot say.
     def __init__(self, workers: int | None = None) -> None:
         self.slots = workers or len(
             os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
         )
         self._seat: Seat | None = None
         self._open: dict[int, tuple[Task, list[int]]] = {}
+        # Since the last result.
         self._restarts = 0
 
     def start(self, job: Job) -> None:
         """Start the keeper; it warms up while the first tasks are made."""
+        # Pickled here, so that an evaluator that cannot be sent fails before a process is started.
         self._job = pickle.dumps(job)
         self._begin()
 
@@ -36,6 +39,7 @@ class Processes(Executor):
     def submit(self, number: int, task: Task) -> None:
         """Send a task to the keeper."""
         assert self._seat is not None
+        # Also kept here: a keeper that dies takes its queue with it.
         self._open[number] = (task, list(range(len(task.points))))
         self._seat.submit(number, pickle.dumps(task), range(len(task.points)))
 
@@ -43,7 +47,9 @@ class Processes(Executor):
         """Take what the keeper has sent; if it is gone, start another, and let it do what is not done."""
         assert self._seat is not None
         found: list[Arrived] = []
+        # Waits for the first message only, then takes what is there; 1000 at most, so that progress is told.
         while self._seat.pipe.poll(0 if found else seconds) and len(found) < 1000:
+            # The first message of a keeper is its readiness, see `Seat`.
             if not self._ready:
                 self._seat.ready()
                 self._ready = True
@@ -53,6 +59,7 @@ class Processes(Executor):
             except KeeperError:
                 self._again()
                 break
+            # A result shows that the keeper works: deaths are counted afresh.
             self._restarts = 0
             task, left = self._open[number]
             done = {outcome.place for outcome in outcomes}
@@ -71,6 +78,7 @@ class Processes(Executor):
             raise KeeperError(
                 "the keeper of the processes was ended again and again (is the system out of memory?)"
             )
+        # A new keeper gets what is left of all tasks.
         self._begin()
         for number, (task, left) in self._open.items():
             self._seat.submit(number, pickle.dumps(task), left)

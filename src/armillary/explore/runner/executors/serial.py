@@ -1,4 +1,4 @@
-"""In this process, one point after the other: for a debugger, and for what is too small to start a process."""
+"""Runs tasks in this process, one point after the other: for a debugger, and for work too small for a process."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from armillary.explore.runner.task import Job, Outcome, Task, do
 
 
 class Serial(Executor):
-    """Keeps no limits: nothing could end a point that runs where we do."""
+    """Enforces no limits: nothing could end a point that runs in this process."""
 
     def __init__(self, workers: int | None = None) -> None:
+        # 1 is what it does, and harmless to ask for.
         if workers not in (None, 1):
             raise InputError(f"executor serial: got {workers} workers, expected 1")
         self._queue: deque[tuple[int, Task, int]] = deque()
@@ -23,6 +24,7 @@ class Serial(Executor):
         Raises:
             InputError: points have limits.
         """
+        # An empty text is no limits.
         if str(job.limits):
             raise InputError(
                 f"limits ({job.limits}): executor serial cannot keep them, expected processes or ray"
@@ -36,6 +38,7 @@ class Serial(Executor):
     def wait(self, seconds: float) -> list[Arrived]:
         """Do the next point, however long it takes."""
         if not self._queue:
+            # A point per call, so that progress is told after each.
             return []
         number, task, place = self._queue.popleft()
         return [Arrived(number, [Outcome(place, do(self._evaluator, task.kind, task.points[place]))])]
