@@ -44,7 +44,7 @@ def own_chunk_routes(call: CollectiveCall, comm: Communicator, platform: Platfor
             elif phase.operation in ("all-gather", "gather"):
                 scale *= n
         ways.append(tuple(made))
-    return replace(chunk_routes, ways=tuple(ways))
+    return replace(chunk_routes, routes=tuple(ways))
 
 
 def _computed(phase: PhysicalPhase, scale: Fraction, platform: Platform) -> PhysicalPhase:
