@@ -35,7 +35,7 @@ def simulated(
     trace: Trace, platform: Platform, chunk_batches: bool, mode: Mode | None = None
 ) -> tuple[PhysicalProgram, Run, Timeline]:
     """Simulate with chunk batches, or every chunk on its own."""
-    with nullcontext() if chunk_batches else patch.object(Plans, "_is_train", return_value=False):
+    with nullcontext() if chunk_batches else patch.object(Plans, "_is_chunk_batch", return_value=False):
         program = lower(trace, platform)
     run = execute(program, mode)
     return program, run, timeline_of(program, run, platform, {})
@@ -86,7 +86,7 @@ def test_a_rate_that_changes_within_a_chunk_batch_is_seen(scheduling: Any, late:
         assert all(plan.chunk_batch for plan in program.plans)
         if memory < 1e9 and late == 30:
             # Of chunk batches that met, what the rate was is not kept: their rows were written.
-            assert (run.table("TRAIN_RATE")[program.is_collective] == 0).any()
+            assert (run.table("CHUNK_BATCH_RATE")[program.is_collective] == 0).any()
 
 
 PLANS: list[dict[str, Any]] = [
