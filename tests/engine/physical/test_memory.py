@@ -100,7 +100,7 @@ def test_all_together_take_what_messages_take(data: st.DataObject) -> None:
     of_round = (  # to one group, one link of a node at most, one NPU
         each * npus / groups,
         each * per_node,
-        each,
+        max(each, switches),  # the links of a node to its switches bring their chunks at a time
     )
     late = sum((many - 1) * CHUNK / rate for many, rate in zip(of_round, rates, strict=True))
     assert formula - 1 <= moved <= formula + late + 1
