@@ -53,7 +53,7 @@ def test_a_file_of_ones_own_is_shown_whole(tmp_path: Path) -> None:
     ("text", "said"),
     [
         ("m,n,k\n", "no column 'device'; it has m, n, k"),
-        (HEADER, "no products of 20 us or more"),
+        (HEADER, "no GEMMs of 20 us or more"),
         (HEADER + "x,bf16,1,2,three,1\n", "row 1 below the header: invalid literal"),
         (HEADER + "x,bf16,1,2,3,-1\n", "row 1 below the header: expected sizes and a latency above 0"),
     ],

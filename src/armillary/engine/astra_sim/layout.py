@@ -260,7 +260,9 @@ MESSAGES.column("send_node", "the node that sends it")
 MESSAGES.column("recv_node", "the node that receives it")
 SERVERS = STATE.columns("", "servers", "A memory that serves one access after the other.")
 SERVERS.column("server_free", "when it is free", "ticks")
-SERVERS.column("served_at", "when it was last asked, -1: never", "ticks", start=-1)
+SERVERS.column(
+    "served_at", "twice the tick of its last request, + 1: not of a rank's first nodes; -1: none", start=-1
+)
 ROWS = STATE.columns("ROW", "rows", "A phase of a chunk of an item: a row of the timeline.")
 ROWS.column("start", "when it started", "ticks")
 ROWS.column("end", "when it ended", "ticks")

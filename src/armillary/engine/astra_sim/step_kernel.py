@@ -286,7 +286,7 @@ def serve(prog, st, mem, heap, r, node, tick):
     start = tick
     # A memory of its own serves any number of requests at once.
     if server >= 0:
-        served(prog, st, server, tick)
+        served(prog, st, r, server, tick)
         start = max(tick, servers.server_free(st, server))
         servers.set_server_free(st, server, start + items.ticks(prog, at))
     schedule(

@@ -132,11 +132,13 @@ def taken(prog, st, r, slot, skipped):
 
 
 @inner
-def served(prog, st, server, tick):
+def served(prog, st, r, server, tick):
     """A memory that others share gets a request: who is first matters to all, and is known at the start only."""
     if LISTED:
         return
-    # At tick 0 all ranks issue in rank order, which is known.
-    if tick > 0 and servers.served_at(st, server) == tick:
+    # At tick 0 all ranks issue in rank order, which is known; what follows a node that took no time comes later.
+    late = 1 if tick > 0 or completed.tick(st, r) == tick else 0
+    before = servers.served_at(st, server)
+    if before >> 1 == tick and (late == 1 or before & 1 == 1):
         st[lk.V_TIED] = 1
-    servers.set_served_at(st, server, tick)
+    servers.set_served_at(st, server, tick << 1 | late)
