@@ -136,7 +136,7 @@ def test_a_then_b_is_a_times_b(tp: int, sharding: str, steps: tuple[int, int]) -
     ("trace", "scale", "message"),
     [
         (of(2, 4), {"ep": 8}, "got 8 with dp 4; expected dp to be a multiple of 8, such as dp=8"),
-        (of(4, 4), {"ep": 16, "dp": 16}, "the products of 2 experts, which cannot be divided by 4; expected at most 2"),
+        (of(4, 4), {"ep": 16, "dp": 16}, "the GEMMs of 2 experts, which cannot be divided by 4; expected at most 2"),
         (of(2, 4), {"ep": 1}, "expected 2 or more"),
         (of(2, 4, experts={"skew": 1}), {"ep": 4}, "has uneven parts, of all experts of a rank together"),
         (of(4, 8, experts={"domain": 2}), {"ep": 8}, "how many experts of a token are on one node"),
