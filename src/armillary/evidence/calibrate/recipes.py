@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from armillary.evidence.validate.training.constants import Constants
+from armillary.explore.training.constants import Constants
 
 
 @dataclass(frozen=True)

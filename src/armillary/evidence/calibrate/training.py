@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.evidence.validate.training.case import Case
-from armillary.evidence.validate.training.constants import Constants
+from armillary.explore.training.constants import Constants
 from armillary.evidence.validate.training.predict import seconds
 
 Floats = NDArray[np.float64]

@@ -1,85 +1,75 @@
-"""The machines on which published training runs were measured, as platforms of studies."""
+"""The machines on which published training runs were measured: presets of a size, and what differs from them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
+
+from armillary.platform.files.preset import device_names, merged, read_preset
+from armillary.platform.files.sized import devices_of
 
 
 @dataclass(frozen=True)
 class Machine:
-    """A cluster of nodes that are alike.
+    """A cluster of one kind of device.
 
     Attributes:
-        device: Name of the GPU's constants.
-        peaks: TFLOP/s, dense, by precision.
-        memory: Bandwidth, GB/s.
-        capacity: GB.
-        domain: GPUs that NVLink joins.
-        inner: GB/s of a GPU into NVLink, one way.
-        outer: GB/s of a GPU into the network between domains, one way.
-        fit: Name of the fitted collectives.
+        counted: The name by which devices of its preset are counted: h100.
+        changes: Keys of the platform that differ, but for those of dimensions.
+        dimensions: Name of a dimension of the preset -> keys that differ.
     """
 
-    device: str
-    peaks: Mapping[str, float]
-    memory: float
-    capacity: float
-    domain: int
-    inner: float
-    outer: float
-    fit: str = ""
+    counted: str
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    dimensions: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def platform(self, npus: int) -> dict[str, Any]:
-        """Return the keys ``network`` and ``npu`` of a platform with so many GPUs."""
-        # A machine may have fewer GPUs than a domain.
-        inner = min(npus, self.domain)
-        network = [
-            {
-                "name": "nvlink", "topology": "Switch", "size": inner, "bandwidth": f"{self.inner} GB/s",
-                "latency": "1 us",
-            }
-        ]  # fmt: skip
-        # Only where more than one domain takes part.
-        if npus > inner:
-            network.append(
-                {
-                    "name": "network", "topology": "Switch", "size": npus // inner,
-                    "bandwidth": f"{self.outer} GB/s", "latency": "5 us",
-                }
-            )  # fmt: skip
-        return {
-            "network": network,
-            "npu": {
-                "peak": {name: f"{peak} TFLOP/s" for name, peak in self.peaks.items()},
-                "memory": {"bandwidth": f"{self.memory} GB/s", "capacity": f"{self.capacity} GB"},
-            },
-        }
+        """Return the keys of a platform with so many devices.
+
+        Raises:
+            InputError: so many do not make up whole nodes.
+        """
+        found: dict[str, Any] = merged(
+            read_preset(f"{npus}x{self.counted}").document.data["platform"], self.changes
+        )
+        network = [merged(each, self.dimensions.get(each["name"], {})) for each in found["network"]]
+        return {**found, "network": network}
+
+    @property
+    def device(self) -> str:
+        """Name of the constants of its kernels."""
+        return str(self.platform(self.domain)["compute"]["device"])
+
+    @property
+    def domain(self) -> int:
+        """Devices that the innermost dimension joins at most."""
+        return _domain(self.counted)
 
 
-AMPERE = {"bf16": 312.0, "fp32": 156.0}
-HOPPER = {"bf16": 989.0, "fp8": 1979.0, "fp32": 494.0}
+@lru_cache
+def _domain(counted: str) -> int:
+    return devices_of(read_preset(device_names()[counted]).document.data["platform"]["network"][0])
+
+
+_A100_40 = {
+    "npu": {"memory": {"bandwidth": "1555 GB/s", "capacity": "40 GB"}},
+    "compute": {"device": "a100-sxm-40"},
+}
 MACHINES = {
-    # Peaks are dense: data sheets often state twice that, with sparsity.
-    "dgx-a100-80": Machine("a100-sxm-80", AMPERE, 2039, 80, 8, 300, 25, "a100-sxm"),
-    "vtrain-a100": Machine("a100-sxm-80", AMPERE, 2039, 80, 8, 300, 12.5, "a100-vtrain"),
-    "roce-a100-80": Machine("a100-sxm-80", AMPERE, 2039, 80, 8, 300, 25, "a100-sxm"),
-    "roce-a100-40": Machine("a100-sxm-40", AMPERE, 1555, 40, 8, 300, 25, "a100-sxm"),
-    "dgx-h100": Machine("h100-sxm", HOPPER, 3350, 80, 8, 450, 50, "h100-sxm"),
-    "grand-teton-h100": Machine("h100-sxm", HOPPER, 3350, 80, 8, 450, 50, "h100-sxm"),
-    "dgx-b200": Machine(
-        "b200", {"bf16": 2250, "fp8": 4500, "fp4": 9000, "fp32": 1100}, 8000, 180, 8, 900, 50, "b200-sxm"
+    "dgx-a100-80": Machine("a100"),
+    "vtrain-a100": Machine(
+        "a100", {"collectives": {"fit": "a100-vtrain"}}, {"fabric": {"bandwidth": "12.5 GB/s"}}
     ),
-    "dgx-b300": Machine(
-        "b300", {"bf16": 2250, "fp8": 4500, "fp4": 13500, "fp32": 1100}, 8000, 270, 8, 900, 100, "b300-sxm"
-    ),
-    "nvl72-gb200": Machine(
-        "gb200", {"bf16": 2500, "fp8": 5000, "fp4": 10000, "fp32": 1250}, 8000, 186, 64, 900, 50, "gb200"
-    ),
-    "nvl72-gb300": Machine(
-        "gb300", {"bf16": 2500, "fp8": 5000, "fp4": 15000, "fp32": 1250}, 8000, 278, 64, 900, 100, "gb300"
-    ),
+    "roce-a100-80": Machine("a100"),
+    "roce-a100-40": Machine("a100", _A100_40),
+    "dgx-h100": Machine("h100"),
+    "grand-teton-h100": Machine("h100"),
+    "dgx-b200": Machine("b200"),
+    "dgx-b300": Machine("b300"),
+    "nvl72-gb200": Machine("gb200"),
+    "nvl72-gb300": Machine("gb300"),
 }
 """By name.
 
