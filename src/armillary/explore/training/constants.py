@@ -38,15 +38,19 @@ class Constants:
     step: float = 0.0
 
     def platform(self, device: str) -> dict[str, Any]:
-        """Return these constants as keys of a platform: ``compute`` and ``terms``."""
-        return {
-            "compute": {
-                "model": "gpu",
-                "device": device,
-                "sustained": _percent(self.sustained),
-                # Six digits: a study file should read.
-                "factors": {name: round(getattr(self, name), 6) for name in ("gemm", "attention", "memory")},
-            },
+        """Return these constants as keys of a platform: ``compute`` and ``terms``.
+
+        Args:
+            device: Name of the constants of kernels; "": another model times them, which factors do not reach.
+        """
+        compute = {
+            "model": "gpu",
+            "device": device,
+            "sustained": _percent(self.sustained),
+            # Six digits: a study file should read.
+            "factors": {name: round(getattr(self, name), 6) for name in ("gemm", "attention", "memory")},
+        }
+        return ({"compute": compute} if device else {}) | {
             "terms": {
                 "overlap": {
                     "compute": _percent(self.overlap_compute),
