@@ -93,6 +93,7 @@ class Suite:
         needs: Path of its measurements below the folder of measured data; ``""``: published in a paper, always there.
         run: Predicts the rows of the given files; without a file the published numbers.
         columns: Names in the header of a CSV file that tell this format from all others; empty: it reads none.
+        also: Headers of other files that it reads.
     """
 
     name: str
@@ -100,3 +101,4 @@ class Suite:
     needs: str
     run: Callable[[Sequence[Path], Progress], Table]
     columns: Sequence[str] = ()
+    also: Sequence[Sequence[str]] = ()

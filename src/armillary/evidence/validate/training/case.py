@@ -24,6 +24,7 @@ class Case:
         amount: What a step handles, in units of ``measured`` x s: FLOP or tokens per GPU; None: `measured` is in ms.
         reason: Why there is no prediction.
         facts: What the fit may leave out: device, model, GPUs.
+        assumed: What the row leaves out and the reader chose, a sentence each; shown in the table's notes.
     """
 
     label: str
@@ -37,6 +38,7 @@ class Case:
     amount: float | None = None
     reason: str = ""
     facts: dict[str, str] = field(default_factory=dict)
+    assumed: tuple[str, ...] = ()
 
     def seconds(self) -> float:
         """Return the measured time of a step."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from armillary.evidence.calibrate.training import half
 from armillary.evidence.validate.table import Bar, Progress, Suite, Table
-from armillary.evidence.validate.training import bridge, mpt, papers, vtrain
+from armillary.evidence.validate.training import bridge, maxtext, mlperf, mpt, papers, torchtitan, vtrain
 from armillary.evidence.validate.training.case import Case
 from armillary.evidence.validate.training.machines import MACHINES
 from armillary.evidence.validate.training.stacks import sources_of
@@ -93,5 +93,31 @@ SUITES: tuple[Suite, ...] = (
             "NVIDIA-NeMo/Megatron-Bridge@067f987 (Apache-2.0)", bridge.cases, Bar(0.12, rank=0.9), bridge.NOTES,
         ),
         bridge.COLUMNS,
+    ),
+    Suite(
+        "torchtitan", "torchtitan on A100 and H100", "torchtitan",
+        _from_files(
+            "torchtitan", "torchtitan on A100 and H100", "tokens/s",
+            "pytorch/torchtitan@b5bcd76, docs/performance.md@217cc94 and @4b3f2e4 (BSD-3-Clause)", torchtitan.cases,
+            Bar(0.08, rank=0.9), torchtitan.NOTES,
+        ),
+        torchtitan.COLUMNS[0], torchtitan.COLUMNS[1:],
+    ),
+    Suite(
+        "mlperf", "MLPerf Training 5.1: Llama 3.1 8B and 405B", "mlperf/mlperf_llm_runs.csv",
+        _from_files(
+            "mlperf", "MLPerf Training 5.1: Llama 3.1 8B and 405B", "ms",
+            "mlcommons/training_results_v5.1@441d65f, training_results_v4.0@6fe9543 (Apache-2.0)", mlperf.cases,
+            Bar(0.08, rank=0.9), mlperf.NOTES,
+        ),
+        mlperf.COLUMNS,
+    ),
+    Suite(
+        "maxtext", "MaxText on TPU v5p and v6e", "tpu/steps.tsv",
+        _from_files(
+            "maxtext", "MaxText on TPU v5p and v6e", "ms", "AI-Hypercomputer/tpu-recipes@c8cfe2f (Apache-2.0)",
+            maxtext.cases, Bar(0.08, rank=0.9), maxtext.NOTES,
+        ),
+        maxtext.COLUMNS, (maxtext.LOG,),
     ),
 )  # fmt: skip
