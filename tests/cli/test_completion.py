@@ -44,7 +44,7 @@ def test_a_group_with_a_command_of_its_own() -> None:
         ("machine gemm hgx", "hgx-h100"),
         ("collective synthesize worm", "wormhole-galaxy"),
         ("collective time h100", "h100-sxm"),
-        ("calibrate keys megatron-2022 --device a100", "a100-sxm-80"),
+        ("calibrate keys megatron-lm-2022 --device a100", "a100-sxm-80"),
         ("calibrate gemm x --device h100", "h100-sxm"),
         ("plan cost s.yaml --costs h1", "h100"),
         ("plan whole-run --mtbf lla", "llama-3"),

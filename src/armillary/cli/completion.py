@@ -57,7 +57,7 @@ def _failures() -> Iterable[str]:
 
 
 def _software() -> Iterable[str]:
-    from armillary.evidence.validate.training.stacks import stack_names
+    from armillary.explore.training.fitted import stack_names
 
     return stack_names()
 

@@ -21,7 +21,7 @@ NPU = {"peak": "312 TFLOP/s", "memory": {"bandwidth": "2.039 TB/s", "capacity": 
 
 def test_a_study_with_them_is_near_the_measured_step(tmp_path: Path) -> None:
     """22B of arXiv 2205.05198, table 5: 1.42 s; no constant has seen it."""
-    keys = study_keys("megatron-2022", "a100-sxm-80")
+    keys = study_keys("megatron-lm-2022", "a100-sxm-80")
     keys["platform"] |= {"network": NETWORK, "npu": NPU, "collectives": {"fit": "a100-sxm"}}
     keys["workload"]["generate"] |= {
         "model": "megatron-22b", "batch": 4, "microbatch": 4, "recompute": "full", "attention": "unfused",
@@ -48,6 +48,6 @@ def test_what_is_not_known_is_refused() -> None:
     with pytest.raises(InputError, match="llm-foundry on b200: no constants are known"):
         study_keys("llm-foundry", "b200")
     with pytest.raises(InputError, match=r"no device 'a100' \(did you mean .*'a100-sxm-80'\?\)"):
-        study_keys("megatron-2022", "a100")
+        study_keys("megatron-lm-2022", "a100")
     result = CliRunner().invoke(main, ["calibrate", "keys", "megatron-2023", "--device", "a100-sxm-80"])
     assert result.exit_code == 2

@@ -11,7 +11,7 @@ from armillary.cli.options import device_option
 
 _HELP = f"""{SUBCOMMANDS["keys"]}
 
-SOFTWARE is a name such as megatron-2022, or a file that `armillary calibrate training --out` wrote. Put what is
+SOFTWARE is a name such as megatron-lm-2022, or a file that `armillary calibrate training --out` wrote. Put what is
 printed into a study, beside its network and its model.
 """
 
@@ -20,8 +20,8 @@ printed into a study, beside its network and its model.
     cls=Command,
     help=_HELP,
     examples=(
-        "armillary calibrate keys megatron-2022 --device a100-sxm-80",
-        "armillary calibrate keys fitted/megatron-2022.yaml --device h100-sxm",
+        "armillary calibrate keys megatron-lm-2022 --device a100-sxm-80",
+        "armillary calibrate keys fitted/megatron-lm-2022.yaml --device h100-sxm",
     ),
 )
 @click.argument("software", shell_complete=complete_software)

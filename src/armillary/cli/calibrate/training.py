@@ -21,7 +21,7 @@ from armillary.cli.output_file import OUTPUT_FOLDER
     help=f"{SUBCOMMANDS['training']}\n\nFILEs are CSV files of vTrain, MPT or Megatron-Bridge.",
     examples=(
         "armillary calibrate training steps.csv --device h100-sxm",
-        "armillary calibrate training steps.csv --software megatron-2022 --out fitted",
+        "armillary calibrate training steps.csv --software megatron-lm-2022 --out fitted",
     ),
 )
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE…")

@@ -92,10 +92,10 @@ def command(
 
 def _preset(name: str) -> Preset | None:
     from armillary.platform.files.native import platform_document
-    from armillary.platform.files.preset import preset_names, read_preset
+    from armillary.platform.files.preset import is_preset, read_preset
 
     # A file of the same name is no preset.
-    named = name in preset_names() and platform_document(name).path is None
+    named = is_preset(name) and platform_document(name).path is None
     return read_preset(name) if named else None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from armillary.evidence.validate.training.constants import Constants
+from armillary.explore.training.constants import Constants
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Recipe:
 
 # Starts are near what earlier fits found, as the search is local.
 RECIPES = {
-    "megatron-2022": Recipe(
+    "megatron-lm-2022": Recipe(
         "Megatron-LM of 2021 and 2022: unfused attention, one CPU thread that issues kernels, no overlap",
         ("sustained", "memory", "launch", "communication", "handshake"),
         # With few rows per device only few constants can be told apart; the others stay neutral.
@@ -39,44 +39,44 @@ RECIPES = {
         ("sustained", "attention", "memory", "overlap_compute"),
         Constants(sustained=0.93, attention=2.0, memory=2.4, overlap_compute=0.3),
     ),
-    "megatron-bridge": Recipe(
+    "megatron-core": Recipe(
         "Megatron-Bridge, dense models in bf16 and fp8 (Transformer Engine)",
         ("sustained",),
         Constants(sustained=0.9),
     ),
-    "megatron-bridge-fp4": Recipe(
+    "megatron-core-fp4": Recipe(
         # `pooled`: there are few rows of each device.
         "Megatron-Bridge, dense models in NVFP4",
         ("gemm",),
         Constants(gemm=1.2),
-        "megatron-bridge",
+        "megatron-core",
         True,
     ),
-    "megatron-bridge-moe": Recipe(
+    "megatron-core-moe": Recipe(
         "Megatron-Bridge up to 26.04, mixtures of experts: CUDA graphs of parts of a layer, or none",
         ("launch",),
         Constants(launch=40),
-        "megatron-bridge",
+        "megatron-core",
     ),
-    "megatron-bridge-moe-bias": Recipe(
+    "megatron-core-moe-bias": Recipe(
         "Megatron-Bridge up to 26.04, experts with biases: no fused kernels for them",
         ("memory",),
         Constants(memory=2),
-        "megatron-bridge-moe",
+        "megatron-core-moe",
         True,
     ),
-    "megatron-bridge-mamba": Recipe(
+    "megatron-core-mamba": Recipe(
         "Megatron-Bridge, Nemotron 3 Nano taken for attention: memory stands for the scan of Mamba-2, too",
         ("memory",),
         Constants(memory=2),
-        "megatron-bridge",
+        "megatron-core",
         True,
     ),
-    "megatron-bridge-graphs": Recipe(
+    "megatron-core-graphs": Recipe(
         "Megatron-Bridge from 26.06 on, mixtures of experts: CUDA graphs of whole steps, messages overlapped",
         ("gemm", "attention"),
         Constants(gemm=0.9, attention=0.8),
-        "megatron-bridge",
+        "megatron-core",
         True,
     ),
 }

@@ -6,8 +6,8 @@ from typing import Any
 
 from armillary.base.errors import InputError
 from armillary.compute.gpu.device import load_gpu
-from armillary.evidence.validate.training.constants import Constants
-from armillary.evidence.validate.training.stacks import constants_of
+from armillary.explore.training.constants import Constants
+from armillary.explore.training.fitted import constants_of
 
 _NEUTRAL = Constants()
 

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.evidence.validate.training.case import Case
-from armillary.evidence.validate.training.constants import Constants
 from armillary.evidence.validate.training.predict import seconds
+from armillary.explore.training.constants import Constants
 
 Floats = NDArray[np.float64]
 RANGES: dict[str, tuple[float, float, float]] = {

@@ -13,9 +13,9 @@ from armillary.base.errors import InputError
 from armillary.evidence.calibrate.recipes import Recipe
 from armillary.evidence.calibrate.training import Fit, Floats, fit, half, mean_error, residuals
 from armillary.evidence.validate.training.case import Case
-from armillary.evidence.validate.training.constants import Constants
 from armillary.evidence.validate.training.machines import MACHINES
-from armillary.evidence.validate.training.stacks import ALL, constants_of
+from armillary.explore.training.constants import Constants
+from armillary.explore.training.fitted import ALL, constants_of
 
 MOST = 112
 """Most rows that a fit uses; of more, those with the least hashes."""

@@ -11,7 +11,7 @@ from typing import Any
 from armillary.base.errors import InputError, nearest
 from armillary.base.hints import KeyPath
 from armillary.base.units import unit_pattern
-from armillary.platform.files.preset import preset_names, read_preset
+from armillary.platform.files.preset import is_preset, read_preset
 
 _KINDS = ("bytes", "bandwidth", "time", "flops", "frequency", "percent")
 
@@ -156,7 +156,7 @@ def _member(part: str, held: list[Any], before: str) -> int:
 def _preset(base: Mapping[str, Any]) -> str | None:
     platform = base.get("platform")
     name = platform.get("preset") if isinstance(platform, Mapping) else None
-    return name if isinstance(name, str) and name in preset_names() else None
+    return name if isinstance(name, str) and is_preset(name) else None
 
 
 def _check_dimension(part: str, base: Mapping[str, Any]) -> None:

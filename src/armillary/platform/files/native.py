@@ -43,7 +43,7 @@ from armillary.platform.files.astra_sim_keys import NETWORK_KEYS
 from armillary.platform.files.job_npus import npus_of
 from armillary.platform.files.machine import read_machine
 from armillary.platform.files.native_errors import first_error
-from armillary.platform.files.preset import expand, preset_document, preset_names, read_preset
+from armillary.platform.files.preset import expand, is_preset, preset_document, preset_names, read_preset
 from armillary.platform.files.study_schema import PlatformFile, StudyFile
 from armillary.platform.files.topology_schema import read_topology
 from armillary.platform.files.workload_schema import Job, Workload
@@ -231,7 +231,9 @@ def platform_document(path: Source) -> Document:
         return read_document(path, "platform file", "yaml")
     check_path(path, "platform file")
     # A file of the same name wins over a preset.
-    if str(path) in preset_names() and not is_there(path):
+    if is_preset(str(path)) and not is_there(path):
+        # Its errors need no file beside them.
+        read_preset(str(path))
         return preset_document(str(path))
     # A suffix is meant as a file; reading it gives the usual error if it does not exist.
     if Path(path).suffix or is_there(path):
@@ -298,7 +300,7 @@ def panels_of(path: str | Path) -> tuple[str, list[Panel]]:
     network = load_network(path)
     title = Path(path).name
     document = platform_document(path)
-    if document.path is None and str(path) in preset_names():
+    if document.path is None and is_preset(str(path)):
         # A preset may have a graph only for pictures, beside the dimensions that are simulated.
         preset = read_preset(str(path))
         title = preset.title

@@ -11,7 +11,9 @@
       network.nvlink.latency: {unverified: true, says: a guess}
 
 A dimension is called by its name. A study takes one with ``platform: {preset: NAME}`` and changes it by other
-keys beside that: mappings are merged, lists replaced, and ``network`` may map the name of a dimension to keys.
+keys beside that: mappings are merged, lists replaced, and ``network`` may map the name of a dimension to keys. A
+preset with ``scale`` comes in any size, see `armillary.platform.files.sized`; one with ``software`` says what trains
+on it by default.
 """
 
 from __future__ import annotations
@@ -23,8 +25,9 @@ from pathlib import Path
 from typing import Any
 
 from armillary.base.document import Document, read_document
-from armillary.base.errors import nearest
+from armillary.base.errors import InputError, nearest
 from armillary.base.hints import KeyPath, show
+from armillary.platform.files.sized import counted, devices_of, sized
 
 # Shipped with the package, as data files.
 _FOLDER = Path(__file__).parent / "presets"
@@ -68,6 +71,16 @@ class Preset:
         """The description of its graph, or None."""
         return self.document.data.get("topology")
 
+    @property
+    def scale(self) -> Mapping[str, Any]:
+        """How it grows, see `armillary.platform.files.sized`; empty: it does not."""
+        return self.document.data.get("scale") or {}
+
+    @property
+    def software(self) -> str:
+        """The training software that runs on it by default, "" if it does not say."""
+        return str(self.document.data.get("software") or "")
+
 
 # Cached: presets do not change while the program runs, and errors and completions list them often.
 @functools.cache
@@ -77,16 +90,65 @@ def preset_names() -> tuple[str, ...]:
 
 
 @functools.cache
+def device_names() -> Mapping[str, str]:
+    """Return the names by which devices are counted -> the preset of their machine."""
+    return {
+        scale["device"]: name
+        for name in preset_names()
+        if (scale := read_document(_FOLDER / f"{name}.yaml", "preset", "yaml").data.get("scale"))
+    }
+
+
+def is_preset(name: str) -> bool:
+    """Return whether `name` is that of a preset, or means one of a size, such as 64xdgx-h100."""
+    return name in preset_names() or counted(name) is not None
+
+
+@functools.lru_cache(maxsize=64)
 def read_preset(name: str) -> Preset:
-    """Return a preset that `preset_names` lists."""
-    return read_numbers(_FOLDER / f"{name}.yaml", "platform")
+    """Return a preset, or one of a size; see `is_preset`.
+
+    Raises:
+        InputError: there is none of that name, or none of that size.
+    """
+    if name in preset_names():
+        return read_numbers(_FOLDER / f"{name}.yaml", "platform")
+    found = counted(name)
+    if found is None:
+        raise InputError(f"no preset '{name}'{nearest(name, preset_names())}")
+    count, of = found
+    growing = {*device_names(), *device_names().values()}
+    # Devices, or whole domains, by their own name.
+    whole = device_names().get(of, of)
+    if whole not in device_names().values():
+        raise InputError(
+            f"machine {name}: '{of}' cannot be counted{nearest(of, sorted(growing))}; expected one of "
+            f"{', '.join(sorted(growing))}"
+        )
+    one = read_preset(whole)
+    base = one.document.data["platform"]
+    devices = count * (1 if of in device_names() else devices_of(base["network"][0]))
+    data = {**one.document.data, "platform": sized(name, base, one.scale, devices)}
+    values = dict(leaves(data["platform"]))
+    numbers = tuple(
+        # What follows from the count is the user's; of all else the source is that of the preset.
+        replace(each, value=str(values[each.key])) for each in one.numbers if each.key in values
+    )  # fmt: skip
+    return replace(
+        one,
+        name=name,
+        title=f"{devices:,} devices: {one.title}",
+        numbers=numbers,
+        document=replace(one.document, data=data),
+    )
 
 
 def read_numbers(path: Path, key: str) -> Preset:
     """Return a preset file whose numbers under `key` say where they are from."""
     document = read_document(path, "preset", "yaml")
     data = document.data
-    values = dict(leaves(data[key]))
+    scale = data.get("scale") or {}
+    values = dict(leaves(data[key])) | dict(leaves({"network": [scale["between"]]} if scale else {}))
     numbers = tuple(
         Number(key, str(values[key]), entry.get("source", ""), entry["says"])
         for key, entry in data["numbers"].items()
@@ -112,8 +174,8 @@ def leaves(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
         for at, part in enumerate(value):
             name = part.get("name", at) if isinstance(part, Mapping) else at
             yield from leaves(part, (*path, str(name)))
-    # A name may hold a digit (dim0), but is no number.
-    elif path[-1:] != ("name",) and any(char.isdigit() for char in str(value)):
+    # A name may hold a digit (dim0, h100-sxm), but is no number.
+    elif path[-1:] not in (("name",), ("device",), ("fit",)) and any(char.isdigit() for char in str(value)):
         yield ".".join(path), value
 
 
@@ -144,7 +206,7 @@ def expand(document: Document, path: KeyPath) -> tuple[Document, tuple[str, ...]
         warnings += (
             f"memory preset {name}: {len(open_)} of {len(known['numbers'])} numbers are unverified: {', '.join(open_)}",
         )
-    return _replaced(document, path, _merge(known["memory"], own)), warnings
+    return _replaced(document, path, merged(known["memory"], own)), warnings
 
 
 def _at(document: Document, path: KeyPath) -> Any:
@@ -166,8 +228,13 @@ def _expand_platform(document: Document, path: KeyPath) -> tuple[Document, tuple
     given = _at(document, path)
     if not isinstance(given, dict) or given.get("preset") is None:
         return document, ()
-    name = document.choice((*path, "preset"), given["preset"], preset_names())
-    preset = read_preset(name)
+    name = given["preset"]
+    if not isinstance(name, str) or not is_preset(name):
+        name = document.choice((*path, "preset"), name, preset_names())
+    try:
+        preset = read_preset(name)
+    except InputError as error:
+        raise document.error((*path, "preset"), str(error)) from None
     base = preset.document.data["platform"]
     # `preset` is no key of a machine and must not reach validation.
     own = {key: value for key, value in given.items() if key != "preset"}
@@ -178,8 +245,8 @@ def _expand_platform(document: Document, path: KeyPath) -> tuple[Document, tuple
         raise document.error(
             (*path, "topology"), f"preset {name} has a network, expected no topology beside it"
         )
-    merged: Any = _merge(base, own)
-    values = dict(leaves(merged))
+    whole: Any = merged(base, own)
+    values = dict(leaves(whole))
     # A number that the user has changed is no longer the preset's to vouch for.
     open_ = [n for n in preset.numbers if n.unverified and str(values.get(n.key)) == n.value]
     warnings = (
@@ -190,7 +257,7 @@ def _expand_platform(document: Document, path: KeyPath) -> tuple[Document, tuple
         if open_
         else ()
     )
-    return _replaced(document, path, merged), warnings
+    return _replaced(document, path, whole), warnings
 
 
 def _dimensions(
@@ -206,18 +273,19 @@ def _dimensions(
             )
         if not isinstance(change, dict):
             raise document.error((*path, name), f"got {show(change)}, expected a mapping of keys to values")
-    merged = []
+    found = []
     for part in base:
         change = changes.get(part["name"], {})
         # Either of size and shape replaces the other: both together would be refused.
         other = {"size": "shape", "shape": "size"}
         dropped = {other[key] for key in change if key in other} - change.keys()
-        merged.append({key: value for key, value in _merge(part, change).items() if key not in dropped})
-    return merged
+        found.append({key: value for key, value in merged(part, change).items() if key not in dropped})
+    return found
 
 
-def _merge(base: Any, own: Any) -> Any:
+def merged(base: Any, own: Any) -> Any:
+    """Return `base` with what `own` has changed: mappings are merged, all else is replaced."""
     # Lists are replaced as a whole: merging by position would mix entries that have nothing in common.
     if not isinstance(base, dict) or not isinstance(own, dict):
         return own
-    return base | {key: _merge(base[key], value) if key in base else value for key, value in own.items()}
+    return base | {key: merged(base[key], value) if key in base else value for key, value in own.items()}

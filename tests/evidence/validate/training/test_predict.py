@@ -13,10 +13,11 @@ from armillary.evidence.calibrate.training import fit, half, mean_error, residua
 from armillary.evidence.calibrate.training_files import calibrate
 from armillary.evidence.validate.training import selective
 from armillary.evidence.validate.training.case import Case, gpt
-from armillary.evidence.validate.training.constants import Constants
-from armillary.evidence.validate.training.predict import platform_of, seconds
-from armillary.evidence.validate.training.stacks import constants_of, stack_names
+from armillary.evidence.validate.training.predict import seconds, step_of
 from armillary.evidence.validate.training.tables import row_of
+from armillary.explore.training.constants import Constants
+from armillary.explore.training.fitted import constants_of, stack_names
+from armillary.explore.training.step import platform_of
 
 
 def case(batch: int = 16, pp: int = 2, **facts: object) -> Case:
@@ -37,7 +38,7 @@ def test_many_microbatches_by_two_shorter_steps(constants):
 
 def test_constants_are_keys_of_a_platform():
     made = platform_of(
-        case(),
+        step_of(case()),
         Constants(sustained=0.9, memory=1.5, launch=30, communication=0.3, overlap_compute=0.2, step=4),
     )
     assert made.compute.options["factors"]["memory"] == 1.5
@@ -98,9 +99,9 @@ def test_every_recipe_has_constants_in_range():
             found = constants_of(name, device)
             assert 0.3 < found.constants.sustained <= 1
     with pytest.raises(
-        InputError, match=r"no constants of 'megatron-2023' \(did you mean 'megatron-2022'\?\)"
+        InputError, match=r"no constants of 'megatron-lm-2023' \(did you mean 'megatron-lm-2022'\?\)"
     ):
-        constants_of("megatron-2023", "h100-sxm")
+        constants_of("megatron-lm-2023", "h100-sxm")
 
 
 def test_blind_table_of_a_paper_is_met():

@@ -173,12 +173,12 @@ def nano() -> Decoder:
 # A software of its own for each way of running experts: constants differ.
 def _stack(model: Decoder | None, precision: str, release: str) -> str:
     if model is None or model.experts is None:
-        return "megatron-bridge-fp4" if precision == "NVFP4" else "megatron-bridge"
+        return "megatron-core-fp4" if precision == "NVFP4" else "megatron-core"
     if model.name.startswith("Nemotron"):
-        return "megatron-bridge-mamba"
+        return "megatron-core-mamba"
     if release >= GRAPHS:
-        return "megatron-bridge-graphs"
-    return "megatron-bridge-moe-bias" if model.experts.bias else "megatron-bridge-moe"
+        return "megatron-core-graphs"
+    return "megatron-core-moe-bias" if model.experts.bias else "megatron-core-moe"
 
 
 def _model(name: str) -> tuple[Decoder | None, str]:

@@ -78,7 +78,7 @@ def _case(row: Published, micro: int, virtual: int, changes: dict[str, Any] | No
         npus=row.gpus,
         model=gpt(row.layers, row.hidden, row.heads, SEQUENCE, VOCABULARY),
         plan=plan,
-        stack="megatron-2022",
+        stack="megatron-lm-2022",
         amount=flops / row.gpus / 1e12,
     )
 

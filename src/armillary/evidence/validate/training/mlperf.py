@@ -31,7 +31,7 @@ MODELS = {
     "llama31_405b": "llama-3-405b", "llama31_8b": "llama-3-8b", "gpt3": "gpt-3-175b", "llama2_70b_lora": "llama-2-70b",
 }  # fmt: skip
 MACHINES_OF = {
-    "GB300": "gb300-nvl72", "GB200": "gb200-nvl72", "B300": "dgx-b300", "B200": "dgx-b200", "H200": "dgx-h200",
+    "GB300": "nvl72-gb300", "GB200": "nvl72-gb200", "B300": "dgx-b300", "B200": "dgx-b200", "H200": "dgx-h200",
     "H100": "dgx-h100", "A100": "dgx-a100-80",
 }  # fmt: skip
 OTHERS = ("MI300X", "MI325X", "MI350X", "MI355X", "L40S", "Gaudi2", "Gaudi3", "v5p", "v6e", "Trillium")
@@ -189,9 +189,8 @@ def _parallel(model: Decoder, replica: int) -> tuple[dict[str, Any], dict[str, A
     if stages == 1:
         return axes, {}
     pipeline: dict[str, Any] = {"schedule": "interleaved", "virtual": 8}
-    if stages * 8 > model.layers or model.layers % (stages * 8):
+    each, odd = divmod(model.layers + 2, stages * 8)
+    if model.layers % (stages * 8) and not odd:
         # Embedding and head count as layers: 126 of 405B on 64 virtual stages are 1, 2, …, 2, 1.
-        if (model.layers + 2) % (stages * 8) == 0:
-            each = (model.layers + 2) // (stages * 8)
-            pipeline["layers"] = [each - 1, *[each] * (stages * 8 - 2), each - 1]
+        pipeline["layers"] = [each - 1, *[each] * (stages * 8 - 2), each - 1]
     return axes, pipeline

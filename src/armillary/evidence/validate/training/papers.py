@@ -8,9 +8,9 @@ from pathlib import Path
 from armillary.evidence.validate.table import Bar, Progress, Row, Table
 from armillary.evidence.validate.training import llama, megatron, selective
 from armillary.evidence.validate.training.case import Case
-from armillary.evidence.validate.training.machines import MACHINES
-from armillary.evidence.validate.training.predict import seconds
+from armillary.evidence.validate.training.predict import seconds, step_of
 from armillary.evidence.validate.training.tables import fitted_of, row_of, rows_of
+from armillary.explore.training.step import platform_of
 
 TITLES = {
     "megatron-table-1": "Megatron-LM, weak scaling from 1.7B to 1T (table 1)",
@@ -91,7 +91,8 @@ def _fits(case: Case) -> bool:
     assert case.model is not None
     # ranks of the plan are the GPUs of the row.
     plan = Plan.model_validate({"ranks": case.npus, **case.plan})
+    capacity = platform_of(step_of(case)).npu.memory.capacity
     try:
-        return not over_capacity(case.model, plan, int(MACHINES[case.machine].capacity * 1e9))
+        return not over_capacity(case.model, plan, capacity)
     except InputError:
         return False

@@ -48,7 +48,7 @@ def _case(
         # `layers` of the plan replaces those of the size, for single layers.
         model=gpt(plan.pop("layers", layers), hidden, heads, SEQUENCE, VOCABULARY),
         plan={**MEGATRON, "sequence": SEQUENCE, "recompute": recompute, "parallel": parallel, **plan},
-        stack="megatron-2022",
+        stack="megatron-lm-2022",
     )
 
 

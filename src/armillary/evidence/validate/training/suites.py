@@ -12,8 +12,8 @@ from armillary.evidence.validate.table import Bar, Progress, Suite, Table
 from armillary.evidence.validate.training import bridge, maxtext, mlperf, mpt, papers, torchtitan, vtrain
 from armillary.evidence.validate.training.case import Case
 from armillary.evidence.validate.training.machines import MACHINES
-from armillary.evidence.validate.training.stacks import sources_of
 from armillary.evidence.validate.training.tables import fold, part, rows_of
+from armillary.explore.training.fitted import sources_of
 
 Reader = Callable[[Path], Iterator[Case]]
 

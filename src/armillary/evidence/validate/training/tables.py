@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from armillary.base.errors import InputError
 from armillary.evidence.validate.table import Progress, Row, Table
 from armillary.evidence.validate.training.case import Case
-from armillary.evidence.validate.training.constants import Constants
 from armillary.evidence.validate.training.machines import MACHINES
 from armillary.evidence.validate.training.predict import seconds
-from armillary.evidence.validate.training.stacks import Fitted, constants_of
+from armillary.explore.training.constants import Constants
+from armillary.explore.training.fitted import Fitted, constants_of
 
 
 def fitted_of(case: Case) -> Fitted:

@@ -125,7 +125,7 @@ def _number(text: str) -> float:
     return value if value > 0 else float("nan")
 
 
-class _Unknown(Exception):
+class _UnknownError(Exception):
     """A row that cannot be described, with the reason."""
 
 
@@ -140,9 +140,9 @@ def _case(path: Path, line: int, table: TableText, cells: dict[str, str], rate: 
     said = ", ".join(each for each in words if each)
     try:
         if not measured > 0:
-            raise _Unknown(f"{rate}: got '{cells[rate]}', expected a number above 0")
+            raise _UnknownError(f"{rate}: got '{cells[rate]}', expected a number above 0")
         return _described(facts, said, measured)
-    except _Unknown as unknown:
+    except _UnknownError as unknown:
         label = f"{path.name}:{line} {said}"
         return Case(label, "refused", measured, "", 0, None, {}, "torchtitan", reason=str(unknown))
 
@@ -192,7 +192,7 @@ def _described(facts: _Facts, said: str, measured: float) -> Case:
     if axes["pp"] > 1:
         pieces = min(axes["pp"], local)
         if local % pieces:
-            raise _Unknown(
+            raise _UnknownError(
                 f"local batch {local}: expected a multiple of {pieces} microbatches, one for each stage"
             )
         plan["microbatch"] = local // pieces
@@ -231,7 +231,7 @@ def _model(facts: _Facts) -> tuple[str, str, Decoder]:
         size, generation = alone[1], facts.search(r"llama[ -]*(\d)", page=True) or ""
     if (generation, size) not in MODELS:
         said = column or (f"Llama {generation} {size}B" if generation else facts.table.caption[:60])
-        raise _Unknown(f"no model '{said}', expected Llama {', '.join(f'{a} {b}B' for a, b in MODELS)}")
+        raise _UnknownError(f"no model '{said}', expected Llama {', '.join(f'{a} {b}B' for a, b in MODELS)}")
     model = load_model(MODELS[generation, size])
     assert isinstance(model, Decoder)
     return generation, size, model
@@ -243,7 +243,7 @@ def _machine(facts: _Facts) -> tuple[str, str]:
     found = re.search(rf"({names})", text) or re.search(rf"\b({names})s?\b", facts.table.caption)
     name = found[1] if found else facts.search(rf"\b({names})s?\b", page=True)
     if name is None:
-        raise _Unknown(f"no GPU is named, expected {', '.join(MACHINES_OF)}")
+        raise _UnknownError(f"no GPU is named, expected {', '.join(MACHINES_OF)}")
     name = name.upper()
     if name == "H100" and NARROW.search(facts.table.page):
         facts.assumed.append(
@@ -259,11 +259,11 @@ def _npus(facts: _Facts) -> int:
     devices = "|".join(MACHINES_OF)
     npus = facts.count(
         r"#? ?(gpus?|devices?|world ?size)(/hosts)?",
-        rf"(\d[\d,]*)\s*(?:x\s*|×\s*)?(?:NVIDIA\s+)?(?:(?:{devices})s?\b|GPUs)",
+        rf"(\d[\d,]*)\s*(?:x\s*)?(?:NVIDIA\s+)?(?:(?:{devices})s?\b|GPUs)",
         settings=("ngpu", "world_size"),
     )
     if npus is None:
-        raise _Unknown("the number of GPUs is not said, expected it in a column or above the table")
+        raise _UnknownError("the number of GPUs is not said, expected it in a column or above the table")
     return npus
 
 
@@ -278,7 +278,7 @@ def _axes(facts: _Facts, npus: int) -> dict[str, int]:
         for name in ("tp", "pp", "cp")
     }
     if facts.search(r"\b(HSDP)\b") or re.search(r"\bDDP\b", facts.near):
-        raise _Unknown("HSDP and DDP: the table does not say how many ranks share a copy")
+        raise _UnknownError("HSDP and DDP: the table does not say how many ranks share a copy")
     # FSDP2 is a name, not two ranks.
     dp = facts.count(r"fsdp|dp", rf"\b(?:FSDP|DP)(?!2\b){degree}", settings=("data_parallel_shard_degree",))
     pp, cp = found["pp"] or 1, found["cp"] or 1
@@ -287,7 +287,7 @@ def _axes(facts: _Facts, npus: int) -> dict[str, int]:
         tp = npus // (dp * pp * cp) if dp and npus % (dp * pp * cp) == 0 else 1
     dp = dp or npus // (tp * pp * cp)
     if dp * tp * pp * cp != npus:
-        raise _Unknown(f"fsdp {dp} x tp {tp} x pp {pp} x cp {cp} = {dp * tp * pp * cp}, expected {npus} GPUs")
+        raise _UnknownError(f"fsdp {dp} x tp {tp} x pp {pp} x cp {cp} = {dp * tp * pp * cp}, expected {npus} GPUs")
     return {"dp": dp, "tp": tp, "pp": pp, "cp": cp}
 
 
@@ -300,12 +300,12 @@ def _batch(facts: _Facts, dp: int) -> tuple[int, int]:
     said = re.search(r"global batch size\s*(?:of|=|:)?\s*([\d,]+)", facts.near, re.IGNORECASE)
     total = int(said[1].replace(",", "")) if said else None
     if local is None and total is None:
-        raise _Unknown(
+        raise _UnknownError(
             "the batch is not said, expected a column 'Batch size' or 'local batch size' above the table"
         )
     local = local or max(1, (total or 0) // dp)
     if total is not None and total != local * dp:
-        raise _Unknown(f"local batch {local} x {dp} ranks = {local * dp}, expected the global batch {total}")
+        raise _UnknownError(f"local batch {local} x {dp} ranks = {local * dp}, expected the global batch {total}")
     return local, local * dp
 
 
@@ -321,7 +321,7 @@ def _recompute(facts: _Facts) -> str:
     if text.startswith("full"):
         return "full"
     if "selective" not in text and text not in ("op", "layer"):
-        raise _Unknown(
+        raise _UnknownError(
             f"activation checkpointing '{text}', expected none, full, selective op or selective layer"
         )
     if "layer" in text:

@@ -81,6 +81,6 @@ def cases(path: Path) -> Iterator[Case]:
             # 50257 rows, padded as Megatron-LM pads them.
             model=gpt(layers, hidden, heads, sequence, padded(VOCABULARY, tp)),
             plan=plan,
-            stack="megatron-2022",
+            stack="megatron-lm-2022",
             facts={"size": size, "GPUs": str(npus), "tp": str(tp)},
         )

@@ -10,9 +10,9 @@ from typing import Any
 
 from armillary.base.document import Document, read_document
 from armillary.base.errors import InputError, nearest, one_of
-from armillary.evidence.validate.training.constants import NAMES, Constants
+from armillary.explore.training.constants import NAMES, Constants
 
-FOLDER = Path(__file__).parent / "constants"
+FOLDER = Path(__file__).parent / "software"
 ALL = "all"
 """Key of constants that all devices share."""
 

@@ -1,0 +1,175 @@
+"""From a model, a plan and a machine to the time of a step, with the constants of a software."""
+
+from __future__ import annotations
+
+import json
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from armillary.explore.training.constants import Constants
+from armillary.platform.files.native import load_platform
+from armillary.platform.files.preset import merged
+from armillary.platform.model import Platform
+from armillary.trace import Trace
+from armillary.workload.generate import generate
+from armillary.workload.models.schema import Decoder
+from armillary.workload.plan.schema import Plan
+
+if TYPE_CHECKING:
+    from armillary.engine.common.timeline import Timeline
+
+NEUTRAL = Constants()
+KEPT_NODES = 2_000_000
+"""Nodes of the traces that are kept for the next simulation: some 300 MB."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """A training step on a machine.
+
+    Attributes:
+        model: What is trained.
+        plan: ``workload.generate`` of a study without its model.
+        machine: Keys of a platform, without those of a software.
+        npus: NPUs of the machine, which are the ranks.
+        device: Name of the constants of its kernels.
+    """
+
+    model: Decoder
+    plan: Mapping[str, Any]
+    machine: Mapping[str, Any]
+    npus: int
+    device: str
+
+    def rounds(self) -> tuple[int, int, int]:
+        """Return samples of one microbatch of all replicas, microbatches of a replica, and pipeline stages."""
+        parallel = self.plan.get("parallel", {})
+        stages = parallel.get("pp", 1)
+        # Data parallelism is what tp, cp and pp leave over.
+        replicas = self.npus // (parallel.get("tp", 1) * parallel.get("cp", 1) * stages)
+        unit = max(1, replicas * self.plan.get("microbatch", 1))
+        return unit, self.plan["batch"] // unit, stages
+
+    def of_batch(self, batch: int) -> Step:
+        """Return the same step of another batch."""
+        return replace(self, plan={**self.plan, "batch": batch})
+
+
+@dataclass(frozen=True)
+class Extent:
+    """The steps that are simulated, and how the time of the whole follows: first + share x (second - first).
+
+    Attributes:
+        first: The step, or one of fewer microbatches.
+        second: One of more of them; None: `first` is the whole.
+        share: Rounds that are left after the first, in those of the difference.
+    """
+
+    first: Step
+    second: Step | None = None
+    share: float = 0.0
+
+
+def extent(step: Step, *, steady: bool = True) -> Extent:
+    """Return what to simulate: two steps of fewer microbatches where there are many.
+
+    Once a pipeline is full, each further round of microbatches takes the same, so the difference of two runs is so many
+    rounds of the steady state.
+
+    Args:
+        step: The step.
+        steady: False: the whole, however long.
+    """
+    unit, count, stages = step.rounds()
+    few, more = 2 * stages, 3 * stages
+    # Short runs are simulated whole.
+    if not steady or count <= more + stages:
+        return Extent(step)
+    return Extent(step.of_batch(unit * few), step.of_batch(unit * more), (count - few) / (more - few))
+
+
+def seconds(step: Step, constants: Constants = NEUTRAL, *, steady: bool = True) -> float:
+    """Return the simulated time of a step in s.
+
+    Raises:
+        InputError: the plan is impossible on the machine.
+    """
+    runs = extent(step, steady=steady)
+    first = _seconds(*_texts(runs.first, constants))
+    if runs.second is None:
+        return first
+    return first + (_seconds(*_texts(runs.second, constants)) - first) * runs.share
+
+
+def simulated(step: Step, constants: Constants = NEUTRAL) -> Timeline:
+    """Return the run of a step, whole.
+
+    Raises:
+        InputError: the plan is impossible on the machine.
+    """
+    from armillary.engine import simulate
+
+    model, plan, machine = _texts(step, constants)
+    return simulate(_traces.of(model, plan), _platform(machine))
+
+
+def platform_of(step: Step, constants: Constants = NEUTRAL) -> Platform:
+    """Return the machine of a step with the constants of its software."""
+    return _platform(_texts(step, constants)[2])
+
+
+def trace_of(step: Step, constants: Constants = NEUTRAL) -> Trace:
+    """Return the trace of a step.
+
+    Raises:
+        InputError: the plan is impossible.
+    """
+    return _traces.of(*_texts(step, constants)[:2])
+
+
+def _texts(step: Step, constants: Constants) -> tuple[str, str, str]:
+    """Return model, plan and machine as text, which is exact, and by which results are kept."""
+    plan = {"ranks": step.npus, **constants.plan(step.plan)}
+    machine = merged(step.machine, constants.platform(step.device))
+    return step.model.model_dump_json(), json.dumps(plan, sort_keys=True), json.dumps(machine, sort_keys=True)
+
+
+@lru_cache(maxsize=256)
+def _platform(machine: str) -> Platform:
+    return load_platform(json.loads(machine))
+
+
+@lru_cache(maxsize=65536)
+def _seconds(model: str, plan: str, machine: str) -> float:
+    from armillary.engine import simulate
+
+    return simulate(_traces.of(model, plan), _platform(machine)).total_ticks * 1e-9
+
+
+class _Traces:
+    """The last traces: a fit simulates the same plans with other constants."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[tuple[str, str], Trace] = OrderedDict()
+
+    def of(self, model: str, plan: str) -> Trace:
+        key = (model, plan)
+        if key in self._kept:
+            self._kept.move_to_end(key)
+            return self._kept[key]
+        made = generate(Decoder.model_validate_json(model), Plan.model_validate(json.loads(plan)))
+        self._kept[key] = made
+        # By their size, not by their number: traces of 512 microbatches are large.
+        while len(self._kept) > 1 and sum(map(_nodes, self._kept.values())) > KEPT_NODES:
+            self._kept.popitem(last=False)
+        return made
+
+
+def _nodes(trace: Trace) -> int:
+    return sum(graph.n_nodes for graph in trace.graphs)
+
+
+_traces = _Traces()

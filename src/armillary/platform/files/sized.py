@@ -1,0 +1,108 @@
+"""Machines of a size, made from a preset: `64xdgx-h100` counts nodes, `4xgb200-nvl72` racks, `512xh100` devices.
+
+A preset that can grow says how under ``scale``::
+
+    scale:
+      of: node                # what N counts in Nxdgx-h100: node, rack or slice
+      device: h100            # what N counts in Nxh100
+      part: 8                 # a domain that is not used whole has a multiple of so many devices
+      between: {name: fabric, topology: Switch, bandwidth: 50 GB/s, latency: 5 us}
+
+``between`` joins domains; its size follows. A domain that is a torus (``shape``) takes the shape that is nearest to a
+square or a cube.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from armillary.base.errors import InputError
+
+_COUNTED = re.compile(r"(\d+)\s*x\s*(.+)")
+MOST = 2**24
+"""Most devices of a machine that is counted."""
+
+
+def counted(name: str) -> tuple[int, str] | None:
+    """Return N and what it counts of "Nxsomething", None if `name` is no such text."""
+    found = _COUNTED.fullmatch(name.strip())
+    return (int(found[1]), found[2]) if found else None
+
+
+def sized(name: str, platform: Mapping[str, Any], scale: Mapping[str, Any], devices: int) -> dict[str, Any]:
+    """Return the platform of a preset with another number of devices.
+
+    Args:
+        name: As the user wrote it, for errors.
+        platform: Of the preset, with one domain.
+        scale: Of the preset.
+        devices: How many there are to be.
+
+    Raises:
+        InputError: so many devices do not make up whole domains; names the nearest numbers that do.
+    """
+    if not 1 <= devices <= MOST:
+        raise InputError(f"machine {name}: {devices:,} devices, expected 1 to {MOST:,}")
+    inner = platform["network"][0]
+    domain, part = devices_of(inner), int(scale["part"])
+    used = _domain(devices, domain, part)
+    if not used:
+        low, high = _nearest(devices, domain, part)
+        raise InputError(
+            f"machine {name}: {devices:,} devices are no whole domains of {domain} or, of each alike, of a multiple of "
+            f"{part}; nearest: {low:,} and {high:,}"
+        )
+    network = [_of_size(inner, used)]
+    if devices > used:
+        network.append({"size": devices // used, **scale["between"]})
+    return {**platform, "network": network}
+
+
+def devices_of(dimension: Mapping[str, Any]) -> int:
+    """Return the NPUs of a dimension of a platform file."""
+    return math.prod(dimension["shape"]) if "shape" in dimension else int(dimension["size"])
+
+
+def _domain(devices: int, domain: int, part: int) -> int:
+    """Return how many devices of each domain are used: all that there are, or the most that make domains alike."""
+    if devices <= domain:
+        return devices
+    return next((used for used in _parts(domain, part) if devices % used == 0), 0)
+
+
+def _parts(domain: int, part: int) -> Iterator[int]:
+    # Half a domain at least: nobody spreads a job over more domains than it needs, by more than that.
+    return (used for used in range(domain, domain // 2, -1) if used % part == 0 or used == domain)
+
+
+def _nearest(devices: int, domain: int, part: int) -> tuple[int, int]:
+    def works(number: int) -> bool:
+        return _domain(number, domain, part) > 0
+
+    low = next(number for number in range(devices, 0, -1) if works(number))
+    return low, next(number for number in range(devices, devices + domain + 1) if works(number))
+
+
+def _of_size(dimension: Mapping[str, Any], size: int) -> dict[str, Any]:
+    if "shape" not in dimension:
+        return {**dimension, "size": size}
+    shape = _sides(size, len(dimension["shape"]))
+    if len(shape) > 1:
+        return {**dimension, "shape": shape}
+    # A torus of one side is a ring.
+    rest = {key: value for key, value in dimension.items() if key not in ("shape", "topology")}
+    return {**rest, "topology": "Ring", "size": size}
+
+
+def _sides(size: int, most: int) -> list[int]:
+    """Return at most `most` sides above 1 whose product is `size`, as equal as they can be; one if there are none."""
+    best = [size]
+    for side in range(2, math.isqrt(size) + 1):
+        if most > 1 and size % side == 0:
+            sides = sorted([side, *_sides(size // side, most - 1)])
+            if (max(sides), sum(sides)) < (max(best), sum(best)):
+                best = sides
+    return best
