@@ -201,7 +201,7 @@ def _case(path: Path, label: str, text: str, seconds: float, rate: float, total:
         "parallel": {key: axes[key] for key in ("tp", "pp", "cp")},
         "data": _data(axes, replicas),
         "numbers": {"compute": "fp8" if precision else "bf16", "gradients": "bf16"},
-        **_recompute(settings, stated, assumed),
+        **_recompute(settings, assumed),
         "attention": "flash",
         "causal": True,
     }
@@ -223,6 +223,20 @@ def _case(path: Path, label: str, text: str, seconds: float, rate: float, total:
     )
 
 
+NAMED = {
+    "query_proj": ("q",), "key_proj": ("k",), "value_proj": ("v",), "qkv_proj": ("q", "k", "v"), "out_proj": ("out",),
+    "context": ("attention",), "mlpwi_0": ("gate",), "mlpwi_1": ("up",), "mlpwi": ("gate", "up"), "mlpwo": ("down",),
+}  # fmt: skip
+"""Names of checkpoints in MaxText -> what ``keep`` of a plan calls them."""
+_QKV, _MLP = ("q", "k", "v"), ("gate", "up", "down")
+POLICIES: dict[str, tuple[str, ...]] = {
+    "full": (), "minimal": (*_QKV, "out", *_MLP), "minimal_offloaded": (*_QKV, "out", *_MLP),
+    "minimal_with_context": (*_QKV, "out", "attention", *_MLP), "minimal_flash": (*_QKV, "out", "attention", *_MLP),
+    "qkv_proj_offloaded": _QKV, "save_qkv_proj": _QKV, "save_out_proj": ("out",),
+    "save_dot_except_mlp": (*_QKV, "out"), "save_dot_except_mlpwi": (*_QKV, "out", "down"),
+    "save_dot_with_context_except_mlp": (*_QKV, "out", "attention"),
+}  # fmt: skip
+"""Remat policies of MaxText (src/MaxText/layers/decoders.py) and what they keep."""
 QUANTIZED = ("int8", "fp8", "fp8_full", "qwix_fp8")
 
 
@@ -306,14 +320,14 @@ def _data(axes: Mapping[str, int], replicas: int) -> dict[str, Any]:
     return {"sharding": "hsdp", "shard": replicas // copies}
 
 
-def _recompute(settings: _Settings, stated: bool, assumed: list[str]) -> dict[str, Any]:
+def _recompute(settings: _Settings, assumed: list[str]) -> dict[str, Any]:
     policy = settings.text("remat_policy", "full")
-    if policy in (
-        "minimal",
-        "save_dot_except_mlpwi",
-        "save_dot_except_mlp",
-        "save_dot_with_context_except_mlp",
-    ):
-        assumed.append(f"remat policy {policy}: nothing is computed again")
-        return {"recompute": "none"}
-    return {"recompute": "full", "early_stop": True}
+    if policy == "custom":
+        # Names that a page gives to the device or, offloaded, to the host; all others are computed again.
+        named = [names for name, names in NAMED.items() if settings.text(name, "") in ("device", "offload")]
+        kept = {each for names in named for each in names}
+    else:
+        kept = set(POLICIES.get(policy, ()))
+        if policy not in POLICIES:
+            assumed.append(f"remat policy {policy} is taken for full")
+    return {"recompute": "full", "early_stop": True, **({"keep": sorted(kept)} if kept else {})}

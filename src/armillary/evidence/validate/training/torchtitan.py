@@ -184,7 +184,8 @@ def _described(facts: _Facts, said: str, measured: float) -> Case:
         # Under pipeline parallelism gathered weights stay until the end of the step.
         "data": {"sharding": "fsdp", "reshard": axes["pp"] == 1},
         "numbers": {"compute": "fp8" if fp8 else "bf16", "gradients": "fp32"},
-        "recompute": recompute,
+        **recompute,
+        "compiled": compiled,
         "early_stop": True,
         "attention": "flash",
         "causal": True,
@@ -287,7 +288,9 @@ def _axes(facts: _Facts, npus: int) -> dict[str, int]:
         tp = npus // (dp * pp * cp) if dp and npus % (dp * pp * cp) == 0 else 1
     dp = dp or npus // (tp * pp * cp)
     if dp * tp * pp * cp != npus:
-        raise _UnknownError(f"fsdp {dp} x tp {tp} x pp {pp} x cp {cp} = {dp * tp * pp * cp}, expected {npus} GPUs")
+        raise _UnknownError(
+            f"fsdp {dp} x tp {tp} x pp {pp} x cp {cp} = {dp * tp * pp * cp}, expected {npus} GPUs"
+        )
     return {"dp": dp, "tp": tp, "pp": pp, "cp": cp}
 
 
@@ -305,11 +308,13 @@ def _batch(facts: _Facts, dp: int) -> tuple[int, int]:
         )
     local = local or max(1, (total or 0) // dp)
     if total is not None and total != local * dp:
-        raise _UnknownError(f"local batch {local} x {dp} ranks = {local * dp}, expected the global batch {total}")
+        raise _UnknownError(
+            f"local batch {local} x {dp} ranks = {local * dp}, expected the global batch {total}"
+        )
     return local, local * dp
 
 
-def _recompute(facts: _Facts) -> str:
+def _recompute(facts: _Facts) -> dict[str, Any]:
     text = facts.column(r"(activation )?(checkpointing|recompute|ac)( mode)?")
     text = text or facts.search(r"((?:no|full|selective(?: op| layer)?) (?:activation checkpointing|AC)\b)")
     text = (text or facts.setting("activation_checkpoint.mode") or "").lower()
@@ -317,20 +322,18 @@ def _recompute(facts: _Facts) -> str:
         facts.assumed.append("selective activation checkpointing by operations, the default of Llama 3 8B")
         text = "selective"
     if text.startswith(("no", "off", "false", "-")):
-        return "none"
+        return {"recompute": "none"}
     if text.startswith("full"):
-        return "full"
+        return {"recompute": "full"}
     if "selective" not in text and text not in ("op", "layer"):
         raise _UnknownError(
             f"activation checkpointing '{text}', expected none, full, selective op or selective layer"
         )
     if "layer" in text:
         facts.assumed.append("selective layer: every second layer is recomputed whole")
-        return LAYERS
-    return OPERATIONS
-
-
-LAYERS, OPERATIONS = "full", "none"
+        return {"recompute": "full", "recompute_every": 2}
+    # It keeps attention, and of the projections q, k, v, out, gate, up every other (torchtitan, parallelize_llama.py).
+    return {"recompute": "full", "keep": ["q", "v", "attention", "gate"]}
 
 
 def _pipeline(facts: _Facts, near: str, model: Decoder, pp: int) -> dict[str, Any]:
