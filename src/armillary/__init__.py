@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from armillary.engine.common.timeline import Timeline as Timeline
     from armillary.explore.runner.results import sweep as sweep
     from armillary.explore.search.run import search as search
+    from armillary.explore.training.choose import plan as plan
+    from armillary.explore.training.train import train as train
     from armillary.platform import load_platform as load_platform
     from armillary.trace import Trace as Trace
     from armillary.trace import load_trace as load_trace
@@ -28,10 +30,12 @@ __all__ = [
     "collect",
     "load_platform",
     "load_trace",
+    "plan",
     "search",
     "simulate",
     "simulate_jobs",
     "sweep",
+    "train",
 ]
 
 _HOME = {
@@ -41,10 +45,12 @@ _HOME = {
     "collect": "armillary.convert.collect",
     "load_platform": "armillary.platform",
     "load_trace": "armillary.trace",
+    "plan": "armillary.explore.training.choose",
     "search": "armillary.explore.search.run",
     "simulate": "armillary.engine",
     "simulate_jobs": "armillary.engine.common.multi_job",
     "sweep": "armillary.explore.runner.results",
+    "train": "armillary.explore.training.train",
 }
 
 

@@ -132,13 +132,14 @@ class Document:
         return str(value)
 
 
-def read_document(source: Source, kind: str, syntax: str) -> Document:
+def read_document(source: Source, kind: str, syntax: str, *, listed: str = "") -> Document:
     """Parse a file, or wrap an already-parsed mapping.
 
     Args:
         source: A path, or a mapping.
         kind: What it is, e.g. ``network configuration``: the name in errors when there is no file.
         syntax: ``yaml`` or ``json``.
+        listed: Key under which a list stands in the mapping; empty: a list is refused.
 
     Raises:
         InputError: The file cannot be read or parsed, or is not a mapping.
@@ -153,6 +154,8 @@ def read_document(source: Source, kind: str, syntax: str) -> Document:
         data = _load_json(text, path, duplicates) if syntax == "json" else _load_yaml(text, path)
     except RecursionError:
         raise InputError(f"{path}: nested too deeply for a {kind}") from None
+    if listed and isinstance(data, list):
+        data = {listed: data}
     if not isinstance(data, dict):
         raise InputError(f"{path}: got {show(data)}, expected a mapping of keys to values (a {kind})")
     return Document(str(path), data, path, text, syntax, tuple(duplicates))

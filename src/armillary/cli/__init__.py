@@ -25,12 +25,13 @@ GROUPS = {
     "How long does it take?": {
         "demo": "Simulate a 512-NPU machine, with a picture and a timeline.",
         "run": "Simulate a study file, or ASTRA-sim's own input files.",
+        "train": "Predict a training step of a model on a machine: time, memory, what limits it.",
         "explain": "Summarise a saved result, and give the reasons for its time.",
     },
     "What would be better?": {
         "compare": "Say what sets runs apart: studies, saved timelines, points of a sweep.",
         "sweep": "Evaluate the points of a sweep file: many studies that differ in some keys.",
-        "plan": "Find the best points of a sweep; allocate bandwidth; cost a step or a whole run.",
+        "plan": "Find the fastest plans of a model; search a sweep; allocate bandwidth; cost a run.",
     },
     "Workloads": {
         "capture": "Run a PyTorch script and capture its traces.",
@@ -64,7 +65,7 @@ ELSEWHERE: Mapping[str, tuple[str, ...]] = {
     "summary": ("explain",),
     "why": ("explain",),
     "results": ("sweep results",),
-    "search": ("plan",),
+    "search": ("plan search",),
     "optimise": ("plan",),
     "optimize": ("plan",),
     "tune": ("plan",),

@@ -88,6 +88,12 @@ def machine_option(text: str, **extra: Any) -> Decorator:
     )  # fmt: skip
 
 
+def counted_machine_option() -> Decorator:
+    """Add ``--machine``, which is needed: a machine of any size."""
+    text = "A preset, which may be counted (64xdgx-h100, 4xgb200-nvl72, 512xh100), or a platform file."
+    return machine_option(text, required=True)
+
+
 def machine_argument(name: str = "machine", *, required: bool = True) -> Decorator:
     """Add the argument MACHINE: a study or platform file, or a preset."""
     metavar = "MACHINE" if required else "[MACHINE]"

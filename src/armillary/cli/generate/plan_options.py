@@ -13,6 +13,7 @@ from armillary.base.errors import InputError
 from armillary.cli.command import option
 
 if TYPE_CHECKING:
+    from armillary.base.document import Document
     from armillary.base.hints import KeyPath
     from armillary.platform.model import Platform
     from armillary.workload.plan.schema import Plan
@@ -114,31 +115,20 @@ class PlanOptions:
         """
         from pydantic import ValidationError
 
-        from armillary.base.document import Document, read_document
         from armillary.platform.files.native_errors import first_error, first_problem
         from armillary.workload.plan.schema import Plan
 
-        document = read_document(self._file, "plan file", "yaml") if self._file else Document("options", {})
-        # deepcopy: documents are shared, and options are written into this one.
-        data = deepcopy(document.data)
+        document, data = self._read()
         if platform:
             # setdefault: the file or an option may say another number, which is refused below.
             data.setdefault("ranks", platform.npus)
-        for path, (_, value) in self._given.items():
-            part = data
-            for key in path[:-1]:
-                # Sections that the file does not have are made.
-                part = part.setdefault(key, {})
-                if not isinstance(part, dict):
-                    document.reject(path[:-1], part, "a mapping of keys to values")
-            part[path[-1]] = value
         try:
             plan = Plan.model_validate(data)
         except ValidationError as error:
             # An error of an option is told by the option's name, one of the file by its line.
             path, problem = first_problem(error)
             if path in self._given:
-                name, value = self._given[path]
+                name, _ = self._given[path]
                 raise InputError(f"--{name}: {problem}") from None
             # A missing key that an option could give.
             if not problem and path in (known for known, _ in _leaves(self._kind)):
@@ -153,6 +143,30 @@ class PlanOptions:
         if platform and plan.ranks != platform.npus:
             raise InputError(f"ranks {plan.ranks}: expected {platform.npus}, the NPUs of the machine")
         return plan
+
+    def keys(self) -> dict[str, Any]:
+        """Return the keys that options and file give, which may be too few for a plan.
+
+        Raises:
+            InputError: the file cannot be read.
+        """
+        return self._read()[1]
+
+    def _read(self) -> tuple[Document, dict[str, Any]]:
+        from armillary.base.document import Document, read_document
+
+        document = read_document(self._file, "plan file", "yaml") if self._file else Document("options", {})
+        # deepcopy: documents are shared, and options are written into this one.
+        data = deepcopy(document.data)
+        for path, (_, value) in self._given.items():
+            part = data
+            for key in path[:-1]:
+                # Sections that the file does not have are made.
+                part = part.setdefault(key, {})
+                if not isinstance(part, dict):
+                    document.reject(path[:-1], part, "a mapping of keys to values")
+            part[path[-1]] = value
+        return document, data
 
 
 def _leaves(kind: Kind) -> Iterator[tuple[KeyPath, dict[str, Any]]]:

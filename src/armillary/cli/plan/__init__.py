@@ -1,4 +1,4 @@
-"""`armillary plan`: which point is best, how to spend bandwidth, and what a step or a whole run costs."""
+"""`armillary plan`: which plan or point is best, how to spend bandwidth, and what a step or a whole run costs."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from armillary.cli import COMMANDS
 from armillary.cli.lazy import DefaultGroup
 
 SUBCOMMANDS = {
+    "search": "Find the best points of a sweep file without simulating all of them.",
     "cost": "Say what a machine and a simulated step cost: price, energy, per token.",
     "allocate": "Spend a budget of bandwidth on the dimensions of a network.",
     "whole-run": "Say how long a whole training run takes, with failures and checkpoints.",
@@ -15,7 +16,7 @@ SUBCOMMANDS = {
 """Command name -> one-line help; the module is the name with underscores."""
 
 
-# The default command: FILE alone is searched.
-@click.group(cls=DefaultGroup, help=COMMANDS["plan"], modules=__name__, table=SUBCOMMANDS, default="search")
+# The default command: MODEL alone is planned.
+@click.group(cls=DefaultGroup, help=COMMANDS["plan"], modules=__name__, table=SUBCOMMANDS, default="best")
 def command() -> None:
-    """Group what is asked before a machine is bought or a run is started; FILE alone is searched."""
+    """Group what is asked before a machine is bought or a run is started; MODEL alone is planned."""

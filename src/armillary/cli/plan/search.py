@@ -1,4 +1,4 @@
-"""`armillary plan FILE`: find the best points of a sweep file without simulating all of them."""
+"""`armillary plan search FILE`: find the best points of a sweep file without simulating all of them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import click
 
 from armillary.base.terminal import unfiltered
-from armillary.cli import COMMANDS
 from armillary.cli.command import Command, option
 from armillary.cli.options import csv_option, json_option, seed_option, top_option, workers_option
 from armillary.cli.output_file import STORE
@@ -30,15 +29,13 @@ _HOW = "How it searches"
 
 @click.command(
     cls=Command,
-    help=f"{COMMANDS['plan']}\n\nWithout a command, points are found. The planner bounds every point and "
+    help=f"{SUBCOMMANDS['search']}\n\nThe planner bounds every point and "
     "simulates only those that might still win: its result is that of simulating all. The other methods look at some "
     "points only.",
     examples=(
-        "armillary plan sweep.yaml --top 3",
-        "armillary plan sweep.yaml --method tpe --trials 50 --json found.json",
+        "armillary plan search sweep.yaml --top 3",
+        "armillary plan search sweep.yaml --method tpe --trials 50 --json found.json",
     ),
-    # The commands beside the search are shown on its help page.
-    beside=SUBCOMMANDS,
 )
 @click.argument("file", type=_FILE, metavar="SWEEP")
 @option(
@@ -85,7 +82,7 @@ def command(
         seed=seed,
         store=store,
         workers=workers,
-        progress=_Progress(),
+        progress=Progress(),
     )
     _present(found, sweep, top)
     for path, text in ((csv, as_csv), (json_file, as_json)):
@@ -94,13 +91,14 @@ def command(
             click.echo(f"wrote {path}", err=True)
 
 
-class _Progress:
+class Progress:
     """Shows the progress of a search on a terminal, a few times a second."""
 
     def __init__(self) -> None:
         self.last = 0.0
 
     def __call__(self, what: str, done: int, of: int) -> None:
+        """Show how much of what is done."""
         # A few times a second, on a terminal only.
         if sys.stderr.isatty() and time.monotonic() - self.last > 0.3:
             self.last = time.monotonic()

@@ -27,6 +27,7 @@ class Fitted:
         high: Largest.
         rows: How many held-out rows that is of.
         folds: What was left out of a fit -> its constants.
+        within: Standard deviation of ln(measured / predicted) among plans of one model on one machine.
     """
 
     constants: Constants
@@ -34,6 +35,7 @@ class Fitted:
     high: float = float("nan")
     rows: int = 0
     folds: Mapping[str, Constants] = field(default_factory=dict)
+    within: float = 0.05
 
 
 def stack_names() -> tuple[str, ...]:
@@ -51,13 +53,7 @@ def constants_of(stack: str, device: str) -> Fitted:
     Raises:
         InputError: there is no such software, or its file is malformed.
     """
-    # A path of a file has a suffix; a name of the package has none.
-    names = stack_names()
-    if stack not in names and not Path(stack).suffix:
-        raise InputError(
-            f"no constants of '{stack}'{nearest(stack, names)}, expected {one_of(names)} or a file"
-        )
-    document = _document(FOLDER / f"{stack}.yaml" if stack in names else Path(stack))
+    document = document_of(stack)
     start = Constants()
     # Constants of a base software, which a recipe started from.
     if base := document.data.get("base"):
@@ -85,6 +81,24 @@ def constants_of(stack: str, device: str) -> Fitted:
 def sources_of(stack: str) -> tuple[str, ...]:
     """Return the SHA-256 of the files whose rows the constants of a software were fitted to."""
     return tuple((_document(FOLDER / f"{stack}.yaml").data.get("source") or {}).values())
+
+
+def document_of(stack: str) -> Document:
+    """Return the file of a software.
+
+    Args:
+        stack: Name of a software, or the path of a file of ``armillary calibrate training``.
+
+    Raises:
+        InputError: there is no such software, or its file is malformed.
+    """
+    # A path of a file has a suffix; a name of the package has none.
+    names = stack_names()
+    if stack not in names and not Path(stack).suffix:
+        raise InputError(
+            f"no constants of '{stack}'{nearest(stack, names)}, expected {one_of(names)} or a file"
+        )
+    return _document(FOLDER / f"{stack}.yaml" if stack in names else Path(stack))
 
 
 @lru_cache(maxsize=64)

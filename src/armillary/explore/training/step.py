@@ -15,7 +15,7 @@ from armillary.platform.files.preset import merged
 from armillary.platform.model import Platform
 from armillary.trace import Trace
 from armillary.workload.generate import generate
-from armillary.workload.models.schema import Decoder
+from armillary.workload.models import Model, read_model
 from armillary.workload.plan.schema import Plan
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class Step:
         device: Name of the constants of its kernels.
     """
 
-    model: Decoder
+    model: Model
     plan: Mapping[str, Any]
     machine: Mapping[str, Any]
     npus: int
@@ -160,7 +160,7 @@ class _Traces:
         if key in self._kept:
             self._kept.move_to_end(key)
             return self._kept[key]
-        made = generate(Decoder.model_validate_json(model), Plan.model_validate(json.loads(plan)))
+        made = generate(read_model(json.loads(model)), Plan.model_validate(json.loads(plan)))
         self._kept[key] = made
         # By their size, not by their number: traces of 512 microbatches are large.
         while len(self._kept) > 1 and sum(map(_nodes, self._kept.values())) > KEPT_NODES:

@@ -1,0 +1,93 @@
+"""`armillary plan MODEL`: which parallelism, recomputation and microbatch train a model fastest on a machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from armillary.cli import COMMANDS
+from armillary.cli.command import Command, option
+from armillary.cli.completion import complete_models, complete_software
+from armillary.cli.generate.plan_options import PlanOptions, plan_options
+from armillary.cli.options import counted_machine_option, json_option, top_option
+from armillary.cli.output_file import OUTPUT_FOLDER
+from armillary.cli.outputs import show_table, write_json
+from armillary.cli.plan import SUBCOMMANDS
+from armillary.cli.plan.search import Progress
+from armillary.cli.train import present
+
+if TYPE_CHECKING:
+    from armillary.explore.training.choose import Choice
+
+
+@click.command(
+    cls=Command,
+    help=f"{COMMANDS['plan']}\n\nAll plans that are possible and fit are bounded, and those that may be among the "
+    "best are simulated. Options of a plan hold for all that are tried. The points of a sweep file are searched by "
+    "`armillary plan search`.",
+    examples=(
+        "armillary plan llama-3-8b --machine dgx-h100 --batch 64 --sequence 8192",
+        "armillary plan llama-3-70b --machine 64xdgx-h100 --batch 512 --precision fp8 --out best",
+    ),
+    beside=SUBCOMMANDS,
+)
+@click.argument("name", metavar="MODEL", shell_complete=complete_models)
+@counted_machine_option()
+@option(
+    "--software",
+    metavar="NAME",
+    shell_complete=complete_software,
+    heading="Machine",
+    help="What it is trained with; by default what suits machine and plan.",
+)
+@option(
+    "--among",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    heading="Search",
+    help="Rank only these plans: a YAML or JSON list of mappings, whose keys are those of a plan.",
+)
+@plan_options("training")
+@top_option("Plans", 10, heading="Search")
+@option(
+    "-o",
+    "--out",
+    "folder",
+    type=OUTPUT_FOLDER,
+    metavar="DIR",
+    help="Write a study file of the best plan, and flags of Megatron-core and torchtitan.",
+)
+@json_option("Write the same as JSON, in s and bytes.")
+def command(
+    name: str, machine: str, software: str | None, among: Path | None, options: PlanOptions, top: int,
+    folder: Path | None, json_file: Path | None,
+) -> None:  # fmt: skip
+    """Search and print."""
+    from armillary.explore.training.among import read_plans
+    from armillary.explore.training.choose import plan
+    from armillary.explore.training.show import choice_json
+
+    keys: dict[str, Any] = options.keys()
+    plans = read_plans(among) if among else None
+    found = plan(name, machine, software=software or "", among=plans, top=top, progress=Progress(), **keys)
+    _present(found)
+    write_json(json_file, choice_json(found))
+    if folder:
+        from armillary.explore.training.takeaway import write
+
+        for path in write(folder, found.best, name):
+            click.echo(f"wrote {path}", err=True)
+
+
+def _present(found: Choice) -> None:
+    from armillary.explore.training.show import plans_table, reasons_table
+
+    present(found.best)
+    of = len(found.plans) + len(found.rejected)
+    click.echo(f"\nThe {len(found.plans)} best of {of:,} plans; {found.simulated:,} simulated")
+    show_table(plans_table(found))
+    if found.rejected:
+        click.echo("\nWhy the others are not among them")
+        show_table(reasons_table(found))

@@ -1,0 +1,92 @@
+"""`armillary train`: how long a training step takes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from armillary.cli import COMMANDS
+from armillary.cli.command import Command, option
+from armillary.cli.completion import complete_models, complete_software
+from armillary.cli.generate.plan_options import PlanOptions, plan_options
+from armillary.cli.options import counted_machine_option, json_option
+from armillary.cli.output_file import OUTPUT_FOLDER
+from armillary.cli.outputs import show_table, working, write_json
+
+if TYPE_CHECKING:
+    from armillary.explore.training.train import Prediction
+
+_HELP = f"""{COMMANDS["train"]}
+
+MODEL is a name of `armillary generate list`, a model file, or a Hugging Face config.json. Kernels and collectives take
+what was measured on the machine, and a software adds what it was measured to add. What is left out is chosen
+and printed.
+"""
+
+
+@click.command(
+    cls=Command,
+    help=_HELP,
+    examples=(
+        "armillary train llama-3-8b --machine dgx-h100 --batch 64 --sequence 8192",
+        "armillary train llama-3-70b --machine 512xh100 --batch 512 --tp 4 --pp 4 --software megatron-core",
+    ),
+)
+@click.argument("name", metavar="MODEL", shell_complete=complete_models)
+@counted_machine_option()
+@option(
+    "--software",
+    metavar="NAME",
+    shell_complete=complete_software,
+    heading="Machine",
+    help="What it is trained with; by default what suits machine and plan.",
+)
+@plan_options("training")
+@option(
+    "-o",
+    "--out",
+    "folder",
+    type=OUTPUT_FOLDER,
+    metavar="DIR",
+    help="Write a study file, and flags of Megatron-core and torchtitan.",
+)
+@json_option("Write the same as JSON, in s and bytes.")
+def command(
+    name: str,
+    machine: str,
+    software: str | None,
+    options: PlanOptions,
+    folder: Path | None,
+    json_file: Path | None,
+) -> None:
+    """Predict and print."""
+    from armillary.explore.training.machine import machine_of
+    from armillary.explore.training.show import prediction_json
+    from armillary.explore.training.train import predicted
+    from armillary.workload.models import load_model
+
+    model = load_model(name)
+    with working("simulating"):
+        found = predicted(model, machine_of(machine), options.keys(), software or "")
+    present(found)
+    write_json(json_file, prediction_json(found))
+    if folder:
+        from armillary.explore.training.takeaway import write
+
+        for path in write(folder, found, name):
+            click.echo(f"wrote {path}", err=True)
+
+
+def present(found: Prediction) -> None:
+    """Print a predicted step: time and memory first, then what was assumed, the plan, and what the step consists of."""
+    from armillary.explore.training.show import headline, memory_text, parts_table, plan_text
+
+    click.echo(headline(found))
+    click.echo(f"Memory: {memory_text(found)}")
+    for text in found.assumptions:
+        click.echo(f"Assumed: {text}")
+    click.echo(f"Plan: {plan_text(found.plan)}")
+    click.echo(f"Most of it: {found.limits}\n")
+    show_table(parts_table(found))

@@ -1,0 +1,140 @@
+"""Plans to choose from: the parallelism, recomputation and microbatch that a model and a machine allow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import product
+from math import prod
+from typing import Any
+
+from armillary.base.errors import InputError
+from armillary.explore.training.machine import Machine
+from armillary.platform.files.preset import merged
+from armillary.workload.models import Model, default_sequence
+from armillary.workload.models.schema import Decoder
+from armillary.workload.plan.schema import Plan
+
+LONG = 16_384
+"""Tokens of a sequence from which on it is worth being shared by context parallelism."""
+VIRTUAL = 8
+"""Most virtual stages of a rank: beyond, their messages cost more than the bubble that is left."""
+RECOMPUTE = ("none", "selective", "full")
+MICROBATCHES = (1, 2, 4, 8)
+MOST_EXPERT_PARALLEL = 64
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A plan that may be chosen: its keys beside those that are given, and how far it is from the simplest."""
+
+    values: Mapping[str, Any]
+    order: tuple[int, ...]
+
+
+def candidates(model: Model, machine: Machine, given: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the keys of plans that agree with those that are given, the simplest first.
+
+    Simple means: no full recomputation, few ranks that share a model, few pipeline stages. Sizes are powers of two and
+    the divisors of what they divide; whether a plan is possible and fits, the caller finds out.
+    """
+    found = [
+        Candidate(merged(given, values), order) for values, order in _of_model(model, machine, given)
+    ]  # fmt: skip
+    return [dict(each.values) for each in sorted(found, key=lambda each: each.order)]
+
+
+def _of_model(
+    model: Model, machine: Machine, given: Mapping[str, Any]
+) -> Iterator[tuple[dict[str, Any], tuple[int, ...]]]:
+    own = given.get("parallel") or {}
+    npus, decoder = machine.npus, model if isinstance(model, Decoder) else None
+    experts = decoder.experts if decoder else None
+
+    def sizes(axis: str, usual: list[int]) -> list[int]:
+        return [own[axis]] if axis in own else [size for size in usual if npus % size == 0]
+
+    heads = decoder.attention.heads if decoder else 1
+    kv_heads = (decoder.attention.kv_heads or heads) if decoder else 1
+    tps = sizes(
+        "tp",
+        [n for n in _powers(min(machine.domain, 16)) if heads % n == 0 and (kv_heads % n == 0 or n <= 8)],
+    )
+    layers = decoder.layers if decoder else 1
+    pps = sizes("pp", sorted({n for n in (*_powers(64), layers) if layers % n == 0 or n < layers / 2}))
+    sequence = given.get("sequence") or default_sequence(model) or 0
+    cps = sizes("cp", _powers(16) if sequence >= LONG else [1])
+    eps = sizes("ep", _expert_sizes(experts.count) if experts else [1])
+    recompute = [given["recompute"]] if "recompute" in given else _recompute(given)
+    micros = [given["microbatch"]] if "microbatch" in given else list(MICROBATCHES)
+    for tp, pp, cp, ep, how, micro in product(tps, pps, cps, eps, recompute, micros):
+        if npus % (tp * pp * cp):
+            continue
+        replicas = npus // (tp * pp * cp)
+        if given["batch"] % (replicas * micro) or (ep > 1 and (tp * cp * replicas) % ep):
+            continue
+        parallel: dict[str, Any] = {"tp": tp, "pp": pp, "cp": cp}
+        if experts:
+            parallel |= {"ep": ep, "etp": own.get("etp", 1)}
+        rounds = given["batch"] // (replicas * micro)
+        for virtual in _virtual(layers, pp, rounds, given):
+            values: dict[str, Any] = {"parallel": parallel, "recompute": how, "microbatch": micro}
+            if virtual > 1:
+                values["pipeline"] = {"schedule": "interleaved", "virtual": virtual}
+            yield (
+                values,
+                (RECOMPUTE.index(how) == 2, tp * pp * cp, pp, ep, RECOMPUTE.index(how), micro, -virtual),
+            )
+
+
+def _recompute(given: Mapping[str, Any]) -> list[str]:
+    # Fused attention keeps no scores that selective recomputation could leave out.
+    flash = given.get("attention", "flash") == "flash"
+    return [each for each in RECOMPUTE if each != "selective" or not flash]
+
+
+def _virtual(layers: int, pp: int, rounds: int, given: Mapping[str, Any]) -> list[int]:
+    """Return the numbers of virtual stages to try: one, and the most that divides the layers of a stage."""
+    section = given.get("pipeline") or {}
+    if pp == 1 or "schedule" in section or "virtual" in section or rounds % pp or layers % pp:
+        return [1]
+    most = max(n for n in range(1, VIRTUAL + 1) if (layers // pp) % n == 0)
+    return [1, most] if most > 1 else [1]
+
+
+def _powers(most: int) -> list[int]:
+    return [2**k for k in range(most.bit_length()) if 2**k <= most]
+
+
+def _expert_sizes(count: int) -> list[int]:
+    return [size for size in _powers(min(count, MOST_EXPERT_PARALLEL)) if count % size == 0]
+
+
+def needed_bytes(model: Model, plan: Plan) -> int:
+    """Return what the fullest rank of a plan needs.
+
+    Raises:
+        InputError: the plan is impossible.
+    """
+    from armillary.explore.sweep.memory import needed
+
+    return needed(model, plan)
+
+
+def fits(model: Model, plan: Plan, capacity: int | None) -> str:
+    """Return why a plan cannot run in so much memory, "" if it can."""
+    from armillary.base.units import format_bytes
+
+    try:
+        bytes_ = needed_bytes(model, plan)
+    except InputError as error:
+        return str(error)
+    if capacity is None or bytes_ <= capacity:
+        return ""
+    return f"needs {format_bytes(bytes_)} of {format_bytes(capacity)}"
+
+
+def ranks_of(values: Mapping[str, Any]) -> int:
+    """Return how many ranks share one copy of a model under these keys."""
+    own = values.get("parallel") or {}
+    return prod(own.get(axis, 1) for axis in ("tp", "pp", "cp"))

@@ -1,0 +1,222 @@
+"""Which plan trains a model fastest on a machine: all that are possible are screened, those that may win simulated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from armillary.base.document import Source
+from armillary.base.errors import InputError
+from armillary.base.units import format_time
+from armillary.explore.search.bound import StepBound
+from armillary.explore.training.candidates import candidates, fits
+from armillary.explore.training.defaults import completed
+from armillary.explore.training.machine import Machine, machine_of
+from armillary.explore.training.software import Software, software_of, usual
+from armillary.explore.training.step import Step, platform_of, seconds
+from armillary.explore.training.train import Prediction, nested, of_plan, plan_of
+from armillary.platform.files.preset import merged
+from armillary.workload import models
+from armillary.workload.models import Model, load_model
+
+Progress = Callable[[str, int, int], None]
+"""Called with what is done, how many are done, and of how many."""
+SHARDINGS = {"zero-1": ("zero-1", "fsdp"), "fsdp": ("fsdp",)}
+"""Sharding of a software -> what else it has, that is worth trying."""
+SLACK = 1 - 1e-3
+"""A bound is that of a whole step, a time that of a steady state: this far they may be apart."""
+
+
+@dataclass(frozen=True)
+class Rejected:
+    """A plan that is not among the best, and why."""
+
+    plan: Mapping[str, Any]
+    why: str
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The best plans of a model on a machine.
+
+    Attributes:
+        plans: Best first.
+        rejected: The others, with the reason of each.
+        simulated: Of how many the time is known.
+        assumptions: What nobody said and holds for all of them.
+    """
+
+    plans: tuple[Prediction, ...]
+    rejected: tuple[Rejected, ...]
+    simulated: int
+    assumptions: tuple[str, ...]
+
+    @property
+    def best(self) -> Prediction:
+        """The fastest."""
+        return self.plans[0]
+
+
+def plan(
+    model: str | Model,
+    machine: Source | Machine,
+    *,
+    batch: int | None = None,
+    software: str = "",
+    among: Iterable[Mapping[str, Any]] | None = None,
+    top: int = 10,
+    progress: Progress | None = None,
+    **keys: Any,
+) -> Choice:
+    """Return the plans that train a model fastest.
+
+    Args:
+        model: Name of a model, of its file, or the model.
+        machine: See `armillary.train`.
+        batch: Samples of a step; may be left out where all plans of `among` have one.
+        software: What it is trained with; by default what suits machine and plan.
+        among: Keys of plans; only these are ranked, whether they fit into memory or not.
+        top: Plans to return.
+        progress: See `Progress`.
+        keys: Of a plan, see `armillary.train`; they are the same in all plans that are tried.
+
+    Raises:
+        InputError: a name or key is wrong, or no plan is possible.
+    """
+    read = load_model(model) if isinstance(model, str) else model
+    found = machine if isinstance(machine, Machine) else machine_of(machine)
+    given = nested(keys | ({"batch": batch} if batch is not None else {}))
+    tell = progress or (lambda what, done, of: None)
+    assumed = []
+    sequence = models.default_sequence(read)
+    if given.get("sequence") is None and sequence and among is None:
+        assumed.append(f"sequence {sequence:,}, the model's own")
+    if among is not None:
+        return _ranked(read, found, given, list(among), software, top, tuple(assumed), tell)
+    used = software_of(software or usual(found.software, given), found.device)
+    if not software:
+        assumed.append(f"software {used.name}: {used.title}")
+    whole = completed(given, used.plan)
+    plan_of(whole, found)  # wrong keys are refused before any is tried
+    return _searched(read, found, used, whole, top, tuple(assumed), tell)
+
+
+def _ranked(
+    model: Model, machine: Machine, given: Mapping[str, Any], among: Sequence[Mapping[str, Any]], software: str,
+    top: int, assumed: tuple[str, ...], tell: Progress,
+) -> Choice:  # fmt: skip
+    timed: list[tuple[float, dict[str, Any]]] = []
+    rejected = []
+    whole = [merged(given, nested(each)) for each in among]
+    # One software for all: they are to be compared.
+    kinds = {usual(machine.software, each) for each in whole}
+    used = software_of(
+        software or (kinds.pop() if len(kinds) == 1 else usual(machine.software, {})), machine.device
+    )
+    for done, (each, own) in enumerate(zip(among, whole, strict=True)):
+        try:
+            values = completed(own, used.plan)
+            timed.append((_time(model, machine, used, values), values))
+        except InputError as error:
+            rejected.append(Rejected(each, str(error)))
+        tell("simulated", done + 1, len(among))
+    if not timed:
+        raise InputError(f"no plan is possible: {rejected[0].why}" if rejected else "no plans to rank")
+    timed.sort(key=lambda each: each[0])
+    best = [of_plan(model, machine, used, values, assumed) for _, values in timed[:top]]
+    slower = [
+        Rejected(values, f"takes {format_time(time * 1e9)}, the best {format_time(timed[0][0] * 1e9)}")
+        for time, values in timed[top:]
+    ]
+    return Choice(tuple(best), (*slower, *rejected), len(timed), assumed)
+
+
+def _searched(
+    model: Model, machine: Machine, software: Software, given: Mapping[str, Any], top: int, assumed: tuple[str, ...],
+    tell: Progress,
+) -> Choice:  # fmt: skip
+    tried = [
+        each for sharding in _shardings(given, software) for each in candidates(model, machine, sharding)
+    ]
+    waiting, rejected = _screened(model, machine, software, tried, tell)
+    if not waiting:
+        raise InputError(_impossible(given, machine, rejected))
+    timed: list[tuple[float, dict[str, Any]]] = []
+    for done, (bound, values) in enumerate(waiting):
+        limit = timed[top - 1][0] if len(timed) >= top else float("inf")
+        # Bounds grow: neither this plan nor any after it can be among the best.
+        if bound * SLACK > limit:
+            rejected += [
+                Rejected(
+                    each, f"at least {format_time(least * 1e9)}, plan {top} takes {format_time(limit * 1e9)}"
+                )
+                for least, each in waiting[done:]
+            ]
+            break
+        try:
+            timed.append((_time(model, machine, software, values), values))
+        except InputError as error:
+            rejected.append(Rejected(values, str(error)))
+        timed.sort(key=lambda each: each[0])
+        tell("simulated", done + 1, len(waiting))
+    if not timed:
+        raise InputError(_impossible(given, machine, rejected))
+    rejected += [
+        Rejected(values, f"takes {format_time(time * 1e9)}, the best {format_time(timed[0][0] * 1e9)}")
+        for time, values in timed[top:]
+    ]
+    best = tuple(of_plan(model, machine, software, values, assumed) for _, values in timed[:top])
+    return Choice(best, tuple(rejected), len(timed), assumed)
+
+
+def _shardings(given: Mapping[str, Any], software: Software) -> list[dict[str, Any]]:
+    """Return what is given, with each way to share weights that a software has unless one is given."""
+    section = given.get("data") or {}
+    own = section.get("sharding")
+    # The software's own may be another of its ways; one that the user named is meant.
+    if own is None or own != (software.plan.get("data") or {}).get("sharding"):
+        return [{**given}]
+    return [{**given, "data": {**section, "sharding": each}} for each in SHARDINGS.get(own, (own,))]
+
+
+def _screened(
+    model: Model, machine: Machine, software: Software, tried: Sequence[dict[str, Any]], tell: Progress
+) -> tuple[list[tuple[float, dict[str, Any]]], list[Rejected]]:
+    """Return (least seconds, plan) of plans that are possible and fit, the most promising first, and the others."""
+    capacity = machine.platform.npu.memory.capacity
+    bounds: dict[str, StepBound] = {}
+    waiting, rejected = [], []
+    for done, values in enumerate(tried):
+        plan = plan_of(values, machine)
+        problem = fits(model, plan, int(capacity) if capacity else None) or _pointless(values)
+        if problem:
+            rejected.append(Rejected(values, problem))
+            continue
+        platform = platform_of(_step(model, machine, values), software.fitted.constants)
+        # Machines differ between plans only in what constants say, which is the same for all.
+        least = bounds.setdefault("", StepBound(platform)).ticks(model, plan) * 1e-9
+        waiting.append((least, values))
+        tell("screened", done + 1, len(tried))
+    return sorted(waiting, key=lambda each: each[0]), rejected
+
+
+def _pointless(values: Mapping[str, Any]) -> str:
+    sharded = (values.get("data") or {}).get("sharding") == "fsdp"
+    if sharded and values.get("parallel", {}).get("pp", 1) > 1:
+        return "fsdp gathers weights anew for each microbatch of a pipeline"
+    return ""
+
+
+def _time(model: Model, machine: Machine, software: Software, values: Mapping[str, Any]) -> float:
+    plan_of(values, machine)
+    return seconds(_step(model, machine, values), software.fitted.constants)
+
+
+def _step(model: Model, machine: Machine, values: Mapping[str, Any]) -> Step:
+    return Step(model, values, machine.keys, machine.npus, machine.device)
+
+
+def _impossible(given: Mapping[str, Any], machine: Machine, rejected: Sequence[Rejected]) -> str:
+    why = f": {rejected[0].why}" if rejected else ": the batch is no multiple of any number of replicas"
+    return f"no plan of batch {given['batch']} on {machine.npus:,} devices of {machine.name} is possible{why}"

@@ -1,0 +1,82 @@
+"""What a plan leaves open is chosen, and said."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from armillary.base.errors import InputError
+from armillary.explore.training.candidates import candidates, fits
+from armillary.explore.training.machine import Machine
+from armillary.platform.files.preset import merged
+from armillary.workload.models import Model
+from armillary.workload.plan.schema import Plan
+
+CHOSEN = (
+    ("parallel", "tp"),
+    ("parallel", "pp"),
+    ("parallel", "cp"),
+    ("parallel", "ep"),
+    ("microbatch",),
+    ("recompute",),
+)
+"""Keys of a plan that are chosen together where they are left out."""
+
+
+def completed(given: Mapping[str, Any], usual: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the keys of a plan with what a software does unless they say otherwise.
+
+    Raises:
+        InputError: there is no batch.
+    """
+    if given.get("batch") is None:
+        raise InputError("plan: missing key 'batch': samples of one step, over all replicas")
+    whole: dict[str, Any] = merged(usual, given)
+    return whole
+
+
+def chosen(model: Model, machine: Machine, given: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """Return the keys of a whole plan, and a sentence about those that were chosen.
+
+    The simplest plan that fits into memory, see `armillary.explore.training.candidates`; if none does, the last.
+
+    Raises:
+        InputError: no plan is possible with the keys that are given.
+    """
+    open_ = [path for path in CHOSEN if _at(given, path) is None]
+    # What is given says at least how the model is shared: then that is what is meant, and the rest are defaults.
+    if any(path not in open_ for path in CHOSEN[:2]):
+        return _with_defaults(given), []
+    capacity = machine.platform.npu.memory.capacity
+    found, problem = None, ""
+    for values in candidates(model, machine, given):
+        plan = Plan.model_validate({"ranks": machine.npus, **values})
+        problem = fits(model, plan, int(capacity) if capacity else None)
+        if not problem:
+            return values, [_sentence(values, open_, "the simplest plan that fits")]
+        # What does not fit may still be run; what is impossible may not.
+        found = values if problem.startswith("needs ") else found
+    if found is None:
+        raise InputError(
+            f"no plan of batch {given['batch']} on {machine.npus:,} devices is possible: "
+            f"{problem or 'the batch is no multiple of any number of replicas'}"
+        )
+    return found, [_sentence(found, open_, "no plan that was tried fits")]
+
+
+def _with_defaults(given: Mapping[str, Any]) -> dict[str, Any]:
+    return {**given}
+
+
+def _sentence(values: Mapping[str, Any], open_: Sequence[tuple[str, ...]], why: str) -> str:
+    texts = [f"{path[-1]} {_at(values, path)}" for path in open_ if _at(values, path) not in (None, 1)]
+    virtual = (values.get("pipeline") or {}).get("virtual")
+    texts += [f"{virtual} virtual stages"] if virtual else []
+    return f"{', '.join(texts) or 'one rank holds the model'}: {why}, `armillary plan` finds the fastest"
+
+
+def _at(values: Mapping[str, Any], path: tuple[str, ...]) -> Any:
+    found: Any = values
+    for key in path:
+        found = found.get(key) if isinstance(found, Mapping) else None
+    return found

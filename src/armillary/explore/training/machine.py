@@ -1,0 +1,85 @@
+"""A machine that training steps are predicted on: a preset of any size, a file, or the mapping that it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from armillary.base.document import Source
+from armillary.base.errors import InputError
+from armillary.platform.files.native import load_platform, platform_document
+from armillary.platform.files.preset import expand, is_preset, read_preset
+from armillary.platform.model import Platform
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A machine whose kernels some model times.
+
+    Attributes:
+        name: As the user said it.
+        title: For people.
+        keys: Of the platform.
+        platform: The same, read.
+        device: Name of the constants of its kernels; "": another model than ``gpu`` times them.
+        software: What trains on it by default; "": it does not say.
+    """
+
+    name: str
+    title: str
+    keys: Mapping[str, Any]
+    platform: Platform
+    device: str
+    software: str
+
+    @property
+    def npus(self) -> int:
+        """How many devices it has."""
+        return self.platform.npus
+
+    @property
+    def domain(self) -> int:
+        """Devices that its innermost dimension joins."""
+        return self.platform.dimensions[0].size
+
+
+def machine_of(source: Source) -> Machine:
+    """Return a machine.
+
+    Args:
+        source: A preset, which may be counted (64xdgx-h100), a study or platform file, or what such a file holds.
+
+    Raises:
+        InputError: there is no such machine, it is malformed, or nothing says how its kernels are timed.
+    """
+    document = platform_document(source)
+    name = document.name if isinstance(source, Mapping) else str(source)
+    preset = read_preset(name) if document.path is None and is_preset(name) else None
+    at = ("platform",) if "platform" in document.data else ()
+    document, _ = expand(document, at)
+    keys = document.data["platform"] if at else document.data
+    if document.path:
+        keys = _absolute(keys, document.path.parent)
+    platform = load_platform(source)
+    if platform.compute.model is None:
+        raise InputError(
+            f"machine {name}: nothing says how long kernels take; expected compute: {{model: gpu, device: NAME}} "
+            "(`armillary machine gemm --list` has the names), or a roofline by name, compute: {roofline: true, "
+            "efficiency: 60 %}"
+        )
+    device = str(keys["compute"]["device"]) if platform.compute.model == "gpu" else ""
+    return Machine(
+        name, preset.title if preset else name, keys, platform, device, preset.software if preset else ""
+    )
+
+
+def _absolute(keys: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """Return keys whose paths do not depend on where the file is."""
+    found = {**keys}
+    for part, key in (("compute", "device"), ("compute", "file"), ("collectives", "fit")):
+        value = (found.get(part) or {}).get(key) if isinstance(found.get(part), dict) else None
+        if isinstance(value, str) and Path(value).suffix:
+            found[part] = {**found[part], key: str((folder / value).resolve())}
+    return found

@@ -1,0 +1,78 @@
+"""What a step consists of: seconds of the rank that finishes last, which add up to the step."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from armillary.engine.common.timeline import KINDS
+from armillary.explore.training.constants import Constants
+from armillary.explore.training.step import Step, extent, simulated, trace_of
+from armillary.trace.attention import ATTENTION
+from armillary.trace.gemm import GEMM
+
+if TYPE_CHECKING:
+    from armillary.engine.common.timeline import Timeline
+    from armillary.trace import Trace
+
+KERNELS = ("gemm", "attention", "other")
+"""Kinds of kernels: GEMMs, fused attention, and what is bound by memory."""
+PARTS = (*KERNELS, "communication", "waiting", "memory", "outside")
+"""Kernels by kind; exposed communication and remote memory; waiting for other ranks, which in a pipeline is its bubble;
+and what a step takes outside of kernels."""
+TITLES = {
+    "gemm": "GEMMs",
+    "attention": "attention",
+    "other": "other kernels",
+    "communication": "exposed communication",
+    "waiting": "waiting for other ranks",
+    "memory": "exposed remote memory",
+    "outside": "outside of kernels",
+}
+
+
+def parts_of(step: Step, constants: Constants) -> dict[str, float]:
+    """Return the seconds of each of `PARTS`; their sum is what `armillary.explore.training.step.seconds` says.
+
+    Raises:
+        InputError: the plan is impossible on the machine.
+    """
+    runs = extent(step)
+    first = _of_run(simulated(runs.first, constants), trace_of(runs.first, constants))
+    if runs.second is None:
+        return first
+    second = _of_run(simulated(runs.second, constants), trace_of(runs.second, constants))
+    # As the time itself: what a round of the steady state adds, for as many rounds as are left.
+    return {name: first[name] + (second[name] - first[name]) * runs.share for name in PARTS}
+
+
+def _of_run(timeline: Timeline, trace: Trace) -> dict[str, float]:
+    from armillary.report.time_breakdown import breakdown
+
+    last = int(np.argmax(timeline.finish))
+    found = breakdown(timeline, last)
+    kernels = _kernels(timeline, trace, last)
+    busy = sum(kernels.values())
+    # Kernels of a rank run one after the other; should they not, their shares are those of what was busy.
+    scale = found.compute / busy if busy else 0.0
+    ticks = {name: value * scale for name, value in kernels.items()} | {
+        "communication": found.communication,
+        "waiting": found.waiting + found.idle,
+        "memory": found.memory,
+        "outside": found.cpu + timeline.total_ticks - found.finish,
+    }
+    return {name: float(ticks[name]) * 1e-9 for name in PARTS}
+
+
+def _kernels(timeline: Timeline, trace: Trace, cls: int) -> dict[str, float]:
+    graph = trace.graph(int(timeline.representative[cls]))
+    table = timeline.table(cls)
+    start, end = timeline.spans(cls)
+    busy = np.where(table.kind == KINDS.index("compute"), end - start, 0)
+    gemm, attention = graph.int_lists(GEMM)[0] >= 0, graph.int_lists(ATTENTION)[0] >= 0
+    total = {"gemm": busy[gemm].sum(), "attention": busy[attention].sum()}
+    return {
+        **{name: float(value) for name, value in total.items()},
+        "other": float(busy.sum() - sum(total.values())),
+    }

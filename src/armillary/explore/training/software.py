@@ -1,0 +1,85 @@
+"""Training software by name: what its plans are made of, and what it adds to kernels and collectives.
+
+A data file ``software/NAME.yaml`` has constants, which were fitted to measured steps, and under ``plan`` what a plan is
+unless it says otherwise. One with ``base`` adds to another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from armillary.base.errors import InputError, nearest, one_of
+from armillary.explore.training.fitted import Fitted, constants_of, document_of
+from armillary.platform.files.preset import merged
+
+NAMES = (
+    "megatron-core", "nemo", "torchtitan", "fsdp2", "llm-foundry", "deepspeed", "maxtext", "megatron-lm-2022",
+)  # fmt: skip
+"""What a user may name; other files are of single sets of measurements."""
+SHARDED = ("fsdp", "hsdp", "zero-3")
+"""Shardings of weights, which PyTorch's own software has and Megatron is rarely run with."""
+
+
+@dataclass(frozen=True)
+class Software:
+    """A training software on a device.
+
+    Attributes:
+        name: Its name.
+        title: For people.
+        plan: What a plan is unless it says otherwise.
+        fitted: Its constants on the device.
+        base: The software whose constants it takes, as it has none; "": it has its own.
+    """
+
+    name: str
+    title: str
+    plan: Mapping[str, Any]
+    fitted: Fitted
+    base: str = ""
+
+
+def software_of(name: str, device: str) -> Software:
+    """Return a training software on a device.
+
+    Args:
+        name: One of `NAMES`, or a file of ``armillary calibrate``.
+        device: Name of the GPU's constants.
+
+    Raises:
+        InputError: there is none of that name, or its file is malformed.
+    """
+    if name not in NAMES and not name.endswith((".yaml", ".yml")):
+        raise InputError(
+            f"no software '{name}'{nearest(name, NAMES)}, expected {one_of(NAMES)}, or a file of `armillary calibrate`"
+        )
+    data = document_of(name).data
+    base = str(data.get("base") or "")
+    plan: Any = data.get("plan") or {}
+    if base:
+        plan = merged(software_plan(base), plan)
+    return Software(
+        name,
+        str(data.get("title", name)),
+        plan,
+        constants_of(name, device),
+        "" if data.get("devices") else base,
+    )
+
+
+def software_plan(name: str) -> dict[str, Any]:
+    """Return what a plan of a software is unless it says otherwise."""
+    data = document_of(name).data
+    base = data.get("base")
+    found: dict[str, Any] = merged(software_plan(base) if base else {}, data.get("plan") or {})
+    return found
+
+
+def usual(software: str, plan: Mapping[str, Any]) -> str:
+    """Return the software that a plan is run with if nobody says: that of the machine, or one that shards weights."""
+    sharding = (plan.get("data") or {}).get("sharding") if isinstance(plan.get("data"), Mapping) else None
+    if sharding in SHARDED and software in ("", "megatron-core", "nemo"):
+        return "torchtitan"
+    return software or "megatron-core"

@@ -1,0 +1,137 @@
+"""A plan to take away: a study file, and the flags that start such a run with Megatron-core or torchtitan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from armillary.explore.training.show import headline, plan_json, plan_text
+from armillary.explore.training.train import Prediction
+from armillary.platform.files.preset import merged
+from armillary.workload.models import default_sequence, load_model
+from armillary.workload.models.schema import Decoder
+from armillary.workload.plan.schema import Plan
+
+RECOMPUTE = {
+    "none": "",
+    "selective": "--recompute-activations",
+    "full": "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1",
+}
+"""Recomputation -> flags of Megatron-core."""
+
+
+def study(found: Prediction, model: str) -> dict[str, Any]:
+    """Return the study file whose simulation is the prediction, but for what a long step leaves out."""
+    constants = found.software.fitted.constants
+    values = {key: value for key, value in constants.plan(plan_json(found.plan)).items() if key != "ranks"}
+    own = constants.platform(found.machine.device) if found.machine.device else {}
+    return {
+        "workload": {"generate": {"model": model, **values}},
+        "platform": merged(dict(found.machine.keys), own),
+    }
+
+
+def megatron(found: Prediction, model: Decoder) -> Iterator[str]:
+    """Yield flags of Megatron-core (`pretrain_gpt.py`), a line for each purpose."""
+    plan, own = found.plan, found.plan.parallel
+    yield (
+        f"--num-layers {model.layers} --hidden-size {model.hidden} --num-attention-heads {model.attention.heads} "
+        f"--max-position-embeddings {model.context}"
+    )
+    if (kv := model.attention.kv_heads) and kv != model.attention.heads:
+        yield f"--group-query-attention --num-query-groups {kv}"
+    if model.mlp:
+        yield f"--ffn-hidden-size {model.mlp.size}" + (" --swiglu" if model.activation == "swiglu" else "")
+    if model.experts:
+        yield (
+            f"--num-experts {model.experts.count} --moe-router-topk {model.experts.top_k} "
+            f"--moe-ffn-hidden-size {model.experts.size} --moe-grouped-gemm"
+        )
+        yield f"--expert-model-parallel-size {own.ep} --expert-tensor-parallel-size {own.etp or own.tp}"
+    yield f"--tensor-model-parallel-size {own.tp}" + (
+        " --sequence-parallel" if own.tp > 1 and own.sequence else ""
+    )
+    if own.tp > 1 and own.overlap:
+        yield "--tp-comm-overlap"
+    yield f"--pipeline-model-parallel-size {own.pp} --context-parallel-size {own.cp}"
+    if plan.pipeline.virtual > 1:
+        yield f"--num-virtual-stages-per-pipeline-rank {plan.pipeline.virtual}"
+    yield f"--micro-batch-size {plan.microbatch} --global-batch-size {plan.batch} --seq-length {_sequence(plan, model)}"
+    if plan.data.sharding == "fsdp":
+        yield "--use-megatron-fsdp --data-parallel-sharding-strategy optim_grads_params --ckpt-format fsdp_dtensor"
+    elif plan.data.sharding != "ddp":
+        yield "--use-distributed-optimizer"
+    if plan.data.overlap:
+        yield "--overlap-grad-reduce" + ("" if plan.data.sharding == "ddp" else " --overlap-param-gather")
+    if RECOMPUTE[plan.recompute]:
+        yield RECOMPUTE[plan.recompute]
+    yield "--bf16" + (" --fp8-format hybrid" if plan.numbers.compute == "fp8" else "")
+    if plan.numbers.gradients == "bf16":
+        yield "--grad-reduce-in-bf16"
+
+
+def torchtitan(found: Prediction, model: Decoder) -> Iterator[str]:
+    """Yield the lines of a torchtitan job file (TOML)."""
+    plan, own = found.plan, found.plan.parallel
+    replicas = plan.ranks // (own.tp * own.pp * own.cp)
+    yield f"# {plan_text(plan)}"
+    yield "[training]"
+    yield f"local_batch_size = {plan.batch // replicas}"
+    yield f"global_batch_size = {plan.batch}"
+    yield f"seq_len = {_sequence(plan, model)}"
+    yield ""
+    yield "[parallelism]"
+    shard = plan.data.shard or replicas
+    sharded = plan.data.sharding in ("fsdp", "zero-3", "hsdp")
+    yield f"data_parallel_shard_degree = {shard if sharded else 1}"
+    yield f"data_parallel_replicate_degree = {replicas // shard if sharded else replicas}"
+    yield f"tensor_parallel_degree = {own.tp}"
+    yield f"enable_async_tensor_parallel = {str(own.tp > 1 and own.overlap).lower()}"
+    yield f"context_parallel_degree = {own.cp}"
+    yield f"pipeline_parallel_degree = {own.pp}"
+    if own.pp > 1:
+        yield f'pipeline_parallel_schedule = "{"Interleaved1F1B" if plan.pipeline.virtual > 1 else "1F1B"}"'
+        yield f"pipeline_parallel_microbatch_size = {plan.microbatch}"
+    if model.experts:
+        yield f"expert_parallel_degree = {own.ep}"
+    yield ""
+    yield "[activation_checkpoint]"
+    yield f'mode = "{plan.recompute}"'
+
+
+def write(folder: Path, found: Prediction, name: str) -> list[Path]:
+    """Write ``study.yaml``, ``megatron-core.sh`` and ``torchtitan.toml`` to a folder, and return them.
+
+    Args:
+        folder: It is made.
+        found: The prediction.
+        name: Of the model, as the user said it.
+    """
+    import yaml
+
+    from armillary.base.files import write_text
+
+    model = load_model(name)
+    # A model file is found from everywhere.
+    said = str(Path(name).resolve()) if Path(name).suffix else name
+    texts = {
+        "study.yaml": f"# {headline(found)}\n"
+        + yaml.safe_dump(study(found, said), sort_keys=False, width=110, allow_unicode=True)
+    }
+    if isinstance(model, Decoder):
+        texts["megatron-core.sh"] = "\n".join(
+            ["# Flags of pretrain_gpt.py; data, tokenizer and learning rate are yours.", "FLAGS=("]
+            + [f"  {line}" for line in megatron(found, model)]
+            + [")", ""]
+        )
+        texts["torchtitan.toml"] = "\n".join([*torchtitan(found, model), ""])
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = [folder / each for each in texts]
+    for path, text in zip(paths, texts.values(), strict=True):
+        write_text(path, text)
+    return paths
+
+
+def _sequence(plan: Plan, model: Decoder) -> int:
+    return plan.sequence or default_sequence(model) or model.context

@@ -1,0 +1,208 @@
+"""One training step, predicted: its time, what it is made of, the memory it needs, and what was assumed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pydantic import ValidationError
+
+from armillary.base.document import Source
+from armillary.base.errors import InputError
+from armillary.explore.training.constants import Constants
+from armillary.explore.training.defaults import chosen, completed
+from armillary.explore.training.interval import interval_of
+from armillary.explore.training.machine import Machine, machine_of
+from armillary.explore.training.parts import TITLES, parts_of
+from armillary.explore.training.software import Software, software_of, usual
+from armillary.explore.training.step import Step, seconds
+from armillary.platform.files.native_errors import first_problem
+from armillary.workload import models
+from armillary.workload.generate import memory_of
+from armillary.workload.models import Model, load_model
+from armillary.workload.plan.schema import Plan
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What the rank that needs most allocates, in bytes; capacity None: not known."""
+
+    peak_bytes: int
+    capacity_bytes: int | None
+
+    @property
+    def fits(self) -> bool | None:
+        """Whether it fits; None: not known."""
+        return None if self.capacity_bytes is None else self.peak_bytes <= self.capacity_bytes
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """A predicted training step.
+
+    Attributes:
+        model: Name of the model.
+        machine: The machine.
+        software: What it is trained with.
+        plan: As it is run, with all that was chosen.
+        step_time_s: Time of a step in s.
+        interval_s: Between which 9 of 10 measured steps are expected, in s.
+        mfu: FLOP that the model needs, over the peak in the precision of its GEMMs, as a share.
+        memory: Of the fullest rank.
+        parts: Part of the step -> s, see `armillary.explore.training.parts`.
+        tokens: Of a step, over all replicas; 0: the model takes no tokens.
+        assumptions: Sentences: what nobody said and moves the answer.
+    """
+
+    model: str
+    machine: Machine
+    software: Software
+    plan: Plan
+    step_time_s: float
+    interval_s: tuple[float, float]
+    mfu: float
+    memory: Memory
+    parts: Mapping[str, float]
+    tokens: int
+    assumptions: tuple[str, ...]
+
+    @property
+    def limits(self) -> str:
+        """What takes most of the step, in words."""
+        name = max(self.parts, key=lambda each: self.parts[each])
+        return f"{TITLES[name]}, {100 * self.parts[name] / self.step_time_s:.0f} % of the step"
+
+
+def train(model: str | Model, machine: Source | Machine, *, software: str = "", **plan: Any) -> Prediction:
+    """Predict a training step.
+
+    Args:
+        model: Name of a model, of its file, or the model.
+        machine: A preset, which may be counted (``64xdgx-h100``, ``512xh100``), a platform file or its content.
+        software: What it is trained with; by default what suits machine and plan.
+        plan: Keys of a plan as in ``workload.generate``; ``tp``, ``pp``, ``cp``, ``ep`` and ``dp`` may stand alone.
+            ``batch`` is needed. What is left out is chosen, and stands in the assumptions.
+
+    Raises:
+        InputError: a name or key is wrong, or the plan is impossible.
+    """
+    read = load_model(model) if isinstance(model, str) else model
+    found = machine if isinstance(machine, Machine) else machine_of(machine)
+    return predicted(read, found, nested(plan), software)
+
+
+def predicted(model: Model, machine: Machine, given: Mapping[str, Any], software: str = "") -> Prediction:
+    """Predict a step of the keys of a plan, see `train`.
+
+    Raises:
+        InputError: a key is wrong, or the plan is impossible.
+    """
+    used = software_of(software or usual(machine.software, given), machine.device)
+    whole = completed(given, used.plan)
+    plan_of(whole, machine)  # wrong keys are refused before any is chosen
+    assumed = []
+    if not software:
+        assumed.append(f"software {used.name}: {used.title}")
+    values, reasons = chosen(model, machine, whole)
+    plan = plan_of(values, machine)
+    assumed += reasons
+    if plan.sequence is None and (length := models.default_sequence(model)):
+        assumed.append(f"sequence {length:,}, the model's own")
+    return of_plan(model, machine, used, values, tuple(assumed))
+
+
+def of_plan(
+    model: Model, machine: Machine, software: Software, values: Mapping[str, Any], assumed: tuple[str, ...]
+) -> Prediction:
+    """Predict a step of a whole plan.
+
+    Raises:
+        InputError: the plan is impossible.
+    """
+    plan = plan_of(values, machine)
+    step = Step(model, values, machine.keys, machine.npus, machine.device)
+    constants = software.fitted.constants
+    parts = parts_of(step, constants)
+    time = sum(parts.values())
+    sequence = plan.sequence or models.default_sequence(model)
+    needed = models.flops(model, plan.batch, plan.sequence, causal=plan.causal).training
+    peak = _peak(machine, plan)
+    capacity = machine.platform.npu.memory.capacity
+    return Prediction(
+        model.name, machine, software, plan, time,
+        interval_of(step, software, parts),
+        needed / time / machine.npus / peak if peak else float("nan"),
+        Memory(int(memory_of(model, plan)["needed_bytes"]), int(capacity) if capacity else None),
+        parts,
+        plan.batch * (sequence or 0),
+        (*assumed, *_assumed(machine, software)),
+    )  # fmt: skip
+
+
+def _peak(machine: Machine, plan: Plan) -> float:
+    """Return FLOP/s of a device in the precision of the GEMMs of a plan; 0: not known."""
+    peak = machine.platform.npu.peak
+    return peak.get(plan.numbers.compute, peak["bf16"]) if isinstance(peak, dict) else peak
+
+
+def effect(model: Model, machine: Machine, plan: Plan, software: Software) -> float:
+    """Return how many times as long a step takes with a software as with its kernels and collectives alone."""
+    values = plan.model_dump(exclude_unset=True, mode="json")
+    step = Step(model, values, machine.keys, machine.npus, machine.device)
+    return seconds(step, software.fitted.constants) / seconds(step, Constants())
+
+
+def plan_of(values: Mapping[str, Any], machine: Machine) -> Plan:
+    """Return the plan of its keys.
+
+    Raises:
+        InputError: a key is wrong.
+    """
+    ranks = values.get("ranks", machine.npus)
+    if ranks != machine.npus:
+        raise InputError(f"ranks {ranks}: expected {machine.npus:,}, the devices of machine {machine.name}")
+    try:
+        return Plan.model_validate({"ranks": machine.npus, **values})
+    except ValidationError as error:
+        place, problem = first_problem(error)
+        raise InputError(f"plan: {'.'.join(map(str, place))}: {problem or 'missing'}") from None
+
+
+AXES = ("tp", "pp", "cp", "ep", "etp", "dp")
+"""Sizes of `Plan.parallel` that may stand beside the sections of a plan."""
+
+
+def nested(plan: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the keys of a plan with those that stand alone in their section."""
+    alone = {name: value for name, value in plan.items() if name in AXES}
+    rest = {name: value for name, value in plan.items() if name not in AXES}
+    if not alone:
+        return rest
+    section = rest.get("parallel", {})
+    if not isinstance(section, Mapping):
+        raise InputError(f"plan: parallel: got {section!r}, expected a mapping of keys to values")
+    if twice := sorted(alone.keys() & section.keys()):
+        raise InputError(f"plan: {twice[0]} is given twice, alone and in parallel")
+    return {**rest, "parallel": {**section, **alone}}
+
+
+def _assumed(machine: Machine, software: Software) -> list[str]:
+    """Return what is not known of machine and software, and moves the answer."""
+    found = []
+    if not machine.device:
+        found.append(
+            f"kernels of machine {machine.name} are timed by {machine.platform.compute.model}, of whose errors nothing "
+            "is known"
+        )
+    if software.fitted.constants == Constants():
+        where = machine.device or "this machine"
+        found.append(f"no step of {software.name} on {where} was measured: it adds nothing to its kernels")
+    elif software.base:
+        found.append(f"{software.name} takes the constants of {software.base}")
+    return found
+
+
+def with_assumption(prediction: Prediction, text: str) -> Prediction:
+    """Return a prediction that states one thing more."""
+    return replace(prediction, assumptions=(*prediction.assumptions, text))
