@@ -22,6 +22,8 @@ class Row:
         low: Lower end of the interval that the prediction states; nan: none.
         high: Upper end.
         reason: Why there is no prediction.
+        seen: How constants relate to it: ``fitted`` (they were fitted to it), ``twin`` (to another row of its plan),
+            ``unseen``; ``""``: not known.
     """
 
     label: str
@@ -32,6 +34,7 @@ class Row:
     low: float = float("nan")
     high: float = float("nan")
     reason: str = ""
+    seen: str = ""
 
     @property
     def error(self) -> float:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,8 +12,8 @@ from armillary.evidence.validate.table import Bar, Progress, Suite, Table
 from armillary.evidence.validate.training import bridge, maxtext, mlperf, mpt, papers, torchtitan, vtrain
 from armillary.evidence.validate.training.case import Case
 from armillary.evidence.validate.training.machines import MACHINES
+from armillary.evidence.validate.training.seen import states
 from armillary.evidence.validate.training.tables import fold, part, rows_of
-from armillary.explore.training.fitted import sources_of
 
 Reader = Callable[[Path], Iterator[Case]]
 
@@ -24,16 +24,47 @@ def _from_files(
     """Return what predicts the rows of files; rows that constants were fitted to also by fits without them."""
 
     def run(files: Sequence[Path], progress: Progress) -> Table:
-        cases = [case for path in files for case in read(path)]
-        # Hashes of the files that constants were fitted to: rows of those are not held out.
-        known = {digest for stack in {case.stack for case in cases} for digest in sources_of(stack)}
-        seen = any(hashlib.sha256(path.read_bytes()).hexdigest() in known for path in files)
-        table = Table(
-            name, title, unit, source, rows_of(cases, progress), "fitted" if seen else "given", bar, notes
+        cases = _once(read(path) for path in files)
+        found = states(cases)
+        rows = tuple(
+            replace(row, seen=state) for row, state in zip(rows_of(cases, progress), found, strict=True)
         )
-        return replace(table, parts=tuple(_left_out(table, cases, progress))) if seen else table
+        seen = [case for case, state in zip(cases, found, strict=True) if state == "fitted"]
+        relation = "fitted" if seen else "blind"
+        table = Table(name, title, unit, source, rows, relation, bar, (*notes, *_assumed(cases)))
+        parts = [*_by_state(table), *(_left_out(table, seen, progress) if seen else ())]
+        return replace(table, parts=tuple(parts))
 
     return run
+
+
+def _once(files: Iterable[Iterable[Case]]) -> list[Case]:
+    """Return the cases of files, without those that an earlier file has, too."""
+    found: list[Case] = []
+    for cases in files:
+        # Within a file equal rows are runs of one configuration.
+        earlier = {(case.label, case.measured) for case in found}
+        found += [case for case in cases if (case.label, case.measured) not in earlier]
+    return found
+
+
+def _assumed(cases: Sequence[Case]) -> Iterator[str]:
+    """Yield what readers chose as rows leave it out, with the number of rows."""
+    counts = Counter(each for case in cases if case.model is not None for each in case.assumed)
+    yield from (f"Assumed of {count} rows: {text}." for text, count in counts.most_common())
+
+
+def _by_state(table: Table) -> Iterator[Table]:
+    """Yield the rows that no constant was fitted to apart: those of plans that have a twin, and all others."""
+    names = {row.seen for row in table.rows if not row.reason}
+    for state, title in (
+        ("twin", "Of plans with a twin among fitted rows"),
+        ("unseen", "Of plans without a twin"),
+    ):
+        rows = [row for row in table.rows if row.seen == state and not row.reason]
+        if rows and len(names) > 1:
+            bar = table.bar if state == "unseen" else None
+            yield replace(part(f"{table.name}-{state}", title, table, rows), relation="blind", bar=bar)
 
 
 def _left_out(table: Table, cases: Sequence[Case], progress: Progress) -> Iterator[Table]:
