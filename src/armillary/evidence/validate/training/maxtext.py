@@ -169,6 +169,12 @@ def _case(path: Path, label: str, text: str, seconds: float, rate: float, total:
         sequence = 2048 if stated else 8192
         assumed.append(f"sequences of {sequence:,} tokens" + (", MaxText's default" if stated else ""))
     per_device = total / devices / sequence
+    chips = DEVICES_OF_CHIP.get(tpu, 1)
+    if stated and abs(settings.number("per_device_batch_size", 0) - per_device) > 0.01:
+        said = settings.values["per_device_batch_size"]
+        assumed.append(
+            f"{per_device:g} samples of a device, as the log counts tokens; the settings say {said}"
+        )
     slices = max(1, int(settings.number("num_slices", 1)))
     if devices % slices:
         return _refused(label, seconds, f"{devices} devices in {slices} slices, expected a multiple")
@@ -178,6 +184,12 @@ def _case(path: Path, label: str, text: str, seconds: float, rate: float, total:
     if not stated:
         assumed.append("FSDP over all chips and recomputed blocks: the page names its configuration only")
     batch = round(per_device * devices)
+    # JAX sees several devices of a chip, which share a copy: as ranks of tp, or as one rank of FSDP.
+    if devices % chips or axes["tp"] % min(chips, axes["tp"]):
+        return _refused(label, seconds, f"{devices} devices of {chips} to a chip, expected a multiple")
+    devices //= chips
+    if axes["tp"] > 1:
+        axes["tp"] //= chips
     replicas = devices // (axes["tp"] * axes["pp"] * axes["cp"])
     pieces = max(1, int(settings.number("gradient_accumulation_steps", 1)))
     if axes["pp"] > 1:

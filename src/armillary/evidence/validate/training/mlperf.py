@@ -6,8 +6,8 @@ parallelism and precision stand nowhere and are chosen by rules, the same for al
 - Replicas are ``batch / (microbatch x accumulation)``, with the largest microbatch that leaves a replica a whole
   number of GPUs, and 1 where a replica has several.
 - A replica of Llama 3.1 405B has context parallel 2, 8 pipeline stages of 8 virtual stages each, and tensor parallelism
-  over the rest, as NVIDIA publishes of 512 GB300 (tp 2 pp 8 cp 2 vp 8, 1,152 samples); one of 8B context parallel 2
-  and tensor parallelism over the rest.
+  over the rest, as NVIDIA publishes of 512 GB300 (tp 2 pp 8 cp 2 vp 8, 1,152 samples); one of 8B doubles context
+  and tensor parallelism in turn: cp 2, tp 2 cp 2, tp 2 cp 4.
 - Blackwell trains in NVFP4, as NVIDIA says of release 5.1, older GPUs in fp8.
 """
 
@@ -71,15 +71,17 @@ def _case(path: Path, line: int, row: dict[str, str]) -> Case:
     group = f"{benchmark} (LoRA)" if lora else benchmark
     facts = {"model": benchmark, "release": release}
 
-    def refused(reason: str) -> Case:
-        return Case(label, group, measured, "", 0, None, {}, "nemo", reason=reason, facts=facts)
+    def refused(reason: str, apart: str = "") -> Case:
+        return Case(label, group, measured, "", 0, None, {}, "nemo", reason=reason, facts=facts, apart=apart)
 
     if benchmark not in MODELS:
         return refused(f"no model '{benchmark}', expected {', '.join(MODELS)}")
     if not measured > 0:
-        return refused("no step time in the log; run_minutes, the time to train, cannot be predicted")
+        return refused(
+            "no step time in the log; run_minutes, the time to train, cannot be predicted", "no step time"
+        )
     if lora:
-        return refused("LoRA: most weights have no gradients, which plans cannot say")
+        return refused("LoRA: most weights have no gradients, which plans cannot say", "LoRA")
     found = machine_of(system)
     if isinstance(found, str):
         return refused(found)
@@ -184,10 +186,12 @@ def _parallel(model: Decoder, replica: int) -> tuple[dict[str, Any], dict[str, A
     # Models that do not fit into few GPUs are divided into stages.
     stages = 8 if model.hidden >= 12288 and replica % 8 == 0 else 1
     left = replica // stages
+    if stages == 1:
+        # In turn, context parallelism first: it leaves GEMMs whole.
+        tp = 2 ** (max(0, left.bit_length() - 1) // 2) if left & (left - 1) == 0 else 1
+        return {"tp": tp, "pp": 1, "cp": left // tp}, {}
     cp = 2 if left % 2 == 0 else 1
     axes = {"tp": left // cp, "pp": stages, "cp": cp}
-    if stages == 1:
-        return axes, {}
     pipeline: dict[str, Any] = {"schedule": "interleaved", "virtual": 8}
     each, odd = divmod(model.layers + 2, stages * 8)
     if model.layers % (stages * 8) and not odd:

@@ -25,6 +25,9 @@ def _from_files(
 
     def run(files: Sequence[Path], progress: Progress) -> Table:
         cases = _once(read(path) for path in files)
+        aside = [case for case in cases if case.apart]
+        # A file may have nothing else.
+        cases = [case for case in cases if not case.apart] or cases
         found = states(cases)
         rows = tuple(
             replace(row, seen=state) for row, state in zip(rows_of(cases, progress), found, strict=True)
@@ -32,7 +35,11 @@ def _from_files(
         seen = [case for case, state in zip(cases, found, strict=True) if state == "fitted"]
         relation = "fitted" if seen else "blind"
         table = Table(name, title, unit, source, rows, relation, bar, (*notes, *_assumed(cases)))
-        parts = [*_by_state(table), *(_left_out(table, seen, progress) if seen else ())]
+        parts = [
+            *_by_state(table),
+            *_apart(table, aside),
+            *(_left_out(table, seen, progress) if seen else ()),
+        ]
         return replace(table, parts=tuple(parts))
 
     return run
@@ -52,6 +59,14 @@ def _assumed(cases: Sequence[Case]) -> Iterator[str]:
     """Yield what readers chose as rows leave it out, with the number of rows."""
     counts = Counter(each for case in cases if case.model is not None for each in case.assumed)
     yield from (f"Assumed of {count} rows: {text}." for text, count in counts.most_common())
+
+
+def _apart(table: Table, cases: Sequence[Case]) -> Iterator[Table]:
+    """Yield the rows that are no part of the set, by why they are not."""
+    for why in dict.fromkeys(case.apart for case in cases):
+        rows = rows_of([case for case in cases if case.apart == why], lambda done, of: None)
+        name = f"{table.name}-{why}".replace(" ", "-").lower()
+        yield replace(part(name, f"Apart: {why}", table, rows), relation="blind")
 
 
 def _by_state(table: Table) -> Iterator[Table]:
