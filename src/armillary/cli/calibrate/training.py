@@ -18,7 +18,7 @@ from armillary.cli.output_file import OUTPUT_FOLDER
 
 @click.command(
     cls=Command,
-    help=f"{SUBCOMMANDS['training']}\n\nFILEs are CSV files of vTrain, MPT or Megatron-Bridge.",
+    help=f"{SUBCOMMANDS['training']}\n\nFILEs are measured steps in the formats that `armillary validate` reads.",
     examples=(
         "armillary calibrate training steps.csv --device h100-sxm",
         "armillary calibrate training steps.csv --software megatron-lm-2022 --out fitted",
@@ -37,6 +37,7 @@ def command(files: tuple[Path, ...], software: str, device: str, out: Path | Non
     from armillary.evidence.calibrate.training_files import by_device, calibrate
     from armillary.evidence.validate.training.formats import read_cases
     from armillary.evidence.validate.training.machines import MACHINES
+    from armillary.evidence.validate.training.seen import digests
 
     cases = [case for path in files for case in read_cases(path)[1]]
     if device:
@@ -64,10 +65,10 @@ def command(files: tuple[Path, ...], software: str, device: str, out: Path | Non
         document = {
             "title": recipe.title,
             "script": "armillary calibrate training",
-            # Hashes tell validation which rows the constants have seen.
             "source": {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files},
             **({"base": recipe.base} if recipe.base else {}),
             "devices": devices,
+            "seen": digests(case for case in cases if case.stack == stack),
         }
         text = yaml.safe_dump(document, sort_keys=False, width=110, allow_unicode=True)
         if out:

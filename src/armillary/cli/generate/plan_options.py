@@ -220,7 +220,8 @@ def _option(name: str, schema: dict[str, Any], heading: str) -> Callable[[F], F]
         extra = {"type": float, "metavar": "X"}
     elif value["type"] == "array":
         # Lists are written with commas, as click has no such type.
-        extra = {"metavar": "N,…", "callback": _numbers}
+        names = value["items"].get("enum")
+        extra = {"metavar": "NAME,…" if names else "N,…", "callback": _names if names else _numbers}
     elif kind := _kind(value):
         extra = {"metavar": _METAVARS[kind]}
     return option(f"--{name}", *_ALSO.get(name, ()), default=None, heading=heading, help=text, **extra)
@@ -251,3 +252,8 @@ def _numbers(context: click.Context, parameter: click.Parameter, text: str | Non
     if not all(word.strip().isdecimal() for word in words):
         raise InputError(f"{parameter.opts[0]} '{text}': expected numbers of layers, e.g. 8,9,9,6")
     return [int(word) for word in words]
+
+
+def _names(context: click.Context, parameter: click.Parameter, text: str | None) -> list[str] | None:
+    # Which names there are says the schema of plans, which checks them.
+    return None if text is None else [word.strip() for word in text.split(",")]

@@ -79,5 +79,22 @@ RECIPES = {
         "megatron-core",
         True,
     ),
+    "torchtitan": Recipe(
+        "torchtitan (FSDP2, kernels of PyTorch, attention of scaled_dot_product_attention)",
+        ("sustained", "attention"),
+        Constants(sustained=0.85, attention=1.5),
+    ),
+    "nemo": Recipe(
+        "NeMo, which runs Megatron-core",
+        ("gemm",),
+        Constants(gemm=1.1),
+        "megatron-core",
+        True,
+    ),
+    "maxtext": Recipe(
+        "MaxText on TPUs (XLA)",
+        ("sustained",),
+        Constants(sustained=0.8),
+    ),
 }
 """By software."""

@@ -65,6 +65,7 @@ def row_facts(row: Row) -> dict[str, Any]:
             "high": row.high,
             "error": math.nan if refused else row.error,
             "reason": row.reason,
+            "seen": row.seen,
         }
     )
 

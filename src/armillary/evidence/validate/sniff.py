@@ -6,6 +6,7 @@ import csv
 import gzip
 import itertools
 import json
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -26,19 +27,23 @@ def suite_of(path: Path, suites: Sequence[Suite]) -> Suite:
     # Several headers: a Markdown file has many tables.
     found = headers(path)
     fits = [
-        suite for suite in suites if suite.columns and any(set(suite.columns) <= set(one) for one in found)
+        (len(set(names)), suite)
+        for suite in suites
+        for names in (suite.columns, *suite.also)
+        if names and any(set(names) <= set(one) for one in found)
     ]
     if not fits:
         raise _unknown(path, found, [suite for suite in suites if suite.columns])
     # Most columns: the most special format of those that fit.
-    return max(fits, key=lambda suite: len(set(suite.columns)))
+    return max(fits, key=lambda pair: pair[0])[1]
 
 
 def headers(path: Path) -> list[list[str]]:
     """Return what may be the names of the columns of a file.
 
     Of ``.csv`` and ``.csv.gz`` the first line that does not begin with ``#``, and such a line above it with as many
-    cells, since a first column may be called ``# GPUs``. Of ``.md`` the header of each table. Of ``.json`` the keys of
+    cells, since a first column may be called ``# GPUs``; of ``.tsv`` the same, between tabs. Of ``.md`` the header of
+    each table, and the names in a line of a log (``completed step: 15, seconds: 17.182, …``). Of ``.json`` the keys of
     the object, or of the first in a list. A file without one of these suffixes is read as ``.csv``.
 
     Raises:
@@ -47,7 +52,7 @@ def headers(path: Path) -> list[list[str]]:
     # "measured.csv.gz" is a CSV file.
     kind = path.name.lower().removesuffix(".gz").rpartition(".")[2]
     try:
-        found = {"json": _keys, "md": _tables}.get(kind, _first_lines)(path)
+        found = {"json": _keys, "md": _tables, "tsv": _tabbed}.get(kind, _first_lines)(path)
     except (UnicodeDecodeError, csv.Error, gzip.BadGzipFile, EOFError) as error:
         raise InputError(f"{path}: cannot be read as text ({error})") from error
     except json.JSONDecodeError as error:
@@ -56,7 +61,7 @@ def headers(path: Path) -> list[list[str]]:
         raise InputError(f"{path}: cannot be read ({error.strerror or error})") from error
     if not any(found):
         raise InputError(
-            f"{path}: there are no names of columns, expected .csv, .csv.gz, .json or .md with them"
+            f"{path}: there are no names of columns, expected .csv, .csv.gz, .tsv, .json or .md with them"
         )
     return found
 
@@ -68,19 +73,23 @@ def _lines(path: Path) -> Iterator[str]:
         yield from stream
 
 
-def _first_lines(path: Path) -> list[list[str]]:
+def _tabbed(path: Path) -> list[list[str]]:
+    return _first_lines(path, "\t")
+
+
+def _first_lines(path: Path, between: str = ",") -> list[list[str]]:
     lines = [line for line in itertools.islice(_lines(path), _LINES) if line.strip()]
     plain = next((line for line in lines if not line.startswith("#")), None)
     if plain is None:
         return []
-    cells = _cells(plain)
+    cells = _cells(plain, between)
     # Files whose first column is called "# GPUs".
-    above = [_cells(line) for line in lines[: lines.index(plain)]]
+    above = [_cells(line, between) for line in lines[: lines.index(plain)]]
     return [*(one for one in above if len(one) == len(cells) > 1), cells]
 
 
-def _cells(line: str) -> list[str]:
-    return [cell.strip() for cell in next(csv.reader([line]))]
+def _cells(line: str, between: str) -> list[str]:
+    return [cell.strip() for cell in next(csv.reader([line], delimiter=between))]
 
 
 def _keys(path: Path) -> list[list[str]]:
@@ -92,17 +101,20 @@ def _keys(path: Path) -> list[list[str]]:
 
 def _tables(path: Path) -> list[list[str]]:
     rows = [line.strip() for line in _lines(path)]
-    return [
+    found = [
         [cell.strip() for cell in above.strip("|").split("|")]
         # The rule below a header: dashes, bars and colons only.
         for above, rule in itertools.pairwise(rows)
         if above.startswith("|") and "-" in rule and not rule.strip("|-: ")
     ]
+    logged = next((row for row in rows if row.startswith("completed step:")), "")
+    return [*found, re.findall(r"([\w/ ]+?):", logged)] if logged else found
 
 
 def _unknown(path: Path, found: Sequence[Sequence[str]], suites: Sequence[Suite]) -> InputError:
     if not suites:
         return InputError(f"{path}: none of these validations reads files")
+    found = [header for header in found if header]
     # The suite and header with most columns in common.
     suite, header = max(
         itertools.product(suites, found), key=lambda pair: len(set(pair[0].columns) & set(pair[1]))

@@ -22,6 +22,8 @@ class Row:
         low: Lower end of the interval that the prediction states; nan: none.
         high: Upper end.
         reason: Why there is no prediction.
+        seen: How constants relate to it: ``fitted`` (they were fitted to it), ``twin`` (to another row of its plan),
+            ``unseen``; ``""``: not known.
     """
 
     label: str
@@ -32,6 +34,7 @@ class Row:
     low: float = float("nan")
     high: float = float("nan")
     reason: str = ""
+    seen: str = ""
 
     @property
     def error(self) -> float:
@@ -93,6 +96,7 @@ class Suite:
         needs: Path of its measurements below the folder of measured data; ``""``: published in a paper, always there.
         run: Predicts the rows of the given files; without a file the published numbers.
         columns: Names in the header of a CSV file that tell this format from all others; empty: it reads none.
+        also: Headers of other files that it reads.
     """
 
     name: str
@@ -100,3 +104,4 @@ class Suite:
     needs: str
     run: Callable[[Sequence[Path], Progress], Table]
     columns: Sequence[str] = ()
+    also: Sequence[Sequence[str]] = ()

@@ -78,9 +78,30 @@ def constants_of(stack: str, device: str) -> Fitted:
     )
 
 
-def sources_of(stack: str) -> tuple[str, ...]:
-    """Return the SHA-256 of the files whose rows the constants of a software were fitted to."""
-    return tuple((_document(FOLDER / f"{stack}.yaml").data.get("source") or {}).values())
+@dataclass(frozen=True)
+class Seen:
+    """Which measured steps constants were fitted to.
+
+    Attributes:
+        rows: Digests of the rows.
+        plans: Digests of their plans.
+    """
+
+    rows: frozenset[str] = frozenset()
+    plans: frozenset[str] = frozenset()
+
+
+def seen_by(stack: str) -> Seen:
+    """Return what the constants of a software, and those of the software that it adds to, were fitted to.
+
+    Raises:
+        InputError: there is no such software, or its file is malformed.
+    """
+    document = document_of(stack)
+    own: dict[str, str] = document.data.get("seen") or {}
+    base = seen_by(str(document.data["base"])) if document.data.get("base") else Seen()
+    rows, plans = (frozenset(str(own.get(name, "")).split()) for name in ("rows", "plans"))
+    return Seen(base.rows | rows, base.plans | plans)
 
 
 def document_of(stack: str) -> Document:

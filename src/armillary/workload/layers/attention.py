@@ -37,7 +37,8 @@ def attention_blocks(
             return [*first[:-1], *_absorbed(shard, latent, heads, first[-1]), out]
         return [*first, core(shard, heads), out]
     width = heads.query * heads.key + heads.kv_size
-    blocks = [column(shard, "qkv", model.hidden, width, bias=qkv_bias)]
+    columns = {"q": heads.query * heads.key, "k": heads.kv * heads.key, "v": heads.kv * heads.value}
+    blocks = [column(shard, "qkv", model.hidden, width, bias=qkv_bias, results=columns)]
     # Learned positions were added in the embedding; rotary ones turn queries and keys here.
     if model.attention.qk_norm or model.learned_positions is None:
         blocks.append(_positions(shard, model, heads))
@@ -52,8 +53,8 @@ def _positions(shard: Shard, model: Decoder, heads: Heads) -> Block:
     """Return the block that norms the heads of queries and keys and applies rotary positions."""
     normed = model.attention.qk_norm
     held = shard.tokens * (heads.query + heads.kv) * heads.key * shard.element
-    # Each of the two reads and writes the heads.
-    passes = 2 * (normed + (model.learned_positions is None))
+    # Each of the two reads and writes the heads; rotary positions that are not compiled cast to fp32, turn and cast.
+    passes = 2 * normed + (2 if shard.compiled else 10) * (model.learned_positions is None)
     # One norm for queries and one for keys, shared by all heads.
     weights = 2 * heads.key * (2 if model.norm == "layer" else 1) if normed else 0
     return Block(
@@ -74,18 +75,19 @@ def _latent_in(shard: Shard, model: Decoder, latent: Latent, heads: Heads) -> li
     Every rank of tp holds the projections to the small vectors whole and gathers their results, as Megatron-LM does.
     """
     hidden, rank, scale = model.hidden, latent.query_rank or 0, 2 if model.norm == "layer" else 1
-    small = latent.kv_rank + latent.rotary_size
+    small, queries = latent.kv_rank + latent.rotary_size, heads.query * heads.key
     blocks = [replicated(shard, "down", hidden, rank + small)]
     # Without a query rank, queries come straight from the residual.
     if rank:
         blocks.append(norm(shard, "down.norm", rank + latent.kv_rank, scale * (rank + latent.kv_rank)))
-        blocks.append(column(shard, "q.up", rank, heads.query * heads.key))
+        blocks.append(column(shard, "q.up", rank, queries, results={"q": queries}))
     else:
         blocks.append(norm(shard, "down.norm", latent.kv_rank, scale * latent.kv_rank))
-        blocks.append(column(shard, "q", hidden, heads.query * heads.key, keep=False))
+        blocks.append(column(shard, "q", hidden, queries, keep=False, results={"q": queries}))
     # The shared rotary key is gathered with the small vector and needs no projection up.
     width = heads.kv * (latent.plain_size + latent.value_size)
-    blocks.append(column(shard, "kv.up", latent.kv_rank, width, beside=latent.rotary_size))
+    columns = {"k": heads.kv * latent.plain_size, "v": heads.kv * latent.value_size}
+    blocks.append(column(shard, "kv.up", latent.kv_rank, width, beside=latent.rotary_size, results=columns))
     turned = shard.tokens * heads.query * latent.rotary_size * shard.element
     turn = (Step("turn", bytes=2 * turned),)
     blocks.insert(-1, Block("positions", turn, turn, working=2 * turned))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from armillary.trace.attention import Attention
 from armillary.trace.gemm import Gemm
-from armillary.workload.layers.block import Block
+from armillary.workload.layers.block import Block, Result
 from armillary.workload.layers.layer import Step
 from armillary.workload.layers.linear import gather, scatter
 from armillary.workload.layers.shard import Shard
@@ -70,7 +70,12 @@ def core(shard: Shard, heads: Heads) -> Block:
     # Inference reads what the cache holds, within the window.
     kv_read = kv_new if shard.training else shard.cached(shard.batch * reach * heads.kv_size)
     q, out = rows * heads.key * element, rows * heads.value * element
-    block = Block("core", saved=q + kv_new + lse, working=2 * (q + out) + 2 * kv_new)
+    block = Block(
+        "core",
+        saved=q + kv_new + lse,
+        working=2 * (q + out) + 2 * kv_new,
+        results={"attention": Result(1, out + lse)},
+    )
     own = -(-shard.queries // shard.cp)
     shape = Attention(shard.batch, heads.query, heads.kv, own, reach, heads.key, heads.value)
     forward = Step("attend", flops, q + kv_read + out + lse, shard.high, attention=shape)

@@ -12,8 +12,22 @@ from dataclasses import dataclass, field, replace
 
 from armillary.workload.layers.layer import Layer, Step
 from armillary.workload.layers.shard import Shard
+from armillary.workload.plan.schema import ELEMENT
 
 Steps = tuple[Step, ...]
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a kernel of a block makes, which recomputation may keep instead of making it again.
+
+    Attributes:
+        share: Of the kernel's work, in units that all results of the block have in common: columns of a GEMM.
+        bytes: Of the result.
+    """
+
+    share: int
+    bytes: int
 
 
 @dataclass(frozen=True)
@@ -30,6 +44,7 @@ class Block:
         saved: Bytes kept from forward to backward without recomputation.
         dropped: Bytes of `saved` that selective recomputation makes again, by the whole of `forward`.
         working: Most bytes that a step reads and writes and that nothing keeps.
+        results: Of its kernel, by the names of ``keep`` of a plan.
     """
 
     name: str
@@ -41,6 +56,7 @@ class Block:
     saved: int = 0
     dropped: int = 0
     working: int = 0
+    results: Mapping[str, Result] = field(default_factory=dict)
 
 
 def layer(name: str, shard: Shard, blocks: Sequence[Block], boundary: int, cache: int = 0) -> Layer:
@@ -83,19 +99,39 @@ def _added(shard: Shard, block: Block) -> Steps:
     return (*block.weight, Step("accumulate", bytes=count * (shard.element + 2 * shard.gradient)))
 
 
-def recomputed(layer: Layer, kept: int, idle: int = 0) -> Layer:
-    """Return the layer that keeps only its input, of `kept` bytes, and runs forward again before its backward pass.
+def recomputed(layer: Layer, shard: Shard, blocks: Sequence[Block], kept: int) -> Layer:
+    """Return the layer that keeps only its input, of `kept` bytes, and runs `blocks` again before its backward pass.
 
-    It does not repeat the last `idle` steps.
+    Results that the plan keeps are kept besides, and not made again.
     """
-    again = layer.forward[: len(layer.forward) - idle]
+    again = _chained((block.name, _again(shard, block)) for block in blocks)
+    found = [result.bytes for block in blocks for name, result in block.results.items() if name in shard.keep]
     return replace(
         layer,
         backward=_chained([("again", again), ("", layer.backward)]),
-        saved=kept,
+        saved=kept + sum(found),
         # All that the layer would have kept exists while its backward pass runs.
         working=layer.working + layer.saved,
     )
+
+
+def _again(shard: Shard, block: Block) -> Steps:
+    """Return the steps that make what is not kept of a block's results: fewer columns of its GEMM."""
+    whole = sum(result.share for result in block.results.values())
+    left = sum(result.share for name, result in block.results.items() if name not in shard.keep)
+    if left == whole:
+        return block.forward
+    if not left:
+        return ()
+    return tuple(_narrower(shard, step, left, whole) if step.gemms else step for step in block.forward)
+
+
+def _narrower(shard: Shard, step: Step, left: int, whole: int) -> Step:
+    """Return a GEMM with `left` of `whole` columns: its left operand is read whole."""
+    gemms = tuple(each._replace(n=each.n * left // whole) for each in step.gemms)
+    columns = sum(each.batch * each.calls * (each.k * ELEMENT[step.precision] + each.m * shard.element)
+                  * (old.n - each.n) for each, old in zip(gemms, step.gemms, strict=True))  # fmt: skip
+    return replace(step, flops=step.flops * left // whole, bytes=max(0, step.bytes - columns), gemms=gemms)
 
 
 def _chained(lists: Iterable[tuple[str, Steps]]) -> Steps:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import gcd
 
 from armillary.base.errors import InputError
@@ -23,11 +23,13 @@ class Kind:
 
     experts: bool
     window: int | None
+    kept: bool = False
+    """Whether it keeps all that recomputation of other layers drops."""
 
     @property
     def name(self) -> str:
         """For people."""
-        words = ["experts"] * self.experts + ["window"] * (self.window is not None)
+        words = ["experts"] * self.experts + ["window"] * (self.window is not None) + ["kept"] * self.kept
         return " ".join([*words, "layer"])
 
 
@@ -76,6 +78,8 @@ def transformer_layer(shard: Shard, model: Decoder, kind: Kind, *, qkv_bias: boo
         kind: Of the layer.
         qkv_bias: Whether input projections of attention have one; None: as the model says.
     """
+    if kind.kept:
+        shard = replace(shard, recompute="none")
     hidden, bias = model.hidden, model.attention.bias
     weights = hidden * (2 if model.norm == "layer" else 1)
     blocks: list[Block] = [
@@ -103,12 +107,15 @@ def transformer_layer(shard: Shard, model: Decoder, kind: Kind, *, qkv_bias: boo
     if not shard.training or shard.recompute != "full":
         return made
     # Nothing of the backward pass works on what the last GEMM and residual make.
-    idle = blocks[-1 if kind.experts else -2 :] if shard.early_stop else []
-    return recomputed(made, boundary, sum(len(block.forward) for block in idle))
+    idle = (1 if kind.experts else 2) if shard.early_stop else 0
+    return recomputed(made, shard, blocks[: len(blocks) - idle], boundary)
 
 
 def _all(shard: Shard, model: Decoder, *, shares_table: bool) -> list[Layer]:
     kinds = [kind_of(model, index) for index in range(model.layers)]
+    if shard.recompute != "none" and shard.recompute_every > 1:
+        # torchtitan counts layers from 1: of every two the second is recomputed.
+        kinds = [replace(kind, kept=bool((at + 1) % shard.recompute_every)) for at, kind in enumerate(kinds)]
     # Layers of one kind are one object, so that everything downstream does its work once.
     made = {kind: transformer_layer(shard, model, kind) for kind in dict.fromkeys(kinds)}
     first, last = embedding(shard, model), head(shard, model, shares_table=shares_table)

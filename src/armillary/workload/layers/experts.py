@@ -18,7 +18,9 @@ from armillary.workload.layers.linear import (
     activation,
     gather,
     gemms,
+    made,
     mlp_blocks,
+    projections,
     reduce,
     replicated,
     scatter,
@@ -99,6 +101,7 @@ def _routed(shard: Shard, model: Decoder, own: Experts, loads: Load) -> list[Blo
             {"edp": local * wide * (hidden + own.bias)},
             saved=rows * hidden * shard.operand,
             working=rows * (2 * hidden + wide) * element,
+            results=made(shard, rows, projections(inner, model.gated)),
         ),
         activation(shard, "experts.activation", rows, wide, inner),
         Block(
@@ -109,6 +112,7 @@ def _routed(shard: Shard, model: Decoder, own: Experts, loads: Load) -> list[Blo
             {"edp": local * hidden * (inner + own.bias)},
             saved=rows * inner * shard.operand,
             working=rows * (2 * hidden + inner) * element,
+            results=made(shard, rows, {"down": hidden}),
         ),
         _exchange(shard, "combine", own, loads, hidden),
     ]

@@ -9,11 +9,12 @@ for the gradient of W while that of X is computed; the row-parallel Y is reduce-
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from armillary.trace import CollectiveType
 from armillary.trace.gemm import Gemm
-from armillary.workload.layers.block import Block
+from armillary.workload.layers.block import Block, Result
 from armillary.workload.layers.layer import Precision, Step
 from armillary.workload.layers.shard import Shard
 from armillary.workload.plan.numbers import stored
@@ -118,6 +119,7 @@ def column(
     precision: Precision | None = None,
     weights: Precision | None = None,
     parameters: int | None = None,
+    results: Mapping[str, int] | None = None,
 ) -> Block:
     """Return a column-parallel projection.
 
@@ -132,6 +134,7 @@ def column(
         precision: Absent: that of the plan.
         weights: See `gemms`.
         parameters: Absent: those of the GEMM and bias.
+        results: Outputs that recomputation may keep -> their columns.
     """
     m, element = shard.tokens, shard.element
     gemm, back, weight = gemms(shard, m, k, n, precision=precision, weights=weights)
@@ -158,7 +161,13 @@ def column(
         # The input before the gather: it is gathered again rather than kept whole.
         saved=shard.own * k * ELEMENT[precision or shard.compute] if keep else 0,
         working=m * (2 * k + n) * element,
+        results=made(shard, m, results or {}),
     )
+
+
+def made(shard: Shard, rows: int, columns: Mapping[str, int]) -> dict[str, Result]:
+    """Return the results of a GEMM with so many columns each."""
+    return {name: Result(each, rows * each * shard.element) for name, each in columns.items()}
 
 
 def row(shard: Shard, name: str, k: int, n: int, *, bias: bool = False) -> Block:
@@ -183,6 +192,8 @@ def row(shard: Shard, name: str, k: int, n: int, *, bias: bool = False) -> Block
         n * (bias and shard.sequence),
         saved=m * k * shard.operand,
         working=m * (k + 2 * n) * element,
+        # "mlp.down" -> "down".
+        results=made(shard, shard.own, {name.rpartition(".")[2]: n}),
     )
 
 
@@ -199,16 +210,31 @@ def _beside(steps: list[Step]) -> list[Step]:
 def norm(shard: Shard, name: str, size: int, weights: int) -> Block:
     """Return a norm of the residual; its backward pass adds the gradient of the skip connection."""
     held = shard.own * size * shard.element
+    # Reads the input, its own gradient and the bypassing one; writes the sum.
+    forward, back = _norm_passes(weights == size) if not shard.compiled else ({"norm": 2}, {"norm": 4})
     return Block(
         name,
-        (Step("norm", bytes=2 * held),),
-        # Reads the input, its own gradient and the bypassing one; writes the sum.
-        (Step("norm", bytes=4 * held),),
+        tuple(Step(each, bytes=passes * held) for each, passes in forward.items()),
+        tuple(Step(each, bytes=passes * held) for each, passes in back.items()),
         parameters={"dp+cp": weights},
         partial=weights * shard.sequence,
         saved=held,
         working=2 * held,
     )
+
+
+def _norm_passes(rms: bool) -> tuple[dict[str, int], dict[str, int]]:
+    """Return the kernels of a norm that is not compiled -> tensors of 16 bits that they read and write.
+
+    PyTorch has a kernel for layer norms; it makes RMS norms of operations in fp32, each of which counts twice here:
+    forward cast, square, mean, product with the inverse root, cast, product with the weight; backward the gradients of
+    these, the sums of those of the input, and the addition of the skip connection.
+    """
+    if not rms:
+        return {"norm": 2}, {"norm": 4}
+    forward = {"float": 3, "square": 4, "mean": 2, "scale": 4, "half": 3, "weight": 2}
+    back = {"weight": 7, "half": 3, "scale": 4, "root": 8, "square": 6, "sum": 6, "float": 3, "skip": 3}
+    return forward, back
 
 
 def residual(shard: Shard, name: str, size: int) -> Block:
@@ -222,6 +248,20 @@ def residual(shard: Shard, name: str, size: int) -> Block:
 def activation(shard: Shard, name: str, rows: int, inputs: int, outputs: int) -> Block:
     """Return an activation function of `rows` vectors; gated ones have twice as many inputs as outputs."""
     read, written = rows * inputs * shard.element, rows * outputs * shard.element
+    if not shard.compiled and inputs > outputs:
+        # A kernel for the function and one for the product; backward one for each factor, then the function.
+        half = read // 2
+        return Block(
+            name,
+            (Step("apply", bytes=half + written), Step("product", bytes=read + written)),
+            (
+                Step("factor", bytes=2 * written + half),
+                Step("other", bytes=2 * written + half),
+                Step("apply", bytes=2 * written + half),
+            ),
+            saved=read + half,
+            working=read + written,
+        )
     return Block(
         name,
         (Step("apply", bytes=read + written),),
@@ -229,6 +269,11 @@ def activation(shard: Shard, name: str, rows: int, inputs: int, outputs: int) ->
         saved=read,
         working=read + written,
     )
+
+
+def projections(inner: int, gated: bool) -> dict[str, int]:
+    """Return the columns of the input projections of a feed-forward block."""
+    return {"gate": inner, "up": inner} if gated else {"up": inner}
 
 
 def mlp_blocks(
@@ -248,7 +293,7 @@ def mlp_blocks(
     inner = size // shard.tp
     wide = inner * (2 if gated else 1)
     return [
-        column(shard, f"{name}.up", hidden, wide, bias=bias, keep=keep),
+        column(shard, f"{name}.up", hidden, wide, bias=bias, keep=keep, results=projections(inner, gated)),
         activation(shard, f"{name}.activation", shard.tokens, wide, inner),
         row(shard, f"{name}.down", inner, hidden, bias=bias),
     ]

@@ -49,6 +49,9 @@ class Shard:
         causal: Whether to count only the scores that a causal mask keeps.
         dropout: Whether masks are kept.
         recompute: What the backward pass recomputes.
+        keep: Results that full recomputation keeps.
+        recompute_every: Of so many layers one is recomputed.
+        compiled: Whether element-wise operations are fused into one kernel each.
         early_stop: Whether recomputation ends with the last result that the backward pass needs.
         training: Whether there is a backward pass.
         fused_loss: Whether the gradient of the logits overwrites their softmax.
@@ -79,6 +82,9 @@ class Shard:
     early_stop: bool
     training: bool
     fused_loss: bool
+    keep: tuple[str, ...] = ()
+    recompute_every: int = 1
+    compiled: bool = True
     stores: Stores | None = None
     """Storage precisions of inference; None in training."""
 
@@ -210,6 +216,9 @@ def _shard(
         causal=plan.causal,
         dropout=plan.dropout and training,
         recompute=plan.recompute,
+        keep=tuple(plan.keep),
+        recompute_every=plan.recompute_every,
+        compiled=plan.compiled or not training,
         early_stop=plan.early_stop,
         training=training,
         # Megatron-LM's cross entropy writes the gradient into the softmax; PyTorch's, which goes with FSDP, does not.

@@ -23,6 +23,10 @@ def vit_layers(model: Vit, plan: Plan, expert_rank: int) -> list[Layer]:
     """
     if plan.causal:
         raise InputError(f"causal: '{model.name}' has no causal mask, expected false")
+    if plan.recompute_every > 1:
+        raise InputError(
+            f"recompute_every {plan.recompute_every}: of '{model.name}' all layers are alike, expected 1"
+        )
     tokens = model.patches + 1
     if plan.sequence not in (None, tokens):
         raise InputError(

@@ -10,6 +10,8 @@ from armillary.platform.fields import Count, Part, Size, WholeTime
 from armillary.workload.layers.layer import Precision
 
 Natural = Annotated[int, Field(ge=0, le=2**31 - 1)]
+Kept = Literal["q", "k", "v", "attention", "out", "gate", "up", "down"]
+"""Results of a layer: projections, attention itself, output projection; the feed-forward block's projections."""
 Share = Annotated[float, Field(gt=0, le=1)]
 
 
@@ -181,6 +183,14 @@ class Plan(Part):
     recompute: Literal["none", "selective", "full"] = Field(
         default="none", description="What the backward pass computes a second time instead of keeping it."
     )
+    recompute_every: Count = Field(
+        default=1,
+        description="Of every so many layers one is recomputed, the others keep all (torchtitan's selective layer: 2).",
+    )
+    keep: list[Kept] = Field(
+        default=[],
+        description="What full recomputation keeps and does not compute again: results of projections, attention.",
+    )
     early_stop: bool = Field(
         default=False,
         description="Recompute a layer only up to what its backward pass needs (PyTorch without reentry).",
@@ -195,9 +205,31 @@ class Plan(Part):
         description="flash keeps no scores; unfused writes them to memory and keeps them; eager also scales, masks and "
         "casts them by kernels of their own.",
     )
+    compiled: bool = Field(
+        default=True,
+        description="Norms, rotary positions and activations are one kernel each (Transformer Engine, torch.compile); "
+        "false: a kernel for each operation, as PyTorch runs them.",
+    )
     causal: bool = Field(default=False, description="Count only the scores that a causal mask keeps.")
     serve: Serve | None = Field(default=None, description="Absent: training.")
     dropout: bool = Field(default=False, description="Keep dropout masks for the backward pass.")
+
+    @model_validator(mode="after")
+    def _kept_of_recomputed(self) -> Plan:
+        # Without recomputation everything is kept, so that neither key would have an effect.
+        if self.keep and self.recompute != "full":
+            raise ValueError(
+                f"got keep {', '.join(self.keep)} with recompute {self.recompute}, expected recompute full"
+            )
+        if "attention" in self.keep and self.attention != "flash":
+            raise ValueError(f"got keep attention with attention {self.attention}, expected attention flash")
+        if self.serve is not None and not self.compiled:
+            raise ValueError("got compiled false with serve, expected it in training only")
+        if self.recompute_every > 1 and self.recompute == "none":
+            raise ValueError(
+                f"got recompute_every {self.recompute_every} without recompute, expected full or selective"
+            )
+        return self
 
     @model_validator(mode="after")
     def _stores_of_inference(self) -> Plan:

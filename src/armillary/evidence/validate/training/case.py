@@ -24,6 +24,8 @@ class Case:
         amount: What a step handles, in units of ``measured`` x s: FLOP or tokens per GPU; None: `measured` is in ms.
         reason: Why there is no prediction.
         facts: What the fit may leave out: device, model, GPUs.
+        apart: Why it is shown in a part of its own instead of among the rows of the set; "": it is not.
+        assumed: What the row leaves out and the reader chose, a sentence each; shown in the table's notes.
     """
 
     label: str
@@ -37,6 +39,8 @@ class Case:
     amount: float | None = None
     reason: str = ""
     facts: dict[str, str] = field(default_factory=dict)
+    assumed: tuple[str, ...] = ()
+    apart: str = ""
 
     def seconds(self) -> float:
         """Return the measured time of a step."""

@@ -57,6 +57,11 @@ _A100_40 = {
     "npu": {"memory": {"bandwidth": "1555 GB/s", "capacity": "40 GB"}},
     "compute": {"device": "a100-sxm-40"},
 }
+# SXM5 with HBM2e, limited to 500 W (pytorch/torchtitan, benchmarks/llama3_h100_202412_torchtitan.md).
+_H100_96 = {
+    "npu": {"memory": {"bandwidth": "2400 GB/s", "capacity": "96 GB"}},
+    "compute": {"device": "h100-96-500w"},
+}
 MACHINES = {
     "dgx-a100-80": Machine("a100"),
     "vtrain-a100": Machine(
@@ -66,10 +71,15 @@ MACHINES = {
     "roce-a100-40": Machine("a100", _A100_40),
     "dgx-h100": Machine("h100"),
     "grand-teton-h100": Machine("h100"),
+    "grand-teton-h100-96": Machine("h100", _H100_96),
+    "dgx-h200": Machine("h200"),
     "dgx-b200": Machine("b200"),
     "dgx-b300": Machine("b300"),
     "nvl72-gb200": Machine("gb200"),
     "nvl72-gb300": Machine("gb300"),
+    "tpu-v5p": Machine("tpu-v5p"),
+    "tpu-v6e": Machine("tpu-v6e"),
+    "tpu-v7": Machine("tpu-v7"),
 }
 """By name.
 

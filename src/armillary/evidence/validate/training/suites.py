@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from armillary.evidence.calibrate.training import half
 from armillary.evidence.validate.table import Bar, Progress, Suite, Table
-from armillary.evidence.validate.training import bridge, mpt, papers, vtrain
+from armillary.evidence.validate.training import bridge, maxtext, mlperf, mpt, papers, torchtitan, vtrain
 from armillary.evidence.validate.training.case import Case
 from armillary.evidence.validate.training.machines import MACHINES
+from armillary.evidence.validate.training.seen import states
 from armillary.evidence.validate.training.tables import fold, part, rows_of
-from armillary.explore.training.fitted import sources_of
 
 Reader = Callable[[Path], Iterator[Case]]
 
@@ -24,16 +24,62 @@ def _from_files(
     """Return what predicts the rows of files; rows that constants were fitted to also by fits without them."""
 
     def run(files: Sequence[Path], progress: Progress) -> Table:
-        cases = [case for path in files for case in read(path)]
-        # Hashes of the files that constants were fitted to: rows of those are not held out.
-        known = {digest for stack in {case.stack for case in cases} for digest in sources_of(stack)}
-        seen = any(hashlib.sha256(path.read_bytes()).hexdigest() in known for path in files)
-        table = Table(
-            name, title, unit, source, rows_of(cases, progress), "fitted" if seen else "given", bar, notes
+        cases = _once(read(path) for path in files)
+        aside = [case for case in cases if case.apart]
+        # A file may have nothing else.
+        cases = [case for case in cases if not case.apart] or cases
+        found = states(cases)
+        rows = tuple(
+            replace(row, seen=state) for row, state in zip(rows_of(cases, progress), found, strict=True)
         )
-        return replace(table, parts=tuple(_left_out(table, cases, progress))) if seen else table
+        seen = [case for case, state in zip(cases, found, strict=True) if state == "fitted"]
+        relation = "fitted" if seen else "blind"
+        table = Table(name, title, unit, source, rows, relation, bar, (*notes, *_assumed(cases)))
+        parts = [
+            *_by_state(table),
+            *_apart(table, aside),
+            *(_left_out(table, seen, progress) if seen else ()),
+        ]
+        return replace(table, parts=tuple(parts))
 
     return run
+
+
+def _once(files: Iterable[Iterable[Case]]) -> list[Case]:
+    """Return the cases of files, without those that an earlier file has, too."""
+    found: list[Case] = []
+    for cases in files:
+        # Within a file equal rows are runs of one configuration.
+        earlier = {(case.label, case.measured) for case in found}
+        found += [case for case in cases if (case.label, case.measured) not in earlier]
+    return found
+
+
+def _assumed(cases: Sequence[Case]) -> Iterator[str]:
+    """Yield what readers chose as rows leave it out, with the number of rows."""
+    counts = Counter(each for case in cases if case.model is not None for each in case.assumed)
+    yield from (f"Assumed of {count} rows: {text}." for text, count in counts.most_common())
+
+
+def _apart(table: Table, cases: Sequence[Case]) -> Iterator[Table]:
+    """Yield the rows that are no part of the set, by why they are not."""
+    for why in dict.fromkeys(case.apart for case in cases):
+        rows = rows_of([case for case in cases if case.apart == why], lambda done, of: None)
+        name = f"{table.name}-{why}".replace(" ", "-").lower()
+        yield replace(part(name, f"Apart: {why}", table, rows), relation="blind")
+
+
+def _by_state(table: Table) -> Iterator[Table]:
+    """Yield the rows that no constant was fitted to apart: those of plans that have a twin, and all others."""
+    names = {row.seen for row in table.rows if not row.reason}
+    for state, title in (
+        ("twin", "Of plans with a twin among fitted rows"),
+        ("unseen", "Of plans without a twin"),
+    ):
+        rows = [row for row in table.rows if row.seen == state and not row.reason]
+        if rows and len(names) > 1:
+            bar = table.bar if state == "unseen" else None
+            yield replace(part(f"{table.name}-{state}", title, table, rows), relation="blind", bar=bar)
 
 
 def _left_out(table: Table, cases: Sequence[Case], progress: Progress) -> Iterator[Table]:
@@ -93,5 +139,31 @@ SUITES: tuple[Suite, ...] = (
             "NVIDIA-NeMo/Megatron-Bridge@067f987 (Apache-2.0)", bridge.cases, Bar(0.12, rank=0.9), bridge.NOTES,
         ),
         bridge.COLUMNS,
+    ),
+    Suite(
+        "torchtitan", "torchtitan on A100 and H100", "torchtitan",
+        _from_files(
+            "torchtitan", "torchtitan on A100 and H100", "tokens/s",
+            "pytorch/torchtitan@b5bcd76, docs/performance.md@217cc94 and @4b3f2e4 (BSD-3-Clause)", torchtitan.cases,
+            Bar(0.08, rank=0.9), torchtitan.NOTES,
+        ),
+        torchtitan.COLUMNS[0], torchtitan.COLUMNS[1:],
+    ),
+    Suite(
+        "mlperf", "MLPerf Training 5.1: Llama 3.1 8B and 405B", "mlperf/mlperf_llm_runs.csv",
+        _from_files(
+            "mlperf", "MLPerf Training 5.1: Llama 3.1 8B and 405B", "ms",
+            "mlcommons/training_results_v5.1@441d65f, training_results_v4.0@6fe9543 (Apache-2.0)", mlperf.cases,
+            Bar(0.08, rank=0.9), mlperf.NOTES,
+        ),
+        mlperf.COLUMNS,
+    ),
+    Suite(
+        "maxtext", "MaxText on TPU v5p and v6e", "tpu/steps.tsv",
+        _from_files(
+            "maxtext", "MaxText on TPU v5p and v6e", "ms", "AI-Hypercomputer/tpu-recipes@c8cfe2f (Apache-2.0)",
+            maxtext.cases, Bar(0.08, rank=0.9), maxtext.NOTES,
+        ),
+        maxtext.COLUMNS, (maxtext.LOG,),
     ),
 )  # fmt: skip

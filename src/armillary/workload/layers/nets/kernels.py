@@ -215,4 +215,9 @@ def check_plan(model: Model, plan: Plan, divided: tuple[str, ...] = ()) -> None:
             raise InputError(
                 f"{axis} {size}: expected 1, '{model.name}' of kind '{model.kind}' is divided by {works} only"
             )
+    for name in ("keep", "recompute_every", "compiled"):
+        if name in plan.model_fields_set:
+            raise InputError(
+                f"{name}: '{model.name}' of kind '{model.kind}' has no such layers, expected none"
+            )
     flops(model, plan.microbatch, plan.sequence, recomputation=plan.recompute, causal=plan.causal)
