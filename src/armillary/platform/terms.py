@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 from armillary.base.units import format_time
@@ -39,6 +39,8 @@ class Terms:
         overlap_compute: Share by which a kernel takes longer while a collective moves data on its rank.
         overlap_communication: Share by which a collective takes longer while one of its ranks computes.
         communication: Share by which collectives and messages always take longer than alone.
+        communication_inside: The same of those within a node only, besides.
+        communication_between: The same of those between nodes only, besides.
         launch: ns between two kernels that a CPU can issue.
         straggler: Standard deviation of the speeds of ranks, relative to the mean.
         step_time: ns of an iteration outside of kernels.
@@ -48,6 +50,8 @@ class Terms:
     overlap_compute: float = 0.0
     overlap_communication: float = 0.0
     communication: float = 0.0
+    communication_inside: float = field(default=0.0, kw_only=True)
+    communication_between: float = field(default=0.0, kw_only=True)
     launch: float = 0.0
     straggler: float = 0.0
     step_time: float = 0.0
@@ -62,6 +66,15 @@ class Terms:
     def overlap(self) -> bool:
         """Whether computation and communication slow each other."""
         return bool(self.overlap_compute or self.overlap_communication)
+
+    def communication_share(self, between: bool) -> float:
+        """Return the share by which what is inside a node, or between nodes, takes longer than alone."""
+        return self.communication + (self.communication_between if between else self.communication_inside)
+
+    @property
+    def slows_communication(self) -> bool:
+        """Whether some collectives or messages take longer than alone."""
+        return bool(self.communication or self.communication_inside or self.communication_between)
 
     @property
     def step(self) -> bool:

@@ -50,6 +50,8 @@ def fitted(draw: Any) -> tuple[Case, str]:
     platform = case.platform
     terms = Terms(
         communication=draw(st.sampled_from([0.0, 0.1])),
+        communication_inside=draw(st.sampled_from([0.0, 0.05])),
+        communication_between=draw(st.sampled_from([0.0, 0.4])),
         launch=draw(st.sampled_from([0.0, 5_000.5])),
         straggler=draw(st.sampled_from([0.0, 0.02])),
     )
@@ -165,3 +167,41 @@ def test_unknown_fits_and_other_networks_are_refused() -> None:
         armillary.simulate(trace, machine(), network_model="flow")
     with pytest.raises(InputError, match=r"collectives\.fit"):
         armillary.simulate(trace, machine(), profile="astra-sim")
+
+
+@pytest.mark.parametrize(("inner", "inside"), [(1, (1,)), (2, (1, 4))])
+def test_what_stays_in_a_node_and_what_leaves_it_are_slowed_apart(
+    inner: int, inside: tuple[int, ...]
+) -> None:
+    alone = machine(FitChoice("a100-sxm", inner), (4, 2, 2))
+
+    def message(target: int, terms: Terms) -> int:
+        graphs = [GraphBuilder(rank=r) for r in range(16)]
+        graphs[0].send(target, 1 << 20, 1)
+        graphs[target].recv(0, 1 << 20, 1)
+        trace = Trace.from_ranks([each.graph("r") for each in graphs])
+        return armillary.simulate(trace, replace(alone, terms=terms)).total_ticks
+
+    terms = Terms(communication_inside=0.25, communication_between=0.5)
+    for target in (1, 4, 8):
+        slower = 1.25 if target in inside else 1.5
+        assert message(target, terms) == pytest.approx(slower * message(target, Terms()), abs=3)
+    everywhere = replace(alone, terms=terms)
+    assert one(CollectiveType.ALL_REDUCE, 1 << 24, everywhere) == pytest.approx(
+        1.5 * one(CollectiveType.ALL_REDUCE, 1 << 24, alone), abs=3
+    )
+
+
+def test_schedules_are_slowed_dimension_by_dimension() -> None:
+    alone = replace(machine(), collectives=Collectives())
+    took = one(CollectiveType.ALL_REDUCE, 1 << 24, alone)
+    both, inside, between = (
+        one(CollectiveType.ALL_REDUCE, 1 << 24, replace(alone, terms=terms))
+        for terms in (
+            Terms(communication=0.25),
+            Terms(communication_inside=0.25),
+            Terms(communication_between=0.25),
+        )
+    )
+    assert took < min(inside, between)
+    assert max(inside, between) < both

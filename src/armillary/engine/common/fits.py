@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from functools import cache, lru_cache
 from math import ceil
@@ -110,6 +110,15 @@ def spanned(comm: Communicator, platform: Platform) -> list[int]:
         for d, (dimension, stride) in enumerate(zip(platform.dimensions, strides, strict=True))
         if np.ptp(comm.members // stride % dimension.size)
     ]
+
+
+def between(platform: Platform, dims: Iterable[int]) -> bool:
+    """Tell whether what crosses these dimensions leaves a node.
+
+    A node is what `collectives.node` says, else the first dimension.
+    """
+    inner = platform.collectives.fit.inner if platform.collectives.fit else 1
+    return any(dim >= inner for dim in dims)
 
 
 def node_size(platform: Platform) -> int:

@@ -16,7 +16,7 @@ from armillary.base.errors import InputError
 from armillary.base.units import format_bandwidth
 from armillary.engine.common import network
 from armillary.engine.common.communicators import QuotientComm
-from armillary.engine.common.fits import fitted_message
+from armillary.engine.common.fits import between, fitted_message
 from armillary.engine.common.items import Channel
 from armillary.engine.common.lowered import Tables
 from armillary.engine.common.network import Scale
@@ -203,7 +203,10 @@ class Channels:
         volume: int | Fraction = size
         if fitted := fitted_message(self.platform, hops, size):
             latency, volume, uses = fitted.latency, fitted.volume, [(fitted.dim, 1)]
-        if share := self.platform.terms.communication:
+        # A message that leaves its node is between nodes all the way.
+        if share := self.platform.terms.communication_share(
+            between(self.platform, [d for d, _, _ in crossed])
+        ):
             latency, volume = latency * (1 + share), volume * (1 + Fraction(share))
         if key not in self.tables.channel_at:
             used = []

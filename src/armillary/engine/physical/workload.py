@@ -153,7 +153,7 @@ class PhysicalWorkload(ABC):
         for view in self.views:
             alone = (view.peer >= 0) | (view.nodes.kind[view.nodes.items] == lk.TRANSFER)
             moved.append(int(view.size[alone].max(initial=0)))
-        if self.platform.collectives.fit or self.platform.terms.communication:
+        if self.platform.collectives.fit or self.platform.terms.slows_communication:
             moved.append(largest_message(self.platform, self._message_sizes()))
         return max([1, *moved])
 

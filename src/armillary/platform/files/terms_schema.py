@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, Tag
 
 from armillary.base import units
-from armillary.platform.fields import Part, Quantity, Time
+from armillary.platform.fields import BY_TYPE, TAGS, Part, Quantity, Time
 from armillary.platform.limits import SHARE_OR_NONE
 from armillary.platform.terms import Terms
 
@@ -25,6 +25,13 @@ class OverlapKeys(Part):
     )
 
 
+class CommunicationKeys(Part):
+    """What collectives and messages take longer in a step than alone, by how far they go."""
+
+    inside: Share = Field(default=0.0, description="Within a node, over links such as NVLink.")
+    between: Share = Field(default=0.0, description="Between nodes, over NICs.")
+
+
 class StepKeys(Part):
     """What an iteration takes outside of kernels: data loader, optimizer on the host, logging."""
 
@@ -32,12 +39,19 @@ class StepKeys(Part):
     share: Share = Field(default=0.0, description="Of what the rest takes.")
 
 
+Communication = Annotated[
+    Annotated[Share, Tag(TAGS[0])] | Annotated[CommunicationKeys, Tag(TAGS[1])], BY_TYPE
+]
+
+
 class TermsKeys(Part):
     """Terms of a step that kernels and links do not show; each is off unless it is given (physical)."""
 
     overlap: OverlapKeys = OverlapKeys()
-    communication: Share = Field(
-        default=0.0, description="What collectives and messages take longer in a step than alone."
+    communication: Communication = Field(
+        default=0.0,
+        description="What collectives and messages take longer in a step than alone: everywhere, or inside a node and "
+        "between nodes.",
     )
     launch: Time = Field(
         default=0.0, description="The least time of a kernel: what the CPU needs to issue it."
@@ -50,7 +64,16 @@ class TermsKeys(Part):
 
 def terms_of(keys: TermsKeys) -> Terms:
     """Return the terms that a study file asks for."""
+    given = keys.communication
+    by_place = given if isinstance(given, CommunicationKeys) else CommunicationKeys()
     return Terms(
-        keys.overlap.compute, keys.overlap.communication, keys.communication, keys.launch, keys.straggler,
-        keys.step.time, keys.step.share,
-    )  # fmt: skip
+        overlap_compute=keys.overlap.compute,
+        overlap_communication=keys.overlap.communication,
+        communication=0.0 if isinstance(given, CommunicationKeys) else given,
+        communication_inside=by_place.inside,
+        communication_between=by_place.between,
+        launch=keys.launch,
+        straggler=keys.straggler,
+        step_time=keys.step.time,
+        step_share=keys.step.share,
+    )

@@ -261,7 +261,12 @@ class Machine:
             if fitted := fitted_message(self.platform, [int(hop) for hop in hops], size):
                 uses = {(source, fitted.dim, "out"): 1, (target, fitted.dim, "into"): 1}
                 latency, volume = fitted.latency, fitted.volume
-            more = self.platform.terms.communication
+            fit, terms = self.platform.collectives.fit, self.platform.terms
+            node = fit.inner if fit else 1
+            leaves = any(hop for hop in hops[node:])
+            more = terms.communication + (
+                terms.communication_between if leaves else terms.communication_inside
+            )
             chunk_flow = ChunkFlow(uses)
             self.chunk_flows.append(chunk_flow)
             units = ceil(volume * (1 + Fraction(more)) * self.unit)

@@ -19,6 +19,8 @@ class Constants:
         launch: us that a kernel takes at least.
         handshake: us that the CPU takes over a message of a pipeline.
         communication: Share by which collectives take longer than alone.
+        communication_inside: The same within a node, besides.
+        communication_between: The same between nodes, besides.
         overlap_compute: Share by which kernels take longer beside collectives.
         overlap_communication: Share by which collectives take longer beside kernels.
         straggler: Standard deviation of the speeds of ranks.
@@ -32,6 +34,8 @@ class Constants:
     launch: float = 0.0
     handshake: float = 0.0
     communication: float = 0.0
+    communication_inside: float = 0.0
+    communication_between: float = 0.0
     overlap_compute: float = 0.0
     overlap_communication: float = 0.0
     straggler: float = 0.0
@@ -52,12 +56,20 @@ class Constants:
                     "compute": _percent(self.overlap_compute),
                     "communication": _percent(self.overlap_communication),
                 },
-                "communication": _percent(self.communication),
+                "communication": self._communication(),
                 "launch": f"{self.launch:.4f} us",
                 "straggler": _percent(self.straggler),
                 "step": {"time": f"{self.step:.4f} ms"},
             },
         }
+
+    def _communication(self) -> str | dict[str, str]:
+        inside, between = (
+            self.communication + more for more in (self.communication_inside, self.communication_between)
+        )
+        if inside == between:
+            return _percent(inside)
+        return {"inside": _percent(inside), "between": _percent(between)}
 
     def plan(self, plan: Mapping[str, Any]) -> dict[str, Any]:
         """Return a plan with these constants."""
