@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 from armillary.base.units import format_time
-from armillary.platform.limits import COUNT, SHARE_OR_NONE, TEXT, TIME, check
+from armillary.platform.limits import COUNT, SHARE_OR_NONE, TEXT, TIME, Number, check
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,10 @@ class Terms:
 
     Attributes:
         overlap_compute: Share by which a kernel takes longer while a collective moves data on its rank.
+        overlap_processors: Processors (SMs) that a collective occupies while it moves data; kernels bound by
+            computation lack them.
+        overlap_traffic: Bytes that a collective moves through the memory for each byte that it sends; kernels bound by
+            memory lack that bandwidth.
         overlap_communication: Share by which a collective takes longer while one of its ranks computes.
         communication: Share by which collectives and messages always take longer than alone.
         communication_inside: The same of those within a node only, besides.
@@ -48,6 +52,8 @@ class Terms:
     """
 
     overlap_compute: float = 0.0
+    overlap_processors: float = field(default=0.0, kw_only=True)
+    overlap_traffic: float = field(default=0.0, kw_only=True)
     overlap_communication: float = 0.0
     communication: float = 0.0
     communication_inside: float = field(default=0.0, kw_only=True)
@@ -59,13 +65,15 @@ class Terms:
 
     def __post_init__(self) -> None:
         """Validate the fields, see `armillary.platform.limits`."""
-        # Shares may be 0 (off) up to 100 %; times have their own limit.
-        check(self, **{each.name: TIME if each.name in TIMES else SHARE_OR_NONE for each in fields(self)})
+        # Shares may be 0 (off) up to 100 %; times and numbers have their own limits.
+        rules = dict.fromkeys(TIMES, TIME) | NUMBERS
+        check(self, **{each.name: rules.get(each.name, SHARE_OR_NONE) for each in fields(self)})
 
     @property
     def overlap(self) -> bool:
         """Whether computation and communication slow each other."""
-        return bool(self.overlap_compute or self.overlap_communication)
+        kernels = self.overlap_compute or self.overlap_processors or self.overlap_traffic
+        return bool(kernels or self.overlap_communication)
 
     def communication_share(self, between: bool) -> float:
         """Return the share by which what is inside a node, or between nodes, takes longer than alone."""
@@ -87,11 +95,19 @@ class Terms:
 
     def facts(self) -> dict[str, float]:
         """Return those that are on, by name and unit: ``overlap_compute_ratio``, ``launch_ns``."""
-        return {f"{name}_{'ns' if name in TIMES else 'ratio'}": value for name, value in self.on().items()}
+        return {f"{name}_{unit(name)}": value for name, value in self.on().items()}
 
 
 TIMES = ("launch", "step_time")
-"""Terms that are times; the others are shares."""
+"""Terms that are times."""
+PROCESSORS, TRAFFIC = Number(high=10_000), Number(high=100)
+NUMBERS = {"overlap_processors": PROCESSORS, "overlap_traffic": TRAFFIC}
+"""Terms that are plain numbers, and their rules; the others are shares."""
+
+
+def unit(name: str) -> str:
+    """Return the unit of a term, as keys of reports end."""
+    return "ns" if name in TIMES else "number" if name in NUMBERS else "ratio"
 
 
 def words(facts: Mapping[str, float]) -> str:
@@ -99,7 +115,9 @@ def words(facts: Mapping[str, float]) -> str:
     texts = []
     # The unit is the last part of the key: launch_ns, overlap_compute_ratio.
     for key, value in facts.items():
-        name, _, unit = key.rpartition("_")
-        amount = format_time(value) if unit == "ns" else f"{100 * value:g} %"
+        name, _, of = key.rpartition("_")
+        amount = (
+            format_time(value) if of == "ns" else f"{value:g}" if of == "number" else f"{100 * value:g} %"
+        )
         texts.append(f"{name.replace('_', ' ')} {amount}")
     return ", ".join(texts)

@@ -1,4 +1,4 @@
-"""What hides collectives in the backward pass of a layer: any gradient of a weight, that of the same GEMM, or nothing."""
+"""What hides collectives of a layer in the backward pass: any gradient of a weight, that of the same GEMM, or none."""
 
 from __future__ import annotations
 

@@ -7,9 +7,9 @@ from typing import Annotated
 from pydantic import Field, Tag
 
 from armillary.base import units
-from armillary.platform.fields import BY_TYPE, TAGS, Part, Quantity, Time
+from armillary.platform.fields import BY_TYPE, TAGS, Part, Quantity, Ruled, Time
 from armillary.platform.limits import SHARE_OR_NONE
-from armillary.platform.terms import Terms
+from armillary.platform.terms import PROCESSORS, TRAFFIC, Terms
 
 Share = Annotated[float, Quantity(units.parse_percent, "percent", "10 %", SHARE_OR_NONE)]
 
@@ -22,6 +22,15 @@ class OverlapKeys(Part):
     )
     communication: Share = Field(
         default=0.0, description="What a collective takes longer while one of its ranks computes."
+    )
+    processors: Annotated[float, Ruled(PROCESSORS)] = Field(
+        default=0.0,
+        description="Processors (SMs) that a collective occupies; kernels bound by computation lack them.",
+    )
+    traffic: Annotated[float, Ruled(TRAFFIC)] = Field(
+        default=0.0,
+        description="Bytes through the memory for each byte that a collective sends; kernels bound by memory lack that "
+        "bandwidth.",
     )
 
 
@@ -69,6 +78,8 @@ def terms_of(keys: TermsKeys) -> Terms:
     return Terms(
         overlap_compute=keys.overlap.compute,
         overlap_communication=keys.overlap.communication,
+        overlap_processors=keys.overlap.processors,
+        overlap_traffic=keys.overlap.traffic,
         communication=0.0 if isinstance(given, CommunicationKeys) else given,
         communication_inside=by_place.inside,
         communication_between=by_place.between,

@@ -23,6 +23,8 @@ class Constants:
         communication_between: The same between nodes, besides.
         overlap_compute: Share by which kernels take longer beside collectives.
         overlap_communication: Share by which collectives take longer beside kernels.
+        overlap_processors: Processors that a collective takes from GEMMs beside it.
+        overlap_traffic: Bytes through the memory for each byte that a collective sends.
         straggler: Standard deviation of the speeds of ranks.
         step: ms of a step outside of kernels.
     """
@@ -38,6 +40,8 @@ class Constants:
     communication_between: float = 0.0
     overlap_compute: float = 0.0
     overlap_communication: float = 0.0
+    overlap_processors: float = 0.0
+    overlap_traffic: float = 0.0
     straggler: float = 0.0
     step: float = 0.0
 
@@ -55,6 +59,7 @@ class Constants:
                 "overlap": {
                     "compute": _percent(self.overlap_compute),
                     "communication": _percent(self.overlap_communication),
+                    **self._resources(),
                 },
                 "communication": self._communication(),
                 "launch": f"{self.launch:.4f} us",
@@ -62,6 +67,11 @@ class Constants:
                 "step": {"time": f"{self.step:.4f} ms"},
             },
         }
+
+    def _resources(self) -> dict[str, float]:
+        # Absent where they are off: a study file should read.
+        given = {"processors": self.overlap_processors, "traffic": self.overlap_traffic}
+        return {name: round(value, 4) for name, value in given.items() if value}
 
     def _communication(self) -> str | dict[str, str]:
         inside, between = (
