@@ -7,7 +7,28 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 from armillary.base.units import format_time
-from armillary.platform.limits import COUNT, SHARE_OR_NONE, TEXT, TIME, Number, check
+from armillary.platform.limits import COUNT, RATE, SHARE_OR_NONE, TEXT, TIME, Kind, Number, check
+
+
+@dataclass(frozen=True)
+class HostPath:
+    """What the host of a node carries between NPUs and NICs that are not near them, for a library that cannot relay.
+
+    A ring over several nodes enters and leaves a node by one NIC. If that is near two of its members the ring begins at
+    one and ends at the other; else data of all members but one goes through the processors of the host, unless the
+    library relays it through the NPU next to the NIC (NCCL from 2.12 on, PXN).
+
+    Attributes:
+        bandwidth: Bytes per ns, of all groups of a node together.
+        near: NPUs, neighbours in rank, that a NIC is near to.
+    """
+
+    bandwidth: float
+    near: int = 2
+
+    def __post_init__(self) -> None:
+        """Validate the fields, see `armillary.platform.limits`."""
+        check(self, bandwidth=RATE, near=COUNT)
 
 
 @dataclass(frozen=True)
@@ -19,16 +40,18 @@ class FitChoice:
         inner: Innermost dimensions that make up a node.
         folder: What a path is relative to.
         source: File, line and key of the setting, or empty.
+        host: What data cross within a node to NICs; None: the library relays them.
     """
 
     name: str
     inner: int = 1
     folder: Path = Path()
     source: str = ""
+    host: HostPath | None = None
 
     def __post_init__(self) -> None:
         """Validate the fields, see `armillary.platform.limits`."""
-        check(self, name=TEXT, inner=COUNT)
+        check(self, name=TEXT, inner=COUNT, host=Kind(HostPath, "a HostPath or None", none=True))
 
 
 @dataclass(frozen=True)

@@ -56,6 +56,11 @@ class ChunkRoutes:
         """Dimensions along which members meet; -1: all at once, as where all follow one choice."""
         return [phase.dim for phase in self.phases] + [-1] * (self.choices > 0) or [-1]
 
+    @property
+    def crosses_host(self) -> bool:
+        """Whether a phase crosses the hosts of nodes."""
+        return any(phase.host for phase in self.phases)
+
     def stripped(self) -> ChunkRoutes:
         """Return it without the positions of the members, for comparison."""
         routes = tuple(tuple(replace(phase, positions=()) for phase in route) for route in self.routes)

@@ -17,7 +17,7 @@ import numpy as np
 from armillary.collective.demand import plain
 from armillary.engine.common import network
 from armillary.engine.common.communicators import CollectiveCall, Communicator
-from armillary.engine.common.fits import between, busy, fit_of, fitted_message, spanned, timed
+from armillary.engine.common.fits import between, busy, crosses_host, fit_of, fitted_message, spanned, timed
 from armillary.engine.common.items import MEMORY_OPERATIONS
 from armillary.engine.physical.phases import PhysicalPhase
 from armillary.platform.model import Platform
@@ -50,8 +50,9 @@ def fitted_phase(
     # A fit times, but does not say what was sent: at most what the port can carry in that time.
     sent = min(sum((phase.sent for phase in there), Fraction(0)), volume)
     return PhysicalPhase(
-        -1, plain(call.operation), FITTED, (), time.latency_ns, volume, Fraction(0), sent, ((dim, 1),)
-    )
+        -1, plain(call.operation), FITTED, (), time.latency_ns, volume, Fraction(0), sent, ((dim, 1),),
+        host=crosses_host(call, comm, platform),
+    )  # fmt: skip
 
 
 def largest_message(platform: Platform, sizes: Collection[int]) -> int:

@@ -31,7 +31,7 @@ class Watched(Machine):
         """See `Machine`."""
         super().starts()
         for instance in self.instances.values():
-            for (_, line, _), chunk_flow in instance.chunk_flows.items():
+            for (_, line, _, _), chunk_flow in instance.chunk_flows.items():
                 if chunk_flow.head:
                     self._note(instance, line)
 

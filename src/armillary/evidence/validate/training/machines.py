@@ -20,6 +20,7 @@ class Machine:
         inner: GB/s of a GPU into NVLink, one way.
         outer: GB/s of a GPU into the network between domains, one way.
         fit: Name of the fitted collectives.
+        host: GB/s through the host of a node to NICs that are not near; 0: the library relays.
     """
 
     device: str
@@ -30,6 +31,15 @@ class Machine:
     inner: float
     outer: float
     fit: str = ""
+    host: float = 0.0
+
+    def collectives(self) -> dict[str, Any]:
+        """Return the keys ``collectives`` of a platform."""
+        if not self.fit:
+            return {}
+        return {"fit": self.fit} | (
+            {"host": {"bandwidth": f"{self.host} GB/s", "near": 2}} if self.host else {}
+        )
 
     def platform(self, npus: int) -> dict[str, Any]:
         """Return the keys ``network`` and ``npu`` of a platform with so many GPUs."""
@@ -63,7 +73,7 @@ HOPPER = {"bf16": 989.0, "fp8": 1979.0, "fp32": 494.0}
 MACHINES = {
     # Peaks are dense: data sheets often state twice that, with sparsity.
     "dgx-a100-80": Machine("a100-sxm-80", AMPERE, 2039, 80, 8, 300, 25, "a100-sxm"),
-    "vtrain-a100": Machine("a100-sxm-80", AMPERE, 2039, 80, 8, 300, 12.5, "a100-vtrain"),
+    "vtrain-a100": Machine("a100-sxm-80", AMPERE, 2039, 80, 8, 300, 12.5, "a100-vtrain", host=25),
     "roce-a100-80": Machine("a100-sxm-80", AMPERE, 2039, 80, 8, 300, 25, "a100-sxm"),
     "roce-a100-40": Machine("a100-sxm-40", AMPERE, 1555, 40, 8, 300, 25, "a100-sxm"),
     "dgx-h100": Machine("h100-sxm", HOPPER, 3350, 80, 8, 450, 50, "h100-sxm"),
@@ -83,5 +93,6 @@ MACHINES = {
 }
 """By name.
 
-DGX A100: 8 x HDR 200 Gb/s (arXiv 2104.04473); vTrain: 800 Gb/s in all (VIA-Research/vTrain, src/config.py).
+DGX A100: 8 x HDR 200 Gb/s (arXiv 2104.04473); vTrain: 800 Gb/s in all (VIA-Research/vTrain, src/config.py), which are 4
+NICs, each near 2 GPUs, and NCCL before 2.12, which relays nothing; its hosts carry what a PCIe 4.0 x16 link does, 25 GB/s.
 """

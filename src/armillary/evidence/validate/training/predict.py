@@ -41,9 +41,11 @@ def _seconds(model: str, plan: str, machine: str, keys: str) -> float:
 
 
 def _keys(machine: str, constants: Constants) -> dict[str, Any]:
-    fit = MACHINES[machine].fit
+    collectives = MACHINES[machine].collectives()
     # A machine without a fit has its collectives by schedules.
-    return constants.platform(MACHINES[machine].device) | ({"collectives": {"fit": fit}} if fit else {})
+    return constants.platform(MACHINES[machine].device) | (
+        {"collectives": collectives} if collectives else {}
+    )
 
 
 def platform_of(case: Case, constants: Constants = NEUTRAL) -> Platform:
