@@ -185,7 +185,7 @@ class Build:
             "ranks": len(self.representatives), "states": tables.states, "rows": tables.rows,
             "items": tables.n_items, "chunk_flows": self.chunk_flows, "ordinals": tables.ordinals,
             "instances": tables.instances, "instance_items": tables.instance_items, "arrived": tables.arrived,
-            "ports": lines.network_ports + lines.memory.count, "channels": len(tables.channel_at),
+            "ports": lines.network_ports + lines.memory.count + lines.host.count, "channels": len(tables.channel_at),
             "slots_per_rank": max([1, *slots]), "pairs": tables.pairs, "lines": lines.count,
             "slots": len(self.slot_ready), "servers": max(1, self.platform.npus), "most_ports": max([1, *used]),
             "chosen": self.chosen, "asking": self.asking,

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from armillary.engine.common import network
 from armillary.engine.common.communicators import CollectiveCall, Communicator, Communicators
+from armillary.engine.common.fits import node_size
 from armillary.engine.common.fold import Order, Ring, fold, pairs_of, world_lines
 from armillary.engine.common.items import MEMORY_OPERATIONS, Channel, View, channels_of, unreceived
 from armillary.engine.common.workload import Workload, check_members, read_workload
@@ -126,6 +127,16 @@ class PhysicalWorkload(ABC):
     def memory_groups(self) -> Groups:
         """Return the groups that access a memory at once."""
 
+    @abstractmethod
+    def host_groups(self) -> Groups:
+        """Return the groups whose collectives cross the hosts of their nodes, see `HostPath`."""
+
+    @property
+    def has_host(self) -> bool:
+        """Whether the machine says what its hosts carry."""
+        fit = self.platform.collectives.fit
+        return fit is not None and fit.host is not None
+
     @property
     @abstractmethod
     def loses_messages(self) -> bool:
@@ -137,7 +148,13 @@ class PhysicalWorkload(ABC):
         # A message that nobody receives takes part of a port that its receiver does not know of.
         if shared or self.loses_messages or self.platform.jitter:
             return np.arange(self.platform.npus)
-        return refined(self.platform, special_of(self.platform), self.partition, self.memory_groups())
+        of_nodes: list[tuple[int, Groups]] = []
+        memory = self.platform.remote_memory
+        if memory.kind == "hierarchical" and memory.npus_per_node:
+            of_nodes.append((memory.npus_per_node, self.memory_groups()))
+        if crossing := self.host_groups():
+            of_nodes.append((node_size(self.platform), crossing))
+        return refined(special_of(self.platform), self.partition, of_nodes)
 
     def chunk_routes(self, call: CollectiveCall) -> ChunkRoutes:
         """Return what the chunks of a call do."""
@@ -153,7 +170,7 @@ class PhysicalWorkload(ABC):
         for view in self.views:
             alone = (view.peer >= 0) | (view.nodes.kind[view.nodes.items] == lk.TRANSFER)
             moved.append(int(view.size[alone].max(initial=0)))
-        if self.platform.collectives.fit or self.platform.terms.communication:
+        if self.platform.collectives.fit or self.platform.terms.slows_communication:
             moved.append(largest_message(self.platform, self._message_sizes()))
         return max([1, *moved])
 
@@ -213,8 +230,16 @@ class ListedWorkload(PhysicalWorkload):
 
     def memory_groups(self) -> Groups:
         """See `PhysicalWorkload`."""
-        numbers = dict.fromkeys(call.comm for call in self.calls if call.operation in MEMORY_OPERATIONS)
-        members = ((number, self.comms.get(number).members) for number in numbers)
+        return self._groups(call.comm for call in self.calls if call.operation in MEMORY_OPERATIONS)
+
+    def host_groups(self) -> Groups:
+        """See `PhysicalWorkload`."""
+        if not self.has_host:
+            return []
+        return self._groups(call.comm for call in self.calls if self.chunk_routes(call).crosses_host)
+
+    def _groups(self, numbers: Iterable[int]) -> Groups:
+        members = ((number, self.comms.get(number).members) for number in dict.fromkeys(numbers))
         return [
             (ranks, np.array([self.slots(rank).get(number, -1) for rank in ranks.tolist()]))
             for number, ranks in members

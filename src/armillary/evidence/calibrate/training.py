@@ -22,8 +22,12 @@ RANGES: dict[str, tuple[float, float, float]] = {
     "launch": (0.0, 500.0, 10.0),
     "handshake": (0.0, 5000.0, 200.0),
     "communication": (0.0, 1.0, 0.1),
+    "communication_inside": (0.0, 1.0, 0.1),
+    "communication_between": (0.0, 2.0, 0.1),
     "overlap_compute": (0.0, 1.0, 0.1),
     "overlap_communication": (0.0, 1.0, 0.1),
+    "overlap_processors": (0.0, 48.0, 4.0),
+    "overlap_traffic": (0.0, 6.0, 0.5),
     "straggler": (0.0, 0.3, 0.02),
     "step": (0.0, 500.0, 2.0),
 }

@@ -19,8 +19,12 @@ class Constants:
         launch: us that a kernel takes at least.
         handshake: us that the CPU takes over a message of a pipeline.
         communication: Share by which collectives take longer than alone.
+        communication_inside: The same within a node, besides.
+        communication_between: The same between nodes, besides.
         overlap_compute: Share by which kernels take longer beside collectives.
         overlap_communication: Share by which collectives take longer beside kernels.
+        overlap_processors: Processors that a collective takes from GEMMs beside it.
+        overlap_traffic: Bytes through the memory for each byte that a collective sends.
         straggler: Standard deviation of the speeds of ranks.
         step: ms of a step outside of kernels.
     """
@@ -32,8 +36,12 @@ class Constants:
     launch: float = 0.0
     handshake: float = 0.0
     communication: float = 0.0
+    communication_inside: float = 0.0
+    communication_between: float = 0.0
     overlap_compute: float = 0.0
     overlap_communication: float = 0.0
+    overlap_processors: float = 0.0
+    overlap_traffic: float = 0.0
     straggler: float = 0.0
     step: float = 0.0
 
@@ -55,13 +63,27 @@ class Constants:
                 "overlap": {
                     "compute": _percent(self.overlap_compute),
                     "communication": _percent(self.overlap_communication),
+                    **self._resources(),
                 },
-                "communication": _percent(self.communication),
+                "communication": self._communication(),
                 "launch": f"{self.launch:.4f} us",
                 "straggler": _percent(self.straggler),
                 "step": {"time": f"{self.step:.4f} ms"},
             },
         }
+
+    def _resources(self) -> dict[str, float]:
+        # Absent where they are off: a study file should read.
+        given = {"processors": self.overlap_processors, "traffic": self.overlap_traffic}
+        return {name: round(value, 4) for name, value in given.items() if value}
+
+    def _communication(self) -> str | dict[str, str]:
+        inside, between = (
+            self.communication + more for more in (self.communication_inside, self.communication_between)
+        )
+        if inside == between:
+            return _percent(inside)
+        return {"inside": _percent(inside), "between": _percent(between)}
 
     def plan(self, plan: Mapping[str, Any]) -> dict[str, Any]:
         """Return a plan with these constants."""

@@ -30,7 +30,8 @@ class Pieces:
         key = (id(layer), kind)
         if key not in self.made:
             lists = {"F": layer.forward, "B": layer.backward, "W": layer.weight}
-            self.made[key] = piece(*(lists[each] for each in kind))
+            parts = [layer.in_order] if kind == "BW" and layer.in_order else [lists[each] for each in kind]
+            self.made[key] = piece(*parts)
             self.layers.append(layer)
         return self.made[key]
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 from armillary.workload.layers.layer import Layer, Step
 from armillary.workload.layers.shard import Shard
@@ -69,13 +70,16 @@ def layer(name: str, shard: Shard, blocks: Sequence[Block], boundary: int, cache
     if not shard.training:
         return Layer(name, forward, parameters=parameters, working=working, boundary=boundary, cache=cache)
     back: list[tuple[str, Steps]] = []
+    both: list[tuple[str, Steps, Steps]] = []
     again = 0
     for block in reversed(blocks):
         # As late as possible: right before the block's own backward pass.
         if shard.recompute == "selective" and block.dropped:
             back.append((f"again.{block.name}", block.forward))
+            both.append((*back[-1], ()))
             again += block.dropped
         back.append((block.name, block.backward))
+        both.append((*back[-1], _added(shard, block)))
     return Layer(
         name,
         forward,
@@ -87,7 +91,45 @@ def layer(name: str, shard: Shard, blocks: Sequence[Block], boundary: int, cache
         # What was dropped must be there again while it is used.
         working=working + again,
         boundary=boundary,
+        in_order=() if shard.backward == "any" else _in_order(both, shard.backward == "serial"),
     )
+
+
+def _in_order(parts: Iterable[tuple[str, Steps, Steps]], serial: bool) -> Steps:
+    """Join the backward passes of blocks, each gradient of a weight right behind the kernels of its own block.
+
+    A stream runs kernels in the order of the program, so kernels of the next block wait for it; only collectives of its
+    own block run beside it.
+
+    Args:
+        parts: Name of each block, steps that make the gradient of its input, and that of its weights.
+        serial: Whether a block with collectives of tp runs one step after the other.
+    """
+    result: list[Step] = []
+    # "" is the input of the whole list.
+    before: tuple[str, ...] = ("",)
+    for name, back, weight in parts:
+        if not (back or weight):
+            continue
+        # What a step without `after` follows: the one before it in its own list.
+        follows = {step.name: (last.name,) for last, step in pairwise(back)}
+        follows |= {step.name: (last.name,) for last, step in pairwise(weight)}
+        if weight and back:
+            follows[weight[0].name] = (back[-1].name,)
+        kernels = max((i for i, step in enumerate(back) if not step.axes), default=-1) + 1
+        steps, alone = [*back[:kernels], *weight, *back[kernels:]], False
+        if serial and any(step.axes == "tp" for step in back):
+            steps, alone = [*back, *weight], True
+            follows = {step.name: (last.name,) for last, step in pairwise(steps)}
+        for step in steps:
+            after = None if alone else step.after
+            if after is None:
+                after = follows.get(step.name, ("",))
+            named = [place for each in after for place in ([f"{name}.{each}"] if each else before)]
+            result.append(replace(step, name=f"{name}.{step.name}", after=tuple(dict.fromkeys(named))))
+        ends = [part[-1].name for part in (back, weight) if part]
+        before = (*(() if back else before), *(f"{name}.{each}" for each in ends))
+    return tuple(result)
 
 
 def _added(shard: Shard, block: Block) -> Steps:
@@ -109,6 +151,7 @@ def recomputed(layer: Layer, shard: Shard, blocks: Sequence[Block], kept: int) -
     return replace(
         layer,
         backward=_chained([("again", again), ("", layer.backward)]),
+        in_order=layer.in_order and _chained([("again", again), ("", layer.in_order)]),
         saved=kept + sum(found),
         # All that the layer would have kept exists while its backward pass runs.
         working=layer.working + layer.saved,

@@ -65,6 +65,8 @@ class Layer:
         forward: Steps.
         backward: Steps.
         weight: Steps.
+        in_order: `backward` and `weight` as one list, where kernels run in the order in which a framework issues them;
+            empty: a gradient of a weight runs as soon as the rank has nothing else to do.
         parameters: Parameters on this rank, by the axes over which their gradients are summed, e.g.
             {"dp+cp": n, "edp": m}; "" for none.
         partial: Parameters under the first key that every rank of tp holds while it computes only a part of their
@@ -85,6 +87,7 @@ class Layer:
     working: int = 0
     boundary: int = 0
     cache: int = 0
+    in_order: tuple[Step, ...] = ()
 
     @property
     def flops(self) -> int:

@@ -33,6 +33,7 @@ class Shard:
         tp: Ranks that share every matrix.
         sequence: Whether ranks of tp also share the residual (sequence parallelism).
         overlap: Whether they gather and scatter concurrently with the GEMMs.
+        backward: What hides collectives inside a layer in the backward pass, see `Parallel`.
         cp: Ranks that share every sample.
         ring: Whether keys and values are passed round the ranks of cp; else all are gathered.
         ep: Ranks that share the experts.
@@ -63,6 +64,7 @@ class Shard:
     tp: int
     sequence: bool
     overlap: bool
+    backward: Literal["any", "in-order", "serial"]
     cp: int
     ring: bool
     ep: int
@@ -200,6 +202,7 @@ def _shard(
         tp=own.tp,
         sequence=divided,
         overlap=own.overlap and training,
+        backward=own.backward,
         cp=own.cp,
         ring=own.context == "ring",
         ep=own.ep,

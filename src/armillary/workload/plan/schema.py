@@ -26,6 +26,12 @@ class Parallel(Part):
         default=False,
         description="With sequence: gather and scatter in pieces beside the GEMMs that they belong to.",
     )
+    backward: Literal["any", "in-order", "serial"] = Field(
+        default="any",
+        description="What hides collectives of a layer in its backward pass: any gradient of a weight of the layer; "
+        "in-order: only that of the same GEMM, as kernels run in the order in which Megatron-LM issues them; serial: "
+        "nothing, of those of tp.",
+    )
     cp: Count = Field(default=1, description="Context parallel: ranks that share every sequence.")
     context: Literal["ring", "all-gather"] = Field(
         default="ring", description="How keys and values meet all queries under cp."
@@ -229,6 +235,21 @@ class Plan(Part):
             raise ValueError(
                 f"got recompute_every {self.recompute_every} without recompute, expected full or selective"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _order_of_backward(self) -> Plan:
+        own, why = self.parallel, ""
+        if self.serve is not None:
+            why = "in inference, which has no backward pass"
+        elif self.data.sharding == "parameter-server":
+            why = "with data.sharding parameter-server"
+        elif self.pipeline.schedule == "zero-bubble":
+            why = "with schedule zero-bubble, which defers gradients of weights"
+        elif own.backward == "serial" and own.overlap:
+            why = "or in-order with parallel.overlap, which hides collectives of tp"
+        if own.backward != "any" and why:
+            raise ValueError(f"got parallel.backward {own.backward}, expected any {why}")
         return self
 
     @model_validator(mode="after")
