@@ -8,7 +8,7 @@ from typing import Literal
 from armillary.base.errors import InputError
 from armillary.workload.layers.layer import Precision
 from armillary.workload.plan.numbers import Stores, dispatch, gradient, stored, stores
-from armillary.workload.plan.schema import ELEMENT, Plan
+from armillary.workload.plan.schema import ELEMENT, Context, Plan
 
 
 def divisors(number: int) -> list[int]:
@@ -34,7 +34,7 @@ class Shard:
         sequence: Whether ranks of tp also share the residual (sequence parallelism).
         overlap: Whether they gather and scatter concurrently with the GEMMs.
         cp: Ranks that share every sample.
-        ring: Whether keys and values are passed round the ranks of cp; else all are gathered.
+        context: Whether ranks of cp pass keys and values round, gather them, or exchange heads for sequence.
         ep: Ranks that share the experts.
         etp: Ranks that share every expert.
         expert_rank: Coordinate of this rank along ep.
@@ -61,7 +61,7 @@ class Shard:
     sequence: bool
     overlap: bool
     cp: int
-    ring: bool
+    context: Context
     ep: int
     etp: int
     expert_rank: int
@@ -195,7 +195,7 @@ def _shard(
         sequence=divided,
         overlap=own.overlap and training,
         cp=own.cp,
-        ring=own.context == "ring",
+        context=own.context,
         ep=own.ep,
         etp=own.etp or own.tp,
         expert_rank=expert_rank,

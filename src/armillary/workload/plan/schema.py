@@ -11,6 +11,7 @@ from armillary.workload.layers.layer import Precision
 
 Natural = Annotated[int, Field(ge=0, le=2**31 - 1)]
 Share = Annotated[float, Field(gt=0, le=1)]
+Context = Literal["ring", "all-gather", "all-to-all"]
 
 
 class Parallel(Part):
@@ -25,8 +26,9 @@ class Parallel(Part):
         description="With sequence: gather and scatter in pieces beside the GEMMs that they belong to.",
     )
     cp: Count = Field(default=1, description="Context parallel: ranks that share every sequence.")
-    context: Literal["ring", "all-gather"] = Field(
-        default="ring", description="How keys and values meet all queries under cp."
+    context: Context = Field(
+        default="ring",
+        description="How keys and values meet all queries under cp; all-to-all exchanges heads for sequence (Ulysses).",
     )
     pp: Count = Field(default=1, description="Pipeline stages.")
     dp: Count | None = Field(default=None, description="Replicas; absent: all ranks that are left.")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from armillary.base.errors import InputError
-from armillary.evidence.validate.training import bridge, mpt, vtrain
+from armillary.evidence.validate.sniff import headers
+from armillary.evidence.validate.training import bridge, mpt, simumax, vtrain
 from armillary.evidence.validate.training.case import Case
 
 
@@ -25,6 +25,7 @@ FORMATS = (
     Format("vTrain", vtrain.COLUMNS, vtrain.cases),
     Format("MPT", mpt.COLUMNS, mpt.cases),
     Format("Megatron-Bridge", bridge.COLUMNS, bridge.cases),
+    Format("SimuMax", simumax.COLUMNS, simumax.cases),
 )
 
 
@@ -34,16 +35,10 @@ def read_cases(path: Path) -> tuple[Format, list[Case]]:
     Raises:
         InputError: it has none of the formats, or is malformed.
     """
-    # A header stands near the top; the rest may be large.
-    try:
-        lines = path.read_text().splitlines()[:20]
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: cannot be read: {error}") from None
-    for line in lines:
-        header = set(next(csv.reader([line]), []))
+    for header in headers(path):
         # Supersets: a file may have more columns than a format needs.
         for each in FORMATS:
-            if set(each.columns) <= header:
+            if set(each.columns) <= set(header):
                 return each, list(each.cases(path))
     names = ", ".join(f"{each.name} ({', '.join(each.columns[:3])}, …)" for each in FORMATS)
     raise InputError(f"{path}: no header that is known, expected the columns of {names}")
