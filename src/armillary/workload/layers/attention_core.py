@@ -71,7 +71,7 @@ def core(shard: Shard, heads: Heads) -> Block:
     # Inference reads what the cache holds, within the window.
     kv_read = kv_new if shard.training else shard.cached(shard.batch * reach * heads.kv_size)
     q, out = rows * heads.key * element, rows * heads.value * element
-    block = Block("core", saved=q + kv_new + lse, working=2 * (q + out) + 2 * kv_new)
+    block = Block("core", saved=q + kv_new + lse, working=q + out + kv_new, back=2 * out + q + kv_new)
     own = -(-shard.queries // shard.cp)
     shape = Attention(shard.batch, heads.query, heads.kv, own, reach, heads.key, heads.value)
     forward = Step("attend", flops, q + kv_read + out + lse, shard.high, attention=shape)
@@ -93,7 +93,8 @@ def core(shard: Shard, heads: Heads) -> Block:
             block,
             forward=_ring(forward, shard.cp, first, q + out + lse, kv_new),
             backward=_ring_back(back, shard.cp, 2 * first, 2 * (q + out) + lse, kv_new),
-            working=block.working + 4 * kv_new,
+            working=block.working + 2 * kv_new,
+            back=2 * out + q + 5 * kv_new,
         )
     whole = shard.cp * kv_new
     forward, back = (replace(step, bytes=step.bytes + whole - kv_new) for step in (forward, back))
@@ -102,7 +103,8 @@ def core(shard: Shard, heads: Heads) -> Block:
         # The backward pass gathers again rather than keep the keys and values of all ranks.
         forward=(gather("gather", "cp", kv_new), forward),
         backward=(gather("gather", "cp", kv_new), back, scatter("scatter", "cp", whole)),
-        working=block.working + 2 * whole,
+        working=block.working + whole,
+        back=2 * out + q + kv_new + 2 * whole,
     )
 
 
@@ -161,6 +163,7 @@ def _exchanged(shard: Shard, heads: Heads, block: Block, forward: Step, back: St
         backward=(*there({"out": out}), replace(back, attention=shape._replace(backward=1)), *here(parts)),
         saved=block.saved + out,
         working=block.working + whole + out,
+        back=2 * (out + whole),
     )
 
 

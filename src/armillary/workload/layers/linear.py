@@ -103,6 +103,7 @@ def replicated(
         held * shard.sequence,
         saved=shard.own * k * ELEMENT[precision or shard.compute],
         working=shard.own * (2 * k + n) * shard.element,
+        back=shard.own * (k + n) * shard.element,
     )
 
 
@@ -158,6 +159,8 @@ def column(
         # The input before the gather: it is gathered again rather than kept whole.
         saved=shard.own * k * ELEMENT[precision or shard.compute] if keep else 0,
         working=m * (2 * k + n) * element,
+        # Gradients of output and input; with sequence parallelism the input, gathered, and its scattered gradient.
+        back=(m * (k + n) + shard.sequence * (m + shard.own) * k) * element,
     )
 
 
@@ -183,6 +186,8 @@ def row(shard: Shard, name: str, k: int, n: int, *, bias: bool = False) -> Block
         n * (bias and shard.sequence),
         saved=m * k * shard.operand,
         working=m * (k + 2 * n) * element,
+        # The gradient of the output is that of the residual, unless it is gathered.
+        back=m * (k + n * shard.sequence) * element,
     )
 
 
@@ -216,7 +221,9 @@ def residual(shard: Shard, name: str, size: int) -> Block:
     mask = shard.own * size if shard.dropout else 0
     held = shard.own * size * shard.element
     back = (Step("dropout", bytes=2 * held + mask),) if mask else ()
-    return Block(name, (Step("add", bytes=3 * held + mask),), back, saved=mask, working=2 * held)
+    return Block(
+        name, (Step("add", bytes=3 * held + mask),), back, saved=mask, working=2 * held, back=held if mask else 0
+    )
 
 
 def activation(shard: Shard, name: str, rows: int, inputs: int, outputs: int) -> Block:
@@ -228,6 +235,7 @@ def activation(shard: Shard, name: str, rows: int, inputs: int, outputs: int) ->
         (Step("apply", bytes=2 * read + written),),
         saved=read,
         working=read + written,
+        back=read + written,
     )
 
 

@@ -51,7 +51,9 @@ class Shard:
         recompute: What the backward pass recomputes.
         early_stop: Whether recomputation ends with the last result that the backward pass needs.
         training: Whether there is a backward pass.
-        fused_loss: Whether the gradient of the logits overwrites their softmax.
+        loss: ``fused``: the gradient of the logits overwrites them; ``softmax``: it overwrites their probabilities in
+            fp32; ``dense``: it is apart from both.
+        dummies: Whether GEMMs that accumulate gradients return others for autograd.
     """
 
     batch: int
@@ -78,7 +80,8 @@ class Shard:
     recompute: Literal["none", "selective", "full"]
     early_stop: bool
     training: bool
-    fused_loss: bool
+    loss: Literal["fused", "softmax", "dense"]
+    dummies: bool
     stores: Stores | None = None
     """Storage precisions of inference; None in training."""
 
@@ -184,7 +187,7 @@ def inference_shard(plan: Plan, tokens: int, context: int, batch: int, *, divide
 def _shard(
     plan: Plan, batch: int, queries: int, keys: int, divided: bool, expert_rank: int, *, training: bool
 ) -> Shard:
-    own = plan.parallel
+    own, torch = plan.parallel, plan.data.sharding in ("fsdp", "hsdp")
     if not 0 <= expert_rank < own.ep:
         raise InputError(f"expert rank {expert_rank}: expected 0 to {own.ep - 1}")
     return Shard(
@@ -213,7 +216,8 @@ def _shard(
         early_stop=plan.early_stop,
         training=training,
         # Megatron-LM's cross entropy writes the gradient into the softmax; PyTorch's, which goes with FSDP, does not.
-        fused_loss=plan.data.sharding not in ("fsdp", "hsdp"),
+        loss="fused" if plan.loss == "fused" else "dense" if torch else "softmax",
+        dummies=plan.numbers.fused and not torch,
         stores=None if training else stores(plan),
     )
 

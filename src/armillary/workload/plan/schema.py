@@ -197,6 +197,10 @@ class Plan(Part):
         description="flash keeps no scores; unfused writes them to memory and keeps them; eager also scales, masks and "
         "casts them by kernels of their own.",
     )
+    loss: Literal["unfused", "fused"] = Field(
+        default="unfused",
+        description="fused: kernels that keep no probabilities; the gradient of the logits takes their place.",
+    )
     causal: bool = Field(default=False, description="Count only the scores that a causal mask keeps.")
     serve: Serve | None = Field(default=None, description="Absent: training.")
     dropout: bool = Field(default=False, description="Keep dropout masks for the backward pass.")

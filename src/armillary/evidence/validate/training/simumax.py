@@ -159,6 +159,7 @@ def _case(where: str, row: Mapping[str, Any], measured: float, reason: str = "")
         "numbers": {"compute": "fp8" if "fp8" in words else "bf16", "gradients": "fp32"},
         "recompute": next((kind for kind in RECOMPUTE if kind in words), "none"),
         "attention": "flash",
+        "loss": "fused" if "cef" in words else "unfused",
         "causal": True,
     }
     if virtual > 1:

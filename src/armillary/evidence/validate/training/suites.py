@@ -117,7 +117,7 @@ SUITES: tuple[Suite, ...] = (
         "simumax-reserved", "Memory reserved by Megatron-core on a B200 node", SIMUMAX,
         memory.from_files(
             "simumax-reserved", "Most memory reserved by a rank of Megatron-core on a B200 node", SIMUMAX_SOURCE,
-            partial(simumax.peaks, what="reserved"), lambda found: found.needed, None, simumax.NOTES,
+            partial(simumax.peaks, what="reserved"), lambda found: found.reserved, None, simumax.NOTES,
         ),
         simumax.COLUMNS,
     ),
