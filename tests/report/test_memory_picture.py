@@ -12,7 +12,7 @@ from armillary.workload.layers.layer import Layer
 from armillary.workload.memory.advice import advise
 from armillary.workload.memory.footprint import footprint
 from armillary.workload.memory.inference import serving
-from armillary.workload.memory.outside import NOTHING, Outside
+from armillary.workload.memory.outside import Outside
 from armillary.workload.plan.schema import Parallel, Pipeline, Plan
 
 GIB = 2**30

@@ -160,7 +160,10 @@ def test_communicators_have_buffers():
 
 def test_each_shape_of_a_weight_has_one_dummy_gradient():
     """In bf16, of the shapes of a rank; none where other kernels add gradients up, and none with FSDP."""
-    shaped = [Layer("a", (), shapes=frozenset({(10, 20), (20, 10)})), Layer("b", (), shapes=frozenset({(10, 20)}))]
+    shaped = [
+        Layer("a", (), shapes=frozenset({(10, 20), (20, 10)})),
+        Layer("b", (), shapes=frozenset({(10, 20)})),
+    ]
     found = footprint([shaped], plan(), 0)
     assert found.at_peak["buffers"] == 2 * WORKSPACE + 2 * (200 + 200)
     assert footprint([shaped], plan(data=Data(sharding="fsdp")), 0).at_peak["buffers"] == WORKSPACE

@@ -74,7 +74,11 @@ def layer(name: str, shard: Shard, blocks: Sequence[Block], boundary: int, cache
         working=_beyond(shard, blocks),
         back=_beyond(shard, blocks, boundary),
         shapes=frozenset(
-            (gemm.m, gemm.n) for block in blocks for step in block.weight for gemm in step.gemms if shard.dummies
+            (gemm.m, gemm.n)
+            for block in blocks
+            for step in block.weight
+            for gemm in step.gemms
+            if shard.dummies
         ),
         low=sum(
             gemm.m * gemm.n * gemm.batch

@@ -222,7 +222,12 @@ def residual(shard: Shard, name: str, size: int) -> Block:
     held = shard.own * size * shard.element
     back = (Step("dropout", bytes=2 * held + mask),) if mask else ()
     return Block(
-        name, (Step("add", bytes=3 * held + mask),), back, saved=mask, working=2 * held, back=held if mask else 0
+        name,
+        (Step("add", bytes=3 * held + mask),),
+        back,
+        saved=mask,
+        working=2 * held,
+        back=held if mask else 0,
     )
 
 

@@ -260,7 +260,11 @@ def buckets(every: list[States], plan: Plan) -> int:
 
 
 def server(
-    layers: Sequence[Layer], plan: Plan, *, fragmentation: float = FRAGMENTATION, outside: Outside | None = None
+    layers: Sequence[Layer],
+    plan: Plan,
+    *,
+    fragmentation: float = FRAGMENTATION,
+    outside: Outside | None = None,
 ) -> Footprint:
     """Return the footprint of one parameter server, a CPU: its part of the model, summed gradients, and buckets.
 
