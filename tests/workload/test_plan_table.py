@@ -95,6 +95,9 @@ DENSE = {
     "cp ring": (LLAMA, asked(8, 4, parallel={"tp": 2, "cp": 4})),
     "cp ring, full": (LLAMA, asked(8, 4, recompute="full", parallel={"tp": 2, "cp": 4})),
     "cp gather": (LLAMA, asked(8, 4, parallel={"tp": 2, "cp": 4, "context": "all-gather"})),
+    "fused loss": (LLAMA, asked(8, 4, loss="fused", parallel={"tp": 4})),
+    "cp all-to-all": (LLAMA, asked(8, 4, parallel={"tp": 2, "cp": 4, "context": "all-to-all"})),
+    "cp all-to-all, full": (GPT, asked(8, 4, recompute="full", parallel={"cp": 4, "context": "all-to-all"})),
     "all of them": (LLAMA, asked(64, 32, data={"sharding": "zero-1"}, parallel={"tp": 4, "cp": 2, "pp": 4})),
     "window": (small("gpt-oss-120b", 4, experts=None, mlp=LLAMA.mlp), asked(4, 4, parallel={"tp": 4})),
 }  # fmt: skip

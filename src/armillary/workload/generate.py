@@ -157,7 +157,8 @@ def memory_of(model: Model, plan: Plan) -> dict[str, Any]:
     """Return the memory needs of the fullest rank; simulations compare them with the memory of an NPU."""
     # A capacity that nothing exceeds: the footprint alone, without a search for changes.
     held = advise(plan, 2**62, partial(replica_layers, model)).footprint
-    return {"model": model.name, "needed_bytes": held.needed, "pipeline_rank": held.stage, "at": held.where}
+    sizes = {"allocated_bytes": held.peak, "reserved_bytes": held.reserved, "needed_bytes": held.needed}
+    return {"model": model.name, **sizes, "pipeline_rank": held.stage, "at": held.where}
 
 
 def _numbered(virtual: list[list[Layer]]) -> list[list[tuple[int, Layer]]]:

@@ -44,7 +44,9 @@ class Block:
         partial: As in `Layer`.
         saved: Bytes kept from forward to backward without recomputation.
         dropped: Bytes of `saved` that selective recomputation makes again, by the whole of `forward`.
-        working: Most bytes that a step reads and writes and that nothing keeps.
+        working: Most bytes that a step of the forward pass reads and writes, what is saved included.
+        back: Most bytes that a step of the backward pass needs beside what is saved and the gradient of the residual;
+            None: as `working`.
         results: Of its kernel, by the names of ``keep`` of a plan.
     """
 
@@ -57,6 +59,7 @@ class Block:
     saved: int = 0
     dropped: int = 0
     working: int = 0
+    back: int | None = None
     results: Mapping[str, Result] = field(default_factory=dict)
 
 
@@ -66,8 +69,8 @@ def layer(name: str, shard: Shard, blocks: Sequence[Block], boundary: int, cache
     parameters: Counter[str] = Counter()
     for block in blocks:
         parameters.update(block.parameters)
-    working = max(block.working for block in blocks)
     if not shard.training:
+        working = max(block.working for block in blocks)
         return Layer(name, forward, parameters=parameters, working=working, boundary=boundary, cache=cache)
     back: list[tuple[str, Steps]] = []
     both: list[tuple[str, Steps, Steps]] = []
@@ -88,11 +91,47 @@ def layer(name: str, shard: Shard, blocks: Sequence[Block], boundary: int, cache
         parameters,
         sum(block.partial for block in blocks),
         saved=sum(block.saved for block in blocks) - again,
-        # What was dropped must be there again while it is used.
-        working=working + again,
+        working=_beyond(shard, blocks),
+        back=_beyond(shard, blocks, boundary),
+        shapes=frozenset(
+            (gemm.m, gemm.n)
+            for block in blocks
+            for step in block.weight
+            for gemm in step.gemms
+            if shard.dummies
+        ),
+        low=sum(
+            gemm.m * gemm.n * gemm.batch
+            for block in blocks
+            for step in block.weight
+            for gemm in step.gemms
+            if step.precision in ("fp8", "fp4")
+        ),
         boundary=boundary,
         in_order=() if shard.backward == "any" else _in_order(both, shard.backward == "serial"),
     )
+
+
+def _beyond(shard: Shard, blocks: Sequence[Block], boundary: int | None = None) -> int:
+    """Return the most bytes that blocks need beyond what all of them save.
+
+    While a block runs forward, later ones have saved nothing yet; while it runs backward, they have freed it.
+
+    Args:
+        shard: With selective recomputation a block drops what it makes again right before its backward pass.
+        blocks: In the order of the forward pass.
+        boundary: Bytes of the gradient of the residual, which bypasses the blocks of a backward pass; None: forward.
+    """
+    kept = [block.saved - block.dropped * (shard.recompute == "selective") for block in blocks]
+    most = until = 0
+    for block, own in zip(blocks, kept, strict=True):
+        if boundary is None:
+            most = max(most, until + block.working)
+        until += own
+        if boundary is not None:
+            needs = block.working if block.back is None else block.back
+            most = max(most, until + block.saved - own + needs + boundary)
+    return max(0, most - until)
 
 
 def _in_order(parts: Iterable[tuple[str, Steps, Steps]], serial: bool) -> Steps:
@@ -155,6 +194,7 @@ def recomputed(layer: Layer, shard: Shard, blocks: Sequence[Block], kept: int) -
         saved=kept + sum(found),
         # All that the layer would have kept exists while its backward pass runs.
         working=layer.working + layer.saved,
+        back=None if layer.back is None else layer.back + layer.saved,
     )
 
 

@@ -72,7 +72,11 @@ class Layer:
         partial: Parameters under the first key that every rank of tp holds while it computes only a part of their
             gradients, which are therefore also summed over tp.
         saved: Bytes kept from forward to backward for one microbatch, under the recomputation in force.
-        working: Most further bytes that one of the steps needs while it runs.
+        working: Most further bytes that one of the steps needs while it runs, beyond `saved`.
+        back: The same of the backward pass, which frees what is saved as it goes; None: as `working`.
+        shapes: Inputs and outputs of weights whose gradients GEMMs accumulate: Transformer Engine returns a dummy
+            gradient for each shape, and keeps it.
+        low: Parameters that GEMMs read in a precision below that in which they are kept.
         boundary: Bytes of the activation passed to the next layer, on this rank.
         cache: Bytes kept for later tokens in inference (keys and values).
     """
@@ -85,6 +89,9 @@ class Layer:
     partial: int = 0
     saved: int = 0
     working: int = 0
+    back: int | None = None
+    shapes: frozenset[tuple[int, int]] = frozenset()
+    low: int = 0
     boundary: int = 0
     cache: int = 0
     in_order: tuple[Step, ...] = ()

@@ -13,6 +13,7 @@ Natural = Annotated[int, Field(ge=0, le=2**31 - 1)]
 Kept = Literal["q", "k", "v", "attention", "out", "gate", "up", "down"]
 """Results of a layer: projections, attention itself, output projection; the feed-forward block's projections."""
 Share = Annotated[float, Field(gt=0, le=1)]
+Context = Literal["ring", "all-gather", "all-to-all"]
 
 
 class Parallel(Part):
@@ -33,8 +34,9 @@ class Parallel(Part):
         "nothing, of those of tp.",
     )
     cp: Count = Field(default=1, description="Context parallel: ranks that share every sequence.")
-    context: Literal["ring", "all-gather"] = Field(
-        default="ring", description="How keys and values meet all queries under cp."
+    context: Context = Field(
+        default="ring",
+        description="How keys and values meet all queries under cp; all-to-all exchanges heads for sequence (Ulysses).",
     )
     pp: Count = Field(default=1, description="Pipeline stages.")
     dp: Count | None = Field(default=None, description="Replicas; absent: all ranks that are left.")
@@ -215,6 +217,10 @@ class Plan(Part):
         default=True,
         description="Norms, rotary positions and activations are one kernel each (Transformer Engine, torch.compile); "
         "false: a kernel for each operation, as PyTorch runs them.",
+    )
+    loss: Literal["unfused", "fused"] = Field(
+        default="unfused",
+        description="fused: kernels that keep no probabilities; the gradient of the logits takes their place.",
     )
     causal: bool = Field(default=False, description="Count only the scores that a causal mask keeps.")
     serve: Serve | None = Field(default=None, description="Absent: training.")
