@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import functools
 import io
 import json
 import re
@@ -185,7 +186,8 @@ def fit_attention(
     stride = max(1, len(kernels.seconds) // _MOST)
     # Logarithms: errors are relative, and constants positive.
     table, target = kernels.table[::stride], np.log(kernels.seconds[::stride])
-    predict = context_seconds if prefill else attention_seconds
+    # SimuMax measures the passes of training under load, inference engines their prefills alone.
+    predict = context_seconds if prefill else functools.partial(attention_seconds, power=gpu.power)
 
     def constants(at: Floats) -> AttentionFit:
         found = dict(zip(names, np.exp(at).tolist(), strict=True))

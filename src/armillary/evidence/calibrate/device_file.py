@@ -14,7 +14,7 @@ from armillary.evidence.calibrate.gemm import LEAST_NS, Errors, Fitted
 
 # Constants in seconds: written as ns; the others are shares, but for `sharp`.
 _TIMES = ("step", "tile", "launch", "after", "split", "cast")
-_NUMBERS = ("sharp",)
+_NUMBERS = ("sharp", "cached")
 
 
 def gemm_keys(fit: GemmFit) -> dict[str, Any]:
@@ -43,6 +43,7 @@ def error_keys(fitted: Fitted, source: str) -> dict[str, Any]:
         "counted": f"{LEAST_NS / 1e3:g} us and more",
         "in sample": _words(fitted.inside),
         "held out": _words(fitted.outside),
+        f"held out, below {LEAST_NS / 1e3:g} us": _words(fitted.short),
         **by_group,
     }
 

@@ -15,7 +15,7 @@ import numpy as np
 from armillary.base.errors import InputError
 from armillary.compute.gpu.attention import context_seconds
 from armillary.compute.gpu.device import Gpu, gpu_names, load_gpu
-from armillary.compute.gpu.gemm import gemm_seconds
+from armillary.compute.gpu.gemm import LOOPED, gemm_seconds
 from armillary.compute.model import Floats, Ints
 from armillary.compute.table_file import PRECISIONS
 from armillary.evidence.calibrate import attention as attention_fit
@@ -128,7 +128,7 @@ def _rows(device: str, word: str, sizes: Ints, us: Floats) -> list[Row]:
     # A fourth column: calls, 1 each.
     if gpu and precision and not reason and len(us):
         four = np.column_stack([sizes, np.ones(len(sizes))]).astype(float)
-        predicted = gemm_seconds(gpu, precision, four)[0] * 1e6
+        predicted = gemm_seconds(gpu, precision, four, copies=LOOPED)[0] * 1e6
     return [
         Row(f"{group} {m}x{n}x{k}", measured, found, group, reason=reason)
         for (m, n, k), measured, found in zip(sizes.tolist(), us.tolist(), predicted.tolist(), strict=True)
