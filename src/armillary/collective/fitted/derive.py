@@ -62,6 +62,7 @@ def _mechanism(known: Mechanism, sheet: DataSheet, sibling: DataSheet) -> Mechan
         # The size at which transfer and latency are equal scales with their product.
         saturation=known.saturation * faster * slower,
         ramp=known.ramp * slower,
+        gather=known.gather * slower,
         peer=known.peer * slower,
         channel=known.channel * faster,
         sharing=sharing,
@@ -77,7 +78,9 @@ def mesh_sharing(sheet: DataSheet) -> dict[str, dict[int, float]]:
 def networked(known: Mechanism, sheet: DataSheet, other: DataSheet) -> dict[str, Outer]:
     """Return the lines between nodes, measured with the NICs of `other`, with those of `sheet`."""
     faster = sheet.nic / other.nic
-    found = {name: outer._replace(bandwidth=outer.bandwidth * faster) for name, outer in known.network.items()}
+    found = {
+        name: outer._replace(bandwidth=outer.bandwidth * faster) for name, outer in known.network.items()
+    }
     if found and LL128 not in found:
         hop, share = _LL128
         found[LL128] = Outer(hop * found[LL].step, hop * found[LL].hop, share * found[SIMPLE].bandwidth)

@@ -4,7 +4,7 @@ What runs is NCCL's choice (`tuning`): ring, tree or the reducing switch, with p
 is a `Line` that all operations and numbers of members share. Within a node the hops of the first chunk and the bytes
 overlap, as each is waited for while the other goes on::
 
-    time = overhead + hypot(hop x hops, bytes / bandwidth)
+    time = overhead + ((hop x hops)^2.5 + (bytes / bandwidth)^2.5)^(1/2.5)
 
 Bytes are those on a link of the ring, and a share of a member's own part, which it copies. Large transfers approach the
 bandwidth like 1 + sqrt(saturation / bytes). Between nodes hops and bytes add, and bytes pass the links and the NICs.
@@ -39,6 +39,8 @@ NETWORK_LINES = (*PROTOCOLS, MESSAGE, SEND, CROWDED)
 SHARING = (*PROTOCOLS, MESSAGE)
 """Kinds of lines that share links of the host or of a mesh in the same way."""
 _SATURATES = (SIMPLE, NVLS, MESSAGE)
+_OVERLAP = 2.5
+"""Exponent of the mean of hops and bytes, which overlap: best on H100 and B200, of 2 to 4."""
 _SHARP = 5
 """Exponent of the mean of two bandwidths in series, links and NICs: 8 H100 a node reach 324 GB/s through 362 and 392."""
 _MANY = 64
@@ -89,6 +91,7 @@ class Mechanism:
         own: Operation -> share of a member's own part that takes time like a part that is sent.
         saturation: Bytes at which half of the time of a transfer is not yet spent at full bandwidth.
         ramp: ns that a launch of LL takes longer where all its channels are in use, than where one is.
+        gather: ns by which a hop of an all-gather by LL takes longer than a `ramp` later, as data are copied on the way.
         peer: ns that each further member adds to an all-to-all.
         channel: Bytes per ns of a channel of a message.
         sharing: LL, Simple or message -> members of a node -> by how much their links are slower than the bandwidth of
@@ -100,6 +103,7 @@ class Mechanism:
     own: Mapping[str, float] = field(default_factory=dict)
     saturation: float = 0.0
     ramp: float = 0.0
+    gather: float = 0.0
     peer: float = 0.0
     channel: float = math.inf
     sharing: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
@@ -142,7 +146,9 @@ class Work(NamedTuple):
     name: str
 
 
-def work(operation: str, per_node: int, nodes: int, size: float, sheet: DataSheet, nvls: bool) -> tuple[Work, ...]:
+def work(
+    operation: str, per_node: int, nodes: int, size: float, sheet: DataSheet, nvls: bool
+) -> tuple[Work, ...]:
     """Return what runs, or several things of which the shortest does."""
     members = per_node * nodes
     across = 0 if nodes == 1 else (2 * nodes if operation == "all-reduce" else nodes - 1)
@@ -188,12 +194,14 @@ def spent(mechanism: Mechanism, each: Work, operation: str, members: int, nodes:
         inside *= 1 + math.sqrt(mechanism.saturation / sent)
     overhead = line.overhead
     if each.line == LL:
-        overhead += mechanism.ramp * sent / (sent + _RAMPED)
+        copied = mechanism.gather * each.hops if operation == "all-gather" else 0.0
+        overhead += (mechanism.ramp + copied) * sent / (sent + _RAMPED)
     if each.line in (MESSAGE, MESSAGE_LL):
         overhead += mechanism.peer * (each.peers - 1)
     if nodes == 1:
         # Latency is what is left when the links are not busy.
-        return overhead + math.hypot(line.hop * each.hops, inside) - inside, inside
+        waited = line.hop * each.hops
+        return overhead + (waited**_OVERLAP + inside**_OVERLAP) ** (1 / _OVERLAP) - inside, inside
     outer = mechanism.network[_outer(each.line, operation, members)]
     at_nic = each.nic / outer.bandwidth
     transfer = max(inside, at_nic)

@@ -106,6 +106,7 @@ class _File(Part):
     own: dict[str, Annotated[float, Field(ge=0, le=2)]] = Field(default_factory=dict)
     saturation: Size = 0
     ramp: Time = 0.0
+    gather: Time = 0.0
     peer: Time = 0.0
     channel: Bandwidth | None = None
     sharing: dict[str, dict[Count, Annotated[float, Field(gt=0)]]] = Field(default_factory=dict)
@@ -198,7 +199,9 @@ def _read(path: Path) -> CollectiveFit:
         device = sheets()[document.choice(("device",), device, sheets())]
     if file.lines:
         if file.inside or file.between:
-            raise document.error((), "expected either 'lines' or regimes under 'inside' and 'between', got both")
+            raise document.error(
+                (), "expected either 'lines' or regimes under 'inside' and 'between', got both"
+            )
         return _mechanical(document, path, file, device)
     if not file.inside and not file.between:
         raise document.error((), "expected 'lines', or measured operations under 'inside' or 'between'")
@@ -263,6 +266,7 @@ def _mechanical(document: Document, path: Path, file: _File, sheet: DataSheet) -
         file.own,
         file.saturation,
         file.ramp,
+        file.gather,
         file.peer,
         file.channel or math.inf,
         file.sharing,

@@ -36,9 +36,11 @@ def _mechanism(mechanism: Mechanism) -> list[str]:
     lines = ["lines:", *(_line(name, line) for name, line in mechanism.lines.items())]
     if mechanism.network:
         lines += ["network:", *(_line(name, outer) for name, outer in mechanism.network.items())]
-    lines.append(f"own: {{{', '.join(f'{name}: {_number(share)}' for name, share in mechanism.own.items())}}}")
+    lines.append(
+        f"own: {{{', '.join(f'{name}: {_number(share)}' for name, share in mechanism.own.items())}}}"
+    )
     lines.append(f"saturation: {mechanism.saturation:.0f} B")
-    lines += [f"{name}: {_number(getattr(mechanism, name) / 1e3)} us" for name in ("ramp", "peer")]
+    lines += [f"{name}: {_number(getattr(mechanism, name) / 1e3)} us" for name in ("ramp", "gather", "peer")]
     if mechanism.channel < math.inf:
         lines.append(f"channel: {_number(mechanism.channel)} GB/s")
     if mechanism.sharing:
@@ -61,7 +63,9 @@ def _errors(fit: CollectiveFit) -> list[str]:
             lines.append(f"  {place}: [{', '.join(operations)}]")
     lines += ["spread:"] if fit.spread else []
     for place, known in fit.spread.items():
-        lines.append(f"  {place}: {{{', '.join(f'{name}: {_number(value)}' for name, value in known.items())}}}")
+        lines.append(
+            f"  {place}: {{{', '.join(f'{name}: {_number(value)}' for name, value in known.items())}}}"
+        )
     return lines
 
 

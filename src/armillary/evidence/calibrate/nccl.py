@@ -49,7 +49,9 @@ class Prediction:
         return math.log(self.sample.ns / self.ns)
 
 
-def fit_cluster(name: str, sheet: DataSheet, samples: Sequence[Sample], sources: Sequence[str]) -> CollectiveFit:
+def fit_cluster(
+    name: str, sheet: DataSheet, samples: Sequence[Sample], sources: Sequence[str]
+) -> CollectiveFit:
     """Return the fit to all samples of one machine, whatever its files call the device, with its spread."""
     samples = merged(Sample("", s.operation, s.per_node, s.nodes, s.size, s.ns) for s in samples)
     fitted = _fitted(samples, sheet)
@@ -112,7 +114,9 @@ def held_out_sizes(
     return found
 
 
-def held_out(samples: Iterable[Sample], sheet_of: SheetOf, group: Callable[[Sample], object]) -> list[Prediction]:
+def held_out(
+    samples: Iterable[Sample], sheet_of: SheetOf, group: Callable[[Sample], object]
+) -> list[Prediction]:
     """Return each sample predicted by a fit that has seen no sample of its group, e.g. of its number of nodes."""
     found: list[Prediction] = []
     for rows in _by_device(merged(samples)):

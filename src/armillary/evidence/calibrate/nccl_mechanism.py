@@ -14,7 +14,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.collective.fitted.derive import mesh_sharing
-from armillary.collective.fitted.mechanism import MESSAGE, MESSAGE_LL, CROWDED, SEND, Line, Mechanism, Outer, Work, spent, work
+from armillary.collective.fitted.mechanism import (
+    MESSAGE,
+    MESSAGE_LL,
+    CROWDED,
+    SEND,
+    Line,
+    Mechanism,
+    Outer,
+    Work,
+    spent,
+    work,
+)
 from armillary.collective.fitted.model import SMALL
 from armillary.collective.fitted.sheet import DataSheet
 from armillary.collective.fitted.tuning import LL, LL128, NVLS, PCIE, SIMPLE, has_ll128
@@ -70,7 +81,7 @@ def usual(sheet: DataSheet, nvls: bool) -> Mechanism:
     }
     network = {
         LL: Outer(1200.0, 8000.0, 0.25 * nic),
-        LL128: Outer(3000.0, 10000.0, 0.8 * nic),
+        LL128: Outer(3000.0, 10000.0, 0.9 * nic * 120 / 128),
         SIMPLE: Outer(6000.0, 15000.0, 0.9 * nic),
         MESSAGE: Outer(10000.0, 20000.0, 0.9 * nic),
         SEND: Outer(0.0, 15000.0, 0.5 * nic),
@@ -81,7 +92,7 @@ def usual(sheet: DataSheet, nvls: bool) -> Mechanism:
     if nvls:
         lines[NVLS] = Line(30000.0, 0.0, 0.65 * link)
     own = {"all-gather": 0.5, "all-reduce": 0.5, "all-to-all": 0.5, "reduce-scatter": 0.5}
-    return Mechanism(lines, network, own, 1e6, 2000.0, 400.0, link / 22, usual_sharing(sheet))
+    return Mechanism(lines, network, own, 1e6, 2000.0, 200.0, 400.0, link / 22, usual_sharing(sheet))
 
 
 def usual_sharing(sheet: DataSheet) -> dict[str, dict[int, float]]:
@@ -97,14 +108,29 @@ def usual_sharing(sheet: DataSheet) -> dict[str, dict[int, float]]:
 def constants_of(mechanism: Mechanism) -> dict[Key, float]:
     """Return all constants by name."""
     found: dict[Key, float] = {}
-    given: list[tuple[str, Line | Outer]] = [(f"lines {name}", line) for name, line in mechanism.lines.items()]
+    given: list[tuple[str, Line | Outer]] = [
+        (f"lines {name}", line) for name, line in mechanism.lines.items()
+    ]
     given += [(f"network {name}", outer) for name, outer in mechanism.network.items()]
     for part, each in given:
         found |= {(part, key): value for key, value in each._asdict().items() if value}
+    # Its words of 128 bytes hold 120 of data: it follows from that of Simple.
+    found.pop((f"network {LL128}", "bandwidth"), None)
     found |= {("own", name): value for name, value in mechanism.own.items()}
     # 1: what the bandwidth is for, no constant.
-    found |= {(f"sharing {kind}", str(n)): x for kind, known in mechanism.sharing.items() for n, x in known.items() if x != 1}
-    one = {"saturation": mechanism.saturation, "ramp": mechanism.ramp, "peer": mechanism.peer, "channel": mechanism.channel}
+    found |= {
+        (f"sharing {kind}", str(n)): x
+        for kind, known in mechanism.sharing.items()
+        for n, x in known.items()
+        if x != 1
+    }
+    one = {
+        "saturation": mechanism.saturation,
+        "ramp": mechanism.ramp,
+        "gather": mechanism.gather,
+        "peer": mechanism.peer,
+        "channel": mechanism.channel,
+    }
     return found | {("all", name): value for name, value in one.items() if 0 < value < math.inf}
 
 
@@ -114,12 +140,16 @@ def with_constants(mechanism: Mechanism, values: Mapping[Key, float]) -> Mechani
     def fields(part: str, line: Line | Outer) -> list[float]:
         return [values.get((part, key), value) for key, value in line._asdict().items()]
 
+    outer = {name: Outer(*fields(f"network {name}", line)) for name, line in mechanism.network.items()}
+    if LL128 in outer:
+        outer[LL128] = outer[LL128]._replace(bandwidth=outer[SIMPLE].bandwidth * 120 / 128)
     return Mechanism(
         {name: Line(*fields(f"lines {name}", line)) for name, line in mechanism.lines.items()},
-        {name: Outer(*fields(f"network {name}", line)) for name, line in mechanism.network.items()},
+        outer,
         {name: values.get(("own", name), value) for name, value in mechanism.own.items()},
         values.get(("all", "saturation"), mechanism.saturation),
         values.get(("all", "ramp"), mechanism.ramp),
+        values.get(("all", "gather"), mechanism.gather),
         values.get(("all", "peer"), mechanism.peer),
         values.get(("all", "channel"), mechanism.channel),
         {
@@ -155,7 +185,9 @@ def fit_mechanism(samples: Iterable[Sample], sheet: DataSheet, start: Mechanism)
 
     def residuals(point: Floats) -> Floats:
         now = mechanism_of(point)
-        predicted = [min(sum(spent(now, each, r.operation, r.members, r.nodes)) for each in r.runs) for r in rows]
+        predicted = [
+            min(sum(spent(now, each, r.operation, r.members, r.nodes)) for each in r.runs) for r in rows
+        ]
         return (np.log(predicted) - measured) / noise
 
     point, damping = first.copy(), 1e-2
