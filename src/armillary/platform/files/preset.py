@@ -144,7 +144,7 @@ def expand(document: Document, path: KeyPath) -> tuple[Document, tuple[str, ...]
         warnings += (
             f"memory preset {name}: {len(open_)} of {len(known['numbers'])} numbers are unverified: {', '.join(open_)}",
         )
-    return _replaced(document, path, _merge(known["memory"], own)), warnings
+    return _replaced(document, path, merge(known["memory"], own)), warnings
 
 
 def _at(document: Document, path: KeyPath) -> Any:
@@ -178,7 +178,7 @@ def _expand_platform(document: Document, path: KeyPath) -> tuple[Document, tuple
         raise document.error(
             (*path, "topology"), f"preset {name} has a network, expected no topology beside it"
         )
-    merged: Any = _merge(base, own)
+    merged: Any = merge(base, own)
     values = dict(leaves(merged))
     # A number that the user has changed is no longer the preset's to vouch for.
     open_ = [n for n in preset.numbers if n.unverified and str(values.get(n.key)) == n.value]
@@ -212,12 +212,13 @@ def _dimensions(
         # Either of size and shape replaces the other: both together would be refused.
         other = {"size": "shape", "shape": "size"}
         dropped = {other[key] for key in change if key in other} - change.keys()
-        merged.append({key: value for key, value in _merge(part, change).items() if key not in dropped})
+        merged.append({key: value for key, value in merge(part, change).items() if key not in dropped})
     return merged
 
 
-def _merge(base: Any, own: Any) -> Any:
+def merge(base: Any, own: Any) -> Any:
+    """Return `base` with the values of `own`, which win, key by key within mappings."""
     # Lists are replaced as a whole: merging by position would mix entries that have nothing in common.
     if not isinstance(base, dict) or not isinstance(own, dict):
         return own
-    return base | {key: _merge(base[key], value) if key in base else value for key, value in own.items()}
+    return base | {key: merge(base[key], value) if key in base else value for key, value in own.items()}
