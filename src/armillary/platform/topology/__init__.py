@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from armillary.base import lazy
 
 if TYPE_CHECKING:
-    from armillary.platform.files.native import load_network, panels_of
+    from armillary.platform.files.network_graph import load_network, panels_of
     from armillary.platform.files.topology import edges, from_networkx, read_graph, to_networkx
     from armillary.platform.files.topology_schema import read_topology
     from armillary.platform.topology.dimension_order import DimensionOrder
@@ -55,7 +55,7 @@ __all__ = [
 __getattr__ = lazy(
     __name__,
     {
-        "..files.native": ("load_network", "panels_of"),
+        "..files.network_graph": ("load_network", "panels_of"),
         "..files.topology": ("edges", "from_networkx", "read_graph", "to_networkx"),
         "..files.topology_schema": ("read_topology",),
         ".dimension_order": ("DimensionOrder",),
