@@ -40,11 +40,7 @@ def find_algorithm(name: str) -> CollectiveAlgorithm:
     Raises:
         InputError: there is none of that name, or what another package registers is none.
     """
-    found = ALGORITHMS.load(name, DEFINITIONS)
-    if not (isinstance(found, type) and issubclass(found, CollectiveAlgorithm)):
-        raise InputError(
-            f"collective algorithm '{name}' is {found!r}, expected a subclass of CollectiveAlgorithm"
-        )
+    found = ALGORITHMS.load_class(name, DEFINITIONS, CollectiveAlgorithm)
     # A constructor of another package may raise anything: the guard names the algorithm.
     with ALGORITHMS.guard(name):
         made = found()

@@ -95,7 +95,8 @@ def lower(trace: Trace, platform: Platform, *, fold_ranks: bool = True) -> Physi
     classes = workload.classify() if fold_ranks else np.arange(trace.n_ranks)
     if trace.grid is not None:
         _check_size(trace, classes)
-    return Build(workload, classes).assemble([*workload.warnings(), *workload.fit_warnings()])
+    warnings = [*workload.warnings(), *workload.fit_warnings(), *workload.root_warnings()]
+    return Build(workload, classes).assemble(warnings)
 
 
 def _check_size(trace: Trace, classes: Ints) -> None:
@@ -150,7 +151,6 @@ class Build:
         }  # fmt: skip
         scheduling = self.platform.scheduling
         scalars = {
-            lk.Z_RANKS: len(views),
             lk.Z_POLICY: lk.FAIR if scheduling == "fair" else lk.ORDERED,
             lk.Z_SIGN: -1 if scheduling == "lifo" else 1,
             lk.Z_WITHIN: WITHIN.index(self.platform.collectives.within_dimension),

@@ -10,6 +10,7 @@ from math import ceil
 import numpy as np
 from numpy.typing import NDArray
 
+from armillary.collective.algorithms import ROOTED
 from armillary.engine.common import network
 from armillary.engine.common.communicators import CollectiveCall, Communicator, Communicators
 from armillary.engine.common.fits import node_size
@@ -22,6 +23,7 @@ from armillary.engine.physical.fitted import fit_warnings, largest_message
 from armillary.engine.physical.memory import Groups, RemoteAccesses, refined
 from armillary.engine.physical.nodes import lower_nodes
 from armillary.engine.physical.splits import join_splits
+from armillary.platform.dimension_topologies import TOPOLOGIES
 from armillary.platform.model import Platform
 from armillary.trace import Trace
 
@@ -61,6 +63,20 @@ def lines_of(platform: Platform, comm: Communicator, dim: int) -> Ints:
     # Members sorted by line, and along each line by position.
     order = np.lexsort((place, comm.members - place * stride))
     return comm.members[order].reshape(-1, len(np.unique(place)))
+
+
+def uneven_between(platform: Platform, comm: Communicator, one: int, other: int) -> list[str]:
+    """Return the names of the dimensions that do not look the same from two members of a communicator."""
+    found = []
+    strides = network.strides(platform.dimensions)
+    for dimension, stride in zip(platform.dimensions, strides, strict=True):
+        places = {int(place) for place in comm.members // stride % dimension.size}
+        topology = TOPOLOGIES[dimension.topology]
+        # Part of a ring has ends; behind a switch, and where all are joined, any part looks the same from everywhere.
+        even = topology.turns and (len(places) == dimension.size or not topology.loop)
+        if not even and one // stride % dimension.size != other // stride % dimension.size:
+            found.append(f"{dimension.name} ({dimension.topology})")
+    return found
 
 
 SET = frozenset({Order("set", (), True)})
@@ -185,6 +201,29 @@ class PhysicalWorkload(ABC):
             return []
         calls = ((call, self.comms.get(call.comm)) for call in self.calls)
         return fit_warnings(self.platform, calls, self._message_sizes())
+
+    def root_warnings(self) -> list[str]:
+        """Return a warning about collectives that take the time of one with another root."""
+        found: list[tuple[CollectiveCall, int]] = []
+        where: dict[str, None] = {}
+        for call in self.calls:
+            comm = self.comms.get(call.comm)
+            first = int(comm.members[0])
+            # Without a root of its own group a call has that of its algorithm, the first member.
+            if call.operation not in ROOTED or call.root == first or call.root not in comm.members:
+                continue
+            uneven = uneven_between(self.platform, comm, first, call.root) if self.fluid else ["the network"]
+            if uneven:
+                found.append((call, first))
+                where |= dict.fromkeys(uneven)
+        if not found:
+            return []
+        call, first = found[0]
+        others = f" (and {len(found) - 1} more kinds of calls)" if len(found) > 1 else ""
+        return [
+            f"comm_root: the {call.operation} from or to rank {call.root}{others} is simulated as if the first of its "
+            f"group, rank {first}, were the root, which may take another time on {', '.join(where)}"
+        ]
 
 
 class ListedWorkload(PhysicalWorkload):

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, WithJsonSchema
 
 from armillary.platform.collectives import ALGORITHMS, CHUNK_ORDERS, WINDOWED
-from armillary.platform.fields import Bandwidth, Chosen, Count, Part
+from armillary.platform.fields import Bandwidth, Count, Named, Part
 from armillary.platform.model import WithinDimensionName
 
 _ALGORITHM = {
@@ -53,7 +53,7 @@ class Collectives(Part):
         default=None,
         description="Chunks in flight per dimension; if absent 1 (astra-sim) or as many as hide latencies.",
     )
-    chunk_order: Annotated[str, Chosen(CHUNK_ORDERS)] = Field(
+    chunk_order: Annotated[str, Named(CHUNK_ORDERS)] = Field(
         default="baseline",
         description="Which dimensions each chunk visits first: always the same, or by a scheduler (physical).",
     )

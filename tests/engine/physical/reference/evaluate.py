@@ -190,7 +190,7 @@ class Machine:
     def order(self, node: Node) -> tuple[int, int]:
         """Return the place that what a node asks for now has in the global order: the lowest is first."""
         kind = self.platform.scheduling
-        priority = -max(-1000, min(1000, node.attrs.get("comm_priority", 0))) if kind == "priority" else 0
+        priority = -node.attrs.get("comm_priority", 0) if kind == "priority" else 0
         return priority, -self.now if kind == "lifo" else self.now
 
     def after(self, delay: int, action: Any) -> None:
