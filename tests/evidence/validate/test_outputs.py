@@ -101,7 +101,7 @@ def test_json_has_everything(call, tmp_path):
     assert table["parts"][0]["rows"][0]["label"] == "1 [MiB] <b>"
     assert table["rows"][3] == {
         "label": "2 GiB", "group": "large", "measured": 2000, "predicted": None, "low": None, "high": None,
-        "error": None, "reason": "no data of fp4",
+        "error": None, "reason": "no data of fp4", "seen": "",
     }  # fmt: skip
     assert [one["name"] for one in facts["skipped"]] == ["wider", "of-folder"]
     page = (tmp_path / "a.html").read_text()

@@ -18,6 +18,8 @@ EXACT = {
     "llama-2-70b": (68_976_648_192, HUB + "meta-llama/Llama-2-70b-hf"),
     "llama-3-8b": (8_030_261_248, HUB + "meta-llama/Meta-Llama-3-8B"),
     "llama-3-70b": (70_553_706_496, HUB + "meta-llama/Meta-Llama-3-70B"),
+    "llama-3.1-8b": (8_030_261_248, HUB + "meta-llama/Llama-3.1-8B"),
+    "llama-3.1-70b": (70_553_706_496, HUB + "meta-llama/Llama-3.1-70B"),
     "llama-3-405b": (405_853_388_800, HUB + "meta-llama/Llama-3.1-405B"),
     "mixtral-8x7b": (46_702_792_704, HUB + "mistralai/Mixtral-8x7B-v0.1"),
     "mixtral-8x22b": (140_620_634_112, HUB + "mistralai/Mixtral-8x22B-v0.1"),
@@ -40,6 +42,11 @@ EXACT = {
 # Printed counts and what one of their last digit is worth, in 10**9.
 PRINTED = {
     "gpt-oss-120b": (116.8, 0.1, "arXiv 2508.10925, abstract and table 1"),
+    "gemma-3-4b": (3.88, 0.02, "arXiv 2503.19786, table 1: 675M and 3,209M"),
+    "gemma-3-12b": (11.77, 0.02, "arXiv 2503.19786, table 1: 1,012M and 10,759M"),
+    "gemma-3-27b": (27.02, 0.03, "arXiv 2503.19786, table 1: 1,416M and 25,600M"),
+    "llama-4-scout": (109, 3, "its model card, with about 1 of an image encoder"),
+    "llama-4-maverick": (400, 2, "its model card"),
     "kimi-k2": (1000, 100, "arXiv 2507.20534, abstract: '1 trillion total parameters'"),
     "gpt-3-175b": (174.6, 0.1, "arXiv 2005.14165, table D.1"),
     "turing-nlg-17b": (17, 1, "the title of its announcement"),
@@ -58,6 +65,8 @@ PRINTED = {
 # Per token; the makers cut, or round, the last digit.
 ACTIVE = {
     "kimi-k2": (32, 1, "arXiv 2507.20534, abstract"),
+    "llama-4-scout": (17, 1, "its model card"),
+    "llama-4-maverick": (17, 1, "its model card"),
     "deepseek-v3": (37, 1, "arXiv 2412.19437, abstract"),
     "mixtral-8x7b": (12.9, 0.1, "mistral.ai/news/mixtral-of-experts"),
     "mixtral-8x22b": (39, 1, "mistral.ai/news/mixtral-8x22b"),

@@ -110,7 +110,8 @@ def _tables(path: Path) -> list[list[str]]:
         if above.startswith("|") and "-" in rule and not rule.strip("|-: ")
     ]
     logged = next((row for row in rows if row.startswith("completed step:")), "")
-    return [*found, re.findall(r"([\w/ ]+?):", logged)] if logged else found
+    names = [name.strip() for name in re.findall(r"([\w/ ]+?):", logged)]
+    return [*found, names] if names else found
 
 
 def _unknown(path: Path, found: Sequence[Sequence[str]], suites: Sequence[Suite]) -> InputError:

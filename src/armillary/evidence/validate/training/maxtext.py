@@ -157,7 +157,7 @@ def _case(path: Path, label: str, text: str, seconds: float, rate: float, total:
         return _refused(label, seconds, "no tokens of a step (total_weights), from which the devices follow")
     each = rate * seconds
     devices = round(total / each)
-    if devices < 1 or abs(devices * each / total - 1) > 0.02:
+    if devices < 1 or abs(devices * each / total - 1) > 0.003:
         return _refused(
             label,
             seconds,

@@ -1,0 +1,109 @@
+"""What recomputation keeps, and of which layers; kernels that are not fused."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from armillary.base.errors import InputError
+from armillary.workload.generate import generate
+from armillary.workload.layers.layer import Layer, Step
+from armillary.workload.layers.of_model import layers_of
+from armillary.workload.models import load_model
+from armillary.workload.plan.schema import Plan
+
+NAMES = ("q", "k", "v", "attention", "out", "gate", "up", "down")
+
+
+def layer(name: str = "llama-3-8b", **changes: object) -> Layer:
+    data: dict[str, object] = {"ranks": 2, "batch": 2, "sequence": 1024, "causal": True}
+    return layers_of(load_model(name), Plan.model_validate(data | changes))[2]
+
+
+def again(made: Layer) -> Sequence[Step]:
+    return [step for step in made.backward if step.name.startswith("again.")]
+
+
+@given(st.sets(st.sampled_from(NAMES)), st.sampled_from(["llama-3-8b", "mixtral-8x7b"]), st.booleans())
+def test_kept_results_are_not_made_again(kept: set[str], name: str, narrow: bool) -> None:
+    """Operations by hand: 2 of each weight and token, and the scores."""
+    plan: dict[str, object] = {"recompute": "full", "early_stop": narrow}
+    if narrow:
+        plan |= {"parallel": {"tp": 2}}
+    whole, some = layer(name, **plan), layer(name, **plan, keep=sorted(kept))
+    done = {step.name.removeprefix("again."): step.flops for step in again(whole)}
+    shares = {"q": ("qkv", 4096), "k": ("qkv", 1024), "v": ("qkv", 1024), "out": ("out", 1), "attention": ("core", 1)}
+    expected = 0
+    for block, flops in done.items():
+        first = block.partition(".")[0] if not block.startswith(("mlp", "experts")) else block.rpartition(".")[0]
+        sizes = {key: share for key, (mine, share) in shares.items() if mine == first}
+        if first.endswith(".up"):
+            sizes = {"gate": 1, "up": 1}
+        elif first.endswith(".down"):
+            sizes = {"down": 1}
+        left = sum(share for key, share in sizes.items() if key not in kept)
+        expected += flops * left // sum(sizes.values()) if sizes else flops
+    assert sum(step.flops for step in again(some)) == expected
+    assert (some.saved > whole.saved) == bool(kept)
+    assert some.forward == whole.forward and some.weight == whole.weight
+
+
+def test_nothing_kept_is_full_recomputation() -> None:
+    assert layer(recompute="full", keep=[]).backward == layer(recompute="full").backward
+
+
+def test_bytes_of_kept_results() -> None:
+    """1024 tokens, 32 heads of queries and 8 of keys and values, each 128 elements of 2 bytes."""
+    base = layer(recompute="full").saved
+    assert layer(recompute="full", keep=["q"]).saved - base == 1024 * 4096 * 2
+    assert layer(recompute="full", keep=["k"]).saved - base == 1024 * 1024 * 2
+    assert layer(recompute="full", keep=["gate"]).saved - base == 1024 * 14336 * 2
+    assert layer(recompute="full", keep=["attention"]).saved - base == 1024 * (4096 * 2 + 32 * 4)
+
+
+def test_every_second_layer() -> None:
+    plan = Plan.model_validate({"ranks": 1, "batch": 1, "sequence": 1024, "recompute": "full", "recompute_every": 2})
+    found = layers_of(load_model("llama-3-8b"), plan)[1:-1]
+    assert [bool(again(each)) for each in found] == [False, True] * 16
+    assert found[0].saved == layer().saved and found[1].saved == layer(recompute="full").saved
+
+
+def test_kernels_that_are_not_fused() -> None:
+    fused, eager = layer(), layer(compiled=False)
+    for one, other in ((fused.forward, eager.forward), (fused.backward, eager.backward)):
+        assert sum(step.flops for step in one) == sum(step.flops for step in other)
+        assert sum(step.bytes for step in one) < sum(step.bytes for step in other)
+        assert len(one) < len(other)
+    # Layer norms and GeLU are kernels of PyTorch.
+    assert layer("gpt-3-175b", compiled=False).forward == layer("gpt-3-175b").forward
+
+
+def test_whole_traces_are_made() -> None:
+    plan = {"ranks": 2, "batch": 2, "sequence": 512, "recompute": "full", "recompute_every": 2, "keep": ["q"],
+            "compiled": False, "data": {"sharding": "fsdp"}}  # fmt: skip
+    assert generate(load_model("llama-3-8b"), Plan.model_validate(plan)).n_ranks == 2
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ({"keep": ["q"]}, "got keep q with recompute none, expected recompute full"),
+        ({"recompute": "full", "keep": ["attention"], "attention": "eager"}, "expected attention flash"),
+        ({"recompute_every": 2}, "got recompute_every 2 without recompute"),
+        ({"compiled": False, "serve": {"prompt": 2}}, "expected it in training only"),
+    ],
+)
+def test_keys_without_effect_are_refused(keys: dict[str, object], said: str) -> None:
+    with pytest.raises(ValidationError, match=said):
+        Plan.model_validate({"ranks": 1, "batch": 1, **keys})
+
+
+@pytest.mark.parametrize("name", ["resnet-50", "vit-b-16"])
+def test_other_models_refuse_them(name: str) -> None:
+    plan = Plan.model_validate({"ranks": 1, "batch": 1, "recompute": "full", "recompute_every": 2})
+    with pytest.raises(InputError, match="recompute_every"):
+        generate(load_model(name), plan)
