@@ -87,15 +87,16 @@ def _routed(shard: Shard, model: Decoder, own: Experts, loads: Load) -> list[Blo
     # Members of etp gather each other's tokens; without sequence parallelism they have the same ones.
     rows = loads.received * (shard.etp if shard.distinct else 1)
     read = min(local, rows)  # kernels skip the weights of experts without tokens
-    up = gemms(shard, rows, hidden, wide, count=read)
-    down = gemms(shard, rows, inner, hidden, count=read)
+    # Transformer Engine issues a GEMM for each expert.
+    up = [replace(step, launches=max(read, 1)) for step in gemms(shard, rows, hidden, wide, count=read)]
+    down = [replace(step, launches=max(read, 1)) for step in gemms(shard, rows, inner, hidden, count=read)]
     return [
         _exchange(shard, "dispatch", own, loads, hidden),
         Block(
             "experts.up",
-            up[:1],
-            up[1:2],
-            up[2:],
+            (up[0],),
+            (up[1],),
+            (up[2],),
             {"edp": local * wide * (hidden + own.bias)},
             saved=rows * hidden * shard.operand,
             working=rows * (2 * hidden + wide) * element,
@@ -103,9 +104,9 @@ def _routed(shard: Shard, model: Decoder, own: Experts, loads: Load) -> list[Blo
         activation(shard, "experts.activation", rows, wide, inner),
         Block(
             "experts.down",
-            down[:1],
-            down[1:2],
-            down[2:],
+            (down[0],),
+            (down[1],),
+            (down[2],),
             {"edp": local * hidden * (inner + own.bias)},
             saved=rows * inner * shard.operand,
             working=rows * (2 * hidden + inner) * element,
@@ -152,6 +153,10 @@ def _exchange(shard: Shard, name: str, own: Experts, loads: Load, hidden: int) -
         back.append(reduce("reduce", "tp", tokens * vector))
     working = (loads.sent + 2 * copies * loads.received) * vector
     forward, backward = (there, back) if name == "dispatch" else (back, there)
+    if name == "dispatch":
+        # The sizes of what is exchanged, and of the GEMMs, are known on the device only; the backward pass has them.
+        at = min(1, len(forward) - 1)
+        forward = [*forward[:at], replace(forward[at], synchronises=True), *forward[at + 1 :]]
     return Block(name, tuple(forward), tuple(backward), working=working)
 
 
