@@ -66,16 +66,6 @@ def test_it_waits_once_in_every_layer_of_experts(recompute: str) -> None:
     assert waits.total_ticks == plain.total_ticks + SPARSE.layers * passes * 3_000_000
 
 
-def test_a_gemm_of_several_experts_is_several_kernels() -> None:
-    def ticks(ep: int) -> int:
-        return run(SPARSE, FAST, {"issue": "100 us"}, parallel={"ep": ep}).total_ticks
-
-    # 16, 8 or 4 experts of a rank: 2 GEMMs of a layer forward, 4 backward.
-    few, more, most = ticks(4), ticks(2), ticks(1)
-    assert more - few == pytest.approx(SPARSE.layers * 6 * 4 * 100_000, rel=0.02)
-    assert most - more == pytest.approx(SPARSE.layers * (6 * 8 - 4) * 100_000, rel=0.02)
-
-
 def test_what_waits_is_folded_exactly() -> None:
     wish = {
         "ranks": 4,

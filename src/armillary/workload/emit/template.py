@@ -74,7 +74,7 @@ def piece(*lists: Sequence[Step], host: Host = NO_HOST) -> Piece:
             ports = (IN, CHAIN) if opens else (CHAIN,) if not after else ()
             # Calls of one communicator run in the order of the program, as in NCCL.
             after = (*after, *called.get(step.axes, ()))
-            if work := host.issue * step.launches + host.synchronise * step.synchronises:
+            if work := host.issue + host.synchronise * step.synchronises:
                 issued = _issue(template, step, work, issued, (after, ports) if step.synchronises else None)
                 after = (*after, issued)
             before = _add(template, step, after, ports)

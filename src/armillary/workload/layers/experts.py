@@ -87,16 +87,15 @@ def _routed(shard: Shard, model: Decoder, own: Experts, loads: Load) -> list[Blo
     # Members of etp gather each other's tokens; without sequence parallelism they have the same ones.
     rows = loads.received * (shard.etp if shard.distinct else 1)
     read = min(local, rows)  # kernels skip the weights of experts without tokens
-    # Transformer Engine issues a GEMM for each expert.
-    up = [replace(step, launches=max(read, 1)) for step in gemms(shard, rows, hidden, wide, count=read)]
-    down = [replace(step, launches=max(read, 1)) for step in gemms(shard, rows, inner, hidden, count=read)]
+    up = gemms(shard, rows, hidden, wide, count=read)
+    down = gemms(shard, rows, inner, hidden, count=read)
     return [
         _exchange(shard, "dispatch", own, loads, hidden),
         Block(
             "experts.up",
-            (up[0],),
-            (up[1],),
-            (up[2],),
+            up[:1],
+            up[1:2],
+            up[2:],
             {"edp": local * wide * (hidden + own.bias)},
             saved=rows * hidden * shard.operand,
             working=rows * (2 * hidden + wide) * element,
@@ -104,9 +103,9 @@ def _routed(shard: Shard, model: Decoder, own: Experts, loads: Load) -> list[Blo
         activation(shard, "experts.activation", rows, wide, inner),
         Block(
             "experts.down",
-            (down[0],),
-            (down[1],),
-            (down[2],),
+            down[:1],
+            down[1:2],
+            down[2:],
             {"edp": local * hidden * (inner + own.bias)},
             saved=rows * inner * shard.operand,
             working=rows * (2 * hidden + inner) * element,

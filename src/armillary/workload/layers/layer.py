@@ -36,7 +36,6 @@ class Step:
         after: Names of the steps of the same list that it waits for; None: the step before.
         gemms: The GEMMs of a kernel that does nothing else, including padding of groups.
         attention: Shape of a fused attention kernel.
-        launches: Kernels that the CPU issues for it.
         synchronises: Whether the CPU reads a result of the steps before it, and issues this one only then.
     """
 
@@ -52,7 +51,6 @@ class Step:
     after: tuple[str, ...] | None = None
     gemms: tuple[Gemm, ...] = ()
     attention: Attention | None = None
-    launches: int = 1
     synchronises: bool = False
 
 

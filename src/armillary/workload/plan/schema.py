@@ -160,7 +160,7 @@ class Host(Part):
 
     issue: WholeTime = Field(
         default=0,
-        description="What it takes to issue a kernel of a layer; a GEMM of several experts is as many kernels.",
+        description="What it takes to issue an operation of a layer, which frameworks may run as several kernels.",
     )
     synchronise: WholeTime = Field(
         default=0,
