@@ -159,6 +159,10 @@ def _exchange(shard: Shard, name: str, own: Experts, loads: Load, hidden: int) -
     # Vectors before and after the exchange, then after it and sorted by experts.
     working = max(loads.sent + copies * loads.received, 2 * copies * loads.received) * vector
     forward, backward = (there, back) if name == "dispatch" else (back, there)
+    if name == "dispatch":
+        # The sizes of what is exchanged, and of the GEMMs, are known on the device only; the backward pass has them.
+        at = min(1, len(forward) - 1)
+        forward = [*forward[:at], replace(forward[at], synchronises=True), *forward[at + 1 :]]
     return Block(name, tuple(forward), tuple(backward), working=working, back=working)
 
 

@@ -36,6 +36,7 @@ class Step:
         after: Names of the steps of the same list that it waits for; None: the step before.
         gemms: The GEMMs of a kernel that does nothing else, including padding of groups.
         attention: Shape of a fused attention kernel.
+        synchronises: Whether the CPU reads a result of the steps before it, and issues this one only then.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Step:
     after: tuple[str, ...] | None = None
     gemms: tuple[Gemm, ...] = ()
     attention: Attention | None = None
+    synchronises: bool = False
 
 
 @dataclass(frozen=True, eq=False)

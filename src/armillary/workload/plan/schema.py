@@ -159,6 +159,20 @@ class ExpertLoad(Part):
     )
 
 
+class Host(Part):
+    """What the CPU of a rank does in a step without CUDA graphs: it issues kernels, ahead of them if it can."""
+
+    issue: WholeTime = Field(
+        default=0,
+        description="What it takes to issue an operation of a layer, which frameworks may run as several kernels.",
+    )
+    synchronise: WholeTime = Field(
+        default=0,
+        description="What it takes to read a result of the device and to go on: how many tokens each expert gets, in "
+        "every layer of experts. It waits for the kernels before, and issues the others only then.",
+    )
+
+
 class Serve(Part):
     """Inference instead of training: prompts are read, then answers grow by one token at a time."""
 
@@ -208,6 +222,7 @@ class Plan(Part):
     )
     offload: Offload = Offload()
     experts: ExpertLoad = ExpertLoad()
+    host: Host = Host()
     attention: Literal["flash", "unfused", "eager"] = Field(
         default="flash",
         description="flash keeps no scores; unfused writes them to memory and keeps them; eager also scales, masks and "
@@ -241,6 +256,17 @@ class Plan(Part):
             raise ValueError(
                 f"got recompute_every {self.recompute_every} without recompute, expected full or selective"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _host_of_training(self) -> Plan:
+        for name in ("issue", "synchronise"):
+            if not getattr(self.host, name):
+                continue
+            # Their graphs are written by other code, which leaves the CPU out.
+            if self.serve is not None or self.data.sharding == "parameter-server":
+                what = "inference" if self.serve is not None else "data.sharding parameter-server"
+                raise ValueError(f"got host.{name} {getattr(self.host, name)} ns, expected none with {what}")
         return self
 
     @model_validator(mode="after")

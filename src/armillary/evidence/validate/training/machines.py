@@ -86,6 +86,5 @@ MACHINES = {
 """By name.
 
 DGX A100: 8 x HDR 200 Gb/s (arXiv 2104.04473); vTrain: 800 Gb/s in all (VIA-Research/vTrain, src/config.py), which are 4
-NICs, each near 2 GPUs, and NCCL before 2.12, which relays nothing; its hosts carry what a PCIe 4.0 x16 link does,
-25 GB/s.
+NICs, each near 2 GPUs, and NCCL before 2.12, which relays nothing; a host carries what a PCIe 4.0 x16 link does.
 """
