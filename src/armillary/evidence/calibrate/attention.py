@@ -29,7 +29,7 @@ COLUMNS = (
 # Constants that prefills (PREFILL) and training passes (TRAINING) can tell; the others stay as the device has
 # them.
 PREFILL = ("rate", "score", "tile", "context_launch", "memory", "sharp", "other")
-TRAINING = ("rate", "tile", "launch", "sharp", "backward_rate", "backward_other")
+TRAINING = ("rate", "launch", "sharp", "backward_rate", "backward_other")
 # Kernels that a fit looks at, taken evenly from the file.
 _MOST = 4000
 # Shares of a peak stay below it, and smoothing exponents bounded; other constants may grow 30-fold.

@@ -12,7 +12,7 @@ from armillary.base.errors import InputError, one_of
 from armillary.compute.gpu.device import GemmFit, Gpu, gpu_names, load_gpu
 from armillary.evidence.calibrate.gemm import LEAST_NS, Errors, Fitted
 
-# Constants in seconds: written as ns; the others are shares, but for `sharp`.
+# Constants in seconds; the others are shares, but for `sharp`.
 _TIMES = ("step", "tile", "launch", "after", "split", "cast")
 _NUMBERS = ("sharp", "cached")
 
@@ -28,7 +28,8 @@ def gemm_keys(fit: GemmFit) -> dict[str, Any]:
         if each.name == "feed":
             found[each.name] = f"{value / 1e9:.4g} GB/s"
         elif each.name in _TIMES:
-            found[each.name] = f"{value * 1e9:.4g} ns" if value < 1e-3 else f"{value * 1e3:.4g} ms"
+            unit, scale = ("ns", 1e9) if value < 1e-6 else ("us", 1e6) if value < 1e-3 else ("ms", 1e3)
+            found[each.name] = f"{value * scale:.4g} {unit}"
         else:
             found[each.name] = float(f"{value:.4g}") if each.name in _NUMBERS else f"{100 * value:.4g} %"
     return found

@@ -34,6 +34,8 @@ _FITTED = (
     "rate", "feed", "step", "tile", "launch", "memory", "sharp", "drop", "after", "split", "area", "overlap", "cached",
 )  # fmt: skip
 _CAST = ("cast", "cast_memory")
+# Fitted to bf16, and taken from there by other precisions.
+_SHARED = ("area", "overlap", "cached")
 # Below these a constant would switch its term off, and its slope with it.
 _LOWEST = {"sharp": 1.5, "drop": 0.005, "after": 1e-4, "area": 0.01, "overlap": 0.01, "cached": 1.0}
 _HIGHEST = {
@@ -228,6 +230,10 @@ def _fit(gpu: Gpu, precision: str, measured: Measured, which: NDArray[np.bool_])
         ) from error
     start = gpu.gemm_fit(precision)
     names = (*_FITTED, *(_CAST if start.cast else ()))
+    if precision != "bf16":
+        # What a tile hides and where operands lie has little to do with their precision.
+        shared = {name: getattr(gpu.gemm_fit("bf16"), name) for name in _SHARED}
+        start, names = dataclasses.replace(start, **shared), tuple(each for each in names if each not in _SHARED)
     mine = np.flatnonzero(which)
     # Knuth's multiplicative hash: the same rows in every run, from all over the file.
     order = np.argsort((mine * 2_654_435_761) % 2**32, kind="stable")
