@@ -139,7 +139,7 @@ def test_two_members_of_a_mesh_use_one_link():
     ("text", "problem"),
     [
         ("title: x\ndevice: h100-sxm\ninside: {}\n", "expected 'lines', or measured operations"),
-        ("title: x\ndevice: h100-sxm\nlines: {LL: {bandwidth: 451 GB/s}}\n", "without Simple"),
+        ("title: x\ndevice: h100-sxm\nlines: {LL: {bandwidth: 451 GB/s}}\n", "without LL128, Simple"),
         ("title: x\ndevice: h100-sxm\nlines: {LLL: {bandwidth: 451 GB/s}}\n", "did you mean 'LL'"),
         (MECHANISM.replace("403", "460"), "at most that of the data sheet, 450 GB/s"),
         (MECHANISM + "own: {all-gathr: 0.5}\n", "did you mean 'all-gather'"),

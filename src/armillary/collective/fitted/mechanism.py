@@ -182,16 +182,18 @@ def spent(mechanism: Mechanism, each: Work, operation: str, members: int, nodes:
     line = mechanism.lines[each.line]
     slower = mechanism.slower(each.line, members // nodes)
     sent = each.sent + each.own * mechanism.own.get(operation, 0.0)
-    rate = line.bandwidth
-    if each.line == MESSAGE:
-        channels = max(_CHANNELS // members, 1, sent / each.peers / _CHANNEL_BYTES)
-        rate = min(rate, mechanism.channel * channels * each.peers)
-    inside = slower * sent / rate
+    inside = slower * sent / line.bandwidth
     if each.line == MESSAGE_LL:
         # A flag goes with each word, so that the link carries twice the bytes.
-        inside = max(sent / rate, slower * 2 * sent * each.peers / mechanism.lines[MESSAGE].bandwidth)
+        at_link = slower * 2 * sent * each.peers / mechanism.lines[MESSAGE].bandwidth
+        inside = max(sent / line.bandwidth, at_link)
     elif each.line in _SATURATES and inside:
         inside *= 1 + math.sqrt(mechanism.saturation / sent)
+    if each.line == MESSAGE:
+        part = sent / each.peers
+        # While a larger message gets more channels, it takes no longer.
+        channels = max(_CHANNELS // members, 1, part / _CHANNEL_BYTES)
+        inside = max(inside, part / (mechanism.channel * channels))
     overhead = line.overhead
     if each.line == LL:
         copied = mechanism.gather * each.hops if operation == "all-gather" else 0.0

@@ -75,22 +75,20 @@ def unseen_text(measured: Path) -> str:
         for other, fit in fits.items():
             if other != name:
                 ours, theirs = sheets()[name], sheets()[other]
-                alike = (ours.generation, ours.link) == (theirs.generation, theirs.link)
+                years = [GENERATIONS.index(sheet.generation) for sheet in (ours, theirs)]
+                alike = years[0] == years[1] and ours.link == theirs.link
                 # A neighbour in time: nobody derives Blackwell from Ampere.
-                if (
-                    alike
-                    or abs(GENERATIONS.index(ours.generation) - GENERATIONS.index(theirs.generation)) == 1
-                ):
+                if alike or abs(years[0] - years[1]) == 1:
                     found["alike" if alike else "other"] += nccl.predictions(derive(name, ours, fit), given)
     # The network of one cluster predicted by that of the other.
     clusters = {
         "a100-sxm-40": merged(read_file(measured / "echo_a100_40g_allreduce.csv")),
         "h100-sxm": merged(read_file(measured / "xxrjun_h100_nccl_sizes.csv")),
     }
-    for (name, given), (other, theirs) in zip(clusters.items(), reversed(clusters.items()), strict=True):
-        there, here = (
-            nccl.fit_of(nccl.warm(each), sheets()[of]) for each, of in ((theirs, other), (given, name))
-        )
+    for name, given in clusters.items():
+        (other,) = (each for each in clusters if each != name)
+        here = nccl.fit_of(nccl.warm(given), sheets()[name])
+        there = nccl.fit_of(nccl.warm(clusters[other]), sheets()[other])
         assert here.mechanism is not None and there.mechanism is not None
         network = networked(there.mechanism, sheets()[name], sheets()[other])
         mixed = replace(here, mechanism=replace(here.mechanism, network=network))
