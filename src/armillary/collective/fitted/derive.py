@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from armillary.collective.fitted.mechanism import MESSAGE_LL, NVLS, SHARING, Line, Mechanism, Outer
-from armillary.collective.fitted.model import UNSEEN, CollectiveFit
+from armillary.collective.fitted.mechanism import MESSAGE_LL, SHARING, Line, Mechanism, Outer
+from armillary.collective.fitted.model import CollectiveFit
 from armillary.collective.fitted.sheet import DataSheet
-from armillary.collective.fitted.tuning import LL, LL128, PCIE, SIMPLE, has_ll128
+from armillary.collective.fitted.tuning import LL, LL128, NVLS, PCIE, SIMPLE, has_ll128
 
 _LL128 = (2.0, 0.65)
-"""Hop of LL128 as a multiple of that of LL, and its bandwidth of that of Simple, where a sibling has none: A100, H100."""
+"""Hop of LL128 by that of LL, and its bandwidth by that of Simple, where a sibling has none: as on A100 and H100."""
 
 
 def derive(name: str, sheet: DataSheet, sibling: CollectiveFit) -> CollectiveFit:
@@ -31,7 +31,7 @@ def derive(name: str, sheet: DataSheet, sibling: CollectiveFit) -> CollectiveFit
         sheet=sheet,
         mechanism=_mechanism(sibling.mechanism, sheet, sibling.sheet),
         notes=(note, *sibling.notes),
-        unseen=UNSEEN["alike" if alike else "other"],
+        unseen={**sibling.unseen, "device": sibling.unseen.get("alike" if alike else "other", 0.0)},
     )
 
 

@@ -1,8 +1,8 @@
 """Time of a collective by its mechanism: steps, hops and bytes of what NCCL runs, with few constants of a device.
 
-What runs is NCCL's choice (`tuning`): ring, tree or the reducing switch, with protocol LL, LL128 or Simple. Each protocol
-is a `Line` that all operations and numbers of members share. Within a node the hops of the first chunk and the bytes
-overlap, as each is waited for while the other goes on::
+What runs is NCCL's choice (`tuning`): ring, tree or the reducing switch, with protocol LL, LL128 or Simple. Each
+protocol is a `Line` that all operations and numbers of members share. Within a node hops and bytes overlap, as each is
+waited for while the other goes on::
 
     time = overhead + ((hop x hops)^2.5 + (bytes / bandwidth)^2.5)^(1/2.5)
 
@@ -42,11 +42,11 @@ _SATURATES = (SIMPLE, NVLS, MESSAGE)
 _OVERLAP = 2.5
 """Exponent of the mean of hops and bytes, which overlap: best on H100 and B200, of 2 to 4."""
 _SHARP = 5
-"""Exponent of the mean of two bandwidths in series, links and NICs: 8 H100 a node reach 324 GB/s through 362 and 392."""
+"""Exponent of the mean of two bandwidths in series: 8 H100 a node reach 324 GB/s by links of 362 and NICs of 392."""
 _MANY = 64
-"""Members from which a message between nodes takes the line of `CROWDED`: of 40 each carries 26 GB/s, of 80 it is 15."""
+"""Members from which a message between nodes takes the line of `CROWDED`: 26 GB/s among 40, 15 among 80 (xxrjun)."""
 _CHANNELS, _CHANNEL_BYTES = 32, 16 * 2**20
-"""Channels that the messages of a node share out, and bytes of a message for which it gets one more (xxrjun, sendrecv)."""
+"""Channels that messages share out, and bytes of a message for which it gets one more (sendrecv of xxrjun)."""
 
 
 _RAMPED = 16 * 2**10
@@ -91,7 +91,7 @@ class Mechanism:
         own: Operation -> share of a member's own part that takes time like a part that is sent.
         saturation: Bytes at which half of the time of a transfer is not yet spent at full bandwidth.
         ramp: ns that a launch of LL takes longer where all its channels are in use, than where one is.
-        gather: ns by which a hop of an all-gather by LL takes longer than a `ramp` later, as data are copied on the way.
+        gather: ns by which a hop of an all-gather by LL takes longer beyond small sizes, as data are copied on the way.
         peer: ns that each further member adds to an all-to-all.
         channel: Bytes per ns of a channel of a message.
         sharing: LL, Simple or message -> members of a node -> by how much their links are slower than the bandwidth of
@@ -119,7 +119,7 @@ class Mechanism:
         if below >= above:
             return known[below]
         part = math.log(members / below) / math.log(above / below)
-        return known[below] ** (1 - part) * known[above] ** part
+        return float(known[below] ** (1 - part) * known[above] ** part)
 
 
 class Work(NamedTuple):
@@ -182,16 +182,18 @@ def spent(mechanism: Mechanism, each: Work, operation: str, members: int, nodes:
     line = mechanism.lines[each.line]
     slower = mechanism.slower(each.line, members // nodes)
     sent = each.sent + each.own * mechanism.own.get(operation, 0.0)
-    rate = line.bandwidth
-    if each.line == MESSAGE:
-        channels = max(_CHANNELS // members, 1, sent / each.peers / _CHANNEL_BYTES)
-        rate = min(rate, mechanism.channel * channels * each.peers)
-    inside = slower * sent / rate
+    inside = slower * sent / line.bandwidth
     if each.line == MESSAGE_LL:
         # A flag goes with each word, so that the link carries twice the bytes.
-        inside = max(sent / rate, slower * 2 * sent * each.peers / mechanism.lines[MESSAGE].bandwidth)
+        at_link = slower * 2 * sent * each.peers / mechanism.lines[MESSAGE].bandwidth
+        inside = max(sent / line.bandwidth, at_link)
     elif each.line in _SATURATES and inside:
         inside *= 1 + math.sqrt(mechanism.saturation / sent)
+    if each.line == MESSAGE:
+        part = sent / each.peers
+        # While a larger message gets more channels, it takes no longer.
+        channels = max(_CHANNELS // members, 1, part / _CHANNEL_BYTES)
+        inside = max(inside, part / (mechanism.channel * channels))
     overhead = line.overhead
     if each.line == LL:
         copied = mechanism.gather * each.hops if operation == "all-gather" else 0.0

@@ -36,11 +36,6 @@ SUBSTITUTES = {
 """For an operation that was not measured: whose latency and bandwidth it takes, the nearest first."""
 
 
-UNSEEN = {"spread": 0.1, "operation": 0.15, "place": 0.3, "alike": 0.05, "other": 0.25}
-"""Standard deviations of ln(measured / predicted) where something was not measured: at all, an operation, a place (within
-or between nodes), a device of the same generation of links, another device."""
-
-
 @dataclass(frozen=True)
 class CollectiveTime:
     """How long a collective takes; the total is the sum of both parts.
@@ -75,7 +70,8 @@ class CollectiveFit:
         mechanism: Constants from which all times follow, instead of regimes.
         spread: How far measured times were from predictions that had not seen them.
         measured: (operation, place) that were.
-        unseen: Standard deviation that a derived device adds.
+        unseen: What of a device, a place or an operation that was not measured adds to its spread, by the words of
+            ``unseen.yaml``.
     """
 
     name: str
@@ -87,7 +83,7 @@ class CollectiveFit:
     mechanism: Mechanism | None = None
     spread: Spread = field(default_factory=dict)
     measured: frozenset[tuple[str, str]] = frozenset()
-    unseen: float = 0.0
+    unseen: Mapping[str, float] = field(default_factory=dict)
 
     def time(self, operation: str, per_node: int, nodes: int, size: float) -> CollectiveTime | None:
         """Return how long a collective takes alone, or None if the fit cannot tell.
@@ -104,6 +100,8 @@ class CollectiveFit:
             return CollectiveTime(0.0, 0.0, "nothing to send")
         # Of regimes within a node only, the network is that of a mechanism.
         if self.mechanism is not None and not (nodes == 1 and self.inside):
+            if operation not in SUBSTITUTES:
+                return None
             latency, transfer, runs = timed(self.mechanism, operation, per_node, nodes, size, self.sheet)
             where = f"{members} GPUs of a node" if nodes == 1 else f"{nodes} nodes of {per_node}"
             return CollectiveTime(latency, transfer, f"{where}: {runs}")
@@ -131,14 +129,16 @@ class CollectiveFit:
     def deviation(self, operation: str, per_node: int, nodes: int, size: float) -> float:
         """Return the standard deviation of ln(measured / predicted) of what `time` says.
 
-        It is that of held-out rows; `UNSEEN` adds for an operation, a place or a device that was not measured.
+        It is that of held-out rows. An operation, a place (within a node or between several) or a device that was not
+        measured adds what was found where each of these was left out.
         """
         place = BETWEEN if nodes > 1 else INSIDE
         # Of a place without measurements the other one says how good a fit is at all.
         known = self.spread.get(place) or next(iter(self.spread.values()), {})
-        kind = "small" if size < SMALL else operation
-        whole = known.get("any", UNSEEN["spread"])
-        found = [known.get(kind, whole), self.unseen]
-        if (operation, place) not in self.measured:
-            found.append(UNSEEN["place" if not self.spread.get(place) else "operation"])
+        whole = known.get("any", self.unseen.get("fit", 0.0))
+        found = [known.get("small" if size < SMALL else operation, whole), self.unseen.get("device", 0.0)]
+        if not any(where == place for _, where in self.measured):
+            found.append(self.unseen.get("place", 0.0))
+        elif (operation, place) not in self.measured:
+            found.append(self.unseen.get("operation", 0.0))
         return math.hypot(*found)

@@ -57,6 +57,7 @@ from armillary.platform.files.native_errors import first_error
 
 _FOLDER = Path(__file__).parent / "fits"
 _SHEETS = Path(__file__).parent / "sheets.yaml"
+_UNSEEN = Path(__file__).parent / "unseen.yaml"
 NETWORK_OF = "h100-sxm"
 """The fit whose latencies between nodes others take that have none."""
 _ROUNDED = 1.001
@@ -131,6 +132,13 @@ def sheets() -> dict[str, DataSheet]:
     """Return the known data sheets by device."""
     document = read_document(_SHEETS, "data sheets", "yaml")
     return {name: DataSheet.model_validate(value) for name, value in document.data.items()}
+
+
+@functools.cache
+def unseen() -> dict[str, float]:
+    """Return the standard deviations of ln(measured / predicted) of what was left out of fits, by what it was."""
+    document = read_document(_UNSEEN, "spread of what was not measured", "yaml")
+    return {name: float(value) for name, value in document.data.items()}
 
 
 def plain_name(name: str) -> str:
@@ -226,7 +234,11 @@ def _read(path: Path) -> CollectiveFit:
         )
         for operation, part in file.between.items()
     }
-    return CollectiveFit(path.stem, device, inside, between, tuple(file.sources))
+    places = frozenset(
+        (operation, place) for place, given in ((INSIDE, inside), (BETWEEN, between)) for operation in given
+    )
+    sources = tuple(file.sources)
+    return CollectiveFit(path.stem, device, inside, between, sources, measured=places, unseen=unseen())
 
 
 def _mechanical(document: Document, path: Path, file: _File, sheet: DataSheet) -> CollectiveFit:
@@ -280,6 +292,7 @@ def _mechanical(document: Document, path: Path, file: _File, sheet: DataSheet) -
         mechanism=mechanism,
         spread=file.spread,
         measured=places,
+        unseen=unseen(),
     )
 
 

@@ -14,6 +14,9 @@ from armillary.collective.fitted.sheet import DataSheet
 LL, LL128, SIMPLE, NVLS = "LL", "LL128", "Simple", "NVLS"
 PROTOCOLS = (LL, LL128, SIMPLE)
 
+GENERATIONS = ("volta", "ampere", "hopper", "blackwell")
+"""In the order of time."""
+
 # ns of a launch, then of a hop on NVLink, PCIe and the network: tables baseLatencies and hwLatencies.
 _RING = {
     LL: (6600.0, 600.0, 1000.0, 2700.0),
@@ -30,7 +33,7 @@ _LL_MOST = {"volta": (39.0, 39.0, 20.4), "ampere": (87.7, 22.5, 19.0), "hopper":
             "blackwell": (282.0, 90.0, 70.0)}  # fmt: skip
 """GB/s of protocol LL on 1, 2 and more nodes: table llMaxBws."""
 _REACHED = 0.8
-"""Share of the link that NCCL's topology counts with: 240 of 300 GB/s on A100, 371 of 450 on H100, 722 of 900 on B200."""
+"""Share of the link that NCCL's topology has: 240 of 300 GB/s on A100, 371 of 450 on H100, 722 of 900 of B200."""
 _LL_SHARE, _LL128_SHARE, _TREE_SHARE = 1 / 3, 120 / 128, 0.92
 _LL_SHARE_NETWORK = 1 / 4
 _TREE_LL128_SHARE = 7 / 9

@@ -100,6 +100,7 @@ def _sheet(sheet: DataSheet) -> str:
     return (
         f"{{link: {_number(sheet.link)} GB/s, memory: {_number(sheet.memory)} GB/s, processors: {sheet.processors}, "
         f"clock: {_number(sheet.clock / 1e9)} GHz, mesh: {str(sheet.mesh).lower()}, "
-        f"reduces: {str(sheet.reduces).lower()}, generation: {sheet.generation}, nic: {_number(sheet.nic)} GB/s, gpus: {sheet.gpus}, "
+        f"reduces: {str(sheet.reduces).lower()}, generation: {sheet.generation}, nic: {_number(sheet.nic)} GB/s, "
+        f"gpus: {sheet.gpus}, "
         f"sibling: {sheet.sibling}, source: {json.dumps(sheet.source)}}}"
     )

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from armillary.collective.fitted.derive import mesh_sharing
 from armillary.collective.fitted.mechanism import (
+    CROWDED,
     MESSAGE,
     MESSAGE_LL,
-    CROWDED,
     SEND,
     Line,
     Mechanism,
@@ -167,11 +167,13 @@ def fit_mechanism(samples: Iterable[Sample], sheet: DataSheet, start: Mechanism)
         sheet: Data sheet of the device: no link and no NIC carries more than it says.
         start: The prior.
     """
-    samples = list(samples)
+    samples, nvls = list(samples), NVLS in start.lines
     rows = [
-        _Row(s.operation, s.members, s.nodes, work(s.operation, s.per_node, s.nodes, s.size, sheet, NVLS in start.lines), s.ns)
+        _Row(
+            s.operation, s.members, s.nodes, work(s.operation, s.per_node, s.nodes, s.size, sheet, nvls), s.ns
+        )
         for s in samples
-    ]  # fmt: skip
+    ]
     prior = constants_of(start)
     keys = list(prior)
     most = np.array([math.log(_most(key, sheet)) for key in keys])

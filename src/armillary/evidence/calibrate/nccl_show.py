@@ -41,7 +41,8 @@ def line_table(mechanism: Mechanism) -> Table:
 def constants_line(fit: CollectiveFit, samples: Sequence[Sample]) -> str:
     """Return how many constants there are for how many cases."""
     assert fit.mechanism is not None
-    return f"{len(constants_of(fit.mechanism))} constants for {len(merged(samples))} cases; those that no case tells are usual ones"
+    count = len(constants_of(fit.mechanism))
+    return f"{count} constants for {len(merged(samples))} cases; those that no case tells are the usual ones"
 
 
 def error_table(fitted: Sequence[Prediction], held_out: Sequence[Prediction]) -> Table:

@@ -68,7 +68,10 @@ def _against(
             parts.append(
                 _table("unseen-nodes", "Numbers of nodes left out", source, nodes, "held out", Bar(0.2))
             )
-        note = "Each size predicted by a fit without it and without a fifth of all others; the smallest and largest of a curve are not."
+        note = (
+            "Each size predicted by a fit without it and a fifth of all others; the smallest and largest of a curve "
+            "are not."
+        )
         return replace(table, notes=(note,), parts=(*table.parts, *parts))
     # Any other file: the package's fits are blind to it, or not known to be.
     found, refused = _shipped(merged(samples), fit_of)
