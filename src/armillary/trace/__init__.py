@@ -13,13 +13,14 @@ if TYPE_CHECKING:
     from armillary.trace._info import info
     from armillary.trace.builder import GraphBuilder
     from armillary.trace.feeder import Feeder
-    from armillary.trace.files import load_trace, read_graph, write_graph, write_group_file, write_trace
+    from armillary.trace.files import load_trace, read_graph
     from armillary.trace.graph import Graph
     from armillary.trace.grid import RankGrid
     from armillary.trace.json_layout import graph_from_json, graph_from_nodes, graph_to_json
     from armillary.trace.node import Node, graph_of, node_at, nodes_of
     from armillary.trace.schema import CollectiveType, NodeType
     from armillary.trace.trace import Trace
+    from armillary.trace.write import write_graph, write_group_file, write_trace
 
 __all__ = [
     "CollectiveType",
@@ -56,12 +57,13 @@ __getattr__ = lazy(
         "._info": ("info",),
         ".builder": ("GraphBuilder",),
         ".feeder": ("Feeder",),
-        ".files": ("load_trace", "read_graph", "write_graph", "write_group_file", "write_trace"),
+        ".files": ("load_trace", "read_graph"),
         ".graph": ("Graph",),
         ".grid": ("RankGrid",),
         ".json_layout": ("graph_from_json", "graph_from_nodes", "graph_to_json"),
         ".node": ("Node", "graph_of", "node_at", "nodes_of"),
         ".schema": ("CollectiveType", "NodeType"),
         ".trace": ("Trace",),
+        ".write": ("write_graph", "write_group_file", "write_trace"),
     },
 )

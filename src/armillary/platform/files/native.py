@@ -40,7 +40,6 @@ from armillary.base.errors import InputError, nearest
 from armillary.base.hints import KeyPath, show
 from armillary.platform.collectives import COLLECTIVES
 from armillary.platform.files.astra_sim_keys import NETWORK_KEYS
-from armillary.platform.files.job_npus import npus_of
 from armillary.platform.files.machine import read_machine
 from armillary.platform.files.native_errors import first_error
 from armillary.platform.files.preset import expand, is_preset, preset_document, preset_names, read_preset
@@ -153,6 +152,8 @@ def _with_work(study: Study, work: Workload) -> Study:
 
 def _jobs(study: Study, jobs: list[Job], document: Document) -> Iterator[StudyJob]:
     """Yield the jobs of a study; one that repeats is as many, named NAME.0 and so on."""
+    from armillary.platform.files.job_npus import npus_of
+
     taken: set[int] = set()
     names: set[str] = set()
     for i, job in enumerate(jobs):
