@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from armillary.compute.gpu.device import load_gpu
+
 
 @dataclass(frozen=True)
 class Constants:
@@ -15,9 +17,14 @@ class Constants:
         sustained: Share of the clocks of a short measurement that a long run keeps.
         gemm: What GEMMs take, over the time that they take alone.
         attention: The same of fused attention.
+        hopper: What it takes besides on Hopper, whose constants are those of FlashAttention-3: software that runs
+            the kernels of the generation before reaches less there.
         memory: The same of kernels that are bound by memory: less if the software fuses them.
         launch: us that a kernel takes at least.
         handshake: us that the CPU takes over a message of a pipeline.
+        issue: us that the CPU takes to issue an operation, where no graph does.
+        synchronise: us that the CPU takes to read the token counts of experts, where it must.
+        fp4: What GEMMs in fp4 take besides, over `gemm`: their operands are scaled and rounded by kernels of their own.
         communication: Share by which collectives take longer than alone.
         communication_inside: The same within a node, besides.
         communication_between: The same between nodes, besides.
@@ -32,9 +39,13 @@ class Constants:
     sustained: float = 1.0
     gemm: float = 1.0
     attention: float = 1.0
+    hopper: float = 1.0
     memory: float = 1.0
     launch: float = 0.0
     handshake: float = 0.0
+    issue: float = 0.0
+    synchronise: float = 0.0
+    fp4: float = 1.0
     communication: float = 0.0
     communication_inside: float = 0.0
     communication_between: float = 0.0
@@ -45,18 +56,24 @@ class Constants:
     straggler: float = 0.0
     step: float = 0.0
 
-    def platform(self, device: str) -> dict[str, Any]:
+    def platform(self, device: str, precision: str = "bf16") -> dict[str, Any]:
         """Return these constants as keys of a platform: ``compute`` and ``terms``.
 
         Args:
             device: Name of the constants of kernels; "": another model times them, which factors do not reach.
+            precision: Of the GEMMs of the plan.
         """
+        gemm = self.gemm * (self.fp4 if precision == "fp4" else 1.0)
+        attention = self.attention * (self.hopper if _family(device) == HOPPER else 1.0)
         compute = {
             "model": "gpu",
             "device": device,
             "sustained": _percent(self.sustained),
             # Six digits: a study file should read.
-            "factors": {name: round(getattr(self, name), 6) for name in ("gemm", "attention", "memory")},
+            "factors": {
+                name: round(value, 6)
+                for name, value in (("gemm", gemm), ("attention", attention), ("memory", self.memory))
+            },
         }
         return ({"compute": compute} if device else {}) | {
             "terms": {
@@ -86,14 +103,15 @@ class Constants:
         return {"inside": _percent(inside), "between": _percent(between)}
 
     def plan(self, plan: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a plan with these constants."""
+        """Return a plan with these constants; what it says of the host itself, e.g. that there is no work for it, stays."""
+        found = {**plan}
         # ns: a pipeline's messages are short.
-        wait = round(self.handshake * 1e3)
-        return (
-            {**plan, "pipeline": {**plan.get("pipeline", {}), "handshake": f"{wait} ns"}}
-            if wait
-            else {**plan}
-        )
+        if wait := round(self.handshake * 1e3):
+            found["pipeline"] = {**plan.get("pipeline", {}), "handshake": f"{wait} ns"}
+        host = {name: f"{ns} ns" for name in HOST if (ns := round(getattr(self, name) * 1e3))}
+        if host and "host" not in plan:
+            found["host"] = host
+        return found
 
     def changed(self, values: Mapping[str, float]) -> Constants:
         """Return these constants with some replaced."""
@@ -101,7 +119,20 @@ class Constants:
         return replace(self, **values)
 
 
+HOST = ("issue", "synchronise")
+"""Constants that are keys of the section ``host`` of a plan."""
 NAMES = tuple(each.name for each in fields(Constants))
+
+
+HOPPER = "h100-sxm"
+"""The device from which all others of its generation take what they lack."""
+
+
+def _family(device: str) -> str:
+    """Return the device at the end of the chain that a device takes its constants from."""
+    while device and (like := load_gpu(device).like):
+        device = like
+    return device
 
 
 def _percent(share: float) -> str:

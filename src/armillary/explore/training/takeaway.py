@@ -26,7 +26,7 @@ def study(found: Prediction, model: str) -> dict[str, Any]:
     """Return the study file whose simulation is the prediction, but for what a long step leaves out."""
     constants = found.software.fitted.constants
     values = {key: value for key, value in constants.plan(keys_of(found.plan)).items() if key != "ranks"}
-    own = constants.platform(found.machine.device)
+    own = constants.platform(found.machine.device, found.plan.numbers.compute)
     return {
         "workload": {"generate": {"model": model, **values}},
         "platform": merged(dict(found.machine.keys), own),

@@ -142,7 +142,8 @@ def _case(where: str, row: Mapping[str, Any], measured: float, reason: str = "")
         reason = f"{npus} GPUs: expected a multiple of tp {tp} x cp {cp} x pp {pp}"
     if row.get("status", "ok") != "ok":
         reason = f"status {row['status']!r}, expected 'ok'"
-    parallel: dict[str, Any] = {"tp": tp, "cp": cp, "pp": pp}
+    # Kernels run in the order in which Megatron-core issues them: one connection to the device.
+    parallel: dict[str, Any] = {"tp": tp, "cp": cp, "pp": pp, "backward": "in-order"}
     if cp > 1:
         parallel["context"] = "all-to-all"
     if ep > 1 or (model is not None and model.experts):
