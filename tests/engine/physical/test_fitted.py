@@ -256,3 +256,52 @@ def test_a_group_alone_has_the_whole_way_through_its_host() -> None:
     assert expected is not None
     took = armillary.simulate(Trace.from_ranks([each.graph("r") for each in b]), through).total_ticks
     assert took == pytest.approx(expected.latency_ns + expected.transfer_ns * 2 * 25 / 20, rel=1e-3)
+
+
+@st.composite
+def crossings(draw: Any) -> Case:
+    """Groups with several members in a node reduce and gather at times of their own, and cross its host."""
+    inner, outer = draw(st.sampled_from([(2, 2), (4, 2), (4, 3), (6, 2), (3, 4)]))
+    n, rates = inner * outer, [10.0, 5.0, 33.3]
+    dimensions = tuple(
+        Dimension(name, "Switch", size, rate, 1.0, Port(rate, rate))
+        for name, size, rate in zip(
+            ("node", "rail"), (inner, outer), draw(st.permutations(rates)), strict=False
+        )
+    )
+    ways: list[list[int]] = []
+    groups: dict[int, tuple[int, ...]] = {}
+    for _ in range(draw(st.integers(1, 3))):
+        parts = draw(st.sampled_from([1, 2, 3, inner]))
+        plain = [rank % parts for rank in range(n)]
+        part_of = draw(st.one_of(st.just(plain), st.lists(st.integers(0, 2), min_size=n, max_size=n)))
+        number = {part: len(groups) + 1 + i for i, part in enumerate(sorted(set(part_of)))}
+        groups |= {own: tuple(r for r in range(n) if part_of[r] == part) for part, own in number.items()}
+        ways.append([number[part] for part in part_of])
+    steps: list[Any] = []
+    for way in ways:
+        micros = draw(st.lists(st.sampled_from([0, 1, 5]), min_size=1, max_size=3))
+        steps.append(("compute", tuple(range(len(steps)))[-1:], {"micros": micros, "size": 0}))
+        kind = draw(
+            st.sampled_from([CollectiveType.ALL_REDUCE, CollectiveType.ALL_GATHER, CollectiveType.ALL_TO_ALL])
+        )
+        call = {
+            "way": way,
+            "type": kind,
+            "size": draw(st.sampled_from([1000, 65536])),
+            "dims": None,
+            "splits": None,
+        }
+        steps.append(("collective", (len(steps) - 1,), {**call, "modulus": 1}))
+    host = HostPath(draw(st.sampled_from([0.9, 3.3, 50.0])), draw(st.sampled_from([1, 2])))
+    platform = Platform(
+        dimensions, groups=groups, collectives=Collectives(fit=FitChoice("", 1, host=host)),
+        scheduling=draw(st.sampled_from(["fair", "fifo"])),
+    )  # fmt: skip
+    return Case(platform, tuple(steps), tuple(range(len(steps))))
+
+
+@settings(deadline=None, max_examples=80)
+@given(crossings())
+def test_hosts_are_shared_as_in_the_reference_folded_or_not(small: Path, case: Case) -> None:
+    check(named(case, str(small)))

@@ -2,6 +2,7 @@
 
 It is a port of a node, as the stages of a memory are (`armillary.engine.physical.memory`): one that stands for several
 groups of a node has a weight there, and classes are refined until nodes of a type hold as many groups of each kind.
+Where a group lies unevenly in its nodes every rank is its own class.
 """
 
 from __future__ import annotations
@@ -16,6 +17,12 @@ from armillary.engine.physical.memory import GroupPlaces, Groups, node_types
 from armillary.platform.model import Platform
 
 Ints = NDArray[np.int64]
+
+
+def uneven(members: Ints, per_node: int) -> bool:
+    """Tell whether a group has more members in one of its nodes than in another."""
+    counts = np.unique(members // per_node, return_counts=True)[1]
+    return bool(counts.min() < counts.max())
 
 
 class HostPorts:

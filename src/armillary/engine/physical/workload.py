@@ -20,6 +20,7 @@ from armillary.engine.common.workload import Workload, check_members, read_workl
 from armillary.engine.physical import layout as lk
 from armillary.engine.physical.chunk_routes import ChunkRoutes, chunk_routes_of
 from armillary.engine.physical.fitted import fit_warnings, largest_message
+from armillary.engine.physical.host import uneven
 from armillary.engine.physical.memory import Groups, RemoteAccesses, refined
 from armillary.engine.physical.nodes import lower_nodes
 from armillary.engine.physical.splits import join_splits
@@ -169,6 +170,9 @@ class PhysicalWorkload(ABC):
         if memory.kind == "hierarchical" and memory.npus_per_node:
             of_nodes.append((memory.npus_per_node, self.memory_groups()))
         if crossing := self.host_groups():
+            # Classes do not tell in which of its nodes a group has more members than in others.
+            if any(uneven(members, node_size(self.platform)) for members, _ in crossing):
+                return np.arange(self.platform.npus)
             of_nodes.append((node_size(self.platform), crossing))
         return refined(special_of(self.platform), self.partition, of_nodes)
 
