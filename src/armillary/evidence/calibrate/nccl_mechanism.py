@@ -190,7 +190,8 @@ def fit_mechanism(samples: Iterable[Sample], sheet: DataSheet, start: Mechanism)
         predicted = [
             min(sum(spent(now, each, r.operation, r.members, r.nodes)) for each in r.runs) for r in rows
         ]
-        return (np.log(predicted) - measured) / noise
+        off: Floats = (np.log(predicted) - measured) / noise
+        return off
 
     point, damping = first.copy(), 1e-2
     off = residuals(point)
