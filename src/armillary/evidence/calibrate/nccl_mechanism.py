@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from armillary.collective.fitted.derive import mesh_sharing
 from armillary.collective.fitted.mechanism import (
     CROWDED,
+    GATHER,
     MESSAGE,
     MESSAGE_LL,
     SEND,
@@ -101,7 +102,7 @@ def usual_sharing(sheet: DataSheet) -> dict[str, dict[int, float]]:
         return mesh_sharing(sheet)
     if sheet.link < PCIE:
         # A host's links are shared by all cards that it has.
-        return {kind: {2: 1.0, 4: 2.0, 8: 4.0} for kind in (LL, SIMPLE, MESSAGE)}
+        return {kind: {2: 1.0, 4: 2.0, 8: 4.0} for kind in (LL, SIMPLE, MESSAGE, GATHER)}
     return {}
 
 
