@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from armillary.collective.fitted.mechanism import MESSAGE_LL, SHARING, Line, Mechanism, Outer
+from armillary.collective.fitted.mechanism import GATHER, MESSAGE_LL, SHARING, Line, Mechanism, Outer
 from armillary.collective.fitted.model import CollectiveFit
 from armillary.collective.fitted.sheet import DataSheet
 from armillary.collective.fitted.tuning import LL, LL128, NVLS, PCIE, SIMPLE, has_ll128
@@ -72,7 +72,7 @@ def _mechanism(known: Mechanism, sheet: DataSheet, sibling: DataSheet) -> Mechan
 def mesh_sharing(sheet: DataSheet) -> dict[str, dict[int, float]]:
     """Return how much slower the links of n members of a mesh are: each has one to each other member."""
     counts = [n for n in (2, 4, 8) if n < sheet.gpus] + [sheet.gpus]
-    return {kind: {n: (sheet.gpus - 1) / (n - 1) for n in counts} for kind in SHARING}
+    return {kind: {n: (sheet.gpus - 1) / (n - 1) for n in counts} for kind in SHARING if kind != GATHER}
 
 
 def networked(known: Mechanism, sheet: DataSheet, other: DataSheet) -> dict[str, Outer]:

@@ -36,8 +36,9 @@ LINES = (*PROTOCOLS, NVLS, MESSAGE_LL, MESSAGE)
 SEND, CROWDED = "send", "send of many"
 NETWORK_LINES = (*PROTOCOLS, MESSAGE, SEND, CROWDED)
 """Names of lines between nodes."""
-SHARING = (*PROTOCOLS, MESSAGE)
-"""Kinds of lines that share links of the host or of a mesh in the same way."""
+GATHER = "gather"
+SHARING = (*PROTOCOLS, MESSAGE, GATHER)
+"""Kinds of lines that share links of the host or of a mesh in the same way; an all-gather by Simple may differ."""
 _SATURATES = (SIMPLE, NVLS, MESSAGE)
 _OVERLAP = 2.5
 """Exponent of the mean of hops and bytes, which overlap: best on H100 and B200, of 2 to 4."""
@@ -94,7 +95,7 @@ class Mechanism:
         gather: ns by which a hop of an all-gather by LL takes longer beyond small sizes, as data are copied on the way.
         peer: ns that each further member adds to an all-to-all.
         channel: Bytes per ns of a channel of a message.
-        sharing: LL, Simple or message -> members of a node -> by how much their links are slower than the bandwidth of
+        sharing: One of `SHARING` -> members of a node -> by how much their links are slower than the bandwidth of
             the line, as they share those of the host, or as few members of a mesh use few links.
     """
 
@@ -108,9 +109,11 @@ class Mechanism:
     channel: float = math.inf
     sharing: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
 
-    def slower(self, line: str, members: int) -> float:
+    def slower(self, line: str, operation: str, members: int) -> float:
         """Return the factor of `sharing` for any number of members, on a line between those known in logarithms."""
         kind = MESSAGE if line in (MESSAGE, MESSAGE_LL) else SIMPLE if line == NVLS else line
+        if operation == "all-gather" and kind == SIMPLE and GATHER in self.sharing:
+            kind = GATHER
         known = self.sharing.get(kind)
         if not known:
             return 1.0
@@ -180,7 +183,7 @@ def work(
 def spent(mechanism: Mechanism, each: Work, operation: str, members: int, nodes: int) -> tuple[float, float]:
     """Return (latency, transfer) in ns of one line."""
     line = mechanism.lines[each.line]
-    slower = mechanism.slower(each.line, members // nodes)
+    slower = mechanism.slower(each.line, operation, members // nodes)
     sent = each.sent + each.own * mechanism.own.get(operation, 0.0)
     inside = slower * sent / line.bandwidth
     if each.line == MESSAGE_LL:

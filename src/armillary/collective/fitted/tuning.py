@@ -36,6 +36,9 @@ _REACHED = 0.8
 """Share of the link that NCCL's topology has: 240 of 300 GB/s on A100, 371 of 450 on H100, 722 of 900 of B200."""
 _LL_SHARE, _LL128_SHARE, _TREE_SHARE = 1 / 3, 120 / 128, 0.92
 _LL_SHARE_NETWORK = 1 / 4
+_HOST, _LL_SHARE_HOST = 24.0, 1 / 2
+"""GB/s that it counts with for PCIe through a host, and the share of LL there: LL ends between 256 and 512 KiB on 2
+cards, before 512 KiB on 4, between 0.5 and 1 MiB on 8, on L40S (PCIe 4) as on RTX PRO 6000 (PCIe 5)."""
 _TREE_LL128_SHARE = 7 / 9
 _NVLS_SHARE = 0.85 * 5 / 6
 _NVLS_FROM = 8
@@ -73,10 +76,12 @@ def choose(operation: str, per_node: int, nodes: int, size: float, sheet: DataSh
     """
     found: dict[Choice, float] = {}
     members = per_node * nodes
-    link = _REACHED * sheet.link
+    nvlink = sheet.link >= PCIE
+    link = _REACHED * sheet.link if nvlink else min(sheet.link, _HOST)
+    ll_share = _LL_SHARE if nvlink else _LL_SHARE_HOST
     # One NIC of a node carries the ring that passes it.
     bus = link if nodes == 1 else min(link, per_node * sheet.nic)
-    wire = 1 if sheet.link >= PCIE else 2
+    wire = 1 if nvlink else 2
     ll_most = _LL_MOST[sheet.generation][min(nodes, 3) - 1]
     steps = ring_steps(operation, members)
     across = 0 if nodes == 1 else (2 * nodes if operation == "all-reduce" else nodes - 1)
@@ -87,7 +92,7 @@ def choose(operation: str, per_node: int, nodes: int, size: float, sheet: DataSh
         extra = 0.0 if nodes == 1 else _NETWORK_OVERHEAD * (3 if protocol == SIMPLE else 1)
         inner = max(hops[wire - 1], extra)
         rate = {
-            LL: min(ll_most, bus * (_LL_SHARE if nodes == 1 else _LL_SHARE_NETWORK)),
+            LL: min(ll_most, bus * (ll_share if nodes == 1 else _LL_SHARE_NETWORK)),
             LL128: bus * _LL128_SHARE,
             SIMPLE: bus,
         }

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from armillary.collective.fitted.derive import mesh_sharing
 from armillary.collective.fitted.mechanism import (
     CROWDED,
+    GATHER,
     MESSAGE,
     MESSAGE_LL,
     SEND,
@@ -101,7 +102,7 @@ def usual_sharing(sheet: DataSheet) -> dict[str, dict[int, float]]:
         return mesh_sharing(sheet)
     if sheet.link < PCIE:
         # A host's links are shared by all cards that it has.
-        return {kind: {2: 1.0, 4: 2.0, 8: 4.0} for kind in (LL, SIMPLE, MESSAGE)}
+        return {kind: {2: 1.0, 4: 2.0, 8: 4.0} for kind in (LL, SIMPLE, MESSAGE, GATHER)}
     return {}
 
 
@@ -190,7 +191,8 @@ def fit_mechanism(samples: Iterable[Sample], sheet: DataSheet, start: Mechanism)
         predicted = [
             min(sum(spent(now, each, r.operation, r.members, r.nodes)) for each in r.runs) for r in rows
         ]
-        return (np.log(predicted) - measured) / noise
+        off: Floats = (np.log(predicted) - measured) / noise
+        return off
 
     point, damping = first.copy(), 1e-2
     off = residuals(point)
