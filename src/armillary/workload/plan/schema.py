@@ -84,6 +84,18 @@ class Data(Part):
     )
     bucket: Size = Field(default=25 * 2**20, description="Bytes of gradients that are reduced together.")
     overlap: bool = Field(default=True, description="Communicate while the backward pass goes on.")
+    average: Literal["collective", "kernel"] = Field(
+        default="collective",
+        description="What divides gradients by the number of replicas; kernel: one before each reduction (ddp, zero-1, "
+        "zero-2).",
+    )
+    check: bool = Field(
+        default=False, description="Look for NaN in gradients before they are reduced (ddp, zero-1, zero-2)."
+    )
+    clear: bool = Field(
+        default=False,
+        description="Set the buffer of gradients to 0 after each step, where GEMMs add to it (ddp, zero-1).",
+    )
     shard: Count | None = Field(default=None, description="Ranks that share one copy (hsdp).")
     prefetch: Natural = Field(default=1, description="Layers gathered ahead (zero-3, fsdp, hsdp).")
     limit: Count = Field(default=2, description="Gathered layers that are held at a time, at most.")

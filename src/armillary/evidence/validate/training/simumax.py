@@ -2,7 +2,8 @@
 
 What rows leave open is from that repository: sizes of models from configs/models (its Llama-3.1 405B has 16 heads of
 keys, its Mixtral as many as heads), and from simu_tools/megatron_scripts sequences of 4096 unless the name says
-otherwise, microbatches of one, bf16, fp32 gradients, the distributed optimizer without overlap, sequence beside tensor
+otherwise, microbatches of one, bf16, fp32 gradients, the distributed optimizer without overlap, which checks
+gradients for NaN and scales them, sequence beside tensor
 parallelism, no recomputation, the vocabulary padded to 128 rows of each rank, every expert on one rank of ep,
 capacity factor 1 with padding, one dense layer first, Transformer Engine 2.11. Rows of a name with ``cef`` fuse the
 loss. Context parallelism is all-to-all.
@@ -156,7 +157,7 @@ def _case(where: str, row: Mapping[str, Any], measured: float, reason: str = "")
         "microbatch": micro,
         "sequence": sequence,
         "parallel": parallel,
-        "data": {"sharding": "zero-1", "overlap": False},
+        "data": {"sharding": "zero-1", "overlap": False, "average": "kernel", "check": True, "clear": True},
         "numbers": {"compute": "fp8" if "fp8" in words else "bf16", "gradients": "fp32"},
         "recompute": next((kind for kind in RECOMPUTE if kind in words), "none"),
         "attention": "flash",
