@@ -26,7 +26,7 @@ def test_interval_beside_the_step_time(tmp_path: Path):
     report = json.loads(out.read_text())
     assert report["interval"]["low_ns"] == pytest.approx(0.5 * report["finish_ns"])
     assert report["interval"]["high_ns"] == pytest.approx(1.5 * report["finish_ns"])
-    assert "80 % interval" in found.output and "(12 rows of ours)" in found.output
+    assert "90 % interval" in found.output and "(12 rows of ours)" in found.output
 
 
 def test_interval_is_checked(tmp_path: Path):

@@ -88,7 +88,7 @@ def _time(timeline: Timeline, name: str, ticks: int) -> dict[str, int | float]:
 
 
 def _interval(timeline: Timeline) -> dict[str, Any]:
-    """Return the 80 % interval of measured steps, if the study gives the uncertainty of predictions."""
+    """Return the 90 % interval of measured steps, if the study gives the uncertainty of predictions."""
     found = timeline.info.get("uncertainty")
     if not found:
         return {}

@@ -50,13 +50,13 @@ def headline(timeline: Timeline) -> str:
 
 
 def interval(timeline: Timeline) -> str:
-    """Return "80 % interval 1.8 s to 2.07 s (355 rows of vTrain)", or "" if the uncertainty is unknown."""
+    """Return "90 % interval 1.8 s to 2.07 s (355 rows of vTrain)", or "" if the uncertainty is unknown."""
     found = timeline.info.get("uncertainty")
     if not found:
         return ""
     step = nanoseconds(timeline, timeline.total_ticks)
     ends = (format_time(step * found[key]) for key in ("low_ratio", "high_ratio"))
-    return f"80 % interval {' to '.join(ends)}" + (f" ({found['of']})" if found["of"] else "")
+    return f"90 % interval {' to '.join(ends)}" + (f" ({found['of']})" if found["of"] else "")
 
 
 def assumed_of_input(timeline: Timeline) -> list[str]:

@@ -34,10 +34,12 @@ def command(files: tuple[Path, ...], software: str, device: str, out: Path | Non
     """Fit, print and write."""
     from armillary.base.files import write_text
     from armillary.evidence.calibrate.recipes import RECIPES
-    from armillary.evidence.calibrate.training_files import by_device, calibrate
+    from armillary.evidence.calibrate.training_files import calibrate
     from armillary.evidence.validate.training.formats import read_cases
     from armillary.evidence.validate.training.machines import MACHINES
     from armillary.evidence.validate.training.seen import digests
+    from armillary.explore.training.fitted import ALL, stack_names
+    from armillary.explore.training.software import software_plan
 
     cases = [case for path in files for case in read_cases(path)[1]]
     if device:
@@ -55,20 +57,18 @@ def command(files: tuple[Path, ...], software: str, device: str, out: Path | Non
             f"--software: got '{software}', expected {one_of(stacks)}{nearest(software, stacks)}"
         )
     for stack in [software] if software else stacks:
-        recipe = RECIPES[stack]
-        groups = by_device((case for case in cases if case.stack == stack), recipe)
-        devices = {}
-        for name, mine in groups.items():
-            click.echo(f"{stack} on {name}: {len(mine)} rows, constants {', '.join(recipe.names)}")
-            found = calibrate(mine, recipe, lambda text: click.echo(f"  {text}"))
-            devices[name] = found.document()
+        recipe, mine = RECIPES[stack], [case for case in cases if case.stack == stack]
+        click.echo(f"{stack}: {len(mine)} rows, constants {', '.join(recipe.names)}")
+        found = calibrate(mine, recipe, lambda text: click.echo(f"  {text}"))
+        plan = software_plan(stack) if stack in stack_names() else {}
         document = {
             "title": recipe.title,
+            **({"base": recipe.base} if recipe.base else {}),
+            **({"plan": plan} if plan and not recipe.base else {}),
             "script": "armillary calibrate training",
             "source": {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files},
-            **({"base": recipe.base} if recipe.base else {}),
-            "devices": devices,
-            "seen": digests(case for case in cases if case.stack == stack),
+            "devices": {ALL: found.document()},
+            "seen": digests(mine),
         }
         text = yaml.safe_dump(document, sort_keys=False, width=110, allow_unicode=True)
         if out:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from math import exp
 from typing import Any
 
 from armillary.base.errors import InputError
 from armillary.compute.gpu.device import load_gpu
 from armillary.explore.training.constants import Constants
-from armillary.explore.training.fitted import constants_of
+from armillary.explore.training.fitted import NORMAL, constants_of
 
 _NEUTRAL = Constants()
 
@@ -38,10 +39,11 @@ def study_keys(software: str, device: str) -> dict[str, Any]:
         # Model and device are needed even where they are neutral.
         if name in ("model", "device") or value != neutral["compute"][name]
     }  # fmt: skip
-    # Without held-out rows there is no interval.
-    if found.rows:
-        of = f"{found.rows} held-out rows, {software}"
-        keys["compute"]["uncertainty"] = {"low": found.low, "high": found.high, "of": of}
+    if found.on:
+        # Of a dense step that exposes nothing: of others `armillary train` says more.
+        wide = exp(NORMAL * found.spread.step)
+        of = f"held-out rows of {software}"
+        keys["compute"]["uncertainty"] = {"low": round(1 / wide, 4), "high": round(wide, 4), "of": of}
     study: dict[str, Any] = {"platform": {name: part for name, part in keys.items() if part}}
     if plan := found.constants.plan({}):
         study["workload"] = {"generate": plan}

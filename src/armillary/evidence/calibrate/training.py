@@ -53,6 +53,8 @@ RANGES: dict[str, Range] = {
     "straggler": Range(0.0, 0.3, 0.02),
     "step": Range(0.0, 500.0, 10.0),
 }
+LOUD = 0.1
+"""Residual from which on a case counts less than its square."""
 STEP = 0.1
 """Of the search, in widths, to see what a constant does."""
 NOISE = 0.06
@@ -78,15 +80,40 @@ class Fit:
     Attributes:
         constants: By name.
         residuals: (cases) ln of predicted over measured.
+        slopes: (cases, constants) what a width of a constant adds to a residual, there.
+        away: (constants) how many widths each is from where the search began.
     """
 
     constants: Mapping[str, float]
     residuals: Floats
+    slopes: Floats
+    away: Floats
 
     @property
     def mean(self) -> float:
         """Mean absolute relative error."""
         return mean_error(self.residuals)
+
+    def without(self, out: NDArray[np.bool_]) -> tuple[Mapping[str, float], Floats]:
+        """Return the constants of a fit without some cases, and the residuals of these under them.
+
+        To first order: residuals are taken as linear in the constants near the fit, so that nothing is simulated.
+        """
+        rows, slopes = self.residuals[~out], self.slopes[~out]
+        moved = np.zeros(len(self.away))
+        for _ in range(5):
+            left = rows + slopes @ moved
+            # Weights of the soft L1 loss; each constant is still drawn to where the search began.
+            weight = 1 / np.sqrt(1 + (left / LOUD) ** 2)
+            normal = slopes.T @ (weight[:, None] * slopes) + NOISE**2 * np.eye(len(moved))
+            moved = moved - np.linalg.solve(
+                normal, slopes.T @ (weight * left) + NOISE**2 * (self.away + moved)
+            )
+        values = {
+            name: float(np.clip(value + step * RANGES[name].width, RANGES[name].least, RANGES[name].most))
+            for (name, value), step in zip(self.constants.items(), moved, strict=True)
+        }
+        return values, self.residuals[out] + self.slopes[out] @ moved
 
 
 def mean_error(values: Floats) -> float:
@@ -96,7 +123,7 @@ def mean_error(values: Floats) -> float:
 
 
 def fit(
-    cases: Sequence[Case], start: Callable[[Case], Constants], names: Sequence[str], *, rounds: int = 12
+    cases: Sequence[Case], start: Callable[[Case], Constants], names: Sequence[str], *, rounds: int = 8
 ) -> Fit:
     """Return the constants of these names that fit best, the others as in `start`.
 
@@ -129,8 +156,8 @@ def fit(
         return np.stack(columns, axis=1)
 
     found = least_squares(
-        at, begin, jac=slopes, bounds=(low / width, high / width), loss="soft_l1", f_scale=0.1, x_scale=1.0,
+        at, begin, jac=slopes, bounds=(low / width, high / width), loss="soft_l1", f_scale=LOUD, x_scale=1.0,
         max_nfev=rounds, xtol=1e-3, ftol=1e-3,
     )  # fmt: skip
-    found.fun = found.fun[: len(cases)]
-    return Fit(values(found.x), np.asarray(found.fun))
+    count = len(cases)
+    return Fit(values(found.x), np.asarray(found.fun[:count]), slopes(found.x)[:count], found.x - begin)

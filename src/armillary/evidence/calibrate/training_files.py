@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,30 +12,31 @@ import numpy as np
 
 from armillary.base.errors import InputError
 from armillary.evidence.calibrate.recipes import Recipe
-from armillary.evidence.calibrate.training import Fit, Floats, fit, half, mean_error, residuals
+from armillary.evidence.calibrate.training import Floats, fit, half, mean_error, residuals
+from armillary.evidence.calibrate.training_spread import spread_of
 from armillary.evidence.validate.training.case import Case
 from armillary.evidence.validate.training.machines import MACHINES
 from armillary.explore.training.constants import Constants
-from armillary.explore.training.fitted import ALL, constants_of
+from armillary.explore.training.fitted import constants_of
 
-MOST = 112
-"""Most rows that a fit uses; of more, those with the least hashes."""
+MOST = 128
+"""Most plans that a fit uses; of more, those with the least hashes, a quarter of them on many nodes."""
 LEAST = 5
 """Fewest rows for a fit."""
-LEFT_OUT = ("halves", "multi-node")
-"""What further fits leave out: each half in turn; steps on more GPUs than a node has."""
 
 
 @dataclass(frozen=True)
 class Calibrated:
-    """Constants of a software on a device, with their errors.
+    """Constants of a software, with their errors.
 
     Attributes:
         constants: Fitted to all rows.
         rows: All.
         in_sample: Mean error on them.
-        held_out: (rows) ln of predicted over measured, each by constants of the other half.
+        held_out: (distinct plans) ln of predicted over measured, each by constants of the other half.
         folds: What was left out -> constants.
+        spread: See `armillary.explore.training.fitted.Spread`.
+        on: Devices that rows are of.
     """
 
     constants: Mapping[str, float]
@@ -42,24 +44,20 @@ class Calibrated:
     in_sample: float
     held_out: Floats
     folds: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    spread: Mapping[str, float] = field(default_factory=dict)
+    on: Sequence[str] = ()
 
     def document(self) -> dict[str, Any]:
         """Return the entry of a file."""
-        found: dict[str, Any] = {
+        return {
             "constants": rounded(self.constants),
             "rows": self.rows,
             "in_sample": f"{100 * self.in_sample:.2f} %",
+            "held_out": f"{100 * mean_error(self.held_out):.2f} %",
+            "on": list(self.on),
+            "spread": rounded(self.spread),
+            "folds": {name: rounded(values) for name, values in self.folds.items()},
         }
-        if len(self.held_out) >= LEAST:
-            # exp(-residual) is measured over predicted.
-            low, high = np.quantile(np.exp(-self.held_out), (0.1, 0.9))
-            interval = {
-                "low": round(float(low), 4),
-                "high": round(float(high), 4),
-                "rows": len(self.held_out),
-            }
-            found |= {"held_out": f"{100 * mean_error(self.held_out):.2f} %", "interval": interval}
-        return found | {"folds": {name: rounded(values) for name, values in self.folds.items()}}
 
 
 def rounded(values: Mapping[str, float]) -> dict[str, float]:
@@ -67,69 +65,46 @@ def rounded(values: Mapping[str, float]) -> dict[str, float]:
     return {name: float(f"{value:.4g}") for name, value in values.items()}
 
 
-def by_device(cases: Iterable[Case], recipe: Recipe) -> dict[str, list[Case]]:
-    """Return the cases that can be predicted, by device.
-
-    Under `ALL` are those of all devices, where they share the constants or one has too few rows for a fit of its own.
-    """
-    known = [case for case in cases if case.model is not None]
-    found: dict[str, list[Case]] = {}
-    for case in known:
-        found.setdefault(MACHINES[case.machine].device, []).append(case)
-    # Devices with enough rows of their own, unless the recipe shares constants.
-    alone = {device: mine for device, mine in found.items() if len(mine) >= LEAST and not recipe.pooled}
-    # Every device is fitted by itself; else one fit of all rows serves the rest.
-    return alone if len(alone) == len(found) else alone | {ALL: known}
-
-
 def calibrate(
-    cases: Sequence[Case], recipe: Recipe, say: Callable[[str], None] = lambda text: None
+    cases: Sequence[Case], recipe: Recipe, say: Callable[[str], None] = lambda text: None, *, rounds: int = 8
 ) -> Calibrated:
-    """Fit the constants of a recipe to cases of one device, or of several that share them.
+    """Fit the constants of a recipe to the rows of a software.
+
+    Rows of one plan, of other releases or repeated, count once, by the one with the median time.
 
     Raises:
         InputError: there are too few.
     """
-    if len(cases) < LEAST:
-        raise InputError(f"{len(cases)} rows: expected at least {LEAST} to fit {', '.join(recipe.names)}")
 
     def start(case: Case) -> Constants:
         if not recipe.base:
             return recipe.start
         base = constants_of(recipe.base, MACHINES[case.machine].device).constants
-        # The base has constants of the device; only those of this recipe start afresh.
+        # Only those of this recipe start afresh.
         return base.changed({name: getattr(recipe.start, name) for name in recipe.names})
 
-    def fitted(some: Sequence[Case], begin: Callable[[Case], Constants], rounds: int) -> Fit:
-        return fit(sample(some), begin, recipe.names, rounds=rounds)
-
-    whole = fitted(cases, start, 10)
-    say(f"all {len(cases)} rows: {rounded(whole.constants)}, error {100 * whole.mean:.1f} %")
-
-    # Folds start from the fit of all rows, from where a few rounds suffice.
-    def near(case: Case) -> Constants:
-        return start(case).changed(whole.constants)
-
-    folds: dict[str, Mapping[str, float]] = {}
-    held = np.full(len(cases), np.nan)
+    known = [case for case in cases if _possible(case, start)]
+    distinct = sample(_distinct(known))
+    if len(distinct) < LEAST:
+        raise InputError(
+            f"{len(distinct)} plans: expected at least {LEAST} to fit {', '.join(recipe.names)}"
+        )
+    whole = fit(distinct, start, recipe.names, rounds=rounds)
+    say(f"{len(distinct)} plans: {rounded(whole.constants)}, error {100 * whole.mean:.1f} %")
+    halves = np.array([half(case.label) for case in distinct])
+    folds, held = {}, np.zeros(len(distinct))
     for side in (0, 1):
+        out = halves == side
         # Constants from one half, residuals on the other: each row is predicted by constants that have not
         # seen it.
-        own = [case for case in cases if half(case.label) != side]
-        other = [at for at, case in enumerate(cases) if half(case.label) == side]
-        if len(own) < LEAST // 2 or not other:
-            continue
-        found = fitted(own, near, 4)
-        folds[f"half {side}"] = found.constants
-        held[other] = residuals([cases[at] for at in other], changed(near, found.constants))
-        say(f"half {side} left out: error {100 * mean_error(held[other]):.1f} %")
-    # One node: what NVLink joins. The fold asks whether constants of single nodes hold for many.
-    single = [case for case in cases if case.npus <= MACHINES[case.machine].domain]
-    if LEAST <= len(single) < len(cases):
-        folds["multi-node"] = fitted(single, near, 4).constants
-    in_sample = mean_error(residuals(cases, near))
-    # NaN: rows of a half that could not be fitted.
-    return Calibrated(whole.constants, len(cases), in_sample, held[~np.isnan(held)], folds)
+        folds[f"half {side}"], held[out] = whole.without(out)
+    say(f"held out: error {100 * mean_error(held):.1f} %")
+    near = changed(start, whole.constants)
+    in_sample = mean_error(residuals(known, near))
+    devices = sorted({MACHINES[case.machine].device for case in known})
+    return Calibrated(
+        whole.constants, len(known), in_sample, held, folds, spread_of(distinct, held, near), devices
+    )
 
 
 def changed(start: Callable[[Case], Constants], values: Mapping[str, float]) -> Callable[[Case], Constants]:
@@ -146,3 +121,22 @@ def sample(cases: Sequence[Case]) -> Sequence[Case]:
     many = [case for case in ordered if case.npus > MACHINES[case.machine].domain][: MOST // 4]
     others = [case for case in ordered if case.npus <= MACHINES[case.machine].domain]
     return [*others[: MOST - len(many)], *many]
+
+
+def _possible(case: Case, start: Callable[[Case], Constants]) -> bool:
+    if case.model is None:
+        return False
+    try:
+        residuals([case], start)
+    except InputError:
+        return False
+    return True
+
+
+def _distinct(cases: Iterable[Case]) -> list[Case]:
+    found: dict[str, list[Case]] = {}
+    for case in cases:
+        assert case.model is not None
+        key = json.dumps([case.machine, case.npus, case.model.model_dump_json(), case.plan], sort_keys=True)
+        found.setdefault(key, []).append(case)
+    return [sorted(each, key=Case.seconds)[len(each) // 2] for each in found.values()]

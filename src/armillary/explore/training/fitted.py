@@ -13,8 +13,35 @@ from armillary.base.errors import InputError, nearest, one_of
 from armillary.explore.training.constants import NAMES, Constants
 
 FOLDER = Path(__file__).parent / "software"
+SPREADS = ("step", "exposed", "experts", "within")
 ALL = "all"
 """Key of constants that all devices share."""
+
+
+NORMAL = 1.645
+"""Standard deviations on each side of 90 % of a normal distribution."""
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Standard deviations of ln(measured / predicted), whose squares add up.
+
+    Attributes:
+        step: Of every step.
+        exposed: Times the share of a step that is exposed communication and waiting.
+        experts: Of mixtures of experts.
+        within: Among plans of one model on one machine, of which `step` is no part.
+    """
+
+    step: float
+    exposed: float = 0.0
+    experts: float = 0.0
+    within: float = 0.05
+
+
+UNKNOWN = Spread(0.25, 0.3, 0.2, 0.1)
+"""Of software of which no step was measured: what the first predictions of measured steps were off by, before any of
+their constants were known."""
 
 
 @dataclass(frozen=True)
@@ -23,19 +50,15 @@ class Fitted:
 
     Attributes:
         constants: From all given rows.
-        low: Least of measured over predicted time, of the middle 80 % of held-out rows; nan: not known.
-        high: Largest.
-        rows: How many held-out rows that is of.
+        spread: Of rows that were held out.
+        on: Devices that rows are of.
         folds: What was left out of a fit -> its constants.
-        within: Standard deviation of ln(measured / predicted) among plans of one model on one machine.
     """
 
     constants: Constants
-    low: float = float("nan")
-    high: float = float("nan")
-    rows: int = 0
+    spread: Spread = UNKNOWN
+    on: tuple[str, ...] = ()
     folds: Mapping[str, Constants] = field(default_factory=dict)
-    within: float = 0.05
 
 
 def stack_names() -> tuple[str, ...]:
@@ -63,17 +86,17 @@ def constants_of(stack: str, device: str) -> Fitted:
     values = {**_values(document, ALL, "constants"), **_values(document, device, "constants")}
     part = device if device in devices else ALL
     own: dict[str, Any] = devices.get(part) or {}
-    interval: dict[str, Any] = own.get("interval") or {}
     folds = {
         # Folds are constants of the same software, with some rows left out.
-        name: start.changed({**values, **_checked(document, part, each)})
+        name: start.changed({**values, **_checked(document, part, each, NAMES)})
         for name, each in (own.get("folds") or {}).items()
     }
+    below = constants_of(str(base), device) if base else Fitted(start)
+    spread = own.get("spread")
     return Fitted(
         start.changed(values),
-        float(interval.get("low", "nan")),
-        float(interval.get("high", "nan")),
-        int(interval.get("rows", 0)),
+        Spread(**_checked(document, part, spread, SPREADS)) if spread else below.spread,
+        tuple(own.get("on") or ()) or below.on,
         folds,
     )
 
@@ -130,14 +153,16 @@ def _document(path: Path) -> Document:
 
 def _values(document: Document, device: str, key: str) -> dict[str, float]:
     devices = document.data.get("devices") or {}
-    return _checked(document, device, (devices.get(device) or {}).get(key) or {})
+    return _checked(document, device, (devices.get(device) or {}).get(key) or {}, NAMES)
 
 
-def _checked(document: Document, device: str, values: Mapping[str, Any]) -> dict[str, float]:
+def _checked(
+    document: Document, device: str, values: Mapping[str, Any], names: tuple[str, ...]
+) -> dict[str, float]:
     for name, value in values.items():
-        if name not in NAMES:
+        if name not in names:
             # A typo must not be a constant that does nothing.
-            document.reject(("devices", device, name), value, f"only {one_of(NAMES)}", nearest(name, NAMES))
+            document.reject(("devices", device, name), value, f"only {one_of(names)}", nearest(name, names))
         if isinstance(value, bool) or not isinstance(value, int | float):
             document.reject(("devices", device, name), value, "a number")
     return {name: float(value) for name, value in values.items()}

@@ -1,22 +1,44 @@
-"""Between which times 9 of 10 measured steps are expected."""
+"""Between which times 9 of 10 measured steps are expected.
+
+The interval is that of a normal distribution of ln(measured / predicted). Its variance is that of held-out rows of the
+software (`armillary.explore.training.fitted.Spread`), which has the errors of kernels and collectives in it. A device of
+which the software had no rows adds what its kernels are off by together, and what constants of one device are off by
+on another; software without rows of its own adds what it may differ by.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import exp, isnan
+from math import exp, hypot
 
+from armillary.compute.gpu.device import load_gpu
+from armillary.compute.gpu.spread import device_spread
+from armillary.explore.training.fitted import NORMAL
+from armillary.explore.training.parts import exposed
 from armillary.explore.training.software import Software
 from armillary.explore.training.step import Step
+from armillary.workload.models.schema import Decoder
 
-UNKNOWN = 0.25
-"""Standard deviation of the logarithm where no step of a software on a device was measured."""
-NORMAL = 1.645
-"""Standard deviations on each side of 90 % of a normal distribution."""
+ELSEWHERE = 0.1
+"""Standard deviation that a device without rows of the software adds: the mean residuals of the dense steps of
+Megatron-Bridge on its five devices, by kernels alone, are 0.08 apart."""
+BORROWED = 0.1
+"""The same of software that takes the constants of another."""
+
+
+def deviation(step: Step, software: Software, parts: Mapping[str, float]) -> float:
+    """Return the standard deviation of ln(measured / predicted) of a step."""
+    known = software.fitted.spread
+    mixture = isinstance(step.model, Decoder) and step.model.experts is not None
+    found = [known.step, known.exposed * exposed(parts), known.experts * mixture]
+    if step.device not in software.fitted.on:
+        found += [ELSEWHERE, device_spread(load_gpu(step.device)) if step.device else ELSEWHERE]
+    if software.base:
+        found.append(BORROWED)
+    return hypot(*found)
 
 
 def interval_of(step: Step, software: Software, parts: Mapping[str, float]) -> tuple[float, float]:
     """Return the 90 % interval of the time of a step, in s."""
-    time, fitted = sum(parts.values()), software.fitted
-    if isnan(fitted.low):
-        return time * exp(-NORMAL * UNKNOWN), time * exp(NORMAL * UNKNOWN)
-    return time * fitted.low, time * fitted.high
+    time, wide = sum(parts.values()), exp(NORMAL * deviation(step, software, parts))
+    return time / wide, time * wide

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -45,6 +46,11 @@ def parts_of(step: Step, constants: Constants) -> dict[str, float]:
     second = _of_run(simulated(runs.second, constants), trace_of(runs.second, constants))
     # As the time itself: what a round of the steady state adds, for as many rounds as are left.
     return {name: first[name] + (second[name] - first[name]) * runs.share for name in PARTS}
+
+
+def exposed(parts: Mapping[str, float]) -> float:
+    """Return the share of a step that is exposed communication or waiting."""
+    return (parts["communication"] + parts["waiting"]) / sum(parts.values())
 
 
 def _of_run(timeline: Timeline, trace: Trace) -> dict[str, float]:

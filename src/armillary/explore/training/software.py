@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from armillary.base.errors import InputError, nearest, one_of
-from armillary.explore.training.fitted import Fitted, constants_of, document_of
+from armillary.explore.training.fitted import Fitted, constants_of, document_of, stack_names
 from armillary.platform.files.preset import merged
 
 NAMES = (
@@ -51,7 +51,7 @@ def software_of(name: str, device: str) -> Software:
     Raises:
         InputError: there is none of that name, or its file is malformed.
     """
-    if name not in NAMES and not name.endswith((".yaml", ".yml")):
+    if name not in stack_names() and not name.endswith((".yaml", ".yml")):
         raise InputError(
             f"no software '{name}'{nearest(name, NAMES)}, expected {one_of(NAMES)}, or a file of `armillary calibrate`"
         )

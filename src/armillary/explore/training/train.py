@@ -13,7 +13,8 @@ from armillary.base.document import Source
 from armillary.base.errors import InputError
 from armillary.explore.training.constants import Constants
 from armillary.explore.training.defaults import chosen, completed
-from armillary.explore.training.interval import NORMAL, interval_of
+from armillary.explore.training.fitted import NORMAL
+from armillary.explore.training.interval import interval_of
 from armillary.explore.training.machine import Machine, machine_of
 from armillary.explore.training.parts import TITLES, parts_of
 from armillary.explore.training.software import Software, software_of, usual
@@ -207,7 +208,7 @@ def _assumed(machine: Machine, software: Software) -> list[str]:
 def tells_apart(one: Prediction, other: Prediction) -> bool:
     """Return whether two plans of a model on a machine differ by more than the model can tell.
 
-    What a machine and a software do to all plans alike cancels; what remains is `Fitted.within` of each.
+    What a machine and a software do to all plans alike cancels; what remains is `Spread.within` of each.
     """
-    spread = max(each.software.fitted.within for each in (one, other))
+    spread = max(each.software.fitted.spread.within for each in (one, other))
     return abs(log(other.step_time_s / one.step_time_s)) > NORMAL * spread * 2**0.5

@@ -62,7 +62,7 @@ class KernelOverride(Part):
 class Uncertainty(Part):
     """How far measured steps lie from predicted ones, as quantiles of measured over predicted time."""
 
-    low: Annotated[float, Ruled(QUANTILE)] = Field(description="Least of the middle 80 %: 0.93.")
+    low: Annotated[float, Ruled(QUANTILE)] = Field(description="Least of the middle 90 %: 0.93.")
     high: Annotated[float, Ruled(QUANTILE)] = Field(description="Largest of them: 1.07.")
     of: str = Field(default="", description="What was measured: residuals of 355 vTrain rows.")
 

@@ -8,9 +8,12 @@ from armillary.base.errors import InputError
 from armillary.evidence.validate.table import Progress, Row, Table
 from armillary.evidence.validate.training.case import Case
 from armillary.evidence.validate.training.machines import MACHINES
-from armillary.evidence.validate.training.predict import seconds
+from armillary.evidence.validate.training.predict import step_of
 from armillary.explore.training.constants import Constants
 from armillary.explore.training.fitted import Fitted, constants_of
+from armillary.explore.training.interval import interval_of
+from armillary.explore.training.parts import parts_of
+from armillary.explore.training.software import software_of
 
 
 def fitted_of(case: Case) -> Fitted:
@@ -27,15 +30,16 @@ def row_of(case: Case, constants: Constants | None = None) -> Row:
     """
     if case.model is None:
         return Row(case.label, case.measured, float("nan"), case.group, reason=case.reason)
-    fitted = fitted_of(case)
+    step = step_of(case)
+    software = software_of(case.stack, step.device)
     try:
         # An impossible plan is a refused row, not an error of the table.
-        predicted = seconds(case, constants or fitted.constants)
+        parts = parts_of(step, constants or software.fitted.constants)
     except InputError as error:
         return Row(case.label, case.measured, float("nan"), case.group, reason=str(error))
     # Two ends: low and high swap where the unit is a rate.
-    ends = sorted(case.in_unit(predicted * share) for share in (fitted.low, fitted.high))
-    return Row(case.label, case.measured, case.in_unit(predicted), case.group, ends[0], ends[1])
+    low, high = sorted(case.in_unit(end) for end in interval_of(step, software, parts))
+    return Row(case.label, case.measured, case.in_unit(sum(parts.values())), case.group, low, high)
 
 
 def rows_of(
