@@ -57,6 +57,7 @@ _HEADINGS = {
     "recompute": "Memory",
     "early_stop": "Memory",
     "optimizer": "Memory",
+    "clip": "Memory",
     "experts": "Experts",
     "serve": "Inference",
 }
