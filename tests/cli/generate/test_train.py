@@ -34,7 +34,7 @@ platform:
   network:
     - {name: node, topology: Switch, size: 4, bandwidth: 450 GB/s, latency: 500 ns}
     - {name: rail, topology: Switch, size: 2, bandwidth: 50 GB/s, latency: 2 us}
-  npu: {peak: 1 TFLOP/s, memory: {bandwidth: 1 TB/s, capacity: 10 MB}}
+  npu: {peak: 1 TFLOP/s, memory: {bandwidth: 1 TB/s, capacity: 4 GB}}
   compute: {efficiency: 50 %}
 """
 PLAN = "batch: 16\nmicrobatch: 2\nparallel: {tp: 2, pp: 2}\npipeline: {schedule: gpipe}\n"
@@ -162,7 +162,8 @@ def test_memory_says_what_fits(here: Path, call: Call) -> None:
     assert result.exit_code == 0, result.output
     assert "It fits" in result.stdout and Path("m.png").stat().st_size > 1000
     found = json.loads(Path("m.json").read_text())
-    assert sum(found["categories"].values()) == found["needed_bytes"] <= found["capacity_bytes"] == 10**7
+    assert found["allocated_bytes"] < found["reserved_bytes"] < found["needed_bytes"]
+    assert sum(found["categories"].values()) == found["needed_bytes"] <= found["capacity_bytes"] == 4 * 10**9
     result = call(f"{words} --capacity 1MB --json m.json")
     assert "It does not fit" in result.stdout
     found = json.loads(Path("m.json").read_text())

@@ -58,6 +58,7 @@ _HEADINGS = {
     "recompute": "Memory",
     "early_stop": "Memory",
     "optimizer": "Memory",
+    "clip": "Memory",
     "experts": "Experts",
     "host": "CPU",
     "serve": "Inference",

@@ -174,6 +174,7 @@ def _share(nodes: int, training: DlrmAssumptions) -> Share:
         # Each node has its part of the batch at once.
         microbatch=training.dlrm_batch // nodes,
         optimizer="sgd",
+        clip=False,
         data=Data(overlap=training.overlap),
         numbers=Numbers(
             compute="fp32" if training.dlrm_precision == "fp32" else "bf16",

@@ -151,7 +151,13 @@ def measure(chosen: Assumptions, workload: str, samples: int) -> list[Point]:
     """Simulate a step for every factor."""
     npus = SHAPE[0] * SHAPE[1] * SHAPE[2]
     # The batch is per NPU and step: weak scaling.
-    plan = {"ranks": npus, "batch": npus * samples, "microbatch": samples, "optimizer": "momentum"}
+    plan = {
+        "ranks": npus,
+        "batch": npus * samples,
+        "microbatch": samples,
+        "optimizer": "momentum",
+        "clip": False,
+    }
     trace = generate(load_model(workload), Plan.model_validate(plan))
     points = []
     for factor in FACTORS:

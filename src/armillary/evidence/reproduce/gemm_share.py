@@ -166,6 +166,7 @@ def _trace(name: str, work: Assumptions) -> Trace:
     batch = work.tokens // work.sequence
     plan = {
         "ranks": 1, "batch": batch, "microbatch": batch, "sequence": work.sequence, "optimizer": work.optimizer,
+        "clip": False,
     }  # fmt: skip
     if name != "GNMT":
         plan["attention"] = work.attention

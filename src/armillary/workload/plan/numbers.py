@@ -78,8 +78,8 @@ def norm_traffic(plan: Plan) -> int:
 
     Megatron-LM's distributed optimizer first widens what was reduced in bf16; FSDP's gradients are as its shards.
     """
-    widens = gradient(plan) < FP32 and plan.data.sharding not in ("fsdp", "hsdp")
-    return FP32 + (gradient(plan) + FP32 if widens else 0)
+    widens = gradient(plan) < _read(plan) and plan.data.sharding not in ("fsdp", "hsdp")
+    return _read(plan) + (gradient(plan) + FP32 if widens else 0)
 
 
 def traffic(plan: Plan, *, clips: bool = True) -> int:
@@ -91,14 +91,19 @@ def traffic(plan: Plan, *, clips: bool = True) -> int:
 
     Args:
         plan: The plan.
-        clips: Whether gradients are clipped.
+        clips: Whether the norm is known by then; asynchronous pipelines have none.
     """
-    clip = 2 * FP32 if clips else 0
+    clip = 2 * _read(plan) if clips and plan.clip else 0
     # Without a master copy the update reads and writes the weights themselves.
     single = plan.numbers.compute == "fp32"
     own = 2 * weight(plan) if single else 0
     copy = 0 if single or plan.data.sharding in ("fsdp", "hsdp") else FP32 + weight(plan)
-    return clip + FP32 + 2 * state(plan) + own + copy
+    return clip + _read(plan) + 2 * state(plan) + own + copy
+
+
+def _read(plan: Plan) -> int:
+    """Return the bytes of a gradient as the optimizer reads it; one without moments reads what there is."""
+    return FP32 if MOMENTS[plan.optimizer] else gradient(plan)
 
 
 def cleared(plan: Plan) -> int:

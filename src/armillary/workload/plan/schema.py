@@ -232,6 +232,9 @@ class Plan(Part):
     optimizer: Literal["adam", "sgd", "momentum", "none"] = Field(
         default="adam", description="What updates the weights."
     )
+    clip: bool = Field(
+        default=True, description="Scale gradients by their norm, which is computed either way."
+    )
     offload: Offload = Offload()
     experts: ExpertLoad = ExpertLoad()
     host: Host = Host()
