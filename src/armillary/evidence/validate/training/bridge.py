@@ -81,7 +81,7 @@ def _case(path: Path, line: int, row: dict[str, str]) -> Case:
             return absent
         try:
             return int(float(text))
-        except ValueError:
+        except (ValueError, OverflowError):
             # A footnote or text where a number must be.
             raise InputError(
                 f"{path}:{line}: {column}: got '{row[column]}', expected a whole number"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from pydantic import ValidationError
+
 from armillary.base.errors import InputError
 from armillary.evidence.validate.table import Progress, Row, Table
 from armillary.evidence.validate.training.case import Case
@@ -33,6 +35,12 @@ def row_of(case: Case, constants: Constants | None = None) -> Row:
         predicted = seconds(case, constants or fitted.constants)
     except InputError as error:
         return Row(case.label, case.measured, float("nan"), case.group, reason=str(error))
+    except ValidationError as error:
+        # A number that no plan may have.
+        found = error.errors()[0]
+        where = ".".join(map(str, found["loc"]))
+        reason = f"{where}: got {str(found['input'])[:40]}, {found['msg'].removeprefix('Value error, ')}"
+        return Row(case.label, case.measured, float("nan"), case.group, reason=reason)
     # Two ends: low and high swap where the unit is a rate.
     ends = sorted(case.in_unit(predicted * share) for share in (fitted.low, fitted.high))
     return Row(case.label, case.measured, case.in_unit(predicted), case.group, ends[0], ends[1])
