@@ -1,4 +1,5 @@
 """Tables of torchtitan as studies."""
+# ruff: noqa: E501
 
 from __future__ import annotations
 
