@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from armillary.base import VERSION
+from armillary.base import VERSION, lazy
 
 if TYPE_CHECKING:
-    from armillary import astra_sim as astra_sim
-    from armillary.convert.collect import collect as collect
-    from armillary.engine import simulate as simulate
-    from armillary.engine.common.multi_job import simulate_jobs as simulate_jobs
-    from armillary.engine.common.timeline import Timeline as Timeline
-    from armillary.explore.runner.results import sweep as sweep
-    from armillary.explore.search.run import search as search
-    from armillary.explore.training.choose import plan as plan
-    from armillary.explore.training.train import train as train
-    from armillary.platform import load_platform as load_platform
-    from armillary.trace import Trace as Trace
-    from armillary.trace import load_trace as load_trace
-    from armillary.trace.compose import PlacedJob as PlacedJob
+    from armillary import astra_sim
+    from armillary.convert.collect import collect
+    from armillary.engine import simulate
+    from armillary.engine.common.multi_job import simulate_jobs
+    from armillary.engine.common.timeline import Timeline
+    from armillary.explore.runner.results import sweep
+    from armillary.explore.search.run import search
+    from armillary.explore.training.choose import plan
+    from armillary.explore.training.train import train
+    from armillary.platform import load_platform
+    from armillary.trace import Trace, load_trace
+    from armillary.trace.compose import PlacedJob
 
 __version__ = VERSION
 __all__ = [
@@ -38,27 +38,24 @@ __all__ = [
     "train",
 ]
 
-_HOME = {
-    "PlacedJob": "armillary.trace.compose",
-    "Timeline": "armillary.engine.common.timeline",
-    "Trace": "armillary.trace",
-    "collect": "armillary.convert.collect",
-    "load_platform": "armillary.platform",
-    "load_trace": "armillary.trace",
-    "plan": "armillary.explore.training.choose",
-    "search": "armillary.explore.search.run",
-    "simulate": "armillary.engine",
-    "simulate_jobs": "armillary.engine.common.multi_job",
-    "sweep": "armillary.explore.runner.results",
-    "train": "armillary.explore.training.train",
-}
+_lazy = lazy(
+    __name__,
+    {
+        ".convert.collect": ("collect",),
+        ".engine": ("simulate",),
+        ".engine.common.multi_job": ("simulate_jobs",),
+        ".engine.common.timeline": ("Timeline",),
+        ".explore.runner.results": ("sweep",),
+        ".explore.search.run": ("search",),
+        ".explore.training.choose": ("plan",),
+        ".explore.training.train": ("train",),
+        ".platform": ("load_platform",),
+        ".trace": ("Trace", "load_trace"),
+        ".trace.compose": ("PlacedJob",),
+    },
+)
 
 
 def __getattr__(name: str) -> Any:
-    import importlib
-
-    if name == "astra_sim":
-        return importlib.import_module("armillary.astra_sim")
-    if name not in _HOME:
-        raise AttributeError(f"module 'armillary' has no attribute {name!r}")
-    return getattr(importlib.import_module(_HOME[name]), name)
+    # The one name that is a module.
+    return import_module("armillary.astra_sim") if name == "astra_sim" else _lazy(name)

@@ -78,13 +78,13 @@ def test_what_lies_in_a_table_may_be_read_and_written(kernel: Any, mode: Mode) -
     assert kernel.first_of((np.arange(3), np.arange(2)), 2) == 2
 
 
-@pytest.mark.parametrize("i", [-1, 3, 5, 7, 100, -100])
+@pytest.mark.parametrize("i", [-1, 3, 5, 100, -100])
 def test_what_lies_beyond_a_table_may_not_be_read(kernel: Any, mode: Mode, i: int) -> None:
     with pytest.raises(IndexError):
         kernel.read(state(mode), i)
 
 
-@pytest.mark.parametrize("i", [-1, 2, -4, 50])
+@pytest.mark.parametrize("i", [-1, 2, -3, 50])
 def test_what_lies_beyond_a_table_may_not_be_written(kernel: Any, mode: Mode, i: int) -> None:
     st = state(mode)
     with pytest.raises(IndexError):

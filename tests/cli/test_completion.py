@@ -30,7 +30,9 @@ def test_a_group_with_a_command_of_its_own() -> None:
     assert {"results", "FILES"} <= completed("sweep ")
     assert {"--store", "--workers"} <= completed("sweep --")
     assert {"--where"} == completed("sweep results s.sqlite --wh")
-    assert {"--trials"} == completed("plan sweep.yaml --tri")
+    assert {"--trials"} == completed("plan search sweep.yaml --tri")
+    assert {"llama-3-8b", "search", "FILES"} <= completed("plan ")
+    assert {"--among"} == completed("plan llama-3-8b --am")
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,21 @@ def test_help_imports_nothing_heavy() -> None:
     assert all(name in done.stdout for name in COMMANDS)
 
 
+def test_a_run_on_dimensions_imports_no_networks_and_no_other_engine() -> None:
+    source = (
+        "import sys\nfrom armillary.cli import main\n"
+        "try:\n    main(['run', 'examples/all_reduce.yaml'])\nexcept SystemExit as end:\n    assert not end.code\n"
+        "print([name for name in sys.modules if name.startswith(('armillary.platform.topology.', "
+        "'armillary.trace.write', 'armillary.engine.transport', 'armillary.engine.messages', "
+        "'armillary.engine.astra_sim'))], file=sys.stderr)"
+    )
+    root = Path(__file__).parents[2]
+    done = subprocess.run(
+        [sys.executable, "-c", source], cwd=root, capture_output=True, text=True, check=True
+    )
+    assert done.stderr.strip().splitlines()[-1] == "[]"
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_has_a_help_page(command: str) -> None:
     done = subprocess.run([*ARMILLARY, command, "--help"], capture_output=True, text=True, check=True)

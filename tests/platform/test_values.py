@@ -35,7 +35,7 @@ from armillary.platform.collectives import CHUNK_ORDERS
 from armillary.platform.kernels import Interval
 from armillary.platform.model import Packets, SchedulingName
 from armillary.platform.network import InNetwork
-from armillary.platform.terms import FitChoice, Terms
+from armillary.platform.terms import FitChoice, HostPath, Terms
 
 DIMENSION = {"name": "d", "topology": "Ring", "size": 4, "bandwidth": "50 GB/s", "latency": "1 us"}
 
@@ -122,6 +122,25 @@ CASES = {
     "term": Case(
         lambda v: python(terms=Terms(communication=v)), lambda v: keys(terms={"communication": v}),
         "%", 100,
+    ),
+    "inside": Case(
+        lambda v: python(terms=Terms(communication_inside=v)),
+        lambda v: keys(terms={"communication": {"inside": v}}), "%", 100,
+    ),
+    "between": Case(
+        lambda v: python(terms=Terms(communication_between=v)),
+        lambda v: keys(terms={"communication": {"between": v}}), "%", 100,
+    ),
+    "processors": Case(
+        lambda v: python(terms=Terms(overlap_processors=v)),
+        lambda v: keys(terms={"overlap": {"processors": v}}),
+    ),
+    "traffic": Case(
+        lambda v: python(terms=Terms(overlap_traffic=v)), lambda v: keys(terms={"overlap": {"traffic": v}})
+    ),
+    "near": Case(
+        lambda v: python(collectives=Collectives(fit=FitChoice("a100-sxm", host=HostPath(1.0, v)))),
+        lambda v: keys(collectives={"fit": "a100-sxm", "host": {"bandwidth": "1 GB/s", "near": v}}),
     ),
     "factor": Case(
         lambda v: python(compute=Compute(overrides=(Override(factor=v),))),

@@ -29,9 +29,9 @@ from armillary.trace.axis_sets import AxisSets
 from armillary.trace.check_ranks import check_trace
 from armillary.trace.cut import cut
 from armillary.trace.expand import expand, expand_for, rank_graph
-from armillary.trace.files import groups_of, write_group_file
 from armillary.trace.grid import AXIS, RankGrid
 from armillary.trace.stats import stats
+from armillary.trace.write import groups_of, write_group_file
 
 GRID = RankGrid(
     (2, 3, 4),

@@ -3,7 +3,8 @@
 The formulas are written here from their sources, apart from the code: Megatron-LM's tensor parallelism (arXiv
 1909.08053, section 3), sequence parallelism (arXiv 2205.05198, section 4.2) and ``finalize_model_grads``; ZeRO (arXiv
 1910.02054, section 7); FSDP (arXiv 2304.11277, section 3); interleaved pipelines (arXiv 2104.04473); ring attention
-(arXiv 2310.01889); experts as in Megatron-LM and DeepSeek-V3 (arXiv 2412.19437, sections 3.2.2 and 3.3.2).
+(arXiv 2310.01889); exchanged heads (arXiv 2309.14509, section 3.1, and Transformer Engine from 2.8 on); experts as in
+Megatron-LM and DeepSeek-V3 (arXiv 2412.19437, sections 3.2.2 and 3.3.2).
 """
 
 from __future__ import annotations
@@ -174,7 +175,18 @@ def tensor(size: Size, layers: int) -> Moved:
     else:
         add(found, "all-reduce", "tp", runs * layers * (2 + 2 + 2 * again), whole)
         add(found, "all-reduce", "tp", runs * 2, whole)
-    add(found, "all-reduce", "tp", runs * 3, size.tokens * 4)  # maximum, target, sum of exponents
+    found += losses(size)
+    return found
+
+
+def losses(size: Size) -> Moved:
+    """Return what a vocabulary-parallel loss sums: maximum, target, sum of exponents; fused, it gathers all three."""
+    found: Moved = Counter()
+    runs = size.stage * size.microbatches
+    if size.plan.loss == "fused":
+        add(found, "all-gather", "tp", runs, size.tokens * 3 * 4)
+    else:
+        add(found, "all-reduce", "tp", runs * 3, size.tokens * 4)
     return found
 
 
@@ -189,7 +201,7 @@ def pipeline(size: Size) -> Moved:
 
 
 def context(size: Size, layers: int) -> Moved:
-    """Return what ranks of cp exchange: keys and values round a ring, or gathered."""
+    """Return what ranks of cp exchange: keys and values round a ring, or gathered; or heads for sequence."""
     found: Moved = Counter()
     cp, own, head = size.plan.parallel.cp, size.model.attention, size.model.head_size
     if cp == 1:
@@ -200,6 +212,12 @@ def context(size: Size, layers: int) -> Moved:
     if size.plan.parallel.context == "ring":
         # Backward keys and values go round once more, and sums of their gradients behind them.
         add(found, "send", "cp", runs * (cp - 1) * (3 + again), kv)
+    elif size.plan.parallel.context == "all-to-all":
+        # Queries and outputs have all heads, keys and values fewer. Forward q, k, v and o; backward the gradient of o,
+        # then those of q, k, v: what is exchanged is what a rank holds, its own part included.
+        heads = own.heads * head // size.tp * size.tokens * size.element
+        add(found, "all-to-all", "cp", runs * (2 + 2 + 2 * again), heads)
+        add(found, "all-to-all", "cp", runs * (2 + 2 + 2 * again), kv // 2)
     else:
         add(found, "all-gather", "cp", runs * (2 + again), kv)
         add(found, "reduce-scatter", "cp", runs, cp * kv)
@@ -399,5 +417,4 @@ def mixture(size: Size) -> Moved:
     else:
         calls = (model.layers + mlps) * (2 + again)
         add(found, "all-reduce", "tp", runs * (calls + 2), size.tokens * hidden * e)
-    add(found, "all-reduce", "tp", runs * 3, size.tokens * 4)
-    return found
+    return found + losses(size)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from itertools import pairwise
+from math import ceil
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,8 @@ import pytest
 from armillary.trace import CollectiveType, NodeType, Trace
 from armillary.trace.grid import AXIS
 from armillary.workload.generate import generate
-from armillary.workload.models import Decoder, load_model
+from armillary.workload.layers.of_model import layers_of
+from armillary.workload.models import Decoder, load_model, parameters
 from armillary.workload.models.schema import Dlrm
 from armillary.workload.plan.schema import Plan
 
@@ -95,6 +97,9 @@ DENSE = {
     "cp ring": (LLAMA, asked(8, 4, parallel={"tp": 2, "cp": 4})),
     "cp ring, full": (LLAMA, asked(8, 4, recompute="full", parallel={"tp": 2, "cp": 4})),
     "cp gather": (LLAMA, asked(8, 4, parallel={"tp": 2, "cp": 4, "context": "all-gather"})),
+    "fused loss": (LLAMA, asked(8, 4, loss="fused", parallel={"tp": 4})),
+    "cp all-to-all": (LLAMA, asked(8, 4, parallel={"tp": 2, "cp": 4, "context": "all-to-all"})),
+    "cp all-to-all, full": (GPT, asked(8, 4, recompute="full", parallel={"cp": 4, "context": "all-to-all"})),
     "all of them": (LLAMA, asked(64, 32, data={"sharding": "zero-1"}, parallel={"tp": 4, "cp": 2, "pp": 4})),
     "window": (small("gpt-oss-120b", 4, experts=None, mlp=LLAMA.mlp), asked(4, 4, parallel={"tp": 4})),
 }  # fmt: skip
@@ -182,7 +187,61 @@ def test_recommendation() -> None:
     found["all-to-all", "dp+cp", "calls"], found["all-to-all", "dp+cp", "bytes"] = 16, 2 * 26 * 128 * 2048 * 2
     compare(moved(trace), found)
     assert counted(trace) == 2048 * 6 * (weights + 27 * 27 * 128)
-    # Rows are updated as they are looked up: the optimizer step has what is replicated, 4 + 2 * 12 + 2 bytes of each.
+    # Rows are updated as they are looked up: the optimizer step has what is replicated, 8 to clip, 4 + 2 * 12 to update
+    # bytes of each, and 4 + 2 to copy.
     (step,) = (each for each in trace.graphs[0].names() if each == "optimizer")
     at = trace.graphs[0].names().index(step)
-    assert trace.graphs[0].ints("tensor_size", 0)[at] == 30 * (weights + biases)
+    assert trace.graphs[0].ints("tensor_size", 0)[at] == 42 * (weights + biases)
+
+
+@pytest.mark.parametrize(
+    ("sharding", "numbers", "norm", "update", "cleared"),
+    [
+        # fp32: the norm reads, clipping reads and writes, Adam reads the gradient and reads and writes master, momentum
+        # and variance, and bf16 weights are copied from masters.
+        ("ddp", {}, 4, 8 + 28 + 6, 4),
+        ("zero-1", {}, 4, 8 + 28 + 6, 4),
+        ("zero-1", {"gradients": "bf16"}, 2 + 4 + 4, 8 + 28 + 6, 2),
+        ("zero-1", {"fused": False}, 4, 8 + 28 + 6, 0),
+        ("zero-2", {}, 4, 8 + 28 + 6, 0),
+        # Shards are masters, cast as they are gathered; no buffer of gradients stays.
+        ("fsdp", {}, 4, 8 + 28, 0),
+        ("ddp", {"compute": "fp32"}, 4, 8 + 28, 4),
+    ],
+)
+def test_bytes_of_an_optimizer_step(sharding, numbers, norm, update, cleared) -> None:
+    model, plan = LLAMA, asked(4, 8, data={"sharding": sharding, "clear": True}, numbers=numbers)
+    graph = generate(model, plan).graphs[0]
+    whole = parameters(model).total
+    owned = whole if sharding == "ddp" else sum(ceil(each / 4) for each in _buckets(model, sharding))
+    words = {"gradient norm": norm * owned, "optimizer": update * owned}
+    words |= {"optimizer: clear gradients": cleared * whole} if cleared else {}
+    found = {
+        name: int(size)
+        for name, size, kind in zip(graph.names(), graph.ints("tensor_size", 0), graph.types, strict=True)
+        if kind == NodeType.COMP_NODE and (name.startswith("optimizer") or name == "gradient norm")
+    }
+    assert found == words
+
+
+def test_gradients_are_checked_and_scaled_before_they_are_reduced() -> None:
+    """Megatron-LM's defaults: one reads the buffer, the other reads and writes it; FSDP averages as it reduces."""
+    weights = parameters(LLAMA).total
+
+    def kernels(ranks: int, sharding: str) -> dict[str, int]:
+        data = {"sharding": sharding, "average": "kernel", "check": True}
+        graph = generate(LLAMA, asked(ranks, 8, data=data)).graphs[0]
+        sizes = zip(graph.names(), graph.ints("tensor_size", 0), strict=True)
+        return {name: int(size) for name, size in sizes if name in ("check gradients", "scale gradients")}
+
+    assert kernels(4, "zero-1") == {"check gradients": 4 * weights, "scale gradients": 8 * weights}
+    assert kernels(1, "ddp") == {"check gradients": 4 * weights}
+    assert not kernels(4, "fsdp")
+
+
+def _buckets(model: Decoder, sharding: str) -> list[int]:
+    """Return the parameters that are sharded together: all with one bucket, each layer with FSDP."""
+    if sharding != "fsdp":
+        return [parameters(model).total]
+    plan = asked(1, 2)
+    return [sum(layer.parameters.values()) for layer in layers_of(model, plan)]

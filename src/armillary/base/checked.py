@@ -3,10 +3,9 @@
 Within ``with jit.checking():`` every kernel that is loaded, compiled or interpreted, is made from its source with each
 access ``x[i]`` replaced by one that first checks that i lies in x (`armillary.base.bounds_kernel`). Tables share flat
 arrays, so lying in the array is not enough: within the context a guard word, its length and another guard stand before
-every table, and at the end of the array (`before_table`). An index that is recognised as an element of a table, as in
-``st[st[NAME] + i]`` and where a local variable holds such an address, must lie in that table; any other must at least
-not touch a guard. Accessors (`armillary.base.accessors`) know their tables; each call gets its place in the source as
-an argument.
+every table, and at the end of the array (`before_table`), and no access may touch a guard. Accessors
+(`armillary.base.accessors`) know their tables, and an index must lie in that; each call gets its place in the source
+as an argument.
 
 Runs get exactly the room they asked for and return after each event. `pytest --checked` does this for any
 test.
@@ -25,7 +24,7 @@ from armillary.base.bounds_kernel import GUARD
 from armillary.base.jit import is_checking
 
 Ints = NDArray[np.int64]
-AT, INSIDE, LONG_ENOUGH = "_checked_at", "_checked_inside", "_checked_long_enough"
+AT, LONG_ENOUGH = "_checked_at", "_checked_long_enough"
 """Names under which a checked module has the functions of `bounds_kernel`."""
 PLACES = 100_000
 """A place in the sources is ``number of the module * PLACES + line``."""
@@ -74,7 +73,9 @@ def compile_checked(source: str, path: str) -> CodeType:
     tree = ast.parse(source, path)
     _tell_accessors(tree, _modules.index(path) * PLACES)
     for function in [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]:
-        _Accesses(function, _modules.index(path) * PLACES).run()
+        # Not its annotations and defaults.
+        accesses = _Accesses(_modules.index(path) * PLACES)
+        function.body = [accesses.visit(statement) for statement in function.body]
     return compile(ast.fix_missing_locations(tree), path, "exec")
 
 
@@ -94,63 +95,21 @@ def _tell_accessors(tree: ast.Module, place: int) -> None:
 
 
 class _Accesses(ast.NodeTransformer):
-    """Replaces the accesses in one function."""
+    """Replaces the accesses in the body of a function."""
 
-    def __init__(self, function: ast.FunctionDef, place: int) -> None:
-        self.function, self.place = function, place
-        self.tables: dict[str, tuple[str, ast.expr] | None] = {}
-
-    def run(self) -> None:
-        """Change the body of the function; its annotations and defaults are left."""
-        for node in ast.walk(self.function):
-            self._note(node)
-        self.function.body = [self.visit(statement) for statement in self.function.body]
-
-    def _note(self, node: ast.AST) -> None:
-        """Note a local variable that always holds an address in one table; a loop over such addresses does, too."""
-        value: ast.expr | None = None
-        targets: list[ast.expr] = []
-        if isinstance(node, ast.Assign):
-            targets, value = node.targets, node.value
-        elif isinstance(node, ast.For):
-            targets = [node.target]
-            if isinstance(node.iter, ast.Call) and len(node.iter.args) == 2:
-                value = node.iter.args[0]
-        for target in targets:
-            if isinstance(target, ast.Name):
-                found = self._table(value) if value is not None else None
-                known = self.tables.get(target.id, found)
-                # A variable that holds addresses of two tables is only held to the bounds of the array.
-                same = found and known and found[0] == known[0] and ast.dump(found[1]) == ast.dump(known[1])
-                self.tables[target.id] = found if same else None
-            elif isinstance(target, ast.Tuple):
-                self.tables |= {name.id: None for name in target.elts if isinstance(name, ast.Name)}
-
-    def _table(self, value: ast.expr) -> tuple[str, ast.expr] | None:
-        """Return the array and the place of the address with which a sum begins."""
-        # Sums associate to the left: st[NAME] + i * width + column begins with the address.
-        while isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add):
-            value = value.left
-        if isinstance(value, ast.Name):
-            return self.tables.get(value.id)
-        if isinstance(value, ast.Subscript) and isinstance(value.value, ast.Name) and _constant(value.slice):
-            return value.value.id, value.slice
-        return None
+    def __init__(self, place: int) -> None:
+        self.place = place
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
         """Check the index of one access."""
         if isinstance(node.slice, ast.Slice | ast.Tuple):
             self.generic_visit(node)
             return node
-        table = self._table(node.slice)
         where = ast.Constant(self.place + node.lineno)
         self.generic_visit(node)
         array = _copy(node.value)  # what it is made of has no effect of its own
         if _constant(node.slice):
             node.value = ast.Call(_read(LONG_ENOUGH), [array, _copy(node.slice), where], [])
-        elif table and isinstance(node.value, ast.Name) and table[0] == node.value.id:
-            base = ast.Subscript(_read(table[0]), _copy(table[1]), ast.Load())
-            node.slice = ast.Call(_read(INSIDE), [array, base, node.slice, where], [])
         else:
             node.slice = ast.Call(_read(AT), [array, node.slice, where], [])
         return node

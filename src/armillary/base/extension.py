@@ -7,13 +7,16 @@ happens to be installed changes what a name means. A package is imported only wh
 from __future__ import annotations
 
 import importlib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any
+from typing import Any, TypeVar
 
 from armillary.base.errors import ArmillaryError, InputError, nearest, one_of
+from armillary.base.hints import show
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -69,6 +72,32 @@ class ExtensionPoint(Collection[str]):
             return others[name].load()
         except Exception as error:  # whatever another package does when it is imported
             raise InputError(f"{self.what} '{name}' cannot be loaded: {error}") from error
+
+    def load_class(self, name: str, built_in: Mapping[str, str], base: type[T]) -> type[T]:
+        """Return the class that a name stands for: `load`, with a check.
+
+        Raises:
+            InputError: there is none of that name, it cannot be loaded, or it is no subclass of `base`.
+        """
+        # A package may register anything under the entry point.
+        found = self.load(name, built_in)
+        if not (isinstance(found, type) and issubclass(found, base)):
+            raise InputError(f"{self.what} '{name}' is {found!r}, expected a subclass of {base.__name__}")
+        return found
+
+    def create(self, name: str, make: Callable[[], object], kind: type[T]) -> T:
+        """Return what the method `create` of another package makes; `make` calls it.
+
+        Raises:
+            InputError: it fails, or returns no `kind`.
+        """
+        with self.guard(name):
+            made = make()
+        if not isinstance(made, kind):
+            raise InputError(
+                f"{self.what} '{name}': create returned {show(made)}, expected a {kind.__name__}"
+            )
+        return made
 
     @contextmanager
     def guard(self, name: str) -> Iterator[None]:

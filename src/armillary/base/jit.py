@@ -172,7 +172,6 @@ def _execute_checked(module: ModuleType, path: str) -> None:
         bounds = use("armillary.base.bounds_kernel")
         names = {
             checked.AT: bounds.at,
-            checked.INSIDE: bounds.inside,
             checked.LONG_ENOUGH: bounds.long_enough,
         }
         vars(module).update(names)

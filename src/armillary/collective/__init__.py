@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from armillary.base import lazy
 
 if TYPE_CHECKING:
     from armillary.collective.algorithm import CollectiveAlgorithm, ListedAlgorithm, Message
@@ -24,17 +25,12 @@ __all__ = [
     "rounds_for",
     "synthesize",
 ]
-_HOME = {
-    "algorithm": ("CollectiveAlgorithm", "ListedAlgorithm", "Message"),
-    "algorithms": ("algorithms_for", "find_algorithm", "rounds_for"),
-    "rounds": ("Moves", "Round", "Rounds"),
-    "synthesis": ("SynthesizedSchedule", "synthesize"),
-}
-
-
-def __getattr__(name: str) -> object:
-    """Import on first use, so that importing the package stays cheap."""
-    for module, names in _HOME.items():
-        if name in names:
-            return getattr(import_module(f"{__name__}.{module}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = lazy(
+    __name__,
+    {
+        ".algorithm": ("CollectiveAlgorithm", "ListedAlgorithm", "Message"),
+        ".algorithms": ("algorithms_for", "find_algorithm", "rounds_for"),
+        ".rounds": ("Moves", "Round", "Rounds"),
+        ".synthesis": ("SynthesizedSchedule", "synthesize"),
+    },
+)

@@ -40,11 +40,7 @@ def find_algorithm(name: str) -> CollectiveAlgorithm:
     Raises:
         InputError: there is none of that name, or what another package registers is none.
     """
-    found = ALGORITHMS.load(name, DEFINITIONS)
-    if not (isinstance(found, type) and issubclass(found, CollectiveAlgorithm)):
-        raise InputError(
-            f"collective algorithm '{name}' is {found!r}, expected a subclass of CollectiveAlgorithm"
-        )
+    found = ALGORITHMS.load_class(name, DEFINITIONS, CollectiveAlgorithm)
     # A constructor of another package may raise anything: the guard names the algorithm.
     with ALGORITHMS.guard(name):
         made = found()
@@ -55,8 +51,8 @@ def find_algorithm(name: str) -> CollectiveAlgorithm:
     return made
 
 
-def algorithms_for(operation: str) -> tuple[str, ...]:
-    """Return the built-in algorithms that exist for `operation`.
+def known_operation(operation: str) -> str:
+    """Return the operation that is modelled for `operation`, see `plain`.
 
     Raises:
         InputError: there is no such operation.
@@ -64,7 +60,16 @@ def algorithms_for(operation: str) -> tuple[str, ...]:
     if operation not in OPERATIONS:
         hint = nearest(operation, OPERATIONS)
         raise InputError(f"unknown collective operation '{operation}': expected {one_of(OPERATIONS)}{hint}")
-    operation = plain(operation)
+    return plain(operation)
+
+
+def algorithms_for(operation: str) -> tuple[str, ...]:
+    """Return the built-in algorithms that exist for `operation`.
+
+    Raises:
+        InputError: there is no such operation.
+    """
+    operation = known_operation(operation)
     return tuple(name for name in DEFINITIONS if operation in find_algorithm(name).operations)
 
 
@@ -85,11 +90,12 @@ def rounds_for(name: str, operation: str, n: int, root: int = 0, chunks: int | N
     Raises:
         InputError: an unknown name, an operation that the algorithm does not have, or a bad number.
     """
-    exist = algorithms_for(operation)
+    # Not `algorithms_for` yet, which loads them all.
+    known_operation(operation)
     name = known_name(name, ALGORITHMS)
     found = find_algorithm(name)
     if plain(operation) not in found.operations:
-        raise InputError(f"{name} has no {operation}: expected {one_of(exist)}")
+        raise InputError(f"{name} has no {operation}: expected {one_of(algorithms_for(operation))}")
     if n < 2:
         raise InputError(f"{name} {operation} over {n} member(s): a collective needs at least 2")
     with ALGORITHMS.guard(name):

@@ -5,7 +5,13 @@ from __future__ import annotations
 from math import log2
 
 from armillary.collective import in_switch
-from armillary.collective.algorithms import ROOTED, algorithms_for, find_algorithm, rounds_for
+from armillary.collective.algorithms import (
+    ROOTED,
+    algorithms_for,
+    find_algorithm,
+    known_operation,
+    rounds_for,
+)
 from armillary.collective.load import load
 from armillary.platform.dimension_topologies import TOPOLOGIES
 from armillary.platform.network import InNetwork
@@ -24,12 +30,12 @@ def natural(topology: str, operation: str, n: int) -> str:
     """
     if operation in ROOTED:
         return "binomialTree"
-    exist = algorithms_for(operation)
+    operation = known_operation(operation)
     if own := TOPOLOGIES[topology].natural:
         return own
     if operation == "all-to-all":
         return "direct"
-    if "halvingDoubling" not in exist:
+    if operation not in find_algorithm("halvingDoubling").operations:
         return "recursiveDoubling"
     return "ring" if n & (n - 1) else "halvingDoubling"
 

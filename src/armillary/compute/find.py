@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from armillary.base.errors import InputError
-from armillary.base.hints import show
 from armillary.compute.model import ComputeModel, Device
 from armillary.platform.kernels import COMPUTE_MODELS
 from armillary.platform.model import Platform
@@ -25,11 +26,7 @@ def find_model(name: str) -> type[ComputeModel]:
     Raises:
         InputError: there is none of that name, or it cannot be loaded or is no `ComputeModel`.
     """
-    # A package may register anything under the entry point.
-    found = COMPUTE_MODELS.load(name, MODELS)
-    if not (isinstance(found, type) and issubclass(found, ComputeModel)):
-        raise InputError(f"compute model '{name}' is {found!r}, expected a subclass of ComputeModel")
-    return found
+    return COMPUTE_MODELS.load_class(name, MODELS, ComputeModel)
 
 
 def make_model(platform: Platform) -> ComputeModel:
@@ -41,13 +38,10 @@ def make_model(platform: Platform) -> ComputeModel:
     chosen = platform.compute
     try:
         kind = find_model(chosen.model)
-        # `create` is code of another package: whatever it raises becomes an InputError that names the model.
-        with COMPUTE_MODELS.guard(chosen.model):
-            model = kind.create(chosen.options, Device.of(platform), chosen.folder)
-        if not isinstance(model, ComputeModel):
-            raise InputError(
-                f"compute model '{chosen.model}': create returned {show(model)}, expected a ComputeModel"
-            )
-        return model
+        return COMPUTE_MODELS.create(
+            chosen.model,
+            partial(kind.create, chosen.options, Device.of(platform), chosen.folder),
+            ComputeModel,
+        )
     except InputError as error:
         raise InputError(f"{chosen.source}: {error}" if chosen.source else str(error)) from error

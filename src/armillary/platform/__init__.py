@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING
+
+from armillary.base import lazy
 
 if TYPE_CHECKING:
     from armillary.platform.algorithms import Algorithm
@@ -18,21 +19,6 @@ if TYPE_CHECKING:
     from armillary.platform.network_models import NetworkChoice
     from armillary.platform.profiles import astra_sim_view, physical_view, with_roofline
     from armillary.platform.show import describe, table
-
-_MODULES = {
-    "algorithms": ("Algorithm",),
-    "astra_sim_system": ("AstraSimSystem", "SharedBus"),
-    "files.astra_sim": ("read_platform",),
-    "files.native": ("Collective", "Study", "json_schema", "load_platform", "load_study"),
-    "kernels": ("Compute", "Jitter", "Kernels", "Override"),
-    "memory": ("LocalMemory", "MemoryStage", "RemoteMemory"),
-    "memory_model": ("MemoryModel",),
-    "model": ("Collectives", "Npu", "Packets", "Platform", "ports"),
-    "network": ("Dimension", "Port"),
-    "network_models": ("NetworkChoice",),
-    "profiles": ("astra_sim_view", "physical_view", "with_roofline"),
-    "show": ("describe", "table"),
-}
 
 __all__ = [
     "Algorithm",
@@ -66,11 +52,20 @@ __all__ = [
     "table",
     "with_roofline",
 ]
-
-
-def __getattr__(name: str) -> object:
-    """Import a public name on first use, so that importing the package stays cheap."""
-    for module, names in _MODULES.items():
-        if name in names:
-            return getattr(importlib.import_module(f"{__name__}.{module}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = lazy(
+    __name__,
+    {
+        ".algorithms": ("Algorithm",),
+        ".astra_sim_system": ("AstraSimSystem", "SharedBus"),
+        ".files.astra_sim": ("read_platform",),
+        ".files.native": ("Collective", "Study", "json_schema", "load_platform", "load_study"),
+        ".kernels": ("Compute", "Jitter", "Kernels", "Override"),
+        ".memory": ("LocalMemory", "MemoryStage", "RemoteMemory"),
+        ".memory_model": ("MemoryModel",),
+        ".model": ("Collectives", "Npu", "Packets", "Platform", "ports"),
+        ".network": ("Dimension", "Port"),
+        ".network_models": ("NetworkChoice",),
+        ".profiles": ("astra_sim_view", "physical_view", "with_roofline"),
+        ".show": ("describe", "table"),
+    },
+)

@@ -84,32 +84,8 @@ class Ruled:
 
 
 @dataclass(frozen=True)
-class Chosen:
-    """Makes a field the name of something that is built in or that another package adds."""
-
-    point: ExtensionPoint
-
-    def read(self, value: object) -> str:
-        """Return the name.
-
-        Raises:
-            ValueError: There is none of that name.
-        """
-        if problem := Choice(self.point)(value):
-            raise ValueError(problem)
-        return str(value)
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> core_schema.CoreSchema:
-        return core_schema.no_info_plain_validator_function(self.read)
-
-    def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> dict[str, Any]:
-        # Examples, not an enum: the schema must hold on machines that have other packages installed.
-        return {"type": "string", "examples": list(self.point)}
-
-
-@dataclass(frozen=True)
 class Named:
-    """Makes a field one of the names of a registry."""
+    """Makes a field one of the names of a registry or of an extension point."""
 
     names: Collection[str]
 
@@ -127,7 +103,9 @@ class Named:
         return core_schema.no_info_plain_validator_function(self.read)
 
     def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> dict[str, Any]:
-        return {"type": "string", "enum": list(self.names)}
+        # Examples, not an enum: the schema must hold on machines that have other packages installed.
+        key = "examples" if isinstance(self.names, ExtensionPoint) else "enum"
+        return {"type": "string", key: list(self.names)}
 
 
 Bandwidth = Annotated[float, Quantity(units.parse_bandwidth, "bandwidth", "400 GB/s", RATE)]

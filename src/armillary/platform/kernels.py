@@ -51,7 +51,7 @@ _FLOWS = Choice(("output", "weight", "input"))
 _WORDS = Kind((list, tuple), "a list of words, at least one")
 _OF_MODELS: dict[str, tuple[dict[str, Rule], dict[str, Rule]]] = {
     "roofline": ({}, {}),
-    "gpu": ({"device": TEXT}, {"factors": Kind(Mapping, "a mapping")}),
+    "gpu": ({"device": TEXT}, {"factors": Kind(Mapping, "a mapping"), "load": Choice(("sustained", "alone"))}),
     "tiled": ({"buffer": Number(above=True, whole=True)}, {}),
     "table": (
         {"file": TEXT},

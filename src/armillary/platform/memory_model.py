@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -101,14 +102,9 @@ def memory_model(memory: RemoteMemory | LocalMemory, npus: int) -> MemoryModel:
     if isinstance(memory, RemoteMemory) and kind in _PER:
         # The three kinds of ASTRA-sim need no registry: their model is a latency and a bandwidth.
         return Server(_PER[kind], memory.latency, memory.bandwidth)
-    found = MEMORY_KINDS.load(kind, {})
-    if not (isinstance(found, type) and issubclass(found, MemoryModel)):
-        raise InputError(f"memory kind '{kind}' is {found!r}, expected a subclass of MemoryModel")
-    # The guard turns any exception of another package into an error that names the kind.
-    with MEMORY_KINDS.guard(kind):
-        model = found.create(memory.options, npus, memory.folder)
-    if not isinstance(model, MemoryModel):
-        raise InputError(f"memory kind '{kind}': create returned {show(model)}, expected a MemoryModel")
+    found = MEMORY_KINDS.load_class(kind, {}, MemoryModel)
+    make = partial(found.create, memory.options, npus, memory.folder)
+    model = MEMORY_KINDS.create(kind, make, MemoryModel)
     if model.per not in get_args(Unit):
         raise InputError(
             f"memory kind '{kind}': per: got {show(model.per)}, expected {one_of(get_args(Unit))}"

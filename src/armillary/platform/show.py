@@ -186,6 +186,9 @@ def _system_rows(platform: Platform) -> list[tuple[str, str]]:
     if collectives.fit:
         names = [dimension.name for dimension in platform.dimensions[: collectives.fit.inner]]
         rows.append(("collective fit", f"{collectives.fit.name}, in physical; a node is {', '.join(names)}"))
+        if host := collectives.fit.host:
+            way = f"{format_bandwidth(host.bandwidth)}, {host.near} NPUs near a NIC, in physical"
+            rows.append(("through the host", way))
     if platform.terms.on():
         rows.append(("terms", f"{words(platform.terms.facts())}, in physical"))
     if platform.compute.replay:

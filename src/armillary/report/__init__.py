@@ -6,8 +6,9 @@ function here: importing it would replace the function by the module.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from armillary.base import lazy
 
 if TYPE_CHECKING:
     from armillary.report.communication import CollectiveRow, DimensionRow, collectives, dimensions
@@ -25,51 +26,6 @@ if TYPE_CHECKING:
     from armillary.report.serving import Bounds, ServingTimes, serving_times
     from armillary.report.summary import headline, print_summary
     from armillary.report.time_breakdown import Breakdown, astra_exposed, breakdown, waited_for
-
-_MODULE_OF = {
-    "Bound": "lower_bound",
-    "Bounds": "serving",
-    "Breakdown": "time_breakdown",
-    "CollectiveRow": "communication",
-    "DimensionRow": "communication",
-    "Flops": "flop_rate",
-    "KindRow": "links",
-    "LinkRow": "links",
-    "Part": "lower_bound",
-    "Reason": "reasons",
-    "ServingTimes": "serving",
-    "Step": "critical",
-    "astra_exposed": "time_breakdown",
-    "bound": "lower_bound",
-    "bound_line": "reasons",
-    "breakdown": "time_breakdown",
-    "breakdown_picture": "picture",
-    "busiest": "links",
-    "collectives": "communication",
-    "contributors": "critical",
-    "critical_path": "critical",
-    "dimensions": "communication",
-    "explain": "reasons",
-    "flops": "flop_rate",
-    "headline": "summary",
-    "kind_rows": "links",
-    "link_rows": "links",
-    "links_picture": "link_picture",
-    "jobs_json": "job_tables",
-    "jobs_picture": "job_picture",
-    "print_jobs": "job_tables",
-    "print_summary": "summary",
-    "serving_times": "serving",
-    "shares": "critical",
-    "to_json": "json_report",
-    "waited_for": "time_breakdown",
-    "write_jobs_json": "job_tables",
-    "write_jobs_perfetto": "perfetto",
-    "write_json": "json_report",
-    "write_links": "link_picture",
-    "write_links_csv": "links",
-    "write_perfetto": "perfetto",
-}
 
 __all__ = [
     "Bound",
@@ -115,11 +71,23 @@ __all__ = [
     "write_links_csv",
     "write_perfetto",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _MODULE_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
-    globals()[name] = value
-    return value
+__getattr__ = lazy(
+    __name__,
+    {
+        ".communication": ("CollectiveRow", "DimensionRow", "collectives", "dimensions"),
+        ".critical": ("Step", "contributors", "critical_path", "shares"),
+        ".flop_rate": ("Flops", "flops"),
+        ".job_picture": ("jobs_picture",),
+        ".job_tables": ("jobs_json", "print_jobs", "write_jobs_json"),
+        ".json_report": ("to_json", "write_json"),
+        ".link_picture": ("links_picture", "write_links"),
+        ".links": ("KindRow", "LinkRow", "busiest", "kind_rows", "link_rows", "write_links_csv"),
+        ".lower_bound": ("Bound", "Part", "bound"),
+        ".perfetto": ("write_jobs_perfetto", "write_perfetto"),
+        ".picture": ("breakdown_picture",),
+        ".reasons": ("Reason", "bound_line", "explain"),
+        ".serving": ("Bounds", "ServingTimes", "serving_times"),
+        ".summary": ("headline", "print_summary"),
+        ".time_breakdown": ("Breakdown", "astra_exposed", "breakdown", "waited_for"),
+    },
+)

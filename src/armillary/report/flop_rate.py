@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from armillary.engine.common.timeline import Timeline
 from armillary.platform.kernels import PRECISIONS
 from armillary.report.ranks import class_sizes, nanoseconds
+from armillary.trace.totals import exact_sum
 
 
 @dataclass(frozen=True)
@@ -47,9 +47,11 @@ def flops(timeline: Timeline) -> Flops | None:
     each, by_precision, at_peak = [], dict.fromkeys((*PRECISIONS, ""), 0), 0.0
     for cls, ranks in enumerate(class_sizes(timeline).tolist()):
         table, ran = timeline.table(cls), timeline.spans(cls)[0] >= 0
-        own = {name: _sum(table.flops[ran & (table.precision == i)]) for i, name in enumerate(PRECISIONS)}
+        own = {
+            name: exact_sum(table.flops[ran & (table.precision == i)]) for i, name in enumerate(PRECISIONS)
+        }
         # -1: the node names no precision.
-        own[""] = _sum(table.flops[ran & (table.precision < 0)])
+        own[""] = exact_sum(table.flops[ran & (table.precision < 0)])
         each.append(sum(own.values()))
         for name, done in own.items():
             by_precision[name] += done * ranks
@@ -76,8 +78,3 @@ def flops(timeline: Timeline) -> Flops | None:
         utilisation=None if above or share is None else min(share, 1.0),
         above_peak=above,
     )
-
-
-def _sum(values: NDArray[np.int64]) -> int:
-    """Return a sum that may exceed 2**63."""
-    return (int((values >> 32).sum()) << 32) + int((values & 0xFFFFFFFF).sum())

@@ -23,12 +23,14 @@ def does_not_fit(timeline: Timeline) -> bool:
 
 
 def fit_text(found: Mapping[str, Any]) -> str:
-    """Return "fits, 40.1 GiB of 74.5 GiB per NPU", for one line."""
+    """Return "fits, 40.1 GiB of 74.5 GiB per NPU" and what that counts, for one line."""
     needed, capacity = found["needed_bytes"], found["capacity_bytes"]
     if capacity is None:
         return f"{format_bytes(needed)} needed per NPU, whose npu.memory.capacity is not given"
     fits = "fits" if found["fits"] else "DOES NOT FIT"
-    return f"{fits}, {format_bytes(needed)} of {format_bytes(capacity)} per NPU"
+    text = f"{fits}, {format_bytes(needed)} of {format_bytes(capacity)} per NPU"
+    # Traces of before hold no parts.
+    return f"{text} (reserved and CUDA context)" if "reserved_bytes" in found else text
 
 
 def fit_line(timeline: Timeline) -> str:

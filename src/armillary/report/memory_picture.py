@@ -24,6 +24,7 @@ _COLOURS = {
     "weights": "#0072B2",
     "gradients": "#56B4E9",
     "optimizer": "#009E73",
+    "buffers": "#999999",
     "activations": "#E69F00",
     "cache": "#E69F00",
     "logits": "#F0E442",

@@ -15,13 +15,15 @@ TITLES = {
     "weights": "weights",
     "gradients": "gradients",
     "optimizer": "optimizer states",
+    "buffers": "dummy gradients, workspaces",
     "activations": "activations",
     "cache": "keys and values",
     "logits": "logits",
     "working": "working buffers",
     "communication": "communication buffers",
     "fragmentation": "fragmentation (allowance)",
-    "framework": "framework",
+    "context": "CUDA context (assumed)",
+    "nccl": "NCCL buffers (assumed)",
 }
 _CLOSEST = 3
 
@@ -32,11 +34,20 @@ def memory_table(footprint: Footprint, capacity: int | None = None) -> Table:
     table = _table(f"Memory of pipeline rank {footprint.stage} at its peak: {footprint.where}")
     for name in ("category", "bytes", "of the capacity" if capacity else "share"):
         table.add_column(name, justify="left" if name == "category" else "right")
+
+    def add(title: str, size: int) -> None:
+        table.add_row(title, format_bytes(size), f"{100 * size / whole:.1f} %")
+
+    sums = {"fragmentation": ("allocated", footprint.peak), "context": ("reserved", footprint.reserved)}
     for category, size in footprint.at_peak.items():
+        if category in sums:
+            # What PyTorch's allocator reports, before the allowances that follow.
+            table.add_section()
+            add(*sums[category])
         if size:
-            table.add_row(TITLES[category], format_bytes(size), f"{100 * size / whole:.1f} %")
+            add(TITLES[category], size)
     table.add_section()
-    table.add_row("needed", format_bytes(footprint.needed), f"{100 * footprint.needed / whole:.1f} %")
+    add("needed", footprint.needed)
     if capacity is not None:
         rest = capacity - footprint.needed
         table.add_row("free" if rest >= 0 else "missing", format_bytes(abs(rest)), "")

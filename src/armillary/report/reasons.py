@@ -212,7 +212,7 @@ class _Explainer:
         if not without.ticks:
             return f"{words} would help; by how much at most cannot be said.", None
         most = max(self.timeline.total_ticks - without.ticks, 0)
-        article = "" if without.parts[0].kind in ("compute", "flops", "latency") else "the "
+        article = "" if without.parts[0].kind in ("compute", "flops") else "the "
         then = f"then {article}{without.what} is the limit"
         return f"{words} would save at most {self.time(most)}; {then}.", most
 

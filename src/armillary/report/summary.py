@@ -15,7 +15,6 @@ from armillary.report.communication import collectives, dimensions
 from armillary.report.critical import contributors, critical_path, shares
 from armillary.report.flop_rate import flops
 from armillary.report.late import Late
-from armillary.report.link_tables import print_links
 from armillary.report.lower_bound import bound
 from armillary.report.memory_fit import does_not_fit, fit_line
 from armillary.report.plain import plain_name, plain_table
@@ -133,6 +132,9 @@ def _print(timeline: Timeline, console: Console, unicode: bool) -> None:
             line(_waited(timeline, cls, late))
         _print_communication(timeline, console, cls)
     if timeline.network:
+        # Tables of links need the graph of the network, which most runs do not have.
+        from armillary.report.link_tables import print_links
+
         print_links(timeline.network, console)
     if cls is not None:
         _print_path(timeline, console, cls)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 import json
 import math
-import re
 from importlib.resources import files
 from typing import Any
 
@@ -13,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.base.errors import InputError
+from armillary.base.files import fill_page
 from armillary.report.layered_layout import BOX, Layout, layered
 from armillary.report.trace_drawing import Drawing, edges_of, short_name
 from armillary.report.trace_times import KINDS, durations, kinds, lanes, starts
@@ -47,9 +47,7 @@ def graph_page(drawn: Drawing) -> str:
         ),
         "SCRIPT": (viewer / "trace_graph.js").read_text(encoding="utf-8"),
     }
-    page = (viewer / "trace_graph.html").read_text(encoding="utf-8")
-    # In one pass: a part, such as the path of a trace, that holds a marker is not searched again.
-    return re.sub("@(" + "|".join(parts) + ")@", lambda marker: parts[marker[1]], page)
+    return "".join(fill_page((viewer / "trace_graph.html").read_text(encoding="utf-8"), parts))
 
 
 def page_data(drawn: Drawing) -> dict[str, Any]:

@@ -15,12 +15,11 @@ from armillary.trace.grid import AXIS
 from armillary.trace.node import REPLAY_ONLY
 from armillary.trace.order import find_cycle
 from armillary.trace.schema import CollectiveType, NodeType, type_name
+from armillary.trace.totals import LIMIT
 
 Severity = Literal["error", "warning"]
 
 _SHOWN = 8
-_LIMIT = 1 << 60
-"""Bytes and ns from here on are not simulated: sums must stay within int64."""
 
 _NEEDED: dict[NodeType, dict[str, Severity]] = {
     NodeType.COMM_COLL_NODE: {"comm_type": "error", "comm_size": "warning"},
@@ -147,12 +146,12 @@ def _values(graph: Graph) -> Iterator[Diagnostic]:
     )
     # The limit is in ns, this field in µs.
     yield from _maybe(
-        graph, graph.duration_micros > (_LIMIT - 1) // 1000, "that takes 2**60 ns or more", "error"
+        graph, graph.duration_micros > (LIMIT - 1) // 1000, "that takes 2**60 ns or more", "error"
     )
     for name, kind in (("comm_size", collective | message), ("tensor_size", memory)):
         if kind.any():
             size = graph.ints(name)
-            wrong = kind & ((size < 0) | (size >= _LIMIT))
+            wrong = kind & ((size < 0) | (size >= LIMIT))
             yield from _maybe(graph, wrong, f"with a {name} below 0 or from 2**60", "error")
     if collective.any():
         # -1 keeps an absent size, which has a finding already, out of the zero-byte one.

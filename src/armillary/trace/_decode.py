@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.base import jit
+from armillary.base.checked import before_table
 from armillary.base.errors import InputError
 from armillary.trace import decode_kernel as k
 from armillary.trace import wire_kernel
@@ -145,11 +146,16 @@ def _layout(count: list[int], offsets: I64) -> I64:
         k.AT_TABLE: slots,
     }
     at = k.FILES + n_files + 1
-    memory = np.zeros(at + sum(sizes.values()), dtype=np.int64)  # untouched pages cost nothing
+    # Guards stand between columns where accesses are checked.
+    guards = len(before_table()) * (len(sizes) + 1)
+    memory = np.zeros(at + sum(sizes.values()) + guards, dtype=np.int64)  # untouched pages cost nothing
     memory[: k.BASES] = count[: k.BASES]
     for base, size in sizes.items():
-        memory[base] = at
-        at += size
+        guard = before_table(size)
+        memory[at : at + len(guard)] = guard
+        memory[base] = at + len(guard)
+        at += len(guard) + size
+    memory[at:] = before_table()
     memory[k.ROW_STRIDE], memory[k.IO_STRIDE], memory[k.DOC_STRIDE] = (
         count[k.ROW] + 1,
         count[k.IO],

@@ -9,6 +9,7 @@ import numpy as np
 from armillary.base.errors import InputError
 from armillary.trace.graph import Graph
 from armillary.trace.schema import CollectiveType, NodeType, type_name
+from armillary.trace.totals import exact_sum
 
 
 def info(graph: Graph) -> dict[str, Any]:
@@ -31,10 +32,10 @@ def info(graph: Graph) -> dict[str, Any]:
         # A newer schema may have operations that this one has no name for.
         known = number in CollectiveType.__members__.values()
         name = CollectiveType(number).name if known else f"comm_type {number}"
-        collectives[name] = {"nodes": int(mine.sum()), "bytes": _total(size[mine])}
+        collectives[name] = {"nodes": int(mine.sum()), "bytes": exact_sum(size[mine])}
     for kind in (NodeType.COMM_SEND_NODE, NodeType.COMM_RECV_NODE):
         if (types == kind).any():
-            messages[kind.name] = _total(size[types == kind])
+            messages[kind.name] = exact_sum(size[types == kind])
     return {
         "source": graph.source,
         "version": graph.version,
@@ -45,7 +46,7 @@ def info(graph: Graph) -> dict[str, Any]:
         },
         "collectives": collectives,
         "messages": messages,
-        "duration_micros": _total(graph.duration_micros),
+        "duration_micros": exact_sum(graph.duration_micros),
         "dependencies": {
             "ctrl": len(graph.ctrl_deps),
             "data": len(graph.data_deps),
@@ -54,13 +55,6 @@ def info(graph: Graph) -> dict[str, Any]:
         "attributes": graph.attribute_kinds(),
         "unknown_fields": graph.unknown_fields,
     }
-
-
-def _total(values: Any) -> int:
-    """Sum without wrapping."""
-    # Sums of 32-bit halves fit 64 bits for fewer than 2**32 values.
-    low, high = values & np.array(0xFFFF_FFFF, dtype=values.dtype), values >> np.array(32, dtype=values.dtype)
-    return int(low.sum()) + (int(high.sum()) << 32)
 
 
 def _plain(value: Any) -> Any:

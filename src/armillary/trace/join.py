@@ -11,12 +11,11 @@ from armillary.trace import columns as c
 from armillary.trace.columns import I64, Columns
 from armillary.trace.expand import part_of
 from armillary.trace.graph import Graph
+from armillary.trace.node import DELAY
 from armillary.trace.schema import BYTES, KINDS, STRING, VERSION, NodeType
 
 TEXTS = (STRING, BYTES)
 TEXT_LISTS = (STRING + 1, BYTES + 1)
-DELAY = "delay_ns"
-"""Integer attribute of a METADATA node: the ns that pass between its start and its end."""
 
 
 @dataclass(frozen=True)

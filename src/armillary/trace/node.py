@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 Attribute = tuple[str, str, Any] | tuple[str, str, Any, str]
 """(name, kind, value) or (name, kind, value, doc string); kind is a key of `schema.KINDS`."""
+DELAY = "delay_ns"
+"""Integer attribute of a METADATA node: the ns that pass between its start and its end."""
 REPLAY_ONLY = "replay_only"
 """A bool: a communication whose bytes are not known; it takes its recorded time on every machine."""
 

@@ -68,6 +68,9 @@ RANGES: dict[int, tuple[int, int]] = {
 """Smallest and largest value of every integer kind."""
 
 
+COMMUNICATION = (NodeType.COMM_COLL_NODE, NodeType.COMM_SEND_NODE, NodeType.COMM_RECV_NODE)
+
+
 def type_name(number: int) -> str:
     """Return the name of node type `number`, or the number as text where the schema has no name for it."""
     return NodeType(number).name if number in NodeType.__members__.values() else str(number)

@@ -11,7 +11,7 @@ from armillary.base.errors import InputError
 from armillary.trace.graph import Graph
 
 LIMIT = 1 << 60
-"""Nanoseconds and bytes of a node from here on are refused."""
+"""Nanoseconds and bytes of a node from here on are refused: sums must stay within int64."""
 
 
 def duration_ns(graph: Graph) -> NDArray[np.int64]:
@@ -38,6 +38,7 @@ def duration_ns(graph: Graph) -> NDArray[np.int64]:
 
 def exact_sum(values: NDArray[Any]) -> int:
     """Return the sum of integers of 64 bits without wrapping."""
+    # Sums of 32-bit halves fit 64 bits for fewer than 2**32 values.
     # Of the same dtype as `values`: uint64 with a Python int would become float64.
     half = np.array(32, dtype=values.dtype)
     low, high = values & np.array(0xFFFF_FFFF, dtype=values.dtype), values >> half

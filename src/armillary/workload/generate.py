@@ -57,7 +57,7 @@ def generate(model: Model, plan: Plan) -> Trace:
     if schedule == "pipedream":
         count *= plan.iterations
     order = tasks(schedule, stages, plan.pipeline.virtual, count)
-    graphs, pieces = [], Pieces()
+    graphs, pieces = [], Pieces(plan.host)
     # One graph per stage and distinct place; equal layers of all of them share their pieces.
     for place in places:
         virtual = partition(layers_of(model, plan, place) if place else first, plan)
@@ -157,7 +157,8 @@ def memory_of(model: Model, plan: Plan) -> dict[str, Any]:
     """Return the memory needs of the fullest rank; simulations compare them with the memory of an NPU."""
     # A capacity that nothing exceeds: the footprint alone, without a search for changes.
     held = advise(plan, 2**62, partial(replica_layers, model)).footprint
-    return {"model": model.name, "needed_bytes": held.needed, "pipeline_rank": held.stage, "at": held.where}
+    sizes = {"allocated_bytes": held.peak, "reserved_bytes": held.reserved, "needed_bytes": held.needed}
+    return {"model": model.name, **sizes, "pipeline_rank": held.stage, "at": held.where}
 
 
 def _numbered(virtual: list[list[Layer]]) -> list[list[tuple[int, Layer]]]:
@@ -175,6 +176,8 @@ def _tied(model: Model, plan: Plan) -> int:
 
 def _check(plan: Plan, layers: list[Layer], count: int, places: int) -> None:
     steps = sum(len(layer.forward) + len(layer.backward) + len(layer.weight) for layer in layers)
+    # The CPU issues each.
+    steps *= 2 if plan.host.issue else 1
     # Each stage has its share of the layers and sees every microbatch, so the stages together run each
     # layer once per microbatch.
     nodes = count * steps * places

@@ -6,18 +6,59 @@ from math import ceil, inf
 
 from armillary.compute.gpu.attention import TILE, TUNED
 from armillary.compute.gpu.device import Gpu
-from armillary.compute.gpu.gemm import CACHED, ELEMENT, LEAST_DEPTH, MOST_RESIDENT, RESIDENT, SPLITS
+from armillary.compute.gpu.gemm import (
+    ACCUMULATION,
+    CACHED,
+    ELEMENT,
+    EVICTION,
+    LEAST_DEPTH,
+    MOST_RESIDENT,
+    RESIDENT,
+    RETAINED,
+    SPLITS,
+)
+from armillary.compute.gpu.power import REST, VOLTAGE
+
+
+def clocks(gpu: Gpu, load: float) -> float:
+    """Return the share of the clocks that the power limit leaves: where REST + load * clocks**VOLTAGE meet it."""
+    room = gpu.power.limit / gpu.power.demand - REST
+    return min(1.0, (room / (1 - REST) / load) ** (1 / VOLTAGE))
+
+
+def smooth(limits: tuple[float, ...], sharp: float) -> float:
+    """Return (sum of x**sharp)**(1 / sharp)."""
+    largest = max(limits)
+    return largest * sum((each / largest) ** sharp for each in limits) ** (1 / sharp)
 
 
 def one(
-    gpu: Gpu, precision: str, m: int, n: int, k: int, batch: int, written: float, sustained: float
+    gpu: Gpu,
+    precision: str,
+    m: int,
+    n: int,
+    k: int,
+    batch: int,
+    written: float,
+    sustained: float,
+    copies: float = inf,
+    loaded: bool = False,
 ) -> float:
     """Return the s of a product."""
     fit, element = gpu.gemm_fit(precision), ELEMENT[precision]
     rate = gpu.peaks[precision] * fit.rate * sustained
     memory = gpu.bandwidth * fit.memory
-    moved = ((m * k + k * n) * element + m * n * written) * batch / memory
-    best = inf
+    least = max(2.0, element)
+    left, right = m * k * element * batch, k * n * element * batch
+    result = m * n * min(written, least) * batch
+    moved = left + right + result
+    if gpu.cache:
+        room = RETAINED * gpu.cache
+        once = 1 / (1 + (moved / room) ** EVICTION)
+        again = 0.0 if copies == inf else 1 / (1 + ((left + copies * right + result) / room) ** EVICTION)
+        moved -= ((left + result) * once + right * again) * (1 - 1 / fit.cached)
+    moved /= memory
+    best, chosen = inf, None
     for rows, columns, share in gpu.tiles:
         units = gpu.sms // share
         tiles = ceil(m / rows) * ceil(n / columns) * batch
@@ -30,37 +71,46 @@ def one(
             waves = ceil(turns / min(max(RESIDENT // (rows * columns), 1), MOST_RESIDENT))
             compute = turns * depth * 2 * rows * columns / (rate / gpu.sms * share)
             feed = turns * depth * (rows + columns) * element / (fit.feed * share * sustained)
-            latency = waves * depth * fit.step / 64 / sustained
+            ends = fit.tile * (1 - fit.area + fit.area * rows * columns / RESIDENT)
+            latency = waves * depth * fit.step / 64 / sustained + (waves - 1) * ends * fit.overlap
             limits = (compute, feed, latency, moved)
-            largest = max(limits)
-            time = largest * sum((each / largest) ** fit.sharp for each in limits) ** (1 / fit.sharp)
-            time += waves * fit.tile
+            time = smooth(limits, fit.sharp) + ends + (waves - 1) * ends * (1 - fit.overlap)
             if parts > 1:
                 time += fit.split + parts * m * n * batch * 8 / (memory * CACHED)
-            best = min(best, time)
+            if time < best:
+                best, chosen = time, limits
     busy = 2 * m * n * k * batch / rate
-    best = best * (1 + fit.drop * busy / (busy + fit.after)) + fit.launch
+    slower = 1.0
+    if loaded and gpu.power:
+        share = clocks(gpu, chosen[0] / best)
+        stretched = (*(each / share for each in chosen[:3]), chosen[3])
+        slower = (best - smooth(chosen, fit.sharp) + smooth(stretched, fit.sharp)) / best
+    added = m * n * max(written - least, 0) * batch / memory * ACCUMULATION
+    best = best * (1 + fit.drop * busy / (busy + fit.after)) * slower + added + fit.launch
     if fit.cast:
         best += fit.cast + m * k * batch * (2 + element) / (gpu.bandwidth * fit.cast_memory)
     return best
 
 
-def attend(gpu: Gpu, shape: tuple[int, ...], pairs: int) -> float:
+def attend(gpu: Gpu, shape: tuple[int, ...], pairs: int, loaded: bool = False) -> float:
     """Return the s of fused attention in bf16."""
     batch, heads, kv_heads, queries, keys, key, value, backward = shape
     fit, rate = gpu.attention_fit("bf16"), gpu.peaks["bf16"] / gpu.sms
     masked, causal = pairs < queries * keys, queries * keys - queries * (queries - 1) // 2
     edge = TILE if pairs < causal else TILE / 2 if masked else 0
     computed = min(pairs + queries * edge, queries * keys)
+    operations = 6 * key + 4 * value if backward else 2 * key + 2 * value
     if backward:
         score = ((6 * key + 4 * value) / rate / fit.backward_rate) ** 2 + fit.backward_score**2
     else:
         score = ((2 * key + 2 * value) / rate / fit.rate) ** 2 + fit.score**2
+    if loaded and gpu.power:
+        load = operations / rate / gpu.gemm_fit("bf16").rate / score**0.5
+        score /= clocks(gpu, load) ** 2
     busy = batch * heads * computed * score**0.5 / gpu.sms
     longest = min(queries, TILE) * min(keys, computed / queries * (2 if masked else 1)) * score**0.5
     elements = batch * (heads * queries + kv_heads * keys) * (key + value)
     limits = (busy, longest, elements * 2 * (1 + backward) / gpu.bandwidth / fit.memory)
-    largest = max(limits)
-    time = largest * sum((each / largest) ** fit.sharp for each in limits) ** (1 / fit.sharp)
+    time = smooth(limits, fit.sharp)
     time += ceil(batch * heads * ceil(queries / TILE) / gpu.sms) * fit.tile
     return time * (1 if key == TUNED else fit.backward_other if backward else fit.other) + fit.launch

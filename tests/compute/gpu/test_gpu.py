@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from math import inf
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from armillary.compute.gpu.attention import attention_seconds, scores
 from armillary.compute.gpu.device import Gpu, gpu_names, load_gpu
 from armillary.compute.gpu.gemm import gemm_seconds
 from armillary.compute.gpu.model import GpuModel
+from armillary.compute.gpu.spread import kernel_spread
 from armillary.testing.compute import DEVICE, check_compute_model
 from armillary.trace.attention import Attention, to_attention
 from armillary.trace.gemm import Gemm
@@ -76,25 +78,85 @@ def test_it_keeps_to_the_protocol(name: str) -> None:
 @settings(max_examples=60, deadline=None)
 @given(
     st.sampled_from(FITTED), st.sampled_from(["bf16", "fp8"]), SIZE, SIZE, SIZE, st.integers(1, 40),
-    st.sampled_from([2.0, 8.0]), st.sampled_from([1.0, 0.8]),
+    st.sampled_from([2.0, 8.0]), st.sampled_from([1.0, 0.8]), st.sampled_from([1.0, 5.0, inf]), st.booleans(),
 )  # fmt: skip
 def test_gemms_are_those_of_the_reference(
-    name: str, precision: str, m: int, n: int, k: int, batch: int, written: float, sustained: float
+    name: str,
+    precision: str,
+    m: int,
+    n: int,
+    k: int,
+    batch: int,
+    written: float,
+    sustained: float,
+    copies: float,
+    loaded: bool,
 ) -> None:
     gpu = load_gpu(name)
     precision = precision if precision in gpu.peaks else "bf16"
-    fast = gemm_seconds(gpu, precision, np.array([[m, n, k, batch]], float), written, sustained=sustained)[0][
-        0
-    ]
-    assert fast == pytest.approx(reference.one(gpu, precision, m, n, k, batch, written, sustained), rel=1e-9)
+    fast = gemm_seconds(
+        gpu,
+        precision,
+        np.array([[m, n, k, batch]], float),
+        written,
+        sustained=sustained,
+        copies=copies,
+        power=gpu.power if loaded else None,
+    )[0][0]
+    slow = reference.one(gpu, precision, m, n, k, batch, written, sustained, copies, loaded)
+    assert fast == pytest.approx(slow, rel=1e-9)
 
 
 @settings(max_examples=40, deadline=None)
 @given(st.sampled_from(gpu_names()), SIZE, SIZE, SIZE)
 def test_a_gemm_takes_at_least_its_roofline(name: str, m: int, n: int, k: int) -> None:
     gpu = load_gpu(name)
-    moved = 2 * (m * k + k * n + m * n)
-    assert seconds(gpu, m, n, k) > max(2 * m * n * k / gpu.peaks["bf16"], moved / gpu.bandwidth)
+    # Only weights are certainly not in the cache.
+    assert seconds(gpu, m, n, k) > max(2 * m * n * k / gpu.peaks["bf16"], 2 * k * n / gpu.bandwidth)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.sampled_from(FITTED), SIZE, SIZE, SIZE)
+def test_a_weight_that_is_used_again_and_a_device_without_a_load_are_faster(
+    name: str, m: int, n: int, k: int
+) -> None:
+    gpu, sizes = load_gpu(name), np.array([[m, n, k, 1]], float)
+    cold, looped = (gemm_seconds(gpu, "bf16", sizes, copies=each)[0][0] for each in (inf, 5.0))
+    assert looped <= cold
+    assert gemm_seconds(gpu, "bf16", sizes, power=gpu.power)[0][0] >= cold
+    # What lies beyond the cache is not found there.
+    if 2 * k * n > 4 * gpu.cache:
+        assert looped == pytest.approx(cold, rel=1e-3)
+
+
+def test_the_power_limit_lowers_the_clocks_of_what_computes() -> None:
+    work = kernels(
+        ("a.gemm", 2 * 8192**3, 2 * 3 * 8192**2, (Gemm(8192, 8192, 8192),), None),
+        ("norm.norm", 1, 10**9, (), None),
+        ("b.gemm", 2 * 8192**2, 2 * 8192**2, (Gemm(1, 8192, 8192),), None),
+    )
+    for name, least in (("b200", 1.3), ("h100-sxm", 1.12), ("h100-96-500w", 1.4), ("a100-pcie", 1.1)):
+        loaded = times(name, work)
+        alone = GpuModel.create({"device": name, "load": "alone"}, DEVICE, Path()).durations(work).ns
+        assert least < loaded[0] / alone[0] < 1.7
+        assert loaded[1] == alone[1]
+        assert loaded[2] == pytest.approx(alone[2], rel=1e-6)
+    # 400 W are enough for an A100 at full clocks.
+    assert load_gpu("a100-sxm-80").power.clocks(np.array([1.0]))[0] == 1
+
+
+def test_spreads_are_wider_for_short_kernels_and_devices_that_were_not_measured() -> None:
+    measured, derived, sheet = (load_gpu(name) for name in ("h100-sxm", "h200-sxm", "mi355x"))
+    assert (measured.basis, derived.basis, sheet.basis) == ("measured", "derived", "sheet")
+    long = [kernel_spread(gpu, "gemm") for gpu in (measured, derived, sheet)]
+    assert long == sorted(long) and 0.03 < long[0] < 0.1 < long[1] < long[2] < 0.4
+    assert kernel_spread(measured, "gemm", "bf16", 5e3) > long[0]
+    assert kernel_spread(measured, "gemm", "fp8", 5e5) != kernel_spread(measured, "gemm", "fp8", 5e3)
+    # A precision without rows of its own takes those of the nearest.
+    assert kernel_spread(load_gpu("b200"), "gemm", "fp4") == kernel_spread(load_gpu("b200"), "gemm", "fp8")
+    for gpu in (measured, sheet):
+        for kind in ("grouped", "attention", "attention backward", "memory"):
+            assert 0.03 < kernel_spread(gpu, kind) < 0.5
 
 
 def test_one_tile_more_than_a_wave_costs_another_wave() -> None:
@@ -126,11 +188,11 @@ def test_layouts_groups_and_sums_in_fp32_cost_more() -> None:
         ("calls.gemm", 8 * ops, 8 * bytes_, (gemm._replace(calls=8),), None),
     )
     forward, left, right, summed, grouped, calls = times("b200", work).tolist()
-    assert left / forward == pytest.approx(1.01)
-    assert right / forward == pytest.approx(1.05)
-    assert summed > right
+    assert left == right == forward
+    assert 1.05 < summed / forward < 1.5
     assert calls == pytest.approx(8 * forward)
-    assert 6 * forward < grouped < 9 * forward
+    # Experts run one after another.
+    assert grouped == pytest.approx(8 * forward * load_gpu("b200").layouts["grouped"])
 
 
 def attend(queries: int, back: int = 0, heads: int = 32, width: int = 128, device: str = "h100-sxm") -> float:
@@ -158,15 +220,17 @@ def test_attention_is_told_by_its_shape_else_by_its_name() -> None:
         ("core.attend", 2 * ops, 2 * 10**8, (), shape._replace(backward=1)),
     )
     forward, named, other, back = times("h100-sxm", work).tolist()
-    assert forward == other == pytest.approx(attend(8192) * 1e9)
+    assert forward == other
+    assert attend(8192) * 1e9 <= forward < 1.2 * attend(8192) * 1e9
     assert named == pytest.approx(forward, rel=0.4)
-    assert back == pytest.approx(attend(8192, 1) * 1e9)
+    assert attend(8192, 1) * 1e9 <= back < 1.2 * attend(8192, 1) * 1e9
 
 
 @settings(max_examples=60, deadline=None)
 @given(
     st.sampled_from(FITTED), st.integers(1, 8), st.sampled_from([(8, 1), (32, 32), (5, 5)]), st.integers(1, 9000),
     st.integers(0, 3000), st.sampled_from([(64, 64), (128, 128), (192, 128)]), st.integers(0, 1), st.integers(0, 2),
+    st.booleans(),
 )  # fmt: skip
 def test_attention_is_that_of_the_reference(
     name: str,
@@ -177,12 +241,14 @@ def test_attention_is_that_of_the_reference(
     width: tuple[int, int],
     back: int,
     mask: int,
+    loaded: bool,
 ) -> None:
     gpu, keys = load_gpu(name), queries + before
     pairs = [queries * keys, queries * keys - queries * (queries - 1) // 2, max(1, queries * keys // 9)][mask]
     shape = (batch, *heads, queries, keys, *width, back)
-    fast = attention_seconds(gpu, "bf16", np.array([(*shape, pairs)], float))[0]
-    assert fast == pytest.approx(reference.attend(gpu, shape, pairs), rel=1e-9)
+    power = gpu.power if loaded else None
+    fast = attention_seconds(gpu, "bf16", np.array([(*shape, pairs)], float), power=power)[0]
+    assert fast == pytest.approx(reference.attend(gpu, shape, pairs, loaded), rel=1e-9)
 
 
 def test_scores_that_a_mask_and_a_window_leave() -> None:
@@ -199,6 +265,21 @@ def test_scores_that_a_mask_and_a_window_leave() -> None:
 def test_a_bad_attribute_is_refused(numbers: tuple[int, ...]) -> None:
     with pytest.raises(ValueError, match="expected eight integers"):
         to_attention(numbers)
+
+
+def test_a_limit_of_the_power_follows_from_the_file(tmp_path: Path) -> None:
+    like = load_gpu("h100-sxm")
+    own = load_gpu(
+        written(tmp_path / "slow.yaml", sms="132", peak="{bf16: 989.5 TFLOP/s}", power="500 W")
+    )
+    assert own.power.limit == 500 and own.power.demand == like.power.demand
+    assert own.power.clocks(np.array([1.0]))[0] < like.power.clocks(np.array([1.0]))[0]
+    bare = load_gpu(
+        written(tmp_path / "bare.yaml", like="tpu-v4", power="500 W", sustained="{demand: 400 W}")
+    )
+    assert bare.power.clocks(np.array([1.0]))[0] == 1
+    with pytest.raises(InputError, match=r"sustained.demand: got nothing, expected the power that GEMMs draw"):
+        load_gpu(written(tmp_path / "none.yaml", like="tpu-v4", power="500 W"))
 
 
 OWN = {
@@ -237,6 +318,11 @@ def test_a_device_of_ones_own_takes_the_rest_from_another(tmp_path: Path) -> Non
         ("layouts", "{weight: 0}", "layouts.weight: got 0, expected a number above 0"),
         ("memory", "{bandwidth: 1 TB/s, capacity: 1 GB, l2: 5}", "memory.l2: got 5, expected only the keys"),
         ("peak", "{fp8: 1 PFLOP/s}", "peak.bf16"),
+        ("power", "500", "power: got 500, expected a power from 1 W"),
+        ("sustained", "{demand: much}", "sustained.demand: got 'much', expected a power from 1 W"),
+        ("sustained", "{demnad: 5 W}", "sustained.demnad.*did you mean 'demand'"),
+        ("basis", "guessed", "basis: got 'guessed'"),
+        ("spread", "{gemm: 0.1}", "spread.gemm: got 0.1, expected only the keys"),
     ],
 )
 def test_a_bad_device_file_is_one_error(tmp_path: Path, key: str, value: str, said: str) -> None:

@@ -193,3 +193,36 @@ def test_memory_of_a_pool_serves_the_lowest_rank_first() -> None:
     platform = machine(remote_memory=RemoteMemory("pool", 100, 10))
     timeline = armillary.simulate(trace(lambda b, r: b.memory_load("m", 1000)), platform)
     assert timeline.finish_ticks.tolist() == [200, 400, 600, 800]
+
+
+@pytest.mark.parametrize(
+    ("topology", "group", "model", "warned"),
+    [
+        ("Mesh", None, "analytical", "d (Mesh)"),
+        ("Ring", None, "analytical", ""),
+        ("Ring", (0, 1, 2), "analytical", "d (Ring)"),
+        ("Switch", (0, 1, 2), "analytical", ""),
+        ("Ring", None, "flow", "the network"),
+    ],
+)
+def test_a_root_that_may_take_another_time_is_warned_about(
+    topology: Any, group: tuple[int, ...] | None, model: str, warned: str
+) -> None:
+    platform = Platform(
+        (Dimension("d", topology, 4, 10.0, 100.0),), groups={} if group is None else {7: group}
+    )
+
+    def broadcast(root: int) -> armillary.Timeline:
+        made = []
+        for rank in range(4):
+            b = GraphBuilder(rank=rank)
+            if group is None or rank in group:
+                b.collective("c", CollectiveType.BROADCAST, 4096, group=None if group is None else 7)
+                b.nodes[-1].attrs.append(("comm_root", "int32", root))
+            made.append(b.graph())
+        return armillary.simulate(Trace.from_ranks(made), platform, network_model=model)
+
+    first, other = broadcast(0), broadcast(1)
+    assert first.total_ticks == other.total_ticks and not first.info["warnings"]
+    said = "\n".join(other.info["warnings"])
+    assert warned in said and bool(said) == bool(warned)

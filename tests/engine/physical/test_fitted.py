@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,12 @@ from hypothesis import strategies as st
 import armillary
 from armillary.base.errors import InputError
 from armillary.collective.fitted import load_fit
+from armillary.convert.groups import Groups, groups_node
 from armillary.platform.model import Collectives, Platform
 from armillary.platform.network import Dimension, Port
-from armillary.platform.terms import FitChoice, Terms
+from armillary.platform.terms import FitChoice, HostPath, Terms
 from armillary.report import bound
-from armillary.trace import CollectiveType, GraphBuilder, Trace
+from armillary.trace import CollectiveType, GraphBuilder, NodeType, Trace
 
 from .programs import Case, cases
 from .test_reference import check
@@ -50,10 +52,13 @@ def fitted(draw: Any) -> tuple[Case, str]:
     platform = case.platform
     terms = Terms(
         communication=draw(st.sampled_from([0.0, 0.1])),
+        communication_inside=draw(st.sampled_from([0.0, 0.05])),
+        communication_between=draw(st.sampled_from([0.0, 0.4])),
         launch=draw(st.sampled_from([0.0, 5_000.5])),
         straggler=draw(st.sampled_from([0.0, 0.02])),
     )
-    fit = FitChoice("", draw(st.integers(1, len(platform.dimensions))))
+    host = draw(st.sampled_from([None, HostPath(0.9, 1), HostPath(3.3, 2)]))
+    fit = FitChoice("", draw(st.integers(1, len(platform.dimensions))), host=host)
     collectives = replace(platform.collectives, fit=draw(st.sampled_from([fit, fit, None])))
     return replace(case, platform=replace(platform, collectives=collectives, terms=terms)), draw(
         st.sampled_from(["a100-sxm", ""])
@@ -165,3 +170,138 @@ def test_unknown_fits_and_other_networks_are_refused() -> None:
         armillary.simulate(trace, machine(), network_model="flow")
     with pytest.raises(InputError, match=r"collectives\.fit"):
         armillary.simulate(trace, machine(), profile="astra-sim")
+
+
+@pytest.mark.parametrize(("inner", "inside"), [(1, (1,)), (2, (1, 4))])
+def test_what_stays_in_a_node_and_what_leaves_it_are_slowed_apart(
+    inner: int, inside: tuple[int, ...]
+) -> None:
+    alone = machine(FitChoice("a100-sxm", inner), (4, 2, 2))
+
+    def message(target: int, terms: Terms) -> int:
+        graphs = [GraphBuilder(rank=r) for r in range(16)]
+        graphs[0].send(target, 1 << 20, 1)
+        graphs[target].recv(0, 1 << 20, 1)
+        trace = Trace.from_ranks([each.graph("r") for each in graphs])
+        return armillary.simulate(trace, replace(alone, terms=terms)).total_ticks
+
+    terms = Terms(communication_inside=0.25, communication_between=0.5)
+    for target in (1, 4, 8):
+        slower = 1.25 if target in inside else 1.5
+        assert message(target, terms) == pytest.approx(slower * message(target, Terms()), abs=3)
+    everywhere = replace(alone, terms=terms)
+    assert one(CollectiveType.ALL_REDUCE, 1 << 24, everywhere) == pytest.approx(
+        1.5 * one(CollectiveType.ALL_REDUCE, 1 << 24, alone), abs=3
+    )
+
+
+def test_schedules_are_slowed_dimension_by_dimension() -> None:
+    alone = replace(machine(), collectives=Collectives())
+    took = one(CollectiveType.ALL_REDUCE, 1 << 24, alone)
+    both, inside, between = (
+        one(CollectiveType.ALL_REDUCE, 1 << 24, replace(alone, terms=terms))
+        for terms in (
+            Terms(communication=0.25),
+            Terms(communication_inside=0.25),
+            Terms(communication_between=0.25),
+        )
+    )
+    assert took < min(inside, between)
+    assert max(inside, between) < both
+
+
+def grouped(members_of: Callable[[int], list[int]], platform: Platform, size: int = 1 << 28) -> int:
+    """Return the ticks in which all groups reduce at a time; `members_of` names the group of a rank."""
+    groups, graphs = Groups(platform.npus), []
+    for rank in range(platform.npus):
+        members, b = members_of(rank), GraphBuilder(rank=rank)
+        number = groups.number(tuple(members))
+        b.add("", NodeType.METADATA_NODE)
+        b.nodes[-1] = groups_node(b.nodes[-1].id, {number: tuple(members)})
+        b.collective("c", CollectiveType.ALL_REDUCE, size, group=number)
+        graphs.append(b.graph("r"))
+    return armillary.simulate(Trace.from_ranks(graphs), platform).total_ticks
+
+
+@pytest.mark.parametrize(("tp", "crosses"), [(1, False), (2, True), (4, True), (8, False)])
+def test_groups_of_a_node_share_the_way_through_its_host(tp: int, crosses: bool) -> None:
+    # 2 NPUs per NIC: of 8 members of a node two are near each NIC, of 4 or 2 only one.
+    relayed = machine(FitChoice("a100-sxm"))
+    through = machine(FitChoice("a100-sxm", host=HostPath(20.0, 2)))
+
+    def members(rank: int) -> list[int]:
+        return list(range(rank % tp, 16, tp))
+
+    size = 1 << 28
+    expected = load_fit("a100-sxm").time("all-reduce", 8 // tp, 2, size)
+    assert expected is not None
+    plain, slow = (grouped(members, platform, size) for platform in (relayed, through))
+    assert plain == pytest.approx(expected.total_ns, abs=2)
+    if not crosses:
+        assert slow == plain
+        return
+    # tp groups of 8 / tp members each send at the rate of the port, 25 GB/s: together 200 of 20 GB/s.
+    assert slow == pytest.approx(expected.latency_ns + expected.transfer_ns * 8 * 25 / 20, rel=1e-3)
+
+
+def test_a_group_alone_has_the_whole_way_through_its_host() -> None:
+    through = machine(FitChoice("a100-sxm", host=HostPath(20.0, 2)))
+    b, ranks = [GraphBuilder(rank=r) for r in range(16)], (0, 4, 8, 12)
+    for rank in ranks:
+        number = Groups(16).number(ranks)
+        b[rank].add("", NodeType.METADATA_NODE)
+        b[rank].nodes[-1] = groups_node(b[rank].nodes[-1].id, {number: ranks})
+        b[rank].collective("c", CollectiveType.ALL_REDUCE, 1 << 28, group=number)
+    expected = load_fit("a100-sxm").time("all-reduce", 2, 2, 1 << 28)
+    assert expected is not None
+    took = armillary.simulate(Trace.from_ranks([each.graph("r") for each in b]), through).total_ticks
+    assert took == pytest.approx(expected.latency_ns + expected.transfer_ns * 2 * 25 / 20, rel=1e-3)
+
+
+@st.composite
+def crossings(draw: Any) -> Case:
+    """Groups with several members in a node reduce and gather at times of their own, and cross its host."""
+    inner, outer = draw(st.sampled_from([(2, 2), (4, 2), (4, 3), (6, 2), (3, 4)]))
+    n, rates = inner * outer, [10.0, 5.0, 33.3]
+    dimensions = tuple(
+        Dimension(name, "Switch", size, rate, 1.0, Port(rate, rate))
+        for name, size, rate in zip(
+            ("node", "rail"), (inner, outer), draw(st.permutations(rates)), strict=False
+        )
+    )
+    ways: list[list[int]] = []
+    groups: dict[int, tuple[int, ...]] = {}
+    for _ in range(draw(st.integers(1, 3))):
+        parts = draw(st.sampled_from([1, 2, 3, inner]))
+        plain = [rank % parts for rank in range(n)]
+        part_of = draw(st.one_of(st.just(plain), st.lists(st.integers(0, 2), min_size=n, max_size=n)))
+        number = {part: len(groups) + 1 + i for i, part in enumerate(sorted(set(part_of)))}
+        groups |= {own: tuple(r for r in range(n) if part_of[r] == part) for part, own in number.items()}
+        ways.append([number[part] for part in part_of])
+    steps: list[Any] = []
+    for way in ways:
+        micros = draw(st.lists(st.sampled_from([0, 1, 5]), min_size=1, max_size=3))
+        steps.append(("compute", tuple(range(len(steps)))[-1:], {"micros": micros, "size": 0}))
+        kind = draw(
+            st.sampled_from([CollectiveType.ALL_REDUCE, CollectiveType.ALL_GATHER, CollectiveType.ALL_TO_ALL])
+        )
+        call = {
+            "way": way,
+            "type": kind,
+            "size": draw(st.sampled_from([1000, 65536])),
+            "dims": None,
+            "splits": None,
+        }
+        steps.append(("collective", (len(steps) - 1,), {**call, "modulus": 1}))
+    host = HostPath(draw(st.sampled_from([0.9, 3.3, 50.0])), draw(st.sampled_from([1, 2])))
+    platform = Platform(
+        dimensions, groups=groups, collectives=Collectives(fit=FitChoice("", 1, host=host)),
+        scheduling=draw(st.sampled_from(["fair", "fifo"])),
+    )  # fmt: skip
+    return Case(platform, tuple(steps), tuple(range(len(steps))))
+
+
+@settings(deadline=None, max_examples=80)
+@given(crossings())
+def test_hosts_are_shared_as_in_the_reference_folded_or_not(small: Path, case: Case) -> None:
+    check(named(case, str(small)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 
 import armillary
@@ -120,3 +121,20 @@ def test_a_choice_sees_what_comes_back_and_what_other_lines_have() -> None:
             steps = (("permute", (), message), ("collective", (), o), ("collective", (1,), o))
             platform = Platform(dimensions, collectives=collectives, stragglers=late)
             check(Case(platform, steps, (0, 1, 2)))
+
+
+@pytest.mark.parametrize("urgent", [1, 5_000])
+def test_priorities_hold_in_runs_of_weeks(urgent: int) -> None:
+    """What is urgent comes weeks after the transfer that it overtakes, or is one of two with high priorities."""
+    platform = Platform((Dimension("d", "Ring", 2, 1.0, 0.0),), scheduling="priority")
+    late = {"micros": [(1 << 51) // 1000]}
+    long, short = ({"to": [1, 0], "size": size, "tag": tag} for size, tag in ((1 << 52, 1), (1 << 40, 2)))
+    steps = (
+        ("permute", (), long | {"comm_priority": urgent - 1}), ("compute", (), late),
+        ("permute", (1,), short | {"comm_priority": urgent}),
+    )  # fmt: skip
+    case = Case(platform, steps, (0, 1, 2))
+    check(case)
+    finish, _, end = slowly(case)[0]
+    assert finish == (1 << 52) + (1 << 40) and max(end.values()) == finish
+    assert min(value for value in end.values() if value > 1 << 51) == 1000 * late["micros"][0] + (1 << 40)

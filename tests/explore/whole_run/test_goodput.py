@@ -94,3 +94,14 @@ def test_erlang_by_hand() -> None:
     load, lines = 3.0, 4
     terms = [load**k / math.factorial(k) for k in range(lines + 1)]
     assert erlang(lines, load) == pytest.approx(terms[-1] / sum(terms))
+
+
+@pytest.mark.parametrize("rate", (0.1, 3.0, 1e3, 1e9))
+def test_at_extreme_rates_time_is_lost_to_what_takes_it(rate: float) -> None:
+    """Restarts of no time take none of it, however often they happen; long ones that never succeed take all."""
+    short = goodput(rate, 1e4, Checkpoints(60), Recovery(0.0))
+    assert short.restarts == 0 and short.lost == pytest.approx(1)
+    long = goodput(rate, 1e4, Checkpoints(60), Recovery(1e6))
+    assert long.restarts == pytest.approx(1) and long.lost == pytest.approx(0)
+    both = goodput(rate, 1e4, Checkpoints(60), Recovery(0.5 / rate))
+    assert both.restarts == pytest.approx(1 - math.exp(-0.5)) and sum(both.parts.values()) == pytest.approx(1)

@@ -10,8 +10,9 @@ import pytest
 
 import armillary
 from armillary.base.errors import InputError
+from armillary.explore.training.software import NAMES
 from armillary.platform import load_platform, load_study
-from armillary.platform.files.preset import leaves, preset_names, read_preset
+from armillary.platform.files.preset import device_names, leaves, preset_names, read_preset
 from armillary.platform.files.study_schema import PlatformFile
 from armillary.platform.topology import read_topology
 from armillary.report.lower_bound import bound
@@ -31,15 +32,24 @@ def study(folder: Path, platform: str) -> Path:
 
 
 def test_the_systems_of_the_slides_are_there() -> None:
-    assert set(preset_names()) == NAMED
+    assert set(preset_names()) >= NAMED
+
+
+@pytest.mark.parametrize("name", sorted(set(preset_names()) - NAMED))
+def test_machines_that_grow_say_what_trains_on_them(name: str) -> None:
+    preset = read_preset(name)
+    assert preset.software in NAMES and preset.scale["device"] in device_names()
+    assert preset.document.data["platform"]["compute"]["model"] == "gpu"
 
 
 @pytest.mark.parametrize("name", preset_names())
 def test_every_number_says_where_it_comes_from(name: str) -> None:
     preset = read_preset(name)
     data = preset.document.data
-    assert set(data) <= {"title", "platform", "topology", "notes", "numbers"}
-    assert {number.key for number in preset.numbers} == {key for key, _ in leaves(data["platform"])}
+    assert set(data) <= {"title", "platform", "topology", "notes", "numbers", "scale", "software"}
+    between = {"network": [preset.scale["between"]]} if preset.scale else {}
+    named = {key for part in (data["platform"], between) for key, _ in leaves(part)}
+    assert {number.key for number in preset.numbers} == named
     for entry in data["numbers"].values():
         assert set(entry) in ({"source", "says"}, {"unverified", "says"}) and entry["says"]
         assert (
@@ -60,7 +70,8 @@ def test_every_preset_simulates_and_keeps_its_bound(name: str) -> None:
     builder.collective("all-reduce", CollectiveType.ALL_REDUCE, 1 << 30)
     result = armillary.simulate(Trace.replicate(builder.graph(name), ranks=platform.npus), platform)
     least = bound(result)
-    share = 0.2 if name in ONE_AFTER_THE_OTHER else 0.7
+    # A fit is what was measured: 69 % of NVLink in a domain of 72, by what 8 of them reach.
+    share = 0.2 if name in ONE_AFTER_THE_OTHER else 0.6 if platform.collectives.fit else 0.7
     assert share * result.total_ticks < least.ticks <= result.total_ticks
 
 

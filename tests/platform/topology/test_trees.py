@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import networkx
 import numpy as np
 import pytest
@@ -13,10 +15,14 @@ from armillary.platform.topology import (
     check_connected,
     dragonfly,
     fat_tree,
+    graph,
     leaf_spine,
+    optical_torus,
     rail_optimised,
     to_networkx,
+    wafer_mesh,
 )
+from armillary.platform.topology.wiring import Wiring
 
 
 def bisection(topology: Topology) -> float:
@@ -37,6 +43,35 @@ def test_a_fat_tree_has_full_bisection(k: int) -> None:
     # Al-Fares et al. 2008: k³/4 hosts, 5k²/4 switches
     assert (topology.npus, topology.nodes - topology.npus) == (k**3 // 4, 5 * k * k // 4)
     assert bisection(topology) == pytest.approx(topology.npus // 2 * 50.0)
+
+
+@pytest.mark.parametrize(
+    "build",
+    (
+        lambda: fat_tree(4, 1.0, 1.0),
+        lambda: fat_tree(4, 1.0, 1.0, oversubscription=3),
+        lambda: leaf_spine(4, 2, 8, 1.0, 1.0),
+        lambda: rail_optimised(8, 4, 9.0, 1.0, 1.0, 2.0, host_switches=3, hosts_per_unit=2, spines=4),
+        lambda: dragonfly(2, 4, 2, 1.0, 1.0),
+        lambda: dragonfly(2, 4, 2, 1.0, 1.0, groups=4),
+        lambda: wafer_mesh((4, 6), 1.0, 1.0),
+        lambda: optical_torus((4, 4, 8), 1.0, 1.0),
+    ),
+)
+def test_the_limit_counts_the_links_that_there_are(
+    build: Callable[[], Topology], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    links = build().links
+    monkeypatch.setattr(graph, "MOST_LINKS", links)
+    assert build().links == links
+    monkeypatch.setattr(graph, "MOST_LINKS", links - 1)
+    with pytest.raises(InputError, match=f"has {links:,} links, expected at most {links - 1:,}"):
+        build()
+
+
+def test_without_links_nothing_is_between_nodes() -> None:
+    wiring = Wiring("nothing", 2)
+    assert wiring.topology().between([0, 1], [1, 0]).tolist() == [-1, -1]
 
 
 @pytest.mark.parametrize("oversubscription", (2, 3, 1.5))

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import pytest
 
+from armillary.base.errors import InputError
 from armillary.trace import CollectiveType
 from armillary.workload.layers.layer import Layer, Step
 from armillary.workload.layers.of_model import inference_layers, layers_of
@@ -128,6 +129,25 @@ def test_gathered_context() -> None:
     kv = BATCH * SEQUENCE // 4 * 4 * (6 + 6) * 2
     assert sent(one.forward) == [(GATHER, "cp", kv)]
     assert sent(one.backward) == [(GATHER, "cp", kv), (SCATTER, "cp", 4 * kv)]
+
+
+def test_exchanged_heads() -> None:
+    """Queries, keys, values and outputs one by one; backward outputs, then the three: never twice the same."""
+    one = layers(decoder(), 4, parallel={"cp": 4, "context": "all-to-all"})[1]
+    q, kv = BATCH * SEQUENCE // 4 * 8 * 6 * 2, BATCH * SEQUENCE // 4 * 4 * 6 * 2
+    moved = [(EXCHANGE, "cp", size) for size in (q, kv, kv, q)]
+    assert sent(one.forward) == moved
+    assert sent(one.backward) == [moved[-1], *moved[:-1]]
+    attend = next(step for step in one.forward if step.name == "core.attend")
+    shape = attend.attention
+    assert (shape.heads, shape.kv_heads, shape.queries, shape.keys) == (2, 1, SEQUENCE, SEQUENCE)
+    ring = layers(decoder(), 4, parallel={"cp": 4})[1]
+    assert one.flops == ring.flops and one.saved == ring.saved + q  # the output before and after
+
+
+def test_exchanged_heads_must_divide() -> None:
+    with pytest.raises(InputError, match=r"cp 8: expected a divisor of kv_heads of a rank 4 \(nearest: 4\)"):
+        layers(decoder(), 8, parallel={"cp": 8, "context": "all-to-all"})
 
 
 def test_latent_attention_gathers_small_vectors() -> None:

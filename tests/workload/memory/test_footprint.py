@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from armillary.workload.layers.layer import Layer
 from armillary.workload.memory.advice import advise
-from armillary.workload.memory.footprint import CATEGORIES, footprint, server, worst
+from armillary.workload.memory.footprint import CATEGORIES, WORKSPACE, footprint, server, worst
 from armillary.workload.memory.inference import serving
+from armillary.workload.memory.outside import NOTHING, Outside, outside
 from armillary.workload.memory.states import states
 from armillary.workload.pipeline.partition import partition
 from armillary.workload.pipeline.tasks import tasks
@@ -138,11 +139,48 @@ def test_pipedream_stashes_weights():
 
 def test_allowances_are_apart():
     made = plan(batch=8)
-    found = footprint([model(2)], made, 0, fragmentation=0.1, framework=10**6)
+    found = footprint([model(2)], made, 0, fragmentation=0.1, outside=Outside(10**6, 10**5))
     at = found.at_peak
-    moving = at["activations"] + at["logits"] + at["working"]
-    assert at["fragmentation"] == -(-moving // 10) and at["framework"] == 10**6
-    assert found.needed == found.peak + at["fragmentation"] + 10**6
+    assert at["fragmentation"] == -(-found.peak // 10) and (at["context"], at["nccl"]) == (10**6, 10**5)
+    assert found.reserved == found.peak + at["fragmentation"]
+    assert found.needed == found.reserved + 10**6 + 10**5 == sum(at.values())
+
+
+def test_communicators_have_buffers():
+    """One per set of ranks: of 16 ranks tp, pp, replicas and all; with experts their ranks and their replicas."""
+    one = outside(plan(), rank_grid(plan()))
+    assert one.context > 0 and one.nccl > 0
+    made = plan(ranks=16, parallel=Parallel(tp=2, pp=2))
+    assert outside(made, rank_grid(made)).nccl == 4 * one.nccl
+    made = plan(ranks=16, parallel=Parallel(tp=2, pp=2, ep=2))
+    assert outside(made, rank_grid(made)).nccl == 6 * one.nccl
+    alone = plan(ranks=1)
+    assert outside(alone, rank_grid(alone)).nccl == 0
+
+
+def test_each_shape_of_a_weight_has_one_dummy_gradient():
+    """In bf16, of the shapes of a rank; none where other kernels add gradients up, and none with FSDP."""
+    shaped = [
+        Layer("a", (), shapes=frozenset({(10, 20), (20, 10)})),
+        Layer("b", (), shapes=frozenset({(10, 20)})),
+    ]
+    found = footprint([shaped], plan(), 0)
+    assert found.at_peak["buffers"] == 2 * WORKSPACE + 2 * (200 + 200)
+    assert footprint([shaped], plan(data=Data(sharding="fsdp")), 0).at_peak["buffers"] == WORKSPACE
+
+
+def test_low_precision_weights_are_kept_as_they_are_and_transposed():
+    low = [Layer("a", (), parameters={"dp+cp": 100}, low=80)]
+    for compute, each in (("bf16", 0), ("fp8", 2), ("fp4", 1.125)):
+        held = footprint([low], plan(numbers=Numbers(compute=compute)), 0).at_peak["weights"]
+        assert held == 2 * 100 + each * 80
+
+
+def test_the_backward_pass_frees_as_it_goes():
+    """A layer may need more beyond what it keeps in one pass than in the other."""
+    layers = [Layer("layer", (), saved=70, working=30, back=50)]
+    line = footprint([layers], plan(batch=8), 0).timeline["working"].tolist()
+    assert line == [30, 50, 0]
 
 
 def test_offloaded_activations_leave_what_is_on_its_way():
@@ -154,10 +192,10 @@ def test_offloaded_activations_leave_what_is_on_its_way():
 
 def test_serving_holds_weights_and_the_cache():
     made = plan(parallel=Parallel(pp=2))
-    found = serving(partition(model(4), made), made, 0, batches=3)
+    found = serving(partition(model(4), made), made, 0, batches=3, fragmentation=0, outside=NOTHING)
     assert found.at_peak == {
         "weights": 2 * (300 + 2 * 1240), "cache": 3 * 2 * 11, "working": 30, "communication": 16,
-        "fragmentation": 3, "framework": 0,
+        "fragmentation": 0, "context": 0, "nccl": 0,
     }  # fmt: skip
 
 
@@ -166,7 +204,7 @@ def test_parameter_servers():
     data = Data(sharding="parameter-server", servers=2, bucket="1000 B", overlap=False)
     made = plan(data=data, batch=12, parallel=Parallel(dp=6))
     worker = footprint([[EMBEDDING, LAYER]], made, 0)
-    assert worker.peak == (2 + 4) * 1540 + 73 + 30 + 1000 and len(worker.tasks) == 4
+    assert worker.peak == (2 + 4) * 1540 + 73 + 30 + 1000 + 2 * WORKSPACE and len(worker.tasks) == 4
     found = server([EMBEDDING, LAYER], made)
     assert found.at_peak["weights"] == 4 * 770 and found.at_peak["optimizer"] == 8 * 770
     assert found.peak == (4 + 4 + 8) * 770 + 2 * 500
@@ -178,14 +216,14 @@ def test_advice():
         tp = each.parallel.tp
         return [Layer("layer", (), parameters={"dp+cp": 1000 // tp}, saved=saved * 10 // tp)] * 4
 
-    made = plan(microbatch=4)
-    assert advise(made, 10**6, layers_of).fits and not advise(made, 10**6, layers_of).changes
-    found = advise(made, 75_000, layers_of, fragmentation=0)
-    assert found.footprint.needed == 72_000 + 4 * 2800 and not found.fits
-    fitting = {change.text: change.needed for change in found.fitting}
+    made, always = plan(microbatch=4), 2 * WORKSPACE
+    assert advise(made, 10**9, layers_of).fits and not advise(made, 10**9, layers_of).changes
+    found = advise(made, always + 75_000, layers_of, fragmentation=0, outside=NOTHING)
+    assert found.footprint.needed == always + 72_000 + 4 * 2800 and not found.fits
+    fitting = {change.text: change.needed - always for change in found.fitting}
     assert fitting["recompute full"] == 72_000 + 4 * 400
     assert fitting["microbatch 1"] == 72_000 + 4 * 700
-    assert fitting["tp 2"] == found.footprint.needed // 2
+    assert fitting["tp 2"] == (found.footprint.needed - always) // 2
     assert "microbatch 2" in {change.text for change in found.changes} - set(fitting)
     assert all(change.needed < found.footprint.needed for change in found.changes)
     assert found.fitting[-1].plan != made

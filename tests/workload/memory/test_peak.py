@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from armillary.base.errors import InputError
 from armillary.workload.generate import replica_layers
 from armillary.workload.memory.footprint import worst
+from armillary.workload.memory.outside import Outside
 from armillary.workload.memory.peak import most_needed
 from armillary.workload.models import read_model
 from armillary.workload.pipeline.columns import task_columns
@@ -59,10 +60,10 @@ def plans(draw):
 def test_the_fast_peak_is_that_of_the_whole_line(plan, model, fragmentation):
     try:
         stages = partition(replica_layers(read_model(model), plan), plan)
-        slow = worst(stages, plan, fragmentation=fragmentation, framework=7).needed
+        slow = worst(stages, plan, fragmentation=fragmentation, outside=Outside(7, 0)).needed
     except InputError:
         assume(False)
-    assert most_needed(stages, plan, fragmentation=fragmentation, framework=7) == slow
+    assert most_needed(stages, plan, fragmentation=fragmentation, outside=Outside(7, 0)) == slow
 
 
 @settings(max_examples=60, deadline=None)

@@ -66,17 +66,16 @@ def command(
     sheet_name, samples = choose(samples, device)
     title = name or (out.stem if out else sheet_name)
     with working("fitting"):
-        fit = nccl.fit_cluster(title, sheets()[sheet_name], samples, [path.name for path in logs])
+        sheet = sheets()[sheet_name]
+        fit = nccl.fit_cluster(title, sheet, samples, [path.name for path in logs])
         # Errors on unseen sizes: those on fitted ones would flatter.
-        held_out = nccl.held_out_sizes(samples)
+        held_out = nccl.held_out_sizes(samples, lambda sample: sheet)
     click.echo(nccl_show.headline(fit, sheet_name, samples))
     click.echo()
-    if fit.inside:
-        show_table(nccl_show.regime_table(fit))
-        click.echo()
-    if fit.between:
-        show_table(nccl_show.network_table(fit))
-        click.echo()
+    assert fit.mechanism is not None
+    show_table(nccl_show.line_table(fit.mechanism))
+    click.echo(nccl_show.constants_line(fit, samples))
+    click.echo()
     show_table(nccl_show.error_table(nccl.predictions(fit, samples), held_out))
     if out:
         write_text(out, text_of(fit, title, sheet_name))

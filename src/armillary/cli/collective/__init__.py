@@ -16,6 +16,24 @@ SUBCOMMANDS = {
 """Command name -> one-line help; the module is the name."""
 
 
+def bytes_of(name: str, text: str) -> int:
+    """Return the size of a collective that an option or argument gives.
+
+    Raises:
+        InputError: it is no size, or less than a byte.
+    """
+    from armillary.base.errors import InputError
+    from armillary.base.units import parse_bytes
+
+    try:
+        size = parse_bytes(text)
+    except ValueError as error:
+        raise InputError(f"{name}: {error}") from error
+    if size < 1:
+        raise InputError(f"{name}: got {text!r}, expected at least 1 byte")
+    return size
+
+
 @click.group(cls=LazyGroup, help=COMMANDS["collective"], modules=__name__, table=SUBCOMMANDS)
 def command() -> None:
     """Group the commands about collectives."""

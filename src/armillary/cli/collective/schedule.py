@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from armillary.cli.collective import SUBCOMMANDS
+from armillary.cli.collective import SUBCOMMANDS, bytes_of
 from armillary.cli.command import Command
 from armillary.cli.options import machine_argument
 
@@ -43,18 +43,12 @@ def command(
 
     from rich.table import Table
 
-    from armillary.base.errors import InputError
-    from armillary.base.units import format_bytes, format_time, parse_bytes
+    from armillary.base.units import format_bytes, format_time
     from armillary.cli.outputs import show_table, working
     from armillary.explore import chunk_schedules
     from armillary.platform.files.native import load_platform
 
-    try:
-        count = parse_bytes(size)
-    except ValueError as error:
-        raise InputError(f"--size: {error}") from error
-    if count < 1:
-        raise InputError(f"--size: got {size!r}, expected at least 1 byte")
+    count = bytes_of("--size", size)
     platform = load_platform(machine)
     # None keeps what the machine says.
     keys = replace(platform.collectives, chunks=chunks or platform.collectives.chunks)

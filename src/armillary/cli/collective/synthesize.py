@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from armillary.cli.collective import SUBCOMMANDS
+from armillary.cli.collective import SUBCOMMANDS, bytes_of
 from armillary.cli.command import Command, option
 from armillary.cli.options import json_option, machine_argument, plot_option, seed_option
 from armillary.cli.output_file import OUTPUT, OUTPUT_FOLDER
@@ -76,19 +76,12 @@ def command(
     json_file: Path | None,
 ) -> None:
     """Find it, compare and write."""
-    from armillary.base.errors import InputError
     from armillary.base.files import write_text
-    from armillary.base.units import parse_bytes
     from armillary.cli.outputs import show_table, working
     from armillary.platform import load_platform
 
-    try:
-        # Before the imports below: a wrong size must not wait for them.
-        count = parse_bytes(size)
-    except ValueError as error:
-        raise InputError(f"--size: {error}") from error
-    if count < 1:
-        raise InputError(f"--size: got {size!r}, expected at least 1 byte")
+    # Before the imports below: a wrong size must not wait for them.
+    count = bytes_of("--size", size)
     platform = load_platform(machine)
     from armillary.explore.synthesis import compare
     from armillary.explore.synthesis_show import describe, draw, table

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from armillary.cli.collective import SUBCOMMANDS
+from armillary.cli.collective import SUBCOMMANDS, bytes_of
 from armillary.cli.command import Command
 from armillary.cli.completion import complete_fits
 
@@ -38,7 +38,7 @@ def command(fit: str, operation: str, sizes: tuple[str, ...], gpus_per_node: int
     from rich.table import Table
 
     from armillary.base.errors import InputError, nearest, one_of
-    from armillary.base.units import format_bandwidth, format_bytes, format_time, parse_bytes
+    from armillary.base.units import format_bandwidth, format_bytes, format_time
     from armillary.cli.outputs import show_table
     from armillary.collective.fitted import load_fit
     from armillary.collective.fitted.model import SUBSTITUTES
@@ -56,12 +56,7 @@ def command(fit: str, operation: str, sizes: tuple[str, ...], gpus_per_node: int
     for name in ("size", "time", "latency", "transfer", "bus bandwidth", "by"):
         table.add_column(name, justify="left" if name == "by" else "right")
     for text in sizes:
-        try:
-            size = parse_bytes(text)
-        except ValueError as error:
-            raise InputError(f"SIZE: {error}") from error
-        if size < 1:
-            raise InputError(f"SIZE: got {text!r}, expected at least 1 byte")
+        size = bytes_of("SIZE", text)
         found = known.time(operation, gpus_per_node, nodes, size)
         # The fit knows operations, but not over so many nodes.
         if found is None:

@@ -139,6 +139,8 @@ def _json(found: Advice, room: int) -> dict[str, Any]:
         "pipeline_rank": part.stage,
         "at": part.where,
         "peak_bytes": part.peak,
+        "allocated_bytes": part.peak,
+        "reserved_bytes": part.reserved,
         "needed_bytes": part.needed,
         "categories": {f"{name}_bytes": size for name, size in part.at_peak.items()},
         # Without a capacity nothing can be said about fitting.

@@ -59,6 +59,7 @@ _HEADINGS = {
     "early_stop": "Memory",
     "optimizer": "Memory",
     "experts": "Experts",
+    "host": "CPU",
     "serve": "Inference",
 }
 """First key of an option -> its heading; of all else `_REST`."""

@@ -135,7 +135,7 @@ def _with_request(function: F, also: tuple[str, ...]) -> F:
 
 def _write(folder: Path, trace: Trace) -> None:
     from armillary.trace import write_trace
-    from armillary.trace.files import write_group_file
+    from armillary.trace.write import write_group_file
 
     # Made only now, when something is written.
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,9 +1,10 @@
-"""Times of collectives and messages as measured: regimes fitted to the logs of nccl-tests.
+"""Times of collectives and messages as measured: constants of NCCL's protocols, fitted to logs of nccl-tests.
 
-For each operation and number of members there are regimes of latency + bytes ÷ bandwidth, because NCCL
-changes protocols and algorithms with the size. Between nodes the latency grows with log2(nodes) and with ring
-steps, and the bytes are those at each NIC. A device that nobody measured is derived from a sibling by link
-bandwidth and clock.
+NCCL's choice of algorithm (ring, tree, the reducing switch) and protocol (LL, LL128, Simple) says what runs (`tuning`);
+a few constants of a device, shared by all operations and numbers of members, say how long that takes (`mechanism`).
+A device that nobody measured is derived from a sibling by link bandwidth and clock (`derive`). A fit also tells how far
+measured times were from predictions that had not seen them (`CollectiveFit.deviation`). A file may state regimes of
+latency + bytes ÷ bandwidth instead (`regimes`, `between`), where a library is not like NCCL.
 """
 
 from armillary.collective.fitted.model import CollectiveFit, CollectiveTime

@@ -4,64 +4,84 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from armillary.collective.fitted.between import Spanning
-from armillary.collective.fitted.model import CollectiveFit, DataSheet
-from armillary.collective.fitted.regimes import Curve, Regime, share
+from armillary.collective.fitted.mechanism import GATHER, MESSAGE_LL, SHARING, Line, Mechanism, Outer
+from armillary.collective.fitted.model import CollectiveFit
+from armillary.collective.fitted.sheet import DataSheet
+from armillary.collective.fitted.tuning import LL, LL128, NVLS, PCIE, SIMPLE, has_ll128
 
-SWITCH_EFFICIENCY = 0.8
-"""Share of the ideal gain of in-switch reduction that remains: H100 over A100, all-reduce of 2 to 8 GPUs."""
+_LL128 = (2.0, 0.65)
+"""Hop of LL128 by that of LL, and its bandwidth by that of Simple, where a sibling has none: as on A100 and H100."""
 
 
 def derive(name: str, sheet: DataSheet, sibling: CollectiveFit) -> CollectiveFit:
-    """Return the fit of a device: bandwidths grow with those of the links, and so do the sizes of switches.
+    """Return the fit of a device: bandwidths grow with those of links and NICs, latencies shrink with the clock.
 
-    Latencies are those of loops that poll flags, and go with the clock. Where only one of the two switches reduces, an
-    all-reduce sends its buffer once and not 2(n-1)/n times, at `SWITCH_EFFICIENCY`. In a mesh n members use n-1 links.
+    Args:
+        name: Of the device.
+        sheet: Its data sheet.
+        sibling: A fit with a mechanism.
     """
-    # Latencies scale with the inverse of the clock.
+    assert sibling.mechanism is not None
     faster, slower = sheet.link / sibling.sheet.link, sibling.sheet.clock / sheet.clock
-    inside = {
-        operation: {
-            members: _scaled(
-                curve,
-                faster
-                * _in_switch(operation, members, sheet, sibling.sheet)
-                * _links(members, sheet)
-                / _links(members, sibling.sheet),
-                slower,
-            )
-            for members, curve in curves.items()
-        }
-        for operation, curves in sibling.inside.items()
-    }
+    alike = sheet.generation == sibling.sheet.generation and faster == 1
     note = f"derived from {sibling.name}: {faster:.3g} times its link bandwidth, {slower:.3g} times its latencies"
-    return CollectiveFit(name, sheet, inside, borrowed(sheet, sibling), sibling.sources, (note,))
-
-
-def borrowed(sheet: DataSheet, other: CollectiveFit) -> dict[str, Spanning]:
-    """Return what `other` knows of several nodes, with the NICs of `sheet`."""
-    faster = sheet.nic / other.sheet.nic
-    return {
-        operation: replace(spanning, nic={count: rate * faster for count, rate in spanning.nic.items()})
-        for operation, spanning in other.between.items()
-    }
-
-
-def _in_switch(operation: str, members: int, sheet: DataSheet, sibling: DataSheet) -> float:
-    if operation != "all-reduce" or sheet.reduces == sibling.reduces:
-        return 1.0
-    # Never below 1: reducing in the switch must not slow a device down.
-    saved = max(SWITCH_EFFICIENCY * share(operation, members), 1.0)
-    return saved if sheet.reduces else 1 / saved
-
-
-def _links(members: int, sheet: DataSheet) -> float:
-    """Return the share of the links that `members` members use."""
-    return min((members - 1) / (sheet.gpus - 1), 1.0) if sheet.mesh else 1.0
-
-
-def _scaled(curve: Curve, faster: float, slower: float) -> Curve:
-    # Thresholds follow the size at which transfer and latency are equal, which scales with their product.
-    return tuple(
-        Regime(part.up_to * faster * slower, part.latency * slower, part.bandwidth * faster) for part in curve
+    return replace(
+        sibling,
+        name=name,
+        sheet=sheet,
+        mechanism=_mechanism(sibling.mechanism, sheet, sibling.sheet),
+        notes=(note, *sibling.notes),
+        unseen={**sibling.unseen, "device": sibling.unseen.get("alike" if alike else "other", 0.0)},
     )
+
+
+def _mechanism(known: Mechanism, sheet: DataSheet, sibling: DataSheet) -> Mechanism:
+    faster, slower = sheet.link / sibling.link, sibling.clock / sheet.clock
+    lines = {
+        # One channel of LL is a loop of a processor.
+        name: Line(
+            line.overhead * slower,
+            line.hop * slower,
+            line.bandwidth / slower if name == MESSAGE_LL else line.bandwidth * faster,
+        )
+        for name, line in known.lines.items()
+        if name != NVLS or sheet.reduces
+    }
+    if has_ll128(sheet) and LL128 not in lines:
+        hop, share = _LL128
+        lines[LL128] = Line(lines[SIMPLE].overhead, hop * lines[LL].hop, share * lines[SIMPLE].bandwidth)
+    sharing = known.sharing
+    if sheet.mesh:
+        sharing = mesh_sharing(sheet)
+    elif sheet.link >= PCIE:
+        sharing = {}
+    return replace(
+        known,
+        lines=lines,
+        network=networked(known, sheet, sibling),
+        # The size at which transfer and latency are equal scales with their product.
+        saturation=known.saturation * faster * slower,
+        ramp=known.ramp * slower,
+        gather=known.gather * slower,
+        peer=known.peer * slower,
+        channel=known.channel * faster,
+        sharing=sharing,
+    )
+
+
+def mesh_sharing(sheet: DataSheet) -> dict[str, dict[int, float]]:
+    """Return how much slower the links of n members of a mesh are: each has one to each other member."""
+    counts = [n for n in (2, 4, 8) if n < sheet.gpus] + [sheet.gpus]
+    return {kind: {n: (sheet.gpus - 1) / (n - 1) for n in counts} for kind in SHARING if kind != GATHER}
+
+
+def networked(known: Mechanism, sheet: DataSheet, other: DataSheet) -> dict[str, Outer]:
+    """Return the lines between nodes, measured with the NICs of `other`, with those of `sheet`."""
+    faster = sheet.nic / other.nic
+    found = {
+        name: outer._replace(bandwidth=outer.bandwidth * faster) for name, outer in known.network.items()
+    }
+    if found and LL128 not in found:
+        hop, share = _LL128
+        found[LL128] = Outer(hop * found[LL].step, hop * found[LL].hop, share * found[SIMPLE].bandwidth)
+    return found

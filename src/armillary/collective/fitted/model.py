@@ -2,45 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated
 
-from armillary.base import units
 from armillary.collective.fitted.between import Spanning
+from armillary.collective.fitted.mechanism import Mechanism, timed
 from armillary.collective.fitted.regimes import Curve, at_members, share
-from armillary.platform.fields import Bandwidth, Count, Part, Quantity
+from armillary.collective.fitted.sheet import DataSheet
 
-_Frequency = Annotated[float, Quantity(units.parse_frequency, "frequency", "1.98 GHz")]
-
-
-class DataSheet(Part):
-    """Data sheet of a GPU and of its usual node.
-
-    Attributes:
-        link: Bandwidth to the other GPUs of the node, each way, in bytes per ns.
-        memory: Bandwidth of its memory, in bytes per ns.
-        processors: Streaming multiprocessors or compute units.
-        clock: The fastest of its processors, in Hz.
-        reduces: Whether the switch of the node reduces and multicasts (NVLink SHARP).
-        nic: Bandwidth of the network, each way and per GPU, in bytes per ns.
-        gpus: GPUs in a node.
-        mesh: Whether each other GPU has a link of its own, so that few members use few links.
-        sibling: The fit from which that of this device is derived where there is none.
-        source: Where the numbers stand.
-    """
-
-    link: Bandwidth
-    memory: Bandwidth
-    processors: Count
-    clock: _Frequency
-    reduces: bool
-    nic: Bandwidth
-    gpus: Count
-    mesh: bool = False
-    sibling: str
-    source: str
-
+INSIDE, BETWEEN = "inside", "between"
+"""Places: within a node, between several."""
+Spread = Mapping[str, Mapping[str, float]]
+"""Place -> operation, `any` or `small` -> standard deviation of ln(measured / predicted), of held-out rows."""
+SMALL = 64 * 2**10
+"""Bytes below which a time is that of launches."""
 
 OPERATIONS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "broadcast", "send")
 """What is measured."""
@@ -91,6 +67,11 @@ class CollectiveFit:
         between: Operation -> regimes over several nodes.
         sources: What it was fitted to.
         notes: What is not measured but derived.
+        mechanism: Constants from which all times follow, instead of regimes.
+        spread: How far measured times were from predictions that had not seen them.
+        measured: (operation, place) that were.
+        unseen: What of a device, a place or an operation that was not measured adds to its spread, by the words of
+            ``unseen.yaml``.
     """
 
     name: str
@@ -99,6 +80,10 @@ class CollectiveFit:
     between: Mapping[str, Spanning] = field(default_factory=dict)
     sources: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    mechanism: Mechanism | None = None
+    spread: Spread = field(default_factory=dict)
+    measured: frozenset[tuple[str, str]] = frozenset()
+    unseen: Mapping[str, float] = field(default_factory=dict)
 
     def time(self, operation: str, per_node: int, nodes: int, size: float) -> CollectiveTime | None:
         """Return how long a collective takes alone, or None if the fit cannot tell.
@@ -113,6 +98,13 @@ class CollectiveFit:
         members = per_node * nodes
         if members <= 1 or size <= 0:
             return CollectiveTime(0.0, 0.0, "nothing to send")
+        # Of regimes within a node only, the network is that of a mechanism.
+        if self.mechanism is not None and not (nodes == 1 and self.inside):
+            if operation not in SUBSTITUTES:
+                return None
+            latency, transfer, runs = timed(self.mechanism, operation, per_node, nodes, size, self.sheet)
+            where = f"{members} GPUs of a node" if nodes == 1 else f"{nodes} nodes of {per_node}"
+            return CollectiveTime(latency, transfer, f"{where}: {runs}")
         measured: Mapping[str, object] = self.inside if nodes == 1 else self.between
         used = next(
             (name for name in (operation, *SUBSTITUTES.get(operation, ())) if measured.get(name)), None
@@ -133,3 +125,20 @@ class CollectiveFit:
         return CollectiveTime(
             halves * latency, transfer, where if used == operation else f"{where}, as {used}"
         )
+
+    def deviation(self, operation: str, per_node: int, nodes: int, size: float) -> float:
+        """Return the standard deviation of ln(measured / predicted) of what `time` says.
+
+        It is that of held-out rows. An operation, a place (within a node or between several) or a device that was not
+        measured adds what was found where each of these was left out.
+        """
+        place = BETWEEN if nodes > 1 else INSIDE
+        # Of a place without measurements the other one says how good a fit is at all.
+        known = self.spread.get(place) or next(iter(self.spread.values()), {})
+        whole = known.get("any", self.unseen.get("fit", 0.0))
+        found = [known.get("small" if size < SMALL else operation, whole), self.unseen.get("device", 0.0)]
+        if not any(where == place for _, where in self.measured):
+            found.append(self.unseen.get("place", 0.0))
+        elif (operation, place) not in self.measured:
+            found.append(self.unseen.get("operation", 0.0))
+        return math.hypot(*found)

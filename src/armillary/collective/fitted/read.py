@@ -5,6 +5,20 @@
 title: My cluster
 device: h100-sxm            # one of sheets.yaml, or a mapping of the same keys
 sources: [all_reduce_8.log]
+lines:                      # within a node, shared by all operations and members (`mechanism`)
+  LL: {overhead: 5 us, hop: 1 us, bandwidth: 140 GB/s}
+  Simple: {overhead: 9 us, hop: 8 us, bandwidth: 390 GB/s}
+  ...
+network:                    # between nodes; without it that of a reference, with the NICs of the device
+  Simple: {step: 6 us, hop: 20 us, bandwidth: 48 GB/s}
+  ...
+saturation: 5 MB
+own: {all-gather: 0.5, all-reduce: 0.4}
+measured: {inside: [all-reduce]}
+spread: {inside: {all-reduce: 0.04, any: 0.04}}    # standard deviations of ln(measured / predicted)
+
+Where no mechanism of NCCL's holds, a file states regimes instead::
+
 inside:                     # operation -> members -> regimes: time = latency + bytes sent / bandwidth
   all-reduce:
     8:
@@ -30,17 +44,24 @@ from pydantic import Field, ValidationError
 from armillary.base.document import Document, read_document
 from armillary.base.errors import InputError, nearest
 from armillary.base.hints import KeyPath
+from armillary.base.units import format_bandwidth
 from armillary.collective.fitted.between import Spanning, Stage
-from armillary.collective.fitted.derive import borrowed, derive
-from armillary.collective.fitted.model import SUBSTITUTES, CollectiveFit, DataSheet
+from armillary.collective.fitted.derive import derive, networked
+from armillary.collective.fitted.mechanism import LINES, NETWORK_LINES, SHARING, Line, Mechanism, Outer
+from armillary.collective.fitted.model import BETWEEN, INSIDE, SUBSTITUTES, CollectiveFit
 from armillary.collective.fitted.regimes import Curve, Regime
+from armillary.collective.fitted.sheet import DataSheet
+from armillary.collective.fitted.tuning import LL128, NVLS, has_ll128
 from armillary.platform.fields import Bandwidth, Count, Part, Size, Time
 from armillary.platform.files.native_errors import first_error
 
 _FOLDER = Path(__file__).parent / "fits"
 _SHEETS = Path(__file__).parent / "sheets.yaml"
+_UNSEEN = Path(__file__).parent / "unseen.yaml"
 NETWORK_OF = "h100-sxm"
 """The fit whose latencies between nodes others take that have none."""
+_ROUNDED = 1.001
+"""Four digits are written."""
 
 
 class _Regime(Part):
@@ -62,10 +83,36 @@ class _Between(Part):
     stages: list[_Stage]
 
 
+class _Line(Part):
+    overhead: Time = 0.0
+    hop: Time = 0.0
+    bandwidth: Bandwidth
+
+
+class _Outer(Part):
+    step: Time = 0.0
+    hop: Time = 0.0
+    bandwidth: Bandwidth
+
+
+_Share = Annotated[float, Field(ge=0)]
+
+
 class _File(Part):
     title: str
     device: str | DataSheet
     sources: list[str] = Field(default_factory=list)
+    lines: dict[str, _Line] = Field(default_factory=dict)
+    network: dict[str, _Outer] = Field(default_factory=dict)
+    own: dict[str, Annotated[float, Field(ge=0, le=2)]] = Field(default_factory=dict)
+    saturation: Size = 0
+    ramp: Time = 0.0
+    gather: Time = 0.0
+    peer: Time = 0.0
+    channel: Bandwidth | None = None
+    sharing: dict[str, dict[Count, Annotated[float, Field(gt=0)]]] = Field(default_factory=dict)
+    measured: dict[str, list[str]] = Field(default_factory=dict)
+    spread: dict[str, dict[str, _Share]] = Field(default_factory=dict)
     inside: dict[str, dict[Count, list[_Regime]]] = Field(default_factory=dict)
     between: dict[str, _Between] = Field(default_factory=dict)
 
@@ -85,6 +132,13 @@ def sheets() -> dict[str, DataSheet]:
     """Return the known data sheets by device."""
     document = read_document(_SHEETS, "data sheets", "yaml")
     return {name: DataSheet.model_validate(value) for name, value in document.data.items()}
+
+
+@functools.cache
+def unseen() -> dict[str, float]:
+    """Return the standard deviations of ln(measured / predicted) of what was left out of fits, by what it was."""
+    document = read_document(_UNSEEN, "spread of what was not measured", "yaml")
+    return {name: float(value) for name, value in document.data.items()}
 
 
 def plain_name(name: str) -> str:
@@ -123,14 +177,20 @@ def _known(name: str) -> CollectiveFit:
 
 
 def _with_network(fit: CollectiveFit) -> CollectiveFit:
-    if fit.between:
+    if fit.between or (fit.mechanism and fit.mechanism.network):
         return fit
     # Where no network was measured, latencies are those of the reference and bandwidths those of the NIC.
     network = _read(_FOLDER / f"{NETWORK_OF}.yaml")
+    assert network.mechanism is not None
     note = (
         f"between nodes as {NETWORK_OF}, with {fit.sheet.nic / network.sheet.nic:.3g} times its NIC bandwidth"
     )
-    return replace(fit, between=borrowed(fit.sheet, network), notes=(*fit.notes, note))
+    notes = (*fit.notes, note)
+    if fit.mechanism is None:
+        # Of regimes within a node only: what they do not say is the reference's.
+        return replace(fit, mechanism=derive(fit.name, fit.sheet, network).mechanism, notes=notes)
+    outer = networked(network.mechanism, fit.sheet, network.sheet)
+    return replace(fit, mechanism=replace(fit.mechanism, network=outer), notes=notes)
 
 
 def _read(path: Path) -> CollectiveFit:
@@ -142,11 +202,17 @@ def _read(path: Path) -> CollectiveFit:
     for part, given in (("inside", file.inside), ("between", file.between)):
         for operation in given:
             document.choice((part, operation), operation, SUBSTITUTES)
-    if not file.inside and not file.between:
-        raise document.error((), "expected measured operations under 'inside' or 'between'")
     device = file.device
     if isinstance(device, str):
         device = sheets()[document.choice(("device",), device, sheets())]
+    if file.lines:
+        if file.inside or file.between:
+            raise document.error(
+                (), "expected either 'lines' or regimes under 'inside' and 'between', got both"
+            )
+        return _mechanical(document, path, file, device)
+    if not file.inside and not file.between:
+        raise document.error((), "expected 'lines', or measured operations under 'inside' or 'between'")
     inside = {
         operation: {
             members: _curve(document, ("inside", operation, members), parts)
@@ -168,7 +234,66 @@ def _read(path: Path) -> CollectiveFit:
         )
         for operation, part in file.between.items()
     }
-    return CollectiveFit(path.stem, device, inside, between, tuple(file.sources))
+    places = frozenset(
+        (operation, place) for place, given in ((INSIDE, inside), (BETWEEN, between)) for operation in given
+    )
+    sources = tuple(file.sources)
+    return CollectiveFit(path.stem, device, inside, between, sources, measured=places, unseen=unseen())
+
+
+def _mechanical(document: Document, path: Path, file: _File, sheet: DataSheet) -> CollectiveFit:
+    """Return the fit of a file that states a mechanism."""
+    needed = [name for name in LINES if name != NVLS and (name != LL128 or has_ll128(sheet))]
+    outer = [name for name in NETWORK_LINES if name != LL128 or has_ll128(sheet)]
+    for part, given, known, least in (
+        ("lines", file.lines, LINES, needed),
+        ("network", file.network, NETWORK_LINES, outer if file.network else []),
+    ):
+        for name in given:
+            document.choice((part, name), name, known)
+        if missing := [name for name in least if name not in given]:
+            raise document.error((part,), f"expected lines {', '.join(least)}; without {', '.join(missing)}")
+    # A protocol cannot carry more than the link.
+    for part, values, most in (("lines", file.lines, sheet.link), ("network", file.network, sheet.nic)):
+        for name, value in values.items():
+            if value.bandwidth > most * _ROUNDED:
+                raise document.error(
+                    (part, name, "bandwidth"),
+                    f"got {format_bandwidth(value.bandwidth)}, expected at most that of the data sheet, "
+                    f"{format_bandwidth(most)}",
+                )
+    for name in file.own:
+        document.choice(("own", name), name, SUBSTITUTES)
+    for name in file.sharing:
+        document.choice(("sharing", name), name, SHARING)
+    for place, operations in file.measured.items():
+        document.choice(("measured", place), place, (INSIDE, BETWEEN))
+        for operation in operations:
+            document.choice(("measured", place), operation, SUBSTITUTES)
+    for place in file.spread:
+        document.choice(("spread", place), place, (INSIDE, BETWEEN))
+    mechanism = Mechanism(
+        {name: Line(line.overhead, line.hop, line.bandwidth) for name, line in file.lines.items()},
+        {name: Outer(line.step, line.hop, line.bandwidth) for name, line in file.network.items()},
+        file.own,
+        file.saturation,
+        file.ramp,
+        file.gather,
+        file.peer,
+        file.channel or math.inf,
+        file.sharing,
+    )
+    places = frozenset((operation, place) for place, each in file.measured.items() for operation in each)
+    return CollectiveFit(
+        path.stem,
+        sheet,
+        {},
+        sources=tuple(file.sources),
+        mechanism=mechanism,
+        spread=file.spread,
+        measured=places,
+        unseen=unseen(),
+    )
 
 
 def _curve(document: Document, at: KeyPath, parts: list[_Regime]) -> Curve:

@@ -6,14 +6,18 @@ import json
 import math
 
 from armillary.collective.fitted.between import Spanning
-from armillary.collective.fitted.model import CollectiveFit, DataSheet
+from armillary.collective.fitted.mechanism import Line, Mechanism, Outer
+from armillary.collective.fitted.model import BETWEEN, INSIDE, CollectiveFit
 from armillary.collective.fitted.regimes import Curve
+from armillary.collective.fitted.sheet import DataSheet
 
 
 def text_of(fit: CollectiveFit, title: str, device: str | None = None) -> str:
     """Return the file of a fit; `device` names a known data sheet, else the sheet is written out."""
     lines = [f"title: {json.dumps(title)}", f"device: {device or _sheet(fit.sheet)}"]
     lines.append(f"sources: {json.dumps(list(fit.sources))}")
+    if fit.mechanism is not None and not fit.inside:
+        return "\n".join([*lines, *_mechanism(fit.mechanism), *_errors(fit)]) + "\n"
     for part, given in (("inside", fit.inside), ("between", fit.between)):
         if given:
             lines.append(f"{part}:")
@@ -26,6 +30,43 @@ def text_of(fit: CollectiveFit, title: str, device: str | None = None) -> str:
     ]
     between = [line for operation, part in fit.between.items() for line in _spanning(operation, part)]
     return "\n".join([*lines[:cut], *inside, *lines[cut:], *between]) + "\n"
+
+
+def _mechanism(mechanism: Mechanism) -> list[str]:
+    lines = ["lines:", *(_line(name, line) for name, line in mechanism.lines.items())]
+    if mechanism.network:
+        lines += ["network:", *(_line(name, outer) for name, outer in mechanism.network.items())]
+    lines.append(
+        f"own: {{{', '.join(f'{name}: {_number(share)}' for name, share in mechanism.own.items())}}}"
+    )
+    lines.append(f"saturation: {mechanism.saturation:.0f} B")
+    lines += [f"{name}: {_number(getattr(mechanism, name) / 1e3)} us" for name in ("ramp", "gather", "peer")]
+    if mechanism.channel < math.inf:
+        lines.append(f"channel: {_number(mechanism.channel)} GB/s")
+    if mechanism.sharing:
+        lines.append("sharing:")
+    for kind, known in mechanism.sharing.items():
+        lines.append(f"  {kind}: {{{', '.join(f'{n}: {_number(times)}' for n, times in known.items())}}}")
+    return lines
+
+
+def _line(name: str, line: Line | Outer) -> str:
+    *times, (_, bandwidth) = line._asdict().items()
+    said = "".join(f"{key}: {_number(ns / 1e3)} us, " for key, ns in times if ns)
+    return f"  {name}: {{{said}bandwidth: {_number(bandwidth)} GB/s}}"
+
+
+def _errors(fit: CollectiveFit) -> list[str]:
+    lines = ["measured:"] if fit.measured else []
+    for place in (INSIDE, BETWEEN):
+        if operations := sorted(operation for operation, where in fit.measured if where == place):
+            lines.append(f"  {place}: [{', '.join(operations)}]")
+    lines += ["spread:"] if fit.spread else []
+    for place, known in fit.spread.items():
+        lines.append(
+            f"  {place}: {{{', '.join(f'{name}: {_number(value)}' for name, value in known.items())}}}"
+        )
+    return lines
 
 
 def _number(value: float) -> str:
@@ -59,6 +100,7 @@ def _sheet(sheet: DataSheet) -> str:
     return (
         f"{{link: {_number(sheet.link)} GB/s, memory: {_number(sheet.memory)} GB/s, processors: {sheet.processors}, "
         f"clock: {_number(sheet.clock / 1e9)} GHz, mesh: {str(sheet.mesh).lower()}, "
-        f"reduces: {str(sheet.reduces).lower()}, nic: {_number(sheet.nic)} GB/s, gpus: {sheet.gpus}, "
+        f"reduces: {str(sheet.reduces).lower()}, generation: {sheet.generation}, nic: {_number(sheet.nic)} GB/s, "
+        f"gpus: {sheet.gpus}, "
         f"sibling: {sheet.sibling}, source: {json.dumps(sheet.source)}}}"
     )

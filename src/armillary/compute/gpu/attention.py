@@ -10,6 +10,7 @@ import numpy as np
 
 from armillary.compute.gpu.device import AttentionFit, Gpu
 from armillary.compute.gpu.gemm import ELEMENT, together
+from armillary.compute.gpu.power import Power
 from armillary.compute.model import Floats
 
 TILE = 128
@@ -21,7 +22,12 @@ COLUMNS = ("batch", "heads", "kv_heads", "queries", "keys", "key", "value", "bac
 
 
 def attention_seconds(
-    gpu: Gpu, precision: str, table: Floats, fit: AttentionFit | None = None, sustained: float = 1.0
+    gpu: Gpu,
+    precision: str,
+    table: Floats,
+    fit: AttentionFit | None = None,
+    sustained: float = 1.0,
+    power: Power | None = None,
 ) -> Floats:
     """Return (kernels) s.
 
@@ -30,7 +36,8 @@ def attention_seconds(
         precision: Precision of the operands.
         table: (kernels, 9) `COLUMNS`.
         fit: Constants other than those of `gpu`.
-        sustained: Share of the nominal clocks that the device sustains.
+        sustained: Share of the nominal clocks that is left, whatever the load.
+        power: Limit of the power under a load that lasts; None: kernels run alone, at full clocks.
     """
     fit = fit or gpu.attention_fit(precision)
     batch, heads, kv_heads, queries, keys, key, value, backward, pairs = np.asarray(table, float).T
@@ -50,6 +57,9 @@ def attention_seconds(
     # a hypotenuse.
     gemms = flops / (rate * np.where(back, fit.backward_rate, fit.rate))
     score = np.hypot(gemms, np.where(back, fit.backward_score, fit.score) / sustained)
+    if power:
+        # Tensor cores wait for the softmax: their load is less than that of a GEMM.
+        score = score / power.clocks(flops / (rate * gpu.gemm_fit(precision).rate) / score)
     groups = batch * heads
     tiles = groups * np.ceil(queries / TILE)
     # Keys that the longest tile goes over: under a mask the last tile sees about twice the mean.

@@ -15,6 +15,7 @@ from typing import Any
 
 from armillary.base.document import read_document
 from armillary.base.errors import InputError, nearest, one_of
+from armillary.compute.gpu.power import Power, VOLTAGE
 from armillary.compute.gpu.read import Reader
 
 FOLDER = Path(__file__).parent / "devices"
@@ -22,6 +23,7 @@ SUBSTITUTE = {"fp4": ("fp8", "bf16"), "fp8": ("bf16",), "fp32": ("bf16",), "bf16
 """Precision -> those whose constants it takes where it has none."""
 SECOND = 1e9
 """ns."""
+
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,9 @@ class GemmFit:
         split: s of summing up the parts of a GEMM whose k is split.
         cast: s of making the left operand of that precision before; 0: it is.
         cast_memory: Share of the memory bandwidth that this reaches.
+        area: Share of `tile` that grows with the size of a tile; the rest is the same for all.
+        overlap: Share of `tile` that the next tile of an SM hides.
+        cached: How many times as fast as the memory the cache delivers what it holds.
     """
 
     rate: float
@@ -55,6 +60,9 @@ class GemmFit:
     split: float
     cast: float = 0.0
     cast_memory: float = 1.0
+    area: float = 0.0
+    overlap: float = 0.0
+    cached: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -123,7 +131,12 @@ class Gpu:
         layouts: Time of ``input`` and ``weight`` gradients and of ``grouped`` GEMMs over that of a forward one of
             the same sizes and bytes.
         share: Share of the memory bandwidth that kernels bound by it reach.
+        cache: Capacity of the cache that all SMs share, bytes; 0: not known, nothing is found there.
         launch: s that every kernel takes besides.
+        power: What it may draw, and would; None: clocks stay under any load.
+        basis: ``measured``: kernels of this device were; ``derived``: of one that it is like; ``sheet``: nothing but
+            the data sheet is known.
+        spread: Class of kernels -> standard deviation of ln(measured / predicted); see `kernel_spread`.
         factors: See `Factors`.
         like: Device that absent constants are taken from; "": none is absent.
         derived: Whether the constants of GEMMs are among them.
@@ -147,6 +160,10 @@ class Gpu:
     like: str = ""
     derived: bool = False
     fitted: Mapping[str, Any] = field(default_factory=dict)
+    cache: int = 0
+    power: Power | None = None
+    basis: str = "measured"
+    spread: Mapping[str, float] = field(default_factory=dict)
 
     def gemm_fit(self, precision: str) -> GemmFit:
         """Return the constants of a precision, or of the nearest that has some."""
@@ -203,7 +220,9 @@ def _read(path: Path, below: tuple[str, ...]) -> Gpu:
         # A chain of `like` is followed; `below` catches cycles.
         base = _read(FOLDER / f"{like}.yaml", (*below, path.stem))
         # Feed and softmax are per SM, so they scale with the peak of an SM, not of the device.
-        base = _scaled(base, peaks["bf16"] / sms / (base.peaks["bf16"] / base.sms))
+        base = _scaled(base, peaks["bf16"] / sms / (base.peaks["bf16"] / base.sms), sms / base.sms)
+    # With GEMM constants of its own a device is measured, whatever else it takes from another.
+    derived = bool(like) and not reader.given("gemm")
     gpu = Gpu(
         name=path.stem,
         title=reader.text("title", path.stem),
@@ -217,22 +236,30 @@ def _read(path: Path, below: tuple[str, ...]) -> Gpu:
         attention=reader.fits("attention", AttentionFit, dict(base.attention) if base else {}),
         layouts=reader.layouts(base.layouts if base else {}),
         share=reader.share(("memory", "share"), base.share if base else None),
+        cache=reader.bytes_or(("memory", "cache"), base.cache if base else 0),
         launch=reader.time(("launch",), base.launch if base else None),
+        power=reader.power(base.power if base else None),
+        basis=reader.basis("derived" if derived else "measured"),
+        spread=reader.spread(base.spread if base else {}),
         factors=reader.record(("training",), Factors, base.factors if base else Factors()),
         like=like,
-        # With GEMM constants of its own a device is measured, whatever else it takes from another.
-        derived=bool(like) and not reader.given("gemm"),
+        derived=derived,
         fitted=reader.mapping("fitted"),
     )
     reader.check_all_read()
     return gpu
 
 
-def _scaled(gpu: Gpu, ratio: float) -> Gpu:
-    """Return the constants for SMs `ratio` times as fast, which are fed, and compute a softmax, as much faster."""
+def _scaled(gpu: Gpu, ratio: float, more: float) -> Gpu:
+    """Return the constants for `more` times as many SMs, `ratio` times as fast, as fast fed, and as fast a softmax."""
+    power = gpu.power
+    if power:
+        # The same SMs at other clocks need another voltage; another chip is taken to need as much for an operation.
+        faster = ratio**VOLTAGE if more == 1 else ratio * more
+        power = dataclasses.replace(power, demand=power.demand * faster)
     gemm = {name: dataclasses.replace(fit, feed=fit.feed * ratio) for name, fit in gpu.gemm.items()}
     attention = {
         name: dataclasses.replace(fit, score=fit.score / ratio, backward_score=fit.backward_score / ratio)
         for name, fit in gpu.attention.items()
     }
-    return dataclasses.replace(gpu, gemm=gemm, attention=attention)
+    return dataclasses.replace(gpu, gemm=gemm, attention=attention, power=power)

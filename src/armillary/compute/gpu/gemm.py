@@ -2,29 +2,41 @@
 
 A GEMM is cut into tiles of the result, and where there are few of them k is cut, too. Tiles run on the SMs in waves
 (tile and wave quantisation: NVIDIA, Matrix Multiplication Background User's Guide). What a wave takes is limited by
-tensor cores, by the operands that an SM takes in, and by the latency of a step of k; the whole by the memory. The
-heuristic of a library is taken to find the fastest choice.
+tensor cores, by the operands that an SM takes in, and by the latency of a step of k; the whole by the memory, of which
+the cache keeps what was used a moment ago. The heuristic of a library is taken to find the fastest choice.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import numpy as np
 
 from armillary.compute.gpu.device import GemmFit, Gpu
+from armillary.compute.gpu.power import Power
 from armillary.compute.model import Floats, Ints
 
 ELEMENT = {"fp32": 4, "bf16": 2, "fp8": 1, "fp4": 0.5}
 SPLITS = (1, 2, 3, 4, 6, 8, 12, 16)
 """Numbers of parts that k may be cut into."""
-LEAST_DEPTH = 256
+LEAST_DEPTH = 128
 """Least elements of k in a part."""
 RESIDENT = 128 * 128
 """Results of the tiles that share an SM, whose steps hide each other's latency."""
 MOST_RESIDENT = 4
 CACHED = 6
 """How much faster than the memory the cache is, which holds the parts of a split GEMM."""
+RETAINED = 0.75
+"""Share of the cache within which data is found again: 0.75 to 0.79 where it was fitted to an H100 and a B200."""
+EVICTION = 8
+"""Exponent by which data beyond `RETAINED` is lost: both fits want it sharp, 8 to 10."""
+ACCUMULATION = 0.8
+"""Share of adding to a result in fp32 that a GEMM waits for.
+
+With it weight gradients of an A100 and a B200 under load are as far off as forward GEMMs (0: 8 % more)."""
+LOOPED = 5
+"""Copies of the weights that published loops over one GEMM go through (aiconfigurator, collect_gemm.py)."""
 BOUNDS = ("compute", "cache", "latency", "memory")
 _ROWS = 512
 """GEMMs at a time: what numpy works on stays in the caches."""
@@ -37,6 +49,8 @@ def gemm_seconds(
     written: Floats | float = 2.0,
     fit: GemmFit | None = None,
     sustained: float = 1.0,
+    copies: float = math.inf,
+    power: Power | None = None,
 ) -> tuple[Floats, Ints]:
     """Return how long GEMMs take, and what limits them.
 
@@ -46,7 +60,9 @@ def gemm_seconds(
         sizes: (GEMMs, 4) m, n, k and the number of GEMMs in one kernel.
         written: (GEMMs) or all alike: bytes read and written of an element of the result.
         fit: Constants other than those of `gpu`.
-        sustained: Share of the clocks.
+        sustained: Share of the clocks that is left, whatever the load.
+        copies: Weights that are used in turn: `LOOPED` in a measurement; infinite where each GEMM has its own.
+        power: Limit of the power under a load that lasts; None: GEMMs run alone, at full clocks.
 
     Returns:
         (GEMMs) s, and index into `BOUNDS`.
@@ -59,7 +75,7 @@ def gemm_seconds(
     for at in range(0, len(sizes), _ROWS):
         part = slice(at, at + _ROWS)
         seconds[part], bound[part] = _best(
-            gpu, precision, sizes[part], written[part], fit, sustained, candidates
+            gpu, precision, sizes[part], written[part], fit, sustained, copies, power, candidates
         )
     return seconds, bound
 
@@ -77,6 +93,8 @@ def _best(
     written: Floats,
     fit: GemmFit,
     sustained: float,
+    copies: float,
+    power: Power | None,
     candidates: Mapping[str, Floats],
 ) -> tuple[Floats, Ints]:
     m, n, k, batch = sizes.T
@@ -98,15 +116,21 @@ def _best(
     # Small tiles share an SM: their latencies overlap, their work does not.
     resident = np.clip(RESIDENT // (rows * columns), 1, MOST_RESIDENT)
     waves = np.ceil(turns / resident)
-    moved = ((m * k + k * n) * element + m * n * written) * batch / memory
+    # A result is written while the next tile is computed; what is added to one in fp32 is waited for.
+    least = max(2.0, element)
+    hidden, waited = np.minimum(written, least), np.maximum(written - least, 0)
+    moved = _moved(gpu, fit, (m * k * element, k * n * element, m * n * hidden), batch, copies) / memory
+    added = m * n * waited * batch / memory
+    # Filling the pipeline and writing the result: `area` of it grows with the tile, `overlap` is hidden by the next.
+    ends = fit.tile * (1 - fit.area + fit.area * rows * columns / RESIDENT)
     limits = (
         # Tensor cores, operands into the SM, latency of steps, memory: in the order of BOUNDS.
         turns * depth * (2 * rows * columns / (rate / gpu.sms * share)),
         turns * depth * ((rows + columns) * element / (fit.feed * sustained * share)),
-        waves * depth * (fit.step / 64 / sustained),
+        waves * depth * (fit.step / 64 / sustained) + (waves - 1) * ends * fit.overlap,
         np.broadcast_to(moved, tiles.shape),
     )
-    time = together(limits, fit.sharp) + waves * fit.tile
+    time = together(limits, fit.sharp) + ends + (waves - 1) * ends * (1 - fit.overlap)
     # Parts of a split k are written and read again in fp32: 8 bytes per result, in the cache.
     time = time + np.where(parts > 1, fit.split + parts * (m * n * batch * 8 / (memory * CACHED)), 0.0)
     # A library cuts k only where tiles do not fill the device.
@@ -115,12 +139,44 @@ def _best(
     best, each = np.argmin(time, axis=0), np.arange(len(sizes))
     # The longer a GEMM keeps the device busy, the more the clocks sink: half of `drop` after `after`.
     busy = 2 * m * n * k * batch / rate
-    seconds = time[best, each] * (1 + fit.drop * busy / (busy + fit.after)) + fit.launch
+    seconds = time[best, each] * (1 + fit.drop * busy / (busy + fit.after))
+    if power:
+        # What follows the clocks is stretched; the memory keeps its own.
+        limited = [limit[best, each] for limit in limits]
+        slower = 1 / power.clocks(limited[0] / time[best, each])
+        rest = time[best, each] - together(tuple(limited), fit.sharp)
+        stretched = together((*(limit * slower for limit in limited[:3]), limited[3]), fit.sharp) + rest
+        seconds = seconds * (stretched / time[best, each])
+    seconds = seconds + added * ACCUMULATION + fit.launch
     if fit.cast:
         # The left operand is read in 16 bits and written in the precision of the GEMM.
         seconds = seconds + fit.cast + m * k * batch * (2 + element) / (gpu.bandwidth * fit.cast_memory)
     bound = np.argmax(np.stack([limit[best, each] for limit in limits]), axis=0)
     return seconds, bound
+
+
+def _moved(
+    gpu: Gpu, fit: GemmFit, tensors: tuple[Floats, Floats, Floats], batch: Floats, copies: float
+) -> Floats:
+    """Return (GEMMs) the bytes that the memory would have to move in the time of all tensors.
+
+    What is used again before `RETAINED` of the cache has passed comes from there, `fit.cached` times as fast.
+    """
+    left, right, result = (each * batch for each in tensors)
+    if not gpu.cache:
+        return left + right + result
+    # The left operand and the result come again with each GEMM, a weight after those of all copies.
+    once = _found(left + right + result, gpu.cache)
+    again = _found(left + copies * right + result, gpu.cache)
+    near = (left + result) * once + right * again
+    return left + right + result - near * (1 - 1 / fit.cached)
+
+
+def _found(distance: Floats, cache: float) -> Floats:
+    """Return the share of data that is found in the cache when `distance` bytes passed since it was used."""
+    # 1e6: past it the share is 0 anyway, and powers of infinity would warn.
+    found: Floats = 1 / (1 + np.minimum(distance / (RETAINED * cache), 1e6) ** EVICTION)
+    return found
 
 
 def together(limits: tuple[Floats, ...], sharp: float) -> Floats:

@@ -11,11 +11,20 @@ from armillary.base import units
 from armillary.base.document import Document
 from armillary.base.errors import nearest, one_of
 from armillary.base.hints import KeyPath
+from armillary.compute.gpu.power import Power
 
 PRECISIONS = ("fp32", "bf16", "fp8", "fp4")
 LAYOUTS = ("input", "weight", "grouped")
+BASES = ("measured", "derived", "sheet")
+SPREADS = tuple(
+    f"gemm {precision} {length}" for precision in PRECISIONS for length in ("short", "long")
+) + ("grouped", "attention", "attention backward", "memory")
+"""Classes of kernels with one spread each; GEMMs of less than 20 us are short."""
 _TIMES = ("step", "tile", "launch", "after", "split", "cast", "score", "backward_score", "context_launch")
-_SHARES = ("rate", "memory", "drop", "cast_memory", "backward_rate", "sustained")
+_SHARES = (
+    "rate", "memory", "drop", "cast_memory", "backward_rate", "sustained", "area", "overlap",
+)  # fmt: skip
+_POWER = re.compile(r"(\d{1,6}(?:\.\d{1,3})?) ?W")
 _TILE = re.compile(r"([1-9]\d{0,3})x([1-9]\d{0,3})(?:/([12]))?")
 T = TypeVar("T")
 
@@ -79,6 +88,48 @@ class Reader:
     def size(self, path: KeyPath) -> int:
         """Return bytes."""
         return int(self._parsed(path, units.parse_bytes, "80 GB"))
+
+    def bytes_or(self, path: KeyPath, default: int) -> int:
+        """Return bytes, or `default` where there are none."""
+        return default if self._get(path, None) is None else self.size(path)
+
+    def power(self, default: Power | None) -> Power | None:
+        """Return the limit of the power and the demand; None where no demand is known, nor that of `default`."""
+        limit, demand = self._get(("power",), None), self._get(("sustained", "demand"), None)
+        self._known(("sustained",), self.given("sustained"), ("demand", "source"))
+        if limit is None and demand is None:
+            return default
+        if demand is None and default is None:
+            self.reject(("sustained", "demand"), None, "the power that GEMMs draw at full clocks, e.g. 800 W")
+        if limit is None and default is None:
+            self.reject(("power",), None, "the limit of the power, e.g. 700 W")
+        return Power(
+            self._watts(("power",), default.limit if default else None),
+            self._watts(("sustained", "demand"), default.demand if default else None),
+        )
+
+    def _watts(self, path: KeyPath, default: float | None) -> float:
+        value = self._get(path, None)
+        if value is None and default is not None:
+            return default
+        match = _POWER.fullmatch(str(value))
+        if not match or not 1 <= float(match[1]) <= 1e5:
+            self.reject(path, value, "a power from 1 W to 100000 W, e.g. 700 W")
+        return float(match[1])
+
+    def basis(self, default: str) -> str:
+        """Return what constants rest on, one of `BASES`."""
+        value = self.text("basis", default)
+        if value not in BASES:
+            self.reject(("basis",), value, one_of(BASES), nearest(value, BASES))
+        return value
+
+    def spread(self, default: Mapping[str, float]) -> dict[str, float]:
+        """Return standard deviations of logarithms by class of kernels."""
+        self._asked.add("spread")
+        given = self.given("spread")
+        self._known(("spread",), given, SPREADS)
+        return dict(default) | {name: self._number(("spread", name)) for name in given}
 
     def share(self, path: KeyPath, default: float | None = None) -> float:
         """Return a share above 0 and up to 1."""
@@ -153,7 +204,7 @@ class Reader:
     def check_all_read(self) -> None:
         """Refuse a key that nothing has read."""
         self._known((), self.document.data, sorted(self._asked))
-        self._known(("memory",), self.given("memory"), ("bandwidth", "capacity", "share"))
+        self._known(("memory",), self.given("memory"), ("bandwidth", "capacity", "share", "cache"))
 
     def _constant(self, path: KeyPath) -> float:
         name = str(path[-1])
@@ -161,7 +212,7 @@ class Reader:
             return self.bandwidth(path)
         if name in _TIMES:
             return self.time(path)
-        return self._share(path, zero=name == "drop") if name in _SHARES else self._number(path)
+        return self._share(path, zero=name in ("drop", "area", "overlap")) if name in _SHARES else self._number(path)
 
     def _share(self, path: KeyPath, zero: bool = False) -> float:
         found = self._parsed(path, units.parse_percent, "85 %", zero=zero)

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from armillary.base.units import format_time
 from armillary.convert.pytorch.rank import Rank
-from armillary.trace import Graph, NodeType
+from armillary.trace import Graph
+from armillary.trace.schema import COMMUNICATION
 
 Times = NDArray[np.int64]
 
@@ -23,8 +24,6 @@ DELAYS = ("gap", "latency", "queued", "host")
 """Kinds of delay whose share of the replayed time the facts give."""
 SHOWN = 16
 """With more ranks than this, state only those whose replay differs most from its recording."""
-
-_COMMUNICATION = (NodeType.COMM_COLL_NODE, NodeType.COMM_SEND_NODE, NodeType.COMM_RECV_NODE)
 
 
 def close(rank: Rank, graph: Graph) -> tuple[dict[str, Any], list[str]]:
@@ -44,7 +43,7 @@ def close(rank: Rank, graph: Graph) -> tuple[dict[str, Any], list[str]]:
     }
     wrong = []
     # Nodes of process groups stand before those of the steps, one node for each step.
-    communicates = np.isin(graph.types, _COMMUNICATION)[graph.n_nodes - len(rank.steps) :].tolist()
+    communicates = np.isin(graph.types, COMMUNICATION)[graph.n_nodes - len(rank.steps) :].tolist()
     lost = Counter(
         step.name
         for step, made in zip(rank.steps, communicates, strict=True)

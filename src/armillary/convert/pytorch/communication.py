@@ -10,12 +10,10 @@ from typing import Any
 from armillary.convert.pytorch.arguments import element_bytes, elements, size, tensors
 from armillary.convert.pytorch.communication_kernels import kernel_kind, words_kind
 from armillary.convert.pytorch.host import HostNode, HostTrace
-from armillary.trace import CollectiveType
 
 SEND, RECV = "SEND", "RECV"
 # A greater rank or size of a group is damage; tuples of ranks would fill the memory.
 MOST_RANKS = 1 << 20
-C = CollectiveType
 BACKENDS = ("nccl", "gloo", "mpi", "ucc", "xccl", "hccl", "ccl", "rccl", "cncl", "mccl", "fake")
 SYNCHRONOUS = frozenset(("nccl", "rccl"))
 """Backends that annotate on the thread that calls them."""

@@ -19,9 +19,9 @@ enqueue = use("armillary.engine.astra_sim.order_kernel").enqueue
 touch = use("armillary.engine.astra_sim.tie_kernel").touch
 begin, chain, deliver = phase_kernel.begin, phase_kernel.chain, phase_kernel.deliver
 set_up, member_state_size = phase_kernel.set_up, phase_kernel.member_state_size
-node_row, schedule, next_seq, CONTENTION = (
+node_row, schedule_now, next_seq, CONTENTION = (
     rank_kernel.node_row,
-    rank_kernel.schedule,
+    rank_kernel.schedule_now,
     rank_kernel.next_seq,
     rank_kernel.CONTENTION,
 )
@@ -53,20 +53,7 @@ def issue_part(prog, st, mem, heap, r, node, tick):
     nodes_now.set_node_start(st, ranks.state(prog, r) + node, tick)
     kind = nodes.kind(prog, row)
     if kind == lk.PART:
-        schedule(
-            prog,
-            st,
-            mem,
-            heap,
-            r,
-            tick + nodes.ticks(prog, row),
-            tick,
-            tick,
-            next_seq(st),
-            lk.EV_NODE,
-            r,
-            node,
-        )
+        schedule_now(prog, st, mem, heap, r, tick + nodes.ticks(prog, row), tick, lk.EV_NODE, r, node)
         return
     item = ranks.items(prog, r) + nodes.item(prog, row)
     if kind == lk.PART_SEND:
@@ -261,9 +248,7 @@ def issue_collective(prog, st, mem, heap, r, item, tick):
     item_state.set_item_left(st, item, chunks)
     # Nothing to move: the node ends at this tick, after what is registered before.
     if chunks == 0 or plans.phases(prog, plan) == 0:
-        schedule(
-            prog, st, mem, heap, r, tick, tick, tick, next_seq(st), lk.EV_NODE, r, items.node(prog, item)
-        )
+        schedule_now(prog, st, mem, heap, r, tick, tick, lk.EV_NODE, r, items.node(prog, item))
         return
     if routes < 0:
         count_route(prog, st, r, item, plan)

@@ -9,7 +9,12 @@ from armillary.engine.astra_sim import layout as lk
 rank_kernel = use("armillary.engine.astra_sim.rank_kernel")
 at_end = use("armillary.engine.astra_sim.congestion.queue_kernel").at_end
 send_message = use("armillary.engine.astra_sim.congestion.link_kernel").send_message
-node_row, schedule, next_seq = rank_kernel.node_row, rank_kernel.schedule, rank_kernel.next_seq
+node_row, schedule, schedule_now, next_seq = (
+    rank_kernel.node_row,
+    rank_kernel.schedule,
+    rank_kernel.schedule_now,
+    rank_kernel.next_seq,
+)
 CONTENTION = rank_kernel.CONTENTION
 channel_state, channels, items, messages = accessors(lk.CHANNEL, lk.CHANNELS, lk.ITEMS, lk.MESSAGES)
 nodes, ranks = accessors(lk.NODES, lk.RANKS)
@@ -105,7 +110,7 @@ def post_recv(prog, st, mem, heap, r, node, item, tick):
             send_message(prog, st, mem, heap, r, to, control, lk.EV_CLEAR_PAIR, channel, 0, tick)
         return
     if channel_state.arrived(st, channel) > number:
-        schedule(prog, st, mem, heap, r, tick, tick, tick, next_seq(st), lk.EV_RECV, r, node)
+        schedule_now(prog, st, mem, heap, r, tick, tick, lk.EV_RECV, r, node)
     # The send has been waiting: SEND_TICK holds when it was posted. The message leaves when the control
     # message reaches it.
     elif control >= 0 and channel_state.sent(st, channel) > number:

@@ -33,3 +33,9 @@ def next_seq(st):
     """Return a new sequence number."""
     st[lk.V_SEQ] += 1
     return st[lk.V_SEQ]
+
+
+@inner
+def schedule_now(prog, st, mem, heap, r, tick, now, code, a, b):
+    """Put an event of rank `r` on the heap that is registered, and whose cause is sent, at tick `now`."""
+    schedule(prog, st, mem, heap, r, tick, now, now, next_seq(st), code, a, b)

@@ -32,9 +32,9 @@ collective_kernel = use("armillary.engine.astra_sim.collective_kernel")
 at_once = use("armillary.engine.astra_sim.congestion.queue_kernel").at_once
 arrive, complete, finished = phase_kernel.arrive, phase_kernel.complete, phase_kernel.finished
 bus_event, bus_go_on = bus_kernel.bus_event, bus_kernel.bus_go_on
-schedule, next_seq, node_row, CONTENTION = (
+schedule, schedule_now, node_row, CONTENTION = (
     rank_kernel.schedule,
-    rank_kernel.next_seq,
+    rank_kernel.schedule_now,
     rank_kernel.node_row,
     rank_kernel.CONTENTION,
 )
@@ -114,20 +114,7 @@ def issue(prog, st, mem, heap, r, node, slot, tick):
     if slot != lk.NONE:
         busy.set_slot(st, r, slot, 1)
     if kind == lk.FIXED:
-        schedule(
-            prog,
-            st,
-            mem,
-            heap,
-            r,
-            tick + nodes.ticks(prog, row),
-            tick,
-            tick,
-            next_seq(st),
-            lk.EV_NODE,
-            r,
-            node,
-        )
+        schedule_now(prog, st, mem, heap, r, tick + nodes.ticks(prog, row), tick, lk.EV_NODE, r, node)
         return
     item = ranks.items(prog, r) + nodes.item(prog, row)
     if kind == lk.COLLECTIVE:
@@ -217,7 +204,7 @@ def complete_part(prog, st, mem, heap, r, row, tick):
         if CONTENTION:
             at_once(st, mem, lk.EV_PHASE, stream, 0)
         else:
-            schedule(prog, st, mem, heap, r, tick, tick, tick, next_seq(st), lk.EV_PHASE, stream, 0)
+            schedule_now(prog, st, mem, heap, r, tick, tick, lk.EV_PHASE, stream, 0)
 
 
 @inner
@@ -289,9 +276,7 @@ def serve(prog, st, mem, heap, r, node, tick):
         served(prog, st, r, server, tick)
         start = max(tick, servers.server_free(st, server))
         servers.set_server_free(st, server, start + items.ticks(prog, at))
-    schedule(
-        prog, st, mem, heap, r, start + items.ticks(prog, at), start, start, next_seq(st), lk.EV_NODE, r, node
-    )
+    schedule_now(prog, st, mem, heap, r, start + items.ticks(prog, at), start, lk.EV_NODE, r, node)
 
 
 @njit

@@ -160,9 +160,11 @@ def _of_packets(
 
 
 def _unbounded(platform: Platform) -> bool:
+    if platform.topology is None:
+        return True
     from armillary.platform.topology.graph import UNBOUNDED
 
-    return platform.topology is None or not (platform.topology.topology.buffer < UNBOUNDED).any()
+    return not (platform.topology.topology.buffer < UNBOUNDED).any()
 
 
 def _marks_some(options: dict[str, Any]) -> bool:

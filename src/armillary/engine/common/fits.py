@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from functools import cache, lru_cache
 from math import ceil
@@ -84,6 +84,23 @@ def timed(call: CollectiveCall, comm: Communicator, platform: Platform) -> Colle
     return fit_of(choice).time(operation, int(counts.max()), len(counts), size)
 
 
+def crosses_host(call: CollectiveCall, comm: Communicator, platform: Platform) -> bool:
+    """Tell whether rings of a collective go through the host of a node to a NIC, see `HostPath`."""
+    choice = platform.collectives.fit
+    # In an all-to-all every member sends by a NIC near to it.
+    if choice is None or choice.host is None or plain(call.operation) == "all-to-all":
+        return False
+    nodes, counts = np.unique(comm.members // node_size(platform), return_counts=True)
+    if len(nodes) < 2:
+        return False
+    several = nodes[counts > 1]
+    of_node = comm.members // node_size(platform)
+    return any(
+        np.unique(comm.members[of_node == node] // choice.host.near, return_counts=True)[1].min() < 2
+        for node in several
+    )
+
+
 def fitted_message(platform: Platform, hops: Sequence[int], size: int) -> Message | None:
     """Return a message over so many links of each dimension as the fit of a platform times it; None: it cannot."""
     choice = platform.collectives.fit
@@ -110,6 +127,15 @@ def spanned(comm: Communicator, platform: Platform) -> list[int]:
         for d, (dimension, stride) in enumerate(zip(platform.dimensions, strides, strict=True))
         if np.ptp(comm.members // stride % dimension.size)
     ]
+
+
+def between(platform: Platform, dims: Iterable[int]) -> bool:
+    """Tell whether what crosses these dimensions leaves a node.
+
+    A node is what `collectives.node` says, else the first dimension.
+    """
+    inner = platform.collectives.fit.inner if platform.collectives.fit else 1
+    return any(dim >= inner for dim in dims)
 
 
 def node_size(platform: Platform) -> int:

@@ -16,6 +16,7 @@ from armillary.platform.model import Platform
 from armillary.trace import CollectiveType, Graph, NodeType
 from armillary.trace._check import validate
 from armillary.trace.node import REPLAY_ONLY
+from armillary.trace.schema import COMMUNICATION
 
 Ints = NDArray[np.int64]
 
@@ -25,7 +26,6 @@ ASTRA_SIM_OPERATIONS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-al
 """Those that profile ``astra-sim`` models with messages."""
 
 
-COMMUNICATION = (NodeType.COMM_COLL_NODE, NodeType.COMM_SEND_NODE, NodeType.COMM_RECV_NODE)
 MEMORY = (NodeType.MEM_LOAD_NODE, NodeType.MEM_STORE_NODE)
 
 

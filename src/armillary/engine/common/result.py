@@ -19,9 +19,9 @@ from armillary.platform.kernels import PRECISIONS
 from armillary.platform.model import Platform
 from armillary.trace import Graph, NodeType
 from armillary.trace.distinct import distinct_columns
+from armillary.trace.schema import COMMUNICATION
 
 Ints = NDArray[np.int64]
-_COMMUNICATION = (NodeType.COMM_COLL_NODE, NodeType.COMM_SEND_NODE, NodeType.COMM_RECV_NODE)
 _KIND_OF = {
     lk.COLLECTIVE: "collective",
     lk.SEND: "send",
@@ -102,7 +102,7 @@ def graph_table(view: View, group_names: Mapping[int, str], of_all: Sequence[str
     size = np.zeros(graph.n_nodes, np.int64)
     size[positions] = view.size[outer]
     replayed = np.zeros(graph.n_nodes, np.bool_)
-    replayed[order] = fixed & ~cpu & np.isin(types, _COMMUNICATION)
+    replayed[order] = fixed & ~cpu & np.isin(types, COMMUNICATION)
     if replayed.any():
         label = np.where(replayed, _recorded_labels(graph), label)
         size[replayed] = graph.ints("comm_size", 0)[replayed]

@@ -79,7 +79,7 @@ def lower_messages(trace: Trace, platform: Platform, stages: Sequence[Stage]) ->
         )
     workload = MessageWorkload(trace, platform)
     build = Build(workload, np.arange(trace.n_ranks), MessageChannels)
-    program = build.assemble(workload.warnings())
+    program = build.assemble([*workload.warnings(), *workload.root_warnings()])
     return _with_messages(build, program, stages)
 
 

@@ -68,6 +68,7 @@ def run_physical(trace: Trace, platform: Platform, fold: bool) -> tuple[Physical
 
 def machine_info(program: PhysicalProgram, platform: Platform) -> dict[str, Any]:
     """Return the facts about the machine that a timeline carries for its reports."""
+    from armillary.base.units import format_bandwidth
     from armillary.engine.physical.nodes import PhysicalNodes
     from armillary.platform.model import ports
 
@@ -83,7 +84,12 @@ def machine_info(program: PhysicalProgram, platform: Platform) -> dict[str, Any]
         from armillary.engine.common.fits import fit_of
 
         fit = fit_of(platform.collectives.fit)
-        info["collective_fit"] = {"name": platform.collectives.fit.name, "notes": list(fit.notes)}
+        host = platform.collectives.fit.host
+        crossing = [f"{format_bandwidth(host.bandwidth)} through the host of a node to NICs"] if host else []
+        info["collective_fit"] = {
+            "name": platform.collectives.fit.name,
+            "notes": [*fit.notes, *crossing],
+        }
     if platform.terms.on():
         info["terms"] = platform.terms.facts()
     compute, kernels = platform.compute, platform.compute.kernels

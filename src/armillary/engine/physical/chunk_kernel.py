@@ -23,11 +23,10 @@ rows = accessors(lk.ROWS)
 
 
 @inner
-def order_of(prog, priority, tick):
-    """Return the place of a chunk flow in the global order: the lowest is served first; 0 means none yet."""
-    # 2**50 ns are 13 days: only in longer runs could a tick outweigh a step of priority. Priorities are clipped
-    # to ±1000, so the product fits int64. `tick + 1`, because 0 stands for no place.
-    return priority * (1 << 50) + prog[lk.Z_SIGN] * (tick + 1)
+def order_of(prog, tick):
+    """Return the place of what comes at a tick, among what is as urgent: the lowest is served first."""
+    # `tick + 1`, because 0 stands for no place.
+    return prog[lk.Z_SIGN] * (tick + 1)
 
 
 @inner
@@ -114,7 +113,8 @@ def arrive(prog, st, item, chunk, phase, tick):
         for i in range(lines.members(prog, line)):
             other = members.item(st, member + line_members.local(prog, lines.local(prog, line) + i))
             urgent = min(urgent, items.priority(prog, other))
-        chunk_flows.set_key(st, chunk_flow, order_of(prog, urgent, tick))
+        chunk_flows.set_priority(st, chunk_flow, urgent)
+        chunk_flows.set_key(st, chunk_flow, order_of(prog, tick))
     return chunk_flow
 
 

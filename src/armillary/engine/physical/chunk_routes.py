@@ -19,6 +19,7 @@ from armillary.collective.chunk_order.greedy import plain_sizes
 from armillary.collective.chunk_order.levels import SCHEDULABLE, plain_order
 from armillary.collective.demand import plain
 from armillary.engine.common.communicators import CollectiveCall, Communicator
+from armillary.engine.common.fits import between
 from armillary.engine.common.items import MEMORY_OPERATIONS
 from armillary.engine.physical.costs import costs_of, levels_of
 from armillary.engine.physical.fitted import fitted_phase
@@ -54,6 +55,11 @@ class ChunkRoutes:
     def dims(self) -> list[int]:
         """Dimensions along which members meet; -1: all at once, as where all follow one choice."""
         return [phase.dim for phase in self.phases] + [-1] * (self.choices > 0) or [-1]
+
+    @property
+    def crosses_host(self) -> bool:
+        """Whether a phase crosses the hosts of nodes."""
+        return any(phase.host for phase in self.phases)
 
     def stripped(self) -> ChunkRoutes:
         """Return it without the positions of the members, for comparison."""
@@ -106,26 +112,24 @@ def chunk_routes_of(call: CollectiveCall, comm: Communicator, platform: Platform
         )  # a memory has chunks of its own
     whole = fitted_phase(call, comm, platform, lambda: phases(call, comm, platform))
     chunk_routes = ChunkRoutes(((whole,),), ((call.size, 0),)) if whole else _scheduled(call, comm, platform)
-    share = platform.terms.communication
-    return _slowed(chunk_routes, share) if share else chunk_routes
+    return _slowed(chunk_routes, platform) if platform.terms.slows_communication else chunk_routes
 
 
-def _slowed(chunk_routes: ChunkRoutes, share: float) -> ChunkRoutes:
-    """Return chunk routes whose phases take longer by a share."""
-    more = 1 + Fraction(share)
-    routes = tuple(
-        tuple(
-            replace(
-                phase,
-                latency=phase.latency * float(more),
-                volume=phase.volume * more,
-                wait=phase.wait * float(more),
-                beside=phase.beside and Beside(*(ns * float(more) for ns in astuple(phase.beside))),
-            )
-            for phase in route
+def _slowed(chunk_routes: ChunkRoutes, platform: Platform) -> ChunkRoutes:
+    """Return chunk routes whose phases take longer by the shares of `Terms`, inside a node and between nodes."""
+
+    def slower(phase: PhysicalPhase) -> PhysicalPhase:
+        dims = [dim for dim, _ in phase.ports] or [phase.dim]
+        more = 1 + Fraction(platform.terms.communication_share(between(platform, dims)))
+        return replace(
+            phase,
+            latency=phase.latency * float(more),
+            volume=phase.volume * more,
+            wait=phase.wait * float(more),
+            beside=phase.beside and Beside(*(ns * float(more) for ns in astuple(phase.beside))),
         )
-        for route in chunk_routes.routes
-    )
+
+    routes = tuple(tuple(map(slower, route)) for route in chunk_routes.routes)
     return replace(chunk_routes, routes=routes)
 
 

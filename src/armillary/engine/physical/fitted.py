@@ -17,7 +17,7 @@ import numpy as np
 from armillary.collective.demand import plain
 from armillary.engine.common import network
 from armillary.engine.common.communicators import CollectiveCall, Communicator
-from armillary.engine.common.fits import busy, fit_of, fitted_message, spanned, timed
+from armillary.engine.common.fits import between, busy, crosses_host, fit_of, fitted_message, spanned, timed
 from armillary.engine.common.items import MEMORY_OPERATIONS
 from armillary.engine.physical.phases import PhysicalPhase
 from armillary.platform.model import Platform
@@ -50,16 +50,18 @@ def fitted_phase(
     # A fit times, but does not say what was sent: at most what the port can carry in that time.
     sent = min(sum((phase.sent for phase in there), Fraction(0)), volume)
     return PhysicalPhase(
-        -1, plain(call.operation), FITTED, (), time.latency_ns, volume, Fraction(0), sent, ((dim, 1),)
-    )
+        -1, plain(call.operation), FITTED, (), time.latency_ns, volume, Fraction(0), sent, ((dim, 1),),
+        host=crosses_host(call, comm, platform),
+    )  # fmt: skip
 
 
 def largest_message(platform: Platform, sizes: Collection[int]) -> int:
     """Return the most bytes that a port carries for any message of these sizes."""
-    more = 1 + Fraction(platform.terms.communication)
-    found = [ceil(max(sizes, default=0) * more)]
-    if platform.collectives.fit:
-        for dim in range(len(platform.dimensions)):
+    found = []
+    for dim in range(len(platform.dimensions)):
+        more = 1 + Fraction(platform.terms.communication_share(between(platform, (dim,))))
+        found.append(ceil(max(sizes, default=0) * more))
+        if platform.collectives.fit:
             hops = [int(d == dim) for d in range(len(platform.dimensions))]
             messages = (fitted_message(platform, hops, size) for size in set(sizes))
             found += [ceil(message.volume * more) for message in messages if message]

@@ -65,9 +65,9 @@ def next_head(prog, st, chunk_flow, tick):
         if number < channel_state.sent(st, channel):
             channel_state.set_started(st, channel, number + 1)
             message = channels.first(prog, channel) + number
-            chunk_flows.set_key(
-                st, chunk_flow, messages.send_key(st, message)
-            )  # every message has its own place
+            # Every message has its own place.
+            chunk_flows.set_priority(st, chunk_flow, messages.send_priority(st, message))
+            chunk_flows.set_key(st, chunk_flow, messages.send_key(st, message))
             start_head(st, chunk_flow, 0, items.volume(prog, item), tick)
         return
     key = chunk_flows.queue(st, chunk_flow)

@@ -275,8 +275,24 @@ class GridWorkload(PhysicalWorkload):
     def memory_groups(self) -> Groups:
         """See `PhysicalWorkload`."""
         calls = [call for view in self.views for call in view.calls if call.operation in MEMORY_OPERATIONS]
-        result = []
-        for axis_set in dict.fromkeys(call.comm for call in calls):
+        return self._groups(call.comm for call in calls)
+
+    def host_groups(self) -> Groups:
+        """See `PhysicalWorkload`."""
+        if not self.has_host:
+            return []
+        return self._groups(
+            axis_set
+            for axis_set, examples in self._examples.items()
+            for groups, views in examples
+            if any(
+                self.chunk_routes(call).crosses_host for call in self._calls(axis_set, int(groups[0]), views)
+            )
+        )
+
+    def _groups(self, axis_sets: Iterable[int]) -> Groups:
+        result: Groups = []
+        for axis_set in dict.fromkeys(axis_sets):
             slot = np.array([slots.get(axis_set, -1) for slots in self._slots])
             table = self.axis_sets.all[axis_set].members
             result += [(ranks, slot[self.view_of[ranks]]) for ranks in table]

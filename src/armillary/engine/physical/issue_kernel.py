@@ -93,7 +93,8 @@ def issue(prog, st, heap, r, node, tick):
         channel_state.set_sent(st, channel, number + 1)
         message = channels.first(prog, channel) + number
         messages.set_send_node(st, message, node)
-        messages.set_send_key(st, message, order_of(prog, items.priority(prog, item), tick))
+        messages.set_send_priority(st, message, items.priority(prog, item))
+        messages.set_send_key(st, message, order_of(prog, tick))
         chunk_flow = channels.chunk_flow(prog, channel)
         chunk_flows.set_line(st, chunk_flow, channels.line(prog, channel))
         # All messages of a channel have the same bytes and latency: the item of any of them tells both.

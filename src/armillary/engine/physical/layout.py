@@ -14,7 +14,7 @@ FIXED, COLLECTIVE, SEND, RECV = common.FIXED, common.COLLECTIVE, common.SEND, co
 MEMORY, SKIP, TRANSFER = common.MEMORY, common.SKIP, common.TRANSFER
 OK, GROW, MISMATCH = common.OK, common.GROW, common.MISMATCH
 EVENT, HEAP_COLUMNS = common.EVENT, common.HEAP_COLUMNS
-# Above every tick and every place in the global order (about 1001 * 2**50); the sum of two still fits int64.
+# Above every tick; the sum of two still fits int64.
 NEVER = 1 << 61
 
 PROGRAM = Layout("physical program", common.PROGRAM)
@@ -122,7 +122,6 @@ CN_COLUMNS = CHANNELS.width
 CHUNKS = PROGRAM.rows("CHUNKS", "chunks of plans", "Chunks of a plan, side by side.")
 CHUNKS.column("phase", "its first phase")
 
-Z_RANKS = PROGRAM.scalar("ranks")
 Z_POLICY = PROGRAM.scalar("how chunk flows share a port: FAIR, ORDERED")
 Z_SIGN = PROGRAM.scalar("1: who came first is served first; -1: who came last")
 Z_WITHIN = PROGRAM.scalar("which chunk a chunk flow serves first: EARLIEST_PHASE, FIFO, SMALLEST")
@@ -181,7 +180,8 @@ CHUNK_FLOWS.column("since", "when that was set", "ticks")
 CHUNK_FLOWS.column("version", "how often it was set: an end that was scheduled before is void")
 CHUNK_FLOWS.column("reset", "1: its head is new")
 CHUNK_FLOWS.column("entry", "its entries in the lists of its ports, 0: it is on none")
-CHUNK_FLOWS.column("key", "its place in the global order, 0: none yet")
+CHUNK_FLOWS.column("priority", "its place in the global order: the lowest is served first, …")
+CHUNK_FLOWS.column("key", "… of equal ones that with the lowest key; 0: none yet")
 CHUNK_FLOWS.column("dirty", "1: to be looked at when the tick ends; 2: its rate, too")
 CHUNK_FLOWS.column("item", "the item whose rows tell the times of its line")
 CHUNK_FLOWS.column("line", "its line")
@@ -197,7 +197,8 @@ WHOLE, BROKEN = -1, -2
 PORT_STATE = STATE.columns("PORT", "ports", "One direction of a port.")
 PORT_STATE.column("first", "list of chunk flows on it, an address in working memory; 0: none")
 PORT_STATE.column("count", "chunk flows on it, with those that they stand for")
-PORT_STATE.column("key", "which place in the global order comes first on it")
+PORT_STATE.column("priority", "which place in the global order comes first on it")
+PORT_STATE.column("key", "see `CHUNK_FLOWS`")
 PORT_STATE.column("first_count", "how many chunk flows have that place")
 PORT_STATE.column("dirty", "1: chunk flows have come or gone in this tick")
 DIRTY_PORTS = STATE.rows(
@@ -214,7 +215,8 @@ CHANNEL_STATE.column("posted", "receives that wait, or have ended")
 CHANNEL_STATE.column("came", "messages that are there")
 MESSAGE_STATE = STATE.columns("", "pairs", "A message of a channel.")
 MESSAGE_STATE.column("send_node", "the node that sends it")
-MESSAGE_STATE.column("send_key", "its place in the global order")
+MESSAGE_STATE.column("send_priority", "its place in the global order")
+MESSAGE_STATE.column("send_key", "see `CHUNK_FLOWS`")
 MESSAGE_STATE.column("recv_node", "the node that receives it")
 SERVERS = STATE.columns("SERVER", "servers", "A memory that serves one access after the other.")
 SERVERS.column("free", "when it is free", "ticks")

@@ -16,11 +16,12 @@ from armillary.base.errors import InputError
 from armillary.base.units import format_bandwidth
 from armillary.engine.common import network
 from armillary.engine.common.communicators import QuotientComm
-from armillary.engine.common.fits import fitted_message
+from armillary.engine.common.fits import between, fitted_message
 from armillary.engine.common.items import Channel
 from armillary.engine.common.lowered import Tables
 from armillary.engine.common.network import Scale
 from armillary.engine.physical import layout as lk
+from armillary.engine.physical.host import HostPorts
 from armillary.engine.physical.memory import MemoryPorts
 from armillary.engine.physical.phases import MEMORY_STORE, PhysicalPhase
 from armillary.engine.physical.workload import PhysicalWorkload, lines_of
@@ -59,13 +60,16 @@ class Lines:
         self.memory = MemoryPorts(
             self.platform, classes, representatives, self.network_ports, workload.memory_groups()
         )
+        self.host = HostPorts(
+            self.platform, classes, self.network_ports + self.memory.count, workload.host_groups()
+        )
         self.rows: list[int] = []
         self.members: list[int] = []
         self.ports: list[int] = []
         self.entries: list[int] = []
         self.chunk_flows: dict[int, int] = defaultdict(int)
         """Chunk flows of an instance, by communicator."""
-        self._rings: dict[tuple[int, int, tuple[tuple[int, int], ...]], Ring] = {}
+        self._rings: dict[tuple[int, int, tuple[tuple[int, int], ...], bool], Ring] = {}
 
     @property
     def count(self) -> int:
@@ -87,8 +91,8 @@ class Lines:
         Raises:
             InputError: one is too small to be counted.
         """
-        memory = self.memory.rates(self.scale.rate)
-        found = np.concatenate([np.tile(np.array(self.rates, np.int64).ravel(), self.ranks), memory])
+        memory, host = self.memory.rates(self.scale.rate), self.host.rates(self.scale.rate)
+        found = np.concatenate([np.tile(np.array(self.rates, np.int64).ravel(), self.ranks), memory, host])
         if (found < 1).any():
             raise InputError(
                 f"{self.platform.source or 'platform'}: {self._slowest()} is too small for the sizes of this trace; "
@@ -104,6 +108,8 @@ class Lines:
             for port, dimension in zip(ports(platform), platform.dimensions, strict=True)
         ]
         found += [(min(s.read, s.write), f"remote_memory: {s.name}") for s in platform.remote_memory.stages]
+        if self.host.count:
+            found.append((self.host.bandwidth, "collectives: host"))
         rate, where = min(found)
         return f"{where}: bandwidth: got {format_bandwidth(rate)}, which"
 
@@ -125,7 +131,7 @@ class Lines:
         """Return the lines of a phase of a communicator, built on first use."""
         # Phases on the same line and ports share chunk flows: both halves of an all-reduce in a dimension
         # queue up together.
-        key = (comm.number, phase.dim, phase.ports)
+        key = (comm.number, phase.dim, phase.ports, phase.host)
         if key not in self._rings:
             self._rings[key] = self._build(comm, phase)
         return self._rings[key]
@@ -159,11 +165,16 @@ class Lines:
         ]
         for dim, _ in phase.ports:
             if dim < 0:
-                ranks, number = comm.real.members, comm.real.number
-                slots = np.array([self.workload.slots(rank).get(number, -1) for rank in ranks.tolist()])
-                together = self.memory.together(ranks, slots, dim == MEMORY_STORE)
+                together = self.memory.together(comm.real.members, self._slots(comm), dim == MEMORY_STORE)
                 used += [(port, 1, weight) for port, weight in together]
+        if phase.host:
+            used += self.host.used(comm.real.members, self._slots(comm))
         return used
+
+    def _slots(self, comm: QuotientComm) -> Ints:
+        """Return the place of a communicator among those of each of its members."""
+        ranks, number = comm.real.members.tolist(), comm.real.number
+        return np.array([self.workload.slots(rank).get(number, -1) for rank in ranks])
 
 
 class Channels:
@@ -203,7 +214,10 @@ class Channels:
         volume: int | Fraction = size
         if fitted := fitted_message(self.platform, hops, size):
             latency, volume, uses = fitted.latency, fitted.volume, [(fitted.dim, 1)]
-        if share := self.platform.terms.communication:
+        # A message that leaves its node is between nodes all the way.
+        if share := self.platform.terms.communication_share(
+            between(self.platform, [d for d, _, _ in crossed])
+        ):
             latency, volume = latency * (1 + share), volume * (1 + Fraction(share))
         if key not in self.tables.channel_at:
             used = []

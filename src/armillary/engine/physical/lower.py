@@ -95,7 +95,8 @@ def lower(trace: Trace, platform: Platform, *, fold_ranks: bool = True) -> Physi
     classes = workload.classify() if fold_ranks else np.arange(trace.n_ranks)
     if trace.grid is not None:
         _check_size(trace, classes)
-    return Build(workload, classes).assemble([*workload.warnings(), *workload.fit_warnings()])
+    warnings = [*workload.warnings(), *workload.fit_warnings(), *workload.root_warnings()]
+    return Build(workload, classes).assemble(warnings)
 
 
 def _check_size(trace: Trace, classes: Ints) -> None:
@@ -150,7 +151,6 @@ class Build:
         }  # fmt: skip
         scheduling = self.platform.scheduling
         scalars = {
-            lk.Z_RANKS: len(views),
             lk.Z_POLICY: lk.FAIR if scheduling == "fair" else lk.ORDERED,
             lk.Z_SIGN: -1 if scheduling == "lifo" else 1,
             lk.Z_WITHIN: WITHIN.index(self.platform.collectives.within_dimension),
@@ -185,7 +185,7 @@ class Build:
             "ranks": len(self.representatives), "states": tables.states, "rows": tables.rows,
             "items": tables.n_items, "chunk_flows": self.chunk_flows, "ordinals": tables.ordinals,
             "instances": tables.instances, "instance_items": tables.instance_items, "arrived": tables.arrived,
-            "ports": lines.network_ports + lines.memory.count, "channels": len(tables.channel_at),
+            "ports": lines.network_ports + lines.memory.count + lines.host.count, "channels": len(tables.channel_at),
             "slots_per_rank": max([1, *slots]), "pairs": tables.pairs, "lines": lines.count,
             "slots": len(self.slot_ready), "servers": max(1, self.platform.npus), "most_ports": max([1, *used]),
             "chosen": self.chosen, "asking": self.asking,

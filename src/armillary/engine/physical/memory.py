@@ -11,7 +11,7 @@ of each class. Where groups of in-switch accesses lie in a way that classes cann
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -261,26 +261,28 @@ def node_types(classes: Ints, per_node: int) -> Ints:
     return np.array([known.setdefault(key, len(known)) for key in keys], np.int64)
 
 
-def refined(platform: Platform, special: Ints, partition: Callable[[Ints], Ints], groups: Groups) -> Ints:
+def refined(special: Ints, partition: Callable[[Ints], Ints], shared: Sequence[tuple[int, Groups]]) -> Ints:
     """Return classes whose ranks share their nodes with as many ranks and groups of the same classes.
 
     Where groups lie in nodes in ways that classes do not tell, every rank is its own class.
 
     Args:
-        platform: The machine.
         special: A number per rank by which ranks differ to begin with.
         partition: Returns the classes for such numbers.
-        groups: That access a hierarchical memory at once.
+        shared: For each thing that NPUs of a node share: their number, and the groups that use it at once.
     """
-    classes, per_node = partition(special), platform.remote_memory.npus_per_node
+    classes = partition(special)
     # Refinement to a fixed point: classes split by the type of their node, which may split the types.
-    while per_node and platform.remote_memory.kind == "hierarchical":
-        types = node_types(classes, per_node)
-        both = np.stack([classes, types[np.arange(len(classes)) // per_node]])
-        finer = partition(np.unique(both, axis=1, return_inverse=True)[1].ravel())
+    while shared:
+        each = [node_types(classes, per_node) for per_node, _ in shared]
+        ranks = np.arange(len(classes))
+        places = [types[ranks // per_node] for types, (per_node, _) in zip(each, shared, strict=True)]
+        columns = np.stack([classes, *places])
+        finer = partition(np.unique(columns, axis=1, return_inverse=True)[1].ravel())
         if finer.max() == classes.max():
-            if not GroupPlaces(classes, per_node, groups).even(types):
-                return np.arange(len(classes))
+            for types, (per_node, groups) in zip(each, shared, strict=True):
+                if not GroupPlaces(classes, per_node, groups).even(types):
+                    return ranks
             break
         classes = finer
     return classes

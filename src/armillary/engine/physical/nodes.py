@@ -29,7 +29,7 @@ from armillary.platform.model import Platform
 from armillary.trace import Graph, NodeType
 from armillary.trace._check import validate
 from armillary.trace.distinct import distinct_columns
-from armillary.trace.join import DELAY
+from armillary.trace.node import DELAY
 
 Ints = NDArray[np.int64]
 ANY, COMPUTE, CPU, COMM, MEMORY = range(5)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
 from math import ceil, inf, prod
@@ -120,6 +120,8 @@ class PhysicalPhase:
     """Bytes through the busiest port direction, per byte of the chunk."""
     ports: tuple[tuple[int, int], ...]
     """(dimension, how much of its port one byte takes) that a member uses; below 0: the stages of a memory."""
+    host: bool = field(default=False, kw_only=True)
+    """Whether what leaves a node crosses its host, see `HostPath`."""
     scale: Fraction = Fraction(1)
     """Bytes that the schedule of a line is about, per byte of the chunk."""
     port: Fraction | None = None

@@ -119,8 +119,8 @@ def priorities(view: View, platform: Platform) -> Ints:
         return np.zeros(len(view.call), np.int64)
     nodes = view.nodes
     priority = nodes.graph.ints("comm_priority", 0)[nodes.order[nodes.items]]
-    # The highest comm_priority is served first, the lowest place is. The clip keeps `order_of` within int64.
-    return -np.clip(priority, -1000, 1000)
+    # The highest comm_priority is served first, the lowest place is. Unlike -x, ~x has no overflow.
+    return ~priority
 
 
 def fill_messages(view: View, items: Ints, rank: int, channels: Channels) -> None:

@@ -152,20 +152,22 @@ def mark_stale(st, chunk_flow):
 @inner
 def find_first(st, mem, port):
     """Note the lowest place in the global order at a port and how many have it; mark all chunk flows there as stale."""
-    key = lk.NEVER
-    count = 0
+    priority = key = count = 0
     at = port_state.first(st, port)
     while at > 0:
         chunk_flow = entries.chunk_flow(mem, at)
         mark_stale(st, chunk_flow)
-        other = chunk_flows.key(st, chunk_flow)
-        if other < key:
-            key = other
+        urgent = chunk_flows.priority(st, chunk_flow)
+        place = chunk_flows.key(st, chunk_flow)
+        if count == 0 or urgent < priority or (urgent == priority and place < key):
+            priority = urgent
+            key = place
             count = 0
         # Several may share a place, e.g. collectives that were ready at one tick: they divide the port.
-        if other == key:
+        if urgent == priority and place == key:
             count += entries.weight(mem, at)
         at = entries.next(mem, at)
+    port_state.set_priority(st, port, priority)
     port_state.set_key(st, port, key)
     port_state.set_first_count(st, port, count)
 
@@ -173,9 +175,11 @@ def find_first(st, mem, port):
 @inner
 def first_at(st, port, chunk_flow):
     """Return how many chunk flows come first at a port in the global order, 0 if `chunk_flow` is not among them."""
-    return (
-        port_state.first_count(st, port) if chunk_flows.key(st, chunk_flow) == port_state.key(st, port) else 0
-    )
+    if chunk_flows.priority(st, chunk_flow) != port_state.priority(st, port) or chunk_flows.key(
+        st, chunk_flow
+    ) != port_state.key(st, port):
+        return 0
+    return port_state.first_count(st, port)
 
 
 @inner

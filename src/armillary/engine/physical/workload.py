@@ -10,17 +10,21 @@ from math import ceil
 import numpy as np
 from numpy.typing import NDArray
 
+from armillary.collective.algorithms import ROOTED
 from armillary.engine.common import network
 from armillary.engine.common.communicators import CollectiveCall, Communicator, Communicators
+from armillary.engine.common.fits import node_size
 from armillary.engine.common.fold import Order, Ring, fold, pairs_of, world_lines
 from armillary.engine.common.items import MEMORY_OPERATIONS, Channel, View, channels_of, unreceived
 from armillary.engine.common.workload import Workload, check_members, read_workload
 from armillary.engine.physical import layout as lk
 from armillary.engine.physical.chunk_routes import ChunkRoutes, chunk_routes_of
 from armillary.engine.physical.fitted import fit_warnings, largest_message
+from armillary.engine.physical.host import uneven
 from armillary.engine.physical.memory import Groups, RemoteAccesses, refined
 from armillary.engine.physical.nodes import lower_nodes
 from armillary.engine.physical.splits import join_splits
+from armillary.platform.dimension_topologies import TOPOLOGIES
 from armillary.platform.model import Platform
 from armillary.trace import Trace
 
@@ -60,6 +64,20 @@ def lines_of(platform: Platform, comm: Communicator, dim: int) -> Ints:
     # Members sorted by line, and along each line by position.
     order = np.lexsort((place, comm.members - place * stride))
     return comm.members[order].reshape(-1, len(np.unique(place)))
+
+
+def uneven_between(platform: Platform, comm: Communicator, one: int, other: int) -> list[str]:
+    """Return the names of the dimensions that do not look the same from two members of a communicator."""
+    found = []
+    strides = network.strides(platform.dimensions)
+    for dimension, stride in zip(platform.dimensions, strides, strict=True):
+        places = {int(place) for place in comm.members // stride % dimension.size}
+        topology = TOPOLOGIES[dimension.topology]
+        # Part of a ring has ends; behind a switch, and where all are joined, any part looks the same from everywhere.
+        even = topology.turns and (len(places) == dimension.size or not topology.loop)
+        if not even and one // stride % dimension.size != other // stride % dimension.size:
+            found.append(f"{dimension.name} ({dimension.topology})")
+    return found
 
 
 SET = frozenset({Order("set", (), True)})
@@ -126,6 +144,16 @@ class PhysicalWorkload(ABC):
     def memory_groups(self) -> Groups:
         """Return the groups that access a memory at once."""
 
+    @abstractmethod
+    def host_groups(self) -> Groups:
+        """Return the groups whose collectives cross the hosts of their nodes, see `HostPath`."""
+
+    @property
+    def has_host(self) -> bool:
+        """Whether the machine says what its hosts carry."""
+        fit = self.platform.collectives.fit
+        return fit is not None and fit.host is not None
+
     @property
     @abstractmethod
     def loses_messages(self) -> bool:
@@ -137,7 +165,16 @@ class PhysicalWorkload(ABC):
         # A message that nobody receives takes part of a port that its receiver does not know of.
         if shared or self.loses_messages or self.platform.jitter:
             return np.arange(self.platform.npus)
-        return refined(self.platform, special_of(self.platform), self.partition, self.memory_groups())
+        of_nodes: list[tuple[int, Groups]] = []
+        memory = self.platform.remote_memory
+        if memory.kind == "hierarchical" and memory.npus_per_node:
+            of_nodes.append((memory.npus_per_node, self.memory_groups()))
+        if crossing := self.host_groups():
+            # Classes do not tell in which of its nodes a group has more members than in others.
+            if any(uneven(members, node_size(self.platform)) for members, _ in crossing):
+                return np.arange(self.platform.npus)
+            of_nodes.append((node_size(self.platform), crossing))
+        return refined(special_of(self.platform), self.partition, of_nodes)
 
     def chunk_routes(self, call: CollectiveCall) -> ChunkRoutes:
         """Return what the chunks of a call do."""
@@ -153,7 +190,7 @@ class PhysicalWorkload(ABC):
         for view in self.views:
             alone = (view.peer >= 0) | (view.nodes.kind[view.nodes.items] == lk.TRANSFER)
             moved.append(int(view.size[alone].max(initial=0)))
-        if self.platform.collectives.fit or self.platform.terms.communication:
+        if self.platform.collectives.fit or self.platform.terms.slows_communication:
             moved.append(largest_message(self.platform, self._message_sizes()))
         return max([1, *moved])
 
@@ -168,6 +205,29 @@ class PhysicalWorkload(ABC):
             return []
         calls = ((call, self.comms.get(call.comm)) for call in self.calls)
         return fit_warnings(self.platform, calls, self._message_sizes())
+
+    def root_warnings(self) -> list[str]:
+        """Return a warning about collectives that take the time of one with another root."""
+        found: list[tuple[CollectiveCall, int]] = []
+        where: dict[str, None] = {}
+        for call in self.calls:
+            comm = self.comms.get(call.comm)
+            first = int(comm.members[0])
+            # Without a root of its own group a call has that of its algorithm, the first member.
+            if call.operation not in ROOTED or call.root == first or call.root not in comm.members:
+                continue
+            uneven = uneven_between(self.platform, comm, first, call.root) if self.fluid else ["the network"]
+            if uneven:
+                found.append((call, first))
+                where |= dict.fromkeys(uneven)
+        if not found:
+            return []
+        call, first = found[0]
+        others = f" (and {len(found) - 1} more kinds of calls)" if len(found) > 1 else ""
+        return [
+            f"comm_root: the {call.operation} from or to rank {call.root}{others} is simulated as if the first of its "
+            f"group, rank {first}, were the root, which may take another time on {', '.join(where)}"
+        ]
 
 
 class ListedWorkload(PhysicalWorkload):
@@ -213,8 +273,16 @@ class ListedWorkload(PhysicalWorkload):
 
     def memory_groups(self) -> Groups:
         """See `PhysicalWorkload`."""
-        numbers = dict.fromkeys(call.comm for call in self.calls if call.operation in MEMORY_OPERATIONS)
-        members = ((number, self.comms.get(number).members) for number in numbers)
+        return self._groups(call.comm for call in self.calls if call.operation in MEMORY_OPERATIONS)
+
+    def host_groups(self) -> Groups:
+        """See `PhysicalWorkload`."""
+        if not self.has_host:
+            return []
+        return self._groups(call.comm for call in self.calls if self.chunk_routes(call).crosses_host)
+
+    def _groups(self, numbers: Iterable[int]) -> Groups:
+        members = ((number, self.comms.get(number).members) for number in dict.fromkeys(numbers))
         return [
             (ranks, np.array([self.slots(rank).get(number, -1) for rank in ranks.tolist()]))
             for number, ranks in members

@@ -19,17 +19,17 @@ compared with ns-3.
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING
+
+from armillary.base import lazy
 
 if TYPE_CHECKING:
     from armillary.engine.transport.network_model import Link, Message, NetworkModel
 
 __all__ = ["Link", "Message", "NetworkModel"]
-
-
-def __getattr__(name: str) -> object:
-    """Import a public name on first use: most runs need none."""
-    if name in __all__:
-        return getattr(importlib.import_module(f"{__name__}.network_model"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = lazy(
+    __name__,
+    {
+        ".network_model": ("Link", "Message", "NetworkModel"),
+    },
+)

@@ -210,15 +210,3 @@ def blocked_cycle(net: Any, pool: Any, table: Any, topology: Topology) -> list[i
             lowest = links.index(min(links))
             return links[lowest:] + links[:lowest]
     return []
-
-
-def explained(cycle: list[int], topology: Topology) -> str:
-    """Return the message that reports a deadlock of credits to the user."""
-    waits = "; ".join(
-        f"{topology.link_name(one)} for {topology.link_name(other)}"
-        for one, other in zip(cycle, cycle[1:] + cycle[:1], strict=True)
-    )
-    return (
-        f"{topology.name}: deadlock of credits: the buffers of {len(cycle)} links are full and wait for each other: "
-        f"{waits}; expected 2 or more virtual channels and routing 'dimension-order', or larger buffers"
-    )

@@ -225,7 +225,6 @@ def _arbitrate(table, net, pool, queue, link, now):
     senders.set_wake(net, link, lk.FOREVER)
     if links.slow(table, link_row(table, net, link)) == 0:
         # A link that is down is woken again by `change`.
-        net[lk.N_A] = link
         return
     count = channels.slots(table, link)
     first_want = channels.first(table, link)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from armillary.base.tables import Layout, record
 
-OK, GROW, STUCK = range(3)
+OK, GROW = range(2)
 # Twice this overflows int64: times may be added to it, but not another FOREVER.
 FOREVER = 1 << 62
 PS = 1000
@@ -43,7 +43,7 @@ T_OWN = TABLE.head
 TABLE_HEAD = T_OWN + 16
 
 NET = Layout("state of a network")
-N_STATUS = NET.scalar("OK, GROW, STUCK")
+N_STATUS = NET.scalar("OK, GROW")
 N_STAGE = NET.scalar("stage")
 N_NOW = NET.scalar("time, ps")
 N_EVENTS = NET.scalar("events so far")
@@ -76,7 +76,6 @@ N_BINS_BYTES = NET.places["BIN_BYTES"]
 BIN_DEPTH = NET.rows("BIN_DEPTH", "links in bins", "A link in a bin, bin by bin.")
 BIN_DEPTH.column("depth", "most bytes that waited for it", "bytes")
 N_BINS_DEPTH = NET.places["BIN_DEPTH"]
-N_A = NET.scalar("STUCK: what is the matter")
 GATE = NET.rows("GATE", "routes", "The gate of a route, through which one message leaves at a time.")
 GA_BUSY = GATE.column("busy", "1: a message is leaving")
 GATE.column("first", "the first of those that wait in the order in which they came, 0: none")

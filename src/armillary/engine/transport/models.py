@@ -24,9 +24,11 @@ def transport_of(network_model: str, platform: Platform) -> Transport:
     """
     if network_model not in _BUILT_IN:
         # Imported here: only runs with a model of another package need it.
+        from armillary.engine.transport.network_model import NetworkModel
         from armillary.engine.transport.python import PythonTransport
 
-        model, chosen = NETWORK_MODELS.load(network_model, {}), platform.network_model
+        chosen = platform.network_model
+        model = NETWORK_MODELS.load_class(network_model, {}, NetworkModel)
         # Options belong to the model that the study names, not to one chosen instead on the command line.
         options = chosen.options if chosen.name == network_model else {}
         return PythonTransport(model, network_model, options, chosen.folder, chosen.source)

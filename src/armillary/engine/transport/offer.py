@@ -81,7 +81,7 @@ def offer(
         number = kernel.run(flat[0], net, room.pool, room.queue, flat[1], arrived, number, BUDGET)
         # Go on while there is too little room, messages are left to offer, or an event can still happen:
         # those beyond FOREVER (flows that cannot move) never do.
-        if net[lk.N_STATUS] not in (lk.OK, lk.GROW) or not (
+        if not (
             net[lk.N_STATUS] == lk.GROW
             or number < len(order)
             or (net[lk.N_QUEUE] > 0 and room.queue[lk.Q_TIME] <= lk.FOREVER)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -35,9 +36,6 @@ class PythonTransport(Transport):
         options: ``platform.network_model.options`` of the study.
         folder: The folder of the study.
         source: The file, line and key that name it, or empty.
-
-    Raises:
-        InputError: it is no subclass of `NetworkModel`.
     """
 
     name = "python"
@@ -46,10 +44,13 @@ class PythonTransport(Transport):
     burst = message = 1
 
     def __init__(
-        self, model: Any, named: str, options: Mapping[str, Any], folder: Path, source: str = ""
+        self,
+        model: type[NetworkModel],
+        named: str,
+        options: Mapping[str, Any],
+        folder: Path,
+        source: str = "",
     ) -> None:
-        if not (isinstance(model, type) and issubclass(model, NetworkModel)):
-            raise InputError(f"network model '{named}' is {model!r}, expected a subclass of NetworkModel")
         self._class, self._named, self._options = model, named, options
         self._folder, self._source = folder, source
         self._run: PythonRun | None = None
@@ -57,14 +58,10 @@ class PythonTransport(Transport):
     def state(self, topology: Topology) -> list[Ints]:
         """See `Transport.state`; each call begins a run of its own."""
         try:
-            with NETWORK_MODELS.guard(self._named):
-                model = self._class.create(self._options, topology, self._folder)
+            make = partial(self._class.create, self._options, topology, self._folder)
+            model = NETWORK_MODELS.create(self._named, make, NetworkModel)
         except InputError as error:
             raise InputError(f"{self._source}: {error}" if self._source else str(error)) from error
-        if not isinstance(model, NetworkModel):
-            raise InputError(
-                f"network model '{self._named}': create returned {show(model)}, expected a NetworkModel"
-            )
         self._run = PythonRun(model, self._named)
         return [np.array([self._run.number])]
 

@@ -54,16 +54,7 @@ def receive(table, net, pool, queue, segment, now):
     _in_order(net, pool, connection, end)
     # A segment that fills a gap is acknowledged at once, too: the sender is in recovery and waits for it.
     if gap or connections.owed(net, connection) >= option.ack_every(table, options):
-        _answer(
-            table,
-            net,
-            pool,
-            queue,
-            connection,
-            connections.stamp(net, connection),
-            connections.held(net, connection),
-            now,
-        )
+        _answer_owed(table, net, pool, queue, connection, now)
     elif connections.pending(net, connection) == 0:
         _pending(net, queue, connection, now + option.ack_delay(table, options))
 
@@ -77,16 +68,14 @@ def ack_pending(table, net, pool, queue, connection, now):
     if pending > now:
         _pending(net, queue, connection, pending)
     elif pending > 0:
-        _answer(
-            table,
-            net,
-            pool,
-            queue,
-            connection,
-            connections.stamp(net, connection),
-            connections.held(net, connection),
-            now,
-        )
+        _answer_owed(table, net, pool, queue, connection, now)
+
+
+@inner
+def _answer_owed(table, net, pool, queue, connection, now):
+    """Send the ACK that is owed, with the timestamp of the first segment that it covers."""
+    stamp, held = connections.stamp(net, connection), connections.held(net, connection)
+    _answer(table, net, pool, queue, connection, stamp, held, now)
 
 
 @inner

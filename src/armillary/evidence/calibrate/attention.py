@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import functools
 import io
 import json
 import re
@@ -28,7 +29,7 @@ COLUMNS = (
 # Constants that prefills (PREFILL) and training passes (TRAINING) can tell; the others stay as the device has
 # them.
 PREFILL = ("rate", "score", "tile", "context_launch", "memory", "sharp", "other")
-TRAINING = ("rate", "tile", "launch", "sharp", "backward_rate", "backward_other")
+TRAINING = ("rate", "launch", "sharp", "backward_rate", "backward_other")
 # Kernels that a fit looks at, taken evenly from the file.
 _MOST = 4000
 # Shares of a peak stay below it, and smoothing exponents bounded; other constants may grow 30-fold.
@@ -185,7 +186,8 @@ def fit_attention(
     stride = max(1, len(kernels.seconds) // _MOST)
     # Logarithms: errors are relative, and constants positive.
     table, target = kernels.table[::stride], np.log(kernels.seconds[::stride])
-    predict = context_seconds if prefill else attention_seconds
+    # SimuMax measures the passes of training under load, inference engines their prefills alone.
+    predict = context_seconds if prefill else functools.partial(attention_seconds, power=gpu.power)
 
     def constants(at: Floats) -> AttentionFit:
         found = dict(zip(names, np.exp(at).tolist(), strict=True))

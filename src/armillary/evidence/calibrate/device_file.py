@@ -12,9 +12,9 @@ from armillary.base.errors import InputError, one_of
 from armillary.compute.gpu.device import GemmFit, Gpu, gpu_names, load_gpu
 from armillary.evidence.calibrate.gemm import LEAST_NS, Errors, Fitted
 
-# Constants in seconds: written as ns; the others are shares, but for `sharp`.
+# Constants in seconds; the others are shares, but for `sharp`.
 _TIMES = ("step", "tile", "launch", "after", "split", "cast")
-_NUMBERS = ("sharp",)
+_NUMBERS = ("sharp", "cached")
 
 
 def gemm_keys(fit: GemmFit) -> dict[str, Any]:
@@ -28,7 +28,8 @@ def gemm_keys(fit: GemmFit) -> dict[str, Any]:
         if each.name == "feed":
             found[each.name] = f"{value / 1e9:.4g} GB/s"
         elif each.name in _TIMES:
-            found[each.name] = f"{value * 1e9:.4g} ns" if value < 1e-3 else f"{value * 1e3:.4g} ms"
+            unit, scale = ("ns", 1e9) if value < 1e-6 else ("us", 1e6) if value < 1e-3 else ("ms", 1e3)
+            found[each.name] = f"{value * scale:.4g} {unit}"
         else:
             found[each.name] = float(f"{value:.4g}") if each.name in _NUMBERS else f"{100 * value:.4g} %"
     return found
@@ -43,6 +44,7 @@ def error_keys(fitted: Fitted, source: str) -> dict[str, Any]:
         "counted": f"{LEAST_NS / 1e3:g} us and more",
         "in sample": _words(fitted.inside),
         "held out": _words(fitted.outside),
+        f"held out, below {LEAST_NS / 1e3:g} us": _words(fitted.short),
         **by_group,
     }
 

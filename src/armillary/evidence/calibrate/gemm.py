@@ -17,43 +17,57 @@ from numpy.typing import NDArray
 
 from armillary.base.errors import InputError
 from armillary.compute.gpu.device import GemmFit, Gpu
-from armillary.compute.gpu.gemm import gemm_seconds
+from armillary.compute.gpu.gemm import LOOPED, gemm_seconds
 from armillary.compute.model import Floats, Ints
 from armillary.compute.table_file import Measured, read_table
 
 LEAST_NS = 20_000.0
-"""Least time of GEMMs that count in errors: shorter ones are mostly launch."""
-FITTED_NS = 12_000.0
-"""Least time of GEMMs that constants are fitted to."""
-MOST = 2500
+"""Least time of long GEMMs, whose errors are stated apart: of shorter ones launch and latency are a large part."""
+WEIGHT = 2.0
+"""Weight of long GEMMs in a fit over that of short ones: training spends its time in long ones."""
+MOST = 2000
 """Most GEMMs that a fit uses; more change little."""
 FEWEST = 40
 """Fewest GEMMs from which a dozen constants can be told."""
 # The order is that of the vector that least squares moves.
 _FITTED = (
-    "rate", "feed", "step", "tile", "launch", "memory", "sharp", "drop", "after", "split",
+    "rate", "feed", "step", "tile", "launch", "memory", "sharp", "drop", "after", "split", "area", "overlap", "cached",
 )  # fmt: skip
 _CAST = ("cast", "cast_memory")
+# Fitted to bf16, and taken from there by other precisions.
+_SHARED = ("area", "overlap", "cached")
 # Below these a constant would switch its term off, and its slope with it.
-_LOWEST = {"sharp": 1.5, "drop": 0.005, "after": 1e-4}
-_HIGHEST = {"rate": 1.0, "memory": 1.0, "cast_memory": 1.0, "drop": 0.6, "after": 0.1, "sharp": 12.0}
+_LOWEST = {"sharp": 1.5, "drop": 0.005, "after": 1e-4, "area": 0.01, "overlap": 0.01, "cached": 1.0}
+_HIGHEST = {
+    "rate": 1.0, "memory": 1.0, "cast_memory": 1.0, "drop": 0.6, "after": 0.1, "sharp": 12.0, "area": 1.0,
+    "overlap": 1.0, "cached": 10.0,
+}  # fmt: skip
+# What constants are expected to be, and how firmly, relative to one row that is off by 5 %: shares would otherwise run
+# into their bound where another constant takes the rest, and what does not bind (`feed` in fp8) would wander.
+_EXPECTED = {"rate": (0.9, 300.0), "overlap": (0.75, 100.0), "cached": (1.6, 30.0), "area": (0.4, 3.0)}
+_FEED = 10.0
+"""Firmness of `feed`, which is expected to be that of bf16."""
+_ROUNDS = 18
+# Rounds of least squares; later ones change errors by less than 0.05 %.
 _SOFT = 0.05
 """Relative error beyond which a row has less weight (soft L1)."""
 
 
 @dataclass(frozen=True)
 class Errors:
-    """How far predicted times of GEMMs of `LEAST_NS` and more are off.
+    """How far predicted times of GEMMs are off.
 
     Attributes:
         count: GEMMs.
         mean: Mean absolute relative error; nan of none.
         worst: That nine of ten stay below.
+        spread: Root of the mean square of ln(measured / predicted).
     """
 
     count: int
     mean: float
     worst: float
+    spread: float = float("nan")
 
 
 @dataclass(frozen=True)
@@ -63,9 +77,10 @@ class Fitted:
     Attributes:
         fit: The constants.
         rows: GEMMs measured.
-        inside: Errors of those that were fitted to.
+        inside: Errors of those of `LEAST_NS` and more that were fitted to.
         outside: Errors of those that were held out.
         groups: What was left out -> errors of it, by constants fitted to the rest.
+        short: Errors of shorter ones that were held out.
     """
 
     fit: GemmFit
@@ -73,6 +88,7 @@ class Fitted:
     inside: Errors
     outside: Errors
     groups: Mapping[str, Errors]
+    short: Errors = Errors(0, float("nan"), float("nan"))
 
 
 def held_out(sizes: Ints) -> NDArray[np.bool_]:
@@ -113,17 +129,26 @@ def predicted_ns(gpu: Gpu, precision: str, sizes: Ints, fit: GemmFit | None = No
     """Return (GEMMs) ns of single GEMMs."""
     # A fourth column: calls, 1 each.
     four = np.column_stack([sizes, np.ones(len(sizes))]).astype(float)
-    return gemm_seconds(gpu, precision, four, fit=fit)[0] * 1e9
+    return gemm_seconds(gpu, precision, four, fit=fit, copies=LOOPED)[0] * 1e9
 
 
-def errors(gpu: Gpu, precision: str, measured: Measured, fit: GemmFit, which: NDArray[np.bool_]) -> Errors:
-    """Return the errors of some of the GEMMs."""
-    # Short kernels are mostly launch: their relative errors would say nothing about the constants.
-    which = which & (measured.ns >= LEAST_NS)
+def errors(
+    gpu: Gpu,
+    precision: str,
+    measured: Measured,
+    fit: GemmFit,
+    which: NDArray[np.bool_],
+    *,
+    short: bool = False,
+) -> Errors:
+    """Return the errors of some of the GEMMs: of those of `LEAST_NS` and more, or of the `short` ones."""
+    which = which & ((measured.ns < LEAST_NS) if short else (measured.ns >= LEAST_NS))
     if not which.any():
         return Errors(0, float("nan"), float("nan"))
-    off = np.abs(predicted_ns(gpu, precision, measured.sizes[which], fit) / measured.ns[which] - 1)
-    return Errors(int(which.sum()), float(off.mean()), float(np.quantile(off, 0.9)))
+    ratio = predicted_ns(gpu, precision, measured.sizes[which], fit) / measured.ns[which]
+    off = np.abs(ratio - 1)
+    spread = float(np.sqrt(np.mean(np.log(ratio) ** 2)))
+    return Errors(int(which.sum()), float(off.mean()), float(np.quantile(off, 0.9)), spread)
 
 
 def calibrate(
@@ -153,11 +178,11 @@ def calibrate(
         )
     held = held_out(measured.sizes)
     # GEMMs that the fit will see: of the held-out rest only errors are taken.
-    enough = int((~held & (measured.ns >= FITTED_NS)).sum())
+    enough = int((~held).sum())
     if enough < FEWEST:
         raise InputError(
-            f"{enough} GEMMs in {precision} take {FITTED_NS / 1e3:g} us or more and are not held out, expected "
-            f"{FEWEST} at least to fit {len(_FITTED)} constants"
+            f"{enough} GEMMs in {precision} are not held out, expected {FEWEST} at least to fit {len(_FITTED)} "
+            "constants"
         )
     tell = progress or (lambda what: None)
     tell(f"{precision}: {enough} GEMMs")
@@ -170,8 +195,9 @@ def calibrate(
             other = _fit(gpu, precision, measured, ~out)
             groups.setdefault(name, []).append(errors(gpu, precision, measured, other, out))
     inside, outside = (errors(gpu, precision, measured, fit, which) for which in (~held, held))
+    short = errors(gpu, precision, measured, fit, held, short=True)
     together = {name: _mean(found) for name, found in groups.items()}
-    return Fitted(fit, len(measured.ns), inside, outside, together)
+    return Fitted(fit, len(measured.ns), inside, outside, together, short)
 
 
 def _folds(sizes: Ints) -> Iterator[tuple[str, NDArray[np.bool_]]]:
@@ -191,6 +217,7 @@ def _mean(found: list[Errors]) -> Errors:
         # Weighted by rows; the worst of all folds is the worst.
         sum(each.count * each.mean for each in found) / max(count, 1),
         max(each.worst for each in found),
+        float(np.sqrt(sum(each.count * each.spread**2 for each in found) / max(count, 1))),
     )
 
 
@@ -203,18 +230,27 @@ def _fit(gpu: Gpu, precision: str, measured: Measured, which: NDArray[np.bool_])
         ) from error
     start = gpu.gemm_fit(precision)
     names = (*_FITTED, *(_CAST if start.cast else ()))
-    # Shorter ones would pull constants of throughput towards the launch.
-    mine = np.flatnonzero(which & (measured.ns >= FITTED_NS))
-    # Knuth's multiplicative hash: the same 2500 in every run, from all over the file.
+    if precision != "bf16":
+        # What a tile hides and where operands lie has little to do with their precision.
+        shared = {name: getattr(gpu.gemm_fit("bf16"), name) for name in _SHARED}
+        start, names = dataclasses.replace(start, **shared), tuple(each for each in names if each not in _SHARED)
+    mine = np.flatnonzero(which)
+    # Knuth's multiplicative hash: the same rows in every run, from all over the file.
     order = np.argsort((mine * 2_654_435_761) % 2**32, kind="stable")
     mine = mine[order[:MOST]]
     sizes, target = measured.sizes[mine], np.log(measured.ns[mine])
+    # Least squares of weighted residuals: a row of weight 2 counts twice.
+    weight = np.sqrt(np.where(measured.ns[mine] >= LEAST_NS, WEIGHT, 1.0))
+    firmly = _EXPECTED | ({} if precision == "bf16" else {"feed": (gpu.gemm_fit("bf16").feed, _FEED)})
+    expected = [(place, *firmly[name]) for place, name in enumerate(names) if name in firmly]
 
     def constants(at: Floats) -> GemmFit:
         return dataclasses.replace(start, **dict(zip(names, np.exp(at).tolist(), strict=True)))
 
     def off(at: Floats) -> Floats:
-        result: Floats = np.log(predicted_ns(gpu, precision, sizes, constants(at))) - target
+        rows = (np.log(predicted_ns(gpu, precision, sizes, constants(at))) - target) * weight
+        firm = [_SOFT * strength * (at[place] - np.log(value)) for place, value, strength in expected]
+        result: Floats = np.concatenate([rows, firm])
         return result
 
     # 1e-12: a constant of 0 has no logarithm.
@@ -225,6 +261,6 @@ def _fit(gpu: Gpu, precision: str, measured: Measured, which: NDArray[np.bool_])
     found: Any = least_squares(
         off, np.clip(np.log(first), low + 1e-6, high - 1e-6), bounds=(low, high), loss="soft_l1", f_scale=_SOFT,
         # diff_step 1e-2, see above.
-        diff_step=1e-2, x_scale=0.2, max_nfev=20,
+        diff_step=1e-2, x_scale=0.2, max_nfev=_ROUNDS,
     )  # fmt: skip
     return constants(found.x)

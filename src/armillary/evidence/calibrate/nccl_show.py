@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from armillary.base.units import format_bandwidth, format_bytes, format_time
+from armillary.base.units import format_bandwidth, format_time
+from armillary.collective.fitted.mechanism import Mechanism
 from armillary.collective.fitted.model import CollectiveFit
 from armillary.evidence.calibrate.nccl import Prediction
+from armillary.evidence.calibrate.nccl_mechanism import constants_of
 from armillary.evidence.calibrate.samples import Sample, merged
 
 if TYPE_CHECKING:
@@ -27,28 +28,21 @@ def headline(fit: CollectiveFit, device: str, samples: Sequence[Sample]) -> str:
     )
 
 
-def regime_table(fit: CollectiveFit) -> Table:
-    """Return the regimes within a node."""
-    table = _table(("operation", "GPUs", "up to", "latency", "bandwidth"), 1)
-    for operation, curves in fit.inside.items():
-        for members, curve in curves.items():
-            for part in curve:
-                bandwidth = "any" if part.bandwidth == math.inf else format_bandwidth(part.bandwidth)
-                table.add_row(operation, str(members), _end(part.up_to), format_time(part.latency), bandwidth)
+def line_table(mechanism: Mechanism) -> Table:
+    """Return the lines within a node and between nodes."""
+    table = _table(("where", "protocol", "overhead", "per hop", "bandwidth"), 2)
+    for name, line in mechanism.lines.items():
+        table.add_row("node", name, _time(line.overhead), _time(line.hop), format_bandwidth(line.bandwidth))
+    for name, outer in mechanism.network.items():
+        table.add_row("network", name, "-", _time(outer.hop), format_bandwidth(outer.bandwidth))
     return table
 
 
-def network_table(fit: CollectiveFit) -> Table:
-    """Return the regimes between nodes, and what a NIC carries by how many members of a node use theirs."""
-    table = _table(("operation", "up to", "latency", "per doubling", "per ring step", "NICs of (GB/s)"), 1)
-    for operation, spanning in fit.between.items():
-        # Rates of NICs are the same in all regimes: shown once.
-        rates = ", ".join(f"{count}: {rate:.3g}" for count, rate in spanning.nic.items())
-        for stage in spanning.stages:
-            times = (format_time(value) if value else "-" for value in (stage.base, stage.hop, stage.step))
-            table.add_row(operation, _end(stage.up_to), *times, rates)
-            rates = ""
-    return table
+def constants_line(fit: CollectiveFit, samples: Sequence[Sample]) -> str:
+    """Return how many constants there are for how many cases."""
+    assert fit.mechanism is not None
+    count = len(constants_of(fit.mechanism))
+    return f"{count} constants for {len(merged(samples))} cases; those that no case tells are the usual ones"
 
 
 def error_table(fitted: Sequence[Prediction], held_out: Sequence[Prediction]) -> Table:
@@ -71,8 +65,8 @@ def _errors(errors: Sequence[float]) -> tuple[str, str]:
     return f"{sum(errors) / len(errors):.1%}", f"{max(errors):.1%}"
 
 
-def _end(size: float) -> str:
-    return "any larger" if size == math.inf else format_bytes(size)
+def _time(ns: float) -> str:
+    return format_time(ns) if ns else "-"
 
 
 def _table(columns: Sequence[str], left: int) -> Table:

@@ -182,7 +182,8 @@ def _share(nodes: int, training: DlrmAssumptions) -> Share:
     )
     # The node that holds most, at the peak of the step.
     held = worst(partition(replica_layers(model, plan), plan), plan)
-    return Share(generate(model, plan), held.needed, held.at_peak["weights"])
+    # The paper counts states and activations: no gaps of an allocator, no buffers of a library, no context.
+    return Share(generate(model, plan), held.peak - held.at_peak["buffers"], held.at_peak["weights"])
 
 
 def dlrm(training: DlrmAssumptions) -> Model:

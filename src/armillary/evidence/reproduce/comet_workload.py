@@ -58,7 +58,8 @@ def share(mp: int, chosen: TrainingAssumptions, elsewhere: float = 0.0) -> Share
 def _share(mp: int, training: TrainingAssumptions, elsewhere: float) -> Share:
     model, plan = _model(mp), _plan(mp, training, elsewhere)
     held = worst(partition(replica_layers(model, plan), plan), plan)
-    return Share(generate(model, plan), held.needed, held.at_peak["weights"])
+    # The paper counts states and activations: no gaps of an allocator, no buffers of a library, no context.
+    return Share(generate(model, plan), held.peak - held.at_peak["buffers"], held.at_peak["weights"])
 
 
 def _model(mp: int) -> Model:

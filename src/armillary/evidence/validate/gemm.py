@@ -15,7 +15,8 @@ import numpy as np
 from armillary.base.errors import InputError
 from armillary.compute.gpu.attention import context_seconds
 from armillary.compute.gpu.device import Gpu, gpu_names, load_gpu
-from armillary.compute.gpu.gemm import gemm_seconds
+from armillary.compute.gpu.gemm import LOOPED, gemm_seconds
+from armillary.compute.gpu.spread import kernel_spread
 from armillary.compute.model import Floats, Ints
 from armillary.compute.table_file import PRECISIONS
 from armillary.evidence.calibrate import attention as attention_fit
@@ -27,10 +28,13 @@ COLUMNS = ("device", "gemm_dtype", "m", "n", "k", "latency")
 SOURCE = "aiconfigurator (ai-dynamo), cuBLASLt in TensorRT-LLM"
 # Longer names first: "A100" is in "A100-SXM4-40".
 _BUILT_IN = {
-    "A100-SXM4-40": "a100-sxm-40", "A100-SXM4": "a100-sxm-80", "A100": "a100-sxm-80", "H100": "h100-sxm",
+    "A100-SXM4-40": "a100-sxm-40", "A100-SXM4": "a100-sxm-80", "A100-PCIE": "a100-pcie", "A100 PCIE": "a100-pcie",
+    "A100": "a100-sxm-80", "H100": "h100-sxm",
     "H200": "h200-sxm", "GB200": "gb200", "B200": "b200", "GB300": "gb300", "B300": "b300", "V100": "v100-sxm",
-    "MI300X": "mi300x",
+    "MI300X": "mi300x", "MI325X": "mi325x", "MI355X": "mi355x",
 }  # fmt: skip
+NINETY = 1.645
+"""Standard deviations to each side that hold 90 % of a normal distribution."""
 _LEAST_US = gemm_fit.LEAST_NS / 1e3
 
 
@@ -52,10 +56,10 @@ def device_of(name: str) -> Gpu | None:
 
 
 def run_gemm(files: Sequence[Path], progress: Progress, name: str = "gemm") -> Table:
-    """Predict GEMMs of 20 us and more: of a file that was fitted to, those that were held out.
+    """Predict GEMMs: of a file that was fitted to, those that were held out; long and short ones are parts.
 
     Raises:
-        InputError: a file is missing or malformed, or holds no such GEMM.
+        InputError: a file is missing or malformed, or holds no GEMM.
     """
     # Whether any file is one that constants were fitted to.
     rows: list[Row] = []
@@ -67,14 +71,12 @@ def run_gemm(files: Sequence[Path], progress: Progress, name: str = "gemm") -> T
         partly |= fitted
         for (device, word), column in _read(path, text).items():
             sizes, us = np.array(column.sizes, np.int64), np.array(column.us)
-            keep = us >= _LEAST_US
-            if fitted:
-                # Of a fitted file only what no constant has seen.
-                keep &= gemm_fit.held_out(sizes)
+            # Of a fitted file only what no constant has seen.
+            keep = gemm_fit.held_out(sizes) if fitted else np.full(len(us), True)
             rows += _rows(device, word, sizes[keep], us[keep])
     progress(len(files), len(files))
     if not rows:
-        raise InputError(f"{', '.join(map(str, files))}: no GEMMs of {_LEAST_US:g} us or more")
+        raise InputError(f"{', '.join(map(str, files))}: no GEMMs")
     what = (
         "a fifth of all shapes, which no constant has seen"
         if partly
@@ -82,14 +84,18 @@ def run_gemm(files: Sequence[Path], progress: Progress, name: str = "gemm") -> T
     )
     return Table(
         name,
-        f"GEMMs of unseen shapes, {_LEAST_US:g} us and more",
+        "GEMMs of unseen shapes",
         "us",
         SOURCE if partly else ", ".join(path.name for path in files),
         tuple(rows),
         "held out" if partly else "given",
         # 8 % mean: the bar of GEMMs.
         Bar(0.08),
-        (f"Shown are {what}; fp8 includes the cast of the left operand, as the measurement does.",),
+        (
+            f"Shown are {what}; fp8 includes the cast of the left operand, as the measurement does.",
+            f"GEMMs of less than {_LEAST_US:g} us are a part of their own: launch and latency are much of them.",
+            "The measurement goes round five copies of the weights, which the cache may keep.",
+        ),
         _parts(name, rows, partly, Bar(0.08)),
     )
 
@@ -128,11 +134,26 @@ def _rows(device: str, word: str, sizes: Ints, us: Floats) -> list[Row]:
     # A fourth column: calls, 1 each.
     if gpu and precision and not reason and len(us):
         four = np.column_stack([sizes, np.ones(len(sizes))]).astype(float)
-        predicted = gemm_seconds(gpu, precision, four)[0] * 1e6
+        predicted = gemm_seconds(gpu, precision, four, copies=LOOPED)[0] * 1e6
     return [
-        Row(f"{group} {m}x{n}x{k}", measured, found, group, reason=reason)
+        Row(
+            f"{group} {m}x{n}x{k}",
+            measured,
+            found,
+            group if measured >= _LEAST_US else f"{group}, below {_LEAST_US:g} us",
+            reason=reason,
+            **_interval(gpu, precision, found),
+        )
         for (m, n, k), measured, found in zip(sizes.tolist(), us.tolist(), predicted.tolist(), strict=True)
     ]
+
+
+def _interval(gpu: Gpu | None, precision: str | None, us: float) -> dict[str, float]:
+    """Return the ends of a 90 % interval of a predicted time, none of an unknown one."""
+    if gpu is None or precision is None or not us > 0:
+        return {}
+    width = NINETY * kernel_spread(gpu, "gemm", precision, us * 1e3)
+    return {"low": us * math.exp(-width), "high": us * math.exp(width)}
 
 
 def _read(path: Path, text: str) -> dict[tuple[str, str], _Column]:

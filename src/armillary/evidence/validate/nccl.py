@@ -14,9 +14,10 @@ from functools import partial
 from pathlib import Path
 
 from armillary.base.units import format_bytes
-from armillary.collective.fitted import CollectiveFit, fit_names, load_fit
+from armillary.collective.fitted import fit_names, load_fit
 from armillary.collective.fitted.derive import derive
 from armillary.collective.fitted.read import measured_names, plain_name, sheets
+from armillary.collective.fitted.sheet import DataSheet
 from armillary.evidence.calibrate import nccl, nccl_tables
 from armillary.evidence.calibrate.nccl import Prediction
 from armillary.evidence.calibrate.samples import Sample, merged
@@ -54,16 +55,23 @@ def _against(
     samples = [sample for path in _tables_of(paths) for sample in nccl_tables.read_file(path)]
     # The rows that the package was fitted to: the package's own fits have seen them.
     if fingerprint(samples) == CALIBRATED[name]:
-        found = nccl.held_out_sizes(samples, progress)
+
+        def sheet_of(sample: Sample) -> DataSheet:
+            return load_fit(fit_of(sample)).sheet
+
+        found = nccl.held_out_sizes(samples, sheet_of, progress)
         table = _table(name, title, source, found, "held out", bar)
         fitted, _ = _shipped(samples, fit_of)
         parts = [_table("fitted", "The same rows, not held out", source, fitted, "fitted", None)]
         # None where all rows are of one node.
-        if nodes := nccl.held_out_nodes(samples):
+        if nodes := nccl.held_out_nodes(samples, sheet_of):
             parts.append(
                 _table("unseen-nodes", "Numbers of nodes left out", source, nodes, "held out", Bar(0.2))
             )
-        note = "Each size predicted by a fit without it; the smallest and largest of a curve are not."
+        note = (
+            "Each size predicted by a fit without it and a fifth of all others; the smallest and largest of a curve "
+            "are not."
+        )
         return replace(table, notes=(note,), parts=(*table.parts, *parts))
     # Any other file: the package's fits are blind to it, or not known to be.
     found, refused = _shipped(merged(samples), fit_of)
@@ -107,9 +115,8 @@ def _unseen_device(paths: Sequence[Path], progress: Progress) -> Table:
         sheet = sheets().get(name)
         if sheet is not None and sheet.sibling in names:
             # No row of the device, of any operation, is in the fit.
-            others = [sample for sample in samples if sample.device != device]
-            inside = nccl.fit_inside(others)[names[sheet.sibling]]
-            sibling = CollectiveFit(sheet.sibling, sheets()[sheet.sibling], inside)
+            sibling_rows = [sample for sample in samples if sample.device == names[sheet.sibling]]
+            sibling = nccl.fit_of(sibling_rows, sheets()[sheet.sibling])
             mine = [sample for sample in samples if sample.device == device]
             found[name] = nccl.predictions(derive(name, sheet, sibling), mine)
         progress(done, len(names))

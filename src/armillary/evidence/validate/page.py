@@ -9,12 +9,13 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from armillary.base.files import fill_page, write_text
 from armillary.evidence.validate.accuracy import NEAR, is_refused
 from armillary.evidence.validate.run import Skipped
 from armillary.evidence.validate.saved import row_facts, table_facts
 from armillary.evidence.validate.show import bar_texts
 from armillary.evidence.validate.table import Row, Table
-from armillary.explore.views.page import check_page, fill_page, plotly_script
+from armillary.explore.views.page import check_page, plotly_script
 
 
 def write_html(tables: Sequence[Table], path: Path, skipped: Iterable[Skipped] = ()) -> None:
@@ -39,7 +40,7 @@ def write_html(tables: Sequence[Table], path: Path, skipped: Iterable[Skipped] =
         "DATA": data.replace("<", "\\u003c"),
         "SCRIPT": (viewer / "validation.js").read_text(encoding="utf-8"),
     }
-    fill_page((viewer / "validation.html").read_text(encoding="utf-8"), parts, path)
+    write_text(path, *fill_page((viewer / "validation.html").read_text(encoding="utf-8"), parts))
 
 
 def _facts(table: Table) -> dict[str, Any]:

@@ -43,8 +43,10 @@ def plan(
     if data := tuple(dict.fromkeys(data)):
         files: dict[str, tuple[Path, ...]] = {}
         for path in data:
-            name = suite_of(path, picked).name
-            files[name] = (*files.get(name, ()), path)
+            format_of = set(suite_of(path, picked).columns)
+            # Suites of one format: times and memory of the same rows.
+            for name in (suite.name for suite in picked if set(suite.columns) == format_of):
+                files[name] = (*files.get(name, ()), path)
         return [Job(suite, files[suite.name]) for suite in picked if suite.name in files], []
     if measured is not None and not measured.is_dir():
         raise InputError(f"measured: there is no folder '{measured}'")

@@ -44,7 +44,8 @@ def headers(path: Path) -> list[list[str]]:
     Of ``.csv`` and ``.csv.gz`` the first line that does not begin with ``#``, and such a line above it with as many
     cells, since a first column may be called ``# GPUs``; of ``.tsv`` the same, between tabs. Of ``.md`` the header of
     each table, and the names in a line of a log (``completed step: 15, seconds: 17.182, …``). Of ``.json`` the keys of
-    the object, or of the first in a list. A file without one of these suffixes is read as ``.csv``.
+    the object, and of the first in a list or in a list within the object. A file without one of these suffixes is read
+    as ``.csv``.
 
     Raises:
         InputError: it cannot be read, or is empty.
@@ -94,9 +95,10 @@ def _cells(line: str, between: str) -> list[str]:
 
 def _keys(path: Path) -> list[list[str]]:
     found = json.loads("".join(_lines(path)))
-    if isinstance(found, list) and found:
-        found = found[0]
-    return [list(found)] if isinstance(found, dict) else []
+    inner = found.values() if isinstance(found, dict) else ()
+    # Of a list the first, and of an object with notes beside its rows the first of those.
+    firsts = [each[0] for each in (found, *inner) if isinstance(each, list) and each]
+    return [list(each) for each in (found, *firsts) if isinstance(each, dict)]
 
 
 def _tables(path: Path) -> list[list[str]]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from armillary.base.errors import nearest
-from armillary.platform.files.preset import Preset, read_numbers
+from armillary.platform.files.preset import Preset, merged, read_numbers
 
 # Shipped with the package, as data files.
 _FOLDER = Path(__file__).parent / "presets"
@@ -39,12 +39,5 @@ def expanded(data: dict[str, Any]) -> dict[str, Any]:
         names = cost_preset_names()
         raise ValueError(f"preset: got '{name}', expected {', '.join(names)}{nearest(name, names)}")
     # The keys of the file win over the preset.
-    merged: dict[str, Any] = _merge(read_cost_preset(name).document.data["costs"], data)
-    return merged
-
-
-def _merge(base: Any, own: Any) -> Any:
-    if not isinstance(base, dict) or not isinstance(own, dict):
-        # Lists and numbers are replaced as a whole.
-        return own
-    return base | {key: _merge(base[key], value) if key in base else value for key, value in own.items()}
+    found: dict[str, Any] = merged(read_cost_preset(name).document.data["costs"], data)
+    return found

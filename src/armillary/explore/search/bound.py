@@ -43,7 +43,7 @@ from armillary.workload.layers.of_model import layers_of, variants
 from armillary.workload.models import Model
 from armillary.workload.models.schema import Decoder
 from armillary.workload.pipeline.partition import partition
-from armillary.workload.plan.numbers import gradient, traffic
+from armillary.workload.plan.numbers import cleared, gradient, norm_traffic, traffic
 from armillary.workload.plan.ranks import microbatches, rank_grid
 from armillary.workload.plan.schema import Plan
 
@@ -330,7 +330,7 @@ class _Pipeline:
         axis_set = "tp+cp+dp+pp" if sharded or plan.parallel.ep > 1 else "tp+pp"
         met, owners = 0, [s for s in range(pp) if stages[s].owned]
         for s in owners:
-            norm = Step("gradient norm", bytes=stages[s].owned * gradient(plan))
+            norm = Step("gradient norm", bytes=stages[s].owned * norm_traffic(plan))
             done[s] += self.on.least.kernel(norm, self.speeds[s])
             met = max(met, done[s])
         for s in owners:
@@ -340,6 +340,11 @@ class _Pipeline:
             step = Step("optimizer", bytes=stages[s].owned * traffic(plan))
             done[s] += self.on.least.kernel(step, self.speeds[s])
             ranks[s, pk.R_CHAIN] = done[s]
+            if clear := stages[s].kept * cleared(plan):
+                # Beside the gathers of new weights.
+                step = Step("optimizer: clear gradients", bytes=clear)
+                ranks[s, pk.R_CHAIN] += self.on.least.kernel(step, self.speeds[s])
+                end = max(end, int(ranks[s, pk.R_CHAIN]))
             for k, took in enumerate(stages[s].gathers):
                 # With ZeRO-1 and -2 the new weights are gathered at the end of the step.
                 if took:

@@ -29,12 +29,14 @@ class Stage:
     Attributes:
         lists: See `pipeline_kernel.run`.
         owned: Parameters that a rank updates.
+        kept: Parameters whose gradients it keeps.
         reduced: Whether a reduction of gradients ends a step.
         gathers: ns of the gathers of new weights after the update, on each of two communicators.
     """
 
     lists: dict[tuple[int, int], list[Segment]] = field(default_factory=dict)
     owned: int = 0
+    kept: int = 0
     reduced: tuple[bool, bool] = (False, False)
     gathers: tuple[int, int] = (0, 0)
 
@@ -74,7 +76,7 @@ def stage_of(
     # Last tasks run from the last chunk to the first, and buckets fill up in this order.
     for chunk in reversed(range(len(chunks))):
         found.lists[chunk, LAST] = made.last(chunks[chunk][::-1], kinds[MAKES], chunk, chunk == 0)
-    found.owned = made.owned
+    found.owned, found.kept = made.owned, made.kept
     found.reduced = (made.calls[0] > 0, made.calls[1] > 0)
     found.gathers = (made.gathers[0], made.gathers[1])
     return found
@@ -92,7 +94,7 @@ class _Lists:
         """Whether gradients are reduced in every microbatch."""
         self.open: dict[str, tuple[int, int]] = {}
         """By axis set, the parameters in the open bucket and the segment that added the last of them."""
-        self.owned = 0
+        self.owned = self.kept = 0
         self.calls, self.gathers = [0, 0], [0, 0]
         self._ranks: dict[str, int] = {}
         self._before: dict[int, tuple[int, int]] = {}
@@ -175,6 +177,7 @@ class _Lists:
         part = shard(parameters, ranks) if self.how != "ddp" else parameters
         if counts:
             self.owned += part
+            self.kept += parameters
         if not parameters or ranks < 2:
             return
         slot, element = self._slot(axis_set), gradient(self.plan)

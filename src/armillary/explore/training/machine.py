@@ -63,7 +63,7 @@ def machine_of(source: Source) -> Machine:
     if document.path:
         keys = _absolute(keys, document.path.parent)
     platform = load_platform(source)
-    if platform.compute.model is None:
+    if not platform.compute.modelled:
         raise InputError(
             f"machine {name}: nothing says how long kernels take; expected compute: {{model: gpu, device: NAME}} "
             "(`armillary machine gemm --list` has the names), or a roofline by name, compute: {roofline: true, "

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from armillary.base.units import format_bytes, format_count, format_time
 from armillary.explore.training.choose import Choice
-from armillary.explore.training.interval import tells_apart
 from armillary.explore.training.parts import PARTS, TITLES
-from armillary.explore.training.train import Prediction
+from armillary.explore.training.train import Prediction, tells_apart
+from armillary.workload.plan.request import keys_of
 from armillary.workload.plan.schema import Plan
 
 if TYPE_CHECKING:
@@ -144,14 +144,9 @@ def prediction_json(found: Prediction) -> dict[str, Any]:
         },
         "parts_s": dict(found.parts),
         "limits": found.limits,
-        "plan": plan_json(found.plan),
+        "plan": keys_of(found.plan),
         "assumptions": list(found.assumptions),
     }  # fmt: skip
-
-
-def plan_json(plan: Plan) -> dict[str, Any]:
-    """Return the keys of a plan that were given or chosen."""
-    return plan.model_dump(mode="json", exclude_unset=True)
 
 
 def choice_json(choice: Choice) -> dict[str, Any]:

@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from armillary.explore.training.show import headline, plan_json, plan_text
+from armillary.explore.training.show import headline, plan_text
 from armillary.explore.training.train import Prediction
 from armillary.platform.files.preset import merged
 from armillary.workload.models import default_sequence, load_model
 from armillary.workload.models.schema import Decoder
+from armillary.workload.plan.request import keys_of
 from armillary.workload.plan.schema import Plan
 
 RECOMPUTE = {
@@ -24,8 +25,8 @@ RECOMPUTE = {
 def study(found: Prediction, model: str) -> dict[str, Any]:
     """Return the study file whose simulation is the prediction, but for what a long step leaves out."""
     constants = found.software.fitted.constants
-    values = {key: value for key, value in constants.plan(plan_json(found.plan)).items() if key != "ranks"}
-    own = constants.platform(found.machine.device) if found.machine.device else {}
+    values = {key: value for key, value in constants.plan(keys_of(found.plan)).items() if key != "ranks"}
+    own = constants.platform(found.machine.device, found.plan.numbers.compute)
     return {
         "workload": {"generate": {"model": model, **values}},
         "platform": merged(dict(found.machine.keys), own),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from math import log
 from typing import Any
 
 from pydantic import ValidationError
@@ -12,7 +13,7 @@ from armillary.base.document import Source
 from armillary.base.errors import InputError
 from armillary.explore.training.constants import Constants
 from armillary.explore.training.defaults import chosen, completed
-from armillary.explore.training.interval import interval_of
+from armillary.explore.training.interval import NORMAL, interval_of
 from armillary.explore.training.machine import Machine, machine_of
 from armillary.explore.training.parts import TITLES, parts_of
 from armillary.explore.training.software import Software, software_of, usual
@@ -21,6 +22,7 @@ from armillary.platform.files.native_errors import first_problem
 from armillary.workload import models
 from armillary.workload.generate import memory_of
 from armillary.workload.models import Model, load_model
+from armillary.workload.plan.request import keys_of
 from armillary.workload.plan.schema import Plan
 
 
@@ -148,8 +150,7 @@ def _peak(machine: Machine, plan: Plan) -> float:
 
 def effect(model: Model, machine: Machine, plan: Plan, software: Software) -> float:
     """Return how many times as long a step takes with a software as with its kernels and collectives alone."""
-    values = plan.model_dump(exclude_unset=True, mode="json")
-    step = Step(model, values, machine.keys, machine.npus, machine.device)
+    step = Step(model, keys_of(plan), machine.keys, machine.npus, machine.device)
     return seconds(step, software.fitted.constants) / seconds(step, Constants())
 
 
@@ -203,6 +204,10 @@ def _assumed(machine: Machine, software: Software) -> list[str]:
     return found
 
 
-def with_assumption(prediction: Prediction, text: str) -> Prediction:
-    """Return a prediction that states one thing more."""
-    return replace(prediction, assumptions=(*prediction.assumptions, text))
+def tells_apart(one: Prediction, other: Prediction) -> bool:
+    """Return whether two plans of a model on a machine differ by more than the model can tell.
+
+    What a machine and a software do to all plans alike cancels; what remains is `Fitted.within` of each.
+    """
+    spread = max(each.software.fitted.within for each in (one, other))
+    return abs(log(other.step_time_s / one.step_time_s)) > NORMAL * spread * 2**0.5

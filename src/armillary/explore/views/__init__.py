@@ -9,8 +9,9 @@ from which every chart is drawn.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from armillary.base import lazy
 
 if TYPE_CHECKING:
     from armillary.explore.views.columns import Axis, Columns, Objective, columns_of
@@ -18,19 +19,6 @@ if TYPE_CHECKING:
     from armillary.explore.views.page import write_html
     from armillary.explore.views.pareto import front, pareto_ranks
     from armillary.explore.views.ranked_table import ranked, why_not
-
-_MODULE_OF = {
-    "Axis": "columns",
-    "Columns": "columns",
-    "Objective": "columns",
-    "columns_of": "columns",
-    "front": "pareto",
-    "pareto_ranks": "pareto",
-    "picture": "overview",
-    "ranked": "ranked_table",
-    "why_not": "ranked_table",
-    "write_html": "page",
-}
 
 __all__ = [
     "Axis",
@@ -44,11 +32,13 @@ __all__ = [
     "why_not",
     "write_html",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _MODULE_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
-    globals()[name] = value
-    return value
+__getattr__ = lazy(
+    __name__,
+    {
+        ".columns": ("Axis", "Columns", "Objective", "columns_of"),
+        ".overview": ("picture",),
+        ".page": ("write_html",),
+        ".pareto": ("front", "pareto_ranks"),
+        ".ranked_table": ("ranked", "why_not"),
+    },
+)

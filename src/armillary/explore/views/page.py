@@ -6,7 +6,7 @@ import base64
 import html
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.base.errors import InputError
-from armillary.base.files import replacing
+from armillary.base.files import fill_page, write_text
 from armillary.explore.sweep.measures import MEASURES
 from armillary.explore.sweep.point import Row
 from armillary.explore.views.columns import Columns, columns_of, title_of
@@ -59,22 +59,7 @@ def write_html(rows: Sequence[Row], sweep: Any, path: str | os.PathLike[str]) ->
             (viewer / name).read_text(encoding="utf-8") for name in ("sweep.js", "sweep_charts.js")
         ),
     }
-    fill_page((viewer / "sweep.html").read_text(encoding="utf-8"), parts, path)
-
-
-def fill_page(page: str, parts: Mapping[str, str], path: str | os.PathLike[str]) -> None:
-    """Write `page` with each ``@NAME@`` replaced by its part; `parts` are in the order in which the page has them.
-
-    Raises:
-        InputError: the file cannot be written.
-    """
-    with replacing(path) as temporary, temporary.open("w", encoding="utf-8") as stream:
-        for name, text in parts.items():
-            # Only the rest is searched on: a part that contains the marker of another is not replaced.
-            before, _, page = page.partition(f"@{name}@")
-            stream.write(before)
-            stream.write(text)
-        stream.write(page)
+    write_text(path, *fill_page((viewer / "sweep.html").read_text(encoding="utf-8"), parts))
 
 
 def check_page(path: str | os.PathLike[str]) -> None:

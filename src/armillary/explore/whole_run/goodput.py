@@ -109,19 +109,15 @@ def goodput(rate: float, interval: float, checkpoints: Checkpoints, recovery: Re
     waits = 0.0
     if recovery.spares is not None:
         waits = erlang(recovery.spares + 1, rate * recovery.hardware * recovery.repair)
-    # exp(710) is beyond float64. At such rates no segment or no restart ever succeeds: nothing is
-    # useful. Lost work is not separated from restarts here.
-    if rate * segment > 700 or rate * recovery.restart > 700:
-        return Goodput(0.0, 0.0, 0.0, 1.0 - waits, waits)
-    # Checkpoints kept per cycle; expm1 keeps the digits where failures are rare.
-    kept = math.exp(-rate * writing) / math.expm1(rate * segment)
-    cycle = math.exp(rate * recovery.restart) / rate
-    # Cycles per second of the run, waiting for repairs included.
-    run = (1 - waits) / cycle
-    useful, saved = interval * kept * run, stop * kept * run
-    restarts = (cycle - 1 / rate) * run
-    # Of 1/r seconds between restart and failure, what is not kept was lost.
-    return Goodput(useful, saved, 1 / rate * run - useful - saved, restarts, waits)
+    # Checkpoints kept per cycle. Exponents are negative, as exp(710) is beyond float64; expm1 keeps the digits where
+    # failures are rare.
+    kept = math.exp(-rate * (writing + segment)) / -math.expm1(-rate * segment)
+    # The share between a restart and the next failure: 1/r seconds of each cycle.
+    up = (1 - waits) * math.exp(-rate * recovery.restart)
+    useful, saved = interval * kept * rate * up, stop * kept * rate * up
+    restarts = (1 - waits) * -math.expm1(-rate * recovery.restart)
+    # What is not kept of the time between restart and failure was lost.
+    return Goodput(useful, saved, up - useful - saved, restarts, waits)
 
 
 def erlang(lines: int, load: float) -> float:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, WithJsonSchema
 
 from armillary.platform.collectives import ALGORITHMS, CHUNK_ORDERS, WINDOWED
-from armillary.platform.fields import Chosen, Count, Part
+from armillary.platform.fields import Bandwidth, Count, Named, Part
 from armillary.platform.model import WithinDimensionName
 
 _ALGORITHM = {
@@ -19,6 +19,13 @@ Algorithms = Annotated[
     Any,
     WithJsonSchema({"anyOf": [_ALGORITHM, {"type": "array", "items": _ALGORITHM, "minItems": 1}]}),
 ]
+
+
+class HostKeys(Part):
+    """The path through the host of a node: for groups with several members in it, none of whose NICs is near two."""
+
+    bandwidth: Bandwidth = Field(description="Of a node, all groups together.")
+    near: Count = Field(default=2, description="NPUs, neighbours in rank, that a NIC is near to.")
 
 
 class Collectives(Part):
@@ -46,7 +53,7 @@ class Collectives(Part):
         default=None,
         description="Chunks in flight per dimension; if absent 1 (astra-sim) or as many as hide latencies.",
     )
-    chunk_order: Annotated[str, Chosen(CHUNK_ORDERS)] = Field(
+    chunk_order: Annotated[str, Named(CHUNK_ORDERS)] = Field(
         default="baseline",
         description="Which dimensions each chunk visits first: always the same, or by a scheduler (physical).",
     )
@@ -65,5 +72,9 @@ class Collectives(Part):
     )
     node: str | None = Field(
         default=None, description="With fit: the outermost dimension inside a node; if absent the first."
+    )
+    host: HostKeys | None = Field(
+        default=None,
+        description="With fit: what data cross on the way to NICs that are not near; absent: the library relays them.",
     )
     queues: Count = Field(default=1, description="Queues per dimension.")

@@ -139,13 +139,23 @@ class GpuKernels(Compute):
         description="Its name, e.g. h100-sxm, or the path of a YAML file, relative to the study.",
     )
     sustained: Efficiency | None = Field(
-        default=None, description="Share of the clocks of a short measurement that a long run keeps."
+        default=None,
+        description="Share of the clocks that is left besides what the power limit of the device takes.",
+    )
+    load: Literal["sustained", "alone"] = Field(
+        default="sustained",
+        description="sustained: kernels follow each other, and the power limit lowers the clocks of those that load "
+        "the tensor cores; alone: each is measured by itself, at full clocks.",
     )
     factors: Factors = Factors()
 
     def options(self) -> dict[str, Any]:
         """Return the options of the model."""
-        return {"device": self.device, "factors": {**self.factors.model_dump(), "sustained": self.sustained}}
+        return {
+            "device": self.device,
+            "factors": {**self.factors.model_dump(), "sustained": self.sustained},
+            "load": self.load,
+        }
 
 
 class TableColumns(Part):

@@ -33,7 +33,7 @@ from armillary.platform.model import Packets, Platform, ProfileName
 from armillary.platform.network import Dimension
 from armillary.platform.network_models import NetworkChoice
 from armillary.platform.profiles import NOT_ASTRA_SIM, astra_sim_conflicts
-from armillary.platform.terms import FitChoice
+from armillary.platform.terms import FitChoice, HostPath
 
 # Entries of stragglers are free keys, which pydantic does not see: they are read by hand with this.
 _TIME = Quantity(parse_time, "time", "2 ms", TIME)
@@ -209,13 +209,17 @@ def _fit(
     if keys.fit is None:
         if keys.node is not None:
             raise document.error((*path, "node"), "expected only with fit: it says what a node of the fit is")
+        if keys.host is not None:
+            raise document.error((*path, "host"), "expected only with fit, whose collectives cross it")
         return None
     inner = 1
     if keys.node is not None:
         # The named dimension and those inside it make up a node.
         inner += names.index(document.choice((*path, "node"), keys.node, names))
     folder = document.path.parent if document.path else Path()
-    return FitChoice(keys.fit, inner, folder, f"{document.where((*path, 'fit'))}: {key_text((*path, 'fit'))}")
+    host = HostPath(keys.host.bandwidth, keys.host.near) if keys.host else None
+    source = f"{document.where((*path, 'fit'))}: {key_text((*path, 'fit'))}"
+    return FitChoice(keys.fit, inner, folder, source, host)
 
 
 def _warnings(model: PlatformFile, compute: Compute, document: Document, profile: ProfileName) -> list[str]:

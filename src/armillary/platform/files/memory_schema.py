@@ -13,8 +13,8 @@ from armillary.platform.fields import (
     BY_TYPE,
     TAGS,
     Bandwidth,
-    Chosen,
     Count,
+    Named,
     Options,
     Part,
     Size,
@@ -83,7 +83,7 @@ class RemoteMemory(Part):
     preset: str | None = Field(
         default=None, description="A known memory, e.g. cxl-pool; the other keys change it."
     )
-    kind: Annotated[str, Chosen(values.MEMORY_KINDS)] | None = Field(
+    kind: Annotated[str, Named(values.MEMORY_KINDS)] | None = Field(
         default=None, description="Needed, but with a preset, which has one."
     )
     bandwidth: WholeBandwidth | None = Field(default=None, description="Not for kind hierarchical.")

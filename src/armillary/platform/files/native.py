@@ -40,20 +40,13 @@ from armillary.base.errors import InputError, nearest
 from armillary.base.hints import KeyPath, show
 from armillary.platform.collectives import COLLECTIVES
 from armillary.platform.files.astra_sim_keys import NETWORK_KEYS
-from armillary.platform.files.job_npus import npus_of
 from armillary.platform.files.machine import read_machine
 from armillary.platform.files.native_errors import first_error
 from armillary.platform.files.preset import expand, is_preset, preset_document, preset_names, read_preset
 from armillary.platform.files.study_schema import PlatformFile, StudyFile
-from armillary.platform.files.topology_schema import read_topology
 from armillary.platform.files.workload_schema import Job, Workload
 from armillary.platform.model import CollectiveName, Platform, ProfileName
 from armillary.platform.profiles import NOT_ASTRA_SIM, with_roofline
-from armillary.platform.topology.failures import degraded
-from armillary.platform.topology.layout import draw
-from armillary.platform.topology.levels import levels_of, panels
-from armillary.platform.topology.network import Network
-from armillary.platform.topology.sketch import Panel
 
 
 @dataclass(frozen=True)
@@ -159,6 +152,8 @@ def _with_work(study: Study, work: Workload) -> Study:
 
 def _jobs(study: Study, jobs: list[Job], document: Document) -> Iterator[StudyJob]:
     """Yield the jobs of a study; one that repeats is as many, named NAME.0 and so on."""
+    from armillary.platform.files.job_npus import npus_of
+
     taken: set[int] = set()
     names: set[str] = set()
     for i, job in enumerate(jobs):
@@ -272,41 +267,3 @@ def _validate(document: Document) -> StudyFile:
         return StudyFile.model_validate(document.data)
     except ValidationError as error:
         raise first_error(document, error) from None
-
-
-def load_network(path: str | Path) -> Network | None:
-    """Return the graph that a platform file describes with ``topology``, or None if it has dimensions.
-
-    Raises:
-        InputError: The file is missing or malformed.
-    """
-    document = platform_document(path)
-    at = ("platform",) if "platform" in document.data else ()
-    data = document.data["platform"] if at else document.data
-    if all(key in document.data for key in NETWORK_KEYS):  # a file of ASTRA-sim, which has such a key, too
-        return None
-    # What has dimensions is drawn from those, and a preset may change the graph.
-    if not isinstance(data, dict) or data.get("topology") is None or "preset" in data or "network" in data:
-        return None
-    return read_topology(document, (*at, "topology"), data["topology"])
-
-
-def panels_of(path: str | Path) -> tuple[str, list[Panel]]:
-    """Return the title and the panels of a picture of a platform file or preset.
-
-    Raises:
-        InputError: The file is missing or malformed.
-    """
-    network = load_network(path)
-    title = Path(path).name
-    document = platform_document(path)
-    if document.path is None and is_preset(str(path)):
-        # A preset may have a graph only for pictures, beside the dimensions that are simulated.
-        preset = read_preset(str(path))
-        title = preset.title
-        if preset.topology is not None:
-            network = read_topology(preset.document, ("topology",), preset.topology)
-    if network is None:
-        return title, panels(levels_of(load_platform(path).dimensions))
-    # Failures from the start on are drawn as links that are down.
-    return title, draw(degraded(network.topology, network.failures))

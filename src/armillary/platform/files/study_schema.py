@@ -15,9 +15,9 @@ from armillary.base import units
 from armillary.platform.fields import (
     BY_TYPE,
     TAGS,
-    Chosen,
     Efficiency,
     Flops,
+    Named,
     Options,
     Part,
     Ruled,
@@ -94,7 +94,7 @@ class Jitter(Part):
     seed: Annotated[int, Ruled(SEED)] = 0
 
 
-NetworkName = Annotated[str, Chosen(NETWORK_MODELS)]
+NetworkName = Annotated[str, Named(NETWORK_MODELS)]
 
 
 class NetworkModelKeys(Part):

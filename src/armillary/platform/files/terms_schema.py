@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, Tag
 
 from armillary.base import units
-from armillary.platform.fields import Part, Quantity, Time
+from armillary.platform.fields import BY_TYPE, TAGS, Part, Quantity, Ruled, Time
 from armillary.platform.limits import SHARE_OR_NONE
-from armillary.platform.terms import Terms
+from armillary.platform.terms import PROCESSORS, TRAFFIC, Terms
 
 Share = Annotated[float, Quantity(units.parse_percent, "percent", "10 %", SHARE_OR_NONE)]
 
@@ -23,6 +23,22 @@ class OverlapKeys(Part):
     communication: Share = Field(
         default=0.0, description="What a collective takes longer while one of its ranks computes."
     )
+    processors: Annotated[float, Ruled(PROCESSORS)] = Field(
+        default=0.0,
+        description="Processors (SMs) that a collective occupies; kernels bound by computation lack them.",
+    )
+    traffic: Annotated[float, Ruled(TRAFFIC)] = Field(
+        default=0.0,
+        description="Bytes through the memory for each byte that a collective sends; kernels bound by memory lack that "
+        "bandwidth.",
+    )
+
+
+class CommunicationKeys(Part):
+    """What collectives and messages take longer in a step than alone, by how far they go."""
+
+    inside: Share = Field(default=0.0, description="Within a node, over links such as NVLink.")
+    between: Share = Field(default=0.0, description="Between nodes, over NICs.")
 
 
 class StepKeys(Part):
@@ -32,12 +48,19 @@ class StepKeys(Part):
     share: Share = Field(default=0.0, description="Of what the rest takes.")
 
 
+Communication = Annotated[
+    Annotated[Share, Tag(TAGS[0])] | Annotated[CommunicationKeys, Tag(TAGS[1])], BY_TYPE
+]
+
+
 class TermsKeys(Part):
     """Terms of a step that kernels and links do not show; each is off unless it is given (physical)."""
 
     overlap: OverlapKeys = OverlapKeys()
-    communication: Share = Field(
-        default=0.0, description="What collectives and messages take longer in a step than alone."
+    communication: Communication = Field(
+        default=0.0,
+        description="What collectives and messages take longer in a step than alone: everywhere, or inside a node and "
+        "between nodes.",
     )
     launch: Time = Field(
         default=0.0, description="The least time of a kernel: what the CPU needs to issue it."
@@ -50,7 +73,18 @@ class TermsKeys(Part):
 
 def terms_of(keys: TermsKeys) -> Terms:
     """Return the terms that a study file asks for."""
+    given = keys.communication
+    by_place = given if isinstance(given, CommunicationKeys) else CommunicationKeys()
     return Terms(
-        keys.overlap.compute, keys.overlap.communication, keys.communication, keys.launch, keys.straggler,
-        keys.step.time, keys.step.share,
-    )  # fmt: skip
+        overlap_compute=keys.overlap.compute,
+        overlap_communication=keys.overlap.communication,
+        overlap_processors=keys.overlap.processors,
+        overlap_traffic=keys.overlap.traffic,
+        communication=0.0 if isinstance(given, CommunicationKeys) else given,
+        communication_inside=by_place.inside,
+        communication_between=by_place.between,
+        launch=keys.launch,
+        straggler=keys.straggler,
+        step_time=keys.step.time,
+        step_share=keys.step.share,
+    )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING
 
+from armillary.base import lazy
+
 if TYPE_CHECKING:
-    from armillary.platform.files.native import load_network, panels_of
+    from armillary.platform.files.network_graph import load_network, panels_of
     from armillary.platform.files.topology import edges, from_networkx, read_graph, to_networkx
     from armillary.platform.files.topology_schema import read_topology
     from armillary.platform.topology.dimension_order import DimensionOrder
@@ -17,21 +18,6 @@ if TYPE_CHECKING:
     from armillary.platform.topology.reach import check_connected, distances
     from armillary.platform.topology.routing import Adaptive, Ecmp, Paths, Rail, Routing, Shortest, Static
     from armillary.platform.topology.trees import dragonfly, fat_tree, leaf_spine, rail_optimised
-
-# `platform` alone is light: importing graphs pulls in NumPy and the readers of files.
-_MODULES = {
-    "topology.dimension_order": ("DimensionOrder",),
-    "topology.failures": ("Failure", "degraded", "stages"),
-    "topology.graph": ("UNBOUNDED", "Topology"),
-    "topology.grids": ("from_dimensions", "hypercube", "optical_torus", "wafer_mesh"),
-    "topology.network": ("Network",),
-    "topology.reach": ("check_connected", "distances"),
-    "topology.routing": ("Adaptive", "Ecmp", "Paths", "Rail", "Routing", "Shortest", "Static"),
-    "topology.trees": ("dragonfly", "fat_tree", "leaf_spine", "rail_optimised"),
-    "files.native": ("load_network", "panels_of"),
-    "files.topology": ("edges", "from_networkx", "read_graph", "to_networkx"),
-    "files.topology_schema": ("read_topology",),
-}
 
 __all__ = [
     "UNBOUNDED",
@@ -66,11 +52,19 @@ __all__ = [
     "to_networkx",
     "wafer_mesh",
 ]
-
-
-def __getattr__(name: str) -> object:
-    """Import a public name on first use, so that importing the package stays cheap."""
-    for module, names in _MODULES.items():
-        if name in names:
-            return getattr(importlib.import_module(f"armillary.platform.{module}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = lazy(
+    __name__,
+    {
+        "..files.network_graph": ("load_network", "panels_of"),
+        "..files.topology": ("edges", "from_networkx", "read_graph", "to_networkx"),
+        "..files.topology_schema": ("read_topology",),
+        ".dimension_order": ("DimensionOrder",),
+        ".failures": ("Failure", "degraded", "stages"),
+        ".graph": ("UNBOUNDED", "Topology"),
+        ".grids": ("from_dimensions", "hypercube", "optical_torus", "wafer_mesh"),
+        ".network": ("Network",),
+        ".reach": ("check_connected", "distances"),
+        ".routing": ("Adaptive", "Ecmp", "Paths", "Rail", "Routing", "Shortest", "Static"),
+        ".trees": ("dragonfly", "fat_tree", "leaf_spine", "rail_optimised"),
+    },
+)

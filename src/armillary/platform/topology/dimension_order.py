@@ -61,7 +61,6 @@ class DimensionOrder(Routing):
                 down = self.topology.between(to[up], peer)
                 messages.append(passing)
                 taken.append(self._checked(down, began[passing], target[passing]))
-                to = to.copy()
                 to[up] = peer
             # `began` is the same array in the first round, and must stay.
             at = at.copy()

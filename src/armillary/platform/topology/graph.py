@@ -106,8 +106,9 @@ class Topology:
 
     @functools.cached_property
     def _ends(self) -> Ints:
-        # Links are sorted by tail, then head, so that this key is sorted, too: `between` bisects it.
-        return self.tail * self.nodes + self.head
+        # Links are sorted by tail, then head, so that this key is sorted, too: `between` bisects it. The last entry
+        # is above every pair, so that what is found is an entry.
+        return np.append(self.tail * self.nodes + self.head, self.nodes**2)
 
     @functools.cached_property
     def incoming(self) -> tuple[Ints, Ints]:
@@ -163,9 +164,7 @@ class Topology:
         key = self._ends
         wanted = np.asarray(tails, np.int64) * self.nodes + np.asarray(heads, np.int64)
         at = np.searchsorted(key, wanted)
-        # searchsorted may return `links`, one past the end; min keeps the index valid, and the comparison
-        # fails there.
-        found: Ints = np.where(key[np.minimum(at, self.links - 1)] == wanted, at, -1)
+        found: Ints = np.where(key[at] == wanted, at, -1)
         return found
 
     def sort_of(self, node: int) -> Literal["npu", "switch"]:

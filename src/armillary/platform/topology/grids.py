@@ -98,7 +98,7 @@ def wafer_mesh(
         raise InputError(
             f"wafer-mesh: dies of {wide} x {high} do not fill a wafer of {columns} x {rows} NPUs"
         )
-    check_size("wafer-mesh", 4 * columns * rows)
+    check_size("wafer-mesh", 2 * ((columns - 1) * rows + columns * (rows - 1)))
     wiring = Wiring("wafer-mesh", columns * rows, buffer)
     rank = np.arange(columns * rows)
     x, y = rank % columns, rank // columns

@@ -33,7 +33,8 @@ def fat_tree(
             f"fat-tree: oversubscription: got {oversubscription:g}, which gives {below:g} NPUs per edge switch, "
             "expected a whole number"
         )
-    check_size("fat-tree", k * half * (half * 6 + int(below)))
+    # Each of the k * k/2 edge switches, and as many aggregation switches, has k/2 links up.
+    check_size("fat-tree", 2 * k * half * (2 * half + int(below)))
     wiring = Wiring("fat-tree", k * half * int(below), buffer)
     npu = np.arange(wiring.npus)
     edge = wiring.tier("edge", k * half)
@@ -177,7 +178,9 @@ def dragonfly(
         raise InputError(
             f"dragonfly: groups: got {count}, expected 2 to {ends + 1} (routers x global_links + 1)"
         )
-    check_size("dragonfly", count * (2 * npus_per_router * routers + routers * routers + ends))
+    # Whole turns only: a rest could not join every group equally.
+    used = ends // (count - 1) * (count - 1)
+    check_size("dragonfly", count * (2 * npus_per_router * routers + routers * (routers - 1) + used))
     wiring = Wiring("dragonfly", count * routers * npus_per_router, buffer)
     npu = np.arange(wiring.npus)
     router = wiring.tier("router", count * routers)
@@ -192,8 +195,7 @@ def dragonfly(
         local_bandwidth or bandwidth,
         latency,
     )
-    # Whole turns only: a rest could not join every group equally.
-    group, q = np.indices((count, ends // (count - 1) * (count - 1)))
+    group, q = np.indices((count, used))
     turn, offset = np.divmod(q, count - 1)
     # The offset-th next group, never the own one: offset + 1 is from 1 to count - 1.
     to = (group + offset + 1) % count

@@ -9,7 +9,16 @@ from armillary.trace import CollectiveType, Graph, NodeType
 from armillary.trace.grid import RankGrid
 from armillary.trace.node import Attribute
 from armillary.trace.templates import GraphOfTemplates, Template
-from armillary.workload.emit.template import CHAIN, IN, Piece, collective, kernel_attributes, labels, message
+from armillary.workload.emit.template import (
+    CHAIN,
+    HOST,
+    IN,
+    Piece,
+    collective,
+    kernel_attributes,
+    labels,
+    message,
+)
 from armillary.workload.layers.layer import Step
 
 Nodes = Sequence[int]
@@ -27,6 +36,7 @@ class Rank:
     def __init__(self, source: str, grid: RankGrid, handshake: int = 0) -> None:
         self.grid, self.handshake = grid, handshake
         self.chain: Nodes = ()
+        self._host: Nodes = ()
         self.labels = {"layer": -1, "micro_batch": -1}
         self._graph_of_templates = GraphOfTemplates(source)
         self._single: dict[tuple[object, ...], Template] = {}
@@ -52,8 +62,10 @@ class Rank:
         """
         before = [self._between.pop(axis_set) for axis_set in made.calls if axis_set in self._between]
         base = self._graph_of_templates.place(
-            made.template, {IN: inputs, CHAIN: [*self.chain, *also, *before]}, self.labels
+            made.template, {IN: inputs, CHAIN: [*self.chain, *also, *before], HOST: self._host}, self.labels
         )
+        if made.host is not None:
+            self._host = [base + made.host]
         ends = [base + node for node in made.ends]
         self._inside |= {
             axis_set: ([base + call for call in calls], ends) for axis_set, calls in made.calls.items()

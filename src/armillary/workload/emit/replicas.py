@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from armillary.trace import CollectiveType
 from armillary.workload.emit.rank import Nodes, Rank
 from armillary.workload.layers.layer import Layer
-from armillary.workload.plan.numbers import gradient, state, traffic, weight
+from armillary.workload.plan.numbers import cleared, gradient, norm_traffic, state, traffic, weight
 from armillary.workload.plan.schema import Plan
 
 PARTIAL = "partial gradients"
@@ -53,6 +53,8 @@ class Replicated:
         """Parameters of this step whose gradients are still to be summed over tp."""
         self.owned = 0
         """Parameters that this rank updates."""
+        self.whole = 0
+        """Parameters whose gradients it keeps."""
 
     def begin(self, uses: Sequence[tuple[int, Layer]]) -> None:
         """Announce the layers whose weights a step will use, in order."""
@@ -113,12 +115,23 @@ class Replicated:
         bucket = self.open.pop(axis_set)
         if last and axis_set:  # rows of tables, in no axis set, were updated after each microbatch
             self.owned += self.part(axis_set, bucket.parameters)
+            self.whole += bucket.parameters
         if bucket.parameters:
+            bucket.nodes = self.prepared(bucket, self.rank.members(axis_set))
             self.reduced += (
                 self.communicate(axis_set, bucket) if self.rank.members(axis_set) > 1 else bucket.nodes
             )
         if last:
             self.partial += bucket.partial
+
+    def prepared(self, bucket: Bucket, members: int) -> list[int]:
+        """Return the nodes after which a bucket may be reduced: checked and, for an average over members, scaled."""
+        size, nodes = bucket.parameters * self.element, bucket.nodes
+        if self.plan.data.check:
+            nodes = [self.rank.kernel("check gradients", size, nodes)]
+        if self.plan.data.average == "kernel" and members > 1:
+            nodes = [self.rank.kernel("scale gradients", 2 * size, nodes)]
+        return nodes
 
     def part(self, axis_set: str, parameters: int) -> int:
         """Return how many of these parameters this rank updates."""
@@ -207,6 +220,10 @@ class Sharded(Replicated):
         self.place = {number: at for at, (number, _) in enumerate(self.uses)}
         self.gathers, self.ends, self.now = [], [], -1
 
+    def prepared(self, bucket: Bucket, members: int) -> list[int]:
+        """Return the nodes that make gradients: the collective averages them."""
+        return bucket.nodes
+
     def axis_set(self, axis_set: str) -> str:
         """Return the axis set over which the parameters of an axis set are sharded."""
         return "fsdp" if self.hybrid and axis_set == "dp+cp" else axis_set
@@ -293,21 +310,23 @@ STRATEGIES: dict[str, type[Replicated]] = {
 def update(rank: Rank, plan: Plan, replicas: Replicated, clip: bool) -> None:
     """Reduce the remaining gradients, clip by their global norm, and update the parameters that the rank owns."""
     done = replicas.reduce()
-    owned, replicas.owned = replicas.owned, 0
+    owned, whole, replicas.owned, replicas.whole = replicas.owned, replicas.whole, 0, 0
     if plan.optimizer == "none" or not owned:
         return
     if clip:
         # Where replicas own different parameters (shards, or experts), the norm needs all ranks; else those
         # that hold one copy of the model.
         axis_set = "tp+cp+dp+pp" if replicas.sharded or plan.parallel.ep > 1 else "tp+pp"
-        done = [rank.kernel("gradient norm", owned * replicas.element, done)]
+        done = [rank.kernel("gradient norm", owned * norm_traffic(plan), done)]
         if rank.members(axis_set) > 1:
             done = [rank.collective("gradient norm", CollectiveType.ALL_REDUCE, axis_set, 4, done)]
     # Offloaded optimizer states make a round trip through the NPU.
     moved = int(owned * state(plan) * (plan.offload.optimizer or 0))
     if moved:
         done = [rank.memory("optimizer states", True, moved, done)]
-    node = rank.kernel("optimizer", owned * traffic(plan), done)
+    node = rank.kernel("optimizer", owned * traffic(plan, clips=clip), done)
     if moved:
         node = rank.memory("optimizer states back", False, moved, [node])
     replicas.updated(node)
+    if clear := whole * cleared(plan):
+        rank.kernel("optimizer: clear gradients", clear, [])

@@ -12,11 +12,15 @@ from armillary.trace.grid import AXIS
 from armillary.trace.node import Attribute
 from armillary.trace.templates import LABEL, Template
 from armillary.workload.layers.layer import Step
+from armillary.workload.plan.schema import Host
 
 IN = ""
 """Port of the inputs of a list of steps."""
 CHAIN = "chain"
 """Port of the earlier kernels, which the first nodes of a template do not overtake."""
+HOST = "host"
+"""Port of what the CPU did before; it does one thing after the other."""
+NO_HOST = Host()
 LABELS = ("layer", "micro_batch")
 
 
@@ -30,6 +34,7 @@ class Piece:
         kernel: The last kernel, or None.
         ends: Nodes without successors in the template: when they are done, all of it is.
         calls: The last calls on every communicator, by its axis set.
+        host: The last thing that the CPU does, or None.
     """
 
     template: Template
@@ -37,10 +42,13 @@ class Piece:
     kernel: int | None
     ends: tuple[int, ...]
     calls: Mapping[str, tuple[int, ...]]
+    host: int | None = None
 
 
-def piece(*lists: Sequence[Step]) -> Piece:
+def piece(*lists: Sequence[Step], host: Host = NO_HOST) -> Piece:
     """Return the template of one or more lists of steps; later lists continue the first.
+
+    Where `host` takes time, every step waits for the CPU to issue it, which it does in the order of the lists.
 
     `Piece.last` is that of the first list: results of the later ones (gradients of weights) stay on the rank.
     """
@@ -48,7 +56,7 @@ def piece(*lists: Sequence[Step]) -> Piece:
     at: dict[str, tuple[int, ...]] = {}
     called: dict[str, tuple[int, ...]] = {}
     first: tuple[int, ...] = ()
-    kernel = None
+    kernel = issued = None
     for number, steps in enumerate(lists):
         # Later lists start at the result of the first one, or at the input if it had no steps.
         before: tuple[int, ...] | None = first if number else None
@@ -65,7 +73,11 @@ def piece(*lists: Sequence[Step]) -> Piece:
             # A step without predecessors still must not overtake the kernels before the piece.
             ports = (IN, CHAIN) if opens else (CHAIN,) if not after else ()
             # Calls of one communicator run in the order of the program, as in NCCL.
-            before = _add(template, step, (*after, *called.get(step.axes, ())), ports)
+            after = (*after, *called.get(step.axes, ()))
+            if work := host.issue + host.synchronise * step.synchronises:
+                issued = _issue(template, step, work, issued, (after, ports) if step.synchronises else None)
+                after = (*after, issued)
+            before = _add(template, step, after, ports)
             at[step.name] = before
             if step.axes:
                 called[step.axes] = before
@@ -75,7 +87,22 @@ def piece(*lists: Sequence[Step]) -> Piece:
             first = before or ()
     followed = {parent for node in template.nodes for parent in node.data_deps}
     ends = tuple(node for node in range(len(template.nodes)) if node not in followed)
-    return Piece(template, first, kernel, ends, called)
+    return Piece(template, first, kernel, ends, called, issued)
+
+
+def _issue(
+    template: Template,
+    step: Step,
+    work: int,
+    issued: int | None,
+    waits: tuple[Sequence[int], Sequence[str]] | None,
+) -> int:
+    """Add what the CPU does for a step after it `issued` the one before; if given, it `waits` for nodes and ports."""
+    attributes: list[Attribute] = [("is_cpu_op", "bool", True), ("duration_ns", "int64", work), *labels()]
+    nodes, ports = waits or ((), ())
+    before = ((), (HOST,)) if issued is None else ((issued,), ())
+    name = f"{'synchronise' if waits else 'issue'} {step.name}"
+    return template.add(name, NodeType.COMP_NODE, attributes, (*before[0], *nodes), (*before[1], *ports))
 
 
 def _add(template: Template, step: Step, after: Sequence[int], ports: Sequence[str]) -> tuple[int, ...]:

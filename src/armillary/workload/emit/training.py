@@ -10,17 +10,18 @@ from armillary.trace import CollectiveType, Graph
 from armillary.trace.grid import RankGrid
 from armillary.workload.emit.rank import Nodes, Rank
 from armillary.workload.emit.replicas import STRATEGIES, update
-from armillary.workload.emit.template import Piece, piece
+from armillary.workload.emit.template import NO_HOST, Piece, piece
 from armillary.workload.layers.layer import Layer
 from armillary.workload.pipeline.tasks import Task
 from armillary.workload.plan.numbers import gradient, weight
-from armillary.workload.plan.schema import Plan
+from armillary.workload.plan.schema import Host, Plan
 
 
 @dataclass
 class Pieces:
     """The pieces of layers, made once for layers that occur often."""
 
+    host: Host = NO_HOST
     made: dict[tuple[int, str], Piece] = field(default_factory=dict)
     layers: list[Layer] = field(default_factory=list)
     """Keeps the layers with pieces alive, as ``id`` could otherwise be reused."""
@@ -30,7 +31,8 @@ class Pieces:
         key = (id(layer), kind)
         if key not in self.made:
             lists = {"F": layer.forward, "B": layer.backward, "W": layer.weight}
-            self.made[key] = piece(*(lists[each] for each in kind))
+            parts = [layer.in_order] if kind == "BW" and layer.in_order else [lists[each] for each in kind]
+            self.made[key] = piece(*parts, host=self.host)
             self.layers.append(layer)
         return self.made[key]
 

@@ -7,15 +7,16 @@ changes nothing for them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from armillary.trace import CollectiveType
 from armillary.trace.attention import Attention
 from armillary.trace.gemm import Gemm
 from armillary.workload.layers.block import Block, Result
 from armillary.workload.layers.layer import Step
 from armillary.workload.layers.linear import gather, scatter
-from armillary.workload.layers.shard import Shard
+from armillary.workload.layers.shard import Shard, check_divides
 
 STATISTIC = 4
 """Bytes of the log-sum-exp that fused kernels keep per query and head."""
@@ -73,7 +74,8 @@ def core(shard: Shard, heads: Heads) -> Block:
     block = Block(
         "core",
         saved=q + kv_new + lse,
-        working=2 * (q + out) + 2 * kv_new,
+        working=q + out + kv_new,
+        back=2 * out + q + kv_new,
         results={"attention": Result(1, out + lse)},
     )
     own = -(-shard.queries // shard.cp)
@@ -88,14 +90,17 @@ def core(shard: Shard, heads: Heads) -> Block:
     )
     if shard.cp == 1:
         return replace(block, forward=(forward,), backward=(back,))
-    # Two ways to let all queries meet all keys: pass them round in chunks, or gather them all first.
-    if shard.ring:
+    # Three ways to let all queries meet all keys: swap heads for sequence, pass keys round, or gather them all first.
+    if shard.context == "all-to-all":
+        return _exchanged(shard, heads, block, forward, back)
+    if shard.context == "ring":
         first = _first_chunk(shard, heads, flops)
         return replace(
             block,
             forward=_ring(forward, shard.cp, first, q + out + lse, kv_new),
             backward=_ring_back(back, shard.cp, 2 * first, 2 * (q + out) + lse, kv_new),
-            working=block.working + 4 * kv_new,
+            working=block.working + 2 * kv_new,
+            back=2 * out + q + 5 * kv_new,
         )
     whole = shard.cp * kv_new
     forward, back = (replace(step, bytes=step.bytes + whole - kv_new) for step in (forward, back))
@@ -104,8 +109,72 @@ def core(shard: Shard, heads: Heads) -> Block:
         # The backward pass gathers again rather than keep the keys and values of all ranks.
         forward=(gather("gather", "cp", kv_new), forward),
         backward=(gather("gather", "cp", kv_new), back, scatter("scatter", "cp", whole)),
-        working=block.working + 2 * whole,
+        working=block.working + whole,
+        back=2 * out + q + kv_new + 2 * whole,
     )
+
+
+def _exchanged(shard: Shard, heads: Heads, block: Block, forward: Step, back: Step) -> Block:
+    """Return the core where ranks of cp swap their part of the sequence for a part of the heads, and back.
+
+    DeepSpeed-Ulysses (arXiv 2309.14509, section 3.1), as Transformer Engine runs it (``cp_comm_type="a2a"``): queries,
+    keys and values are exchanged one by one, and the output back. The backward pass exchanges the gradient of the
+    output and back those of queries, keys and values; the output after the exchange is kept beside that before it
+    (from version 2.8 on), so it is not exchanged again. Each exchange has a copy before it, which makes the parts of
+    each rank contiguous, and one after it, which puts the zig-zag of the sequence in order.
+
+    Args:
+        shard: The share of this rank.
+        heads: Of this rank before the exchange.
+        block: Without steps.
+        forward: The kernel, with operations and bytes of this rank.
+        back: The same of the backward pass.
+
+    Raises:
+        InputError: cp does not divide the heads of a rank.
+    """
+    for name, count in (("heads", heads.query), ("kv_heads", heads.kv)):
+        check_divides("cp", shard.cp, f"{name} of a rank", count)
+    rows, element, cp = shard.tokens, shard.element, shard.cp
+    parts = {
+        "q": rows * heads.query * heads.key * element,
+        "k": rows * heads.kv * heads.key * element,
+        "v": rows * heads.kv * heads.value * element,
+    }
+    out, whole = rows * heads.query * heads.value * element, sum(parts.values())
+    shape = Attention(
+        shard.batch, heads.query // cp, heads.kv // cp, shard.queries,
+        min(shard.keys, heads.window or shard.keys), heads.key, heads.value,
+    )  # fmt: skip
+
+    def there(sizes: Mapping[str, int]) -> list[Step]:
+        moved = sum(sizes.values())
+        return [
+            Step("split", bytes=2 * moved),
+            *(_all_to_all(f"exchange {name}", size) for name, size in sizes.items()),
+            Step("order", bytes=2 * moved),
+        ]
+
+    def here(sizes: Mapping[str, int]) -> list[Step]:
+        moved = sum(sizes.values())
+        return [
+            Step("reorder", bytes=2 * moved),
+            *(_all_to_all(f"exchange back {name}", size) for name, size in sizes.items()),
+            Step("join", bytes=2 * moved),
+        ]
+
+    return replace(
+        block,
+        forward=(*there(parts), replace(forward, attention=shape), *here({"out": out})),
+        backward=(*there({"out": out}), replace(back, attention=shape._replace(backward=1)), *here(parts)),
+        saved=block.saved + out,
+        working=block.working + whole + out,
+        back=2 * (out + whole),
+    )
+
+
+def _all_to_all(name: str, size: int) -> Step:
+    return Step(name, collective=CollectiveType.ALL_TO_ALL, axes="cp", size=size)
 
 
 def _unfused(shard: Shard, heads: Heads, seen: int) -> Block:

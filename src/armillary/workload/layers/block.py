@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 from armillary.workload.layers.layer import Layer, Step
 from armillary.workload.layers.shard import Shard
@@ -43,7 +44,9 @@ class Block:
         partial: As in `Layer`.
         saved: Bytes kept from forward to backward without recomputation.
         dropped: Bytes of `saved` that selective recomputation makes again, by the whole of `forward`.
-        working: Most bytes that a step reads and writes and that nothing keeps.
+        working: Most bytes that a step of the forward pass reads and writes, what is saved included.
+        back: Most bytes that a step of the backward pass needs beside what is saved and the gradient of the residual;
+            None: as `working`.
         results: Of its kernel, by the names of ``keep`` of a plan.
     """
 
@@ -56,6 +59,7 @@ class Block:
     saved: int = 0
     dropped: int = 0
     working: int = 0
+    back: int | None = None
     results: Mapping[str, Result] = field(default_factory=dict)
 
 
@@ -65,17 +69,20 @@ def layer(name: str, shard: Shard, blocks: Sequence[Block], boundary: int, cache
     parameters: Counter[str] = Counter()
     for block in blocks:
         parameters.update(block.parameters)
-    working = max(block.working for block in blocks)
     if not shard.training:
+        working = max(block.working for block in blocks)
         return Layer(name, forward, parameters=parameters, working=working, boundary=boundary, cache=cache)
     back: list[tuple[str, Steps]] = []
+    both: list[tuple[str, Steps, Steps]] = []
     again = 0
     for block in reversed(blocks):
         # As late as possible: right before the block's own backward pass.
         if shard.recompute == "selective" and block.dropped:
             back.append((f"again.{block.name}", block.forward))
+            both.append((*back[-1], ()))
             again += block.dropped
         back.append((block.name, block.backward))
+        both.append((*back[-1], _added(shard, block)))
     return Layer(
         name,
         forward,
@@ -84,10 +91,84 @@ def layer(name: str, shard: Shard, blocks: Sequence[Block], boundary: int, cache
         parameters,
         sum(block.partial for block in blocks),
         saved=sum(block.saved for block in blocks) - again,
-        # What was dropped must be there again while it is used.
-        working=working + again,
+        working=_beyond(shard, blocks),
+        back=_beyond(shard, blocks, boundary),
+        shapes=frozenset(
+            (gemm.m, gemm.n)
+            for block in blocks
+            for step in block.weight
+            for gemm in step.gemms
+            if shard.dummies
+        ),
+        low=sum(
+            gemm.m * gemm.n * gemm.batch
+            for block in blocks
+            for step in block.weight
+            for gemm in step.gemms
+            if step.precision in ("fp8", "fp4")
+        ),
         boundary=boundary,
+        in_order=() if shard.backward == "any" else _in_order(both, shard.backward == "serial"),
     )
+
+
+def _beyond(shard: Shard, blocks: Sequence[Block], boundary: int | None = None) -> int:
+    """Return the most bytes that blocks need beyond what all of them save.
+
+    While a block runs forward, later ones have saved nothing yet; while it runs backward, they have freed it.
+
+    Args:
+        shard: With selective recomputation a block drops what it makes again right before its backward pass.
+        blocks: In the order of the forward pass.
+        boundary: Bytes of the gradient of the residual, which bypasses the blocks of a backward pass; None: forward.
+    """
+    kept = [block.saved - block.dropped * (shard.recompute == "selective") for block in blocks]
+    most = until = 0
+    for block, own in zip(blocks, kept, strict=True):
+        if boundary is None:
+            most = max(most, until + block.working)
+        until += own
+        if boundary is not None:
+            needs = block.working if block.back is None else block.back
+            most = max(most, until + block.saved - own + needs + boundary)
+    return max(0, most - until)
+
+
+def _in_order(parts: Iterable[tuple[str, Steps, Steps]], serial: bool) -> Steps:
+    """Join the backward passes of blocks, each gradient of a weight right behind the kernels of its own block.
+
+    A stream runs kernels in the order of the program, so kernels of the next block wait for it; only collectives of its
+    own block run beside it.
+
+    Args:
+        parts: Name of each block, steps that make the gradient of its input, and that of its weights.
+        serial: Whether a block with collectives of tp runs one step after the other.
+    """
+    result: list[Step] = []
+    # "" is the input of the whole list.
+    before: tuple[str, ...] = ("",)
+    for name, back, weight in parts:
+        if not (back or weight):
+            continue
+        # What a step without `after` follows: the one before it in its own list.
+        follows = {step.name: (last.name,) for last, step in pairwise(back)}
+        follows |= {step.name: (last.name,) for last, step in pairwise(weight)}
+        if weight and back:
+            follows[weight[0].name] = (back[-1].name,)
+        kernels = max((i for i, step in enumerate(back) if not step.axes), default=-1) + 1
+        steps, alone = [*back[:kernels], *weight, *back[kernels:]], False
+        if serial and any(step.axes == "tp" for step in back):
+            steps, alone = [*back, *weight], True
+            follows = {step.name: (last.name,) for last, step in pairwise(steps)}
+        for step in steps:
+            after = None if alone else step.after
+            if after is None:
+                after = follows.get(step.name, ("",))
+            named = [place for each in after for place in ([f"{name}.{each}"] if each else before)]
+            result.append(replace(step, name=f"{name}.{step.name}", after=tuple(dict.fromkeys(named))))
+        ends = [part[-1].name for part in (back, weight) if part]
+        before = (*(() if back else before), *(f"{name}.{each}" for each in ends))
+    return tuple(result)
 
 
 def _added(shard: Shard, block: Block) -> Steps:
@@ -109,9 +190,11 @@ def recomputed(layer: Layer, shard: Shard, blocks: Sequence[Block], kept: int) -
     return replace(
         layer,
         backward=_chained([("again", again), ("", layer.backward)]),
+        in_order=layer.in_order and _chained([("again", again), ("", layer.in_order)]),
         saved=kept + sum(found),
         # All that the layer would have kept exists while its backward pass runs.
         working=layer.working + layer.saved,
+        back=None if layer.back is None else layer.back + layer.saved,
     )
 
 

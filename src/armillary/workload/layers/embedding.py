@@ -73,27 +73,54 @@ def head(shard: Shard, model: Decoder, *, shares_table: bool) -> Layer:
     output = column(shard, "output", hidden, rows, precision=shard.high, parameters=parameters)
     if not shard.training:
         return _next_token(shard, model, final, output)
+    if shard.dummies:
+        # Of autograd, for the gradient of the vocabulary's table; Megatron-LM makes it anew each time.
+        assert output.back is not None
+        output = replace(output, back=output.back + hidden * rows * shard.element)
+    made = layer("head", shard, [final, output, _loss(shard, rows)], 0)
+    return replace(made, shapes=frozenset())
+
+
+def _loss(shard: Shard, rows: int) -> Block:
+    """Return the cross entropy of this rank's part of the vocabulary.
+
+    Vocabulary-parallel (Megatron-LM): the maximum for stability, then the target's logit and the sum of exponentials,
+    each a number per token. Fused (Transformer Engine): one kernel for these three, whose results are gathered, and one
+    that writes the gradient over the logits.
+    """
     logits, sums = shard.tokens * rows, shard.tokens * STATISTIC
-    wide = logits * STATISTIC
-    steps = [Step("max", bytes=logits * shard.element)]
-    # Vocabulary-parallel cross entropy (Megatron-LM): the maximum for stability, then the target's logit
-    # and the sum of exponentials, each a number per token.
+    held, wide = logits * shard.element, logits * STATISTIC
+    if shard.loss == "fused":
+        first = [Step("sums", bytes=held)]
+        if shard.tp > 1:
+            first.append(gather("gather sums", "tp", 3 * sums))
+        # The backward pass multiplies by the gradient of each token's loss.
+        return Block(
+            "loss",
+            (*first, Step("gradient", bytes=2 * held)),
+            (Step("loss", bytes=2 * held),),
+            saved=held,
+            working=held,
+            back=0,
+        )
+    steps = [Step("max", bytes=held)]
     if shard.tp > 1:
         steps.append(reduce("reduce max", "tp", sums))
-    steps.append(Step("exponents", bytes=logits * shard.element + wide))
+    steps.append(Step("exponents", bytes=held + wide))
     if shard.tp > 1:
         steps += [reduce("reduce target", "tp", sums), reduce("reduce sum", "tp", sums)]
-    # Cross entropy keeps its softmax in fp32 (arXiv 2205.05198, section 4.3). That of PyTorch, which goes with FSDP,
-    # has two gradients besides: of the loss, which is dense, and of the softmax.
-    gradients = wide if shard.fused_loss else 2 * wide
-    loss = Block(
+    # Probabilities are kept in fp32 (arXiv 2205.05198, section 4.3), computed in place of a copy of the logits.
+    # PyTorch, which goes with FSDP, makes them apart, and has two gradients besides: of the loss, and of these.
+    copies = 1 if shard.loss == "softmax" else 2
+    narrow = held if shard.element < STATISTIC else 0
+    return Block(
         "loss",
         tuple(steps),
-        (Step("loss", bytes=wide + logits * shard.element),),
+        (Step("loss", bytes=wide + held),),
         saved=wide,
-        working=logits * shard.element + (gradients if shard.element < STATISTIC else gradients - wide),
+        working=narrow + copies * wide,
+        back=held if shard.loss == "softmax" else narrow + 2 * wide,
     )
-    return layer("head", shard, [final, output, loss], 0)
 
 
 def _next_token(shard: Shard, model: Decoder, final: Block, output: Block) -> Layer:

@@ -102,6 +102,7 @@ def _routed(shard: Shard, model: Decoder, own: Experts, loads: Load) -> list[Blo
             saved=rows * hidden * shard.operand,
             working=rows * (2 * hidden + wide) * element,
             results=made(shard, rows, projections(inner, model.gated)),
+            back=rows * (hidden + wide) * element,
         ),
         activation(shard, "experts.activation", rows, wide, inner),
         Block(
@@ -113,6 +114,7 @@ def _routed(shard: Shard, model: Decoder, own: Experts, loads: Load) -> list[Blo
             saved=rows * inner * shard.operand,
             working=rows * (2 * hidden + inner) * element,
             results=made(shard, rows, {"down": hidden}),
+            back=rows * (hidden + inner) * element,
         ),
         _exchange(shard, "combine", own, loads, hidden),
     ]
@@ -154,9 +156,14 @@ def _exchange(shard: Shard, name: str, own: Experts, loads: Load, hidden: int) -
     back.append(Step("unpermute", bytes=(tokens + loads.sent) * vector))
     if not shard.distinct:
         back.append(reduce("reduce", "tp", tokens * vector))
-    working = (loads.sent + 2 * copies * loads.received) * vector
+    # Vectors before and after the exchange, then after it and sorted by experts.
+    working = max(loads.sent + copies * loads.received, 2 * copies * loads.received) * vector
     forward, backward = (there, back) if name == "dispatch" else (back, there)
-    return Block(name, tuple(forward), tuple(backward), working=working)
+    if name == "dispatch":
+        # The sizes of what is exchanged, and of the GEMMs, are known on the device only; the backward pass has them.
+        at = min(1, len(forward) - 1)
+        forward = [*forward[:at], replace(forward[at], synchronises=True), *forward[at + 1 :]]
+    return Block(name, tuple(forward), tuple(backward), working=working, back=working)
 
 
 def _all_to_all(part: str, size: int, splits: tuple[int, ...] = ()) -> Step:

@@ -36,6 +36,7 @@ class Step:
         after: Names of the steps of the same list that it waits for; None: the step before.
         gemms: The GEMMs of a kernel that does nothing else, including padding of groups.
         attention: Shape of a fused attention kernel.
+        synchronises: Whether the CPU reads a result of the steps before it, and issues this one only then.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Step:
     after: tuple[str, ...] | None = None
     gemms: tuple[Gemm, ...] = ()
     attention: Attention | None = None
+    synchronises: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,12 +67,18 @@ class Layer:
         forward: Steps.
         backward: Steps.
         weight: Steps.
+        in_order: `backward` and `weight` as one list, where kernels run in the order in which a framework issues them;
+            empty: a gradient of a weight runs as soon as the rank has nothing else to do.
         parameters: Parameters on this rank, by the axes over which their gradients are summed, e.g.
             {"dp+cp": n, "edp": m}; "" for none.
         partial: Parameters under the first key that every rank of tp holds while it computes only a part of their
             gradients, which are therefore also summed over tp.
         saved: Bytes kept from forward to backward for one microbatch, under the recomputation in force.
-        working: Most further bytes that one of the steps needs while it runs.
+        working: Most further bytes that one of the steps needs while it runs, beyond `saved`.
+        back: The same of the backward pass, which frees what is saved as it goes; None: as `working`.
+        shapes: Inputs and outputs of weights whose gradients GEMMs accumulate: Transformer Engine returns a dummy
+            gradient for each shape, and keeps it.
+        low: Parameters that GEMMs read in a precision below that in which they are kept.
         boundary: Bytes of the activation passed to the next layer, on this rank.
         cache: Bytes kept for later tokens in inference (keys and values).
     """
@@ -83,8 +91,12 @@ class Layer:
     partial: int = 0
     saved: int = 0
     working: int = 0
+    back: int | None = None
+    shapes: frozenset[tuple[int, int]] = frozenset()
+    low: int = 0
     boundary: int = 0
     cache: int = 0
+    in_order: tuple[Step, ...] = ()
 
     @property
     def flops(self) -> int:

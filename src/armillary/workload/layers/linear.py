@@ -104,6 +104,7 @@ def replicated(
         held * shard.sequence,
         saved=shard.own * k * ELEMENT[precision or shard.compute],
         working=shard.own * (2 * k + n) * shard.element,
+        back=shard.own * (k + n) * shard.element,
     )
 
 
@@ -162,6 +163,8 @@ def column(
         saved=shard.own * k * ELEMENT[precision or shard.compute] if keep else 0,
         working=m * (2 * k + n) * element,
         results=made(shard, m, results or {}),
+        # Gradients of output and input; with sequence parallelism the input, gathered, and its scattered gradient.
+        back=(m * (k + n) + shard.sequence * (m + shard.own) * k) * element,
     )
 
 
@@ -194,6 +197,8 @@ def row(shard: Shard, name: str, k: int, n: int, *, bias: bool = False) -> Block
         working=m * (k + 2 * n) * element,
         # "mlp.down" -> "down".
         results=made(shard, shard.own, {name.rpartition(".")[2]: n}),
+        # The gradient of the output is that of the residual, unless it is gathered.
+        back=m * (k + n * shard.sequence) * element,
     )
 
 
@@ -242,7 +247,14 @@ def residual(shard: Shard, name: str, size: int) -> Block:
     mask = shard.own * size if shard.dropout else 0
     held = shard.own * size * shard.element
     back = (Step("dropout", bytes=2 * held + mask),) if mask else ()
-    return Block(name, (Step("add", bytes=3 * held + mask),), back, saved=mask, working=2 * held)
+    return Block(
+        name,
+        (Step("add", bytes=3 * held + mask),),
+        back,
+        saved=mask,
+        working=2 * held,
+        back=held if mask else 0,
+    )
 
 
 def activation(shard: Shard, name: str, rows: int, inputs: int, outputs: int) -> Block:
@@ -268,6 +280,7 @@ def activation(shard: Shard, name: str, rows: int, inputs: int, outputs: int) ->
         (Step("apply", bytes=2 * read + written),),
         saved=read,
         working=read + written,
+        back=read + written,
     )
 
 

@@ -8,7 +8,7 @@ from typing import Literal
 from armillary.base.errors import InputError
 from armillary.workload.layers.layer import Precision
 from armillary.workload.plan.numbers import Stores, dispatch, gradient, stored, stores
-from armillary.workload.plan.schema import ELEMENT, Plan
+from armillary.workload.plan.schema import ELEMENT, Context, Plan
 
 
 def divisors(number: int) -> list[int]:
@@ -33,8 +33,9 @@ class Shard:
         tp: Ranks that share every matrix.
         sequence: Whether ranks of tp also share the residual (sequence parallelism).
         overlap: Whether they gather and scatter concurrently with the GEMMs.
+        backward: What hides collectives inside a layer in the backward pass, see `Parallel`.
         cp: Ranks that share every sample.
-        ring: Whether keys and values are passed round the ranks of cp; else all are gathered.
+        context: Whether ranks of cp pass keys and values round, gather them, or exchange heads for sequence.
         ep: Ranks that share the experts.
         etp: Ranks that share every expert.
         expert_rank: Coordinate of this rank along ep.
@@ -54,7 +55,9 @@ class Shard:
         compiled: Whether element-wise operations are fused into one kernel each.
         early_stop: Whether recomputation ends with the last result that the backward pass needs.
         training: Whether there is a backward pass.
-        fused_loss: Whether the gradient of the logits overwrites their softmax.
+        loss: ``fused``: the gradient of the logits overwrites them; ``softmax``: it overwrites their probabilities in
+            fp32; ``dense``: it is apart from both.
+        dummies: Whether GEMMs that accumulate gradients return others for autograd.
     """
 
     batch: int
@@ -63,8 +66,9 @@ class Shard:
     tp: int
     sequence: bool
     overlap: bool
+    backward: Literal["any", "in-order", "serial"]
     cp: int
-    ring: bool
+    context: Context
     ep: int
     etp: int
     expert_rank: int
@@ -81,7 +85,8 @@ class Shard:
     recompute: Literal["none", "selective", "full"]
     early_stop: bool
     training: bool
-    fused_loss: bool
+    loss: Literal["fused", "softmax", "dense"]
+    dummies: bool
     keep: tuple[str, ...] = ()
     recompute_every: int = 1
     compiled: bool = True
@@ -190,7 +195,7 @@ def inference_shard(plan: Plan, tokens: int, context: int, batch: int, *, divide
 def _shard(
     plan: Plan, batch: int, queries: int, keys: int, divided: bool, expert_rank: int, *, training: bool
 ) -> Shard:
-    own = plan.parallel
+    own, torch = plan.parallel, plan.data.sharding in ("fsdp", "hsdp")
     if not 0 <= expert_rank < own.ep:
         raise InputError(f"expert rank {expert_rank}: expected 0 to {own.ep - 1}")
     return Shard(
@@ -200,8 +205,9 @@ def _shard(
         tp=own.tp,
         sequence=divided,
         overlap=own.overlap and training,
+        backward=own.backward,
         cp=own.cp,
-        ring=own.context == "ring",
+        context=own.context,
         ep=own.ep,
         etp=own.etp or own.tp,
         expert_rank=expert_rank,
@@ -222,7 +228,8 @@ def _shard(
         early_stop=plan.early_stop,
         training=training,
         # Megatron-LM's cross entropy writes the gradient into the softmax; PyTorch's, which goes with FSDP, does not.
-        fused_loss=plan.data.sharding not in ("fsdp", "hsdp"),
+        loss="fused" if plan.loss == "fused" else "dense" if torch else "softmax",
+        dummies=plan.numbers.fused and not torch,
         stores=None if training else stores(plan),
     )
 

@@ -10,6 +10,7 @@ from armillary.base.errors import InputError
 from armillary.workload.layers.layer import Layer
 from armillary.workload.memory.footprint import FRAGMENTATION, Footprint, worst
 from armillary.workload.memory.inference import worst_serving
+from armillary.workload.memory.outside import Outside
 from armillary.workload.pipeline.partition import partition
 from armillary.workload.plan.ranks import microbatches
 from armillary.workload.plan.schema import Plan
@@ -70,7 +71,7 @@ def advise(
     layers_of: Callable[[Plan], Sequence[Layer]],
     *,
     fragmentation: float = FRAGMENTATION,
-    framework: int = 0,
+    outside: Outside | None = None,
 ) -> Advice:
     """Compare the needs of a plan with the memory of an NPU; if it does not fit, try single changes.
 
@@ -79,7 +80,7 @@ def advise(
         capacity: Bytes of an NPU.
         layers_of: Makes the layers of the model under a plan.
         fragmentation: As in `footprint`.
-        framework: As in `footprint`.
+        outside: As in `footprint`.
 
     Raises:
         InputError: the plan is impossible.
@@ -88,7 +89,7 @@ def advise(
     def evaluate(each: Plan) -> Footprint:
         stages = partition(layers_of(each), each)
         most = worst_serving if each.serve else worst
-        return most(stages, each, fragmentation=fragmentation, framework=framework)
+        return most(stages, each, fragmentation=fragmentation, outside=outside)
 
     found = evaluate(plan)
     changes: list[Change] = []

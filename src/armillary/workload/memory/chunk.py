@@ -25,7 +25,11 @@ class Chunk:
         # neighbours, one still leaving or one arriving ahead.
         away = np.array([layer.saved for layer in layers], np.int64) - saved
         self._until = {"activations": np.cumsum(saved * ~head), "logits": np.cumsum(saved * head)}
-        self._working = np.array([layer.working for layer in layers], np.int64)
+        backs = [layer.working if layer.back is None else layer.back for layer in layers]
+        self._working = {
+            "F": np.array([layer.working for layer in layers], np.int64),
+            "B": np.array(backs, np.int64)[::-1],
+        }
         self._away = away + np.maximum(np.append(away[1:], 0), np.append(0, away[:-1])) if len(away) else away
         self._gathered = np.array([each.gathered for each in held], np.int64)
         self._reduced = np.array([each.reduced for each in held], np.int64)
@@ -38,12 +42,12 @@ class Chunk:
         """Bytes that the running microbatch holds."""
         if kind == "B" and splits:
             # With a W to come, its activations stay until then; a B frees nothing.
-            return np.full(len(self._working), self.total(category))
+            return np.full(len(self._until[category]), self.total(category))
         return self._ordered(self._until[category], kind)
 
     def working(self, kind: str) -> Ints:
         """Bytes that steps need in addition while they run."""
-        return self._ordered(self._working, kind)
+        return self._working["F" if kind == "F" else "B"]
 
     def moved(self, kind: str) -> Ints:
         """Bytes of layers that are being gathered, reduced or moved to or from another memory."""

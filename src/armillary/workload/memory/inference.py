@@ -8,9 +8,11 @@ import numpy as np
 
 from armillary.workload.layers.layer import Layer
 from armillary.workload.memory.footprint import FRAGMENTATION, Footprint, messages
+from armillary.workload.memory.outside import Outside
+from armillary.workload.memory.outside import outside as outside_of
 from armillary.workload.pipeline.tasks import Task
 from armillary.workload.plan.numbers import Stores, stored, stores
-from armillary.workload.plan.ranks import microbatches
+from armillary.workload.plan.ranks import microbatches, rank_grid
 from armillary.workload.plan.schema import Plan
 
 CATEGORIES = ("weights", "cache", "working", "communication")
@@ -23,7 +25,7 @@ def serving(
     batches: int = 1,
     *,
     fragmentation: float = FRAGMENTATION,
-    framework: int = 0,
+    outside: Outside | None = None,
 ) -> Footprint:
     """Return the footprint of one pipeline stage in inference: weights, and the keys and values of `batches`."""
     pp, virtual = plan.parallel.pp, plan.pipeline.virtual
@@ -34,7 +36,7 @@ def serving(
     line["weights"][:] = sum(_weights(layer, kept) for layer in layers)
     line["cache"][:] = batches * sum(layer.cache for layer in layers)
     line["working"][:] = [layer.working for layer in layers]
-    line["communication"][:] = messages(chunks, plan)
+    line["communication"][:] = messages(chunks, plan, training=False)
     # One forward pass stands for all: a step of inference holds nothing for later but the cache.
     order = tuple(Task("F", 0, chunk) for chunk in range(virtual))
     return Footprint(
@@ -44,7 +46,7 @@ def serving(
         tuple(layer.name for layer in layers),
         line,
         fragmentation,
-        framework,
+        outside_of(plan, rank_grid(plan)) if outside is None else outside,
     )
 
 
@@ -60,12 +62,12 @@ def worst_serving(
     plan: Plan,
     *,
     fragmentation: float = FRAGMENTATION,
-    framework: int = 0,
+    outside: Outside | None = None,
 ) -> Footprint:
     """Return the footprint of the pipeline rank that needs most, with the keys and values of all microbatches."""
     count = microbatches(plan)
     found = [
-        serving(stages, plan, stage, count, fragmentation=fragmentation, framework=framework)
+        serving(stages, plan, stage, count, fragmentation=fragmentation, outside=outside)
         for stage in range(plan.parallel.pp)
     ]
     return max(found, key=lambda each: each.needed)

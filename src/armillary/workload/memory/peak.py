@@ -10,7 +10,9 @@ import numpy as np
 from armillary.trace.grid import RankGrid
 from armillary.workload.layers.layer import Layer
 from armillary.workload.memory.chunk import Chunk, Ints
-from armillary.workload.memory.footprint import FRAGMENTATION, LAZY, buckets, messages
+from armillary.workload.memory.footprint import FRAGMENTATION, LAZY, buckets, buffers, messages
+from armillary.workload.memory.outside import Outside
+from armillary.workload.memory.outside import outside as outside_of
 from armillary.workload.memory.states import States, states
 from armillary.workload.pipeline.columns import BACKWARD, FORWARD, WEIGHT, task_columns
 from armillary.workload.pipeline.tasks import check_schedule, weight_versions
@@ -23,7 +25,11 @@ _TURNS = 6
 
 
 def most_needed(
-    stages: Sequence[Sequence[Layer]], plan: Plan, *, fragmentation: float = FRAGMENTATION, framework: int = 0
+    stages: Sequence[Sequence[Layer]],
+    plan: Plan,
+    *,
+    fragmentation: float = FRAGMENTATION,
+    outside: Outside | None = None,
 ) -> int:
     """Return the bytes, with allowances, of the pipeline rank that needs most: ``worst(…).needed``.
 
@@ -34,7 +40,7 @@ def most_needed(
         stages: Layers of every virtual stage, in the model's order (`partition`).
         plan: How they are run; training.
         fragmentation: As in `footprint`.
-        framework: As in `footprint`.
+        outside: As in `footprint`.
 
     Raises:
         InputError: the schedule is impossible.
@@ -47,7 +53,8 @@ def most_needed(
     # gpipe holds all microbatches at once, so its peak grows with their number.
     if schedule != "gpipe":
         count = min(count, _TURNS * pp)
-    made = _Chunks(plan, rank_grid(plan))
+    grid = rank_grid(plan)
+    made = _Chunks(plan, grid)
     firsts: dict[tuple[int, ...], int] = {}
     for stage in range(pp):
         mine = tuple(id(layer) for layers in stages[stage::pp] for layer in (*layers, None))
@@ -55,9 +62,9 @@ def most_needed(
     found = 0
     for stage in firsts.values():
         chunks = [made(stages[chunk * pp + stage]) for chunk in range(virtual)]
-        base, moving = _stage(chunks, plan, stage, count)
-        found = max(found, base + moving + ceil(fragmentation * moving) + framework)
-    return found
+        found = max(found, _stage(chunks, plan, stage, count))
+    held = outside_of(plan, grid) if outside is None else outside
+    return found + ceil(fragmentation * found) + held.total
 
 
 class _Made:
@@ -95,8 +102,8 @@ class _Chunks:
         return self._made[key]
 
 
-def _stage(chunks: list[_Made], plan: Plan, stage: int, count: int) -> tuple[int, int]:
-    """Return the retained bytes, and the dynamic ones, at the peak."""
+def _stage(chunks: list[_Made], plan: Plan, stage: int, count: int) -> int:
+    """Return the bytes at the peak."""
     schedule = plan.pipeline.schedule
     kind, chunk = task_columns(schedule, plan.parallel.pp, len(chunks), count, stage)
     last = WEIGHT if schedule == "zero-bubble" else BACKWARD
@@ -104,31 +111,22 @@ def _stage(chunks: list[_Made], plan: Plan, stage: int, count: int) -> tuple[int
     always = messages([made.layers for made in chunks], plan) + buckets(every, plan)
     versions = weight_versions(schedule, plan.parallel.pp, stage, count)
     stays = versions * sum(each.weights for each in every) + sum(each.optimizer for each in every)
+    stays += buffers([made.layers for made in chunks], plan)
     # `moving` is the peak within each task: others in flight, and the most of the own layers.
     others = _others(kind, chunk, [made.total for made in chunks], last)
     moving = others + np.array([made.most for made in chunks], np.int64)[chunk, kind]
     gradients = np.array([int(made.gradients.sum()) for made in chunks], np.int64)
     most, line = moving.copy(), np.zeros(len(kind), np.int64)
-    makers: dict[int, int] = {}
     if plan.data.sharding in LAZY:
         for number, made in enumerate(chunks):
             first = int(np.argmax((kind == last) & (chunk == number)))
-            makers[first] = number
             line[first + 1 :] += gradients[number]
             # Within this one task gradients grow layer by layer, so its peak may lie elsewhere.
             most[first] = others[first] + int((made.moving[last] + np.cumsum(made.gradients[::-1])).max())
     else:
         line[:] = gradients.sum()
-    task = int(np.argmax(most + line))
-    total = int(gradients.sum())
     # In the optimizer step no activations are left, but all gradients are.
-    if int(most[task] + line[task]) < total:
-        return stays + total, always  # the optimizer step
-    # The peak task once more, layer by layer, to part what stays from what comes and goes: only the latter fragments.
-    own = chunks[int(chunk[task])].moving[int(kind[task])]
-    ramp = np.cumsum(chunks[makers[task]].gradients[::-1]) if task in makers else np.zeros(len(own), np.int64)
-    point = int(np.argmax(own + ramp))
-    return stays + int(line[task] + ramp[point]), int(others[task] + own[point]) + always
+    return stays + always + max(int((most + line).max()), int(gradients.sum()))
 
 
 def _others(kind: Ints, chunk: Ints, totals: list[int], last: int) -> Ints:

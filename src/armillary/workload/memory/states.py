@@ -14,6 +14,11 @@ LAYERWISE = ("zero-3", "fsdp", "hsdp")
 """Shardings that gather the weights of a layer for each use."""
 # FSDP2 keeps its shards in fp32 and casts them as they are gathered.
 _MASTERS = ("fsdp", "hsdp")
+CACHED = {"fp8": 2.0, "fp4": 2 * (0.5 + 1 / 16)}
+"""Bytes of a weight in the precision of its GEMMs, as it is and transposed, with a scale of 8 bits per 16 in fp4.
+
+Transformer Engine keeps both from the first microbatch on. FSDP casts what it has gathered, and keeps nothing.
+"""
 
 
 @dataclass(frozen=True)
@@ -63,6 +68,8 @@ def states(layer: Layer, plan: Plan, grid: RankGrid) -> States:
     if sharding in LAYERWISE and not layerwise:
         # Without resharding the gathered weights stay beside the shard for the whole step.
         total["weights"] += element * whole
+    if sharding not in _MASTERS:
+        total["weights"] += ceil(layer.low * CACHED.get(plan.numbers.compute, 0))
     return States(
         weights=left(total["weights"], plan.offload.weights),
         gradients=total["gradients"],

@@ -9,6 +9,8 @@ from math import ceil
 from armillary.workload.layers.layer import Precision
 from armillary.workload.plan.schema import ELEMENT, Plan
 
+FP32 = 4
+"""Bytes of a gradient as the optimizer reads it, and of a master copy."""
 MOMENTS = {"adam": 2, "momentum": 1, "sgd": 0, "none": 0}
 """fp32 numbers that the optimizer keeps per weight."""
 
@@ -71,8 +73,35 @@ def state(plan: Plan) -> int:
     return 4 * (MOMENTS[plan.optimizer] + (plan.numbers.compute != "fp32"))
 
 
-def traffic(plan: Plan) -> int:
-    """Return the bytes that an update moves: it reads the gradient, and reads and writes states and weight."""
-    # Without a master copy the update reads the weight itself.
-    reads_weight = plan.numbers.compute == "fp32"
-    return gradient(plan) + 2 * state(plan) + weight(plan) * (1 + reads_weight)
+def norm_traffic(plan: Plan) -> int:
+    """Return the bytes per updated weight that the norm of gradients moves: it reads them in fp32.
+
+    Megatron-LM's distributed optimizer first widens what was reduced in bf16; FSDP's gradients are as its shards.
+    """
+    widens = gradient(plan) < FP32 and plan.data.sharding not in ("fsdp", "hsdp")
+    return FP32 + (gradient(plan) + FP32 if widens else 0)
+
+
+def traffic(plan: Plan, *, clips: bool = True) -> int:
+    """Return the bytes per weight that an update moves.
+
+    Clipping reads and writes gradients; the update reads them, and reads and writes states; a copy from masters to the
+    weights of kernels reads one and writes the other. FSDP casts its shards as it gathers them instead. The kernels of
+    the three follow each other, and are one node.
+
+    Args:
+        plan: The plan.
+        clips: Whether gradients are clipped.
+    """
+    clip = 2 * FP32 if clips else 0
+    # Without a master copy the update reads and writes the weights themselves.
+    single = plan.numbers.compute == "fp32"
+    own = 2 * weight(plan) if single else 0
+    copy = 0 if single or plan.data.sharding in ("fsdp", "hsdp") else FP32 + weight(plan)
+    return clip + FP32 + 2 * state(plan) + own + copy
+
+
+def cleared(plan: Plan) -> int:
+    """Return the bytes per parameter of a rank that are set to 0 for the next step: buffers to which GEMMs add."""
+    kept = plan.numbers.fused and plan.data.sharding in ("ddp", "zero-1")
+    return gradient(plan) if plan.data.clear and kept else 0

@@ -11,7 +11,7 @@ from pydantic import Field, ValidationError, create_model
 from armillary.base.document import Document, is_there
 from armillary.base.errors import InputError
 from armillary.base.hints import KeyPath
-from armillary.platform.fields import Part
+from armillary.platform.fields import Part, Quantity
 from armillary.platform.files.native import Study, json_schema
 from armillary.platform.files.native_errors import first_error
 from armillary.trace import Trace
@@ -34,6 +34,27 @@ def generate_part() -> type[Part]:
         model=(str, model),
         **keys,
     )
+
+
+UNITS = {"bytes": "B", "time": "ns"}
+"""Kind of a quantity -> unit of its values."""
+
+
+def keys_of(plan: Plan) -> dict[str, Any]:
+    """Return what was given of a plan, as `generate` reads it: quantities with their units."""
+
+    def written(part: Part) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for name in part.model_fields_set:
+            value, field = getattr(part, name), type(part).model_fields[name]
+            kinds = [each.kind for each in field.metadata if isinstance(each, Quantity)]
+            if isinstance(value, Part):
+                found[name] = written(value)
+            else:
+                found[name] = f"{value} {UNITS[kinds[0]]}" if kinds else value
+        return {name: found[name] for name in type(part).model_fields if name in found}
+
+    return written(plan)
 
 
 def read_request(study: Study) -> tuple[Model, Plan]:

@@ -13,6 +13,7 @@ Natural = Annotated[int, Field(ge=0, le=2**31 - 1)]
 Kept = Literal["q", "k", "v", "attention", "out", "gate", "up", "down"]
 """Results of a layer: projections, attention itself, output projection; the feed-forward block's projections."""
 Share = Annotated[float, Field(gt=0, le=1)]
+Context = Literal["ring", "all-gather", "all-to-all"]
 
 
 class Parallel(Part):
@@ -26,9 +27,16 @@ class Parallel(Part):
         default=False,
         description="With sequence: gather and scatter in pieces beside the GEMMs that they belong to.",
     )
+    backward: Literal["any", "in-order", "serial"] = Field(
+        default="any",
+        description="What hides collectives of a layer in its backward pass: any gradient of a weight of the layer; "
+        "in-order: only that of the same GEMM, as kernels run in the order in which Megatron-LM issues them; serial: "
+        "nothing, of those of tp.",
+    )
     cp: Count = Field(default=1, description="Context parallel: ranks that share every sequence.")
-    context: Literal["ring", "all-gather"] = Field(
-        default="ring", description="How keys and values meet all queries under cp."
+    context: Context = Field(
+        default="ring",
+        description="How keys and values meet all queries under cp; all-to-all exchanges heads for sequence (Ulysses).",
     )
     pp: Count = Field(default=1, description="Pipeline stages.")
     dp: Count | None = Field(default=None, description="Replicas; absent: all ranks that are left.")
@@ -76,6 +84,18 @@ class Data(Part):
     )
     bucket: Size = Field(default=25 * 2**20, description="Bytes of gradients that are reduced together.")
     overlap: bool = Field(default=True, description="Communicate while the backward pass goes on.")
+    average: Literal["collective", "kernel"] = Field(
+        default="collective",
+        description="What divides gradients by the number of replicas; kernel: one before each reduction (ddp, zero-1, "
+        "zero-2).",
+    )
+    check: bool = Field(
+        default=False, description="Look for NaN in gradients before they are reduced (ddp, zero-1, zero-2)."
+    )
+    clear: bool = Field(
+        default=False,
+        description="Set the buffer of gradients to 0 after each step, where GEMMs add to it (ddp, zero-1).",
+    )
     shard: Count | None = Field(default=None, description="Ranks that share one copy (hsdp).")
     prefetch: Natural = Field(default=1, description="Layers gathered ahead (zero-3, fsdp, hsdp).")
     limit: Count = Field(default=2, description="Gathered layers that are held at a time, at most.")
@@ -151,6 +171,20 @@ class ExpertLoad(Part):
     )
 
 
+class Host(Part):
+    """What the CPU of a rank does in a step without CUDA graphs: it issues kernels, ahead of them if it can."""
+
+    issue: WholeTime = Field(
+        default=0,
+        description="What it takes to issue an operation of a layer, which frameworks may run as several kernels.",
+    )
+    synchronise: WholeTime = Field(
+        default=0,
+        description="What it takes to read a result of the device and to go on: how many tokens each expert gets, in "
+        "every layer of experts. It waits for the kernels before, and issues the others only then.",
+    )
+
+
 class Serve(Part):
     """Inference instead of training: prompts are read, then answers grow by one token at a time."""
 
@@ -200,6 +234,7 @@ class Plan(Part):
     )
     offload: Offload = Offload()
     experts: ExpertLoad = ExpertLoad()
+    host: Host = Host()
     attention: Literal["flash", "unfused", "eager"] = Field(
         default="flash",
         description="flash keeps no scores; unfused writes them to memory and keeps them; eager also scales, masks and "
@@ -209,6 +244,10 @@ class Plan(Part):
         default=True,
         description="Norms, rotary positions and activations are one kernel each (Transformer Engine, torch.compile); "
         "false: a kernel for each operation, as PyTorch runs them.",
+    )
+    loss: Literal["unfused", "fused"] = Field(
+        default="unfused",
+        description="fused: kernels that keep no probabilities; the gradient of the logits takes their place.",
     )
     causal: bool = Field(default=False, description="Count only the scores that a causal mask keeps.")
     serve: Serve | None = Field(default=None, description="Absent: training.")
@@ -229,6 +268,32 @@ class Plan(Part):
             raise ValueError(
                 f"got recompute_every {self.recompute_every} without recompute, expected full or selective"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _host_of_training(self) -> Plan:
+        for name in ("issue", "synchronise"):
+            if not getattr(self.host, name):
+                continue
+            # Their graphs are written by other code, which leaves the CPU out.
+            if self.serve is not None or self.data.sharding == "parameter-server":
+                what = "inference" if self.serve is not None else "data.sharding parameter-server"
+                raise ValueError(f"got host.{name} {getattr(self.host, name)} ns, expected none with {what}")
+        return self
+
+    @model_validator(mode="after")
+    def _order_of_backward(self) -> Plan:
+        own, why = self.parallel, ""
+        if self.serve is not None:
+            why = "in inference, which has no backward pass"
+        elif self.data.sharding == "parameter-server":
+            why = "with data.sharding parameter-server"
+        elif self.pipeline.schedule == "zero-bubble":
+            why = "with schedule zero-bubble, which defers gradients of weights"
+        elif own.backward == "serial" and own.overlap:
+            why = "or in-order with parallel.overlap, which hides collectives of tp"
+        if own.backward != "any" and why:
+            raise ValueError(f"got parallel.backward {own.backward}, expected any {why}")
         return self
 
     @model_validator(mode="after")

@@ -20,7 +20,7 @@ class Instance:
     call: CollectiveCall
     chunk_routes: ChunkRoutes
     nodes: dict[int, Node] = field(default_factory=dict)
-    chunk_flows: dict[tuple[int, tuple[int, ...], tuple[tuple[int, int], ...]], ChunkFlow] = field(
+    chunk_flows: dict[tuple[int, tuple[int, ...], tuple[tuple[int, int], ...], bool], ChunkFlow] = field(
         default_factory=dict
     )
     came: dict[tuple[int, int, tuple[int, ...]], int] = field(default_factory=dict)

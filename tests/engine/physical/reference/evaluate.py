@@ -20,7 +20,7 @@ import numpy as np
 from armillary.base.errors import StuckError
 from armillary.engine.common import network
 from armillary.engine.common.communicators import CollectiveCall, Communicators
-from armillary.engine.common.fits import fitted_message
+from armillary.engine.common.fits import fitted_message, node_size
 from armillary.engine.common.network import bits
 from armillary.engine.physical.chunk_routes import last_latency
 from armillary.engine.physical.fitted import largest_message
@@ -35,6 +35,8 @@ from tests.engine.physical.reference.memory import Memories
 from tests.engine.physical.reference.nodes import MEMORY, Node, read, split
 from tests.engine.physical.reference.phases import own_chunk_routes
 
+HOST = -3
+"""Stands for a dimension in ports of the hosts of nodes."""
 TAGS = 5 * 10**8
 """Tags are kept modulo this number."""
 
@@ -101,6 +103,8 @@ class Machine:
             (d, way): int(getattr(p, way) * self.unit)
             for d, p in enumerate(ports(platform)) for way in ("out", "into")
         }  # fmt: skip
+        if platform.collectives.fit and platform.collectives.fit.host:
+            self.port_rates[HOST, "host"] = int(platform.collectives.fit.host.bandwidth * self.unit)
         self.memories = Memories(platform)
         self.port_rates |= self.memories.rates(self.unit)
         self.choices = Choices(self.comms, self.line, self.full_rate)
@@ -186,7 +190,7 @@ class Machine:
     def order(self, node: Node) -> tuple[int, int]:
         """Return the place that what a node asks for now has in the global order: the lowest is first."""
         kind = self.platform.scheduling
-        priority = -max(-1000, min(1000, node.attrs.get("comm_priority", 0))) if kind == "priority" else 0
+        priority = -node.attrs.get("comm_priority", 0) if kind == "priority" else 0
         return priority, -self.now if kind == "lifo" else self.now
 
     def after(self, delay: int, action: Any) -> None:
@@ -261,7 +265,12 @@ class Machine:
             if fitted := fitted_message(self.platform, [int(hop) for hop in hops], size):
                 uses = {(source, fitted.dim, "out"): 1, (target, fitted.dim, "into"): 1}
                 latency, volume = fitted.latency, fitted.volume
-            more = self.platform.terms.communication
+            fit, terms = self.platform.collectives.fit, self.platform.terms
+            node = fit.inner if fit else 1
+            leaves = any(hop for hop in hops[node:])
+            more = terms.communication + (
+                terms.communication_between if leaves else terms.communication_inside
+            )
             chunk_flow = ChunkFlow(uses)
             self.chunk_flows.append(chunk_flow)
             units = ceil(volume * (1 + Fraction(more)) * self.unit)
@@ -300,7 +309,7 @@ class Machine:
         came = instance.came[(chunk, p, line)] = instance.came.get((chunk, p, line), 0) + 1
         if came < len(line):
             return
-        where = (phase.dim, line, phase.ports)
+        where = (phase.dim, line, phase.ports, phase.host)
         if where not in instance.chunk_flows:
             uses = {
                 (r, d, way): factor
@@ -309,6 +318,11 @@ class Machine:
                 port: 1 for r in line for d, _ in phase.ports if d < 0
                 for port in self.memories.stages(r, d == MEMORY_STORE)
             }  # fmt: skip
+            if phase.host:
+                size = node_size(self.platform)
+                inside = {r // size: sum(m // size == r // size for m in line) for r in line}
+                # The host of a node, of whose path one byte of a member takes as much as there are members.
+                uses |= {(node, HOST, "host"): count for node, count in inside.items() if count > 1}
             chunk_flow = ChunkFlow(uses, key=min(self.order(instance.nodes[r]) for r in line))
             instance.chunk_flows[where] = chunk_flow
             self.chunk_flows.append(chunk_flow)

@@ -26,7 +26,7 @@ def own_chunk_routes(call: CollectiveCall, comm: Communicator, platform: Platfor
     """Return the chunk routes of a call with latencies and volumes of our own."""
     chunk_routes = chunk_routes_of(call, comm, platform)
     in_memory = call.operation in MEMORY_OPERATIONS
-    if in_memory or call.splits or platform.collectives.fit or platform.terms.communication:
+    if in_memory or call.splits or platform.collectives.fit or platform.terms.slows_communication:
         return chunk_routes
     ways = []
     for way in chunk_routes.routes:

@@ -28,9 +28,10 @@ PLATFORM = {
         {"name": "rail", "topology": "Switch", "size": 2, "bandwidth": "25 GB/s", "latency": "5 us"},
     ],
     "npu": {"peak": "312 TFLOP/s", "memory": {"bandwidth": "2039 GB/s"}},
-    "collectives": {"fit": "h100-sxm", "node": "node"},
+    "collectives": {"fit": "h100-sxm", "node": "node", "host": {"bandwidth": "25 GB/s"}},
     "terms": {
-        "overlap": {"compute": "15 %", "communication": "30 %"}, "communication": "10 %", "launch": "5 us",
+        "overlap": {"compute": "15 %", "communication": "30 %", "processors": 20, "traffic": 2.5},
+        "communication": {"inside": "5 %", "between": "40 %"}, "launch": "5 us",
         "straggler": "2 %", "step": {"time": "2 ms", "share": "1 %"},
     },
 }  # fmt: skip
@@ -42,7 +43,7 @@ TINY = Decoder(
 )  # fmt: skip
 
 
-def step(parallel: dict[str, int], **plan: Any) -> tuple[Trace, Platform]:
+def step(parallel: dict[str, Any], **plan: Any) -> tuple[Trace, Platform]:
     wish = Plan.model_validate({"ranks": 16, "batch": 32, "parallel": parallel, **plan})
     return generate(TINY, wish), with_roofline(load_platform(PLATFORM))
 
@@ -54,9 +55,10 @@ def step(parallel: dict[str, int], **plan: Any) -> tuple[Trace, Platform]:
         ({"tp": 8}, {"data": {"sharding": "zero-1"}}),
         ({}, {"data": {"sharding": "fsdp"}}),
         ({"tp": 4, "pp": 4}, {"pipeline": {"schedule": "interleaved", "virtual": 3}}),
+        ({"tp": 4, "backward": "in-order"}, {"data": {"overlap": False}}),
     ],
 )
-def test_folded_is_unfolded(parallel: dict[str, int], plan: dict[str, Any]) -> None:
+def test_folded_is_unfolded(parallel: dict[str, Any], plan: dict[str, Any]) -> None:
     trace, platform = step(parallel, **plan)
     folded, plain = (armillary.simulate(trace, platform, fold=fold) for fold in (True, False))
     assert len(folded.finish) < len(plain.finish)
@@ -75,8 +77,10 @@ def test_costs_of_terms_add_up_with_what_several_cost() -> None:
     trace, platform = step({"tp": 2, "pp": 2})
     costs = term_costs(platform, lambda machine: armillary.simulate(trace, machine))
     assert costs.with_all == armillary.simulate(trace, platform).total_ticks > costs.without
-    assert [each.text for each in costs.each][2:5] == ["communication 10 %", "launch 5 µs", "straggler 2 %"]
-    assert all(each.ticks > 0 for each in costs.each)
+    texts = [each.text for each in costs.each]
+    assert texts[1:3] == ["overlap processors 20", "overlap traffic 2.5"]
+    assert texts[4:7] == ["communication inside 5 %", "communication between 40 %", "launch 5 µs"]
+    assert all(each.ticks >= 0 for each in costs.each)
 
 
 def test_several_jobs_have_no_common_step() -> None:

@@ -134,3 +134,23 @@ def test_kernels_beside_collectives_are_those_of_the_reference(
     assert armillary.simulate(case.trace(), platform).finish_ticks.tolist() == settle_slowly(
         case.trace(), platform
     )
+
+
+@settings(deadline=None, max_examples=60)
+@given(cases(), st.sampled_from([0.0, 0.2]), st.sampled_from([0, 20]), st.sampled_from([0.0, 2.5, 60.0]))
+def test_what_collectives_take_of_a_device_is_that_of_the_reference_folded_or_not(
+    case: Case, share: float, processors: int, traffic: float
+) -> None:
+    collectives = replace(case.platform.collectives, fit=FitChoice("a100-sxm"))
+    npu = case.platform.npu
+    if not (npu.memory.bandwidth and npu.peak_flops):
+        npu = replace(npu, memory=replace(npu.memory, bandwidth=50.0), peak=1e13)
+    compute = replace(case.platform.compute, model="") if case.platform.compute.model == "gpu" else None
+    terms = Terms(overlap_compute=share, overlap_processors=processors, overlap_traffic=traffic)
+    platform = replace(
+        case.platform, collectives=collectives, npu=npu, compute=compute or case.platform.compute, terms=terms
+    )
+    folded, plain = (armillary.simulate(case.trace(), platform, fold=fold) for fold in (True, False))
+    assert (
+        folded.finish_ticks.tolist() == plain.finish_ticks.tolist() == settle_slowly(case.trace(), platform)
+    )

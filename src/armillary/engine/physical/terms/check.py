@@ -10,9 +10,13 @@ def check_terms(platform: Platform, profile: str, network_model: str) -> None:
     """Refuse terms and a fit where they would have no effect.
 
     Raises:
-        InputError: names the key and the models in which it has an effect.
+        InputError: names the key and the models in which it has an effect, or what it needs and the machine lacks.
     """
     if profile == "physical" and network_model == "analytical":
+        if platform.terms.overlap_processors or platform.terms.overlap_traffic:
+            from armillary.engine.physical.terms.resources import check_resources
+
+            check_resources(platform)
         return
     source = platform.source or "platform"
     given = ["platform.collectives.fit"] if platform.collectives.fit else []

@@ -4,6 +4,7 @@ This is by definition a fixed point that is approached from below: simulate, mea
 spends beside a collective of its rank that moves data, and each collective beside a kernel of any of its ranks; let
 both take longer by that; simulate again, `ROUNDS` times or until nothing changes. What takes a share s longer while
 something else goes on, and does so for a part f of its time, takes ``1 / (1 - f s / (1 + s))`` times as long as alone.
+What collectives take of the device (`resources`) adds to ``f s / (1 + s)``.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from armillary.engine.common.result import timeline_of
 from armillary.engine.common.timeline import KINDS, Timeline
 from armillary.engine.physical import layout as lk
 from armillary.engine.physical.program import PhysicalProgram, execute
+from armillary.engine.physical.terms.resources import MOST, WHOLE, taken
 from armillary.platform.model import Platform
 
 Ints = NDArray[np.int64]
@@ -44,8 +46,12 @@ def settle(program: PhysicalProgram, run: Run, platform: Platform) -> tuple[Phys
     for number in range(ROUNDS):
         if not _finished(done):
             break
-        nodes, items = measure(found, timeline_of(found, done, platform, {}), done)
-        slower = _factor(nodes, terms.overlap_compute), _factor(items, terms.overlap_communication)
+        timeline = timeline_of(found, done, platform, {})
+        nodes, items = measure(found, timeline, done)
+        lost = nodes * (terms.overlap_compute / (1 + terms.overlap_compute))
+        if terms.overlap_processors or terms.overlap_traffic:
+            lost = np.minimum(lost + taken(found, timeline, begun(timeline), platform), MOST / WHOLE)
+        slower = 1 / (1 - lost), _factor(items, terms.overlap_communication)
         # The same factors give the same program: a fixed point.
         key = slower[0].tobytes(), slower[1].tobytes()
         if key == before:
@@ -75,25 +81,30 @@ def measure(program: PhysicalProgram, timeline: Timeline, run: Run) -> tuple[Flo
     Nodes are in issue order, concatenated by class. A collective counts from its first byte on; of its members that
     with the largest part counts.
     """
-    first = np.full(len(timeline.node_start), -1, np.int64)
-    rows = timeline.node_ptr[timeline.phase_class] + timeline.phase_node
-    # -1 stays for nodes that are no collectives.
-    first[rows] = np.iinfo(np.int64).max
-    np.minimum.at(first, rows, timeline.phase_start)
+    first = begun(timeline)
     nodes, items = [], []
     for c, view in enumerate(program.views):
         at = slice(int(timeline.node_ptr[c]), int(timeline.node_ptr[c + 1]))
         start, end = timeline.spans(c)
         kernel = np.flatnonzero(timeline.table(c).kind == KINDS.index("compute"))
         collective = np.flatnonzero(first[at] >= 0)
-        begun = first[at][collective]
+        since = first[at][collective]
         part = np.zeros(len(start))
-        part[kernel] = parts(start[kernel], end[kernel], begun, end[collective])
+        part[kernel] = parts(start[kernel], end[kernel], since, end[collective])
         nodes.append(part[view.nodes.order])
         part = np.zeros(len(start))
-        part[collective] = parts(begun, end[collective], start[kernel], end[kernel])
+        part[collective] = parts(since, end[collective], start[kernel], end[kernel])
         items.append(part[view.nodes.order[view.nodes.items]])
     return np.concatenate(nodes), _slowest_member(program, np.concatenate(items), run)
+
+
+def begun(timeline: Timeline) -> Ints:
+    """Return the tick at which each node begins to move data as a collective, -1 for what is none."""
+    first = np.full(len(timeline.node_start), -1, np.int64)
+    rows = timeline.node_ptr[timeline.phase_class] + timeline.phase_node
+    first[rows] = np.iinfo(np.int64).max
+    np.minimum.at(first, rows, timeline.phase_start)
+    return first
 
 
 def parts(start: Ints, end: Ints, other_start: Ints, other_end: Ints) -> Floats:

@@ -98,7 +98,8 @@ def _case(path: Path, line: int, row: dict[str, str]) -> Case:
         model, reason = None, f"no machine '{system}', expected {', '.join(SYSTEMS)}"
     if word not in PRECISIONS:
         model, reason = None, f"no precision '{word}', expected {', '.join(filter(None, PRECISIONS))}"
-    parallel: dict[str, Any] = {"tp": tp, "pp": pp, "cp": cp}
+    # Kernels run in the order in which Megatron-core issues them: one connection to the device.
+    parallel: dict[str, Any] = {"tp": tp, "pp": pp, "cp": cp, "backward": "in-order"}
     # Expert parallelism is separate from tensor parallelism, which here is 1 within experts.
     if model is not None and model.experts:
         parallel |= {"ep": ep, "etp": 1}
@@ -126,6 +127,8 @@ def _case(path: Path, line: int, row: dict[str, str]) -> Case:
         if release >= GRAPHS:
             # From 26.06 on messages run beside other microbatches.
             plan["pipeline"] = {**plan.get("pipeline", {}), "overlap": True}
+            # CUDA graphs of whole steps leave the CPU nothing to do.
+            plan["host"] = {}
     return Case(
         label=f"{name} {system} x{npus} {word or 'FP8'} batch {batch} ({release})",
         group=system,
@@ -134,7 +137,7 @@ def _case(path: Path, line: int, row: dict[str, str]) -> Case:
         npus=npus,
         model=model,
         plan=plan,
-        stack=_stack(model, word, release),
+        stack="megatron-core",
         # Tokens per GPU of a step.
         amount=batch * sequence / npus,
         reason=reason,
@@ -168,17 +171,6 @@ def nano() -> Decoder:
         attention=Attention(heads=64, kv_heads=64, head_size=64, window=128, full_layers=6),
         experts=Experts(count=128, top_k=6, size=1856, shared=1, shared_size=3712, router_bias=True),
     )
-
-
-# A software of its own for each way of running experts: constants differ.
-def _stack(model: Decoder | None, precision: str, release: str) -> str:
-    if model is None or model.experts is None:
-        return "megatron-core-fp4" if precision == "NVFP4" else "megatron-core"
-    if model.name.startswith("Nemotron"):
-        return "megatron-core-mamba"
-    if release >= GRAPHS:
-        return "megatron-core-graphs"
-    return "megatron-core-moe-bias" if model.experts.bias else "megatron-core-moe"
 
 
 def _model(name: str) -> tuple[Decoder | None, str]:

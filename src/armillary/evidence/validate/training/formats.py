@@ -8,7 +8,7 @@ from pathlib import Path
 
 from armillary.base.errors import InputError
 from armillary.evidence.validate.sniff import headers
-from armillary.evidence.validate.training import bridge, maxtext, mlperf, mpt, torchtitan, vtrain
+from armillary.evidence.validate.training import bridge, maxtext, mlperf, mpt, simumax, torchtitan, vtrain
 from armillary.evidence.validate.training.case import Case
 
 
@@ -28,6 +28,7 @@ FORMATS = (
     Format("MLPerf", mlperf.COLUMNS, mlperf.cases),
     *(Format("torchtitan", names, torchtitan.cases) for names in torchtitan.COLUMNS),
     *(Format("MaxText", names, maxtext.cases) for names in (maxtext.COLUMNS, maxtext.LOG)),
+    Format("SimuMax", simumax.COLUMNS, simumax.cases),
 )
 
 

@@ -65,7 +65,9 @@ _H100_96 = {
 MACHINES = {
     "dgx-a100-80": Machine("a100"),
     "vtrain-a100": Machine(
-        "a100", {"collectives": {"fit": "a100-vtrain"}}, {"fabric": {"bandwidth": "12.5 GB/s"}}
+        "a100",
+        {"collectives": {"fit": "a100-vtrain", "host": {"bandwidth": "25 GB/s", "near": 2}}},
+        {"fabric": {"bandwidth": "12.5 GB/s"}},
     ),
     "roce-a100-80": Machine("a100"),
     "roce-a100-40": Machine("a100", _A100_40),
@@ -83,5 +85,6 @@ MACHINES = {
 }
 """By name.
 
-DGX A100: 8 x HDR 200 Gb/s (arXiv 2104.04473); vTrain: 800 Gb/s in all (VIA-Research/vTrain, src/config.py).
+DGX A100: 8 x HDR 200 Gb/s (arXiv 2104.04473); vTrain: 800 Gb/s in all (VIA-Research/vTrain, src/config.py), which are 4
+NICs, each near 2 GPUs, and NCCL before 2.12, which relays nothing; a host carries what a PCIe 4.0 x16 link does.
 """

@@ -5,11 +5,22 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from armillary.evidence.calibrate.training import half
 from armillary.evidence.validate.table import Bar, Progress, Suite, Table
-from armillary.evidence.validate.training import bridge, maxtext, mlperf, mpt, papers, torchtitan, vtrain
+from armillary.evidence.validate.training import (
+    bridge,
+    maxtext,
+    memory,
+    mlperf,
+    mpt,
+    papers,
+    simumax,
+    torchtitan,
+    vtrain,
+)
 from armillary.evidence.validate.training.case import Case
 from armillary.evidence.validate.training.machines import MACHINES
 from armillary.evidence.validate.training.seen import states
@@ -103,6 +114,8 @@ def _left_out(table: Table, cases: Sequence[Case], progress: Progress) -> Iterat
         yield part(f"{table.name}-multi-node", title, table, rows)
 
 
+SIMUMAX = "simumax/b200_release_part.json"
+SIMUMAX_SOURCE = "MooreThreads/SimuMax v1.2, summary of the B200 release"
 VTRAIN = "VIA-Research/vTrain (MIT), arXiv 2312.12391"
 SUITES: tuple[Suite, ...] = (
     Suite("megatron-table-1", papers.TITLES["megatron-table-1"], "", papers.megatron_table_1),
@@ -165,5 +178,29 @@ SUITES: tuple[Suite, ...] = (
             maxtext.cases, Bar(0.08, rank=0.9), maxtext.NOTES,
         ),
         maxtext.COLUMNS, (maxtext.LOG,),
+    ),
+    Suite(
+        "simumax", "Megatron-core on a B200 node", SIMUMAX,
+        _from_files(
+            "simumax", "Megatron-core on a B200 node (SimuMax)", "ms", SIMUMAX_SOURCE, simumax.cases, Bar(0.06),
+            simumax.NOTES,
+        ),
+        simumax.COLUMNS,
+    ),
+    Suite(
+        "simumax-memory", "Memory allocated by Megatron-core on a B200 node", SIMUMAX,
+        memory.from_files(
+            "simumax-memory", "Most memory allocated by a rank of Megatron-core on a B200 node", SIMUMAX_SOURCE,
+            partial(simumax.peaks, what="allocated"), lambda found: found.peak, Bar(0.01, 0.03), simumax.NOTES,
+        ),
+        simumax.COLUMNS,
+    ),
+    Suite(
+        "simumax-reserved", "Memory reserved by Megatron-core on a B200 node", SIMUMAX,
+        memory.from_files(
+            "simumax-reserved", "Most memory reserved by a rank of Megatron-core on a B200 node", SIMUMAX_SOURCE,
+            partial(simumax.peaks, what="reserved"), lambda found: found.reserved, None, simumax.NOTES,
+        ),
+        simumax.COLUMNS,
     ),
 )  # fmt: skip

@@ -222,7 +222,7 @@ def _pieces(graph: Graph, units: Sequence[Unit], order: Sequence[tuple[Kind, int
             due.append([])
         else:
             due[-1].append(each)
-    first, last = 0, len(gaps[-1])
+    first = 0
     if due[0]:
         first = _begin(graph, gaps[0], gaps[1])
     elif gaps[0]:

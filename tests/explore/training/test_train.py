@@ -1,0 +1,125 @@
+"""Predicted steps: what is chosen is said, parts add up, and the command and Python agree."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import armillary
+from armillary.base.document import Document
+from armillary.base.errors import InputError
+from armillary.cli import main
+from armillary.explore.training.software import NAMES, software_of
+from armillary.explore.training.step import Step, platform_of, seconds, trace_of
+from armillary.explore.training.takeaway import study
+from armillary.explore.training.train import nested
+from armillary.platform.files.native import study_of
+from armillary.workload.of_study import study_trace
+from armillary.workload.plan.request import keys_of
+
+SMALL = {"batch": 16, "sequence": 1024}
+
+
+def test_parts_add_up_to_the_step() -> None:
+    found = armillary.train("llama-2-7b", "dgx-a100", tp=2, pp=2, **SMALL)
+    assert sum(found.parts.values()) == pytest.approx(found.step_time_s)
+    step = Step(
+        armillary.explore.training.train.load_model("llama-2-7b"),
+        keys_of(found.plan),
+        found.machine.keys, found.machine.npus, found.machine.device,
+    )  # fmt: skip
+    assert seconds(step, found.software.fitted.constants) == pytest.approx(found.step_time_s)
+    assert found.interval_s[0] < found.step_time_s < found.interval_s[1]
+    assert 0 < found.mfu < 1 and found.tokens == 16 * 1024
+
+
+def test_what_is_left_out_is_chosen_and_said() -> None:
+    found = armillary.train("llama-2-7b", "dgx-h100", **SMALL)
+    assert found.memory.fits and any("the simplest plan that fits" in text for text in found.assumptions)
+    assert any("software megatron-core" in text for text in found.assumptions)
+    said = armillary.train("llama-2-7b", "dgx-h100", software="megatron-core", tp=2, **SMALL)
+    assert not any("chosen" in text or "simplest" in text for text in said.assumptions)
+
+
+def test_a_plan_that_does_not_fit_says_so() -> None:
+    found = armillary.train("llama-3-70b", "dgx-h100", tp=8, pp=1, **SMALL)
+    assert found.memory.fits is False
+
+
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        ({}, "missing key 'batch'"),
+        ({"batch": 8, "tp": 3}, "tp 3: expected a divisor of heads 32"),
+        ({"batch": 8, "tpp": 3}, "tpp: unknown key"),
+        ({"batch": 8, "ranks": 4}, "ranks 4: expected 8"),
+        ({"batch": 8, "tp": 2, "parallel": {"tp": 4}}, "tp is given twice"),
+        ({"batch": "many"}, "batch"),
+    ],
+)
+def test_wrong_plans_are_refused(keys: dict, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        armillary.train("llama-2-7b", "dgx-h100", sequence=1024, **keys)
+
+
+def test_wrong_names_are_refused() -> None:
+    with pytest.raises(InputError, match="did you mean 'megatron-core'"):
+        armillary.train("llama-2-7b", "dgx-h100", software="megatron-cor", **SMALL)
+    network = [{"topology": "Switch", "size": 8, "bandwidth": "450 GB/s", "latency": "1 us"}]
+    with pytest.raises(InputError, match="nothing says how long kernels take"):
+        armillary.train("llama-2-7b", {"network": network}, **SMALL)
+
+
+def test_a_roofline_by_name_is_said() -> None:
+    keys = {"network": [{"topology": "Switch", "size": 8, "bandwidth": "450 GB/s", "latency": "1 us"}]}
+    npu = {"peak": "900 TFLOP/s", "memory": {"bandwidth": "3 TB/s", "capacity": "80 GB"}}
+    found = armillary.train("llama-2-7b", keys | {"npu": npu, "compute": {"roofline": True}}, tp=2, **SMALL)
+    assert any("roofline" in text for text in found.assumptions)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_software_has_plans_that_run(name: str) -> None:
+    used = software_of(name, "h100-sxm")
+    assert used.title and used.plan
+    assert armillary.train("llama-2-7b", "dgx-h100", software=name, **SMALL).step_time_s > 0
+
+
+def test_the_command_says_what_python_says(tmp_path) -> None:
+    out = tmp_path / "step.json"
+    words = ["train", "llama-2-7b", "--machine", "8xh100", "--batch", "16", "--sequence", "1024", "--tp", "2"]
+    ran = CliRunner().invoke(main, [*words, "--json", str(out), "--out", str(tmp_path / "run")])
+    assert ran.exit_code == 0, ran.output
+    found, same = json.loads(out.read_text()), armillary.train("llama-2-7b", "8xh100", tp=2, **SMALL)
+    assert found["step_time_s"] == same.step_time_s and found["interval_s"] == list(same.interval_s)
+    assert found["mfu"] == same.mfu and found["memory"]["fits"] is True
+    assert found["plan"]["parallel"]["tp"] == 2 and found["assumptions"] == list(same.assumptions)
+    flags = (tmp_path / "run" / "megatron-core.sh").read_text()
+    assert "--tensor-model-parallel-size 2" in flags and "--global-batch-size 16" in flags
+    assert "tensor_parallel_degree = 2" in (tmp_path / "run" / "torchtitan.toml").read_text()
+
+
+def test_the_study_to_take_away_takes_as_long() -> None:
+    found = armillary.train("llama-2-7b", "dgx-h100", tp=2, pp=2, batch=8, sequence=1024)
+    made = study_of(Document("study", study(found, "llama-2-7b"), syntax="yaml"), Path("study.yaml"))
+    assert armillary.simulate(study_trace(made), made.platform).total_ticks * 1e-9 == pytest.approx(
+        found.step_time_s
+    )
+
+
+def test_axes_may_stand_alone() -> None:
+    assert nested({"batch": 8, "tp": 2, "parallel": {"pp": 4}}) == {
+        "batch": 8,
+        "parallel": {"pp": 4, "tp": 2},
+    }
+
+
+def test_what_takes_long_is_simulated_in_part() -> None:
+    model = armillary.explore.training.train.load_model("llama-2-7b")
+    machine = armillary.explore.training.train.machine_of("8xh100")
+    plan = {"batch": 256, "sequence": 512, "microbatch": 1, "parallel": {"tp": 2, "pp": 2}}
+    step = Step(model, plan, machine.keys, machine.npus, machine.device)
+    assert seconds(step) == pytest.approx(seconds(step, steady=False), rel=1e-3)
+    assert trace_of(step).n_ranks == platform_of(step).npus == 8

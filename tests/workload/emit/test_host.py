@@ -1,0 +1,88 @@
+"""What the CPU does in a step: it issues kernels ahead of the device, and waits for it where it needs a result."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+import armillary
+from armillary.engine.common.timeline import KINDS, Timeline
+from armillary.platform.files.native import load_platform
+from armillary.platform.profiles import with_roofline
+from armillary.workload.generate import generate
+from armillary.workload.models.schema import Attention, Decoder, Experts, Mlp
+from armillary.workload.plan.schema import Plan
+
+FAST = {
+    "network": [
+        {"name": "node", "topology": "Switch", "size": 4, "bandwidth": "900 GB/s", "latency": "0 ns"}
+    ],
+    "npu": {"peak": "1000000 TFLOP/s", "memory": {"bandwidth": "1000000 GB/s"}},
+}
+SLOW = FAST | {"npu": {"peak": "1 TFLOP/s", "memory": {"bandwidth": "10 GB/s"}}}
+COMMON: dict[str, Any] = {
+    "layers": 3, "hidden": 512, "vocabulary": 4096, "context": 128, "tied": False, "norm": "rms",
+    "activation": "swiglu", "attention": Attention(heads=8, kv_heads=8),
+}  # fmt: skip
+DENSE = Decoder(name="dense", mlp=Mlp(size=2048), **COMMON)
+SPARSE = Decoder(name="sparse", experts=Experts(count=16, top_k=2, size=256), **COMMON)
+
+
+def run(model: Decoder, platform: dict[str, Any], host: dict[str, str], **plan: Any) -> Timeline:
+    wish = {"ranks": 4, "batch": 8, "microbatch": 2, "optimizer": "none"} | plan
+    trace = generate(model, Plan.model_validate(wish | {"host": host}))
+    return armillary.simulate(trace, with_roofline(load_platform(platform)))
+
+
+def of_cpu(timeline: Timeline, word: str) -> int:
+    """Return the number of nodes of the CPU whose name begins with a word, of the first class."""
+    table = timeline.table(0)
+    cpu = table.kind == KINDS.index("cpu")
+    return int(np.sum(cpu & np.char.startswith(table.name, word)))
+
+
+def test_small_kernels_take_what_the_cpu_takes() -> None:
+    timeline = run(DENSE, FAST, {"issue": "20 us"})
+    # Gradients are reduced when the last kernel is done.
+    assert timeline.total_ticks == pytest.approx(of_cpu(timeline, "issue") * 20_000, rel=0.05)
+
+
+def test_it_runs_ahead_of_large_kernels() -> None:
+    plain, issued = (run(DENSE, SLOW, host) for host in ({}, {"issue": "5 us"}))
+    # Kernels take longer than the CPU: only the first one waits for it.
+    assert plain.total_ticks < issued.total_ticks <= plain.total_ticks + 10_000
+
+
+@pytest.mark.parametrize("recompute", ["none", "full"])
+def test_it_waits_once_in_every_layer_of_experts(recompute: str) -> None:
+    ep = {"parallel": {"ep": 4}, "recompute": recompute}
+    plain, waits = (run(SPARSE, SLOW, host, **ep) for host in ({}, {"synchronise": "3 ms"}))
+    passes = 2 if recompute == "full" else 1
+    # 2 samples of each of 4 replicas are one microbatch.
+    assert of_cpu(waits, "synchronise") == SPARSE.layers * passes
+    assert waits.total_ticks == plain.total_ticks + SPARSE.layers * passes * 3_000_000
+
+
+def test_what_waits_is_folded_exactly() -> None:
+    wish = {
+        "ranks": 4,
+        "batch": 8,
+        "parallel": {"ep": 2, "pp": 2},
+        "host": {"issue": "8 us", "synchronise": "30 us"},
+    }
+    trace, platform = generate(SPARSE, Plan.model_validate(wish)), with_roofline(load_platform(FAST))
+    folded, plain = (armillary.simulate(trace, platform, fold=fold) for fold in (True, False))
+    assert folded.finish_ticks.tolist() == plain.finish_ticks.tolist()
+
+
+def test_nothing_is_emitted_unless_it_takes_time() -> None:
+    assert of_cpu(run(SPARSE, FAST, {}), "") == 0
+
+
+@pytest.mark.parametrize("wish", [{"serve": {"prompt": 8}}, {"data": {"sharding": "parameter-server"}}])
+def test_it_is_refused_where_it_has_no_effect(wish: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError, match=r"got host\.issue 5000 ns, expected none"):
+        Plan.model_validate({"ranks": 4, "batch": 4, "host": {"issue": "5 us"}, **wish})
