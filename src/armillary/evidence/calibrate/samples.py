@@ -6,10 +6,14 @@ import gzip
 import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from statistics import median
 
 from armillary.base.errors import InputError
+
+LARGEST = 256 * 2**20
+"""Bytes of a file of measurements, unpacked: 30 times the largest that is read today."""
 
 
 @dataclass(frozen=True)
@@ -56,12 +60,17 @@ def measured_text(path: Path) -> str:
     """Return the text of a file, unpacked if gzip packed it or the name says so.
 
     Raises:
-        InputError: it cannot be read, or is not text.
+        InputError: it cannot be read, is not text, or is larger than `LARGEST`.
     """
     try:
         raw = path.read_bytes()
         # gzip's magic number, for files whose name does not say it.
-        return (gzip.decompress(raw) if path.suffix == ".gz" or raw[:2] == b"\x1f\x8b" else raw).decode()
+        if path.suffix == ".gz" or raw[:2] == b"\x1f\x8b":
+            # A small file may unpack to a very large one.
+            raw = gzip.GzipFile(fileobj=BytesIO(raw)).read(LARGEST + 1)
+        if len(raw) > LARGEST:
+            raise InputError(f"{path}: more than {LARGEST:,} bytes of text, expected a smaller file")
+        return raw.decode()
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: is not text, expected a CSV file or a log") from error
     except (OSError, EOFError, zlib.error) as error:

@@ -33,7 +33,9 @@ PAGE = """# Instructions for training Llama2-70B on TPU trillium
 
 
 def page(**values):
-    return PAGE.format(**{"slices": 1, "total": 256 * 8192, "model": "llama2-70b", "fsdp": -1, "tp": 1, **values})
+    return PAGE.format(
+        **{"slices": 1, "total": 256 * 8192, "model": "llama2-70b", "fsdp": -1, "tp": 1, **values}
+    )
 
 
 def one(tmp_path, text):

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from armillary.base.errors import InputError
-from armillary.evidence.validate.training import mlperf
+from armillary.evidence.validate.training import mlperf, rows
 
 HEADER = ",".join(mlperf.COLUMNS) + "\n"
 
 
-def cases(tmp_path, *rows):
+def cases(tmp_path, *lines):
     path = tmp_path / "runs.csv"
-    path.write_text("# source: somewhere\n" + HEADER + "".join(row + "\n" for row in rows))
+    path.write_text("# source: somewhere\n" + HEADER + "".join(row + "\n" for row in lines))
     return list(mlperf.cases(path))
 
 
@@ -63,13 +63,26 @@ def test_plans_follow_from_batch_and_accumulation(tmp_path):
         ("v5.1,llama31_8b,A/results/x_b200_n1/llama31_8b/result_0.txt,16,8192,1.0,60,", "no step time"),
         ("v5.1,llama2_70b_lora,A/results/x_b200_n1/l/result_0.txt,8,,1,9,1.1", "LoRA"),
         ("v5.1,bert,A/results/x_b200_n1/l/result_0.txt,8,,1,9,1.1", "no model 'bert'"),
-        ("v5.1,llama31_8b,A/results/x_b200_n1/l/result_0.txt,15,8192,2,9,1.1", "expected a whole number of samples"),
-        ("v5.1,llama31_8b,A/results/x_b200_n1/l/result_0.txt,12,8192,1,9,1.1", "12 samples at a time on 8 GPUs"),
+        (
+            "v5.1,llama31_8b,A/results/x_b200_n1/l/result_0.txt,15,8192,2,9,1.1",
+            "expected a whole number of samples",
+        ),
+        (
+            "v5.1,llama31_8b,A/results/x_b200_n1/l/result_0.txt,12,8192,1,9,1.1",
+            "12 samples at a time on 8 GPUs",
+        ),
     ],
 )
 def test_rows_that_cannot_be_predicted(tmp_path, row, said):
     (case,) = cases(tmp_path, row)
     assert case.model is None and said in case.reason
+
+
+def test_many_rows_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(rows, "MOST_ROWS", 1)
+    row = "v5.1,llama31_8b,A/results/x_b200_n1/l/result_0.txt,16,8192,1,9,1.1"
+    with pytest.raises(InputError, match=r"runs.csv:4: more than 1 rows"):
+        cases(tmp_path, row, row)
 
 
 def test_bad_rows(tmp_path):

@@ -11,7 +11,11 @@ from armillary.evidence.validate.training import vtrain
 from armillary.evidence.validate.training.seen import digests, plan_digest, row_digest, states
 
 HEADER = ",".join(vtrain.COLUMNS) + "\n"
-ROWS = ("8,32,4,1024,16,24,1024,2,2,2,219.7", "8,64,4,1024,16,24,1024,2,2,2,400", "8,32,4,1024,16,24,1024,4,1,2,300")
+ROWS = (
+    "8,32,4,1024,16,24,1024,2,2,2,219.7",
+    "8,64,4,1024,16,24,1024,2,2,2,400",
+    "8,32,4,1024,16,24,1024,4,1,2,300",
+)
 
 
 def cases(tmp_path, *rows):

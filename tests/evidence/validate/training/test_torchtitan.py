@@ -1,4 +1,5 @@
 """Tables of torchtitan as studies."""
+# ruff: noqa: E501
 
 from __future__ import annotations
 
@@ -76,7 +77,9 @@ def test_facts_of_a_section(tmp_path):
 
 
 def test_sizes_must_multiply_out(tmp_path):
-    (case, *_) = torchtitan.cases(write(tmp_path, PAGE.replace("8 GPUs. Local", "8 GPUs (FSDP 4, TP 4). Local")))
+    (case, *_) = torchtitan.cases(
+        write(tmp_path, PAGE.replace("8 GPUs. Local", "8 GPUs (FSDP 4, TP 4). Local"))
+    )
     assert case.model is None and "fsdp 4 x tp 4 x pp 1 x cp 1 = 16, expected 8 GPUs" in case.reason
 
 
@@ -116,4 +119,6 @@ def test_published_pages(shared):
         if path.stem == "README":
             continue
         found, cases = read_cases(path)
-        assert found.name == "torchtitan" and cases and not [case.reason for case in cases if case.model is None]
+        assert (
+            found.name == "torchtitan" and cases and not [case.reason for case in cases if case.model is None]
+        )

@@ -81,7 +81,7 @@ def _case(path: Path, line: int, row: dict[str, str]) -> Case:
             return absent
         try:
             return int(float(text))
-        except ValueError:
+        except (ValueError, OverflowError):
             # A footnote or text where a number must be.
             raise InputError(
                 f"{path}:{line}: {column}: got '{row[column]}', expected a whole number"
@@ -111,7 +111,14 @@ def _case(path: Path, line: int, row: dict[str, str]) -> Case:
         "microbatch": micro,
         "sequence": sequence,
         "parallel": parallel,
-        "data": {"sharding": "fsdp"} if value("FSDP", 0) else {"sharding": "zero-1", "bucket": "500 MiB"},
+        "data": {"sharding": "fsdp"} if value("FSDP", 0) else {
+            "sharding": "zero-1",
+            "bucket": "500 MiB",
+            # What Megatron-core does to its buffer of gradients.
+            "average": "kernel",
+            "check": True,
+            "clear": True,
+        },
         "numbers": {"compute": PRECISIONS.get(word, "bf16"), "gradients": "bf16"},
         "attention": "flash",
         "causal": True,

@@ -42,6 +42,7 @@ TPUS = {
 }  # fmt: skip
 VOCABULARY = {"gpt3-175b": 50304}
 """Where MaxText pads it."""
+MOST_DEVICES = 2**20
 DEVICES_OF_CHIP = {"tpu-v7": 2}
 """Devices that JAX sees of a chip, where not one."""
 
@@ -82,7 +83,12 @@ def _page(path: Path) -> Case:
         raise InputError(
             f"{path}: states no step time, expected a line 'completed step: 15, seconds: 17.182, …'"
         )
-    seconds, rate, total = (float(each.replace(",", "")) if each else 0.0 for each in found.groups())
+    try:
+        seconds, rate, total = (float(each.replace(",", "")) if each else 0.0 for each in found.groups())
+    except ValueError:
+        seconds = rate = total = 0.0
+    if not seconds * rate > 0:
+        raise InputError(f"{path}: got '{found[0][:60]}', expected seconds and Tokens/s/device above 0")
     return _case(path, "/".join(path.parts[-4:-1]) or path.name, text, seconds, rate, total)
 
 
@@ -105,7 +111,9 @@ def _row(path: Path, at: int, row: Mapping[str, str]) -> Case:
 
 
 def _inside(folder: Path, name: str) -> Path | None:
-    """Return a file below a folder; None: it would lie outside."""
+    """Return a file below a folder; None: it would lie outside, or no file can have that name."""
+    if "\0" in name:
+        return None
     page = (folder / name).resolve()
     return page if page.is_relative_to(folder.resolve()) else None
 
@@ -130,9 +138,11 @@ class _Settings:
 
     def number(self, name: str, default: float) -> float:
         try:
-            return float(self.values.get(name, default))
+            value = float(self.values.get(name, default))
         except ValueError:
             return default
+        # No setting is as large; whole numbers of this size are exact.
+        return value if abs(value) < 2**31 else default
 
     def axis(self, name: str, default: int = 1) -> int:
         """Return the size of an axis; -1: what the others leave."""
@@ -163,9 +173,11 @@ def _case(path: Path, label: str, text: str, seconds: float, rate: float, total:
             seconds,
             f"{total:.0f} tokens of a step over {each:.0f} of a device are {total / each:.2f} devices",
         )
+    if devices > MOST_DEVICES:
+        return _refused(label, seconds, f"{devices:.3g} devices, expected at most {MOST_DEVICES:,}")
     sequence = int(settings.number("max_target_length", 0))
     stated = "per_device_batch_size" in settings.values
-    if not sequence:
+    if sequence < 1:
         sequence = 2048 if stated else 8192
         assumed.append(f"sequences of {sequence:,} tokens" + (", MaxText's default" if stated else ""))
     per_device = total / devices / sequence
@@ -194,7 +206,7 @@ def _case(path: Path, label: str, text: str, seconds: float, rate: float, total:
     pieces = max(1, int(settings.number("gradient_accumulation_steps", 1)))
     if axes["pp"] > 1:
         pieces *= max(1, int(settings.number("num_pipeline_microbatches", axes["pp"])))
-    if batch % (replicas * pieces):
+    if not replicas or not batch or batch % (replicas * pieces):
         return _refused(
             label, seconds, f"{batch} samples on {replicas} replicas in {pieces} microbatches: not whole"
         )

@@ -40,6 +40,8 @@ CLUSTERS = {"theia": "GB300", "tyche": "GB200", "hsg": "GB200", "eos": "H100", "
 """Names of clusters in paths whose GPU they do not say, by the systems' descriptions; hpf as its owner's others."""
 PRODUCTS = {"NB3": "GB300", "NB3RT": "B300", "NBR": "B200", "NBRT": "B200", "TNBR": "B200"}
 """Last part of the names of Supermicro's systems."""
+MOST = 2**20
+"""GPUs of a run, at most."""
 PER_NODE = {"GB300": 4, "GB200": 4}
 """GPUs of a node; of all others 8."""
 FP4 = ("GB300", "GB200", "B300", "B200")
@@ -91,6 +93,8 @@ def _case(path: Path, line: int, row: dict[str, str]) -> Case:
     model = load_model(MODELS[benchmark])
     assert isinstance(model, Decoder)
     accumulated = number(path, line, row, "grad_accum") if row["grad_accum"] else 1.0
+    if not 1 <= npus <= MOST:
+        return refused(f"{npus} GPUs by the log's path, expected 1 to {MOST:,}")
     split = _split(batch, accumulated, npus)
     if isinstance(split, str):
         return refused(split)

@@ -5,10 +5,14 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterator, Sequence
+from math import inf
 from pathlib import Path
 
 from armillary.base.errors import InputError
 from armillary.evidence.calibrate.samples import measured_text
+
+MOST_ROWS = 100_000
+"""Rows of a file, at most: each of them is simulated."""
 
 
 def read_rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, dict[str, str]]]:
@@ -21,7 +25,7 @@ def read_rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, dict[st
     lines = text.splitlines()
     for start, line in enumerate(lines):
         # A comment may contain commas; the header is found by its columns.
-        header = next(csv.reader([line]), [])
+        header = _cells(path, start + 1, line)
         if set(columns) <= set(header):
             break
         if not line.startswith("#"):
@@ -31,9 +35,23 @@ def read_rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, dict[st
         # No line had the columns.
         raise InputError(f"{path}: no header, expected the columns {', '.join(columns)}")
     reader = csv.DictReader(io.StringIO("\n".join(lines[start:])))
-    for row in reader:
-        # Rows shorter than the header have None.
-        yield start + reader.line_num, {name: value or "" for name, value in row.items() if name}
+    try:
+        for at, row in enumerate(reader):
+            if at == MOST_ROWS:
+                raise InputError(
+                    f"{path}:{start + reader.line_num}: more than {MOST_ROWS:,} rows, expected fewer"
+                )
+            # Rows shorter than the header have None.
+            yield start + reader.line_num, {name: value or "" for name, value in row.items() if name}
+    except csv.Error as error:
+        raise InputError(f"{path}:{start + reader.line_num}: {error}, expected a row of a table") from None
+
+
+def _cells(path: Path, line: int, text: str) -> list[str]:
+    try:
+        return next(csv.reader([text]), [])
+    except csv.Error as error:
+        raise InputError(f"{path}:{line}: {error}, expected names of columns") from None
 
 
 def number(path: Path, line: int, row: dict[str, str], column: str, *, least: float = 0) -> float:
@@ -47,7 +65,7 @@ def number(path: Path, line: int, row: dict[str, str], column: str, *, least: fl
     except ValueError:
         found = float("nan")
     # NaN fails the comparison, too.
-    if not found > least:
+    if not least < found < inf:
         raise InputError(f"{path}:{line}: {column}: got '{row[column]}', expected a number above {least:g}")
     return found
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from pydantic import ValidationError
+
 from armillary.base.errors import InputError
 from armillary.evidence.validate.table import Progress, Row, Table
 from armillary.evidence.validate.training.case import Case
@@ -37,6 +39,12 @@ def row_of(case: Case, constants: Constants | None = None) -> Row:
         parts = parts_of(step, constants or software.fitted.constants)
     except InputError as error:
         return Row(case.label, case.measured, float("nan"), case.group, reason=str(error))
+    except ValidationError as error:
+        # A number that no plan may have.
+        found = error.errors()[0]
+        where = ".".join(map(str, found["loc"]))
+        reason = f"{where}: got {str(found['input'])[:40]}, {found['msg'].removeprefix('Value error, ')}"
+        return Row(case.label, case.measured, float("nan"), case.group, reason=reason)
     # Two ends: low and high swap where the unit is a rate.
     low, high = sorted(case.in_unit(end) for end in interval_of(step, software, parts))
     return Row(case.label, case.measured, case.in_unit(sum(parts.values())), case.group, low, high)

@@ -39,6 +39,8 @@ MACHINES_OF = {
     "B300": "dgx-b300", "GB300": "nvl72-gb300",
 }  # fmt: skip
 
+MOST = 2**20
+"""GPUs of a run, at most."""
 NOTES = (
     "Throughput of one moment (step 90 or 100), of a GPU; memory is not compared.",
     "Attention is the fused kernel of PyTorch (scaled_dot_product_attention).",
@@ -265,6 +267,8 @@ def _npus(facts: _Facts) -> int:
     )
     if npus is None:
         raise _UnknownError("the number of GPUs is not said, expected it in a column or above the table")
+    if npus > MOST:
+        raise _UnknownError(f"{npus} GPUs, expected at most {MOST:,}")
     return npus
 
 

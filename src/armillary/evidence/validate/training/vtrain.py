@@ -63,6 +63,10 @@ def cases(path: Path) -> Iterator[Case]:
             raise InputError(
                 f"{path}:{line}: tp {tp} x dp {dp} x pp {pp} = {tp * dp * pp}, expected # GPUs {npus}"
             )
+        if hidden % heads:
+            raise InputError(
+                f"{path}:{line}: hidden size {hidden}: expected a multiple of {heads} attention heads"
+            )
         plan = {
             **MEGATRON,
             "batch": batch,
