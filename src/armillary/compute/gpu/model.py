@@ -59,6 +59,10 @@ class GpuModel(ComputeModel):
         self._attention(work, [at for at, kind in enumerate(kinds) if kind == "attention"], ns, bound)
         self._others(work, [at for at, kind in enumerate(kinds) if kind == "other"], ns, bound)
         note = f"constants of {self.gpu.name} are derived from {self.gpu.like}" if self.gpu.derived else ""
+        if self.gpu.basis == "sheet":
+            note = f"of {self.gpu.name} only the data sheet is known: times of kernels may be off by 40 %"
+        elif self.gpu.basis == "measured":
+            note = ""
         return Times(ns, tuple(bound), notes=(note,) if note and len(work) else ())
 
     def _kind(self, work: Work, at: int) -> str:

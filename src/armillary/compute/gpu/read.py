@@ -15,7 +15,7 @@ from armillary.compute.gpu.power import Power
 
 PRECISIONS = ("fp32", "bf16", "fp8", "fp4")
 LAYOUTS = ("input", "weight", "grouped")
-BASES = ("measured", "derived", "sheet")
+BASES = ("measured", "sibling", "derived", "sheet")
 SPREADS = tuple(
     f"gemm {precision} {length}" for precision in PRECISIONS for length in ("short", "long")
 ) + ("grouped", "attention", "attention backward", "memory")
