@@ -270,16 +270,16 @@ def test_a_bad_attribute_is_refused(numbers: tuple[int, ...]) -> None:
 
 def test_a_limit_of_the_power_follows_from_the_file(tmp_path: Path) -> None:
     like = load_gpu("h100-sxm")
-    own = load_gpu(
-        written(tmp_path / "slow.yaml", sms="132", peak="{bf16: 989.5 TFLOP/s}", power="500 W")
-    )
+    own = load_gpu(written(tmp_path / "slow.yaml", sms="132", peak="{bf16: 989.5 TFLOP/s}", power="500 W"))
     assert own.power.limit == 500 and own.power.demand == like.power.demand
     assert own.power.clocks(np.array([1.0]))[0] < like.power.clocks(np.array([1.0]))[0]
     bare = load_gpu(
         written(tmp_path / "bare.yaml", like="tpu-v4", power="500 W", sustained="{demand: 400 W}")
     )
     assert bare.power.clocks(np.array([1.0]))[0] == 1
-    with pytest.raises(InputError, match=r"sustained.demand: got nothing, expected the power that GEMMs draw"):
+    with pytest.raises(
+        InputError, match=r"sustained.demand: got nothing, expected the power that GEMMs draw"
+    ):
         load_gpu(written(tmp_path / "none.yaml", like="tpu-v4", power="500 W"))
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from armillary.base.document import read_document
 from armillary.base.errors import InputError, nearest, one_of
-from armillary.compute.gpu.power import Power, VOLTAGE
+from armillary.compute.gpu.power import VOLTAGE, Power
 from armillary.compute.gpu.read import Reader
 
 FOLDER = Path(__file__).parent / "devices"
@@ -23,7 +23,6 @@ SUBSTITUTE = {"fp4": ("fp8", "bf16"), "fp8": ("bf16",), "fp32": ("bf16",), "bf16
 """Precision -> those whose constants it takes where it has none."""
 SECOND = 1e9
 """ns."""
-
 
 
 @dataclass(frozen=True)
@@ -135,7 +134,8 @@ class Gpu:
         launch: s that every kernel takes besides.
         power: What it may draw, and would; None: clocks stay under any load.
         basis: ``measured``: kernels of this device were; ``sibling``: of one with as many SMs, and other clocks,
-            memory or power; ``derived``: of another one that it is like; ``sheet``: nothing but the data sheet is known.
+            memory or power; ``derived``: of another one that it is like; ``sheet``: nothing but the data sheet is
+            known.
         spread: Class of kernels -> standard deviation of ln(measured / predicted); see `kernel_spread`.
         factors: See `Factors`.
         like: Device that absent constants are taken from; "": none is absent.

@@ -233,7 +233,10 @@ def _fit(gpu: Gpu, precision: str, measured: Measured, which: NDArray[np.bool_])
     if precision != "bf16":
         # What a tile hides and where operands lie has little to do with their precision.
         shared = {name: getattr(gpu.gemm_fit("bf16"), name) for name in _SHARED}
-        start, names = dataclasses.replace(start, **shared), tuple(each for each in names if each not in _SHARED)
+        start, names = (
+            dataclasses.replace(start, **shared),
+            tuple(each for each in names if each not in _SHARED),
+        )
     mine = np.flatnonzero(which)
     # Knuth's multiplicative hash: the same rows in every run, from all over the file.
     order = np.argsort((mine * 2_654_435_761) % 2**32, kind="stable")
