@@ -122,8 +122,8 @@ def test_a_weight_that_is_used_again_and_a_device_without_a_load_are_faster(
 ) -> None:
     gpu, sizes = load_gpu(name), np.array([[m, n, k, 1]], float)
     cold, looped = (gemm_seconds(gpu, "bf16", sizes, copies=each)[0][0] for each in (inf, 5.0))
-    assert looped <= cold
-    assert gemm_seconds(gpu, "bf16", sizes, power=gpu.power)[0][0] >= cold
+    assert looped <= cold * (1 + 1e-12)
+    assert gemm_seconds(gpu, "bf16", sizes, power=gpu.power)[0][0] >= cold * (1 - 1e-12)
     # What lies beyond the cache is not found there.
     if 2 * k * n > 4 * gpu.cache:
         assert looped == pytest.approx(cold, rel=1e-3)
@@ -146,10 +146,11 @@ def test_the_power_limit_lowers_the_clocks_of_what_computes() -> None:
 
 
 def test_spreads_are_wider_for_short_kernels_and_devices_that_were_not_measured() -> None:
-    measured, derived, sheet = (load_gpu(name) for name in ("h100-sxm", "h200-sxm", "mi355x"))
-    assert (measured.basis, derived.basis, sheet.basis) == ("measured", "derived", "sheet")
-    long = [kernel_spread(gpu, "gemm") for gpu in (measured, derived, sheet)]
-    assert long == sorted(long) and 0.03 < long[0] < 0.1 < long[1] < long[2] < 0.4
+    measured, sibling, sheet = (load_gpu(name) for name in ("h100-sxm", "h200-sxm", "mi355x"))
+    assert (measured.basis, sibling.basis, sheet.basis) == ("measured", "sibling", "sheet")
+    assert load_gpu("v100-sxm").basis == "derived"
+    long = [kernel_spread(gpu, "gemm") for gpu in (measured, sibling, load_gpu("v100-sxm"), sheet)]
+    assert long == sorted(long) and 0.03 < long[0] < 0.1 < long[2] < long[3] < 0.4
     assert kernel_spread(measured, "gemm", "bf16", 5e3) > long[0]
     assert kernel_spread(measured, "gemm", "fp8", 5e5) != kernel_spread(measured, "gemm", "fp8", 5e3)
     # A precision without rows of its own takes those of the nearest.
@@ -269,16 +270,16 @@ def test_a_bad_attribute_is_refused(numbers: tuple[int, ...]) -> None:
 
 def test_a_limit_of_the_power_follows_from_the_file(tmp_path: Path) -> None:
     like = load_gpu("h100-sxm")
-    own = load_gpu(
-        written(tmp_path / "slow.yaml", sms="132", peak="{bf16: 989.5 TFLOP/s}", power="500 W")
-    )
+    own = load_gpu(written(tmp_path / "slow.yaml", sms="132", peak="{bf16: 989.5 TFLOP/s}", power="500 W"))
     assert own.power.limit == 500 and own.power.demand == like.power.demand
     assert own.power.clocks(np.array([1.0]))[0] < like.power.clocks(np.array([1.0]))[0]
     bare = load_gpu(
         written(tmp_path / "bare.yaml", like="tpu-v4", power="500 W", sustained="{demand: 400 W}")
     )
     assert bare.power.clocks(np.array([1.0]))[0] == 1
-    with pytest.raises(InputError, match=r"sustained.demand: got nothing, expected the power that GEMMs draw"):
+    with pytest.raises(
+        InputError, match=r"sustained.demand: got nothing, expected the power that GEMMs draw"
+    ):
         load_gpu(written(tmp_path / "none.yaml", like="tpu-v4", power="500 W"))
 
 
@@ -331,5 +332,5 @@ def test_a_bad_device_file_is_one_error(tmp_path: Path, key: str, value: str, sa
 
 
 def test_an_unknown_device_names_the_nearest() -> None:
-    with pytest.raises(InputError, match=r"no device 'h100' \(did you mean 'h[12]00-sxm'"):
+    with pytest.raises(InputError, match=r"no device 'h100' \(did you mean .*'h[12]00-sxm'"):
         load_gpu("h100")

@@ -118,6 +118,8 @@ def _table(fits: Mapping[str, Fitted]) -> Table:
     for name, fitted in fits.items():
         _add(out, name, "fitted to", fitted.inside)
         _add(out, "", "held out", fitted.outside)
+        if fitted.short.count:
+            _add(out, "", "held out, shorter ones", fitted.short)
         for what, errors in fitted.groups.items():
             _add(out, "", f"without some {what}", errors)
     return out

@@ -15,7 +15,7 @@ from typing import Any
 
 from armillary.base.document import read_document
 from armillary.base.errors import InputError, nearest, one_of
-from armillary.compute.gpu.power import Power, VOLTAGE
+from armillary.compute.gpu.power import VOLTAGE, Power
 from armillary.compute.gpu.read import Reader
 
 FOLDER = Path(__file__).parent / "devices"
@@ -23,7 +23,6 @@ SUBSTITUTE = {"fp4": ("fp8", "bf16"), "fp8": ("bf16",), "fp32": ("bf16",), "bf16
 """Precision -> those whose constants it takes where it has none."""
 SECOND = 1e9
 """ns."""
-
 
 
 @dataclass(frozen=True)
@@ -134,8 +133,9 @@ class Gpu:
         cache: Capacity of the cache that all SMs share, bytes; 0: not known, nothing is found there.
         launch: s that every kernel takes besides.
         power: What it may draw, and would; None: clocks stay under any load.
-        basis: ``measured``: kernels of this device were; ``derived``: of one that it is like; ``sheet``: nothing but
-            the data sheet is known.
+        basis: ``measured``: kernels of this device were; ``sibling``: of one with as many SMs, and other clocks,
+            memory or power; ``derived``: of another one that it is like; ``sheet``: nothing but the data sheet is
+            known.
         spread: Class of kernels -> standard deviation of ln(measured / predicted); see `kernel_spread`.
         factors: See `Factors`.
         like: Device that absent constants are taken from; "": none is absent.
@@ -239,7 +239,7 @@ def _read(path: Path, below: tuple[str, ...]) -> Gpu:
         cache=reader.bytes_or(("memory", "cache"), base.cache if base else 0),
         launch=reader.time(("launch",), base.launch if base else None),
         power=reader.power(base.power if base else None),
-        basis=reader.basis("derived" if derived else "measured"),
+        basis=reader.basis(_basis(derived, base, sms)),
         spread=reader.spread(base.spread if base else {}),
         factors=reader.record(("training",), Factors, base.factors if base else Factors()),
         like=like,
@@ -248,6 +248,12 @@ def _read(path: Path, below: tuple[str, ...]) -> Gpu:
     )
     reader.check_all_read()
     return gpu
+
+
+def _basis(derived: bool, base: Gpu | None, sms: int) -> str:
+    if not derived or not base:
+        return "measured"
+    return "sibling" if sms == base.sms else "derived"
 
 
 def _scaled(gpu: Gpu, ratio: float, more: float) -> Gpu:
@@ -263,3 +269,19 @@ def _scaled(gpu: Gpu, ratio: float, more: float) -> Gpu:
         for name, fit in gpu.attention.items()
     }
     return dataclasses.replace(gpu, gemm=gemm, attention=attention, power=power)
+
+
+def load_note(options: Mapping[str, Any]) -> str:
+    """Return what the power limit of a device of the package leaves of the clocks, and on what its constants rest.
+
+    Args:
+        options: Those of the compute model ``gpu``.
+    """
+    name = str(options.get("device"))
+    if name not in gpu_names():
+        return ""
+    gpu = load_gpu(name)
+    parts = ["data sheet only"] if gpu.basis == "sheet" else []
+    if gpu.power and options.get("load") != "alone" and gpu.power.full < 1:
+        parts.append(f"{100 * gpu.power.full:.0f} % of the clocks under full load")
+    return f"({', '.join(parts)})" if parts else ""

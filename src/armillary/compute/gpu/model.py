@@ -59,6 +59,10 @@ class GpuModel(ComputeModel):
         self._attention(work, [at for at, kind in enumerate(kinds) if kind == "attention"], ns, bound)
         self._others(work, [at for at, kind in enumerate(kinds) if kind == "other"], ns, bound)
         note = f"constants of {self.gpu.name} are derived from {self.gpu.like}" if self.gpu.derived else ""
+        if self.gpu.basis == "sheet":
+            note = f"of {self.gpu.name} only the data sheet is known: times of kernels may be off by 40 %"
+        elif self.gpu.basis == "measured":
+            note = ""
         return Times(ns, tuple(bound), notes=(note,) if note and len(work) else ())
 
     def _kind(self, work: Work, at: int) -> str:
@@ -84,9 +88,12 @@ class GpuModel(ComputeModel):
             rows = [(at, gemm) for at in mine for gemm in work.gemms[at]]
             # GEMMs of experts run one after another, each too small for the device. Of 120 measured ones on an A100
             # and a B200 a loop is off by a factor of 1.07 and 13 %, one kernel for all by 1.35 and 25 %.
-            issued = [(1, each.batch) if self._linear(work.names[at]) else (each.batch, 1) for at, each in rows]
+            issued = [
+                (1, each.batch) if self._linear(work.names[at]) else (each.batch, 1) for at, each in rows
+            ]
             sizes = np.array(
-                [(each.m, each.n, each.k, batch) for (_, each), (batch, _) in zip(rows, issued, strict=True)], float
+                [(each.m, each.n, each.k, batch) for (_, each), (batch, _) in zip(rows, issued, strict=True)],
+                float,
             )
             written = np.array([self._written(work, at) for at, _ in rows])
             seconds, limit = gemm_seconds(

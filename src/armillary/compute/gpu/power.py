@@ -13,8 +13,8 @@ REST = 0.15
 VOLTAGE = 1.5
 """Exponent of the clocks in the power: 1 where the voltage is at its floor, 3 where it follows the clocks.
 
-With demands from kernels under load (A100 PCIe, B200) 1.5 puts an H100 of 500 W at 64 % of the clocks, a GB200 at 76 %
-and a GB300 at 86 %; whole steps published on them ask for about 66, 80 and more than 90 %. 1 suits the last two, 2 the
+With demands from kernels under load (A100 PCIe, B200) 1.5 puts an H100 of 500 W at 63 % of the clocks, a GB200 at 73 %
+and a GB300 at 83 %; whole steps published on them ask for about 66, 80 and more than 90 %. 1 suits the last two, 2 the
 first."""
 
 
@@ -38,3 +38,8 @@ class Power:
         room = max(self.limit / self.demand - REST, 0.01) / (1 - REST)
         found: Floats = np.minimum(1.0, (room / np.maximum(load, 1e-9)) ** (1 / VOLTAGE))
         return found
+
+    @property
+    def full(self) -> float:
+        """The share of the clocks that is left when all tensor cores are busy."""
+        return float(self.clocks(np.array(1.0)))

@@ -15,10 +15,11 @@ from armillary.compute.gpu.power import Power
 
 PRECISIONS = ("fp32", "bf16", "fp8", "fp4")
 LAYOUTS = ("input", "weight", "grouped")
-BASES = ("measured", "derived", "sheet")
-SPREADS = tuple(
-    f"gemm {precision} {length}" for precision in PRECISIONS for length in ("short", "long")
-) + ("grouped", "attention", "attention backward", "memory")
+BASES = ("measured", "sibling", "derived", "sheet")
+SPREADS = (
+    *(f"gemm {precision} {length}" for precision in PRECISIONS for length in ("short", "long")),
+    "grouped", "attention", "attention backward", "memory",
+)  # fmt: skip
 """Classes of kernels with one spread each; GEMMs of less than 20 us are short."""
 _TIMES = ("step", "tile", "launch", "after", "split", "cast", "score", "backward_score", "context_launch")
 _SHARES = (
@@ -212,7 +213,11 @@ class Reader:
             return self.bandwidth(path)
         if name in _TIMES:
             return self.time(path)
-        return self._share(path, zero=name in ("drop", "area", "overlap")) if name in _SHARES else self._number(path)
+        return (
+            self._share(path, zero=name in ("drop", "area", "overlap"))
+            if name in _SHARES
+            else self._number(path)
+        )
 
     def _share(self, path: KeyPath, zero: bool = False) -> float:
         found = self._parsed(path, units.parse_percent, "85 %", zero=zero)

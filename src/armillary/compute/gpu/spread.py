@@ -11,10 +11,11 @@ from armillary.compute.gpu.device import SUBSTITUTE, Gpu
 Kind = Literal["gemm", "grouped", "attention", "attention backward", "memory"]
 SHORT_NS = 20_000.0
 """ns below which a GEMM is short: launch and latency are a large part of it."""
-FURTHER = {"measured": 0.0, "derived": 0.12, "sheet": 0.25}
+FURTHER = {"measured": 0.0, "sibling": 0.05, "derived": 0.12, "sheet": 0.25}
 """Basis of a device -> standard deviation that its constants add for all its kernels together.
 
-derived: constants of one of A100, H100 and B200 put to another by `like` are off by 0.07 to 0.16 on average over the
+sibling: of an H200 constants of the H100 are off by less than 0.02 on average; its clocks under load are not known.
+derived: constants of one of A100, H100 and B200 put to another by `like` are off by 0.07 to 0.14 on average over long
 GEMMs of a precision. sheet: another maker's shares of the peak; no such device was measured, twice that.
 """
 UNKNOWN = 0.2

@@ -112,6 +112,10 @@ def machine_info(program: PhysicalProgram, platform: Platform) -> dict[str, Any]
             from armillary.compute.systolic import memory_stalls
 
             info["compute_model"] |= {"note": memory_stalls(compute.options)}
+        if compute.model == "gpu":
+            from armillary.compute.gpu.device import load_note
+
+            info["compute_model"] |= {"note": note} if (note := load_note(compute.options)) else {}
         info["compute_model"] |= {"overrides": len(compute.overrides)}
     if compute.uncertainty:
         info["uncertainty"] = {

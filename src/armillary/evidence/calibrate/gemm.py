@@ -42,9 +42,9 @@ _HIGHEST = {
     "rate": 1.0, "memory": 1.0, "cast_memory": 1.0, "drop": 0.6, "after": 0.1, "sharp": 12.0, "area": 1.0,
     "overlap": 1.0, "cached": 10.0,
 }  # fmt: skip
-# What constants are expected to be, and how firmly, relative to one row that is off by 5 %: shares would otherwise run
-# into their bound where another constant takes the rest, and what does not bind (`feed` in fp8) would wander.
-_EXPECTED = {"rate": (0.9, 300.0), "overlap": (0.75, 100.0), "cached": (1.6, 30.0), "area": (0.4, 3.0)}
+# Where constants are held back, and how firmly, relative to one row that is off by 5 %: shares near 1 would otherwise
+# run into their bound where another constant (`drop`, `tile`) takes the rest.
+_HELD_BACK = {"rate": (0.95, 2000.0), "overlap": (0.8, 100.0)}
 _FEED = 10.0
 """Firmness of `feed`, which is expected to be that of bf16."""
 _ROUNDS = 18
@@ -233,7 +233,10 @@ def _fit(gpu: Gpu, precision: str, measured: Measured, which: NDArray[np.bool_])
     if precision != "bf16":
         # What a tile hides and where operands lie has little to do with their precision.
         shared = {name: getattr(gpu.gemm_fit("bf16"), name) for name in _SHARED}
-        start, names = dataclasses.replace(start, **shared), tuple(each for each in names if each not in _SHARED)
+        start, names = (
+            dataclasses.replace(start, **shared),
+            tuple(each for each in names if each not in _SHARED),
+        )
     mine = np.flatnonzero(which)
     # Knuth's multiplicative hash: the same rows in every run, from all over the file.
     order = np.argsort((mine * 2_654_435_761) % 2**32, kind="stable")
@@ -241,15 +244,19 @@ def _fit(gpu: Gpu, precision: str, measured: Measured, which: NDArray[np.bool_])
     sizes, target = measured.sizes[mine], np.log(measured.ns[mine])
     # Least squares of weighted residuals: a row of weight 2 counts twice.
     weight = np.sqrt(np.where(measured.ns[mine] >= LEAST_NS, WEIGHT, 1.0))
-    firmly = _EXPECTED | ({} if precision == "bf16" else {"feed": (gpu.gemm_fit("bf16").feed, _FEED)})
-    expected = [(place, *firmly[name]) for place, name in enumerate(names) if name in firmly]
+    held_back = [(place, *_HELD_BACK[name]) for place, name in enumerate(names) if name in _HELD_BACK]
+    feed = None if precision == "bf16" else np.log(gpu.gemm_fit("bf16").feed)
 
     def constants(at: Floats) -> GemmFit:
         return dataclasses.replace(start, **dict(zip(names, np.exp(at).tolist(), strict=True)))
 
     def off(at: Floats) -> Floats:
         rows = (np.log(predicted_ns(gpu, precision, sizes, constants(at))) - target) * weight
-        firm = [_SOFT * strength * (at[place] - np.log(value)) for place, value, strength in expected]
+        firm = [
+            _SOFT * strength * max(0.0, at[place] - np.log(value)) for place, value, strength in held_back
+        ]
+        if feed is not None:
+            firm.append(_SOFT * _FEED * (at[names.index("feed")] - feed))
         result: Floats = np.concatenate([rows, firm])
         return result
 

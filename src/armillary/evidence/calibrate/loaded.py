@@ -57,7 +57,9 @@ def read_loaded(path: Path) -> tuple[Loaded, Loaded]:
         operators = json.loads(path.read_text())["accelerator"]["op"]
         return _dense(operators["matmul"]), _grouped(operators["group_matmul"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InputError(f"{path}: expected a system file of SimuMax with accelerator.op.matmul: {error}") from error
+        raise InputError(
+            f"{path}: expected a system file of SimuMax with accelerator.op.matmul: {error}"
+        ) from error
 
 
 def _dense(operator: dict[str, object]) -> Loaded:
