@@ -37,7 +37,7 @@ def test_a_fit_is_shown_and_written_and_read_again(table):
     assert (table / "mine.svg").exists()
     assert "constants for 11 cases" in shown
     assert load_fit("mine.yaml").time("all-reduce", 8, 1, 2**30).total_ns == pytest.approx(
-        20e3 + 2**30 / 0.2e3, rel=0.05
+        20e3 + 2**30 / 0.2e3, rel=0.1
     )
     assert "8 GPUs of a node" in call(time, "mine.yaml all-reduce --gpus-per-node 8 1MiB 64MiB")
 

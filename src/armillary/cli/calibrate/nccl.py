@@ -53,7 +53,7 @@ def command(
     """Fit, print and write."""
     from armillary.base.files import write_text
     from armillary.cli.outputs import show_table, working
-    from armillary.collective.fitted.read import sheets
+    from armillary.collective.fitted.read import load_fit, sheets
     from armillary.collective.fitted.write import text_of
     from armillary.evidence.calibrate import nccl, nccl_show
     from armillary.evidence.calibrate.nccl_device import choose, known_operation
@@ -67,9 +67,11 @@ def command(
     title = name or (out.stem if out else sheet_name)
     with working("fitting"):
         sheet = sheets()[sheet_name]
-        fit = nccl.fit_cluster(title, sheet, samples, [path.name for path in logs])
+        # What the logs do not tell is that of such a device.
+        like = load_fit(sheet_name).mechanism
+        fit = nccl.fit_cluster(title, sheet, samples, [path.name for path in logs], like)
         # Errors on unseen sizes: those on fitted ones would flatter.
-        held_out = nccl.held_out_sizes(samples, lambda sample: sheet)
+        held_out = nccl.held_out_sizes(samples, lambda sample: sheet, known=like)
     click.echo(nccl_show.headline(fit, sheet_name, samples))
     click.echo()
     assert fit.mechanism is not None

@@ -7,9 +7,10 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from armillary.collective.fitted.mechanism import Mechanism
 from armillary.collective.fitted.model import BETWEEN, INSIDE, SMALL, CollectiveFit, Spread
 from armillary.collective.fitted.sheet import DataSheet
-from armillary.evidence.calibrate.nccl_mechanism import Fitted, fit_mechanism, thinned, usual
+from armillary.evidence.calibrate.nccl_mechanism import PRIOR_KNOWN, Fitted, fit_mechanism, thinned, usual
 from armillary.evidence.calibrate.samples import Sample, merged
 
 COLD = 1.5
@@ -50,12 +51,19 @@ class Prediction:
 
 
 def fit_cluster(
-    name: str, sheet: DataSheet, samples: Sequence[Sample], sources: Sequence[str]
+    name: str,
+    sheet: DataSheet,
+    samples: Sequence[Sample],
+    sources: Sequence[str],
+    known: Mechanism | None = None,
 ) -> CollectiveFit:
-    """Return the fit to all samples of one machine, whatever its files call the device, with its spread."""
+    """Return the fit to all samples of one machine, whatever its files call the device, with its spread.
+
+    `known` is that of such a machine: what the samples do not tell stays as it is there.
+    """
     samples = merged(Sample("", s.operation, s.per_node, s.nodes, s.size, s.ns) for s in samples)
-    fitted = _fitted(samples, sheet)
-    spread = spread_of(held_out_sizes(samples, lambda sample: sheet))
+    fitted = _fitted(samples, sheet, known)
+    spread = spread_of(held_out_sizes(samples, lambda sample: sheet, known=known))
     mechanism = fitted.mechanism
     if all(sample.nodes == 1 for sample in samples):
         # Nothing is known of a network.
@@ -72,9 +80,11 @@ def fit_cluster(
     )
 
 
-def _fitted(samples: Sequence[Sample], sheet: DataSheet) -> Fitted:
+def _fitted(samples: Sequence[Sample], sheet: DataSheet, known: Mechanism | None) -> Fitted:
     """Return the better one of a fit whose switch reduces and one whose does not, where the switch can."""
     rows = thinned(warm(samples))
+    if known is not None:
+        return fit_mechanism(rows, sheet, known, PRIOR_KNOWN)
     plain = fit_mechanism(rows, sheet, usual(sheet, False))
     if not sheet.reduces or not any(s.operation == "all-reduce" and s.nodes == 1 for s in rows):
         return plain
@@ -82,9 +92,9 @@ def _fitted(samples: Sequence[Sample], sheet: DataSheet) -> Fitted:
     return reducing if reducing.cost < plain.cost else plain
 
 
-def fit_of(samples: Sequence[Sample], sheet: DataSheet) -> CollectiveFit:
+def fit_of(samples: Sequence[Sample], sheet: DataSheet, known: Mechanism | None = None) -> CollectiveFit:
     """Return a fit without its spread, which takes fits of its own."""
-    return CollectiveFit("", sheet, {}, mechanism=_fitted(samples, sheet).mechanism)
+    return CollectiveFit("", sheet, {}, mechanism=_fitted(samples, sheet, known).mechanism)
 
 
 def predictions(fit: CollectiveFit, samples: Iterable[Sample]) -> list[Prediction]:
@@ -95,7 +105,10 @@ def predictions(fit: CollectiveFit, samples: Iterable[Sample]) -> list[Predictio
 
 
 def held_out_sizes(
-    samples: Iterable[Sample], sheet_of: SheetOf, progress: Progress = lambda done, of: None
+    samples: Iterable[Sample],
+    sheet_of: SheetOf,
+    progress: Progress = lambda done, of: None,
+    known: Mechanism | None = None,
 ) -> list[Prediction]:
     """Return each sample predicted by a fit that has not seen its size of this operation and these members.
 
@@ -109,7 +122,7 @@ def held_out_sizes(
             out = [row for row in rows if fold_of.get(row) == fold]
             if out:
                 rest = [row for row in rows if fold_of.get(row) != fold]
-                found += predictions(fit_of(rest, sheet_of(rows[0])), out)
+                found += predictions(fit_of(rest, sheet_of(rows[0]), known), out)
             progress(done * _FOLDS + fold + 1, len(devices) * _FOLDS)
     return found
 

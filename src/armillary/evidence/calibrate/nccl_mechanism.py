@@ -38,6 +38,8 @@ NOISE_SMALL = 0.1
 """Of one below `SMALL`."""
 PRIOR = 1.0
 """Standard deviation of the logarithm of a constant before anything was measured."""
+PRIOR_KNOWN = 0.4
+"""The same where such a device was measured: constants of two clusters of A100 differ by so much (NCCL 2.27, older)."""
 _FAR = 3.0
 """Deviations, in units of `NOISE`, beyond which a time counts less."""
 _ROUNDS, _SETTLED = 40, 1e-5
@@ -160,13 +162,16 @@ def with_constants(mechanism: Mechanism, values: Mapping[Key, float]) -> Mechani
     )
 
 
-def fit_mechanism(samples: Iterable[Sample], sheet: DataSheet, start: Mechanism) -> Fitted:
+def fit_mechanism(
+    samples: Iterable[Sample], sheet: DataSheet, start: Mechanism, prior_spread: float = PRIOR
+) -> Fitted:
     """Return the mechanism that fits the samples of one machine best.
 
     Args:
         samples: Within a node and between several.
         sheet: Data sheet of the device: no link and no NIC carries more than it says.
         start: The prior.
+        prior_spread: Standard deviation of the logarithm of its constants.
     """
     samples, nvls = list(samples), NVLS in start.lines
     rows = [
@@ -196,7 +201,7 @@ def fit_mechanism(samples: Iterable[Sample], sheet: DataSheet, start: Mechanism)
 
     point, damping = first.copy(), 1e-2
     off = residuals(point)
-    cost = _cost(off) + _prior(point, first)
+    cost = _cost(off) + _prior(point, first, prior_spread)
     slopes = np.zeros((len(rows), len(keys)))
     for _ in range(_ROUNDS):
         for number in range(len(keys)):
@@ -205,14 +210,14 @@ def fit_mechanism(samples: Iterable[Sample], sheet: DataSheet, start: Mechanism)
             slopes[:, number] = (residuals(moved) - off) / _STEP
         # Iteratively reweighted: far residuals count less.
         weights = 1 / np.sqrt(1 + (off / _FAR) ** 2)
-        normal = slopes.T @ (weights[:, None] * slopes) + np.eye(len(keys)) / PRIOR**2
-        gradient = slopes.T @ (weights * off) + (point - first) / PRIOR**2
+        normal = slopes.T @ (weights[:, None] * slopes) + np.eye(len(keys)) / prior_spread**2
+        gradient = slopes.T @ (weights * off) + (point - first) / prior_spread**2
         saved = 0.0
         for _ in range(8):
             step = np.linalg.solve(normal + damping * np.diag(np.diag(normal)), -gradient)
             tried = np.minimum(point + np.clip(step, -1, 1), most)
             off_there = residuals(tried)
-            cost_there = _cost(off_there) + _prior(tried, first)
+            cost_there = _cost(off_there) + _prior(tried, first, prior_spread)
             if cost_there < cost:
                 saved = cost - cost_there
                 point, off, cost, damping = tried, off_there, cost_there, damping / 5
@@ -239,8 +244,8 @@ def _cost(off: Floats) -> float:
     return float((2 * _FAR**2 * (np.sqrt(1 + (off / _FAR) ** 2) - 1)).sum())
 
 
-def _prior(point: Floats, first: Floats) -> float:
-    return float(((point - first) ** 2).sum()) / PRIOR**2
+def _prior(point: Floats, first: Floats, spread: float) -> float:
+    return float(((point - first) ** 2).sum()) / spread**2
 
 
 def thinned(samples: Sequence[Sample], most: int = 64) -> list[Sample]:

@@ -42,7 +42,7 @@ def constants_line(fit: CollectiveFit, samples: Sequence[Sample]) -> str:
     """Return how many constants there are for how many cases."""
     assert fit.mechanism is not None
     count = len(constants_of(fit.mechanism))
-    return f"{count} constants for {len(merged(samples))} cases; those that no case tells are the usual ones"
+    return f"{count} constants for {len(merged(samples))} cases; those that no case tells are as on other such devices"
 
 
 def error_table(fitted: Sequence[Prediction], held_out: Sequence[Prediction]) -> Table:

@@ -103,7 +103,7 @@ class Constants:
         return {"inside": _percent(inside), "between": _percent(between)}
 
     def plan(self, plan: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a plan with these constants; what it says of the host itself, e.g. that there is no work for it, stays."""
+        """Return a plan with these constants; what it says of the host itself, e.g. that it has no work, stays."""
         found = {**plan}
         # ns: a pipeline's messages are short.
         if wait := round(self.handshake * 1e3):

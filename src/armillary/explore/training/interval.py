@@ -1,9 +1,9 @@
 """Between which times 9 of 10 measured steps are expected.
 
 The interval is that of a normal distribution of ln(measured / predicted). Its variance is that of held-out rows of the
-software (`armillary.explore.training.fitted.Spread`), which has the errors of kernels and collectives in it. A device of
-which the software had no rows adds what its kernels are off by together, and what constants of one device are off by
-on another; software without rows of its own adds what it may differ by.
+software (`armillary.explore.training.fitted.Spread`), which has the errors of kernels and collectives in it. A device
+of which the software had no rows adds what its kernels are off by together, and what constants of one device are off
+by on another; software without rows of its own adds what it may differ by.
 """
 
 from __future__ import annotations
