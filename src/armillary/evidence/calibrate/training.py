@@ -132,7 +132,9 @@ def fit(
     from scipy.optimize import least_squares
 
     ranges = [RANGES[name] for name in names]
-    low, high, width = (np.array([getattr(each, part) for each in ranges]) for part in ("least", "most", "width"))
+    low, high, width = (
+        np.array([getattr(each, part) for each in ranges]) for part in ("least", "most", "width")
+    )
 
     # In units of the width of each constant, so that steps of the search are alike.
     def values(x: Floats) -> Mapping[str, float]:

@@ -54,7 +54,7 @@ class Calibrated:
             "rows": self.rows,
             "in_sample": f"{100 * self.in_sample:.2f} %",
             "held_out": f"{100 * mean_error(self.held_out):.2f} %",
-            "on": list(self.on),
+            "measured_on": " ".join(self.on),
             "spread": rounded(self.spread),
             "folds": {name: rounded(values) for name, values in self.folds.items()},
         }
@@ -86,9 +86,7 @@ def calibrate(
     known = [case for case in cases if _possible(case, start)]
     distinct = sample(_distinct(known))
     if len(distinct) < LEAST:
-        raise InputError(
-            f"{len(distinct)} plans: expected at least {LEAST} to fit {', '.join(recipe.names)}"
-        )
+        raise InputError(f"{len(distinct)} plans: expected at least {LEAST} to fit {', '.join(recipe.names)}")
     whole = fit(distinct, start, recipe.names, rounds=rounds)
     say(f"{len(distinct)} plans: {rounded(whole.constants)}, error {100 * whole.mean:.1f} %")
     halves = np.array([half(case.label) for case in distinct])

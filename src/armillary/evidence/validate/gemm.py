@@ -141,19 +141,19 @@ def _rows(device: str, word: str, sizes: Ints, us: Floats) -> list[Row]:
             measured,
             found,
             group if measured >= _LEAST_US else f"{group}, below {_LEAST_US:g} us",
+            *_interval(gpu, precision, found),
             reason=reason,
-            **_interval(gpu, precision, found),
         )
         for (m, n, k), measured, found in zip(sizes.tolist(), us.tolist(), predicted.tolist(), strict=True)
     ]
 
 
-def _interval(gpu: Gpu | None, precision: str | None, us: float) -> dict[str, float]:
-    """Return the ends of a 90 % interval of a predicted time, none of an unknown one."""
+def _interval(gpu: Gpu | None, precision: str | None, us: float) -> tuple[float, float]:
+    """Return the ends of a 90 % interval of a predicted time, nan of an unknown one."""
     if gpu is None or precision is None or not us > 0:
-        return {}
+        return math.nan, math.nan
     width = NINETY * kernel_spread(gpu, "gemm", precision, us * 1e3)
-    return {"low": us * math.exp(-width), "high": us * math.exp(width)}
+    return us * math.exp(-width), us * math.exp(width)
 
 
 def _read(path: Path, text: str) -> dict[tuple[str, str], _Column]:

@@ -96,7 +96,7 @@ def constants_of(stack: str, device: str) -> Fitted:
     return Fitted(
         start.changed(values),
         Spread(**_checked(document, part, spread, SPREADS)) if spread else below.spread,
-        tuple(own.get("on") or ()) or below.on,
+        tuple(str(own.get("measured_on") or "").split()) or below.on,
         folds,
     )
 

@@ -111,7 +111,9 @@ def _case(path: Path, line: int, row: dict[str, str]) -> Case:
         "microbatch": micro,
         "sequence": sequence,
         "parallel": parallel,
-        "data": {"sharding": "fsdp"} if value("FSDP", 0) else {
+        "data": {"sharding": "fsdp"}
+        if value("FSDP", 0)
+        else {
             "sharding": "zero-1",
             "bucket": "500 MiB",
             # What Megatron-core does to its buffer of gradients.

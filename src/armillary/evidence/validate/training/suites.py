@@ -22,7 +22,6 @@ from armillary.evidence.validate.training import (
     vtrain,
 )
 from armillary.evidence.validate.training.case import Case
-from armillary.evidence.validate.training.machines import MACHINES
 from armillary.evidence.validate.training.seen import states
 from armillary.evidence.validate.training.tables import fold, part, rows_of
 
@@ -106,12 +105,6 @@ def _left_out(table: Table, cases: Sequence[Case], progress: Progress) -> Iterat
             yield part(
                 f"{table.name}-{what}-{value}".replace(" ", "-"), f"Of these {what} {value}", table, mine
             )
-    # Rows on more than one node, by constants of single nodes.
-    large = [case for case in cases if case.npus > MACHINES[case.machine].domain]
-    if large and len(large) < len(cases):
-        rows = rows_of(large, progress, lambda case: fold(case, "multi-node"))
-        title = "More than one node, by constants of single nodes"
-        yield part(f"{table.name}-multi-node", title, table, rows)
 
 
 SIMUMAX = "simumax/b200_release_part.json"
