@@ -14,7 +14,7 @@ Call = Callable[[str], Result]
 MOVED = {
     "show": "explain",
     "results": "sweep results",
-    "search": "plan",
+    "search": "plan search",
     "cost": "plan cost",
     "allocate": "plan allocate",
     "whole-run": "plan whole-run",
@@ -39,16 +39,16 @@ def test_every_place_that_is_named_exists() -> None:
     assert {place for meant in ELSEWHERE.values() for place in meant} <= places
     assert not set(ELSEWHERE) & set(COMMANDS)
     # They come with later issues.
-    assert not {"train", "serve", "studio"} & set(COMMANDS)
+    assert not {"serve", "studio"} & set(COMMANDS)
 
 
 def test_a_group_is_a_command_too(inputs: Path, call: Call) -> None:
-    for words in ("sweep none.yaml", "plan none.yaml", "plan --top 1 none.yaml"):
+    for words in ("sweep none.yaml", "plan search none.yaml", "plan none.yaml --machine dgx-h100 --batch 8"):
         made = call(words)
         assert made.exit_code == 2 and "none.yaml: no such file" in made.stderr, made.output
     made = call("validate no-such-validation")
     assert made.exit_code == 2 and "no-such-validation" in made.stderr
-    for words, missing in (("sweep", "SWEEP"), ("plan --top 1", "SWEEP"), ("sweep results", "STORE")):
+    for words, missing in (("sweep", "SWEEP"), ("plan --top 1", "MODEL"), ("sweep results", "STORE")):
         made = call(words)
         assert made.exit_code == 2 and f"Missing argument '{missing}" in made.stderr, made.output
 
@@ -60,10 +60,12 @@ def test_a_file_may_be_called_like_a_command(inputs: Path, call: Call) -> None:
 
 
 def test_the_page_of_such_a_group_shows_both(call: Call) -> None:
-    for group, commands in {"sweep": ["results"], "plan": ["cost", "allocate", "whole-run"]}.items():
+    groups = {"sweep SWEEP": ["results"], "plan MODEL": ["search", "cost", "allocate", "whole-run"]}
+    for usage, commands in groups.items():
+        group, argument = usage.split()
         page = call(f"{group} --help").stdout
-        assert page.startswith(f"Usage: armillary {group} [OPTIONS] SWEEP")
-        assert "--store FILE" in page and all(f"\n  {each} " in page for each in commands)
+        assert page.startswith(f"Usage: armillary {group} [OPTIONS] {argument}")
+        assert "--json FILE" in page and all(f"\n  {each} " in page for each in commands)
     error = call("sweep x.yaml --nonsense").stderr
     assert "(see 'armillary sweep --help')" in error
 

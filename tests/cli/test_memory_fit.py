@@ -65,7 +65,7 @@ def test_explain_says_it_of_a_saved_run(studies: None, call: Call) -> None:
 
 
 def test_tables_mark_what_does_not_fit(studies: None, call: Call) -> None:
-    for command in ("sweep sweep.yaml --executor serial --csv a.csv", "plan sweep.yaml --csv b.csv"):
+    for command in ("sweep sweep.yaml --executor serial --csv a.csv", "plan search sweep.yaml --csv b.csv"):
         out = call(command).stdout
         assert "do not fit into the memory of an NPU" in out or "does not fit" in out
         assert "NO" in out and "fits" in out

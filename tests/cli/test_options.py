@@ -45,7 +45,7 @@ def test_metavars_of_a_plan_say_the_unit(call: Call, commands: Commands, command
         ("simulate x", "did you mean 'run'"),
         ("Trace x", "did you mean 'trace'"),
         ("convert x", "did you mean 'trace convert'"),
-        ("train x", "did you mean 'generate train' or 'generate learn train'"),
+        ("evaluate x", "did you mean 'generate learn evaluate'"),
         ("generate train llama-3-8b --sequence 4k", "write 4000, or 4096"),
         ("generate train llama-3-8b --early_stop", "--early-stop"),
     ],

@@ -64,7 +64,7 @@ def test_more_is_loaded_ahead_with_a_longer_prefetch() -> None:
 def test_who_runs_out_of_memory_when_and_by_how_much() -> None:
     assert over_capacity(MODEL, PLAN, 0) == over_capacity(MODEL, PLAN, 10**14) == ""
     told = over_capacity(MODEL, PLAN, 80 * 10**9)
-    assert "ranks of pipeline stage 0 at the peak, in the forward of head" in told
+    assert "ranks of pipeline stage 0 at the peak, in the backward of head" in told
     assert "more than npu.memory.capacity, 74.51 GiB" in told
 
 

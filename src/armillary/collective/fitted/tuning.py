@@ -81,7 +81,8 @@ def choose(operation: str, per_node: int, nodes: int, size: float, sheet: DataSh
     ll_share = _LL_SHARE if nvlink else _LL_SHARE_HOST
     # One NIC of a node carries the ring that passes it.
     bus = link if nodes == 1 else min(link, per_node * sheet.nic)
-    wire = 1 if nvlink else 2
+    # Column of the hops: NVLink, else PCIe.
+    kind = 0 if nvlink else 1
     ll_most = _LL_MOST[sheet.generation][min(nodes, 3) - 1]
     steps = ring_steps(operation, members)
     across = 0 if nodes == 1 else (2 * nodes if operation == "all-reduce" else nodes - 1)
@@ -90,7 +91,7 @@ def choose(operation: str, per_node: int, nodes: int, size: float, sheet: DataSh
             continue
         base, *hops = _RING[protocol]
         extra = 0.0 if nodes == 1 else _NETWORK_OVERHEAD * (3 if protocol == SIMPLE else 1)
-        inner = max(hops[wire - 1], extra)
+        inner = max(hops[kind], extra)
         rate = {
             LL: min(ll_most, bus * (ll_share if nodes == 1 else _LL_SHARE_NETWORK)),
             LL128: bus * _LL128_SHARE,
@@ -106,7 +107,7 @@ def choose(operation: str, per_node: int, nodes: int, size: float, sheet: DataSh
                 LL128: tree * (_TREE_LL128_SHARE if nodes == 1 else _LL128_SHARE),
                 SIMPLE: tree,
             }
-            latency = base + 2 * ((per_node - 1) * hops[wire - 1] + tree_depth(nodes) * hops[2])
+            latency = base + 2 * ((per_node - 1) * hops[kind] + tree_depth(nodes) * hops[2])
             found[Choice("tree", protocol)] = latency + 2 * size / rate[protocol]
     if nvls and operation == "all-reduce" and per_node >= _NVLS_FROM and nodes == 1:
         found[Choice(NVLS, SIMPLE)] = _NVLS_LATENCY + size / (bus * _NVLS_SHARE)

@@ -28,8 +28,8 @@ class Recipe:
 RECIPES = {
     "megatron-core": Recipe(
         "Megatron-core with Transformer Engine",
-        ("gemm", "memory", "fp4", "communication_inside", "communication_between", "issue", "synchronise"),
-        Constants(fp4=1.15, communication_inside=0.5, issue=30, synchronise=100),
+        ("gemm", "fp4", "communication_inside", "issue", "synchronise"),
+        Constants(fp4=1.1, communication_inside=0.8, issue=30, synchronise=150),
     ),
     "nemo": Recipe(
         "NeMo, which runs Megatron-core",

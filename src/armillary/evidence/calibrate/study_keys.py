@@ -39,7 +39,7 @@ def study_keys(software: str, device: str) -> dict[str, Any]:
         # Model and device are needed even where they are neutral.
         if name in ("model", "device") or value != neutral["compute"][name]
     }  # fmt: skip
-    if found.on:
+    if device in found.on:
         # Of a dense step that exposes nothing: of others `armillary train` says more.
         wide = exp(NORMAL * found.spread.step)
         of = f"held-out rows of {software}"

@@ -31,7 +31,7 @@ def needed(model: Model, plan: Plan) -> int:
 def _layers(model: Model, plan: Plan) -> Sequence[Layer]:
     # Other models, serving and parameter servers build layers from more of the plan.
     if isinstance(model, Decoder) and not plan.serve and plan.data.sharding != "parameter-server":
-        return _decoder(_Model(model), _alike(plan))
+        return _decoder(_Model(model), _Plan(_alike(plan)))
     return replica_layers(model, plan)
 
 
@@ -47,6 +47,20 @@ class _Model:
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Model) and self.model is other.model
+
+
+class _Plan:
+    """A plan compared by its values, of which some are lists."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self._key = plan.model_dump_json()
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Plan) and self._key == other._key
 
 
 def _alike(plan: Plan) -> Plan:
@@ -79,5 +93,5 @@ def _data(sharded: bool) -> Data:
 
 
 @lru_cache(maxsize=1024)
-def _decoder(model: _Model, plan: Plan) -> tuple[Layer, ...]:
-    return tuple(layers_of(model.model, plan))
+def _decoder(model: _Model, plan: _Plan) -> tuple[Layer, ...]:
+    return tuple(layers_of(model.model, plan.plan))

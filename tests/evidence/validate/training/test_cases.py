@@ -90,8 +90,8 @@ def test_rows_of_bridge(tmp_path):
     )
     sharded, noted, deep, lora, hybrid = bridge.cases(write(tmp_path, BRIDGE + rows))
     assert sharded.measured == 3986 and sharded.plan["data"] == {"sharding": "fsdp"}
-    assert noted.measured == 661 and noted.stack == "megatron-core-graphs"
-    assert deep.plan["numbers"]["compute"] == "fp4" and deep.stack == "megatron-core-fp4"
+    assert noted.measured == 661 and noted.plan["host"] == {} and noted.plan["attention"] == "flash"
+    assert deep.plan["numbers"]["compute"] == "fp4" and deep.stack == "megatron-core"
     assert deep.plan["pipeline"]["layers"] == [0, *[1] * 126, 0]  # 128 stages, 126 layers
     assert lora.model is None and "LoRA" in lora.reason
     assert hybrid.model is None and "Mamba-2" in hybrid.reason

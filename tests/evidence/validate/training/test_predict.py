@@ -83,8 +83,8 @@ def test_calibration_holds_halves_back():
     assert len({half(row.label) for row in rows}) == 2 and set(found.folds) == {"half 0", "half 1"}
     assert found.constants["launch"] == pytest.approx(40, rel=0.05) and len(found.held_out) == 10
     text = found.document()
-    assert text["interval"]["low"] <= 1.02 and text["interval"]["high"] >= 0.98
-    with pytest.raises(InputError, match="2 rows: expected at least 5 to fit launch"):
+    assert text["measured_on"] == "a100-sxm-80" and 0 < text["spread"]["step"] < 0.1
+    with pytest.raises(InputError, match="2 plans: expected at least 5 to fit launch"):
         calibrate(rows[:2], Recipe("", ("launch",)))
 
 

@@ -60,7 +60,7 @@ def test_a_row_of_experts(one):
         1,
     )
     assert experts.capacity_factor == 1.0 and experts.shared * experts.size == 3072
-    assert case.plan["parallel"] == {"tp": 1, "cp": 1, "pp": 2, "ep": 4, "etp": 1}
+    assert case.plan["parallel"] == {"tp": 1, "cp": 1, "pp": 2, "ep": 4, "etp": 1, "backward": "in-order"}
     assert case.plan["batch"] == 32  # 4 replicas
 
 
