@@ -33,7 +33,7 @@ class Range:
 
 
 RANGES: dict[str, Range] = {
-    "sustained": Range(0.4, 1.0, 0.1),
+    "sustained": Range(0.4, 1.0, 0.03),
     "gemm": Range(0.5, 4.0, 0.15),
     "attention": Range(0.4, 8.0, 0.3),
     "hopper": Range(0.5, 4.0, 0.5),
