@@ -20,7 +20,9 @@ from armillary.explore.training.constants import Constants
 from armillary.explore.training.fitted import constants_of
 
 MOST = 128
-"""Most plans that a fit uses; of more, those with the least hashes, a quarter of them on many nodes."""
+"""Most plans that a fit uses; of more, those with the least hashes."""
+MOST_ALONE = 3
+"""Most plans on one node for each on several: a set may have hundreds of small steps, and a few of the size that counts."""
 LEAST = 5
 """Fewest rows for a fit."""
 
@@ -111,14 +113,14 @@ def changed(start: Callable[[Case], Constants], values: Mapping[str, float]) -> 
 
 
 def sample(cases: Sequence[Case]) -> Sequence[Case]:
-    """Return at most `MOST` of them, the same ones each time: a quarter on many nodes, if there are so many."""
-    if len(cases) <= MOST:
-        return cases
+    """Return the cases that a fit uses, the same ones each time, see `MOST` and `MOST_ALONE`."""
     # A hash, not chance: the same rows in each run.
     ordered = sorted(cases, key=lambda case: hashlib.sha256(f"fit {case.label}".encode()).digest())
-    many = [case for case in ordered if case.npus > MACHINES[case.machine].domain][: MOST // 4]
-    others = [case for case in ordered if case.npus <= MACHINES[case.machine].domain]
-    return [*others[: MOST - len(many)], *many]
+    many = [case for case in ordered if case.npus > MACHINES[case.machine].domain]
+    alone = [case for case in ordered if case.npus <= MACHINES[case.machine].domain]
+    if len(many) >= LEAST:
+        alone = alone[: MOST_ALONE * len(many)]
+    return [*many, *alone][:MOST]
 
 
 def _possible(case: Case, start: Callable[[Case], Constants]) -> bool:
