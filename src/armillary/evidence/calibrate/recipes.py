@@ -50,7 +50,7 @@ RECIPES = {
     "megatron-lm-2022": Recipe(
         "Megatron-LM of 2021 and 2022: unfused attention, one CPU thread that issues kernels, no overlap",
         ("sustained", "memory", "launch", "handshake", "communication"),
-        # How many clocks an SXM A100 keeps nobody measured: of its PCIe sibling it is 85 % at three quarters of the power.
+        # Nobody measured the clocks that an SXM A100 keeps; its PCIe sibling keeps 85 % at three quarters of the power.
         Constants(sustained=0.95, memory=0.95, launch=70, handshake=700, communication=0.5),
     ),
     "maxtext": Recipe(

@@ -22,7 +22,7 @@ from armillary.explore.training.fitted import constants_of
 MOST = 128
 """Most plans that a fit uses; of more, those with the least hashes."""
 MOST_ALONE = 3
-"""Most plans on one node for each on several: a set may have hundreds of small steps, and a few of the size that counts."""
+"""Most plans on one node for each on several: a set may have hundreds of small steps, and a few of those that cost."""
 LEAST = 5
 """Fewest rows for a fit."""
 
