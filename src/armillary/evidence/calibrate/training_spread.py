@@ -54,22 +54,5 @@ def spread_of(
     best = minimize(unlikely, np.log([0.06, 0.2, 0.1]), method="Nelder-Mead").x
     scale = float(np.quantile(np.abs(residuals) / deviation(best), 0.9) / NORMAL)
     step, exposes, mixture = (max(LEAST, scale * float(each)) for each in np.exp(best))
-    return vars(Spread(step, exposes, mixture if experts.any() else 0.0, _within(cases, residuals)))
+    return vars(Spread(step, exposes, mixture if experts.any() else 0.0))
 
-
-def _within(cases: Sequence[Case], residuals: Floats) -> float:
-    """Return the standard deviation among plans of one model on one machine with one batch."""
-    groups: dict[tuple[object, ...], list[float]] = {}
-    for case, value in zip(cases, residuals, strict=True):
-        assert case.model is not None
-        plan = case.plan
-        key = (
-            case.model.layers, case.model.hidden, case.machine, case.npus, plan["batch"], plan.get("sequence"),
-            plan.get("numbers", {}).get("compute"),
-        )  # fmt: skip
-        groups.setdefault(key, []).append(float(value))
-    several = [each for each in groups.values() if len(each) > 1]
-    if not several:
-        return float(np.std(residuals))
-    squares = sum(float(np.sum((np.array(each) - np.mean(each)) ** 2)) for each in several)
-    return float(np.sqrt(squares / sum(len(each) - 1 for each in several)))

@@ -13,7 +13,7 @@ from armillary.base.errors import InputError, nearest, one_of
 from armillary.explore.training.constants import NAMES, Constants
 
 FOLDER = Path(__file__).parent / "software"
-SPREADS = ("step", "exposed", "experts", "within")
+SPREADS = ("step", "exposed", "experts")
 ALL = "all"
 """Key of constants that all devices share."""
 
@@ -30,16 +30,14 @@ class Spread:
         step: Of every step.
         exposed: Times the share of a step that is exposed communication and waiting.
         experts: Of mixtures of experts.
-        within: Among plans of one model on one machine, of which `step` is no part.
     """
 
     step: float
     exposed: float = 0.0
     experts: float = 0.0
-    within: float = 0.05
 
 
-UNKNOWN = Spread(0.25, 0.3, 0.2, 0.1)
+UNKNOWN = Spread(0.25, 0.3, 0.2)
 """Of software of which no step was measured: what the first predictions of measured steps were off by, before any of
 their constants were known."""
 

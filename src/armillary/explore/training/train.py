@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import log
+from math import hypot, log
 from typing import Any
 
 from pydantic import ValidationError
@@ -16,7 +16,7 @@ from armillary.explore.training.defaults import chosen, completed
 from armillary.explore.training.fitted import NORMAL
 from armillary.explore.training.interval import interval_of
 from armillary.explore.training.machine import Machine, machine_of
-from armillary.explore.training.parts import TITLES, parts_of
+from armillary.explore.training.parts import TITLES, exposed, parts_of
 from armillary.explore.training.software import Software, software_of, usual
 from armillary.explore.training.step import Step, seconds
 from armillary.platform.files.native_errors import first_problem
@@ -208,7 +208,10 @@ def _assumed(machine: Machine, software: Software) -> list[str]:
 def tells_apart(one: Prediction, other: Prediction) -> bool:
     """Return whether two plans of a model on a machine differ by more than the model can tell.
 
-    What a machine and a software do to all plans alike cancels; what remains is `Spread.within` of each.
+    What a model and a machine do to all plans alike cancels. What remains is what the steps of a software differ by, of
+    both, and what follows from how much more the one exposes of communication and waiting.
     """
-    spread = max(each.software.fitted.spread.within for each in (one, other))
-    return abs(log(other.step_time_s / one.step_time_s)) > NORMAL * spread * 2**0.5
+    known = one.software.fitted.spread
+    exposes = known.exposed * (exposed(other.parts) - exposed(one.parts))
+    spread = hypot(known.step * 2**0.5, exposes)
+    return abs(log(other.step_time_s / one.step_time_s)) > NORMAL * spread
