@@ -30,7 +30,7 @@ MACHINE = {
         {"name": "node", "topology": "Switch", "size": 4, "bandwidth": "100 GB/s", "latency": "1 us"},
         {"name": "rack", "topology": "Ring", "size": 2, "bandwidth": "10 GB/s", "latency": "2 us"},
     ],
-    "npu": {"peak": "1 TFLOP/s", "memory": {"bandwidth": "100 GB/s", "capacity": "4 MB"}},
+    "npu": {"peak": "1 TFLOP/s", "memory": {"bandwidth": "100 GB/s", "capacity": "2 GB"}},
 }
 GENERATE = "workload.generate"
 AXES: dict[str, list[Any]] = {
@@ -150,7 +150,9 @@ def test_it_simulates_few_of_many(folder: Path) -> None:
 
 def test_the_command(folder: Path) -> None:
     Path("sweep.yaml").write_text(yaml.safe_dump(sweep({f"{GENERATE}.parallel.tp": [1, 2, 4, 8]}, [])))
-    result = CliRunner().invoke(main, ["plan", "sweep.yaml", "--csv", "all.csv", "--json", "found.json"])
+    result = CliRunner().invoke(
+        main, ["plan", "search", "sweep.yaml", "--csv", "all.csv", "--json", "found.json"]
+    )
     assert result.exit_code == 0, result.output
     assert "planner: minimize step_time; 4 points, 4 looked at" in result.output
     assert "Nothing better exists" in result.output
@@ -162,6 +164,6 @@ def test_errors(folder: Path) -> None:
     Path("sweep.yaml").write_text(
         yaml.safe_dump(sweep({f"{GENERATE}.microbatch": [1]}, []) | {"search": {"method": "plannner"}})
     )
-    result = CliRunner().invoke(main, ["plan", "sweep.yaml"])
+    result = CliRunner().invoke(main, ["plan", "search", "sweep.yaml"])
     assert result.exit_code == 2
     assert "planner" in result.output

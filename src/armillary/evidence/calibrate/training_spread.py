@@ -55,4 +55,3 @@ def spread_of(
     scale = float(np.quantile(np.abs(residuals) / deviation(best), 0.9) / NORMAL)
     step, exposes, mixture = (max(LEAST, scale * float(each)) for each in np.exp(best))
     return vars(Spread(step, exposes, mixture if experts.any() else 0.0))
-
