@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
-from math import prod
 from typing import Any
 
-from armillary.base.errors import InputError
+from armillary.base.units import format_bytes
+from armillary.explore.sweep.memory import needed
 from armillary.explore.training.machine import Machine
 from armillary.platform.files.preset import merged
 from armillary.workload.models import Model, default_sequence
@@ -110,31 +110,13 @@ def _expert_sizes(count: int) -> list[int]:
     return [size for size in _powers(min(count, MOST_EXPERT_PARALLEL)) if count % size == 0]
 
 
-def needed_bytes(model: Model, plan: Plan) -> int:
-    """Return what the fullest rank of a plan needs.
+def lacking(model: Model, plan: Plan, capacity: int | None) -> str:
+    """Return how much more than so much memory a plan needs, "" if it fits.
 
     Raises:
         InputError: the plan is impossible.
     """
-    from armillary.explore.sweep.memory import needed
-
-    return needed(model, plan)
-
-
-def fits(model: Model, plan: Plan, capacity: int | None) -> str:
-    """Return why a plan cannot run in so much memory, "" if it can."""
-    from armillary.base.units import format_bytes
-
-    try:
-        bytes_ = needed_bytes(model, plan)
-    except InputError as error:
-        return str(error)
+    bytes_ = needed(model, plan)
     if capacity is None or bytes_ <= capacity:
         return ""
     return f"needs {format_bytes(bytes_)} of {format_bytes(capacity)}"
-
-
-def ranks_of(values: Mapping[str, Any]) -> int:
-    """Return how many ranks share one copy of a model under these keys."""
-    own = values.get("parallel") or {}
-    return prod(own.get(axis, 1) for axis in ("tp", "pp", "cp"))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from armillary.base.document import Source
 from armillary.base.errors import InputError
 from armillary.base.units import format_time
 from armillary.explore.search.bound import StepBound
-from armillary.explore.training.candidates import candidates, fits
+from armillary.explore.training.candidates import candidates, lacking
 from armillary.explore.training.defaults import completed
 from armillary.explore.training.machine import Machine, machine_of
 from armillary.explore.training.software import Software, software_of, usual
@@ -28,11 +28,15 @@ SLACK = 1 - 1e-3
 """A bound is that of a whole step, a time that of a steady state: this far they may be apart."""
 
 
+Kind = Literal["does not fit into memory", "impossible", "cannot be faster, by its lower bound", "slower"]
+
+
 @dataclass(frozen=True)
 class Rejected:
     """A plan that is not among the best, and why."""
 
     plan: Mapping[str, Any]
+    kind: Kind
     why: str
 
 
@@ -119,14 +123,16 @@ def _ranked(
             values = completed(own, used.plan)
             timed.append((_time(model, machine, used, values), values))
         except InputError as error:
-            rejected.append(Rejected(each, str(error)))
+            rejected.append(Rejected(each, "impossible", str(error)))
         tell("simulated", done + 1, len(among))
     if not timed:
         raise InputError(f"no plan is possible: {rejected[0].why}" if rejected else "no plans to rank")
     timed.sort(key=lambda each: each[0])
     best = [of_plan(model, machine, used, values, assumed) for _, values in timed[:top]]
     slower = [
-        Rejected(values, f"takes {format_time(time * 1e9)}, the best {format_time(timed[0][0] * 1e9)}")
+        Rejected(
+            values, "slower", f"takes {format_time(time * 1e9)}, the best {format_time(timed[0][0] * 1e9)}"
+        )
         for time, values in timed[top:]
     ]
     return Choice(tuple(best), (*slower, *rejected), len(timed), assumed)
@@ -149,7 +155,9 @@ def _searched(
         if bound * SLACK > limit:
             rejected += [
                 Rejected(
-                    each, f"at least {format_time(least * 1e9)}, plan {top} takes {format_time(limit * 1e9)}"
+                    each,
+                    "cannot be faster, by its lower bound",
+                    f"at least {format_time(least * 1e9)}, plan {top} takes {format_time(limit * 1e9)}",
                 )
                 for least, each in waiting[done:]
             ]
@@ -157,13 +165,15 @@ def _searched(
         try:
             timed.append((_time(model, machine, software, values), values))
         except InputError as error:
-            rejected.append(Rejected(values, str(error)))
+            rejected.append(Rejected(values, "impossible", str(error)))
         timed.sort(key=lambda each: each[0])
         tell("simulated", done + 1, len(waiting))
     if not timed:
         raise InputError(_impossible(given, machine, rejected))
     rejected += [
-        Rejected(values, f"takes {format_time(time * 1e9)}, the best {format_time(timed[0][0] * 1e9)}")
+        Rejected(
+            values, "slower", f"takes {format_time(time * 1e9)}, the best {format_time(timed[0][0] * 1e9)}"
+        )
         for time, values in timed[top:]
     ]
     best = tuple(of_plan(model, machine, software, values, assumed) for _, values in timed[:top])
@@ -185,18 +195,24 @@ def _screened(
 ) -> tuple[list[tuple[float, dict[str, Any]]], list[Rejected]]:
     """Return (least seconds, plan) of plans that are possible and fit, the most promising first, and the others."""
     capacity = machine.platform.npu.memory.capacity
-    bounds: dict[str, StepBound] = {}
+    bound: StepBound | None = None
     waiting, rejected = [], []
     for done, values in enumerate(tried):
         plan = plan_of(values, machine)
-        problem = fits(model, plan, int(capacity) if capacity else None) or _pointless(values)
-        if problem:
-            rejected.append(Rejected(values, problem))
+        try:
+            excess = lacking(model, plan, int(capacity) if capacity else None)
+        except InputError as error:
+            rejected.append(Rejected(values, "impossible", str(error)))
             continue
-        platform = platform_of(_step(model, machine, values), software.fitted.constants)
-        # Machines differ between plans only in what constants say, which is the same for all.
-        least = bounds.setdefault("", StepBound(platform)).ticks(model, plan) * 1e-9
-        waiting.append((least, values))
+        if excess:
+            rejected.append(Rejected(values, "does not fit into memory", excess))
+            continue
+        if problem := _pointless(values):
+            rejected.append(Rejected(values, "slower", problem))
+            continue
+        # Plans of a search have one precision, so the constants of the software make one machine for all of them.
+        bound = bound or StepBound(platform_of(_step(model, machine, values), software.fitted.constants))
+        waiting.append((bound.ticks(model, plan) * 1e-9, values))
         tell("screened", done + 1, len(tried))
     return sorted(waiting, key=lambda each: each[0]), rejected
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from armillary.base.errors import InputError
-from armillary.explore.training.candidates import candidates, fits
+from armillary.explore.training.candidates import candidates, lacking
 from armillary.explore.training.machine import Machine
 from armillary.platform.files.preset import merged
 from armillary.workload.models import Model
@@ -46,26 +46,26 @@ def chosen(model: Model, machine: Machine, given: Mapping[str, Any]) -> tuple[di
     open_ = [path for path in CHOSEN if _at(given, path) is None]
     # What is given says at least how the model is shared: then that is what is meant, and the rest are defaults.
     if any(path not in open_ for path in CHOSEN[:2]):
-        return _with_defaults(given), []
+        return {**given}, []
     capacity = machine.platform.npu.memory.capacity
     found, problem = None, ""
     for values in candidates(model, machine, given):
         plan = Plan.model_validate({"ranks": machine.npus, **values})
-        problem = fits(model, plan, int(capacity) if capacity else None)
+        try:
+            problem = lacking(model, plan, int(capacity) if capacity else None)
+        except InputError as error:
+            problem = str(error)
+            continue
         if not problem:
             return values, [_sentence(values, open_, "the simplest plan that fits")]
-        # What does not fit may still be run; what is impossible may not.
-        found = values if problem.startswith("needs ") else found
+        # What does not fit may still be run.
+        found = values
     if found is None:
         raise InputError(
             f"no plan of batch {given['batch']} on {machine.npus:,} devices is possible: "
             f"{problem or 'the batch is no multiple of any number of replicas'}"
         )
     return found, [_sentence(found, open_, "no plan that was tried fits")]
-
-
-def _with_defaults(given: Mapping[str, Any]) -> dict[str, Any]:
-    return {**given}
 
 
 def _sentence(values: Mapping[str, Any], open_: Sequence[tuple[str, ...]], why: str) -> str:

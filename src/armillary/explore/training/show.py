@@ -112,19 +112,10 @@ def reasons_table(choice: Choice) -> Table:
         table.add_column(name, justify="right" if name == "plans" else "left")
     groups: dict[str, list[str]] = {}
     for each in choice.rejected:
-        kind = next((kind for start, kind in KINDS if each.why.startswith(start)), "impossible")
-        groups.setdefault(kind, []).append(each.why)
+        groups.setdefault(each.kind, []).append(each.why)
     for kind, whys in groups.items():
         table.add_row(format_count(len(whys)), kind, whys[0])
     return table
-
-
-KINDS = (
-    ("needs ", "does not fit into memory"),
-    ("at least ", "cannot be faster, by its lower bound"),
-    ("takes ", "slower"),
-)
-"""How reasons begin, and what they mean."""
 
 
 def prediction_json(found: Prediction) -> dict[str, Any]:

@@ -23,7 +23,6 @@ from armillary.platform.files.native_errors import first_problem
 from armillary.workload import models
 from armillary.workload.generate import memory_of
 from armillary.workload.models import Model, load_model
-from armillary.workload.plan.request import keys_of
 from armillary.workload.plan.schema import Plan
 
 
@@ -104,10 +103,10 @@ def predicted(model: Model, machine: Machine, given: Mapping[str, Any], software
     used = software_of(software or usual(machine.software, given), machine.device)
     whole = completed(given, used.plan)
     plan_of(whole, machine)  # wrong keys are refused before any is chosen
-    assumed = []
-    if not software:
-        assumed.append(f"software {used.name}: {used.title}")
     values, reasons = chosen(model, machine, whole)
+    assumed = (
+        [] if software else [f"software {used.name}: {used.title}; {_effect(model, machine, values, used)}"]
+    )
     plan = plan_of(values, machine)
     assumed += reasons
     if plan.sequence is None and (length := models.default_sequence(model)):
@@ -149,12 +148,6 @@ def _peak(machine: Machine, plan: Plan) -> float:
     return peak.get(plan.numbers.compute, peak["bf16"]) if isinstance(peak, dict) else peak
 
 
-def effect(model: Model, machine: Machine, plan: Plan, software: Software) -> float:
-    """Return how many times as long a step takes with a software as with its kernels and collectives alone."""
-    step = Step(model, keys_of(plan), machine.keys, machine.npus, machine.device)
-    return seconds(step, software.fitted.constants) / seconds(step, Constants())
-
-
 def plan_of(values: Mapping[str, Any], machine: Machine) -> Plan:
     """Return the plan of its keys.
 
@@ -187,6 +180,13 @@ def nested(plan: Mapping[str, Any]) -> dict[str, Any]:
     if twice := sorted(alone.keys() & section.keys()):
         raise InputError(f"plan: {twice[0]} is given twice, alone and in parallel")
     return {**rest, "parallel": {**section, **alone}}
+
+
+def _effect(model: Model, machine: Machine, values: Mapping[str, Any], software: Software) -> str:
+    """Return how much longer a step takes with a software than with its kernels and collectives alone."""
+    step = Step(model, values, machine.keys, machine.npus, machine.device)
+    alone, whole = seconds(step, Constants()), seconds(step, software.fitted.constants)
+    return f"it adds {100 * (whole / alone - 1):.0f} % to kernels and collectives alone"
 
 
 def _assumed(machine: Machine, software: Software) -> list[str]:
