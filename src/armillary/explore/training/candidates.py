@@ -7,13 +7,10 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from armillary.base.units import format_bytes
-from armillary.explore.sweep.memory import needed
 from armillary.explore.training.machine import Machine
 from armillary.platform.files.preset import merged
-from armillary.workload.models import Model, default_sequence
+from armillary.workload.models import Model
 from armillary.workload.models.schema import Decoder
-from armillary.workload.plan.schema import Plan
 
 LONG = 16_384
 """Tokens of a sequence from which on it is worth being shared by context parallelism."""
@@ -62,7 +59,7 @@ def _of_model(
     )
     layers = decoder.layers if decoder else 1
     pps = sizes("pp", sorted({n for n in (*_powers(64), layers) if layers % n == 0 or n < layers / 2}))
-    sequence = given.get("sequence") or default_sequence(model) or 0
+    sequence = given.get("sequence") or 0
     cps = sizes("cp", _powers(16) if sequence >= LONG else [1])
     eps = sizes("ep", _expert_sizes(experts.count) if experts else [1])
     recompute = [given["recompute"]] if "recompute" in given else _recompute(given)
@@ -108,15 +105,3 @@ def _powers(most: int) -> list[int]:
 
 def _expert_sizes(count: int) -> list[int]:
     return [size for size in _powers(min(count, MOST_EXPERT_PARALLEL)) if count % size == 0]
-
-
-def lacking(model: Model, plan: Plan, capacity: int | None) -> str:
-    """Return how much more than so much memory a plan needs, "" if it fits.
-
-    Raises:
-        InputError: the plan is impossible.
-    """
-    bytes_ = needed(model, plan)
-    if capacity is None or bytes_ <= capacity:
-        return ""
-    return f"needs {format_bytes(bytes_)} of {format_bytes(capacity)}"

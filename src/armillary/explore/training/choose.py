@@ -8,16 +8,16 @@ from typing import Any, Literal
 
 from armillary.base.document import Source
 from armillary.base.errors import InputError
-from armillary.base.units import format_time
+from armillary.base.units import format_bytes, format_time
 from armillary.explore.search.bound import StepBound
-from armillary.explore.training.candidates import candidates, lacking
-from armillary.explore.training.defaults import completed
+from armillary.explore.sweep.memory import needed
+from armillary.explore.training.candidates import candidates
+from armillary.explore.training.defaults import completed, with_sequence
 from armillary.explore.training.machine import Machine, machine_of
 from armillary.explore.training.software import Software, software_of, usual
 from armillary.explore.training.step import Step, platform_of, seconds
 from armillary.explore.training.train import Prediction, nested, of_plan, plan_of
 from armillary.platform.files.preset import merged
-from armillary.workload import models
 from armillary.workload.models import Model, load_model
 
 Progress = Callable[[str, int, int], None]
@@ -92,10 +92,9 @@ def plan(
     found = machine if isinstance(machine, Machine) else machine_of(machine)
     given = nested(keys | ({"batch": batch} if batch is not None else {}))
     tell = progress or (lambda what, done, of: None)
-    assumed = []
-    sequence = models.default_sequence(read)
-    if given.get("sequence") is None and sequence and among is None:
-        assumed.append(f"sequence {sequence:,}, the model's own")
+    if among is not None:
+        among = [with_sequence(read, merged(given, nested(each)))[0] for each in among]
+    given, assumed = with_sequence(read, given)
     if among is not None:
         return _ranked(read, found, given, list(among), software, top, tuple(assumed), tell)
     used = software_of(software or usual(found.software, given), found.device)
@@ -194,18 +193,19 @@ def _screened(
     model: Model, machine: Machine, software: Software, tried: Sequence[dict[str, Any]], tell: Progress
 ) -> tuple[list[tuple[float, dict[str, Any]]], list[Rejected]]:
     """Return (least seconds, plan) of plans that are possible and fit, the most promising first, and the others."""
-    capacity = machine.platform.npu.memory.capacity
+    capacity = machine.platform.npu.memory.capacity or float("inf")
     bound: StepBound | None = None
     waiting, rejected = [], []
     for done, values in enumerate(tried):
         plan = plan_of(values, machine)
         try:
-            excess = lacking(model, plan, int(capacity) if capacity else None)
+            bytes_ = needed(model, plan)
         except InputError as error:
             rejected.append(Rejected(values, "impossible", str(error)))
             continue
-        if excess:
-            rejected.append(Rejected(values, "does not fit into memory", excess))
+        if bytes_ > capacity:
+            why = f"needs {format_bytes(bytes_)} of {format_bytes(int(capacity))}"
+            rejected.append(Rejected(values, "does not fit into memory", why))
             continue
         if problem := _pointless(values):
             rejected.append(Rejected(values, "slower", problem))

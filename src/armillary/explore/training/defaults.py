@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from armillary.base.errors import InputError
-from armillary.explore.training.candidates import candidates, lacking
+from armillary.explore.sweep.memory import needed
+from armillary.explore.training.candidates import candidates
 from armillary.explore.training.machine import Machine
 from armillary.platform.files.preset import merged
-from armillary.workload.models import Model
+from armillary.workload.models import Model, default_sequence
 from armillary.workload.plan.schema import Plan
 
 CHOSEN = (
@@ -21,6 +22,20 @@ CHOSEN = (
     ("recompute",),
 )
 """Keys of a plan that are chosen together where they are left out."""
+
+
+USUAL_SEQUENCE = 8192
+"""Tokens of a sequence unless a plan says: what models are pre-trained with, before their context is made longer."""
+
+
+def with_sequence(model: Model, given: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """Return the keys of a plan with the tokens of a sequence, and a sentence where they were left out."""
+    own = default_sequence(model)
+    if given.get("sequence") is not None or own is None:
+        return {**given}, []
+    length = min(own, USUAL_SEQUENCE)
+    why = "the model's own" if length == own else f"as models are pre-trained; this one reads up to {own:,}"
+    return {**given, "sequence": length}, [f"sequence {length:,}, {why}"]
 
 
 def completed(given: Mapping[str, Any], usual: Mapping[str, Any]) -> dict[str, Any]:
@@ -47,25 +62,26 @@ def chosen(model: Model, machine: Machine, given: Mapping[str, Any]) -> tuple[di
     # What is given says at least how the model is shared: then that is what is meant, and the rest are defaults.
     if any(path not in open_ for path in CHOSEN[:2]):
         return {**given}, []
-    capacity = machine.platform.npu.memory.capacity
-    found, problem = None, ""
+    capacity = machine.platform.npu.memory.capacity or float("inf")
+    least, found, problem = float("inf"), None, ""
     for values in candidates(model, machine, given):
         plan = Plan.model_validate({"ranks": machine.npus, **values})
         try:
-            problem = lacking(model, plan, int(capacity) if capacity else None)
+            bytes_ = needed(model, plan)
         except InputError as error:
             problem = str(error)
             continue
-        if not problem:
+        if bytes_ <= capacity:
             return values, [_sentence(values, open_, "the simplest plan that fits")]
-        # What does not fit may still be run.
-        found = values
+        # What does not fit may still be run: the one that lacks least.
+        if bytes_ < least:
+            least, found = bytes_, values
     if found is None:
         raise InputError(
             f"no plan of batch {given['batch']} on {machine.npus:,} devices is possible: "
             f"{problem or 'the batch is no multiple of any number of replicas'}"
         )
-    return found, [_sentence(found, open_, "no plan that was tried fits")]
+    return found, [_sentence(found, open_, "no plan that was tried fits, this one lacks least")]
 
 
 def _sentence(values: Mapping[str, Any], open_: Sequence[tuple[str, ...]], why: str) -> str:

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from armillary.base.document import Source
-from armillary.base.errors import InputError
+from armillary.base.errors import InputError, nearest, one_of
+from armillary.compute.gpu.device import gpu_names
 from armillary.platform.files.native import load_platform, platform_document
-from armillary.platform.files.preset import expand, is_preset, read_preset
+from armillary.platform.files.preset import device_names, expand, is_preset, read_preset
 from armillary.platform.model import Platform
 
 
@@ -66,8 +67,8 @@ def machine_of(source: Source) -> Machine:
     if not platform.compute.modelled:
         raise InputError(
             f"machine {name}: nothing says how long kernels take; expected compute: {{model: gpu, device: NAME}} "
-            "(`armillary machine gemm --list` has the names), or a roofline by name, compute: {roofline: true, "
-            "efficiency: 60 %}"
+            f"with {one_of(gpu_names())}, or a roofline by name, compute: {{roofline: true, "
+            f"efficiency: 60 %}}{nearest(name, device_names().values())}"
         )
     device = str(keys["compute"]["device"]) if platform.compute.model == "gpu" else ""
     return Machine(

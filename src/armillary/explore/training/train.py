@@ -11,8 +11,9 @@ from pydantic import ValidationError
 
 from armillary.base.document import Source
 from armillary.base.errors import InputError
+from armillary.compute.gpu.device import load_gpu
 from armillary.explore.training.constants import Constants
-from armillary.explore.training.defaults import chosen, completed
+from armillary.explore.training.defaults import chosen, completed, with_sequence
 from armillary.explore.training.fitted import NORMAL
 from armillary.explore.training.interval import interval_of
 from armillary.explore.training.machine import Machine, machine_of
@@ -101,16 +102,13 @@ def predicted(model: Model, machine: Machine, given: Mapping[str, Any], software
         InputError: a key is wrong, or the plan is impossible.
     """
     used = software_of(software or usual(machine.software, given), machine.device)
+    given, assumed = with_sequence(model, given)
     whole = completed(given, used.plan)
     plan_of(whole, machine)  # wrong keys are refused before any is chosen
     values, reasons = chosen(model, machine, whole)
-    assumed = (
-        [] if software else [f"software {used.name}: {used.title}; {_effect(model, machine, values, used)}"]
-    )
-    plan = plan_of(values, machine)
+    if not software:
+        assumed.append(f"software {used.name}: {used.title}; {_effect(model, machine, values, used)}")
     assumed += reasons
-    if plan.sequence is None and (length := models.default_sequence(model)):
-        assumed.append(f"sequence {length:,}, the model's own")
     return of_plan(model, machine, used, values, tuple(assumed))
 
 
@@ -164,6 +162,12 @@ def plan_of(values: Mapping[str, Any], machine: Machine) -> Plan:
         raise InputError(f"plan: {'.'.join(map(str, place))}: {problem or 'missing'}") from None
 
 
+BASES = {
+    "sibling": "were not measured: they take what its data sheet adds to",
+    "derived": "were not measured: they follow its data sheet and the shares of the peaks of",
+    "sheet": "were not measured, nor of any such device: they follow its data sheet and the shares of the peaks of",
+}
+"""Basis of a device -> what is to be said of it, before the device that its constants are from."""
 AXES = ("tp", "pp", "cp", "ep", "etp", "dp")
 """Sizes of `Plan.parallel` that may stand beside the sections of a plan."""
 
@@ -192,7 +196,13 @@ def _effect(model: Model, machine: Machine, values: Mapping[str, Any], software:
 def _assumed(machine: Machine, software: Software) -> list[str]:
     """Return what is not known of machine and software, and moves the answer."""
     found = []
-    if not machine.device:
+    if machine.device:
+        gpu = load_gpu(machine.device)
+        if gpu.basis in BASES:
+            found.append(f"kernels of {gpu.name} {BASES[gpu.basis]} {gpu.like}")
+        if machine.platform.collectives.fit is None:
+            found.append("collectives follow the links of the data sheet, as none was measured")
+    else:
         found.append(
             f"kernels of machine {machine.name} are timed by {machine.platform.compute.model}, of whose errors nothing "
             "is known"
