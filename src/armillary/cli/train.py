@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -26,6 +26,20 @@ and printed.
 """
 
 
+def step_options(function: Any) -> Any:
+    """Add what a step is predicted of, MODEL, ``--machine``, ``--software`` and a plan, and ``--out``."""
+    add_model = click.argument("name", metavar="MODEL", shell_complete=complete_models)
+    add_software = option(
+        "--software", metavar="NAME", shell_complete=complete_software, heading="Machine",
+        help="What it is trained with; by default what suits machine and plan.",
+    )  # fmt: skip
+    add_folder = option(
+        "-o", "--out", "folder", type=OUTPUT_FOLDER, metavar="DIR",
+        help="Write a study file of the plan (of several, the best), and flags of Megatron-core and torchtitan.",
+    )  # fmt: skip
+    return add_model(counted_machine_option()(add_software(plan_options("training")(add_folder(function)))))
+
+
 @click.command(
     cls=Command,
     help=_HELP,
@@ -34,24 +48,7 @@ and printed.
         "armillary train llama-3-70b --machine 512xh100 --batch 512 --tp 4 --pp 4 --software megatron-core",
     ),
 )
-@click.argument("name", metavar="MODEL", shell_complete=complete_models)
-@counted_machine_option()
-@option(
-    "--software",
-    metavar="NAME",
-    shell_complete=complete_software,
-    heading="Machine",
-    help="What it is trained with; by default what suits machine and plan.",
-)
-@plan_options("training")
-@option(
-    "-o",
-    "--out",
-    "folder",
-    type=OUTPUT_FOLDER,
-    metavar="DIR",
-    help="Write a study file, and flags of Megatron-core and torchtitan.",
-)
+@step_options
 @json_option("Write the same as JSON, in s and bytes.")
 def command(
     name: str,
@@ -72,11 +69,7 @@ def command(
         found = predicted(model, machine_of(machine), options.keys(), software or "")
     present(found)
     write_json(json_file, prediction_json(found))
-    if folder:
-        from armillary.explore.training.takeaway import write
-
-        for path in write(folder, found, name):
-            click.echo(f"wrote {path}", err=True)
+    take_away(folder, found, name)
 
 
 def present(found: Prediction) -> None:
@@ -90,3 +83,12 @@ def present(found: Prediction) -> None:
     click.echo(f"Plan: {plan_text(found.plan)}")
     click.echo(f"Most of it: {found.limits}\n")
     show_table(parts_table(found))
+
+
+def take_away(folder: Path | None, found: Prediction, name: str) -> None:
+    """Write what there is to take away of a prediction for a model of this name, if a folder is given."""
+    if folder:
+        from armillary.explore.training.takeaway import write
+
+        for path in write(folder, found, name):
+            click.echo(f"wrote {path}", err=True)

@@ -9,14 +9,12 @@ import click
 
 from armillary.cli import COMMANDS
 from armillary.cli.command import Command, option
-from armillary.cli.completion import complete_models, complete_software
-from armillary.cli.generate.plan_options import PlanOptions, plan_options
-from armillary.cli.options import counted_machine_option, json_option, top_option
-from armillary.cli.output_file import OUTPUT_FOLDER
+from armillary.cli.generate.plan_options import PlanOptions
+from armillary.cli.options import json_option, top_option
 from armillary.cli.outputs import show_table, write_json
 from armillary.cli.plan import SUBCOMMANDS
 from armillary.cli.plan.search import Progress
-from armillary.cli.train import present
+from armillary.cli.train import present, step_options, take_away
 
 if TYPE_CHECKING:
     from armillary.explore.training.choose import Choice
@@ -33,15 +31,7 @@ if TYPE_CHECKING:
     ),
     beside=SUBCOMMANDS,
 )
-@click.argument("name", metavar="MODEL", shell_complete=complete_models)
-@counted_machine_option()
-@option(
-    "--software",
-    metavar="NAME",
-    shell_complete=complete_software,
-    heading="Machine",
-    help="What it is trained with; by default what suits machine and plan.",
-)
+@step_options
 @option(
     "--among",
     type=click.Path(path_type=Path),
@@ -49,16 +39,7 @@ if TYPE_CHECKING:
     heading="Search",
     help="Rank only these plans: a YAML or JSON list of mappings, whose keys are those of a plan.",
 )
-@plan_options("training")
 @top_option("Plans", 10, heading="Search")
-@option(
-    "-o",
-    "--out",
-    "folder",
-    type=OUTPUT_FOLDER,
-    metavar="DIR",
-    help="Write a study file of the best plan, and flags of Megatron-core and torchtitan.",
-)
 @json_option("Write the same as JSON, in s and bytes.")
 def command(
     name: str, machine: str, software: str | None, among: Path | None, options: PlanOptions, top: int,
@@ -74,11 +55,7 @@ def command(
     found = plan(name, machine, software=software or "", among=plans, top=top, progress=Progress(), **keys)
     _present(found)
     write_json(json_file, choice_json(found))
-    if folder:
-        from armillary.explore.training.takeaway import write
-
-        for path in write(folder, found.best, name):
-            click.echo(f"wrote {path}", err=True)
+    take_away(folder, found.best, name)
 
 
 def _present(found: Choice) -> None:

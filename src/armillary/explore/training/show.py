@@ -36,12 +36,13 @@ def headline(found: Prediction) -> str:
 
 
 def memory_text(found: Prediction) -> str:
-    """Return "fits: 60.9 GB of 80 GB at the peak", or that it does not."""
+    """Return "fits: 57.1 GiB of 74.5 GiB, of which 54.2 GiB are allocated at the peak", or that it does not."""
     memory = found.memory
+    peak = f"{format_bytes(memory.peak_bytes)} are allocated at the peak"
     if memory.capacity_bytes is None:
-        return f"{format_bytes(memory.peak_bytes)} at the peak; the machine does not say what it has"
+        return f"{format_bytes(memory.needed_bytes)}, of which {peak}; the machine does not say what it has"
     word = "fits" if memory.fits else "DOES NOT FIT"
-    return f"{word}: {format_bytes(memory.peak_bytes)} of {format_bytes(memory.capacity_bytes)} at the peak"
+    return f"{word}: {format_bytes(memory.needed_bytes)} of {format_bytes(memory.capacity_bytes)}, of which {peak}"
 
 
 def plan_text(plan: Plan) -> str:
@@ -85,7 +86,7 @@ def plans_table(choice: Choice) -> Table:
         table.add_column(name, justify="left" if name in ("plan", columns[-1]) else "right")
     for number, each in enumerate(choice.plans, 1):
         low, high = (seconds_text(end) for end in each.interval_s)
-        memory = format_bytes(each.memory.peak_bytes) + (
+        memory = format_bytes(each.memory.needed_bytes) + (
             "" if each.memory.fits is not False else " DOES NOT FIT"
         )
         table.add_row(
@@ -131,7 +132,8 @@ def prediction_json(found: Prediction) -> dict[str, Any]:
         "mfu": found.mfu,
         "tokens_per_s": found.tokens / found.step_time_s if found.tokens else None,
         "memory": {
-            "peak_bytes": memory.peak_bytes, "capacity_bytes": memory.capacity_bytes, "fits": memory.fits,
+            "peak_bytes": memory.peak_bytes, "reserved_bytes": memory.reserved_bytes,
+            "needed_bytes": memory.needed_bytes, "capacity_bytes": memory.capacity_bytes, "fits": memory.fits,
         },
         "parts_s": dict(found.parts),
         "limits": found.limits,

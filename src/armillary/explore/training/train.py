@@ -29,15 +29,24 @@ from armillary.workload.plan.schema import Plan
 
 @dataclass(frozen=True)
 class Memory:
-    """What the rank that needs most allocates, in bytes; capacity None: not known."""
+    """What the rank that needs most takes, in bytes.
+
+    Attributes:
+        peak_bytes: Allocated at the peak.
+        reserved_bytes: What the allocator then holds.
+        needed_bytes: The same with the context of the device and the buffers of NCCL: what must fit.
+        capacity_bytes: Of a device; None: not known.
+    """
 
     peak_bytes: int
+    reserved_bytes: int
+    needed_bytes: int
     capacity_bytes: int | None
 
     @property
     def fits(self) -> bool | None:
         """Whether it fits; None: not known."""
-        return None if self.capacity_bytes is None else self.peak_bytes <= self.capacity_bytes
+        return None if self.capacity_bytes is None else self.needed_bytes <= self.capacity_bytes
 
 
 @dataclass(frozen=True)
@@ -128,12 +137,15 @@ def of_plan(
     sequence = plan.sequence or models.default_sequence(model)
     needed = models.flops(model, plan.batch, plan.sequence, causal=plan.causal).training
     peak = _peak(machine, plan)
-    capacity = machine.platform.npu.memory.capacity
+    held, capacity = memory_of(model, plan), machine.platform.npu.memory.capacity
     return Prediction(
         model.name, machine, software, plan, time,
         interval_of(step, software, parts),
         needed / time / machine.npus / peak if peak else float("nan"),
-        Memory(int(memory_of(model, plan)["needed_bytes"]), int(capacity) if capacity else None),
+        Memory(
+            int(held["allocated_bytes"]), int(held["reserved_bytes"]), int(held["needed_bytes"]),
+            int(capacity) if capacity else None,
+        ),
         parts,
         plan.batch * (sequence or 0),
         (*assumed, *_assumed(machine, software)),
