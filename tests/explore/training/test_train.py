@@ -12,10 +12,10 @@ import armillary
 from armillary.base.document import Document
 from armillary.base.errors import InputError
 from armillary.cli import main
+from armillary.explore.training.plan_keys import nested
 from armillary.explore.training.software import NAMES, software_of
 from armillary.explore.training.step import Step, platform_of, seconds, trace_of
 from armillary.explore.training.takeaway import study
-from armillary.explore.training.train import nested
 from armillary.platform.files.native import study_of
 from armillary.workload.of_study import study_trace
 from armillary.workload.plan.request import keys_of

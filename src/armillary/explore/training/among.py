@@ -7,15 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from armillary.base.document import read_document
+from armillary.explore.training.plan_keys import nested
 
 MOST = 10_000
 """Most plans of a file: each is simulated."""
-ALONE = {
-    "virtual": ("pipeline", "virtual"),
-    "sharding": ("data", "sharding"),
-    "precision": ("numbers", "compute"),
-}
-"""Keys that may stand beside the sections of a plan, as the command line calls them."""
 
 
 def read_plans(path: Path) -> list[dict[str, Any]]:
@@ -36,17 +31,6 @@ def read_plans(path: Path) -> list[dict[str, Any]]:
         own = each.get("plan", each) if isinstance(each, Mapping) else each
         if not isinstance(own, Mapping):
             document.reject(("plans", number), each, "a mapping of keys to values")
-        found.append(_in_sections(own))
-    return found
-
-
-def _in_sections(plan: Mapping[str, Any]) -> dict[str, Any]:
-    found = {key: value for key, value in plan.items() if key not in ALONE and key != "ranks"}
-    for key, (section, name) in ALONE.items():
-        if key in plan:
-            found[section] = {**(found.get(section) or {}), name: plan[key]}
-    pipeline = found.get("pipeline") or {}
-    # More than one virtual stage is what interleaving means.
-    if pipeline.get("virtual", 1) != 1 and "schedule" not in pipeline:
-        found["pipeline"] = {**pipeline, "schedule": "interleaved"}
+        # The ranks are those of the machine.
+        found.append(nested({key: value for key, value in own.items() if key != "ranks"}))
     return found

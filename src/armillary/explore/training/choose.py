@@ -14,9 +14,10 @@ from armillary.explore.sweep.memory import needed
 from armillary.explore.training.candidates import candidates
 from armillary.explore.training.defaults import completed, with_sequence
 from armillary.explore.training.machine import Machine, machine_of
+from armillary.explore.training.plan_keys import nested
 from armillary.explore.training.software import Software, software_of, usual
 from armillary.explore.training.step import Step, platform_of, seconds
-from armillary.explore.training.train import Prediction, nested, of_plan, plan_of
+from armillary.explore.training.train import Prediction, of_plan, plan_of
 from armillary.platform.files.preset import merged
 from armillary.workload.models import Model, load_model
 

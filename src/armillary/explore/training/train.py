@@ -18,6 +18,7 @@ from armillary.explore.training.fitted import NORMAL
 from armillary.explore.training.interval import interval_of
 from armillary.explore.training.machine import Machine, machine_of
 from armillary.explore.training.parts import TITLES, exposed, parts_of
+from armillary.explore.training.plan_keys import nested
 from armillary.explore.training.software import Software, software_of, usual
 from armillary.explore.training.step import Step, seconds
 from armillary.platform.files.native_errors import first_problem
@@ -93,7 +94,7 @@ def train(model: str | Model, machine: Source | Machine, *, software: str = "", 
         model: Name of a model, of its file, or the model.
         machine: A preset, which may be counted (``64xdgx-h100``, ``512xh100``), a platform file or its content.
         software: What it is trained with; by default what suits machine and plan.
-        plan: Keys of a plan as in ``workload.generate``; ``tp``, ``pp``, ``cp``, ``ep`` and ``dp`` may stand alone.
+        plan: Keys of a plan as in ``workload.generate``; those of `plan_keys.ALONE` may stand beside their section.
             ``batch`` is needed. What is left out is chosen, and stands in the assumptions.
 
     Raises:
@@ -101,7 +102,7 @@ def train(model: str | Model, machine: Source | Machine, *, software: str = "", 
     """
     read = load_model(model) if isinstance(model, str) else model
     found = machine if isinstance(machine, Machine) else machine_of(machine)
-    return predicted(read, found, nested(plan), software)
+    return predicted(read, found, plan, software)
 
 
 def predicted(model: Model, machine: Machine, given: Mapping[str, Any], software: str = "") -> Prediction:
@@ -110,6 +111,7 @@ def predicted(model: Model, machine: Machine, given: Mapping[str, Any], software
     Raises:
         InputError: a key is wrong, or the plan is impossible.
     """
+    given = nested(given)
     used = software_of(software or usual(machine.software, given), machine.device)
     given, assumed = with_sequence(model, given)
     whole = completed(given, used.plan)
@@ -180,22 +182,6 @@ BASES = {
     "sheet": "were not measured, nor of any such device: they follow its data sheet and the shares of the peaks of",
 }
 """Basis of a device -> what is to be said of it, before the device that its constants are from."""
-AXES = ("tp", "pp", "cp", "ep", "etp", "dp")
-"""Sizes of `Plan.parallel` that may stand beside the sections of a plan."""
-
-
-def nested(plan: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the keys of a plan with those that stand alone in their section."""
-    alone = {name: value for name, value in plan.items() if name in AXES}
-    rest = {name: value for name, value in plan.items() if name not in AXES}
-    if not alone:
-        return rest
-    section = rest.get("parallel", {})
-    if not isinstance(section, Mapping):
-        raise InputError(f"plan: parallel: got {section!r}, expected a mapping of keys to values")
-    if twice := sorted(alone.keys() & section.keys()):
-        raise InputError(f"plan: {twice[0]} is given twice, alone and in parallel")
-    return {**rest, "parallel": {**section, **alone}}
 
 
 def _effect(model: Model, machine: Machine, values: Mapping[str, Any], software: Software) -> str:
