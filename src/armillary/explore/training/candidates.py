@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
@@ -21,24 +20,14 @@ MICROBATCHES = (1, 2, 4, 8)
 MOST_EXPERT_PARALLEL = 64
 
 
-@dataclass(frozen=True)
-class Candidate:
-    """A plan that may be chosen: its keys beside those that are given, and how far it is from the simplest."""
-
-    values: Mapping[str, Any]
-    order: tuple[int, ...]
-
-
 def candidates(model: Model, machine: Machine, given: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the keys of plans that agree with those that are given, the simplest first.
 
     Simple means: no full recomputation, few ranks that share a model, few pipeline stages. Sizes are powers of two and
     the divisors of what they divide; whether a plan is possible and fits, the caller finds out.
     """
-    found = [
-        Candidate(merged(given, values), order) for values, order in _of_model(model, machine, given)
-    ]  # fmt: skip
-    return [dict(each.values) for each in sorted(found, key=lambda each: each.order)]
+    found = sorted(_of_model(model, machine, given), key=lambda each: each[1])
+    return [merged(given, values) for values, _ in found]
 
 
 def _of_model(

@@ -53,7 +53,8 @@ def completed(given: Mapping[str, Any], usual: Mapping[str, Any]) -> dict[str, A
 def chosen(model: Model, machine: Machine, given: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
     """Return the keys of a whole plan, and a sentence about those that were chosen.
 
-    The simplest plan that fits into memory, see `armillary.explore.training.candidates`; if none does, the last.
+    The simplest plan that fits into memory, see `armillary.explore.training.candidates`; if none does, the one that
+    lacks least.
 
     Raises:
         InputError: no plan is possible with the keys that are given.

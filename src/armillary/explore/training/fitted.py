@@ -1,4 +1,4 @@
-"""Fitted constants of training software, as data files: ``constants/STACK.yaml``, or a user's own."""
+"""Fitted constants of training software, as data files: ``software/NAME.yaml``, or a user's own."""
 
 from __future__ import annotations
 
@@ -75,10 +75,10 @@ def constants_of(stack: str, device: str) -> Fitted:
         InputError: there is no such software, or its file is malformed.
     """
     document = document_of(stack)
-    start = Constants()
+    base = document.data.get("base")
     # Constants of a base software, which a recipe started from.
-    if base := document.data.get("base"):
-        start = constants_of(str(base), device).constants
+    below = constants_of(str(base), device) if base else Fitted(Constants())
+    start = below.constants
     devices: dict[str, Any] = document.data.get("devices") or {}
     # Those of the device win over those that all share.
     values = {**_values(document, ALL, "constants"), **_values(document, device, "constants")}
@@ -89,7 +89,6 @@ def constants_of(stack: str, device: str) -> Fitted:
         name: start.changed({**values, **_checked(document, part, each, NAMES)})
         for name, each in (own.get("folds") or {}).items()
     }
-    below = constants_of(str(base), device) if base else Fitted(start)
     spread = own.get("spread")
     return Fitted(
         start.changed(values),

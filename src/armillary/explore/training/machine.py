@@ -21,7 +21,6 @@ class Machine:
 
     Attributes:
         name: As the user said it.
-        title: For people.
         keys: Of the platform.
         platform: The same, read.
         device: Name of the constants of its kernels; "": another model than ``gpu`` times them.
@@ -29,7 +28,6 @@ class Machine:
     """
 
     name: str
-    title: str
     keys: Mapping[str, Any]
     platform: Platform
     device: str
@@ -71,9 +69,7 @@ def machine_of(source: Source) -> Machine:
             f"efficiency: 60 %}}{nearest(name, device_names().values())}"
         )
     device = str(keys["compute"]["device"]) if platform.compute.model == "gpu" else ""
-    return Machine(
-        name, preset.title if preset else name, keys, platform, device, preset.software if preset else ""
-    )
+    return Machine(name, keys, platform, device, preset.software if preset else "")
 
 
 def _absolute(keys: Mapping[str, Any], folder: Path) -> dict[str, Any]:

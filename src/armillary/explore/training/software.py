@@ -56,16 +56,9 @@ def software_of(name: str, device: str) -> Software:
             f"no software '{name}'{nearest(name, NAMES)}, expected {one_of(NAMES)}, or a file of `armillary calibrate`"
         )
     data = document_of(name).data
-    base = str(data.get("base") or "")
-    plan: Any = data.get("plan") or {}
-    if base:
-        plan = merged(software_plan(base), plan)
+    borrowed = "" if data.get("devices") else str(data.get("base") or "")
     return Software(
-        name,
-        str(data.get("title", name)),
-        plan,
-        constants_of(name, device),
-        "" if data.get("devices") else base,
+        name, str(data.get("title", name)), software_plan(name), constants_of(name, device), borrowed
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import hypot, log
 from typing import Any
 
@@ -117,10 +117,14 @@ def predicted(model: Model, machine: Machine, given: Mapping[str, Any], software
     whole = completed(given, used.plan)
     plan_of(whole, machine)  # wrong keys are refused before any is chosen
     values, reasons = chosen(model, machine, whole)
+    found = of_plan(model, machine, used, values, ())
     if not software:
-        assumed.append(f"software {used.name}: {used.title}; {_effect(model, machine, values, used)}")
-    assumed += reasons
-    return of_plan(model, machine, used, values, tuple(assumed))
+        step = Step(model, values, machine.keys, machine.npus, machine.device)
+        more = 100 * (found.step_time_s / seconds(step, Constants()) - 1)
+        assumed.append(
+            f"software {used.name}: {used.title}; it adds {more:.0f} % to kernels and collectives alone"
+        )
+    return replace(found, assumptions=(*assumed, *reasons, *found.assumptions))
 
 
 def of_plan(
@@ -182,13 +186,6 @@ BASES = {
     "sheet": "were not measured, nor of any such device: they follow its data sheet and the shares of the peaks of",
 }
 """Basis of a device -> what is to be said of it, before the device that its constants are from."""
-
-
-def _effect(model: Model, machine: Machine, values: Mapping[str, Any], software: Software) -> str:
-    """Return how much longer a step takes with a software than with its kernels and collectives alone."""
-    step = Step(model, values, machine.keys, machine.npus, machine.device)
-    alone, whole = seconds(step, Constants()), seconds(step, software.fitted.constants)
-    return f"it adds {100 * (whole / alone - 1):.0f} % to kernels and collectives alone"
 
 
 def _assumed(machine: Machine, software: Software) -> list[str]:
