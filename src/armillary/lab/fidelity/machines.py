@@ -8,6 +8,7 @@ from typing import Any
 
 from armillary.base.document import Document
 from armillary.platform.files.native import study_of
+from armillary.platform.files.sized import sides
 from armillary.platform.model import Platform
 from armillary.platform.profiles import with_roofline
 
@@ -29,7 +30,7 @@ def machine(name: str, ranks: int) -> Platform:
     first = dict(platform["network"][0])
     if name == "tpuv4-pod":
         # A prime number of ranks has no torus of two or more sides: a ring.
-        network = [{**first, "shape": shape} if len(shape := _cube(ranks)) > 1 else _ring(first, ranks)]
+        network = [{**first, "shape": shape} if len(shape := sides(ranks, 3)) > 1 else _ring(first, ranks)]
     else:
         node = _largest_divisor(ranks, 8)
         # A prime number above 8 gives nodes of 1, which have no network of their own.
@@ -53,16 +54,3 @@ def _ring(first: dict[str, Any], ranks: int) -> dict[str, Any]:
 
 def _largest_divisor(number: int, most: int) -> int:
     return max(each for each in range(1, most + 1) if number % each == 0)
-
-
-def _cube(ranks: int) -> list[int]:
-    """Return up to three sides, none of them 1, whose product is `ranks`, as equal as possible."""
-    best = [ranks]
-    for a in range(1, ranks + 1):
-        if ranks % a == 0:
-            for b in range(a, ranks // a + 1):
-                if (ranks // a) % b == 0:
-                    sides = sorted([a, b, ranks // a // b])
-                    if max(sides) < max(best) or (max(sides) == max(best) and sum(sides) < sum(best)):
-                        best = sides
-    return [side for side in best if side > 1]

@@ -89,7 +89,7 @@ def _nearest(devices: int, domain: int, part: int) -> tuple[int, int]:
 def _of_size(dimension: Mapping[str, Any], size: int) -> dict[str, Any]:
     if "shape" not in dimension:
         return {**dimension, "size": size}
-    shape = _sides(size, len(dimension["shape"]))
+    shape = sides(size, len(dimension["shape"]))
     if len(shape) > 1:
         return {**dimension, "shape": shape}
     # A torus of one side is a ring.
@@ -97,12 +97,12 @@ def _of_size(dimension: Mapping[str, Any], size: int) -> dict[str, Any]:
     return {**rest, "topology": "Ring", "size": size}
 
 
-def _sides(size: int, most: int) -> list[int]:
+def sides(size: int, most: int) -> list[int]:
     """Return at most `most` sides above 1 whose product is `size`, as equal as they can be; one if there are none."""
     best = [size]
     for side in range(2, math.isqrt(size) + 1):
         if most > 1 and size % side == 0:
-            sides = sorted([side, *_sides(size // side, most - 1)])
-            if (max(sides), sum(sides)) < (max(best), sum(best)):
-                best = sides
+            found = sorted([side, *sides(size // side, most - 1)])
+            if (max(found), sum(found)) < (max(best), sum(best)):
+                best = found
     return best
