@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from math import log2
 
-from armillary.collective import in_switch
 from armillary.collective.algorithms import (
     ROOTED,
     algorithms_for,
@@ -82,8 +81,10 @@ def choose(
         volume, fullest = float(found.volume), float(found.fullest)
         own = rounds.count * endpoint_delay
         if name == "in-switch" and in_network:
+            from armillary.collective.in_switch import reduced
+
             # The switch may add up more slowly than its ports deliver.
-            volume = fullest = max(volume, in_switch.reduced(operation, n, in_network, bandwidth))
+            volume = fullest = max(volume, reduced(operation, n, in_network, bandwidth))
             own = in_network.latency + endpoint_delay
         moving = (volume + (chunks - 1) * fullest) * size / bandwidth
         return found.hops * latency_ns + own + moving, name != first

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from armillary.engine.common.fits import node_size
+from armillary.engine.common.network import node_size
 from armillary.engine.physical.memory import GroupPlaces, Groups, node_types
 from armillary.platform.model import Platform
 

@@ -16,10 +16,9 @@ from armillary.base.errors import InputError
 from armillary.base.units import format_bandwidth
 from armillary.engine.common import network
 from armillary.engine.common.communicators import QuotientComm
-from armillary.engine.common.fits import between, fitted_message
 from armillary.engine.common.items import Channel
 from armillary.engine.common.lowered import Tables
-from armillary.engine.common.network import Scale
+from armillary.engine.common.network import Scale, between
 from armillary.engine.physical import layout as lk
 from armillary.engine.physical.host import HostPorts
 from armillary.engine.physical.memory import MemoryPorts
@@ -212,8 +211,11 @@ class Channels:
         uses = [(d, links_per_npu(dimension.topology, dimension.size)) for d, dimension, _ in crossed]
         # Every dimension that a message crosses is paid for, in latency and in bandwidth.
         volume: int | Fraction = size
-        if fitted := fitted_message(self.platform, hops, size):
-            latency, volume, uses = fitted.latency, fitted.volume, [(fitted.dim, 1)]
+        if self.platform.collectives.fit:
+            from armillary.engine.common.fits import fitted_message
+
+            if fitted := fitted_message(self.platform, hops, size):
+                latency, volume, uses = fitted.latency, fitted.volume, [(fitted.dim, 1)]
         # A message that leaves its node is between nodes all the way.
         if share := self.platform.terms.communication_share(
             between(self.platform, [d for d, _, _ in crossed])

@@ -34,9 +34,8 @@ from armillary.engine.common.lowered import BUDGET, FIRST_WORDS, NO_NETWORK, Run
 from armillary.engine.common.timeline import OPERATIONS
 from armillary.engine.physical import layout as lk
 from armillary.engine.physical.chunk_routes import ChunkRoutes
-from armillary.engine.physical.fitted import FITTED
 from armillary.engine.physical.least import least_ticks, plan_ticks
-from armillary.engine.physical.phases import PhysicalPhase
+from armillary.engine.physical.phases import FITTED, PhysicalPhase
 from armillary.trace.distinct import distinct_columns
 
 Ints = NDArray[np.int64]
