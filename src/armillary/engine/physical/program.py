@@ -23,9 +23,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from armillary.base.checked import Guards
 from armillary.base.jit import Mode, load
-from armillary.base.tables import Layout
+from armillary.base.tables import Guards, Layout
 from armillary.base.working_memory import at_least, room
 from armillary.engine.common.communicators import CollectiveCall, Communicator, QuotientComm
 from armillary.engine.common.demands import Demands
