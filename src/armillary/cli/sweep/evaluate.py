@@ -20,6 +20,7 @@ from armillary.cli.options import (
     html_option,
     json_option,
     plot_option,
+    programs_option,
     top_option,
     workers_option,
 )
@@ -68,6 +69,7 @@ _RUN = "How it runs"
 @json_option("Write all rows as JSON.")
 @html_option()
 @plot_option("the results")
+@programs_option
 def command(
     file: Path,
     store: Path | None,
