@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
@@ -14,6 +13,7 @@ import click
 
 from armillary.base.files import write_text
 from armillary.base.terminal import console
+from armillary.base.text import json_text
 from armillary.cli.command import option
 from armillary.cli.options import IMAGE, plot_option
 from armillary.cli.output_file import LINKS, OUTPUT
@@ -109,7 +109,7 @@ def output_options(function: F) -> F:
 def write_json(path: Path | None, value: Any) -> None:
     """Write a value as JSON where that was asked for, and name the file."""
     if path is not None:
-        write_text(path, json.dumps(value, indent=1, ensure_ascii=False) + "\n")
+        write_text(path, json_text(value, indent=1) + "\n")
         click.echo(f"wrote {path}", err=True)
 
 

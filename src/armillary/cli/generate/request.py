@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from armillary.base.terminal import unfiltered
+from armillary.base.text import json_text
 from armillary.cli.command import option
 from armillary.cli.efficiency import efficiency_option, with_efficiency
 from armillary.cli.options import machine_option
@@ -104,7 +104,7 @@ class Request:
                 click.echo("\n" + more(result))
             described = {**described, "result": report.to_json(result)}
         if self.outputs.json:
-            write_text(self.outputs.json, json.dumps(described, indent=1, ensure_ascii=False) + "\n")
+            write_text(self.outputs.json, json_text(described, indent=1) + "\n")
             click.echo(f"wrote {self.outputs.json}", err=True)
 
 
