@@ -73,12 +73,19 @@ def console(file: TextIO | None = None, **options: Any) -> Console:
 def _literal() -> Any:
     from rich.console import Console
     from rich.segment import Segment
+    from rich.text import Text
 
     class Literal(Console):
         """Its strings and texts hold no commands; those of rich itself, such as colours, are no part of them."""
 
+        def print(self, *objects: Any, **options: Any) -> None:
+            # What is printed as such may have lines.
+            texts = (Text(printable(each)) if isinstance(each, str) else each for each in objects)
+            super().print(*texts, **options)
+
         def render_str(self, text: str, **options: Any) -> Any:
-            return super().render_str(printable(text), **options)
+            # A cell, a title, a heading: a name in it forges no row. What has lines of its own is a Text.
+            return super().render_str(printable(text).replace("\n", " "), **options)
 
         def render(self, renderable: Any, options: Any = None) -> Iterable[Segment]:
             for segment in super().render(renderable, options):
