@@ -9,7 +9,7 @@ import click
 from armillary.cli import COMMANDS
 from armillary.cli.command import Command
 from armillary.cli.options import json_option, plot_option, programs_option, top_option
-from armillary.cli.outputs import show_table, working, write_json
+from armillary.cli.outputs import say, show_table, working, write_json
 
 _HELP = f"""{COMMANDS["compare"]}
 
@@ -54,4 +54,4 @@ def command(runs: tuple[str, ...], top: int, plot: Path | None, json_file: Path 
         from armillary.explore.compare.waterfall import waterfall
 
         waterfall(found, plot)
-        click.echo(f"wrote {plot}", err=True)
+        say(f"wrote {plot}", err=True)

@@ -20,7 +20,7 @@ from armillary.cli.options import (
     workers_option,
 )
 from armillary.cli.output_file import STORE
-from armillary.cli.outputs import show_table
+from armillary.cli.outputs import say, show_table
 from armillary.cli.plan import SUBCOMMANDS
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def command(
     for path, text in ((csv, as_csv), (json_file, as_json)):
         if path:
             write_text(path, text(found))
-            click.echo(f"wrote {path}", err=True)
+            say(f"wrote {path}", err=True)
 
 
 class Progress:
@@ -119,7 +119,7 @@ def _present(found: Found, sweep: Sweep, top: int) -> None:
     from armillary.explore.views import ranked
 
     looked = len(found.rows)
-    click.echo(
+    say(
         f"{found.method}: {objective_names(found.objectives)}; {found.points:,} points, "
         f"{looked:,} looked at, {found.simulated:,} simulated"
     )

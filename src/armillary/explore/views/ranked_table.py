@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from armillary.base.text import on_one_line
 from armillary.explore.sweep.point import Row
 from armillary.explore.views.columns import Columns, columns_of, measure_text, title_of
 from armillary.explore.views.reasons import reason_classes, status_line
@@ -60,7 +61,7 @@ def ranked(rows: Sequence[Row], sweep: Any, top: int = 10, width: int = WIDTH) -
             )
         parts += [Text(_title(columns, len(shown)), "bold"), table]
         if alike:
-            parts.append(Text(f"All of these: {', '.join(alike)}", "dim"))
+            parts.append(Text(on_one_line(f"All of these: {', '.join(alike)}"), "dim"))
         parts.append(Text())
     return Group(*parts, Text(status_line(rows), "bold"), why_not(rows))
 
