@@ -139,7 +139,9 @@ def test_a_fit_that_nobody_asked_for_gives_way_to_messages() -> None:
     found = armillary.simulate(trace, "hgx-h100", network_model="flow")
     assert any("not fit h100-sxm" in warning for warning in found.info["warnings"])
     asked = {"preset": "hgx-h100", "collectives": {"fit": "h100-sxm"}}
-    with pytest.raises(InputError, match=r"collectives.fit has no effect in profile physical with network model flow"):
+    with pytest.raises(
+        InputError, match=r"collectives.fit has no effect in profile physical with network model flow"
+    ):
         armillary.simulate(trace, asked, network_model="flow")
 
 

@@ -272,7 +272,9 @@ _SIZES = ("name", "size", "shape")
 _OF_FITS = ("fit", "node", "host")
 
 
-def _beside(name: str, base: Mapping[str, Any], own: Mapping[str, Any]) -> tuple[Mapping[str, Any], tuple[str, ...]]:
+def _beside(
+    name: str, base: Mapping[str, Any], own: Mapping[str, Any]
+) -> tuple[Mapping[str, Any], tuple[str, ...]]:
     """Return a preset's platform without what gives way to a user's keys, and what gives way in words.
 
     What was measured of kernels says nothing once the user names another model, nor what was measured of collectives
