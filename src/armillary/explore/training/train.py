@@ -194,7 +194,7 @@ BASES = {
 
 def _assumed(machine: Machine, software: Software) -> list[str]:
     """Return what is not known of machine and software, and moves the answer."""
-    found = []
+    found = [*machine.assumptions]
     if machine.device:
         gpu = load_gpu(machine.device)
         if gpu.basis in BASES:
