@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import stat
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -96,14 +95,6 @@ def write_text(path: StrPath, *pieces: str) -> None:
     """Write a text file in UTF-8, one piece after the other; see `replacing`."""
     with replacing(path) as temporary, temporary.open("w", encoding="utf-8") as stream:
         stream.writelines(pieces)
-
-
-def fill_page(page: str, parts: Mapping[str, str]) -> list[str]:
-    """Return the pieces of a page in which each ``@NAME@`` is replaced by its part."""
-    # In one pass: a part that contains the marker of another, such as the path of a trace, is not searched again.
-    pieces = re.split(f"@({'|'.join(parts)})@", page)
-    pieces[1::2] = [parts[name] for name in pieces[1::2]]
-    return pieces
 
 
 def check_writable(option: str, path: StrPath, *, stream: bool = True) -> None:

@@ -62,6 +62,7 @@ def render(name: str, operation: str, n: int, segments: int | None = None, *, wi
     """
     from rich import box
     from rich.table import Table
+    from rich.text import Text
 
     if operation == "barrier":
         raise InputError(
@@ -89,7 +90,9 @@ def render(name: str, operation: str, n: int, segments: int | None = None, *, wi
             table.add_row("…", *("…" for _ in nodes))
         if _MOST_STEPS // 2 < number <= len(steps) - _MOST_STEPS // 2 and len(steps) > _MOST_STEPS:
             continue
-        table.add_row(str(number), *("\n".join(_cell(rounds, node, messages, held[node])) for node in nodes))
+        table.add_row(
+            str(number), *(Text("\n".join(_cell(rounds, node, messages, held[node]))) for node in nodes)
+        )
     stream = io.StringIO()
     target = console(stream, width=width)
     target.print(title)

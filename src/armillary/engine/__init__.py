@@ -94,7 +94,7 @@ def simulate(
     # A replay takes recorded times, also of communication, so missing members do no harm.
     if not platform.compute.replay:
         check_whole(trace)
-    check_terms(platform, profile, network_model)
+    platform = check_terms(platform, profile, network_model)
     found = list(of_other_profile(platform, profile))
     if profile == "physical":
         from armillary.engine.common.assumptions import without_effect

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 from typing import TYPE_CHECKING, Any
 
 from armillary.base.files import replacing
+from armillary.base.text import json_text
 from armillary.base.units import format_time
 from armillary.engine.common.timeline import Timeline
 from armillary.report.json_report import to_json
@@ -109,7 +109,7 @@ def write_jobs_json(result: JobsResult, path: str | os.PathLike[str]) -> None:
     Raises:
         InputError: the file cannot be written.
     """
-    text = json.dumps(jobs_json(result), indent=1, allow_nan=False, ensure_ascii=False)
+    text = json_text(jobs_json(result), indent=1, allow_nan=False)
     with replacing(path) as temporary:
         temporary.write_text(text + "\n", encoding="utf-8")
 

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.base.jit import Mode, load
+from armillary.base.text import on_one_line
 from armillary.collective.demand import SHORT
 from armillary.engine.common.timeline import KINDS, GraphTable, Timeline
 from armillary.report.communication import port_bandwidths
@@ -286,7 +287,7 @@ def dimension_name(timeline: Timeline, d: int) -> str:
     """Return the name of dimension `d` on one line, cut if it is long, or its number."""
     described = timeline.info.get("dimensions", [])
     name = str(described[d].get("name", d)) if 0 <= d < len(described) else str(d)
-    name = "".join(letter if letter.isprintable() else " " for letter in name)
+    name = on_one_line(name)
     return name if len(name) <= NAME else f"{name[: NAME - 1]}…"
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from armillary.base.text import on_one_line
+
 if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
@@ -33,6 +35,4 @@ def plain_name(text: str) -> Text:
     """Return a name as literal text on one line, truncated if there is no room for it."""
     from rich.text import Text
 
-    # Names come from files: control characters could rewrite the terminal.
-    text = "".join(letter if letter.isprintable() else " " for letter in text)
-    return Text(text, no_wrap=True, overflow="ellipsis")
+    return Text(on_one_line(text), no_wrap=True, overflow="ellipsis")

@@ -66,7 +66,8 @@ def assumed_of_input(timeline: Timeline) -> list[str]:
 
 def first_lines(timeline: Timeline) -> list[str]:
     """Return what to know before any number of a result: whether it fits into memory, and what it assumes."""
-    return [*filter(None, [fit_line(timeline)]), *assumed_of_input(timeline)]
+    roofline = [assumed(timeline)] if "roofline" in timeline.info else []
+    return [*filter(None, [fit_line(timeline)]), *assumed_of_input(timeline), *roofline]
 
 
 def print_summary(timeline: Timeline, console: Console | None = None) -> None:

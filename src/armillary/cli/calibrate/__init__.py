@@ -11,6 +11,7 @@ SUBCOMMANDS = {
     "gemm": "Fit a device's kernel constants to measured GEMMs.",
     "keys": "Print the fitted constants of a training software as keys of a study.",
     "nccl": "Fit a machine's collectives to logs of nccl-tests.",
+    "observe": "Make a machine file of what was measured on a cluster.",
     "training": "Fit the constants of training steps to measured ones.",
 }
 """Command name -> one-line help; the module is the name."""

@@ -20,11 +20,12 @@ from armillary.cli.options import (
     html_option,
     json_option,
     plot_option,
+    programs_option,
     top_option,
     workers_option,
 )
 from armillary.cli.output_file import STORE
-from armillary.cli.outputs import show_table
+from armillary.cli.outputs import say, show_table
 from armillary.cli.sweep import SUBCOMMANDS
 
 if TYPE_CHECKING:
@@ -68,6 +69,7 @@ _RUN = "How it runs"
 @json_option("Write all rows as JSON.")
 @html_option()
 @plot_option("the results")
+@programs_option
 def command(
     file: Path,
     store: Path | None,
@@ -110,7 +112,7 @@ def command(
         except KeyboardInterrupt:
             # What is done is in the store already: say how much, and how to go on.
             done = len(kept.rows())
-            click.echo(
+            say(
                 f"armillary: interrupted: {done:,} of {sweep.space.size:,} points are done and kept in {place}; "
                 "the same command goes on from there",
                 err=True,
@@ -121,7 +123,7 @@ def command(
     _present(results, counts, top, place, time.monotonic() - begun)
     for name, path in wanted.items():
         _write(results, name, path)
-        click.echo(f"wrote {path}", err=True)
+        say(f"wrote {path}", err=True)
 
 
 def _write(results: Results, name: str, path: Path) -> None:
@@ -149,7 +151,7 @@ def _screen(sweep: Sweep, executor: str, workers: int | None) -> None:
             left += row is None
             rejected += [row] if row else []
     total = left + len(rejected)
-    click.echo(f"{total:,} points: {left:,} to simulate, {len(rejected):,} rejected")
+    say(f"{total:,} points: {left:,} to simulate, {len(rejected):,} rejected")
     if rejected:
         show_table(why_not(rejected))
 
@@ -162,7 +164,7 @@ def _present(results: Results, counts: Counts, top: int, place: Path, seconds: f
     rows = results.rows
     new = counts.status.total()
     # New results of this call, of all that the sweep has.
-    click.echo(f"{new:,} of {len(rows):,} points done now, in {seconds:.1f} s, kept in {place}")
+    say(f"{new:,} of {len(rows):,} points done now, in {seconds:.1f} s, kept in {place}")
     if top and any(row.status == "ok" for row in rows):
         click.echo()
         show_table(ranked(rows, results.sweep, top))

@@ -121,7 +121,7 @@ class Gpu:
         title: For people.
         peaks: Precision -> FLOP/s.
         bandwidth: Bandwidth of the memory, bytes/s.
-        capacity: Capacity of the memory, bytes.
+        capacity: Capacity of the memory, bytes; 0: not known.
         sms: Streaming multiprocessors.
         tiles: Rows and columns of the tiles of GEMMs, and the SMs that share one.
         depth: Bytes of k in a step.
@@ -228,7 +228,7 @@ def _read(path: Path, below: tuple[str, ...]) -> Gpu:
         title=reader.text("title", path.stem),
         peaks=peaks,
         bandwidth=reader.bandwidth(("memory", "bandwidth")),
-        capacity=reader.size(("memory", "capacity")),
+        capacity=reader.bytes_or(("memory", "capacity"), 0),
         sms=sms,
         tiles=reader.tiles(base.tiles if base else None),
         depth=reader.count(("depth",), base.depth if base else None),

@@ -6,7 +6,6 @@ import csv
 import dataclasses
 import functools
 import io
-import json
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -16,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.base.errors import InputError
+from armillary.base.reading import parse_json, read_plain
 from armillary.compute.gpu.attention import attention_seconds, context_seconds, scores
 from armillary.compute.gpu.device import AttentionFit, Gpu
 from armillary.compute.model import Floats, Ints
@@ -132,7 +132,7 @@ def read_shares(path: Path) -> Kernels:
     them.
     """
     table, seconds, labels = [], [], []
-    operators = json.loads(path.read_text())["accelerator"]["op"]
+    operators = parse_json(read_plain(path), path)["accelerator"]["op"]
     # Position in the pair is the flag of the backward pass.
     for backward, name in enumerate(("sdp_fwd", "sdp_bwd")):
         for key, share in operators[name]["accurate_efficient_factor"].items():

@@ -54,6 +54,8 @@ def of_run(prepared: Prepared, timeline: Timeline, sweep: Sweep) -> dict[str, fl
     }
     if assumed := timeline.info.get("assumed_nodes"):
         found["assumed_nodes"] = assumed
+    if (used := timeline.info.get("roofline")) and "compute_model" not in timeline.info:
+        found["roofline"] = used["compute_efficiency"]
     cls = slowest(timeline)
     if cls is not None:
         parts = breakdown(timeline, cls)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import exp, hypot
+from pathlib import Path
 
 from armillary.compute.gpu.device import load_gpu
 from armillary.compute.gpu.spread import device_spread
@@ -31,7 +32,8 @@ def deviation(step: Step, software: Software, parts: Mapping[str, float]) -> flo
     known = software.fitted.spread
     mixture = isinstance(step.model, Decoder) and step.model.experts is not None
     found = [known.step, known.exposed * exposed(parts), known.experts * mixture]
-    if step.device not in software.fitted.on:
+    # The constants of a user's device go by the name of their file.
+    if Path(step.device).name.removesuffix(".yaml") not in software.fitted.on:
         found += [ELSEWHERE, device_spread(load_gpu(step.device)) if step.device else ELSEWHERE]
     if software.base:
         found.append(BORROWED)

@@ -128,17 +128,21 @@ def predicted(model: Model, machine: Machine, given: Mapping[str, Any], software
 
 
 def of_plan(
-    model: Model, machine: Machine, software: Software, values: Mapping[str, Any], assumed: tuple[str, ...]
+    model: Model,
+    machine: Machine,
+    software: Software,
+    values: Mapping[str, Any],
+    assumed: tuple[str, ...],
+    parts: Mapping[str, float] | None = None,
 ) -> Prediction:
-    """Predict a step of a whole plan.
+    """Predict a step of a whole plan, from `parts` if it was simulated already.
 
     Raises:
         InputError: the plan is impossible.
     """
     plan = plan_of(values, machine)
     step = Step(model, values, machine.keys, machine.npus, machine.device)
-    constants = software.fitted.constants
-    parts = parts_of(step, constants)
+    parts = parts or parts_of(step, software.fitted.constants)
     time = sum(parts.values())
     sequence = plan.sequence or models.default_sequence(model)
     needed = models.flops(model, plan.batch, plan.sequence, causal=plan.causal).training
@@ -190,7 +194,7 @@ BASES = {
 
 def _assumed(machine: Machine, software: Software) -> list[str]:
     """Return what is not known of machine and software, and moves the answer."""
-    found = []
+    found = [*machine.assumptions]
     if machine.device:
         gpu = load_gpu(machine.device)
         if gpu.basis in BASES:
@@ -198,9 +202,10 @@ def _assumed(machine: Machine, software: Software) -> list[str]:
         if machine.platform.collectives.fit is None:
             found.append("collectives follow the links of the data sheet, as none was measured")
     else:
+        compute = machine.platform.compute
+        share = f" at {100 * compute.kernels.compute:g} % of the peaks" if compute.model == "roofline" else ""
         found.append(
-            f"kernels of machine {machine.name} are timed by {machine.platform.compute.model}, of whose errors nothing "
-            "is known"
+            f"kernels of machine {machine.name} are timed by {compute.model}{share}, of whose errors nothing is known"
         )
     if software.fitted.constants == Constants():
         where = machine.device or "this machine"

@@ -166,6 +166,13 @@ class StudyFile(Part):
     """A study: a machine and what runs on it."""
 
     platform: PlatformFile
+    software: str | None = Field(
+        default=None,
+        description="What trains on the machine by default: a name, or a file of `armillary calibrate` (train, plan).",
+    )
+    assumptions: list[str] = Field(
+        default=[], description="What the machine takes from elsewhere, a sentence each (train, plan)."
+    )
     workload: Workload | None = Field(
         default=None, description="May be left out of a file that is only a platform."
     )

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from armillary.base.errors import InputError
 from armillary.platform.model import Platform
 
 
-def check_terms(platform: Platform, profile: str, network_model: str) -> None:
-    """Refuse terms and a fit where they would have no effect.
+def check_terms(platform: Platform, profile: str, network_model: str) -> Platform:
+    """Refuse terms and a fit where they would have no effect; a fit that a preset brought gives way with a warning.
+
+    Returns:
+        The platform, without such a fit.
 
     Raises:
         InputError: names the key and the models in which it has an effect, or what it needs and the machine lacks.
@@ -17,7 +22,17 @@ def check_terms(platform: Platform, profile: str, network_model: str) -> None:
             from armillary.engine.physical.terms.resources import check_resources
 
             check_resources(platform)
-        return
+        return platform
+    if (fit := platform.collectives.fit) and fit.preset:
+        warning = (
+            f"preset {fit.preset}: collectives take the network's bandwidths and latencies, not fit {fit.name}: "
+            f"profile {profile}, network model {network_model}"
+        )
+        platform = replace(
+            platform,
+            collectives=replace(platform.collectives, fit=None),
+            warnings=(*platform.warnings, warning),
+        )
     source = platform.source or "platform"
     given = ["platform.collectives.fit"] if platform.collectives.fit else []
     given += [f"platform.terms.{name.replace('_', '.', 1)}" for name in platform.terms.on()]
@@ -26,3 +41,4 @@ def check_terms(platform: Platform, profile: str, network_model: str) -> None:
             f"{source}: {given[0]} has no effect in profile {profile} with network model {network_model}; expected "
             "profile physical and network model analytical, or no such key"
         )
+    return platform

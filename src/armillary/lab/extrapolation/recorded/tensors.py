@@ -9,7 +9,6 @@ when the last operator that it called has finished.
 from __future__ import annotations
 
 import ast
-import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from armillary.base.reading import json_within
 from armillary.convert.pytorch.arguments import UNDEFINED, Arguments, kind_of
 from armillary.convert.pytorch.op_schema import Schema, parse_schema
 from armillary.lab.extrapolation.recorded.dimensions import Dim, regroup, same
@@ -207,7 +207,7 @@ def _list(text: str) -> list[Any]:
     try:
         # JSON is the fast path: lists differ from it in quotes and constants only, but for a few that
         # `literal_eval` reads.
-        found = json.loads(
+        found = json_within(
             text.replace("'", '"').replace("True", "true").replace("False", "false").replace("None>", "none>")
         )
     except ValueError:
