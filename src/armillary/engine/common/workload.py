@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from armillary.base.errors import InputError
-from armillary.compute import KernelTimes
 from armillary.engine.common.communicators import Communicators
 from armillary.engine.common.items import Channel, Channels, View, check_own_ends, views_of
 from armillary.engine.common.nodes import Nodes
 from armillary.platform.model import Platform
 from armillary.trace import Graph, NodeType, Trace
+
+if TYPE_CHECKING:
+    from armillary.compute import KernelTimes
 
 Ints = NDArray[np.int64]
 
@@ -55,7 +58,7 @@ class Workload:
 def read_workload(
     trace: Trace,
     platform: Platform,
-    lower_nodes: Callable[[Graph, Platform, KernelTimes], Nodes],
+    lower_nodes: Callable[[Graph, Platform, KernelTimes | None], Nodes],
     *,
     fill: bool = False,
 ) -> tuple[list[View], NDArray[np.int32], Communicators, NDArray[np.int32]]:
@@ -70,9 +73,9 @@ def read_workload(
     # Graphs of one structure share their node rows, which are lowered once.
     structure, examples = trace.structures()
     graphs = [trace.graphs[g] for g in examples]
-    times = KernelTimes(platform, graphs, fill=fill)
+    times = kernel_times(platform, graphs, fill=fill)
     nodes = {s: lower_nodes(graph, platform, times) for s, graph in enumerate(graphs)}
-    if nodes:
+    if times and nodes:
         nodes[0].warnings += times.warnings
     comms = Communicators(platform)
     for s, found in nodes.items():
@@ -82,6 +85,19 @@ def read_workload(
     views, view_of = views_of(trace, platform, nodes, structure, comms)
     check_own_ends(trace, views, view_of)
     return views, view_of, comms, structure
+
+
+def kernel_times(platform: Platform, graphs: Iterable[Graph], *, fill: bool) -> KernelTimes | None:
+    """Return the times that the compute model of a platform gives the kernels of graphs; None: it has none to ask.
+
+    Raises:
+        InputError: the model, its options or a node is wrong.
+    """
+    if not platform.compute.asked:
+        return None
+    from armillary.compute import KernelTimes
+
+    return KernelTimes(platform, graphs, fill=fill)
 
 
 def check_fits(trace: Trace, platform: Platform) -> None:
