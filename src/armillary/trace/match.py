@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 
 from armillary.trace import columns as c
 from armillary.trace.columns import I64
-from armillary.trace.graph import Graph
-from armillary.trace.parents import locate
+from armillary.trace.graph import Graph, locate
 from armillary.trace.texts import intern
 
 Codes = dict[Any, int]

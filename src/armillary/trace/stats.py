@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 from armillary.base import jit
 from armillary.trace import columns as c
 from armillary.trace import order, texts
-from armillary.trace.graph import Graph
+from armillary.trace.graph import Graph, duration_ns, exact_sum
 from armillary.trace.schema import CollectiveType, NodeType, type_name
-from armillary.trace.totals import duration_ns, exact_sum
 from armillary.trace.trace import Trace
 
 I64 = NDArray[np.int64]
