@@ -17,7 +17,7 @@ from armillary.compute.roofline import Roofline, with_endless_memory
 from armillary.platform.kernels import COMPUTE_MODELS
 from armillary.platform.model import Platform
 from armillary.trace.attention import ATTENTION, to_attention
-from armillary.trace.distinct import distinct_columns
+from armillary.trace.columns import distinct_columns
 from armillary.trace.gemm import GEMM, to_gemms
 from armillary.trace.graph import Graph
 from armillary.trace.schema import NodeType

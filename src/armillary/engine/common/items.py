@@ -15,7 +15,7 @@ from armillary.engine.common.network import LIMIT
 from armillary.engine.common.nodes import OPERATION, Nodes
 from armillary.platform.model import Platform
 from armillary.trace import CollectiveType, Graph, NodeType, Trace
-from armillary.trace.distinct import distinct_columns
+from armillary.trace.columns import distinct_columns
 from armillary.trace.process_groups import WORLD
 from armillary.trace.trace import IGNORED
 

@@ -27,7 +27,7 @@ from armillary.engine.physical.memory import read_accesses
 from armillary.platform.model import Platform
 from armillary.trace import Graph, NodeType
 from armillary.trace._check import validate
-from armillary.trace.distinct import distinct_columns
+from armillary.trace.columns import distinct_columns
 from armillary.trace.node import DELAY
 
 if TYPE_CHECKING:

@@ -36,7 +36,7 @@ from armillary.engine.physical import layout as lk
 from armillary.engine.physical.chunk_routes import ChunkRoutes
 from armillary.engine.physical.least import least_ticks, plan_ticks
 from armillary.engine.physical.phases import FITTED, PhysicalPhase
-from armillary.trace.distinct import distinct_columns
+from armillary.trace.columns import distinct_columns
 
 Ints = NDArray[np.int64]
 

@@ -28,7 +28,7 @@ from armillary.lab.learned.vocabulary import (
     split_name,
 )
 from armillary.trace import Graph, NodeType
-from armillary.trace.distinct import distinct_columns
+from armillary.trace.columns import distinct_columns
 from armillary.trace.gemm import GEMM
 from armillary.trace.graph import distinct
 from armillary.trace.order import issue_order
