@@ -13,7 +13,7 @@ import numpy as np
 from armillary.engine.common.timeline import KINDS, Timeline
 from armillary.platform.dimension_topologies import TOPOLOGIES
 from armillary.report.late import Late
-from armillary.report.ranks import nanoseconds
+from armillary.report.plain import nanoseconds
 from armillary.report.time_breakdown import Ticks, measure, union
 
 _SHARED = frozenset(

@@ -12,7 +12,7 @@ import numpy as np
 
 from armillary.engine.common.timeline import Timeline
 from armillary.platform.kernels import PRECISIONS
-from armillary.report.ranks import class_sizes, nanoseconds
+from armillary.report.plain import class_sizes, nanoseconds
 from armillary.trace.graph import exact_sum
 
 

@@ -13,7 +13,7 @@ from armillary.base.units import format_bytes, format_flops, format_time
 from armillary.engine.common.timeline import KINDS, Timeline
 from armillary.report.late import Late
 from armillary.report.lower_bound import Bound, bound, dimension_name
-from armillary.report.ranks import class_name, class_sizes, nanoseconds, slowest
+from armillary.report.plain import class_name, class_sizes, nanoseconds, slowest
 from armillary.report.time_breakdown import (
     KINDS_OF,
     Breakdown,

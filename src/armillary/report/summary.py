@@ -16,8 +16,7 @@ from armillary.report.critical import contributors, critical_path, shares
 from armillary.report.flop_rate import flops
 from armillary.report.late import Late
 from armillary.report.lower_bound import bound
-from armillary.report.plain import plain_name, plain_table
-from armillary.report.ranks import class_name, class_sizes, nanoseconds, slowest
+from armillary.report.plain import class_name, class_sizes, nanoseconds, plain_name, plain_table, slowest
 from armillary.report.reasons import bound_line
 from armillary.report.time_breakdown import TITLES, Breakdown, breakdown, waited_for
 

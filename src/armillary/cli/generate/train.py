@@ -63,7 +63,7 @@ def command(name: str, options: PlanOptions, request: Request) -> None:
 
 def _throughput(model: Model, plan: Plan, result: Timeline) -> str:
     """Return samples and tokens per second, and the utilisation by what the model needs, recomputation left out."""
-    from armillary.report.ranks import nanoseconds
+    from armillary.report.plain import nanoseconds
     from armillary.workload import models
 
     seconds = float(nanoseconds(result, result.total_ticks)) / 1e9

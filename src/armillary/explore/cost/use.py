@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from armillary.engine.common.timeline import KINDS, GraphTable, Timeline
 from armillary.platform.kernels import PRECISIONS
-from armillary.report.ranks import class_sizes
+from armillary.report.plain import class_sizes
 from armillary.report.time_breakdown import measure, union
 
 _COMPUTE, _SEND = KINDS.index("compute"), KINDS.index("send")
