@@ -1,4 +1,4 @@
-"""The columns in which the graphs of one or many files are stored together, codes of texts in them, and equal columns."""
+"""The columns in which the graphs of one or many files are stored; codes of texts in them, and columns that are equal."""
 
 from __future__ import annotations
 
@@ -34,6 +34,9 @@ __all__ = [
     "START",
     "TYPE",
     "Columns",
+    "distinct_columns",
+    "fold_numbers",
+    "intern",
 ]
 
 I64 = NDArray[np.int64]
@@ -112,14 +115,12 @@ class Columns:
         return [pool[a:b] for a, b in zip(first, after, strict=True)]
 
 
-I64 = NDArray[np.int64]
-
-KERNEL = "armillary.trace.text_kernel"
+TEXT_KERNEL = "armillary.trace.text_kernel"
 
 COMPILED_FROM = 50_000
 """Texts from which the compiled kernel wins over a dictionary, loading Numba included."""
 
-FEW = 100
+FEW_TEXTS = 100
 """Below so many texts, each is decoded without looking for repeats first."""
 
 _NUMBER = re.compile(rb"[0-9]+")
@@ -135,7 +136,7 @@ def intern(columns: Columns, strings: I64, mode: jit.Mode | None = None) -> tupl
     """
     if mode == "compiled" or (mode is None and len(strings) >= COMPILED_FROM):
         return _intern(columns.string_ptr, columns.pool, strings)
-    if len(strings) < FEW:
+    if len(strings) < FEW_TEXTS:
         return _look_up(columns.raws(strings), strings)
     # Texts that were packed once are one string: look at each once.
     used, inverse = np.unique(strings, return_inverse=True)
@@ -154,7 +155,7 @@ def _intern(ptr: I64, pool: NDArray[np.uint8], strings: I64) -> tuple[I64, I64]:
     # At most half full, so that probing stays short.
     table = np.zeros(1 << (2 * n).bit_length(), dtype=np.int64)
     hashes, first, codes = (np.empty(n, dtype=np.int64) for _ in range(3))
-    found = jit.load(KERNEL, "compiled").intern(ptr, pool, strings, table, hashes, first, codes)
+    found = jit.load(TEXT_KERNEL, "compiled").intern(ptr, pool, strings, table, hashes, first, codes)
     return codes, strings[first[:found]]
 
 
@@ -198,8 +199,7 @@ def fold_numbers(columns: Columns, strings: I64) -> tuple[I64, list[str]]:
     return merged[codes], [text[ptr[at] : ptr[at + 1]].tobytes().decode() for at in examples.tolist()]
 
 
-I64 = NDArray[np.int64]
-ROOM = 1 << 62
+_RADIX = 1 << 62
 
 
 def distinct_columns(table: I64) -> tuple[I64, I64]:
@@ -213,11 +213,11 @@ def distinct_columns(table: I64) -> tuple[I64, I64]:
         least, most = int(row.min()), int(row.max())
         if most == least:
             continue
-        digits, span = (row - least, most - least + 1) if most - least < ROOM else _numbered(row)
+        digits, span = (row - least, most - least + 1) if most - least < _RADIX else _numbered(row)
         # Renumber before the code overflows: ranks need at most log2(n) bits.
-        if width * span >= ROOM:
+        if width * span >= _RADIX:
             code, width = _numbered(code)
-        if width * span >= ROOM:
+        if width * span >= _RADIX:
             digits, span = _numbered(digits)
         code = code * span + digits
         width *= span
