@@ -1,4 +1,4 @@
-"""The columns in which the graphs of one or many files are stored; codes of texts in them, and columns that are equal."""
+"""The columns in which graphs of one or many files are stored; codes of texts in them, and columns that are equal."""
 
 from __future__ import annotations
 

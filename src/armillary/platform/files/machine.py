@@ -23,8 +23,7 @@ from armillary.platform.files.compute_schema import Compute, compute_of, read_co
 from armillary.platform.files.memory_schema import local_memory, remote_memory
 from armillary.platform.files.native_errors import first_error
 from armillary.platform.files.network_schema import dimensions_of
-from armillary.platform.files.study_schema import Peaks, PlatformFile
-from armillary.platform.files.terms_schema import terms_of
+from armillary.platform.files.study_schema import Peaks, PlatformFile, terms_of
 from armillary.platform.groups import read_groups
 from armillary.platform.kernels import Jitter
 from armillary.platform.limits import POSITIVE, TIME, placed

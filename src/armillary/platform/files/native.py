@@ -42,8 +42,7 @@ from armillary.platform.collectives import COLLECTIVES
 from armillary.platform.files.machine import read_machine
 from armillary.platform.files.native_errors import first_error
 from armillary.platform.files.preset import expand, is_preset, preset_document, preset_names, read_preset
-from armillary.platform.files.study_schema import PlatformFile, StudyFile
-from armillary.platform.files.workload_schema import Job, Workload
+from armillary.platform.files.study_schema import Job, PlatformFile, StudyFile, Workload
 from armillary.platform.model import CollectiveName, Platform, ProfileName
 from armillary.platform.profiles import NOT_ASTRA_SIM, with_roofline
 
