@@ -27,9 +27,8 @@ from armillary.platform.fields import (
     Time,
     WholeTime,
 )
-from armillary.platform.files.collectives_schema import Collectives
 from armillary.platform.files.memory_schema import Memory, RemoteMemory
-from armillary.platform.files.network_schema import NetworkDimension
+from armillary.platform.files.network_schema import Collectives, NetworkDimension
 from armillary.platform.limits import SEED, SHARE_OR_NONE
 from armillary.platform.model import CollectiveName, ProfileName, SchedulingName
 from armillary.platform.network_models import NETWORK_MODELS
