@@ -17,10 +17,9 @@ from armillary.platform import model as values
 from armillary.platform.algorithms import read_names
 from armillary.platform.astra_sim_system import AstraSimSystem
 from armillary.platform.collectives import ALGORITHMS, PHYSICAL_COLLECTIVES
-from armillary.platform.fields import Part, Quantity
+from armillary.platform.fields import Part, Quantity, first_error
 from armillary.platform.files.compute_schema import Compute, compute_of, read_compute
 from armillary.platform.files.memory_schema import local_memory, remote_memory
-from armillary.platform.files.native_errors import first_error
 from armillary.platform.files.network_schema import Collectives, dimensions_of
 from armillary.platform.files.study_schema import Peaks, PlatformFile, terms_of
 from armillary.platform.groups import read_groups

@@ -39,8 +39,8 @@ from armillary.base.document import Document, Source, check_path, is_there, read
 from armillary.base.errors import InputError, nearest
 from armillary.base.hints import KeyPath, show
 from armillary.platform.collectives import COLLECTIVES
+from armillary.platform.fields import first_error
 from armillary.platform.files.machine import read_machine
-from armillary.platform.files.native_errors import first_error
 from armillary.platform.files.preset import expand, is_preset, preset_document, preset_names, read_preset
 from armillary.platform.files.study_schema import Job, PlatformFile, StudyFile, Workload
 from armillary.platform.model import CollectiveName, Platform, ProfileName
