@@ -51,7 +51,7 @@ IMAGE = "(.png, .svg or .pdf)"
 
 network_model_option: Decorator = option(
     "--network-model",
-    type=OneOf("armillary.platform.network_models:NETWORK_MODELS"),
+    type=OneOf("armillary.platform.network:NETWORK_MODELS"),
     heading=MACHINE,
     help="How messages share links; by default what the study says, else analytical, or flow where the network is a "
     "graph.",

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from armillary.base.errors import InputError, nearest, one_of
-from armillary.platform.network_models import ASTRA_SIM_MODELS, NETWORK_MODELS
+from armillary.platform.network import ASTRA_SIM_MODELS, NETWORK_MODELS
 
 if TYPE_CHECKING:
     from collections.abc import Collection

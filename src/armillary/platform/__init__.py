@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from armillary.platform.memory import LocalMemory, MemoryStage, RemoteMemory
     from armillary.platform.memory_model import MemoryModel
     from armillary.platform.model import Collectives, Npu, Packets, Platform, ports
-    from armillary.platform.network import Dimension, Port
-    from armillary.platform.network_models import NetworkChoice
+    from armillary.platform.network import Dimension, NetworkChoice, Port
     from armillary.platform.profiles import astra_sim_view, physical_view, with_roofline
     from armillary.platform.show import describe, table
 
@@ -63,8 +62,7 @@ __getattr__ = lazy(
         ".memory": ("LocalMemory", "MemoryStage", "RemoteMemory"),
         ".memory_model": ("MemoryModel",),
         ".model": ("Collectives", "Npu", "Packets", "Platform", "ports"),
-        ".network": ("Dimension", "Port"),
-        ".network_models": ("NetworkChoice",),
+        ".network": ("Dimension", "NetworkChoice", "Port"),
         ".profiles": ("astra_sim_view", "physical_view", "with_roofline"),
         ".show": ("describe", "table"),
     },

@@ -35,8 +35,7 @@ from armillary.platform.limits import (
     refuse,
 )
 from armillary.platform.memory import LocalMemory, RemoteMemory
-from armillary.platform.network import Dimension, Port, port
-from armillary.platform.network_models import NetworkChoice
+from armillary.platform.network import Dimension, NetworkChoice, Port, port
 from armillary.platform.terms import FitChoice, Terms
 
 if TYPE_CHECKING:

@@ -27,8 +27,7 @@ from armillary.platform.kernels import Jitter
 from armillary.platform.limits import POSITIVE, TIME, placed
 from armillary.platform.memory import RemoteMemory
 from armillary.platform.model import Packets, Platform, ProfileName
-from armillary.platform.network import Dimension
-from armillary.platform.network_models import NetworkChoice
+from armillary.platform.network import Dimension, NetworkChoice
 from armillary.platform.profiles import NOT_ASTRA_SIM, astra_sim_conflicts
 from armillary.platform.terms import FitChoice, HostPath
 

@@ -31,7 +31,7 @@ from armillary.platform.files.memory_schema import Memory, RemoteMemory
 from armillary.platform.files.network_schema import Collectives, NetworkDimension
 from armillary.platform.limits import SEED, SHARE_OR_NONE
 from armillary.platform.model import CollectiveName, ProfileName, SchedulingName
-from armillary.platform.network_models import NETWORK_MODELS
+from armillary.platform.network import NETWORK_MODELS
 from armillary.platform.terms import PROCESSORS, TRAFFIC, Terms
 
 # Validated by hand in `job_npus`, since five ways to write it would give five errors per mistake.
