@@ -30,8 +30,7 @@ from armillary.platform import (
     RemoteMemory,
     SharedBus,
 )
-from armillary.platform.algorithms import Algorithm
-from armillary.platform.collectives import CHUNK_ORDERS
+from armillary.platform.collectives import CHUNK_ORDERS, Algorithm
 from armillary.platform.kernels import Interval
 from armillary.platform.model import Packets, SchedulingName
 from armillary.platform.network import InNetwork

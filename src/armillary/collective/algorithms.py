@@ -12,8 +12,7 @@ from armillary.base.hints import show
 from armillary.collective.algorithm import CollectiveAlgorithm
 from armillary.collective.demand import OPERATIONS, plain
 from armillary.collective.rounds import Moves, Round, Rounds
-from armillary.platform.algorithms import known_name
-from armillary.platform.collectives import ALGORITHMS
+from armillary.platform.collectives import ALGORITHMS, known_name
 
 DEFINITIONS = {
     "ring": "armillary.collective.symmetric:Ring",

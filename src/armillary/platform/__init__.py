@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from armillary.base import lazy
 
 if TYPE_CHECKING:
-    from armillary.platform.algorithms import Algorithm
     from armillary.platform.astra_sim_system import AstraSimSystem, SharedBus
+    from armillary.platform.collectives import Algorithm
     from armillary.platform.files.astra_sim import read_platform
     from armillary.platform.files.native import Collective, Study, json_schema, load_platform, load_study
     from armillary.platform.kernels import Compute, Jitter, Kernels, Override
@@ -54,7 +54,7 @@ __all__ = [
 __getattr__ = lazy(
     __name__,
     {
-        ".algorithms": ("Algorithm",),
+        ".collectives": ("Algorithm",),
         ".astra_sim_system": ("AstraSimSystem", "SharedBus"),
         ".files.astra_sim": ("read_platform",),
         ".files.native": ("Collective", "Study", "json_schema", "load_platform", "load_study"),

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from armillary.base.hints import show
-from armillary.platform.algorithms import wrong_name
 from armillary.platform.astra_sim_system import AstraSimSystem
 from armillary.platform.collectives import (
     ALGORITHMS,
@@ -17,8 +16,9 @@ from armillary.platform.collectives import (
     CHUNK_ORDERS,
     COLLECTIVES,
     PHYSICAL_COLLECTIVES,
+    checked_groups,
+    wrong_name,
 )
-from armillary.platform.groups import checked_groups
 from armillary.platform.kernels import PRECISIONS, Compute, Jitter
 from armillary.platform.limits import (
     COUNT,
