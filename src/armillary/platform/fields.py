@@ -1,4 +1,4 @@
-"""Keys of study files that have a unit or a choice, and what pydantic finds wrong with them, in the words of this project."""
+"""Keys of study files that have a unit or a choice, and what pydantic finds wrong with them, in our words."""
 
 from __future__ import annotations
 

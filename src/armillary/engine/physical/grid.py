@@ -13,8 +13,14 @@ from armillary.base.errors import InputError
 from armillary.engine.common import network
 from armillary.engine.common.communicators import CollectiveCall, Communicator, Communicators
 from armillary.engine.common.fold import Ring, fold
-from armillary.engine.common.items import MEMORY_OPERATIONS, Channel, View, read_view
-from armillary.engine.common.workload import check_fits, kernel_times
+from armillary.engine.common.items import (
+    MEMORY_OPERATIONS,
+    Channel,
+    View,
+    check_fits,
+    kernel_times,
+    read_view,
+)
 from armillary.engine.physical.grid_messages import GridMessages
 from armillary.engine.physical.memory import Groups
 from armillary.engine.physical.nodes import PhysicalNodes, lower_nodes

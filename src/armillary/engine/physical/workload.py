@@ -15,9 +15,17 @@ from armillary.collective.algorithms import ROOTED
 from armillary.engine.common import network
 from armillary.engine.common.communicators import CollectiveCall, Communicator, Communicators
 from armillary.engine.common.fold import Order, Ring, fold, pairs_of, world_lines
-from armillary.engine.common.items import MEMORY_OPERATIONS, Channel, View, channels_of, unreceived
+from armillary.engine.common.items import (
+    MEMORY_OPERATIONS,
+    Channel,
+    View,
+    Workload,
+    channels_of,
+    check_members,
+    read_workload,
+    unreceived,
+)
 from armillary.engine.common.network import between, node_size
-from armillary.engine.common.workload import Workload, check_members, read_workload
 from armillary.engine.physical import layout as lk
 from armillary.engine.physical.chunk_routes import ChunkRoutes, chunk_routes_of
 from armillary.engine.physical.host import uneven
