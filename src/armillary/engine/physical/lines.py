@@ -20,8 +20,7 @@ from armillary.engine.common.items import Channel
 from armillary.engine.common.lowered import Tables
 from armillary.engine.common.network import Scale, between
 from armillary.engine.physical import layout as lk
-from armillary.engine.physical.host import HostPorts
-from armillary.engine.physical.memory import MemoryPorts
+from armillary.engine.physical.memory import HostPorts, MemoryPorts
 from armillary.engine.physical.phases import MEMORY_STORE, PhysicalPhase
 from armillary.engine.physical.workload import PhysicalWorkload, lines_of
 from armillary.platform.model import ports

@@ -28,8 +28,7 @@ from armillary.engine.common.items import (
 from armillary.engine.common.network import between, node_size
 from armillary.engine.physical import layout as lk
 from armillary.engine.physical.chunk_routes import ChunkRoutes, chunk_routes_of
-from armillary.engine.physical.host import uneven
-from armillary.engine.physical.memory import Groups, RemoteAccesses, refined
+from armillary.engine.physical.memory import Groups, RemoteAccesses, refined, uneven
 from armillary.engine.physical.nodes import lower_nodes
 from armillary.platform.dimension_topologies import TOPOLOGIES
 from armillary.platform.model import Platform
