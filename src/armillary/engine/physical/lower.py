@@ -15,9 +15,8 @@ from armillary.engine.common.items import View
 from armillary.engine.common.lowered import Tables, as_table
 from armillary.engine.common.network import Scale, bits
 from armillary.engine.physical import layout as lk
-from armillary.engine.physical.lines import Channels, Lines
 from armillary.engine.physical.nodes import COMPUTE, CPU, PhysicalNodes, slots_of
-from armillary.engine.physical.plans import Plans, fill_messages, fill_transfers, priorities
+from armillary.engine.physical.plans import Channels, Lines, Plans, fill_messages, fill_transfers, priorities
 from armillary.engine.physical.program import PhysicalProgram
 from armillary.engine.physical.workload import ListedWorkload, PhysicalWorkload
 from armillary.platform.model import Platform
