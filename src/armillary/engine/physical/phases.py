@@ -13,8 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.base.errors import InputError, one_of
-from armillary.collective.algorithms import ROOTED, algorithms_for, find_algorithm, rounds_for
-from armillary.collective.choose import choose, natural, parts_for
+from armillary.collective.algorithms import (
+    ROOTED,
+    algorithms_for,
+    choose,
+    find_algorithm,
+    natural,
+    parts_for,
+    rounds_for,
+)
 from armillary.collective.demand import plain
 from armillary.collective.load import Load, load, placed
 from armillary.collective.rounds import Rounds
