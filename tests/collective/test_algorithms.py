@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from armillary.base.errors import InputError
-from armillary.collective.algorithm import ListedAlgorithm, Message
 from armillary.collective.algorithms import DEFINITIONS, algorithms_for, find_algorithm, rounds_for
 from armillary.collective.chunk_order.choose import SCHEDULERS
 from armillary.collective.demand import OPERATIONS
+from armillary.collective.rounds import ListedAlgorithm, Message
 from armillary.platform.collectives import (
     ALGORITHMS,
     ASTRA_SIM_ALGORITHMS,

@@ -1,6 +1,4 @@
-"""The registry of collective algorithms: from a name to its definition, to the rounds among some members, and which one a
-dimension takes where none is named.
-"""
+"""The registry of collective algorithms: from a name to rounds among members, and the choice where none is named."""
 
 from __future__ import annotations
 
@@ -12,10 +10,9 @@ import numpy.typing as npt
 
 from armillary.base.errors import InputError, nearest, one_of
 from armillary.base.hints import show
-from armillary.collective.algorithm import CollectiveAlgorithm
 from armillary.collective.demand import OPERATIONS, plain
 from armillary.collective.load import load
-from armillary.collective.rounds import Moves, Round, Rounds
+from armillary.collective.rounds import CollectiveAlgorithm, Moves, Round, Rounds
 from armillary.platform.collectives import ALGORITHMS, known_name
 from armillary.platform.dimension_topologies import TOPOLOGIES
 from armillary.platform.network import InNetwork

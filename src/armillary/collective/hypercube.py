@@ -10,8 +10,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from armillary.collective.algorithm import Blocks, CollectiveAlgorithm, Messages
-from armillary.collective.rounds import IntArray, Moves, Round, Rounds
+from armillary.collective.rounds import Blocks, CollectiveAlgorithm, IntArray, Messages, Moves, Round, Rounds
 
 
 def core(n: int) -> list[int]:
