@@ -12,9 +12,7 @@ from typing import Any
 import click
 
 from armillary.cli.command import option
-from armillary.cli.completion import complete_devices, complete_machines
-from armillary.cli.one_of import OneOf
-from armillary.cli.output_file import OUTPUT, PAGE, PICTURE
+from armillary.cli.output_file import OUTPUT, PAGE, PICTURE, OneOf, complete_devices, complete_machines
 
 Decorator = Callable[[Any], Any]
 OTHER_NAMES = {

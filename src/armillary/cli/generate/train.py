@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import click
 
 from armillary.cli.command import Command
-from armillary.cli.completion import complete_models
 from armillary.cli.generate import SUBCOMMANDS
 from armillary.cli.generate.plan_options import PlanOptions, plan_options
 from armillary.cli.generate.request import Request, request_options, show_generated
+from armillary.cli.output_file import complete_models
 from armillary.cli.outputs import working
 
 if TYPE_CHECKING:
