@@ -132,7 +132,7 @@ def _run(out: Path, name: str, pictures: bool) -> int:
     """Simulate one study of the demo, report, write the files and return the finish tick."""
     import armillary
     from armillary.platform.files.native import load_study
-    from armillary.workload.of_study import study_trace
+    from armillary.workload import study_trace
 
     study = load_study(out / f"{name}.yaml")
     with working("simulating"):

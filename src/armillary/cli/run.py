@@ -10,18 +10,22 @@ import click
 
 from armillary.cli import COMMANDS
 from armillary.cli.command import Command, option
-from armillary.cli.efficiency import efficiency_option, with_efficiency
 from armillary.cli.options import (
     MACHINE,
     WORKLOAD,
     astra_sim_options,
+    chosen_terms,
     comm_groups_option,
+    costs_of,
+    efficiency_option,
     machine_option,
     network_model_option,
+    print_costs,
     profile_option,
+    terms_options,
+    with_efficiency,
 )
 from armillary.cli.outputs import Outputs, output_options, say, working
-from armillary.cli.terms import chosen_terms, costs_of, print_costs, terms_options
 
 if TYPE_CHECKING:
     from armillary.engine.common.multi_job import JobsResult
@@ -128,7 +132,7 @@ def command(
         if study or machine:
             from armillary.platform.files.native import load_platform, load_study
             from armillary.trace import load_trace
-            from armillary.workload.of_study import study_trace
+            from armillary.workload import study_trace
 
             if workload:
                 trace = load_trace(workload)
@@ -243,7 +247,7 @@ def study_jobs(
     from armillary.base.errors import InputError
     from armillary.engine.common.multi_job import simulate_jobs
     from armillary.trace.compose import PlacedJob
-    from armillary.workload.of_study import study_trace
+    from armillary.workload import study_trace
 
     if profile == "astra-sim":
         raise InputError(f"{study.path}: several jobs are for profile physical")

@@ -237,7 +237,7 @@ def _read(source: str) -> tuple[Input, list[Machine]]:
     if not source.endswith((".yaml", ".yml")):
         return read_input(source), []
     from armillary.platform.files.native import load_study
-    from armillary.workload.of_study import study_trace
+    from armillary.workload import study_trace
 
     study = load_study(source)
     if study.jobs:
