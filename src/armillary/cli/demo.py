@@ -10,8 +10,8 @@ import click
 from armillary.base.errors import InputError
 from armillary.cli import COMMANDS
 from armillary.cli.command import Command, option
-from armillary.cli.output_file import OUTPUT_FOLDER
 from armillary.cli.outputs import Outputs, working
+from armillary.cli.values import OUTPUT_FOLDER
 
 if TYPE_CHECKING:
     from armillary.trace import Graph

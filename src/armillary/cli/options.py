@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from armillary.cli.command import option
-from armillary.cli.output_file import OUTPUT, PAGE, PICTURE, OneOf, complete_devices, complete_machines
+from armillary.cli.values import OUTPUT, PAGE, PICTURE, OneOf, complete_devices, complete_machines
 
 if TYPE_CHECKING:
     from armillary.engine.common.timeline import Timeline
