@@ -12,9 +12,8 @@ from armillary.base.units import format_bandwidth, format_bytes, format_count, f
 from armillary.engine.common.timeline import Timeline
 from armillary.platform.terms import words
 from armillary.report.communication import collectives, dimensions
-from armillary.report.critical import contributors, critical_path, shares
+from armillary.report.critical import Late, contributors, critical_path, shares
 from armillary.report.flop_rate import flops
-from armillary.report.late import Late
 from armillary.report.lower_bound import bound
 from armillary.report.plain import class_name, class_sizes, nanoseconds, plain_name, plain_table, slowest
 from armillary.report.reasons import bound_line
