@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.base.errors import InputError
-from armillary.engine.common.communicators import Communicators
+from armillary.engine.common.network import Communicators
 from armillary.platform import Dimension, Platform
 from armillary.trace import CollectiveType, Feeder, Graph, NodeType, Trace, encode
 from armillary.trace.process_groups import WORLD
