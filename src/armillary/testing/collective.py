@@ -28,9 +28,8 @@ from armillary.collective.demand import OPERATIONS
 from armillary.collective.load import line_order, load
 from armillary.collective.rounds import CollectiveAlgorithm, Round, Rounds
 from armillary.engine import simulate
-from armillary.platform.dimension_topologies import TOPOLOGIES
 from armillary.platform.model import Collectives, Platform
-from armillary.platform.network import Dimension, Port
+from armillary.platform.network import TOPOLOGIES, Dimension, Port
 from armillary.trace import CollectiveType, GraphBuilder, Trace
 
 # Odd numbers, primes and powers of two: algorithms differ by those.

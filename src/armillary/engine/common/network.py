@@ -13,9 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.base.errors import InputError, nearest
-from armillary.platform.dimension_topologies import TOPOLOGIES
 from armillary.platform.model import Platform
-from armillary.platform.network import Dimension
+from armillary.platform.network import TOPOLOGIES, Dimension
 from armillary.trace import Graph
 from armillary.trace.process_groups import WORLD, define, definitions, recorded_world
 

@@ -29,8 +29,8 @@ from armillary.engine.physical import layout as lk
 from armillary.engine.physical.chunk_routes import ChunkRoutes, chunk_routes_of
 from armillary.engine.physical.memory import Groups, RemoteAccesses, refined, uneven
 from armillary.engine.physical.nodes import lower_nodes
-from armillary.platform.dimension_topologies import TOPOLOGIES
 from armillary.platform.model import Platform
+from armillary.platform.network import TOPOLOGIES
 from armillary.trace import Trace
 
 Ints = NDArray[np.int64]

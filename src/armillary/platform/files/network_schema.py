@@ -11,11 +11,10 @@ from pydantic_core import PydanticCustomError
 from armillary.base.document import Document
 from armillary.base.hints import KeyPath
 from armillary.platform.collectives import ALGORITHMS, CHUNK_ORDERS, WINDOWED
-from armillary.platform.dimension_topologies import TOPOLOGIES
 from armillary.platform.fields import BY_TYPE, TAGS, Bandwidth, Count, Named, Part, Side, Time
 from armillary.platform.limits import placed
 from armillary.platform.model import ProfileName, WithinDimensionName
-from armillary.platform.network import Dimension, Port, links_per_npu
+from armillary.platform.network import TOPOLOGIES, Dimension, Port, links_per_npu
 from armillary.platform.network import InNetwork as SwitchWork
 
 
