@@ -20,7 +20,7 @@ from armillary.trace.attention import ATTENTION, to_attention
 from armillary.trace.columns import distinct_columns
 from armillary.trace.gemm import GEMM, to_gemms
 from armillary.trace.graph import Graph
-from armillary.trace.schema import NodeType
+from armillary.trace.node import NodeType
 
 Row = tuple[str, int, int, str, tuple[int, ...], int, tuple[int, ...]]
 """A kernel: name, operations, bytes, precision, GEMMs, recorded ns, attention."""

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.trace.graph import Graph
-from armillary.trace.schema import NodeType
+from armillary.trace.node import NodeType
 
 Mask = NDArray[np.bool_]
 

@@ -13,8 +13,8 @@ from armillary.trace.columns import I64
 from armillary.trace.expand import expand_for
 from armillary.trace.graph import Graph
 from armillary.trace.join import Edit, Gate, Part, join_graphs
+from armillary.trace.node import NodeType
 from armillary.trace.process_groups import WORLD, Groups, check_whole, read_groups
-from armillary.trace.schema import NodeType
 from armillary.trace.trace import Trace
 
 MOST_NODES = 20_000_000

@@ -11,7 +11,7 @@ from armillary.base.errors import InputError
 from armillary.base.reading import json_within
 from armillary.trace._check import Diagnostic
 from armillary.trace.graph import Graph
-from armillary.trace.schema import NodeType
+from armillary.trace.node import NodeType
 from armillary.trace.trace import Trace
 
 WORLD = 0

@@ -15,7 +15,7 @@ from armillary.base import jit
 from armillary.trace import columns as c
 from armillary.trace import order
 from armillary.trace.graph import Graph, duration_ns, exact_sum
-from armillary.trace.schema import CollectiveType, NodeType, type_name
+from armillary.trace.node import CollectiveType, NodeType, type_name
 from armillary.trace.trace import Trace
 
 I64 = NDArray[np.int64]

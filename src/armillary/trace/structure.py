@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from armillary.trace import columns as c
 from armillary.trace.columns import I64, Columns
 from armillary.trace.graph import Graph, distinct, locate
-from armillary.trace.schema import STRING, NodeType
+from armillary.trace.node import STRING, NodeType
 
 
 def partition(graphs: Sequence[Graph], ignore: Sequence[str]) -> tuple[NDArray[np.int32], list[int]]:
