@@ -193,7 +193,7 @@ def pytorch_trace(source: str, from_one_rank: bool = False) -> Trace:
     from armillary.base.errors import InputError
     from armillary.convert import front_end
     from armillary.lab.extrapolation import ranks_named_by, recognise_one
-    from armillary.trace.process_groups import recorded_rank, recorded_world
+    from armillary.trace.trace import recorded_rank, recorded_world
 
     converted = front_end("pytorch").convert([Path(source)])
     for warning in converted.warnings:

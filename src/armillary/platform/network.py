@@ -1,4 +1,4 @@
-"""The dimensions of a network as values: their topologies, what an NPU can send and receive, the choice of a network model."""
+"""Dimensions of a network: their topologies, what an NPU can send and receive, and the choice of a network model."""
 
 from __future__ import annotations
 

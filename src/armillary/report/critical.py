@@ -1,4 +1,4 @@
-"""The critical path: what the step waits for, from the end back to the start; and which class comes late where several meet."""
+"""The critical path: what the step waits for, from its end back to its start; and who comes late where ranks meet."""
 
 from __future__ import annotations
 

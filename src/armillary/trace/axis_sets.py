@@ -13,8 +13,7 @@ from armillary.trace.columns import distinct_columns
 from armillary.trace.graph import Graph
 from armillary.trace.grid import AXIS, RankGrid
 from armillary.trace.node import NodeType
-from armillary.trace.process_groups import WORLD
-from armillary.trace.trace import Trace
+from armillary.trace.trace import WORLD, Trace
 
 Ints = NDArray[np.int64]
 

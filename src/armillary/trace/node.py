@@ -1,4 +1,4 @@
-"""Nodes as Python objects, for writing and looking at a few by hand; graphs keep columns."""
+"""The schema of Chakra nodes, and nodes as Python objects to write and look at by hand; graphs keep columns."""
 
 from __future__ import annotations
 

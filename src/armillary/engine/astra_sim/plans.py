@@ -18,7 +18,7 @@ from armillary.engine.common import network
 from armillary.engine.common.network import CollectiveCall, QuotientComm
 from armillary.engine.common.timeline import OPERATIONS
 from armillary.platform.model import Platform
-from armillary.trace.process_groups import WORLD
+from armillary.trace.trace import WORLD
 
 Ints = NDArray[np.int64]
 FAMILY = {"all": lk.ALL, "first": lk.FIRST, "last": lk.LAST}

@@ -18,8 +18,7 @@ from armillary.engine.common.nodes import OPERATION, Nodes
 from armillary.platform.model import Platform
 from armillary.trace import CollectiveType, Graph, NodeType, Trace
 from armillary.trace.columns import distinct_columns
-from armillary.trace.process_groups import WORLD
-from armillary.trace.trace import IGNORED
+from armillary.trace.trace import IGNORED, WORLD
 
 if TYPE_CHECKING:
     from armillary.compute import KernelTimes

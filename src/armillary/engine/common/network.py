@@ -1,4 +1,4 @@
-"""The analytical network as ranks see it: hops and delays without contention, the unit of volumes, and communicators."""
+"""The analytical network as ranks see it: hops and delays without contention, the unit of volumes, communicators."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from armillary.base.errors import InputError, nearest
 from armillary.platform.model import Platform
 from armillary.platform.network import TOPOLOGIES, Dimension
 from armillary.trace import Graph
-from armillary.trace.process_groups import WORLD, define, definitions, recorded_world
+from armillary.trace.trace import WORLD, define, definitions, recorded_world
 
 Ranks = NDArray[np.int64]
 LIMIT = 1 << 60

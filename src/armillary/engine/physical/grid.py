@@ -30,7 +30,7 @@ from armillary.platform.model import Platform
 from armillary.trace import Graph, NodeType, Trace
 from armillary.trace.axis_sets import AxisSets, grid_of, routes_of
 from armillary.trace.expand import refuse_outsider
-from armillary.trace.process_groups import WORLD
+from armillary.trace.trace import WORLD
 
 Ints = NDArray[np.int64]
 

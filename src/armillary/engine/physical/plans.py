@@ -29,7 +29,7 @@ from armillary.platform.memory import fill_ns
 from armillary.platform.model import Platform, ports
 from armillary.platform.network import links_per_npu
 from armillary.trace import NodeType
-from armillary.trace.process_groups import WORLD
+from armillary.trace.trace import WORLD
 
 Ints = NDArray[np.int64]
 Use = tuple[int, int, int]
