@@ -22,8 +22,8 @@ from armillary.trace.communication import (
     name_of,
 )
 from armillary.trace.graph import Graph
-from armillary.trace.order import earliest
 from armillary.trace.reach import ancestors
+from armillary.trace.structure import earliest
 from armillary.trace.trace import WORLD, Groups, Trace
 
 _SHOWN = 3

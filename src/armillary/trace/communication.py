@@ -11,7 +11,7 @@ from armillary.base.units import format_bytes
 from armillary.trace._check import validate
 from armillary.trace.graph import Graph
 from armillary.trace.node import REPLAY_ONLY, CollectiveType, NodeType
-from armillary.trace.order import csr, issue_order
+from armillary.trace.structure import csr, issue_order
 from armillary.trace.trace import WORLD, Groups, Trace
 
 I64 = NDArray[np.int64]

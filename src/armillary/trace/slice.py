@@ -15,7 +15,7 @@ from armillary.trace._check import validate
 from armillary.trace.columns import I64
 from armillary.trace.graph import Graph, locate
 from armillary.trace.node import NodeType
-from armillary.trace.order import COMPILED_FROM, csr, owners, topological
+from armillary.trace.structure import COMPILED_FROM, csr, owners, topological
 from armillary.trace.trace import Trace
 
 KERNEL = "armillary.trace.bridge_kernel"
