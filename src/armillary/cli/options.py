@@ -193,7 +193,7 @@ def with_efficiency(platform: Platform, percent: str | None, trace: Trace | None
         return platform
     from armillary.base.errors import InputError
     from armillary.base.units import parse_percent
-    from armillary.compute.untimed import untimed
+    from armillary.engine.common.nodes import untimed
 
     try:
         # "45" and "45 %" are both taken.

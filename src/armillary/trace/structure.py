@@ -17,7 +17,6 @@ from armillary.trace.columns import I64, Columns
 from armillary.trace.graph import Graph, distinct, duration_ns, locate
 from armillary.trace.node import STRING, NodeType
 
-I64 = NDArray[np.int64]
 T = TypeVar("T", bound=np.generic)
 
 KERNEL = "armillary.trace.order_kernel"

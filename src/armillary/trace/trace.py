@@ -1,4 +1,4 @@
-"""A workload: the graphs of all ranks, each distinct one stored once, and the process groups that their metadata defines."""
+"""A workload: the graphs of all ranks, each distinct one stored once, and the process groups that they define."""
 
 from __future__ import annotations
 
