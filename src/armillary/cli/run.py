@@ -131,10 +131,11 @@ def command(
             trace = recorded_trace(workload)
         if study or machine:
             from armillary.platform.files.native import load_platform, load_study
-            from armillary.trace import load_trace
             from armillary.workload import study_trace
 
             if workload:
+                from armillary.trace import load_trace
+
                 trace = load_trace(workload)
             # A trace of its own replaces the workload of the study.
             if trace:

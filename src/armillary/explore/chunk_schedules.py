@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from armillary.base.errors import InputError, nearest, one_of
-from armillary.collective.chunk_order.levels import SCHEDULABLE
+from armillary.collective.chunk_order import SCHEDULABLE
 from armillary.collective.chunk_order.search import least_time
 from armillary.engine import simulate
 from armillary.engine.common.network import CollectiveCall, Communicator

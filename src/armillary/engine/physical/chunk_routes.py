@@ -14,7 +14,7 @@ from itertools import permutations
 from math import ceil, factorial
 
 from armillary.base.errors import InputError
-from armillary.collective.chunk_order.levels import SCHEDULABLE, plain_order, plain_sizes
+from armillary.collective.chunk_order import SCHEDULABLE, plain_order, plain_sizes
 from armillary.collective.demand import plain
 from armillary.engine.common.items import MEMORY_OPERATIONS
 from armillary.engine.common.network import CollectiveCall, Communicator, between

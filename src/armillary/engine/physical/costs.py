@@ -8,7 +8,7 @@ from fractions import Fraction
 from functools import cached_property
 from math import ceil
 
-from armillary.collective.chunk_order.levels import Level, Order, plain_sizes
+from armillary.collective.chunk_order import Level, Order, plain_sizes
 from armillary.collective.demand import plain
 from armillary.engine.common.network import CollectiveCall, Communicator, Scale, bits
 from armillary.engine.physical.phases import PhysicalPhase, Span, latency_ticks, phase_of, spanned_by, visits

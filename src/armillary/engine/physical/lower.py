@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.base.errors import InputError
-from armillary.collective.chunk_order.levels import WITHIN
+from armillary.collective.chunk_order import WITHIN
 from armillary.engine.common.items import View
 from armillary.engine.common.lowered import Tables, as_table
 from armillary.engine.common.network import Scale, bits, quotient_comms
