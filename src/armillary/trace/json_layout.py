@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import json
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence

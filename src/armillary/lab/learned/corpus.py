@@ -6,7 +6,7 @@ import hashlib
 import io
 import json
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import as_completed
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -16,6 +16,7 @@ import numpy as np
 
 from armillary.base.errors import InputError
 from armillary.base.files import replacing, write_text
+from armillary.base.pool import process_pool
 from armillary.base.reading import MOST_FILE, check_members, check_size, parse_json
 from armillary.lab.learned.records import Record, arrays_of, record_of, records_of
 from armillary.lab.learned.requests import Request, draw, read_request
@@ -103,7 +104,7 @@ def _each(missing: dict[str, Callable[[], bytes]], jobs: int) -> Iterator[tuple[
         for name, made in missing.items():
             yield name, made()
         return
-    with ProcessPoolExecutor(jobs) as pool:
+    with process_pool(jobs) as pool:
         futures = {pool.submit(made): name for name, made in missing.items()}
         for future in as_completed(futures):
             yield futures[future], future.result()
