@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from math import log2
-
+from armillary.base.portable import log2
 from armillary.collective import in_switch
 from armillary.collective.algorithms import (
     ROOTED,

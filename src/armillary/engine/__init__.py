@@ -120,9 +120,9 @@ def simulate(
         from armillary.trace.expand import expand_for
 
         # This engine reads listed ranks only: a grid is written out rank by rank.
-        trace = expand_for(trace, "profile astra-sim")
+        ranks = expand_for(trace, "profile astra-sim")
         platform = astra_sim_view(platform)
-        program, run = run_astra_sim(trace, platform, fold=fold, messages=messages, contention=contention)
+        program, run = run_astra_sim(ranks, platform, fold=fold, messages=messages, contention=contention)
         lowered, info = program, {"folded": fold and not program.listed}
     # The same for all engines: raises if a rank has nodes left, and says who waits for what.
     check_finished(lowered, run)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from math import hypot, log
+from math import fsum, sqrt
 from typing import Any
 
 from pydantic import ValidationError
 
 from armillary.base.document import Source
 from armillary.base.errors import InputError
+from armillary.base.portable import log
 from armillary.compute.gpu.device import load_gpu
 from armillary.explore.training.constants import Constants
 from armillary.explore.training.defaults import chosen, completed, with_sequence
@@ -143,7 +144,7 @@ def of_plan(
     plan = plan_of(values, machine)
     step = Step(model, values, machine.keys, machine.npus, machine.device)
     parts = parts or parts_of(step, software.fitted.constants)
-    time = sum(parts.values())
+    time = fsum(parts.values())
     sequence = plan.sequence or models.default_sequence(model)
     needed = models.flops(model, plan.batch, plan.sequence, causal=plan.causal).training
     peak = _peak(machine, plan)
@@ -223,5 +224,5 @@ def tells_apart(one: Prediction, other: Prediction) -> bool:
     """
     known = one.software.fitted.spread
     exposes = known.exposed * (exposed(other.parts) - exposed(one.parts))
-    spread = hypot(known.step * 2**0.5, exposes)
+    spread = sqrt(2 * known.step * known.step + exposes * exposes)
     return abs(log(other.step_time_s / one.step_time_s)) > NORMAL * spread
