@@ -20,7 +20,7 @@ import click
 from armillary.base.errors import ArmillaryError
 from armillary.base.hints import nearest, whole_number
 from armillary.base.terminal import printable_output
-from armillary.cli.lazy import LazyGroup
+from armillary.cli.command import LazyGroup
 from armillary.cli.signals import Ended, ended_cleanly
 
 GROUPS = {

@@ -12,9 +12,7 @@ from typing import Any
 import click
 
 from armillary.cli.command import option
-from armillary.cli.completion import complete_devices, complete_machines
-from armillary.cli.one_of import OneOf
-from armillary.cli.output_file import OUTPUT, PAGE, PICTURE
+from armillary.cli.output_file import OUTPUT, PAGE, PICTURE, OneOf, complete_devices, complete_machines
 
 Decorator = Callable[[Any], Any]
 OTHER_NAMES = {
@@ -51,7 +49,7 @@ IMAGE = "(.png, .svg or .pdf)"
 
 network_model_option: Decorator = option(
     "--network-model",
-    type=OneOf("armillary.platform.network_models:NETWORK_MODELS"),
+    type=OneOf("armillary.platform.network:NETWORK_MODELS"),
     heading=MACHINE,
     help="How messages share links; by default what the study says, else analytical, or flow where the network is a "
     "graph.",

@@ -18,7 +18,7 @@ import numpy as np
 from armillary.base.errors import InputError
 from armillary.base.reading import MOST_TEXT, read_bytes
 from armillary.report import chrome_trace
-from armillary.report.intervals import lanes
+from armillary.report.time_breakdown import lanes
 
 _MEGAHERTZ = {
     unit: Fraction(scale) / 10**6

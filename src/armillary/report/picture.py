@@ -12,11 +12,10 @@ from armillary.base.pictures import check_picture, new_figure, save_figure
 from armillary.base.units import format_time
 from armillary.engine.common.timeline import KINDS, Timeline
 from armillary.report.communication import DimensionRow, dimensions
-from armillary.report.intervals import union
 from armillary.report.late import Late
-from armillary.report.ranks import class_name, class_sizes, nanoseconds
+from armillary.report.plain import class_name, class_sizes, nanoseconds
 from armillary.report.summary import assumed, headline
-from armillary.report.time_breakdown import KINDS_OF, PARTS, TITLES, breakdown
+from armillary.report.time_breakdown import KINDS_OF, PARTS, TITLES, breakdown, union
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

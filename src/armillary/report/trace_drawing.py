@@ -17,7 +17,7 @@ from armillary.base.units import format_bytes, format_time
 from armillary.report.earliest import forward_edges
 from armillary.report.trace_times import durations, kinds, lanes
 from armillary.trace import Graph
-from armillary.trace.parents import locate
+from armillary.trace.graph import locate
 
 I64 = NDArray[np.int64]
 

@@ -117,7 +117,7 @@ class PlanOptions:
         """
         from pydantic import ValidationError
 
-        from armillary.platform.files.native_errors import first_error, first_problem
+        from armillary.platform.fields import first_error, first_problem
         from armillary.workload.plan.schema import Plan
 
         document, data = self._read()

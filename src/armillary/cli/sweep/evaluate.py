@@ -14,7 +14,6 @@ import click
 from armillary.base.terminal import console
 from armillary.cli import COMMANDS
 from armillary.cli.command import Command, option
-from armillary.cli.one_of import OneOf
 from armillary.cli.options import (
     csv_option,
     html_option,
@@ -24,7 +23,7 @@ from armillary.cli.options import (
     top_option,
     workers_option,
 )
-from armillary.cli.output_file import STORE
+from armillary.cli.output_file import STORE, OneOf
 from armillary.cli.outputs import say, show_table
 from armillary.cli.signals import Ended
 from armillary.cli.sweep import SUBCOMMANDS

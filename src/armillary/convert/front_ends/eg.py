@@ -25,7 +25,7 @@ def convert(inputs: Sequence[Path], *, cycle: str = "1 ns", groups: Path | None 
     from armillary.base.document import read_document
     from armillary.base.units import parse_time
     from armillary.convert.eg_nodes import Meaning, graph_of_rank
-    from armillary.platform.groups import read_groups
+    from armillary.platform.collectives import read_groups
     from armillary.trace import Graph, Trace
 
     try:

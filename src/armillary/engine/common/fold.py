@@ -34,7 +34,7 @@ from armillary.engine.common import network
 from armillary.engine.common.items import Channel, Channels, View, channel_at
 from armillary.platform.model import Platform
 from armillary.platform.network import Dimension
-from armillary.trace.distinct import distinct_columns
+from armillary.trace.columns import distinct_columns
 
 Colours = NDArray[np.int64]
 

@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 from armillary.engine.common.timeline import KINDS, Timeline
 from armillary.explore.compare.sides import Side
 from armillary.report.communication import dimensions
-from armillary.report.intervals import Ticks, measure, union
 from armillary.report.late import Late
-from armillary.report.ranks import nanoseconds, slowest
-from armillary.report.time_breakdown import TITLES, Spans, breakdown
+from armillary.report.plain import nanoseconds, slowest
+from armillary.report.time_breakdown import TITLES, Spans, Ticks, breakdown, measure, union
 
 Interval = tuple[Ticks, Ticks]
 OTHER = "other"

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from armillary.base import portable
 from armillary.engine.common.timeline import KINDS, GraphTable, Timeline
 from armillary.platform.kernels import PRECISIONS
-from armillary.report.intervals import measure, union
-from armillary.report.ranks import class_sizes
+from armillary.report.plain import class_sizes
+from armillary.report.time_breakdown import measure, union
 
 _COMPUTE, _SEND = KINDS.index("compute"), KINDS.index("send")
 

@@ -22,7 +22,7 @@ from armillary.explore.training.parts import TITLES, exposed, parts_of
 from armillary.explore.training.plan_keys import nested
 from armillary.explore.training.software import Software, software_of, usual
 from armillary.explore.training.step import Step, seconds
-from armillary.platform.files.native_errors import first_problem
+from armillary.platform.fields import first_problem
 from armillary.workload import models
 from armillary.workload.generate import memory_of
 from armillary.workload.models import Model, load_model

@@ -22,8 +22,7 @@ from pydantic import Field, ValidationError
 from armillary.base.document import Source, is_there, read_document
 from armillary.base.errors import InputError, nearest
 from armillary.explore.whole_run.quantities import seconds
-from armillary.platform.fields import Count, Part, Quantity
-from armillary.platform.files.native_errors import first_error
+from armillary.platform.fields import Count, Part, Quantity, first_error
 
 _FOLDER = Path(__file__).parent / "presets"
 Long = Annotated[float, Quantity(seconds, "time", "50000 h")]

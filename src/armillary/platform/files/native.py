@@ -39,12 +39,10 @@ from armillary.base.document import Document, Source, check_path, is_there, read
 from armillary.base.errors import InputError, nearest
 from armillary.base.hints import KeyPath, show
 from armillary.platform.collectives import COLLECTIVES
-from armillary.platform.files.astra_sim_keys import NETWORK_KEYS
+from armillary.platform.fields import first_error
 from armillary.platform.files.machine import read_machine
-from armillary.platform.files.native_errors import first_error
 from armillary.platform.files.preset import expand, is_preset, preset_document, preset_names, read_preset
-from armillary.platform.files.study_schema import PlatformFile, StudyFile
-from armillary.platform.files.workload_schema import Job, Workload
+from armillary.platform.files.study_schema import Job, PlatformFile, StudyFile, Workload
 from armillary.platform.model import CollectiveName, Platform, ProfileName
 from armillary.platform.profiles import NOT_ASTRA_SIM, with_roofline
 
@@ -189,6 +187,8 @@ def load_platform(path: Source) -> Platform:
         study = _validate(document)
         platform = read_machine(study.platform, document, ("platform",), study.profile)
         return _warned(_from_preset(platform, given), warnings)
+    from armillary.platform.files.astra_sim_keys import NETWORK_KEYS
+
     # A frequent mistake: the network file of ASTRA-sim has the same suffix, but no machine.
     if all(key in document.data for key in NETWORK_KEYS):
         raise InputError(

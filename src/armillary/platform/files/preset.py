@@ -27,7 +27,6 @@ from typing import Any
 from armillary.base.document import Document, read_document
 from armillary.base.errors import InputError, nearest
 from armillary.base.hints import KeyPath, show
-from armillary.platform.files.sized import counted, devices_of, sized
 
 # Shipped with the package, as data files.
 _FOLDER = Path(__file__).parent / "presets"
@@ -102,7 +101,11 @@ def _data(name: str) -> dict[str, Any]:
 
 def is_preset(name: str) -> bool:
     """Return whether `name` is that of a preset, or means one of a size, such as 64xdgx-h100."""
-    return name in preset_names() or counted(name) is not None
+    if name in preset_names():
+        return True
+    from armillary.platform.files.sized import counted
+
+    return counted(name) is not None
 
 
 @functools.lru_cache(maxsize=64)
@@ -117,6 +120,8 @@ def read_preset(name: str) -> Preset:
         if "like" not in data:
             return read_numbers(_FOLDER / f"{name}.yaml", "platform")
         return replace(read_preset(data["like"]), name=name, title=data["title"])
+    from armillary.platform.files.sized import counted, devices_of, sized
+
     found = counted(name)
     if found is None:
         raise InputError(f"no preset '{name}'{nearest(name, preset_names())}")
