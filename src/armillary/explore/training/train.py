@@ -25,7 +25,9 @@ from armillary.explore.training.step import Step, seconds
 from armillary.platform.fields import first_problem
 from armillary.workload import models
 from armillary.workload.generate import memory_of
+from armillary.workload.layers.lora import adapter_parameters
 from armillary.workload.models import Model, load_model
+from armillary.workload.models.schema import Decoder
 from armillary.workload.plan.schema import Plan
 
 
@@ -146,7 +148,7 @@ def of_plan(
     parts = parts or parts_of(step, software.fitted.constants)
     time = fsum(parts.values())
     sequence = plan.sequence or models.default_sequence(model)
-    needed = models.flops(model, plan.batch, plan.sequence, causal=plan.causal).training
+    needed = _flops(model, plan)
     peak = _peak(machine, plan)
     held, capacity = memory_of(model, plan), machine.platform.npu.memory.capacity
     return Prediction(
@@ -161,6 +163,18 @@ def of_plan(
         plan.batch * (sequence or 0),
         (*assumed, *_assumed(machine, software)),
     )  # fmt: skip
+
+
+def _flops(model: Model, plan: Plan) -> int:
+    """Return the operations of a step that the model needs, without recomputation.
+
+    Frozen weights need no gradient: two passes instead of three, and the three of what is trained beside them.
+    """
+    found = models.flops(model, plan.batch, plan.sequence, causal=plan.causal)
+    if plan.lora is None or not isinstance(model, Decoder):
+        return found.training
+    tokens = plan.batch * (plan.sequence or model.context)
+    return 2 * found.forward + 6 * tokens * adapter_parameters(model, plan.lora)
 
 
 def _peak(machine: Machine, plan: Plan) -> float:
