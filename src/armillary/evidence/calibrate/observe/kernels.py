@@ -86,6 +86,8 @@ def fit_kernels(base: Gpu | None, gemms: Mapping[str, Gemms], title: str, source
         # Other precisions take the constants of bf16, so that one must be there.
         found.setdefault("bf16", next(iter(found.values())))
     gpu = dataclasses.replace(start, gemm={**start.gemm, **found})
+    if not base:
+        gpu = _alike(gpu, found["bf16"])
     spread = {name: value for fit in fits.values() for name, value in fit.spread.items()}
     # Classes of which nothing was measured are those of another device.
     further = FURTHER["sibling"] if base else FURTHER["derived"]
@@ -120,6 +122,17 @@ def plain(gemms: Mapping[str, Gemms]) -> Gpu:
         "observed", "observed", peaks, bandwidth, 0, 1, (_TILE,), 64, {"bf16": fit}, {"bf16": attention}, {}, 0.8,
         fit.launch,
     )  # fmt: skip
+
+
+def _alike(gpu: Gpu, fit: GemmFit) -> Gpu:
+    """Return a plain device whose other kernels start and move bytes as its GEMMs do."""
+    attention = {
+        name: dataclasses.replace(
+            each, launch=fit.launch, memory=fit.memory, rate=fit.rate, backward_rate=fit.rate
+        )
+        for name, each in gpu.attention.items()
+    }
+    return dataclasses.replace(gpu, attention=attention, share=fit.memory, launch=fit.launch)
 
 
 def _errors(

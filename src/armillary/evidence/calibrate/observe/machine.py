@@ -13,6 +13,7 @@ import yaml
 
 from armillary.base.errors import InputError
 from armillary.base.files import write_text
+from armillary.base.units import format_bytes
 from armillary.collective.fitted.model import INSIDE, CollectiveFit
 from armillary.collective.fitted.read import load_fit
 from armillary.compute.gpu.device import load_gpu
@@ -229,7 +230,10 @@ def _assumptions(observed: Observed, parts: _Parts, steps: Steps | None, softwar
                 f"GEMMs in {name} follow {fit.shapes} observed shapes, which decide {_some(fit.free)}; {rest}"
                 + _held(fit.mean)
             )
-        found.append(f"attention and kernels bound by memory were not observed by themselves: as on {like}")
+        said = f"those of {like}" if base else "taken to start, compute and move bytes as GEMMs do"
+        found.append(
+            f"attention and kernels bound by memory were not observed by themselves: they are {said}"
+        )
         if not base:
             found.append(
                 f"no data sheet is known: the peak is the rate of the fastest observed GEMM over {REACHED:g}, the "
@@ -258,14 +262,15 @@ def _of_network(network: Network, like: str) -> list[str]:
     places = sorted({place for _, place in network.fit.measured})
     seen = sorted({operation for operation, _ in network.fit.measured})
     found = [
-        f"collectives follow {network.cases} observed cases ({', '.join(seen)}), which decide {network.moved} constants"
-        + _held(network.mean)
+        f"collectives follow {network.cases} observed cases ({', '.join(seen)}; {format_bytes(network.least)} to "
+        f"{format_bytes(network.most)}), which decide {network.moved} constants" + _held(network.mean)
     ]
     lacking = [
         name for name in ("all-reduce", "all-gather", "reduce-scatter", "all-to-all") if name not in seen
     ]
     if lacking:
-        found.append(f"{', '.join(lacking)} were not observed: they follow from what was, and from {like}")
+        rest = f", and from {like}" if network.fit.mechanism is not None else ""
+        found.append(f"{', '.join(lacking)} were not observed: they follow from what was{rest}")
     if places == [INSIDE] and network.fit.mechanism is not None:
         found.append(f"no collective between nodes was observed: as on {like}")
     return found
