@@ -218,6 +218,20 @@ def write_text(path: StrPath, *pieces: str) -> None:
         stream.writelines(pieces)
 
 
+def make_folder(folder: StrPath) -> None:
+    """Make a folder that several files are written to, and those above it, where they are missing.
+
+    Raises:
+        InputError: it cannot be made.
+    """
+    try:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(
+            f"{Path(folder)}: cannot be made ({error.strerror or error}), expected a folder that can be written"
+        ) from error
+
+
 def fill_page(page: str, parts: Mapping[str, str]) -> list[str]:
     """Return the pieces of a page in which each ``@NAME@`` is replaced by its part."""
     # In one pass: a part that contains the marker of another, such as the path of a trace, is not searched again.
