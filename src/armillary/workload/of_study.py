@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from armillary.base.memory import SIMULATED
 from armillary.platform.files.native import Study
 from armillary.trace import CollectiveType, GraphBuilder, Trace, load_trace
 
@@ -13,7 +14,7 @@ def study_trace(study: Study) -> Trace:
         InputError: the request cannot be read or is impossible; names the file and the line.
     """
     if study.trace is not None:
-        return load_trace(study.trace)
+        return load_trace(study.trace, bytes_per_node=SIMULATED)
     if study.collective is not None:
         kind, size = study.collective.kind, study.collective.size
         builder = GraphBuilder()
