@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from armillary.base.memory import SIMULATED
 from armillary.platform.files.native import Study
 from armillary.trace import CollectiveType, GraphBuilder, Trace
 
@@ -15,7 +16,7 @@ def study_trace(study: Study) -> Trace:
     if study.trace is not None:
         from armillary.trace import load_trace
 
-        return load_trace(study.trace)
+        return load_trace(study.trace, bytes_per_node=SIMULATED)
     if study.collective is not None:
         kind, size = study.collective.kind, study.collective.size
         builder = GraphBuilder()
