@@ -19,7 +19,7 @@ from click.testing import CliRunner
 from hostile_world import CALLS, spoil_store, write_world
 
 from armillary.cli import main
-from armillary.cli.lazy import DefaultGroup
+from armillary.cli.command import DefaultGroup
 
 # What commands a terminal; and what a line of ours never begins with.
 COMMANDS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")

@@ -7,9 +7,8 @@ import io
 from armillary.base.errors import InputError
 from armillary.base.terminal import console
 from armillary.collective import blocks as data
-from armillary.collective.algorithm import Blocks
 from armillary.collective.algorithms import rounds_for
-from armillary.collective.rounds import Rounds
+from armillary.collective.rounds import Blocks, Rounds
 
 Contributors = frozenset[int]
 Held = list[dict[int, Contributors]]

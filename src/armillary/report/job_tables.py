@@ -12,8 +12,7 @@ from armillary.engine.common.timeline import Timeline
 from armillary.report.json_report import to_json
 from armillary.report.link_tables import print_links
 from armillary.report.memory_fit import does_not_fit, fit_line, memory_fit
-from armillary.report.plain import plain_name, plain_table
-from armillary.report.ranks import nanoseconds, slowest
+from armillary.report.plain import nanoseconds, plain_name, plain_table, slowest
 from armillary.report.summary import about, assumed_of_input, on_console
 from armillary.report.time_breakdown import breakdown
 

@@ -17,7 +17,7 @@ from armillary.report.late import Late
 from armillary.report.links import links_json
 from armillary.report.lower_bound import bound
 from armillary.report.memory_fit import memory_fit
-from armillary.report.ranks import class_sizes, nanoseconds, slowest
+from armillary.report.plain import class_sizes, nanoseconds, slowest
 from armillary.report.serving import serving_json
 from armillary.report.summary import terms_json
 from armillary.report.time_breakdown import astra_exposed, breakdown, waited_for

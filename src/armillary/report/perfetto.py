@@ -18,9 +18,9 @@ from armillary.engine.common.timeline import KINDS, OPERATIONS, Timeline
 from armillary.engine.transport.layout import PS
 from armillary.engine.transport.use import NetworkUse
 from armillary.report import chrome_trace
-from armillary.report.intervals import depth, lanes
 from armillary.report.links import busiest, link_name
-from armillary.report.ranks import class_name, class_sizes
+from armillary.report.plain import class_name, class_sizes
+from armillary.report.time_breakdown import depth, lanes
 
 if TYPE_CHECKING:
     from armillary.engine.common.multi_job import JobsResult

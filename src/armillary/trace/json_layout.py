@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import json
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,6 +19,7 @@ from typing import Any
 
 from armillary.base.errors import InputError, nearest, one_of
 from armillary.base.files import replacing
+from armillary.base.reading import parse_json
 from armillary.base.text import json_text
 from armillary.trace.graph import Graph
 from armillary.trace.node import Attribute, Node, graph_of, node_at
@@ -72,8 +72,8 @@ def graph_from_json(text: str | bytes, source: str = "<json>") -> Graph:
         InputError: the text is not such JSON; names the node, the key and what was expected.
     """
     try:
-        data = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        data = parse_json(text, source)
+    except ValueError as error:
         raise InputError(f"{source}: not JSON ({error}), expected a trace in JSON") from error
     if isinstance(data, list):
         return graph_from_nodes(data, source)

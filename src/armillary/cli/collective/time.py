@@ -6,7 +6,7 @@ import click
 
 from armillary.cli.collective import SUBCOMMANDS, bytes_of
 from armillary.cli.command import Command
-from armillary.cli.completion import complete_fits
+from armillary.cli.output_file import complete_fits
 from armillary.cli.outputs import say
 
 _HELP = f"""{SUBCOMMANDS["time"]}

@@ -11,10 +11,10 @@ import click
 
 from armillary.base.errors import InputError
 from armillary.cli.command import Command, option
-from armillary.cli.completion import complete_models
 from armillary.cli.generate import SUBCOMMANDS
 from armillary.cli.generate.plan_options import PlanOptions, plan_options
 from armillary.cli.options import MACHINE, json_option, machine_option, plot_option
+from armillary.cli.output_file import complete_models
 from armillary.cli.outputs import say, show_table, working, write_json
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ import click
 
 from armillary.base.hints import one_line
 from armillary.cli.command import Command
-from armillary.cli.completion import complete_models
 from armillary.cli.generate import SUBCOMMANDS
 from armillary.cli.options import json_option
+from armillary.cli.output_file import complete_models
 from armillary.cli.outputs import say, show_table, write_json
 
 if TYPE_CHECKING:

@@ -11,7 +11,14 @@ import click
 
 from armillary.base.terminal import unfiltered
 from armillary.cli.command import Command, option
-from armillary.cli.options import csv_option, json_option, seed_option, top_option, workers_option
+from armillary.cli.options import (
+    csv_option,
+    json_option,
+    programs_option,
+    seed_option,
+    top_option,
+    workers_option,
+)
 from armillary.cli.output_file import STORE
 from armillary.cli.outputs import say, show_table
 from armillary.cli.plan import SUBCOMMANDS
@@ -57,6 +64,7 @@ _HOW = "How it searches"
 @top_option("Points", 5)
 @csv_option
 @json_option("Write what was found as JSON, in base units.")
+@programs_option
 def command(
     file: Path,
     method: Method | None,

@@ -9,8 +9,8 @@ import click
 
 from armillary.base.errors import InputError
 from armillary.cli.command import Command, option
-from armillary.cli.completion import complete_costs, complete_failures
-from armillary.cli.options import json_option, plot_option, ranks_option, seed_option
+from armillary.cli.options import json_option, plot_option, programs_option, ranks_option, seed_option
+from armillary.cli.output_file import complete_costs, complete_failures
 from armillary.cli.outputs import say, show_table, working, write_json
 from armillary.cli.plan import SUBCOMMANDS
 
@@ -121,6 +121,7 @@ _WORK, _FAILURES, _CHECKPOINTS = "The work", "Failures and repair", "Checkpoints
 )
 @plot_option("goodput against NPUs and interval")
 @json_option()
+@programs_option
 def command(
     study: Path | None,
     tokens: str | None,

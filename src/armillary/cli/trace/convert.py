@@ -9,9 +9,8 @@ from typing import Any
 import click
 
 from armillary.cli.command import Command, Option, option
-from armillary.cli.completion import complete_formats
 from armillary.cli.options import json_option
-from armillary.cli.output_file import OutputPrefix
+from armillary.cli.output_file import OutputPrefix, complete_formats
 from armillary.cli.outputs import say, working, write_json
 from armillary.cli.trace import SUBCOMMANDS
 

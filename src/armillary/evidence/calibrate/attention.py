@@ -6,7 +6,6 @@ import csv
 import dataclasses
 import functools
 import io
-import json
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -16,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.base.errors import InputError
+from armillary.base.reading import parse_json
 from armillary.compute.gpu.attention import attention_seconds, context_seconds, scores
 from armillary.compute.gpu.device import AttentionFit, Gpu
 from armillary.compute.model import Floats, Ints
@@ -135,7 +135,7 @@ def read_shares(path: Path) -> Kernels:
         InputError: it is missing or malformed.
     """
     try:
-        return _shares(json.loads(measured_text(path)))
+        return _shares(parse_json(measured_text(path), path))
     except (ArithmeticError, AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
         raise InputError(f"{path}: no system file of SimuMax ({type(error).__name__}: {error})") from error
 

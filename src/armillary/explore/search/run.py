@@ -22,7 +22,7 @@ from armillary.explore.sweep.measures import MEASURES
 from armillary.explore.sweep.point import Point, Row
 from armillary.explore.sweep.schema import Search
 from armillary.explore.sweep.sweep import Sweep
-from armillary.platform.files.native_errors import first_problem
+from armillary.platform.fields import first_problem
 
 if TYPE_CHECKING:
     from armillary.explore.sweep.schema import Method

@@ -17,6 +17,7 @@ from armillary.base.files import write_text
 from armillary.base.page import html_page, text_script
 from armillary.explore.sweep.measures import MEASURES
 from armillary.explore.sweep.point import Row
+from armillary.explore.views.assumed import assumed_line
 from armillary.explore.views.columns import Columns, columns_of, title_of
 from armillary.explore.views.reasons import reason_classes, status_line
 from armillary.explore.views.slices import telling_axes
@@ -97,7 +98,7 @@ def page_data(columns: Columns) -> dict[str, Any]:
     return {
         "title": Path(columns.title).name or "Sweep",
         "count": len(columns.rows),
-        "status": status_line(columns.rows),
+        "status": ". ".join(filter(None, (status_line(columns.rows), assumed_line(columns.rows)))),
         "axes": [
             {"name": columns.axes[axis].name, "values": columns.axes[axis].texts, "codes": _packed(codes, "<i2")}
             for axis, codes in zip(columns.varied, columns.codes[:, columns.varied].T, strict=True)
