@@ -47,6 +47,8 @@ CASE_SECONDS = 5
 MESSAGE = 1500
 """Characters that a message may have."""
 SLOW_CASE_SECONDS = 120
+TRACED = 6
+"""Times slower, where each line is looked at."""
 STUCK_SECONDS = 300
 MEMORY_BYTES = 6 << 30
 SHOWN_FAILURES = 20
@@ -70,11 +72,11 @@ def case(reader: Reader, seed: int) -> bytes:
     return mutated(reader.seeds(), reader.mutations, Random(f"{reader.name}:{seed}"))
 
 
-def attempt(reader: Reader, data: bytes, folder: Path) -> str:
+def attempt(reader: Reader, data: bytes, folder: Path, patience: int = 1) -> str:
     """Return "read", "refused", or what came out instead."""
     path = folder / reader.file
     path.write_bytes(data)
-    limit = SLOW_CASE_SECONDS if reader.slow else CASE_SECONDS
+    limit = patience * (SLOW_CASE_SECONDS if reader.slow else CASE_SECONDS)
 
     def late(number: int, frame: FrameType | None) -> None:
         raise TooSlowError
@@ -176,7 +178,7 @@ def guided(reader: Reader, first: int, seconds: float, *, keep: bool, progress: 
                 Path(progress_name(reader)).write_bytes(data)
             begin = time.monotonic()
             with coverage.watching() as new:
-                outcome = attempt(reader, data, Path(name))
+                outcome = attempt(reader, data, Path(name), TRACED)
             slowest = max(slowest, time.monotonic() - begin)
             done += 1
             counts[outcome if outcome in counts else "failed"] += 1
