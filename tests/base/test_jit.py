@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -92,3 +93,33 @@ def test_without_a_folder_to_write_to_it_says_so_and_keeps_nothing(package: Path
     (package / "helper_kernel.py").write_text(HELPER.replace("FACTOR", "3"))
     assert run(package, str(tmp_path / "file"))[0] == ["31", "31"]  # nothing beside the sources either
     assert not list(package.rglob("*.nb?"))
+
+
+def test_damaged_code_is_thrown_away_and_made_again(package: Path, tmp_path: Path) -> None:
+    import armillary  # noqa: F401
+
+    cache = tmp_path / "cache"
+    run(package, str(cache))
+    (file,) = cache.rglob("*.nbc")
+    whole = file.read_bytes()
+    middle = len(whole) // 2
+    flipped = whole[:middle] + bytes([whole[middle] ^ 1]) + whole[middle + 1 :]
+    for damaged in (b"", whole[:20], whole[:middle], flipped):
+        file.write_bytes(damaged)
+        assert run(package, str(cache)) == (["21", "21"], "")
+        assert file.stat().st_size > middle and file.read_bytes() != damaged
+    file.unlink()
+    file.mkdir()
+    (file / "x").touch()
+    said, warning = run(package, str(cache))
+    assert said == ["21", "21"] and warning.count("warning: compiled kernels cannot be kept") == 1
+
+
+def test_processes_that_share_a_cache_find_whole_code(package: Path, tmp_path: Path) -> None:
+    import armillary  # noqa: F401
+
+    cache = tmp_path / "cache"
+    with ThreadPoolExecutor(3) as pool:
+        assert list(pool.map(lambda _: run(package, str(cache)), range(3))) == [(["21", "21"], "")] * 3
+    assert kept(cache) == 1
+    assert not [each for each in cache.rglob("*") if each.is_file() and each.suffix != ".nbc"]

@@ -15,11 +15,12 @@ from armillary.base.errors import InputError
 from armillary.collective.algorithms import (
     DEFINITIONS,
     algorithms_for,
+    choose,
     find_algorithm,
+    natural,
     rounds_alltoallv,
     rounds_for,
 )
-from armillary.collective.choose import choose, natural
 from armillary.collective.load import Load, line_order, load
 from armillary.collective.rounds import Round, Rounds
 from armillary.platform.dimension_topologies import TOPOLOGIES

@@ -22,7 +22,8 @@ with longer arrays and continues where it stopped. The amount of memory has no e
 `armillary.base.checked` tests all of this.
 
 The cache is under `$XDG_CACHE_HOME/armillary` or `~/.cache/armillary`. Where that folder cannot be written
-nothing is cached, not even beside the sources, where Numba would put it.
+nothing is cached, not even beside the sources, where Numba would put it. A damaged file of it is thrown away, and its
+kernel compiled again (`armillary.base.kernel_files`).
 """
 
 from __future__ import annotations
@@ -42,6 +43,8 @@ from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal, TypeVar
+
+from armillary.base.kernel_files import KernelFiles
 
 Mode = Literal["compiled", "interpreted"]
 F = TypeVar("F", bound=Callable[..., Any])
@@ -138,7 +141,7 @@ def load(name: str, mode: Mode, variant: str = "") -> ModuleType:
             if is_checking():
                 _execute_checked(module, spec.origin)
             elif mode == "interpreted":
-                from armillary.base.inlined import compile_inlined
+                from armillary.base.accessors import compile_inlined
 
                 exec(
                     compile_inlined(Path(spec.origin).read_text(encoding="utf-8"), spec.origin), vars(module)
@@ -229,7 +232,7 @@ def cache_folder(sources: Iterable[Path] = ()) -> Path:
 def _ours() -> Any:
     """Return the hash of our sources: kernels, what declares their tables, and what makes code of both."""
     digest = hashlib.sha256()
-    makers = [Path(__file__).with_name(f"{name}.py") for name in ("jit", "tables", "accessors", "inlined")]
+    makers = [Path(__file__).with_name(f"{name}.py") for name in ("jit", "tables", "accessors")]
     for source in (*makers, *sorted(each for each in _HOME.rglob("*.py") if any(map(each.match, _SOURCES)))):
         digest.update(source.read_bytes())
     return digest
@@ -297,8 +300,23 @@ def _keep(loading: _Loading, variant: str) -> None:
     try:
         for entry in loading.entries:
             entry.enable_caching()
+            # Numba says where; how is ours, see `kernel_files`.
+            entry._cache._cache_file = _Kept(entry._cache, numba.__version__)
     finally:
         numba.config.CACHE_DIR = before
+
+
+class _Kept(KernelFiles):
+    """Warns of what cannot be kept."""
+
+    def __init__(self, cache: Any, version: str) -> None:
+        super().__init__(Path(cache.cache_path), cache._impl.filename_base, version)
+
+    def save(self, key: object, data: object) -> None:
+        """Keep the code of a signature, or warn."""
+        super().save(key, data)
+        if self.problem:
+            _warn(self._folder, self.problem)
 
 
 def _warn(folder: Path, error: OSError) -> None:

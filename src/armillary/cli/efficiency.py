@@ -52,6 +52,9 @@ def with_efficiency(platform: Platform, percent: str | None, trace: Trace | None
         raise InputError(
             "--efficiency: compute nodes take their recorded times, expected a machine with compute.roofline: true"
         )
-    # Both, as one number is given.
-    kernels = replace(platform.compute.kernels, compute=share, memory=share)
-    return replace(platform, compute=replace(platform.compute, kernels=kernels))
+    # Both, as one number is given. Kernels of a device that was measured give way: an efficiency is one of a roofline.
+    kernels, model = replace(platform.compute.kernels, compute=share, memory=share), platform.compute.model
+    chosen = replace(platform.compute, kernels=kernels)
+    if model == "gpu":
+        chosen = replace(chosen, model="roofline", options={})
+    return replace(platform, compute=chosen)

@@ -12,9 +12,7 @@ from typing import Any
 import click
 
 from armillary.cli.command import option
-from armillary.cli.completion import complete_devices, complete_machines
-from armillary.cli.one_of import OneOf
-from armillary.cli.output_file import OUTPUT, PAGE, PICTURE
+from armillary.cli.output_file import OUTPUT, PAGE, PICTURE, OneOf, complete_devices, complete_machines
 
 Decorator = Callable[[Any], Any]
 OTHER_NAMES = {
@@ -51,7 +49,7 @@ IMAGE = "(.png, .svg or .pdf)"
 
 network_model_option: Decorator = option(
     "--network-model",
-    type=OneOf("armillary.platform.network_models:NETWORK_MODELS"),
+    type=OneOf("armillary.platform.network:NETWORK_MODELS"),
     heading=MACHINE,
     help="How messages share links; by default what the study says, else analytical, or flow where the network is a "
     "graph.",
@@ -63,6 +61,22 @@ comm_groups_option: Decorator = option(
 csv_option: Decorator = option(
     "--csv", type=OUTPUT, metavar="FILE", help="Write all rows as a table, measures in base units."
 )
+
+
+def programs_option(function: Any) -> Any:
+    """Add ``--allow-programs``, to each command that reads studies: without, none of their programs is started."""
+
+    def consent(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+        from armillary.base.allowed import allow
+
+        # For this command and its workers only.
+        if wanted and not ctx.resilient_parsing:
+            ctx.with_resource(allow(programs=True))
+
+    return option(
+        "--allow-programs", is_flag=True, expose_value=False, callback=consent, heading=MACHINE,
+        help="Let files start the programs that they name, as compute model subprocess does.",
+    )(function)  # fmt: skip
 
 
 def json_option(text: str = "Write the same as JSON.") -> Decorator:
@@ -82,10 +96,11 @@ def html_option(text: str = "Write one interactive page.", page: Any = PAGE) -> 
 
 def machine_option(text: str, **extra: Any) -> Decorator:
     """Add ``--machine``: a study or platform file, or a preset."""
-    return option(
+    machine = option(
         "--machine", metavar="FILE|PRESET", shell_complete=complete_machines, heading=MACHINE, help=text,
         **extra,
     )  # fmt: skip
+    return lambda function: machine(programs_option(function))
 
 
 def counted_machine_option() -> Decorator:
@@ -97,7 +112,8 @@ def counted_machine_option() -> Decorator:
 def machine_argument(name: str = "machine", *, required: bool = True) -> Decorator:
     """Add the argument MACHINE: a study or platform file, or a preset."""
     metavar = "MACHINE" if required else "[MACHINE]"
-    return click.argument(name, metavar=metavar, required=required, shell_complete=complete_machines)
+    machine = click.argument(name, metavar=metavar, required=required, shell_complete=complete_machines)
+    return lambda function: machine(programs_option(function))
 
 
 def device_option(text: str, metavar: str = "NAME", **extra: Any) -> Decorator:

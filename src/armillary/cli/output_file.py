@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import importlib
 import os
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
+from click.shell_completion import CompletionItem
 
 from armillary.base.errors import InputError
 from armillary.base.files import (
@@ -17,6 +19,121 @@ from armillary.base.files import (
     is_standard_output,
     kept_standard_output,
 )
+
+if TYPE_CHECKING:
+    from armillary.base.extension import ExtensionPoint
+
+
+class OneOf(click.ParamType):  # type: ignore[type-arg]  # generic in newer versions of click only
+    """One of the names of an extension point; looks for other packages only where it has to list them all."""
+
+    name = "name"
+
+    def __init__(self, where: str) -> None:
+        """Take "module:attribute" of the point: its module is imported when it is asked for."""
+        # A text, not the object: help and completion must not import the engine.
+        self.where = where
+
+    @property
+    def point(self) -> ExtensionPoint:
+        """The extension point."""
+        module, _, attribute = self.where.partition(":")
+        found: ExtensionPoint = getattr(importlib.import_module(module), attribute)
+        return found
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
+        """Return the names as `click.Choice` shows them."""
+        return f"[{'|'.join(self.point)}]"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Refuse a name that is none."""
+        from armillary.platform.limits import Choice
+
+        if problem := Choice(self.point)(value):
+            self.fail(problem, param, ctx)
+        return value
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """Return the names that begin so."""
+        return [CompletionItem(name) for name in self.point if name.startswith(incomplete)]
+
+
+Completer = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
+
+
+def _names_or_files(names: Callable[[], Iterable[str]]) -> Completer:
+    def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        found = [CompletionItem(name) for name in names() if name.startswith(incomplete)]
+        # In bash an item of type file drops the items before it: it goes first.
+        return [CompletionItem(incomplete, type="file"), *found]
+
+    return complete
+
+
+# Each list is imported when the shell asks for it: completion must not load the package.
+def _models() -> Iterable[str]:
+    from armillary.workload.models import preset_names
+
+    return preset_names()
+
+
+def _machines() -> Iterable[str]:
+    from armillary.platform.files.preset import preset_names
+
+    return preset_names()
+
+
+def _devices() -> Iterable[str]:
+    from armillary.compute.gpu.device import gpu_names
+
+    return gpu_names()
+
+
+def _fits() -> Iterable[str]:
+    from armillary.collective.fitted import fit_names
+
+    return fit_names()
+
+
+def _costs() -> Iterable[str]:
+    from armillary.explore.cost import cost_preset_names
+
+    return cost_preset_names()
+
+
+def _failures() -> Iterable[str]:
+    from armillary.explore.whole_run.failures import failure_preset_names
+
+    return failure_preset_names()
+
+
+def _software() -> Iterable[str]:
+    from armillary.explore.training.fitted import stack_names
+
+    return stack_names()
+
+
+def _formats() -> Iterable[str]:
+    from armillary.convert import names
+
+    return names()
+
+
+complete_models = _names_or_files(_models)
+complete_machines = _names_or_files(_machines)
+complete_devices = _names_or_files(_devices)
+complete_fits = _names_or_files(_fits)
+complete_costs = _names_or_files(_costs)
+complete_failures = _names_or_files(_failures)
+complete_software = _names_or_files(_software)
+
+
+def complete_formats(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Return the front ends that begin so."""
+    return [CompletionItem(name) for name in _formats() if name.startswith(incomplete)]
+
 
 # A key of click's context, which all options of a command share.
 _SEEN = "armillary.written"

@@ -20,7 +20,7 @@ from armillary.cli.options import (
     network_model_option,
     profile_option,
 )
-from armillary.cli.outputs import Outputs, output_options, working
+from armillary.cli.outputs import Outputs, output_options, say, working
 from armillary.cli.terms import chosen_terms, costs_of, print_costs, terms_options
 
 if TYPE_CHECKING:
@@ -193,7 +193,7 @@ def pytorch_trace(source: str, from_one_rank: bool = False) -> Trace:
 
     converted = front_end("pytorch").convert([Path(source)])
     for warning in converted.warnings:
-        click.echo(f"warning: {warning}", err=True)
+        say(f"warning: {warning}", err=True)
     for line in converted.statements:
         click.echo(line, err=True)
     if not from_one_rank:
@@ -206,7 +206,7 @@ def pytorch_trace(source: str, from_one_rank: bool = False) -> Trace:
     # The world's size, or as many ranks as groups mention.
     count = recorded_world(graph) or ranks_named_by(graph)
     whole, _ = recognise_one(graph, rank, count)
-    click.echo(f"warning: all {count} ranks are assumed to do what rank {rank} did", err=True)
+    say(f"warning: all {count} ranks are assumed to do what rank {rank} did", err=True)
     return whole
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import io
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from armillary.base.errors import InputError, nearest
+from armillary.base.reading import MOST_TEXT, read_unpacked
 from armillary.compute.model import Floats, Ints
 
 COLUMNS = ("m", "n", "k", "time", "precision")
@@ -122,14 +122,14 @@ def _rows(path: Path, columns: Mapping[str, str]) -> Iterator[tuple[int, dict[st
 def _text(path: Path) -> str:
     from armillary.base.document import read_text
 
-    if path.suffix != ".gz":
-        return read_text(path, "table of GEMMs")
     try:
-        return gzip.decompress(path.read_bytes()).decode()
+        if path.suffix != ".gz":
+            return read_text(path, "table of GEMMs")
+        return bytes(read_unpacked(path, MOST_TEXT)).decode()
     except FileNotFoundError:
         # The same error as for a plain file that is missing.
         return read_text(path, "table of GEMMs")
-    except (OSError, EOFError, UnicodeDecodeError) as error:
+    except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: cannot read the table of GEMMs: {error}") from error
 
 

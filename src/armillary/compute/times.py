@@ -17,7 +17,7 @@ from armillary.compute.roofline import Roofline, with_endless_memory
 from armillary.platform.kernels import COMPUTE_MODELS
 from armillary.platform.model import Platform
 from armillary.trace.attention import ATTENTION, to_attention
-from armillary.trace.distinct import distinct_columns
+from armillary.trace.columns import distinct_columns
 from armillary.trace.gemm import GEMM, to_gemms
 from armillary.trace.graph import Graph
 from armillary.trace.schema import NodeType
@@ -44,17 +44,11 @@ class KernelTimes:
         self._known: dict[Row, int] = {}
         self._of: dict[int, tuple[NDArray[np.int64], NDArray[np.int64]]] = {}
         chosen = platform.compute
-        modelled = chosen.modelled
-        self.asked = modelled and (chosen.model != "roofline" or bool(chosen.overrides))
-        self.asked |= bool(chosen.overrides) and not chosen.replay
-        """Whether there is more to it than the roofline model, or recorded times."""
-        if not self.asked:
-            return
         for graph in graphs:
             # By identity: graphs are large, and shared between ranks.
             self._of[id(graph)] = self._read(graph)
         work = _work(self._known)
-        times = ask(platform, work, modelled=modelled, fill=fill)
+        times = ask(platform, work, modelled=chosen.modelled, fill=fill)
         self._ns = times.ns
         self.warnings = [
             f"compute model {chosen.model or 'roofline'}: {note}"

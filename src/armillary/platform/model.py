@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from armillary.base.hints import show
-from armillary.platform.algorithms import wrong_name
 from armillary.platform.astra_sim_system import AstraSimSystem
 from armillary.platform.collectives import (
     ALGORITHMS,
@@ -17,8 +16,9 @@ from armillary.platform.collectives import (
     CHUNK_ORDERS,
     COLLECTIVES,
     PHYSICAL_COLLECTIVES,
+    checked_groups,
+    wrong_name,
 )
-from armillary.platform.groups import checked_groups
 from armillary.platform.kernels import PRECISIONS, Compute, Jitter
 from armillary.platform.limits import (
     COUNT,
@@ -35,8 +35,7 @@ from armillary.platform.limits import (
     refuse,
 )
 from armillary.platform.memory import LocalMemory, RemoteMemory
-from armillary.platform.network import Dimension, Port, port
-from armillary.platform.network_models import NetworkChoice
+from armillary.platform.network import Dimension, NetworkChoice, Port, port
 from armillary.platform.terms import FitChoice, Terms
 
 if TYPE_CHECKING:

@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from dataclasses import MISSING, fields, replace
 
 from armillary.base.errors import InputError
-from armillary.platform.algorithms import Algorithm, natural_algorithm, parse_algorithm
-from armillary.platform.collectives import COLLECTIVES
+from armillary.platform.collectives import COLLECTIVES, Algorithm, natural_algorithm, parse_algorithm
 from armillary.platform.dimension_topologies import TOPOLOGIES
 from armillary.platform.model import PHYSICAL, Platform
 

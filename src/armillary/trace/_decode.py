@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.base import jit
-from armillary.base.checked import before_table
 from armillary.base.errors import InputError
+from armillary.base.tables import before_table
 from armillary.trace import decode_kernel as k
 from armillary.trace import wire_kernel
 from armillary.trace.columns import I64, Columns

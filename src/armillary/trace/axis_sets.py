@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.base.errors import InputError
-from armillary.trace.distinct import distinct_columns
+from armillary.trace.columns import distinct_columns
 from armillary.trace.graph import Graph
 from armillary.trace.grid import AXIS, RankGrid
 from armillary.trace.process_groups import WORLD

@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 
 from armillary.base import jit
 from armillary.base.errors import InputError
-from armillary.trace.graph import Graph
-from armillary.trace.totals import duration_ns
+from armillary.trace.graph import Graph, duration_ns
 
 I64 = NDArray[np.int64]
 T = TypeVar("T", bound=np.generic)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
 from armillary.base.errors import InputError
+from armillary.base.reading import json_within
 from armillary.trace._check import Diagnostic
 from armillary.trace.graph import Graph
 from armillary.trace.schema import NodeType
@@ -143,7 +143,7 @@ def _finding(graph: Graph, position: int, error: Exception) -> Diagnostic:
 def _parse(text: str) -> list[tuple[int, tuple[int, ...]]]:
     found = []
     # PyTorch writes the JSON as the only text of a list: ['[…]'].
-    for group in json.loads(text[2:-2]):
+    for group in json_within(text[2:-2]):
         name, ranks = group["pg_name"], group["ranks"]
         number = int(name) if str(name).isdecimal() else -1
         if number < 0:

@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 
 from armillary.base import jit
 from armillary.trace import columns as c
-from armillary.trace import order, texts
-from armillary.trace.graph import Graph
+from armillary.trace import order
+from armillary.trace.graph import Graph, duration_ns, exact_sum
 from armillary.trace.schema import CollectiveType, NodeType, type_name
-from armillary.trace.totals import duration_ns, exact_sum
 from armillary.trace.trace import Trace
 
 I64 = NDArray[np.int64]
@@ -161,12 +160,12 @@ def _fold_names(graph: Graph) -> Callable[[], tuple[NDArray[np.integer], list[st
     """Return a function that waits for the code of every node's name and the distinct names, and returns both."""
     names = graph.columns.rows[c.NAME_AT, graph.first : graph.first + graph.n_nodes]
     # The interpreted form holds the GIL, so a thread would gain nothing.
-    if graph.n_nodes < texts.COMPILED_FROM:
-        return lambda: texts.fold_numbers(graph.columns, names)
-    for kernel in (texts.KERNEL, order.KERNEL):  # modules are loaded by one thread only
+    if graph.n_nodes < c.COMPILED_FROM:
+        return lambda: c.fold_numbers(graph.columns, names)
+    for kernel in (c.TEXT_KERNEL, order.KERNEL):  # modules are loaded by one thread only
         jit.load(kernel, "compiled")
     pool = ThreadPoolExecutor(1)
-    codes = pool.submit(texts.fold_numbers, graph.columns, names)
+    codes = pool.submit(c.fold_numbers, graph.columns, names)
     pool.shutdown(wait=False)
     return codes.result
 

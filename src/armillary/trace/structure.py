@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from armillary.trace import columns as c
 from armillary.trace.columns import I64, Columns
-from armillary.trace.graph import Graph
-from armillary.trace.parents import distinct, locate
+from armillary.trace.graph import Graph, distinct, locate
 from armillary.trace.schema import STRING, NodeType
 
 

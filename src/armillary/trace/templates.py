@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 
 from armillary.trace import columns as c
 from armillary.trace.columns import Columns
-from armillary.trace.graph import Graph
+from armillary.trace.graph import Graph, distinct
 from armillary.trace.node import Attribute, Node, Packer
-from armillary.trace.parents import distinct
 from armillary.trace.schema import VERSION
 
 Ints = NDArray[np.int64]

@@ -169,7 +169,8 @@ def _numbered(virtual: list[list[Layer]]) -> list[list[tuple[int, Layer]]]:
 
 def _tied(model: Model, plan: Plan) -> int:
     """Return how many parameters embedding and head of a rank share."""
-    if not isinstance(model, Decoder) or not model.tied:
+    # A frozen table has no gradient to sum.
+    if not isinstance(model, Decoder) or not model.tied or plan.lora:
         return 0
     return -(-model.vocabulary // plan.parallel.tp) * model.hidden
 

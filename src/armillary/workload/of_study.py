@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from armillary.platform.files.native import Study
-from armillary.trace import CollectiveType, GraphBuilder, Trace, load_trace
+from armillary.trace import CollectiveType, GraphBuilder, Trace
 
 
 def study_trace(study: Study) -> Trace:
@@ -13,6 +13,8 @@ def study_trace(study: Study) -> Trace:
         InputError: the request cannot be read or is impossible; names the file and the line.
     """
     if study.trace is not None:
+        from armillary.trace import load_trace
+
         return load_trace(study.trace)
     if study.collective is not None:
         kind, size = study.collective.kind, study.collective.size

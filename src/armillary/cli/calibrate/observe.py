@@ -8,9 +8,8 @@ import click
 
 from armillary.cli.calibrate import SUBCOMMANDS
 from armillary.cli.command import Command, option
-from armillary.cli.completion import complete_software
 from armillary.cli.options import machine_option, ranks_option
-from armillary.cli.output_file import STORE
+from armillary.cli.output_file import STORE, complete_software
 
 _HELP = f"""{SUBCOMMANDS["observe"]}
 

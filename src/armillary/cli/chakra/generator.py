@@ -8,6 +8,7 @@ import click
 
 from armillary.cli.chakra import SUBCOMMANDS
 from armillary.cli.output_file import OUTPUT_FOLDER
+from armillary.cli.outputs import say
 
 _COUNT = click.IntRange(min=0)
 
@@ -47,4 +48,4 @@ def command(
         for rank, graph in enumerate(graphs):
             write_graph(output / f"{name}.{rank}.et", graph)
         written += 1
-    click.echo(f"wrote {written} families of {num_npus} ranks to {output}", err=True)
+    say(f"wrote {written} families of {num_npus} ranks to {output}", err=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -12,11 +11,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from armillary.base.terminal import unfiltered
+from armillary.base.text import json_text
 from armillary.cli.command import option
 from armillary.cli.efficiency import efficiency_option, with_efficiency
 from armillary.cli.options import machine_option
 from armillary.cli.output_file import NEW_FOLDER
-from armillary.cli.outputs import Outputs, output_options, show_table, working
+from armillary.cli.outputs import Outputs, output_options, say, show_table, working
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -104,8 +104,8 @@ class Request:
                 click.echo("\n" + more(result))
             described = {**described, "result": report.to_json(result)}
         if self.outputs.json:
-            write_text(self.outputs.json, json.dumps(described, indent=1, ensure_ascii=False) + "\n")
-            click.echo(f"wrote {self.outputs.json}", err=True)
+            write_text(self.outputs.json, json_text(described, indent=1) + "\n")
+            say(f"wrote {self.outputs.json}", err=True)
 
 
 def request_options(*also: str) -> Callable[[F], F]:
@@ -134,19 +134,22 @@ def _with_request(function: F, also: tuple[str, ...]) -> F:
 
 
 def _write(folder: Path, trace: Trace) -> None:
+    from armillary.base.files import filling
     from armillary.trace import write_trace
     from armillary.trace.write import write_group_file
 
-    # Made only now, when something is written.
-    folder.mkdir(parents=True, exist_ok=True)
     prefix, groups = folder / "rank", folder / "groups.json"
-    with click.progressbar(
-        # Hidden in a pipe.
-        length=trace.n_ranks,
-        label="writing",
-        file=unfiltered(sys.stderr),
-        hidden=not sys.stderr.isatty(),
-    ) as bar:
-        write_trace(prefix, trace, progress=lambda done: bar.update(done - bar.pos))
-    write_group_file(groups, trace)
-    click.echo(f"wrote {prefix}.<rank>.et of {trace.n_ranks:,} ranks, and {groups}", err=True)
+    # Made only now, when something is written, and there only when it is complete.
+    with (
+        filling(folder) as filled,
+        click.progressbar(
+            # Hidden in a pipe.
+            length=trace.n_ranks,
+            label="writing",
+            file=unfiltered(sys.stderr),
+            hidden=not sys.stderr.isatty(),
+        ) as bar,
+    ):
+        write_trace(filled / prefix.name, trace, progress=lambda done: bar.update(done - bar.pos))
+        write_group_file(filled / groups.name, trace)
+    say(f"wrote {prefix}.<rank>.et of {trace.n_ranks:,} ranks, and {groups}", err=True)

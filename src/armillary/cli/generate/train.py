@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import click
 
 from armillary.cli.command import Command
-from armillary.cli.completion import complete_models
 from armillary.cli.generate import SUBCOMMANDS
 from armillary.cli.generate.plan_options import PlanOptions, plan_options
 from armillary.cli.generate.request import Request, request_options, show_generated
+from armillary.cli.output_file import complete_models
 from armillary.cli.outputs import working
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def command(name: str, options: PlanOptions, request: Request) -> None:
 
 def _throughput(model: Model, plan: Plan, result: Timeline) -> str:
     """Return samples and tokens per second, and the utilisation by what the model needs, recomputation left out."""
-    from armillary.report.ranks import nanoseconds
+    from armillary.report.plain import nanoseconds
     from armillary.workload import models
 
     seconds = float(nanoseconds(result, result.total_ticks)) / 1e9

@@ -14,17 +14,18 @@ import click
 from armillary.base.terminal import console
 from armillary.cli import COMMANDS
 from armillary.cli.command import Command, option
-from armillary.cli.one_of import OneOf
 from armillary.cli.options import (
     csv_option,
     html_option,
     json_option,
     plot_option,
+    programs_option,
     top_option,
     workers_option,
 )
-from armillary.cli.output_file import STORE
-from armillary.cli.outputs import show_table
+from armillary.cli.output_file import STORE, OneOf
+from armillary.cli.outputs import say, show_table
+from armillary.cli.signals import Ended
 from armillary.cli.sweep import SUBCOMMANDS
 
 if TYPE_CHECKING:
@@ -68,6 +69,7 @@ _RUN = "How it runs"
 @json_option("Write all rows as JSON.")
 @html_option()
 @plot_option("the results")
+@programs_option
 def command(
     file: Path,
     store: Path | None,
@@ -80,7 +82,7 @@ def command(
     **outputs: Path | None,
 ) -> None:
     """Run a sweep and report."""
-    from armillary.explore.runner import Results, Store, run
+    from armillary.explore.runner import CutShortError, Results, Store, run
     from armillary.explore.sweep import load_sweep
 
     outputs |= {"json": json_file}
@@ -107,21 +109,18 @@ def command(
                     progress=tell,
                     retry=retry,
                 )
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as stop:
             # What is done is in the store already: say how much, and how to go on.
-            done = len(kept.rows())
-            click.echo(
-                f"armillary: interrupted: {done:,} of {sweep.space.size:,} points are done and kept in {place}; "
-                "the same command goes on from there",
-                err=True,
-            )
-            click.get_current_context().exit(130)
+            say(f"armillary: {Ended.words(stop)}: {kept.told(sweep.space.size)}", err=True)
+            click.get_current_context().exit(Ended.status(stop))
+        except CutShortError as error:
+            raise CutShortError(f"{error}; {kept.told(sweep.space.size)}") from error
         # All rows of the sweep, also those of earlier runs.
         results = Results(sweep, tuple(kept.rows()))
     _present(results, counts, top, place, time.monotonic() - begun)
     for name, path in wanted.items():
         _write(results, name, path)
-        click.echo(f"wrote {path}", err=True)
+        say(f"wrote {path}", err=True)
 
 
 def _write(results: Results, name: str, path: Path) -> None:
@@ -149,7 +148,7 @@ def _screen(sweep: Sweep, executor: str, workers: int | None) -> None:
             left += row is None
             rejected += [row] if row else []
     total = left + len(rejected)
-    click.echo(f"{total:,} points: {left:,} to simulate, {len(rejected):,} rejected")
+    say(f"{total:,} points: {left:,} to simulate, {len(rejected):,} rejected")
     if rejected:
         show_table(why_not(rejected))
 
@@ -162,7 +161,7 @@ def _present(results: Results, counts: Counts, top: int, place: Path, seconds: f
     rows = results.rows
     new = counts.status.total()
     # New results of this call, of all that the sweep has.
-    click.echo(f"{new:,} of {len(rows):,} points done now, in {seconds:.1f} s, kept in {place}")
+    say(f"{new:,} of {len(rows):,} points done now, in {seconds:.1f} s, kept in {place}")
     if top and any(row.status == "ok" for row in rows):
         click.echo()
         show_table(ranked(rows, results.sweep, top))

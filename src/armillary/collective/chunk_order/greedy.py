@@ -14,13 +14,6 @@ LEAST = 1 / 4
 """Part of a plain chunk that a flexible chunk has at least."""
 
 
-def plain_sizes(size: int, chunks: int) -> list[int]:
-    """Return the bytes of chunks that are as equal as can be, the bigger ones first; none is empty but an only one."""
-    # Bytes that do not divide go to the first chunks, one each.
-    count = max(1, min(chunks, size))
-    return [size // count + (i < size % count) for i in range(count)]
-
-
 def baseline(operation: str, levels: Sequence[Level], sizes: Sequence[int]) -> Chunks:
     """Every chunk takes the plain order."""
     order = plain_order(operation, len(levels))

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 SCHEDULABLE = ("all-reduce", "reduce-scatter", "all-gather", "all-to-all")
 """Operations whose chunks may visit the dimensions in any order."""
+WITHIN = ("earliest-phase", "fifo", "smallest-first")
+"""Which chunk a port serves first, in the order of the numbers of `chunk_flows_kernel`."""
 Order = tuple[int, ...]
 
 
@@ -68,3 +70,10 @@ def loads(operation: str, levels: Sequence[Level], order: Order) -> list[float]:
 def plain_order(operation: str, levels: int) -> Order:
     """Return the order without a scheduler: innermost first, outermost in an all-gather."""
     return tuple(range(levels))[:: -1 if operation == "all-gather" else 1]
+
+
+def plain_sizes(size: int, chunks: int) -> list[int]:
+    """Return the bytes of chunks that are as equal as can be, the bigger ones first; none is empty but an only one."""
+    # Bytes that do not divide go to the first chunks, one each.
+    count = max(1, min(chunks, size))
+    return [size // count + (i < size % count) for i in range(count)]

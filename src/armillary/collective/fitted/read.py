@@ -52,8 +52,7 @@ from armillary.collective.fitted.model import BETWEEN, INSIDE, SUBSTITUTES, Coll
 from armillary.collective.fitted.regimes import Curve, Regime
 from armillary.collective.fitted.sheet import DataSheet
 from armillary.collective.fitted.tuning import LL128, NVLS, has_ll128
-from armillary.platform.fields import Bandwidth, Count, Part, Size, Time
-from armillary.platform.files.native_errors import first_error
+from armillary.platform.fields import Bandwidth, Count, Part, Size, Time, first_error
 
 _FOLDER = Path(__file__).parent / "fits"
 _SHEETS = Path(__file__).parent / "sheets.yaml"

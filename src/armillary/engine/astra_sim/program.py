@@ -21,13 +21,14 @@ from armillary.engine.common.communicators import CollectiveCall, Communicator, 
 from armillary.engine.common.items import (
     Channel,
     View,
+    Workload,
     channel_at,
     channels_of,
+    read_workload,
     unreceived,
 )
 from armillary.engine.common.lowered import Simulated, Tables, as_table, join
 from armillary.engine.common.nodes import lower_nodes
-from armillary.engine.common.workload import Workload, read_workload
 from armillary.platform.model import Platform
 from armillary.platform.profiles import astra_sim_active_chunks
 from armillary.trace import Trace

@@ -100,6 +100,10 @@ class Simulated(ABC):
     holds = "chunks held in queues of {} on other ranks: each rank runs its chunks in another order"
     """Text of errors: what a rank waits for in a collective that all members have joined."""
 
+    def finished(self, run: Run) -> bool:
+        """Tell whether all ranks have run all nodes; if not, `diagnose` says why."""
+        return run.scalar(self.layout.V_STATUS) == lk.OK and not run.table("LEFT").any()
+
     def explain(self, run: Any) -> str:
         """Return further lines of the error for a run that cannot finish, or an empty string."""
         return ""

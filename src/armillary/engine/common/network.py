@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 
 from armillary.base.errors import InputError
 from armillary.platform.dimension_topologies import TOPOLOGIES
+from armillary.platform.model import Platform
 from armillary.platform.network import Dimension
 
 Ranks = NDArray[np.int64]
@@ -66,6 +68,23 @@ def path(dimensions: tuple[Dimension, ...], source: Ranks, destination: Ranks) -
         here, there = source // stride % dimension.size, destination // stride % dimension.size
         crossed.append(np.where(here == there, 0, hops(dimension, here, there)))
     return crossed
+
+
+def between(platform: Platform, dims: Iterable[int]) -> bool:
+    """Tell whether what crosses these dimensions leaves a node.
+
+    A node is what `collectives.node` says, else the first dimension.
+    """
+    inner = platform.collectives.fit.inner if platform.collectives.fit else 1
+    return any(dim >= inner for dim in dims)
+
+
+def node_size(platform: Platform) -> int:
+    """Return the NPUs per node that the fit of a platform assumes."""
+    assert platform.collectives.fit is not None
+    return int(
+        np.prod([dimension.size for dimension in platform.dimensions[: platform.collectives.fit.inner]])
+    )
 
 
 def delay(dimensions: tuple[Dimension, ...], dimension: Ranks, hop: Ranks, size: Ranks) -> Ranks:

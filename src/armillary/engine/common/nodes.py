@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from armillary.base.errors import InputError
-from armillary.compute import KernelTimes
 from armillary.compute.untimed import has_time, names_work
 from armillary.engine.common import layout as lk
 from armillary.engine.common.network import LIMIT
@@ -17,6 +17,9 @@ from armillary.trace import CollectiveType, Graph, NodeType
 from armillary.trace._check import validate
 from armillary.trace.node import REPLAY_ONLY
 from armillary.trace.schema import COMMUNICATION
+
+if TYPE_CHECKING:
+    from armillary.compute import KernelTimes
 
 Ints = NDArray[np.int64]
 
@@ -53,8 +56,8 @@ class Nodes:
     """The same of a CPU, which no model times."""
 
 
-def lower_nodes(graph: Graph, platform: Platform, times: KernelTimes) -> Nodes:
-    """Return the node rows of `graph`; `times` has the durations of its kernels.
+def lower_nodes(graph: Graph, platform: Platform, times: KernelTimes | None) -> Nodes:
+    """Return the node rows of `graph`; `times` has the durations of its kernels, None: recorded or roofline.
 
     Raises:
         InputError: a node that profile ``astra-sim`` cannot run, a cycle, or a value out of range.
@@ -98,7 +101,7 @@ def lower_nodes(graph: Graph, platform: Platform, times: KernelTimes) -> Nodes:
         kind[communication & replayed(graph, order)] = lk.FIXED
         kind[memory] = lk.MEMORY
         kind[(types == NodeType.INVALID_NODE) | (types == NodeType.METADATA_NODE)] = lk.SKIP
-        if times.asked:
+        if times:
             modelled(graph, order, times, ticks)
         elif platform.compute.model:
             warnings += _roofline(graph, order, platform, kind, ticks, (types == NodeType.COMP_NODE) & ~cpu)

@@ -8,8 +8,7 @@ from fractions import Fraction
 from functools import cached_property
 from math import ceil
 
-from armillary.collective.chunk_order.greedy import plain_sizes
-from armillary.collective.chunk_order.levels import Level, Order
+from armillary.collective.chunk_order.levels import Level, Order, plain_sizes
 from armillary.collective.demand import plain
 from armillary.engine.common.communicators import CollectiveCall, Communicator
 from armillary.engine.common.network import Scale, bits

@@ -13,14 +13,15 @@ from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from armillary.base.errors import ArmillaryError, InputError
+from armillary.base.errors import InputError
+from armillary.explore.runner.executor import CutShortError
 from armillary.explore.runner.task import Outcome, Task
 
 # One process per core already: threads of BLAS would compete for them.
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
-class KeeperError(ArmillaryError):
+class KeeperError(CutShortError):
     """The keeper is no longer there."""
 
 

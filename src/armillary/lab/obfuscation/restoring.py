@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from pathlib import Path
@@ -12,6 +11,7 @@ import numpy as np
 
 from armillary.base.errors import InputError, nearest
 from armillary.base.files import replacing
+from armillary.base.text import json_text
 from armillary.lab.obfuscation.relabel import Draft, Legend, mapped, renamed
 from armillary.lab.obfuscation.rows import read, write
 from armillary.trace.graph import Graph
@@ -29,10 +29,9 @@ def write_legend(path: Path, legend: Legend, key: str) -> None:
         InputError: the file cannot be written.
     """
     document = {"armillary_obfuscation_map": VERSION, "key": key, **vars(legend)}
-    with replacing(path) as temporary:
-        # The mode is set before the first byte is written: the key is never readable by others.
-        temporary.touch(mode=0o600)
-        temporary.write_text(json.dumps(document, ensure_ascii=False) + "\n")
+    # The key is never readable by others.
+    with replacing(path, private=True) as temporary:
+        temporary.write_text(json_text(document) + "\n")
 
 
 def read_legend(path: Path) -> Legend:

@@ -39,12 +39,10 @@ from armillary.base.document import Document, Source, check_path, is_there, read
 from armillary.base.errors import InputError, nearest
 from armillary.base.hints import KeyPath, show
 from armillary.platform.collectives import COLLECTIVES
-from armillary.platform.files.astra_sim_keys import NETWORK_KEYS
+from armillary.platform.fields import first_error
 from armillary.platform.files.machine import read_machine
-from armillary.platform.files.native_errors import first_error
 from armillary.platform.files.preset import expand, is_preset, preset_document, preset_names, read_preset
-from armillary.platform.files.study_schema import PlatformFile, StudyFile
-from armillary.platform.files.workload_schema import Job, Workload
+from armillary.platform.files.study_schema import Job, PlatformFile, StudyFile, Workload
 from armillary.platform.model import CollectiveName, Platform, ProfileName
 from armillary.platform.profiles import NOT_ASTRA_SIM, with_roofline
 
@@ -105,6 +103,7 @@ def study_of(document: Document, path: Path) -> Study:
     """
     # Presets are filled in before validation, so that what the user changes and what the preset says are
     # checked as one.
+    given = document.data.get("platform") if isinstance(document.data, dict) else None
     document, warnings = expand(document, ("platform",))
     model = _validate(document)
     if model.workload is None and model.jobs is None:
@@ -114,7 +113,7 @@ def study_of(document: Document, path: Path) -> Study:
     # Only profile physical runs several jobs on one machine.
     if model.jobs and model.profile == "astra-sim":
         raise document.error(("jobs",), NOT_ASTRA_SIM)
-    platform = read_machine(model.platform, document, ("platform",), model.profile)
+    platform = _from_preset(read_machine(model.platform, document, ("platform",), model.profile), given)
     works = [model.workload] if model.workload else [job.workload for job in model.jobs or ()]
     # Generated kernels have no recorded durations: some model must time them, by default the roofline.
     if any(isinstance(work.generate, dict) for work in works):
@@ -183,21 +182,35 @@ def load_platform(path: Source) -> Platform:
     document = platform_document(path)
     # A whole study; its profile then decides what a bandwidth without `per` means.
     if "platform" in document.data:
+        given = document.data["platform"]
         document, warnings = expand(document, ("platform",))
         study = _validate(document)
-        return _warned(read_machine(study.platform, document, ("platform",), study.profile), warnings)
+        platform = read_machine(study.platform, document, ("platform",), study.profile)
+        return _warned(_from_preset(platform, given), warnings)
+    from armillary.platform.files.astra_sim_keys import NETWORK_KEYS
+
     # A frequent mistake: the network file of ASTRA-sim has the same suffix, but no machine.
     if all(key in document.data for key in NETWORK_KEYS):
         raise InputError(
             f"{document.name}: this is an ASTRA-sim network file, which needs a system file beside it; "
             "expected a native platform file with the key 'network'"
         )
+    given = document.data
     document, warnings = expand(document, ())
     try:
         model = PlatformFile.model_validate(document.data)
     except ValidationError as error:
         raise first_error(document, error) from None
-    return _warned(read_machine(model, document, (), "physical"), warnings)
+    return _warned(_from_preset(read_machine(model, document, (), "physical"), given), warnings)
+
+
+def _from_preset(platform: Platform, given: Any) -> Platform:
+    """Return the platform with a fit that says which preset brought it; `given` is the mapping of the user."""
+    fit, name = platform.collectives.fit, given.get("preset") if isinstance(given, dict) else None
+    if fit is None or name is None or "fit" in (given.get("collectives") or {}):
+        return platform
+    fit = replace(fit, preset=str(name))
+    return replace(platform, collectives=replace(platform.collectives, fit=fit))
 
 
 def platform_of(machine: object) -> Platform:

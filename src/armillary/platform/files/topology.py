@@ -21,6 +21,7 @@ from armillary.base import units
 from armillary.base.document import read_document, read_text
 from armillary.base.errors import InputError, nearest, one_of
 from armillary.base.hints import show
+from armillary.base.xml_text import check_xml
 from armillary.platform.topology.graph import UNBOUNDED, Topology
 from armillary.platform.topology.wiring import Wiring
 
@@ -176,7 +177,7 @@ def _read_graphml(path: Path) -> Topology:
 
     library = _networkx()
     # For its errors: a file that is missing or not text.
-    read_text(path, "GraphML file")
+    check_xml(read_text(path, "GraphML file"), path)
     try:
         graph = library.read_graphml(path)
     # What networkx raises for broken files differs by version.

@@ -227,7 +227,7 @@ class Stage:
     def _load(self, layer: Layer) -> Nodes:
         """Load offloaded weights; of sharded layers, only this rank's shard."""
         size = (
-            sum(self.replicas.kept(*each) for each in layer.parameters.items())
+            sum(self.replicas.kept(*each) for each in layer.held.items())
             if self.plan.offload.weights
             else 0
         )

@@ -11,7 +11,7 @@ from armillary.cli.command import Command, option
 from armillary.cli.generate.learn import SUBCOMMANDS
 from armillary.cli.options import machine_option, seed_option
 from armillary.cli.output_file import NEW_FOLDER
-from armillary.cli.outputs import working
+from armillary.cli.outputs import say, working
 
 if TYPE_CHECKING:
     from armillary.trace import Trace
@@ -71,9 +71,9 @@ def command(
         learned = trace.about.get("learned", {})
         # Warnings are the same for all: shown once.
         if number == 0 and (beyond := learned.get("beyond")):
-            click.echo(f"beyond the corpus: {', '.join(beyond)}")
+            say(f"beyond the corpus: {', '.join(beyond)}")
         if number == 0 and (guessed := learned.get("guessed")):
-            click.echo(
+            say(
                 f"warning: counts in {', '.join(guessed)} follow rules that do not hold for all of the corpus: "
                 "nodes may be missing or too many",
                 err=True,
@@ -84,12 +84,13 @@ def command(
 
 
 def _write(folder: Path, trace: Trace) -> None:
+    from armillary.base.files import filling
     from armillary.trace import write_group_file, write_trace
 
-    folder.mkdir(parents=True, exist_ok=True)
-    write_trace(folder / "rank", trace)
-    write_group_file(folder / "groups.json", trace)
-    click.echo(
+    with filling(folder) as filled:
+        write_trace(filled / "rank", trace)
+        write_group_file(filled / "groups.json", trace)
+    say(
         f"wrote {folder / 'rank'}.<rank>.et of {trace.n_ranks:,} ranks, and {folder / 'groups.json'}",
         err=True,
     )

@@ -1,0 +1,73 @@
+"""Files of compiled kernels that are whole or not there: what Numba's own would be, sealed and one per signature.
+
+Numba keeps an index per function, and numbers its files. A damaged one is a traceback until somebody deletes it, or,
+where the damage is in the machine code, the end of the process; and of two processes that add to one index at the same
+time, one may find the other's code under its number. Here the name of a file says what it is the code of, and its first
+bytes are a hash of the rest: what does not fit is thrown away, and the kernel compiled again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from armillary.base.errors import InputError
+from armillary.base.files import replacing
+
+_SEAL = hashlib.sha256().digest_size
+
+
+class KernelFiles:
+    """Stands for Numba's ``IndexDataCacheFile``: the machine code of a function, by signature and processor."""
+
+    def __init__(self, folder: Path, name: str, version: str) -> None:
+        """Keep the code of function `name`, made by `version` of Numba, in `folder`."""
+        self._folder = folder
+        self._name = name
+        self._version = version
+        self.problem: OSError | None = None
+        """Why the last `save` kept nothing."""
+
+    def _about(self, key: object) -> tuple[str, Path]:
+        # Types have names that tell them apart; pickles of them may differ from process to process.
+        known = repr((self._version, key))
+        return known, self._folder / f"{self._name}.{hashlib.sha256(known.encode()).hexdigest()[:24]}.nbc"
+
+    def save(self, key: object, data: object) -> None:
+        """Keep the code of a signature; where that fails, nothing is kept, and `problem` says why."""
+        from numba.core.serialize import dumps
+
+        known, path = self._about(key)
+        content: bytes = dumps((known, data))  # type: ignore[no-untyped-call]
+        self.problem = None
+        try:
+            with replacing(path) as temporary:
+                temporary.write_bytes(hashlib.sha256(content).digest() + content)
+        except InputError as error:
+            cause = error.__cause__
+            self.problem = cause if isinstance(cause, OSError) else OSError(str(error))
+
+    def load(self, key: object) -> Any:
+        """Return the code of a signature; None: there is none, or it was damaged and is thrown away."""
+        known, path = self._about(key)
+        try:
+            content = path.read_bytes()
+        except OSError:
+            return None
+        if hashlib.sha256(content[_SEAL:]).digest() == content[:_SEAL]:
+            # Only sealed bytes are unpickled. A class that they name may be gone all the same.
+            with suppress(Exception):
+                written, data = pickle.loads(content[_SEAL:])
+                if written == known:
+                    return data
+        with suppress(OSError):
+            path.unlink()
+        return None
+
+    def flush(self) -> None:
+        """Forget all code of the function."""
+        for path in self._folder.glob(f"{self._name}.*.nbc"):
+            path.unlink(missing_ok=True)
