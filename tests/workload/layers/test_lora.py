@@ -1,4 +1,4 @@
-"""Adapters beside frozen weights: their parameters, operations, collectives and memory, by formulas written down here."""
+"""Adapters beside frozen weights: parameters, operations, collectives and memory, by formulas written down here."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ HIDDEN, INNER, HEADS, KV, SIZE, LAYERS, SEQUENCE = 256, 768, 8, 4, 32, 4, 64
 def model() -> Decoder:
     found = read_model(
         {
-            "kind": "decoder", "name": "small", "layers": LAYERS, "hidden": HIDDEN, "vocabulary": 512, "context": SEQUENCE,
-            "attention": {"heads": HEADS, "kv_heads": KV}, "mlp": {"size": INNER}, "activation": "swiglu", "tied": False,
-            "norm": "rms",
+            "kind": "decoder", "name": "small", "layers": LAYERS, "hidden": HIDDEN, "vocabulary": 512,
+            "context": SEQUENCE, "attention": {"heads": HEADS, "kv_heads": KV}, "mlp": {"size": INNER},
+            "activation": "swiglu", "tied": False, "norm": "rms",
         }
     )  # fmt: skip
     assert isinstance(found, Decoder)
