@@ -63,9 +63,7 @@ def with_adapters(shard: Shard, blocks: Sequence[Block]) -> list[Block]:
     if lora is None:
         return list(blocks)
     targets = {BLOCKS[each] for each in lora.targets}
-    return [
-        _adapted(shard, block, lora.rank) if block.name in targets else frozen(block) for block in blocks
-    ]
+    return [_adapted(shard, block, lora.rank) if block.name in targets else frozen(block) for block in blocks]
 
 
 def frozen(block: Block) -> Block:
