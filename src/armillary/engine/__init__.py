@@ -88,7 +88,7 @@ def simulate(
         unused_efficiency,
     )
     from armillary.engine.common.result import timeline_of
-    from armillary.trace.process_groups import check_whole
+    from armillary.trace.trace import check_whole
 
     # A replay takes recorded times, also of communication, so missing members do no harm.
     if not platform.compute.replay:

@@ -9,7 +9,7 @@ import click
 from armillary.cli.calibrate import SUBCOMMANDS
 from armillary.cli.command import Command, option
 from armillary.cli.options import machine_option, ranks_option
-from armillary.cli.output_file import STORE, complete_software
+from armillary.cli.values import STORE, complete_software
 
 _HELP = f"""{SUBCOMMANDS["observe"]}
 

@@ -13,8 +13,8 @@ from armillary.base.errors import InputError, nearest, one_of
 from armillary.cli.calibrate import SUBCOMMANDS
 from armillary.cli.command import Command, option
 from armillary.cli.options import device_option
-from armillary.cli.output_file import OUTPUT_FOLDER
 from armillary.cli.outputs import say
+from armillary.cli.values import OUTPUT_FOLDER
 
 
 @click.command(

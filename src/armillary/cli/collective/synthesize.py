@@ -9,8 +9,8 @@ import click
 from armillary.cli.collective import SUBCOMMANDS, bytes_of
 from armillary.cli.command import Command, option
 from armillary.cli.options import json_option, machine_argument, plot_option, seed_option
-from armillary.cli.output_file import OUTPUT, OUTPUT_FOLDER
 from armillary.cli.outputs import say, write_json
+from armillary.cli.values import OUTPUT, OUTPUT_FOLDER
 
 _WHAT, _HOW = "The collective", "How it is found"
 
