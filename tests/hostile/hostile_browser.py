@@ -152,7 +152,7 @@ class Browser:
                 found.append(f"error: {text[:300]}")
             if method == "Log.entryAdded" and params["entry"]["source"] == "security":
                 found.append(f"refused: {params['entry']['text'][:300]}")
-        if "pwned" in self.value("location.href"):
+        if not self.value("location.href").startswith("file:"):
             found.append(f"went to {self.value('location.href')}")
         marks = (
             "[...document.querySelectorAll('*')].flatMap((e) => [...e.attributes].map((a) => "

@@ -43,11 +43,13 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 
 def test_no_page_runs_a_text(pages: list[Path], tmp_path: Path) -> None:
+    tripped = {}
     with browser(tmp_path) as chromium:
         for path in pages:
             chromium.open(path)
             chromium.roam(CLICKS if path.suffix == ".html" else 6)
-            assert chromium.tripped() == [], path
+            tripped[path.name] = chromium.tripped()
+    assert not {name: each for name, each in tripped.items() if each}
 
 
 def test_the_tripwire_works(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ class KernelFiles:
         from numba.core.serialize import dumps
 
         known, path = self._about(key)
-        content = dumps((known, data))
+        content: bytes = dumps((known, data))  # type: ignore[no-untyped-call]
         self.problem = None
         try:
             with replacing(path) as temporary:

@@ -83,6 +83,7 @@ def _print(figure: Figure, file: Any, kind: str, dpi: float) -> None:
     _make_literal(figure)
     with rc_context({"svg.hashsalt": "armillary"}), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph")  # a letter the font lacks becomes a box
+        warnings.filterwarnings("ignore", message="constrained_layout")  # a name longer than the picture
         figure.savefig(file, format=kind, dpi=dpi, metadata=_NO_DATE.get(kind, {}))
 
 

@@ -2,7 +2,8 @@
 
 `GROUPS` holds the one-line helps so that ``armillary --help`` imports no command. The one place
 where an error becomes a message and an exit code is `CommandLine.main`: 0 done, 2 bad input or
-usage, 3 the simulation cannot finish, 4 not enough memory, 130 interrupted, 141 the reader of our output went away.
+usage, 3 the simulation cannot finish, 4 not enough memory, 129, 130 and 143 ended by SIGHUP, SIGINT (Ctrl-C) and
+SIGTERM, 141 the reader of our output went away.
 ``ARMILLARY_DEBUG=1`` lets the exception through instead.
 """
 
@@ -20,6 +21,7 @@ from armillary.base.errors import ArmillaryError
 from armillary.base.hints import nearest, whole_number
 from armillary.base.terminal import printable_output
 from armillary.cli.command import LazyGroup
+from armillary.cli.signals import Ended, ended_cleanly
 
 GROUPS = {
     "How long does it take?": {
@@ -104,7 +106,7 @@ class CommandLine(LazyGroup):
 
     def main(self, *args: Any, **extra: Any) -> NoReturn:
         """Run the command line and exit with its status."""
-        with printable_output():
+        with printable_output(), ended_cleanly():
             # standalone_mode: click would turn exceptions into messages and exit codes of its own.
             status = self._status(*args, **extra | {"standalone_mode": False, "prog_name": "armillary"})
         sys.exit(status)
@@ -126,10 +128,11 @@ class CommandLine(LazyGroup):
         try:
             status = super().main(*args, **extra)
             return status if isinstance(status, int) else 0
-        # Ctrl-C: 128 + SIGINT.
-        except click.Abort:
-            click.echo("armillary: interrupted", err=True)
-            return 130
+        except click.Abort as abort:
+            # click has turned a KeyboardInterrupt into this.
+            stop = abort.__cause__
+            click.echo(f"armillary: {Ended.words(stop)}", err=True)
+            return Ended.status(stop)
         # Errors of users and of the system; anything else is a bug and keeps its traceback.
         except (ArmillaryError, click.ClickException, OSError, MemoryError) as error:
             if os.environ.get("ARMILLARY_DEBUG"):

@@ -93,6 +93,7 @@ def training_step(layers: int = 8, hidden: int = 4096, tokens: int = 512) -> Gra
 )
 def command(out: Path) -> None:
     """Write traces and studies, simulate them, and report; pictures where matplotlib is installed."""
+    from armillary.base.files import make_folder, write_text
     from armillary.base.pictures import check_picture
     from armillary.trace import Trace, write_trace
 
@@ -102,12 +103,12 @@ def command(out: Path) -> None:
         check_picture(out / "step.png")
     except InputError as error:
         pictures, listed = False, f"no pictures: {error}"
-    (out / "traces").mkdir(parents=True, exist_ok=True)
+    make_folder(out / "traces")
     for name, graph in (("all-reduce", all_reduce()), ("step", training_step())):
         with working(f"writing the traces of {name}"):
             write_trace(out / "traces" / name, Trace.replicate(graph, ranks=NPUS))
         # Paths in a study are relative to its file.
-        (out / f"{name}.yaml").write_text(f"workload: {{trace: traces/{name}}}\n{MACHINE}")
+        write_text(out / f"{name}.yaml", f"workload: {{trace: traces/{name}}}\n{MACHINE}")
 
     _heading("1 GiB all-reduce over 512 NPUs")
     ticks = _run(out, "all-reduce", pictures)

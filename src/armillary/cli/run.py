@@ -130,13 +130,14 @@ def command(
             # A machine of recorded times needs a time for all communication.
             trace = recorded_trace(workload)
         if study or machine:
+            from armillary.base.memory import SIMULATED
             from armillary.platform.files.native import load_platform, load_study
             from armillary.workload import study_trace
 
             if workload:
                 from armillary.trace import load_trace
 
-                trace = load_trace(workload)
+                trace = load_trace(workload, bytes_per_node=SIMULATED)
             # A trace of its own replaces the workload of the study.
             if trace:
                 machine_of_study = load_platform(study or str(machine))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from math import log2
 
 import numpy as np
 import numpy.typing as npt
 
 from armillary.base.errors import InputError, nearest, one_of
 from armillary.base.hints import show
+from armillary.base.portable import log2
 from armillary.collective.demand import OPERATIONS, plain
 from armillary.collective.load import load
 from armillary.collective.rounds import CollectiveAlgorithm, Moves, Round, Rounds

@@ -80,6 +80,7 @@ def simulate(
             f"{one_of([*NETWORK_MODELS][1:])}, or platform.network instead of platform.topology"
         )
     contention = network_model == "congestion"
+    check_memory(trace, fold and not messages and network_model == "analytical")
     from armillary.engine.common.assumptions import (
         assumptions,
         memory_of,
@@ -118,9 +119,9 @@ def simulate(
         from armillary.trace.expand import expand_for
 
         # This engine reads listed ranks only: a grid is written out rank by rank.
-        trace = expand_for(trace, "profile astra-sim")
+        ranks = expand_for(trace, "profile astra-sim")
         platform = astra_sim_view(platform)
-        program, run = run_astra_sim(trace, platform, fold=fold, messages=messages, contention=contention)
+        program, run = run_astra_sim(ranks, platform, fold=fold, messages=messages, contention=contention)
         lowered, info = program, {"folded": fold and not program.listed}
     # The same for all engines: raises if a rank has nodes left, and says who waits for what.
     if not lowered.finished(run):
@@ -138,6 +139,23 @@ def simulate(
         # Known only after lowering: whether the roofline timed any kernel.
         platform = replace(platform, warnings=(*platform.warnings, *unused_efficiency(platform, info)))
     return timeline_of(lowered, run, platform, {**said, **about, **info})
+
+
+def check_memory(trace: Trace, fold: bool) -> None:
+    """Refuse a simulation that needs more memory than there is, before it begins.
+
+    Raises:
+        ShortageError: says how much it needs.
+    """
+    from armillary.base.memory import SIMULATED, require
+
+    # Of each class of ranks one is simulated, and classes have graphs of their own; without folding every rank is.
+    nodes = sum(graph.n_nodes for graph in trace.graphs) if fold else trace.total_nodes
+    require(
+        nodes * SIMULATED,
+        f"simulating {nodes:,} nodes{'' if fold else ' of all ranks'}",
+        "fewer ranks or nodes" if fold else "fewer ranks or nodes, or folding and network model analytical",
+    )
 
 
 def check_trace(trace: object) -> None:

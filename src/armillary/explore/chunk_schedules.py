@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import fsum
 
 import numpy as np
 
@@ -61,7 +62,7 @@ def scheduled(platform: Platform, operation: str, size: int) -> Scheduled:
     # Class 0 stands for all ranks: they do the same.
     sent = int(timeline.phase_bytes[timeline.phase_class == 0].sum())
     # A duplex port is as good as its slower direction.
-    rate = sum(min(port.out, port.into) for port in ports(platform))
+    rate = fsum(min(port.out, port.into) for port in ports(platform))
     return Scheduled(timeline.total_ticks, sent / (timeline.total_ticks * rate))
 
 

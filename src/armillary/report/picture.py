@@ -14,7 +14,7 @@ from armillary.engine.common.timeline import KINDS, Timeline
 from armillary.report.communication import DimensionRow, dimensions
 from armillary.report.critical import Late
 from armillary.report.plain import class_name, class_sizes, nanoseconds
-from armillary.report.summary import assumed, headline
+from armillary.report.summary import headline, roofline_alone
 from armillary.report.time_breakdown import KINDS_OF, PARTS, TITLES, breakdown, union
 
 if TYPE_CHECKING:
@@ -103,8 +103,7 @@ def _draw_bars(axes: Axes, timeline: Timeline, order: list[int], scale: float) -
     title = "Where the time goes"
     if many > len(order):
         title += f" ({len(order)} slowest of {many:,} classes of ranks)"
-    if "roofline" in timeline.info:
-        title += f". {assumed(timeline)}"
+    title = ". ".join((title, *roofline_alone(timeline)))
     axes.set_title(title, fontsize=10, loc="left", color=_GREY, pad=24 if total else 6)
     if total:
         axes.legend(

@@ -61,9 +61,8 @@ def assumed_of_input(timeline: Timeline) -> list[str]:
 
 def first_lines(timeline: Timeline) -> list[str]:
     """Return what to know before any number of a result: whether it fits into memory, and what it assumes."""
-    roofline = [assumed(timeline)] if "roofline" in timeline.info else []
     fit, _ = _fit(timeline)
-    return [*filter(None, [fit]), *assumed_of_input(timeline), *roofline]
+    return [*filter(None, [fit]), *assumed_of_input(timeline), *roofline_alone(timeline)]
 
 
 def _fit(timeline: Timeline) -> tuple[str, bool]:
@@ -207,6 +206,12 @@ def assumed(timeline: Timeline) -> str:
     overhead = used["kernel_overhead_ns"]
     text += f", {format_time(overhead)} per kernel" if overhead else ""
     return text.replace("roofline", f"{_model(model)}, else roofline", 1) if model else text
+
+
+def roofline_alone(timeline: Timeline) -> list[str]:
+    """Return the line of `assumed` where no model of a device times kernels, else none."""
+    only = "roofline" in timeline.info and "compute_model" not in timeline.info
+    return [assumed(timeline)] if only else []
 
 
 def assumed_sequence(timeline: Timeline) -> str:

@@ -144,7 +144,7 @@ def intern(columns: Columns, strings: I64, mode: jit.Mode | None = None) -> tupl
     of_string = codes[inverse]
     # Codes above are in the order of string numbers: renumber by first use.
     _, first = np.unique(of_string, return_index=True)
-    order = np.argsort(first)
+    order = np.argsort(first, kind="stable")
     number = np.empty(len(first), np.int64)
     number[order] = np.arange(len(first))
     return number[of_string], strings[first[order]]

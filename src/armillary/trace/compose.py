@@ -285,7 +285,13 @@ def _streams(graph: Graph, tenant: int) -> list[Edit]:
         at = at[np.argsort(graph.ids[at], kind="stable")]
         _, first, place = np.unique(stream[at], return_index=True, return_inverse=True)
         # The k-th stream by first use, whatever its number in the job.
-        edits.append(Edit("stream", at, np.argsort(np.argsort(first))[place.ravel()].astype(np.int64)))
+        edits.append(
+            Edit(
+                "stream",
+                at,
+                np.argsort(np.argsort(first, kind="stable"), kind="stable")[place.ravel()].astype(np.int64),
+            )
+        )
     for name, chosen in (
         ("tid", compute & cpu),
         ("stream", (graph.types == NodeType.COMM_COLL_NODE) & (stream >= 0)),

@@ -5,8 +5,10 @@ from __future__ import annotations
 import gzip
 import json
 import os
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
@@ -17,6 +19,7 @@ from armillary.base.files import StrPath, replacing, write_text
 from armillary.base.reading import zstandard_for
 from armillary.trace._encode import choose_mode, encode
 from armillary.trace.axis_sets import AxisSets
+from armillary.trace.files import SUFFIXES
 from armillary.trace.graph import Graph
 from armillary.trace.stamp import Stamps
 from armillary.trace.trace import WORLD, Trace, read_groups
@@ -65,6 +68,9 @@ def write_trace(
 
     For a trace with a grid, every rank's file has its own groups and peers; see `expand.rank_graph`.
 
+    An earlier trace of this prefix is replaced. Rank 0 goes first of what is removed and comes last of what is
+    written: without it nothing is read, so that no half of a trace, and no mixture of two, is ever taken for one.
+
     Args:
         prefix: path up to the dot before the rank.
         trace: what to write.
@@ -86,19 +92,60 @@ def write_trace(
         stamps = Stamps(trace)
         first, data_of = stamps.samples, stamps.file
 
-    def write(rank: int) -> None:
-        _write(Path(f"{os.fspath(prefix)}.{rank}{suffix}"), data_of(rank), compress)
+    written: list[Path] = []
 
-    for done, rank in enumerate(first, 1):  # one thread alone prepares kernels and class graphs
-        write(rank)
+    def write(rank: int, data: bytes) -> None:
+        path = Path(f"{os.fspath(prefix)}.{rank}{suffix}")
+        _write(path, data, compress)
+        written.append(path)
+
+    # One thread alone prepares kernels and class graphs: it writes the first rank of each class.
+    zero = data_of(0)
+    _remove(_earlier(prefix, 0))
+    try:
+        for rank in first:
+            if rank:
+                write(rank, data_of(rank))
+                if progress:
+                    progress(len(written))
+        # The remaining files only copy, compress and write, which threads do in parallel.
+        rest = np.setdiff1d(np.arange(1, trace.n_ranks), first).tolist()
+        begun = len(written)
+        with ThreadPoolExecutor(min(_MOST_THREADS, os.cpu_count() or 1)) as pool:
+            for done, _ in enumerate(pool.map(lambda rank: write(rank, data_of(rank)), rest), begun + 1):
+                if progress:
+                    progress(done)
+        _remove(set(_earlier(prefix)).difference(written))
+        write(0, zero)
         if progress:
-            progress(done)
-    # The remaining files only copy, compress and write, which threads do in parallel.
-    rest = np.delete(np.arange(trace.n_ranks), first).tolist()
-    with ThreadPoolExecutor(min(_MOST_THREADS, os.cpu_count() or 1)) as pool:
-        for done, _ in enumerate(pool.map(write, rest), len(first) + 1):
-            if progress:
-                progress(done)
+            progress(trace.n_ranks)
+    except BaseException:
+        with suppress(InputError):
+            _remove(written)
+        raise
+
+
+def _earlier(prefix: StrPath, rank: int | None = None) -> list[Path]:
+    """Return the files of ranks, or of a rank, that are there; of JSON none, which may be something else."""
+    folder, stem = Path(f"{os.fspath(prefix)}.").parent, Path(f"{os.fspath(prefix)}.").name
+    if rank is not None:
+        named = [folder / f"{stem}{rank}{suffix}" for suffix in SUFFIXES if suffix != ".json"]
+        return [path for path in named if path.is_file()]
+    suffixes = "|".join(re.escape(suffix) for suffix in SUFFIXES if suffix != ".json")
+    pattern = re.compile(rf"{re.escape(stem)}\d+({suffixes})")
+    listing = os.listdir(folder) if folder.is_dir() else []  # noqa: PTH208  a Path per file of others would cost more
+    return [folder / name for name in listing if pattern.fullmatch(name)]
+
+
+def _remove(paths: Iterable[Path]) -> None:
+    for path in paths:
+        # Where a link leads, as `replacing` does.
+        target = Path(os.path.realpath(path))
+        try:
+            if target.is_file():
+                target.unlink()
+        except OSError as error:
+            raise InputError(f"{path}: cannot be written ({error.strerror or error})") from error
 
 
 def groups_of(trace: Trace) -> dict[int, list[int]]:

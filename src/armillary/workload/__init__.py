@@ -40,9 +40,10 @@ def study_trace(study: Study) -> Trace:
     from armillary.trace import CollectiveType, GraphBuilder, Trace
 
     if study.trace is not None:
+        from armillary.base.memory import SIMULATED
         from armillary.trace import load_trace
 
-        return load_trace(study.trace)
+        return load_trace(study.trace, bytes_per_node=SIMULATED)
     if study.collective is not None:
         kind, size = study.collective.kind, study.collective.size
         builder = GraphBuilder()

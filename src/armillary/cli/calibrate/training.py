@@ -33,7 +33,7 @@ from armillary.cli.values import OUTPUT_FOLDER
 )
 def command(files: tuple[Path, ...], software: str, device: str, out: Path | None) -> None:
     """Fit, print and write."""
-    from armillary.base.files import write_text
+    from armillary.base.files import make_folder, write_text
     from armillary.evidence.calibrate.recipes import RECIPES
     from armillary.evidence.calibrate.training_files import calibrate
     from armillary.evidence.validate.training.formats import read_cases
@@ -73,7 +73,7 @@ def command(files: tuple[Path, ...], software: str, device: str, out: Path | Non
         }
         text = yaml.safe_dump(document, sort_keys=False, width=110, allow_unicode=True)
         if out:
-            out.mkdir(parents=True, exist_ok=True)
+            make_folder(out)
             write_text(out / f"{stack}.yaml", text)
         else:
             click.echo(text)

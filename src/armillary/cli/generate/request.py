@@ -133,19 +133,22 @@ def _with_request(function: F, also: tuple[str, ...]) -> F:
 
 
 def _write(folder: Path, trace: Trace) -> None:
+    from armillary.base.files import filling
     from armillary.trace import write_trace
     from armillary.trace.write import write_group_file
 
-    # Made only now, when something is written.
-    folder.mkdir(parents=True, exist_ok=True)
     prefix, groups = folder / "rank", folder / "groups.json"
-    with click.progressbar(
-        # Hidden in a pipe.
-        length=trace.n_ranks,
-        label="writing",
-        file=unfiltered(sys.stderr),
-        hidden=not sys.stderr.isatty(),
-    ) as bar:
-        write_trace(prefix, trace, progress=lambda done: bar.update(done - bar.pos))
-    write_group_file(groups, trace)
+    # Made only now, when something is written, and there only when it is complete.
+    with (
+        filling(folder) as filled,
+        click.progressbar(
+            # Hidden in a pipe.
+            length=trace.n_ranks,
+            label="writing",
+            file=unfiltered(sys.stderr),
+            hidden=not sys.stderr.isatty(),
+        ) as bar,
+    ):
+        write_trace(filled / prefix.name, trace, progress=lambda done: bar.update(done - bar.pos))
+        write_group_file(filled / groups.name, trace)
     say(f"wrote {prefix}.<rank>.et of {trace.n_ranks:,} ranks, and {groups}", err=True)

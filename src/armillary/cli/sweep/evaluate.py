@@ -24,6 +24,7 @@ from armillary.cli.options import (
     workers_option,
 )
 from armillary.cli.outputs import say, show_table
+from armillary.cli.signals import Ended
 from armillary.cli.sweep import SUBCOMMANDS
 from armillary.cli.values import STORE, OneOf
 
@@ -81,7 +82,7 @@ def command(
     **outputs: Path | None,
 ) -> None:
     """Run a sweep and report."""
-    from armillary.explore.runner import Results, Store, run
+    from armillary.explore.runner import CutShortError, Results, Store, run
     from armillary.explore.sweep import load_sweep
 
     outputs |= {"json": json_file}
@@ -108,15 +109,12 @@ def command(
                     progress=tell,
                     retry=retry,
                 )
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as stop:
             # What is done is in the store already: say how much, and how to go on.
-            done = len(kept.rows())
-            say(
-                f"armillary: interrupted: {done:,} of {sweep.space.size:,} points are done and kept in {place}; "
-                "the same command goes on from there",
-                err=True,
-            )
-            click.get_current_context().exit(130)
+            say(f"armillary: {Ended.words(stop)}: {kept.told(sweep.space.size)}", err=True)
+            click.get_current_context().exit(Ended.status(stop))
+        except CutShortError as error:
+            raise CutShortError(f"{error}; {kept.told(sweep.space.size)}") from error
         # All rows of the sweep, also those of earlier runs.
         results = Results(sweep, tuple(kept.rows()))
     _present(results, counts, top, place, time.monotonic() - begun)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from armillary.base import portable
 from armillary.base.document import read_document
 from armillary.base.errors import InputError, nearest, one_of
 from armillary.compute.gpu.power import VOLTAGE, Power
@@ -261,7 +262,7 @@ def _scaled(gpu: Gpu, ratio: float, more: float) -> Gpu:
     power = gpu.power
     if power:
         # The same SMs at other clocks need another voltage; another chip is taken to need as much for an operation.
-        faster = ratio**VOLTAGE if more == 1 else ratio * more
+        faster = portable.power(ratio, VOLTAGE) if more == 1 else ratio * more
         power = dataclasses.replace(power, demand=power.demand * faster)
     gemm = {name: dataclasses.replace(fit, feed=fit.feed * ratio) for name, fit in gpu.gemm.items()}
     attention = {

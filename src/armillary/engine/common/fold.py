@@ -143,7 +143,7 @@ def _number(colour: Colours) -> Colours:
         return colour
     _, first, inverse = np.unique(colour, return_index=True, return_inverse=True)
     rank = np.empty(len(first), np.int64)
-    rank[np.argsort(first)] = np.arange(len(first))
+    rank[np.argsort(first, kind="stable")] = np.arange(len(first))
     return rank[inverse.ravel()]
 
 

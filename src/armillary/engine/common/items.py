@@ -78,7 +78,7 @@ class View:
         used = self.call[self.call >= 0]
         values, first = np.unique(used, return_index=True)
         slots: dict[int, int] = {}
-        for call in values[np.argsort(first)].tolist():
+        for call in values[np.argsort(first, kind="stable")].tolist():
             slots.setdefault(self.calls[call].comm, len(slots))
         return slots
 

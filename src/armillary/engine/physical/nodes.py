@@ -223,7 +223,7 @@ def slots_of(view: View, nodes: PhysicalNodes) -> Ints:
     # A stream and a thread of the same number are two slots.
     keys = np.stack([nodes.slot, name])
     first, inverse = distinct_columns(keys)
-    order = np.argsort(np.where(nodes.slot[first] == ANY, -1, first))
+    order = np.argsort(np.where(nodes.slot[first] == ANY, -1, first), kind="stable")
     number = np.empty(len(first), np.int64)
     # Slot 0 stays reserved for nodes that occupy nothing, even if there are none.
     number[order] = np.arange(len(first)) + (0 if (nodes.slot == ANY).any() else 1)

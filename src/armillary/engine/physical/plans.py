@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from itertools import chain
-from math import ceil
+from math import ceil, fsum
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -210,7 +210,7 @@ class Channels:
         ]
         # Channels between ranks of the same classes over equally long paths behave alike, so they are one.
         key = (tag, a, b, size, tuple(sends), tuple(receives), hops)
-        latency = sum(hop * dimension.latency for _, dimension, hop in crossed)
+        latency = fsum(hop * dimension.latency for _, dimension, hop in crossed)
         latency += self.platform.npu.message_delay
         uses = [(d, links_per_npu(dimension.topology, dimension.size)) for d, dimension, _ in crossed]
         # Every dimension that a message crosses is paid for, in latency and in bandwidth.

@@ -42,10 +42,10 @@ class Side:
                 [f"Compute times assumed: roofline at {100 * share:g} % of the peak"] if share else []
             )
         from armillary.report.memory_fit import does_not_fit, fit_line
-        from armillary.report.summary import assumed, assumed_of_input
+        from armillary.report.summary import assumed_of_input, roofline_alone
 
         found = [fit_line(self.timeline)] * does_not_fit(self.timeline) + assumed_of_input(self.timeline)
-        return found + ([assumed(self.timeline)] if "roofline" in self.timeline.info else [])
+        return found + roofline_alone(self.timeline)
 
 
 def read_side(text: str) -> Side:

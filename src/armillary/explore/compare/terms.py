@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import fsum
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,7 +68,7 @@ def terms_of(sides: Sequence[Side]) -> Terms:
     # The order of the report, then whatever else a side has.
     names = list(dict.fromkeys([*TITLES.values(), *(name for one in found for name in one)]))
     parts = tuple(Term(name, tuple(one.get(name, 0) for one in found)) for name in names)
-    total = Term("step time", tuple(sum(one.values()) for one in found))
+    total = Term("step time", tuple(fsum(one.values()) for one in found))
     kept = tuple(term for term in parts if any(term.ns))
     timelines = [side.timeline for side in sides if side.timeline is not None]
     if len(timelines) < len(sides):

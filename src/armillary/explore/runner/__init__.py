@@ -18,7 +18,7 @@ read in the order of the space, whatever order they were done in.
 from __future__ import annotations
 
 from armillary.explore.executor_names import EXECUTORS
-from armillary.explore.runner.executor import Arrived, Executor
+from armillary.explore.runner.executor import Arrived, CutShortError, Executor
 from armillary.explore.runner.executors import make_executor
 from armillary.explore.runner.results import Results, sweep
 from armillary.explore.runner.run import Counts, run, screen
@@ -30,6 +30,7 @@ __all__ = [
     "EXECUTORS",
     "Arrived",
     "Counts",
+    "CutShortError",
     "Executor",
     "Job",
     "Outcome",

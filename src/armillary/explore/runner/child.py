@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import ctypes
 import mmap
 import os
 import pickle
 import signal
 import struct
-import sys
 import time
 from multiprocessing.connection import Connection
 from typing import NamedTuple
 
+from armillary.base.pool import die_with
 from armillary.explore.runner.task import Evaluates, Outcome, do
 
 # Two 64-bit integers and a double, as `Now` has them.
@@ -63,7 +62,7 @@ def serve(work: Connection, board: Board, evaluator: Evaluates) -> None:
     A message is a pickled `Task` and the places in it that are to be done; an answer is pickled outcomes, sent for
     every simulated point at once and for screened ones together.
     """
-    _die_with_parent()
+    die_with(os.getppid())
     # Ctrl-C goes to the whole foreground group; the run decides what ends. SIGTERM gets its default back from
     # the keeper's.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -89,14 +88,3 @@ def serve(work: Connection, board: Board, evaluator: Evaluates) -> None:
             if kind == "evaluate" or at == len(places) - 1 or time.monotonic() - sent > TOGETHER:
                 work.send(found)
                 found, sent = [], time.monotonic()
-
-
-def _die_with_parent() -> None:
-    """Ask the system to end this process with its keeper, where the system can do that."""
-    if sys.platform == "linux":
-        parent = os.getppid()
-        # PR_SET_PDEATHSIG.
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL)
-        # The parent may have died before prctl: then no signal will come.
-        if os.getppid() != parent:
-            os._exit(1)

@@ -5,7 +5,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import NamedTuple
 
+from armillary.base.errors import ArmillaryError
 from armillary.explore.runner.task import Job, Outcome, Task
+
+
+class CutShortError(ArmillaryError):
+    """A run cannot go on, by no fault of its points: what was done is kept, and it can be resumed."""
+
+    exit_code = 2
 
 
 class Arrived(NamedTuple):

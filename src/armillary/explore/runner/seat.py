@@ -13,14 +13,15 @@ from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from armillary.base.errors import ArmillaryError, InputError
+from armillary.base.errors import InputError
+from armillary.explore.runner.executor import CutShortError
 from armillary.explore.runner.task import Outcome, Task
 
 # One process per core already: threads of BLAS would compete for them.
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
-class KeeperError(ArmillaryError):
+class KeeperError(CutShortError):
     """The keeper is no longer there."""
 
 
@@ -53,7 +54,7 @@ class Seat:
         theirs.close()
         self._outbox: queue.SimpleQueue[bytes | tuple[object, ...] | None] = queue.SimpleQueue()
         # The keeper may be waiting until we read: whoever reads must never wait for it to do so.
-        self._sender = threading.Thread(target=_send, args=(self.pipe, self._outbox), daemon=True)
+        self._sender = threading.Thread(target=send_all, args=(self.pipe, self._outbox), daemon=True)
         self._sender.start()
         # An empty entry of sys.path means the working directory, which a child may not share.
         self._outbox.put((str(Path.cwd()), [path or str(Path.cwd()) for path in sys.path], slots))
@@ -114,7 +115,8 @@ class Seat:
         self._keeper.wait()
 
 
-def _send(pipe: Connection, outbox: queue.SimpleQueue[bytes | tuple[object, ...] | None]) -> None:
+def send_all(pipe: Connection, outbox: queue.SimpleQueue[bytes | tuple[object, ...] | None]) -> None:
+    """Send what is put into a queue, until that is None or nobody reads."""
     with suppress(OSError):
         # A closed pipe ends the thread: `receive` reports the death.
         while (message := outbox.get()) is not None:

@@ -4,18 +4,66 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from armillary.base.errors import InputError
+from armillary.explore.runner.salvage import Salvaged, salvage, seal
 from armillary.explore.sweep.point import Row
 
 APPLICATION = 0x41524D4C
 """SQLite's `application_id` of our stores: "ARML"."""
 LAYOUT = 1
 """SQLite's `user_version`: version of the table layout."""
+# Rows of work are only added: the newest of a key is the one with the largest id.
+TABLES = f"""
+CREATE TABLE meta(name TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
+CREATE TABLE sweeps(id INTEGER PRIMARY KEY, digest TEXT UNIQUE, path TEXT, document TEXT, study TEXT, version TEXT,
+  started TEXT);
+CREATE TABLE points(sweep INTEGER, number INTEGER, key TEXT, rules TEXT, point TEXT, vals TEXT, seal INTEGER,
+  PRIMARY KEY(sweep, number)) WITHOUT ROWID;
+CREATE TABLE work(id INTEGER PRIMARY KEY, key TEXT, rules TEXT, status TEXT, reason TEXT, measures TEXT,
+  seconds REAL, limits TEXT, version TEXT, finished TEXT, seal INTEGER);
+CREATE INDEX work_by_key ON work(key, rules);
+PRAGMA application_id = {APPLICATION};
+PRAGMA user_version = {LAYOUT};
+"""
+_EXPECTED = "a store of sweeps (SQLite), or a new file"
+
+
+def fits(known: int | None, values: tuple[object, ...]) -> bool:
+    """Tell whether the checksum of a row fits; older versions wrote none."""
+    return known is None or known == seal(values)
+
+
+def fill(base: sqlite3.Connection, found: Salvaged) -> None:
+    """Make the tables of a store in an empty database, and put into them what is whole of another."""
+    base.executescript(f"BEGIN;{TABLES}COMMIT;")
+    base.execute("BEGIN")
+    if found.last_sweep is not None:
+        base.execute("INSERT INTO meta VALUES ('last sweep', ?)", (found.last_sweep,))
+    for table, columns, rows in (
+        ("sweeps", 7, ((number, *row) for number, row in found.sweeps.items())),
+        ("points", 7, iter(found.points.values())),
+        ("work", 11, ((number, *row) for number, row in sorted(found.work.items()))),
+    ):
+        # OR REPLACE: of rows that were changed, an older copy may have been found, too.
+        base.executemany(f"INSERT OR REPLACE INTO {table} VALUES ({','.join('?' * columns)})", rows)
+    base.execute("COMMIT")
+
+
+def counted(found: Salvaged) -> str:
+    """Return in words what is whole of a store, and what is lost."""
+    lost = f"at least {found.lost:,} are lost" if found.lost else "none is known to be lost"
+    return f"{len(found.work):,} results are whole and kept, {lost}"
+
+
+def say(warning: str) -> None:
+    """Warn on standard error."""
+    sys.stderr.write(f"warning: {warning}\n")
 
 
 class Stored:
@@ -40,27 +88,59 @@ class Stored:
         try:
             # mode=ro also takes locks in a WAL store, so that it sees complete transactions.
             self._base = sqlite3.connect(f"{name}?mode=ro", uri=True, timeout=30)
-            self._check()
+            problem = self._problem()
         except sqlite3.OperationalError:  # a folder that cannot be written, where SQLite would put its index
             # immutable: no locks and no index file; safe only because nobody can write there.
             self._base = sqlite3.connect(f"{name}?immutable=1", uri=True)
-            self._check()
+            problem = self._problem()
+        if problem:
+            self._read_what_is_whole(problem)
+        self._seals = "seal" in self._columns("points")
 
-    def _check(self) -> None:
-        expected = "a store of sweeps (SQLite), or a new file"
+    def _problem(self) -> str:
+        """Return what is wrong with a store that is damaged, or perhaps none at all; "" if it is whole.
+
+        Raises:
+            InputError: it is whole, but none of ours, or has another layout.
+        """
         try:
             known = self._pragma("application_id"), self._pragma("user_version")
+            wrong = self._pragma("integrity_check(1)")
         except sqlite3.OperationalError:
-            # A subclass of DatabaseError: locked or unreadable, which is not another kind of file.
+            # A subclass of DatabaseError: locked or unreadable, which is no damage.
             raise
-        except sqlite3.DatabaseError:
-            raise InputError(f"{self.path}: is another kind of file, expected {expected}") from None
+        except sqlite3.DatabaseError as error:
+            return str(error)
+        if wrong != "ok":
+            return str(wrong).strip().splitlines()[-1]
         if known[0] != APPLICATION:
-            raise InputError(f"{self.path}: is another database, expected {expected}")
+            raise InputError(f"{self.path}: is another database, expected {_EXPECTED}")
         if known[1] != LAYOUT:
             raise InputError(
                 f"{self.path}: has layout {known[1]} of another version, expected layout {LAYOUT}"
             )
+        return ""
+
+    def _whole(self, problem: str) -> Salvaged:
+        """Return what is whole of a damaged store.
+
+        Raises:
+            InputError: nothing of it is ours.
+        """
+        self._base.close()
+        found = salvage(self.path)
+        if not (found.work or found.sweeps or found.points):
+            raise InputError(f"{self.path}: is another kind of file ({problem}), expected {_EXPECTED}")
+        return found
+
+    def _read_what_is_whole(self, problem: str) -> None:
+        found = self._whole(problem)
+        self._base = sqlite3.connect(":memory:", isolation_level=None)
+        fill(self._base, found)
+        say(f"{self.path}: is damaged ({problem}): {counted(found)}; a sweep that is run into it mends it")
+
+    def _columns(self, table: str) -> set[str]:
+        return {name for _, name, *_ in self._base.execute(f"PRAGMA table_info({table})")}
 
     def _pragma(self, name: str) -> Any:
         return self._base.execute(f"PRAGMA {name}").fetchone()[0]
@@ -74,15 +154,28 @@ class Stored:
 
     def _rows(self, sweep: int) -> Iterator[Row]:
         # Work is only added: the newest row of the same work, max(id), counts.
+        seals = "w.key, w.rules, w.limits, w.version, w.finished, w.seal, p.seal" if self._seals else ""
         found = self._base.execute(
-            """SELECT p.number, p.vals, p.point, w.status, w.reason, w.measures, w.seconds FROM points p
+            f"""SELECT p.number, p.vals, p.point, w.status, w.reason, w.measures, w.seconds
+            {"," * self._seals}{seals} FROM points p
             JOIN work w ON w.id = (SELECT max(id) FROM work WHERE key = p.key AND rules = p.rules)
             WHERE p.sweep = ? ORDER BY p.number""",
             (sweep,),
         )
+        damaged = 0
         # A generator over the cursor: rows are decoded as they are read.
-        for number, values, point, status, reason, measures, seconds in found:
+        for number, values, point, status, reason, measures, seconds, *sealed in found:
+            if sealed:
+                key, rules, limits, version, finished, of_work, of_point = sealed
+                work = key, rules, status, reason, measures, seconds, limits, version, finished
+                if not (fits(of_work, work) and fits(of_point, (sweep, number, key, rules, point, values))):
+                    damaged += 1
+                    continue
             yield Row(number, json.loads(values), point, status, reason, json.loads(measures), seconds)
+        if damaged:
+            say(
+                f"{self.path}: {damaged} rows are damaged and left out; a sweep that is run into it does them again"
+            )
 
     @property
     def last_sweep(self) -> int:

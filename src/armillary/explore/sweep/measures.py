@@ -105,7 +105,7 @@ MEASURES: dict[str, Measure] = {
             "roofline",
             "",
             "less",
-            "Share of the peak that kernels are assumed to reach, if no device's model times them.",
+            "Share of the peak that kernels are assumed to reach.",
             _percent,
         ),
         Measure("compute", "s", "less", "Compute time of the slowest rank.", _seconds),

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from math import hypot, log
+from math import fsum, sqrt
 from typing import Any
 
 from pydantic import ValidationError
 
 from armillary.base.document import Source
 from armillary.base.errors import InputError
+from armillary.base.portable import log
 from armillary.compute.gpu.device import load_gpu
 from armillary.explore.training.constants import Constants
 from armillary.explore.training.defaults import chosen, completed, with_sequence
@@ -24,7 +25,9 @@ from armillary.explore.training.step import Step, seconds
 from armillary.platform.fields import first_problem
 from armillary.workload import models
 from armillary.workload.generate import memory_of
+from armillary.workload.layers.lora import adapter_parameters
 from armillary.workload.models import Model, load_model
+from armillary.workload.models.schema import Decoder
 from armillary.workload.plan.schema import Plan
 
 
@@ -143,9 +146,9 @@ def of_plan(
     plan = plan_of(values, machine)
     step = Step(model, values, machine.keys, machine.npus, machine.device)
     parts = parts or parts_of(step, software.fitted.constants)
-    time = sum(parts.values())
+    time = fsum(parts.values())
     sequence = plan.sequence or models.default_sequence(model)
-    needed = models.flops(model, plan.batch, plan.sequence, causal=plan.causal).training
+    needed = _flops(model, plan)
     peak = _peak(machine, plan)
     held, capacity = memory_of(model, plan), machine.platform.npu.memory.capacity
     return Prediction(
@@ -160,6 +163,18 @@ def of_plan(
         plan.batch * (sequence or 0),
         (*assumed, *_assumed(machine, software)),
     )  # fmt: skip
+
+
+def _flops(model: Model, plan: Plan) -> int:
+    """Return the operations of a step that the model needs, without recomputation.
+
+    Frozen weights need no gradient: two passes instead of three, and the three of what is trained beside them.
+    """
+    found = models.flops(model, plan.batch, plan.sequence, causal=plan.causal)
+    if plan.lora is None or not isinstance(model, Decoder):
+        return found.training
+    tokens = plan.batch * (plan.sequence or model.context)
+    return 2 * found.forward + 6 * tokens * adapter_parameters(model, plan.lora)
 
 
 def _peak(machine: Machine, plan: Plan) -> float:
@@ -223,5 +238,5 @@ def tells_apart(one: Prediction, other: Prediction) -> bool:
     """
     known = one.software.fitted.spread
     exposes = known.exposed * (exposed(other.parts) - exposed(one.parts))
-    spread = hypot(known.step * 2**0.5, exposes)
+    spread = sqrt(2 * known.step * known.step + exposes * exposes)
     return abs(log(other.step_time_s / one.step_time_s)) > NORMAL * spread

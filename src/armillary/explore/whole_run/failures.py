@@ -13,6 +13,7 @@
 from __future__ import annotations
 
 import functools
+from math import fsum
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -55,9 +56,8 @@ class Failures(Part):
     def hardware_share(self, npus: int) -> float:
         """Return the share of failures that take a node out of service."""
         rates = self.rates(npus)
-        return sum(rate for name, rate in rates.items() if self.components[name].hardware) / sum(
-            rates.values()
-        )
+        hardware = (rate for name, rate in rates.items() if self.components[name].hardware)
+        return fsum(hardware) / fsum(rates.values())
 
 
 @functools.cache

@@ -6,7 +6,7 @@ import hashlib
 import io
 import json
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import as_completed
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from armillary.base.errors import InputError
-from armillary.base.files import replacing, write_text
+from armillary.base.files import make_folder, replacing, write_text
+from armillary.base.pool import process_pool
 from armillary.base.reading import MOST_FILE, check_members, check_size, parse_json
 from armillary.lab.learned.records import Record, arrays_of, record_of, records_of
 from armillary.lab.learned.requests import Request, draw, read_request
@@ -84,7 +85,7 @@ def write_corpus(
         raise InputError("no trace is asked for, expected --from TRACES or --generate PLAN.yaml")
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder}: is a file, expected a folder for the corpus")
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     missing = {name: made for name, made in wanted.items() if not (folder / name).exists()}
     told(len(wanted) - len(missing), len(wanted))
     for done, (name, data) in enumerate(_each(missing, jobs), len(wanted) - len(missing) + 1):
@@ -103,7 +104,7 @@ def _each(missing: dict[str, Callable[[], bytes]], jobs: int) -> Iterator[tuple[
         for name, made in missing.items():
             yield name, made()
         return
-    with ProcessPoolExecutor(jobs) as pool:
+    with process_pool(jobs) as pool:
         futures = {pool.submit(made): name for name, made in missing.items()}
         for future in as_completed(futures):
             yield futures[future], future.result()
@@ -174,7 +175,7 @@ def _decoded(path: Path, vocabulary: Vocabulary, digest: Any) -> list[Record]:
         with np.load(path, allow_pickle=False) as found:
             check_members(found.zip, path)
             arrays = {name: found[name] for name in found.files}
-        header = parse_json(arrays["header"].tobytes())
+        header = parse_json(arrays["header"].tobytes(), path)
         if header["format"] != FORMAT or tuple(header["columns"]) != COLUMNS:
             raise ValueError(header["format"])
         # The contents, not the bytes of the file, which depend on the compressor.

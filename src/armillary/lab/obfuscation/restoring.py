@@ -28,9 +28,8 @@ def write_legend(path: Path, legend: Legend, key: str) -> None:
         InputError: the file cannot be written.
     """
     document = {"armillary_obfuscation_map": VERSION, "key": key, **vars(legend)}
-    with replacing(path) as temporary:
-        # The mode is set before the first byte is written: the key is never readable by others.
-        temporary.touch(mode=0o600)
+    # The key is never readable by others.
+    with replacing(path, private=True) as temporary:
         temporary.write_text(json_text(document) + "\n")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -11,6 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from armillary.base.errors import InputError
+from armillary.base.pool import process_pool
 from armillary.engine import simulate
 from armillary.lab.privacy.features import Floats, features
 from armillary.lab.privacy.learners import forest, linear, nearest, ordered
@@ -192,7 +192,7 @@ def carried_out(
 ) -> list[R]:
     """Return the results of a function for all tasks, in order; `progress` gets the number of tasks done."""
     found = []
-    with ProcessPoolExecutor(workers) if workers > 1 else nullcontext() as pool:
+    with process_pool(workers) if workers > 1 else nullcontext() as pool:
         for each in pool.map(function, tasks) if pool else map(function, tasks):
             found.append(each)
             if progress:

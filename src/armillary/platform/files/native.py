@@ -35,6 +35,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from armillary.base.counts import MOST_JOBS, check_count
 from armillary.base.document import Document, Source, check_path, is_there, read_document
 from armillary.base.errors import InputError, nearest
 from armillary.base.hints import KeyPath, show
@@ -154,6 +155,9 @@ def _jobs(study: Study, jobs: list[Job], document: Document) -> Iterator[StudyJo
 
     taken: set[int] = set()
     names: set[str] = set()
+    check_count(
+        sum(job.repeat for job in jobs), MOST_JOBS, f"{document.where(('jobs',))}: jobs", "a smaller repeat"
+    )
     for i, job in enumerate(jobs):
         name = job.name or f"job{i}"
         # In the order of the file: each job may take only NPUs that those before it have left free.

@@ -301,13 +301,13 @@ def _beside(
     elif "compute" in base and compute["model"] != base["compute"]["model"]:
         del kept["compute"]
     collectives = own.get("collectives")
-    if "collectives" in base and not (isinstance(collectives, dict) and "fit" in collectives):
-        if reasons := list(_other_network(own)):
-            del kept["collectives"]
-            told.append(
-                f"preset {name}: collectives take the network's bandwidths and latencies, not fit "
-                f"{base['collectives']['fit']}: {', '.join(reasons)} given"
-            )
+    own_fit = isinstance(collectives, dict) and "fit" in collectives
+    if "collectives" in base and not own_fit and (reasons := list(_other_network(own))):
+        del kept["collectives"]
+        told.append(
+            f"preset {name}: collectives take the network's bandwidths and latencies, not fit "
+            f"{base['collectives']['fit']}: {', '.join(reasons)} given"
+        )
     return kept, tuple(told)
 
 

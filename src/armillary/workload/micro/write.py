@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from armillary.base.errors import InputError
-from armillary.base.files import write_text
+from armillary.base.files import filling, write_text
 from armillary.convert.groups import Groups
 from armillary.trace import write_trace
 from armillary.workload.micro.cases import Case
@@ -37,23 +37,20 @@ def write_cases(folder: Path, cases: Iterable[Case]) -> Path:
         InputError: the folder is not empty, or cannot be written.
     """
     check_new(folder)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"{folder}: cannot be made ({error.strerror}), expected a folder") from error
-    rows = []
-    files: dict[int, str] = {}
-    for case in cases:
-        write_trace(folder / case.name, case.trace())
-        row = {"prefix": case.name, **case.facts()}
-        # Groups of all ranks are the world and need no file.
-        if case.test in COLLECTIVES and case.members < case.npus:
-            row["group_file"] = files.setdefault(case.members, f"groups_{case.members}.json")
-        rows.append(row)
-    for members, name in files.items():
-        groups = Groups(rows[0]["npus"])
-        table = {str(groups.number(ranks)): ranks for ranks in blocks(rows[0]["npus"], members)}
-        write_text(folder / name, json.dumps(table))
-    manifest = folder / MANIFEST
-    write_text(manifest, json.dumps({"format": FORMAT, "cases": rows}, indent=1) + "\n")
-    return manifest
+    with filling(folder) as filled:
+        rows = []
+        files: dict[int, str] = {}
+        for case in cases:
+            write_trace(filled / case.name, case.trace())
+            row = {"prefix": case.name, **case.facts()}
+            # Groups of all ranks are the world and need no file.
+            if case.test in COLLECTIVES and case.members < case.npus:
+                row["group_file"] = files.setdefault(case.members, f"groups_{case.members}.json")
+            rows.append(row)
+        for members, name in files.items():
+            groups = Groups(rows[0]["npus"])
+            table = {str(groups.number(ranks)): ranks for ranks in blocks(rows[0]["npus"], members)}
+            write_text(filled / name, json.dumps(table))
+        manifest = filled / MANIFEST
+        write_text(manifest, json.dumps({"format": FORMAT, "cases": rows}, indent=1) + "\n")
+    return folder / MANIFEST

@@ -84,11 +84,12 @@ def command(
 
 
 def _write(folder: Path, trace: Trace) -> None:
+    from armillary.base.files import filling
     from armillary.trace import write_group_file, write_trace
 
-    folder.mkdir(parents=True, exist_ok=True)
-    write_trace(folder / "rank", trace)
-    write_group_file(folder / "groups.json", trace)
+    with filling(folder) as filled:
+        write_trace(filled / "rank", trace)
+        write_group_file(filled / "groups.json", trace)
     say(
         f"wrote {folder / 'rank'}.<rank>.et of {trace.n_ranks:,} ranks, and {folder / 'groups.json'}",
         err=True,

@@ -86,19 +86,19 @@ def fit_kernels(base: Gpu | None, gemms: Mapping[str, Gemms], title: str, source
         # Other precisions take the constants of bf16, so that one must be there.
         found.setdefault("bf16", next(iter(found.values())))
     gpu = dataclasses.replace(start, gemm={**start.gemm, **found})
+    if not base:
+        gpu = _alike(gpu, found["bf16"])
     spread = {name: value for fit in fits.values() for name, value in fit.spread.items()}
     # Classes of which nothing was measured are those of another device.
     further = FURTHER["sibling"] if base else FURTHER["derived"]
     kept = {
         name: round(hypot(value, further), 4) for name, value in start.spread.items() if name not in spread
     }
-    enough = all(len(fit.free) >= len(PLAIN) for fit in fits.values())
-    basis = {"basis": "measured" if enough and fits else "sibling"}
-    if base:
-        like = base.name if base.name in gpu_names() else base.like
-        keys = like_keys(base, title, like, found)
-    else:
-        keys = whole_keys(gpu, title)
+    basis = {"basis": "measured"}
+    # A user's device has constants of its own, which its sibling in the package does not bring.
+    own = base is not None and base.name in gpu_names()
+    like = "" if base is None else base.name if own else base.like
+    keys = like_keys(gpu, title, like, found if own else gpu.gemm) if like else whole_keys(gpu, title)
     said = {f"gemm {name}": _said(fit, sources) for name, fit in fits.items()}
     rounded = {name: round(value, 4) for name, value in spread.items()}
     return Kernels(gpu, fits, {**keys, **basis, "spread": {**kept, **rounded}, "fitted": said})
@@ -120,6 +120,17 @@ def plain(gemms: Mapping[str, Gemms]) -> Gpu:
         "observed", "observed", peaks, bandwidth, 0, 1, (_TILE,), 64, {"bf16": fit}, {"bf16": attention}, {}, 0.8,
         fit.launch,
     )  # fmt: skip
+
+
+def _alike(gpu: Gpu, fit: GemmFit) -> Gpu:
+    """Return a plain device whose other kernels start and move bytes as its GEMMs do."""
+    attention = {
+        name: dataclasses.replace(
+            each, launch=fit.launch, memory=fit.memory, rate=fit.rate, backward_rate=fit.rate
+        )
+        for name, each in gpu.attention.items()
+    }
+    return dataclasses.replace(gpu, attention=attention, share=fit.memory, launch=fit.launch)
 
 
 def _errors(

@@ -13,6 +13,7 @@ import yaml
 
 from armillary.base.errors import InputError
 from armillary.base.files import write_text
+from armillary.base.units import format_bytes
 from armillary.collective.fitted.model import INSIDE, CollectiveFit
 from armillary.collective.fitted.read import load_fit
 from armillary.compute.gpu.device import load_gpu
@@ -122,6 +123,7 @@ def observed_machine(
     *,
     title: str,
     ranks: int | None = None,
+    per_node: int | None = None,
     software: str = "",
     tell: Tell = lambda text: None,
 ) -> Found:
@@ -133,6 +135,7 @@ def observed_machine(
         folder: Its parts are written there, to be simulated with.
         title: Of the machine; its parts are named after it.
         ranks: Devices; absent: those of `base`, or as many as were observed.
+        per_node: Devices of a node, where a profile does not tell; absent: those of `base`.
         software: What steps were measured with; "": what the files say, or what trains on such a machine.
         tell: Called with what is fitted next.
 
@@ -154,7 +157,7 @@ def observed_machine(
             "no GEMM was observed, and no file names a device that is known: expected a table of GEMMs, a PyTorch "
             "profile, or --machine, a preset that is like yours"
         )
-    samples = observed.collectives(base.machine.domain if base else max(npus, 1))
+    samples = observed.collectives(per_node or (base.machine.domain if base else npus))
     if samples:
         tell("collectives")
         sources_of = [*observed.files.get("collectives", ()), *observed.files.get("profile", ())]
@@ -229,7 +232,10 @@ def _assumptions(observed: Observed, parts: _Parts, steps: Steps | None, softwar
                 f"GEMMs in {name} follow {fit.shapes} observed shapes, which decide {_some(fit.free)}; {rest}"
                 + _held(fit.mean)
             )
-        found.append(f"attention and kernels bound by memory were not observed by themselves: as on {like}")
+        said = f"those of {like}" if base else "taken to start, compute and move bytes as GEMMs do"
+        found.append(
+            f"attention and kernels bound by memory were not observed by themselves: they are {said}"
+        )
         if not base:
             found.append(
                 f"no data sheet is known: the peak is the rate of the fastest observed GEMM over {REACHED:g}, the "
@@ -258,14 +264,15 @@ def _of_network(network: Network, like: str) -> list[str]:
     places = sorted({place for _, place in network.fit.measured})
     seen = sorted({operation for operation, _ in network.fit.measured})
     found = [
-        f"collectives follow {network.cases} observed cases ({', '.join(seen)}), which decide {network.moved} constants"
-        + _held(network.mean)
+        f"collectives follow {network.cases} observed cases ({', '.join(seen)}; {format_bytes(network.least)} to "
+        f"{format_bytes(network.most)}), which decide {network.moved} constants" + _held(network.mean)
     ]
     lacking = [
         name for name in ("all-reduce", "all-gather", "reduce-scatter", "all-to-all") if name not in seen
     ]
     if lacking:
-        found.append(f"{', '.join(lacking)} were not observed: they follow from what was, and from {like}")
+        rest = f", and from {like}" if network.fit.mechanism is not None else ""
+        found.append(f"{', '.join(lacking)} were not observed: they follow from what was{rest}")
     if places == [INSIDE] and network.fit.mechanism is not None:
         found.append(f"no collective between nodes was observed: as on {like}")
     return found

@@ -40,6 +40,8 @@ class Network:
         rows: Their times.
         moved: Constants that these decided.
         mean: Mean absolute error of sizes that were held out; nan: too few.
+        least: Smallest size, bytes.
+        most: Largest.
     """
 
     fit: CollectiveFit
@@ -48,6 +50,8 @@ class Network:
     rows: int
     moved: int
     mean: float
+    least: int
+    most: int
 
 
 def fit_network(
@@ -66,13 +70,15 @@ def fit_network(
     """
     samples = [replace(sample, device="") for sample in samples]
     cases = merged(samples)
-    if like is not None and like.mechanism is not None:
+    ends = (min(case.size for case in cases), max(case.size for case in cases))
+    # A fit with lines of its own is of a library that is not NCCL.
+    if like is not None and like.mechanism is not None and not like.inside:
         name = next((name for name, sheet in sheets().items() if sheet == like.sheet), None)
         held = nccl.held_out_sizes(cases, lambda sample: like.sheet, known=like.mechanism)
-        spread = nccl.pooled_spread(held, samples, like) or like.spread
+        spread = nccl.pooled_spread(held, samples, like)
         fit = nccl.fit_cluster(title, like.sheet, samples, files, like.mechanism, spread)
         moved = _moved(fit, like)
-        return Network(fit, text_of(fit, title, name), len(cases), len(samples), moved, _mean(held))
+        return Network(fit, text_of(fit, title, name), len(cases), len(samples), moved, _mean(held), *ends)
     if any(sample.nodes > 1 for sample in samples):
         raise InputError(
             "collectives over several nodes of a device that is not known: expected --machine, a preset that is like it"
@@ -80,7 +86,7 @@ def fit_network(
     held = _held_out(cases)
     fit, moved = _lines(cases)
     fit = replace(fit, name=title, sources=tuple(files), spread=nccl.pooled_spread(held, samples, fit))
-    return Network(fit, text_of(fit, title), len(cases), len(samples), moved, _mean(held))
+    return Network(fit, text_of(fit, title), len(cases), len(samples), moved, _mean(held), *ends)
 
 
 def _moved(fit: CollectiveFit, like: CollectiveFit) -> int:

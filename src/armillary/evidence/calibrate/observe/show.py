@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import isnan
+from math import exp, isnan
 from typing import TYPE_CHECKING
 
 from armillary.base.units import format_time
@@ -39,7 +39,8 @@ def _parts(found: Found) -> Iterator[tuple[str, ...]]:
             )
     if found.network:
         network = found.network
-        known = [value for each in network.fit.spread.values() for key, value in each.items() if key == "any"]
+        places = {place for _, place in network.fit.measured}
+        known = [network.fit.spread[place]["any"] for place in places]
         wide = max(known, default=float("nan"))
         yield (
             "collectives", f"{network.cases:,}", f"{network.rows:,}", _count(network.moved), _share(network.mean),
@@ -89,7 +90,7 @@ def _share(value: float) -> str:
 
 
 def _wide(deviation: float) -> str:
-    return "-" if isnan(deviation) else f"±{100 * SURELY * deviation:.0f} %"
+    return "-" if isnan(deviation) else f"a factor of {exp(SURELY * deviation):.2f}"
 
 
 def _time(seconds: float) -> str:

@@ -13,7 +13,7 @@ import numpy as np
 from armillary.base.errors import InputError
 from armillary.evidence.calibrate.observe.steps import MeasuredStep
 from armillary.evidence.calibrate.priors import WEIGHT, pooled, told
-from armillary.evidence.calibrate.training import RANGES, fit, mean_error, residuals, slopes_at
+from armillary.evidence.calibrate.training import RANGES, Floats, fit, mean_error, residuals, slopes_at
 from armillary.evidence.calibrate.training_files import rounded
 from armillary.evidence.calibrate.training_spread import LEAST
 from armillary.evidence.validate.training.case import Case
@@ -32,7 +32,7 @@ CANDIDATES = (
     "gemm", "attention", "memory", "communication_inside", "communication_between", "launch", "step",
 )  # fmt: skip
 """Constants that steps of a few plans may decide; the others stay those of the software that they begin with."""
-_NEAR = 1e-6
+_NEAR = 1e-3
 """Widths by which a constant is away from its bounds, else it is at one."""
 
 
@@ -78,7 +78,7 @@ class Steps:
     def document(self, title: str, device: str, files: Sequence[str]) -> dict[str, Any]:
         """Return the file of the software."""
         return {
-            "title": title,
+            "title": f"as observed on {title}",
             **({"base": self.base} if self.base else {}),
             "script": "armillary calibrate observe",
             "source": list(files),
@@ -175,22 +175,22 @@ def fit_steps(rows: Sequence[Row], software: Software | None, further: float) ->
     start = software.fitted.constants if software else Constants()
     known = software.fitted.spread if software else UNKNOWN
     cases = [row.case for row in rows]
-    names: tuple[str, ...] = ()
-    if len(cases) > 1:
-        slopes = slopes_at(cases, lambda case: start, CANDIDATES)
-        names = tuple(CANDIDATES[at] for at in told(slopes, len(cases)).tolist())
     constants, held = start, residuals(cases, lambda case: start)
+    slopes = slopes_at(cases, lambda case: start, CANDIDATES)
+    left, names = list(range(len(CANDIDATES))), _told(slopes, range(len(CANDIDATES)), len(cases))
     while names:
         found = fit(cases, lambda case: start, names)
-        inside = tuple(name for name in names if _is_inside(name, found.constants[name]))
-        # One that ends at a bound stands for something else: it stays where it was.
-        if inside == names:
+        outside = {name for name in names if not _is_inside(name, found.constants[name])}
+        if not outside:
             constants = start.changed(found.constants)
             held = np.array([found.without(out)[1][0] for out in np.eye(len(cases), dtype=bool)])
             break
-        names = inside
-    # What the software was off by elsewhere, before anything was measured here.
-    usual = Spread(hypot(known.step, ELSEWHERE, further), known.exposed, known.experts)
+        # One that ends at a bound stands for something else: it stays where it was, and another may move.
+        left = [at for at in left if CANDIDATES[at] not in outside]
+        names = _told(slopes, left, len(cases))
+    # Before anything was measured here: what the software was off by elsewhere. What all steps of a device are off by
+    # together is in the constants that plans decide, if they decide any.
+    usual = known if names else Spread(hypot(known.step, ELSEWHERE, further), known.exposed, known.experts)
     spread = _spread(rows, cases, constants, held.tolist(), usual)
     predicted = [case.seconds() * float(np.exp(off)) for case, off in zip(cases, held, strict=True)]
     return Steps(
@@ -204,6 +204,10 @@ def fit_steps(rows: Sequence[Row], software: Software | None, further: float) ->
         spread,
         mean_error(held),
     )
+
+
+def _told(slopes: Floats, left: Sequence[int], points: int) -> tuple[str, ...]:
+    return tuple(CANDIDATES[left[at]] for at in told(slopes[:, list(left)], points).tolist())
 
 
 def _is_inside(name: str, value: float) -> bool:
