@@ -140,7 +140,7 @@ def extrapolate(
         InputError: an axis is not there or cannot be scaled; says why.
     """
     work = _Work(trace, trace)
-    wanted = wanted(trace, scale)
+    wanted = wanted_by_axis(trace, scale)
     # A measured law holds at the recorded sizes of all other axes. dp is exempt: it only changes what
     # replicas share.
     for axis in references or {}:

@@ -18,7 +18,7 @@ RANKS = ("tp", "cp", "ep", "dp", "pp")
 """Axes whose value is a number of ranks."""
 
 
-def wanted(trace: Trace, scale: Mapping[str, Fraction | int]) -> dict[str, Fraction]:
+def wanted_by_axis(trace: Trace, scale: Mapping[str, Fraction | int]) -> dict[str, Fraction]:
     """Return the changes by axis, in the order in which they are applied.
 
     Raises:
