@@ -39,7 +39,7 @@ from armillary.lab.extrapolation.scaling import OPERATIONS, SIZE, Scaling
 from armillary.lab.extrapolation.shapes import Sizes
 from armillary.lab.extrapolation.tensor_axis import divided_part, scale_tensor
 from armillary.lab.extrapolation.token_axis import scale_tokens
-from armillary.lab.extrapolation.wanted import wanted
+from armillary.lab.extrapolation.wanted import wanted_by_axis
 from armillary.platform.model import Platform
 from armillary.trace import CollectiveType, Graph, NodeType, Trace
 from armillary.trace.axis_sets import grid_of, routes_of
