@@ -89,15 +89,16 @@ class Results:
         return pandas.DataFrame(self.records(), columns=self.columns)
 
     def write_csv(self, path: Path) -> None:
-        """Write `records` as CSV."""
+        """Write `records` as CSV, without `seconds`: the same points give the same file, whoever evaluated them."""
         text = io.StringIO()
-        writer = csv.DictWriter(text, self.columns, lineterminator="\n")
+        columns = [name for name in self.columns if name != "seconds"]
+        writer = csv.DictWriter(text, columns, extrasaction="ignore", lineterminator="\n")
         writer.writeheader()
         writer.writerows(self.records())
         write_text(path, text.getvalue())
 
     def write_json(self, path: Path) -> None:
-        """Write the objectives and the rows as JSON; measures with their units."""
+        """Write the objectives and the rows as JSON; measures with their units, nothing that depends on the run."""
         known = [name for name in self.columns if name in MEASURES]
         document = {
             "objectives": [{"measure": each.name, "goal": each.goal} for each in self.sweep.objectives],
@@ -105,7 +106,7 @@ class Results:
             "rows": [
                 {
                     "number": row.number, "values": dict(row.values), "key": row.key, "status": row.status,
-                    "reason": row.reason, "measures": dict(row.measures), "seconds": row.seconds,
+                    "reason": row.reason, "measures": dict(row.measures),
                 }
                 for row in self.rows
             ],

@@ -64,9 +64,9 @@ def csv_text(rows: Sequence[Row], sweep: Any) -> str:
     axes = [axis.name for axis in columns.axes]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["number", *axes, "status", "reason", *columns.measures, "seconds"])
+    writer.writerow(["number", *axes, "status", "reason", *columns.measures])
     for row in columns.rows:
         values = [row.values.get(name) for name in axes]
         found = [row.measures.get(name) for name in columns.measures]
-        writer.writerow([row.number, *values, row.status, row.reason, *found, row.seconds])
+        writer.writerow([row.number, *values, row.status, row.reason, *found])
     return text.getvalue()
