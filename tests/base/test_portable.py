@@ -50,7 +50,7 @@ def test_exponentials_less_one(x):
 
 @given(st.floats(1e-3, 1e3), st.floats(-3, 3))
 def test_powers(x, y):
-    assert units_off(portable.power(x, y), lambda: (Decimal(x).ln() * Decimal(y)).exp()) < 0.6
+    assert units_off(portable.power(x, y), (Decimal(x).ln() * Decimal(y)).exp) < 0.6
 
 
 @given(st.integers(2, 1000), st.integers(1, 5))

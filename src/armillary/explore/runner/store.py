@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import socket
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from armillary.base import VERSION
 from armillary.base.errors import InputError
+from armillary.base.posix import needs_posix
 from armillary.explore.runner.identity import Identity, sweep_digest
 from armillary.explore.runner.stored import APPLICATION, LAYOUT, Stored
 from armillary.explore.sweep.measures import MEASURES
@@ -34,6 +34,9 @@ class WriterLock:
         Raises:
             InputError: another process writes to it (or this one, by another `Store`), or the folder cannot be written.
         """
+        needs_posix("a sweep or search")
+        import fcntl
+
         self._name = path.with_name(f"{path.name}.lock")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
