@@ -276,8 +276,8 @@ def test_no_part_of_a_machine_says_what_another_says() -> None:
 
 
 def test_a_machine_has_the_keys_of_a_study_file() -> None:
-    from armillary.platform.files.memory_schema import Memory
     from armillary.platform.files.network_schema import Collectives as CollectivesKeys
+    from armillary.platform.files.network_schema import Memory
     from armillary.platform.files.study_schema import Npu as NpuKeys
     from armillary.platform.files.study_schema import PlatformFile
 

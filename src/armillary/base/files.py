@@ -217,6 +217,20 @@ def write_text(path: StrPath, *pieces: str) -> None:
         stream.writelines(pieces)
 
 
+def make_folder(folder: StrPath) -> None:
+    """Make a folder that several files are written to, and those above it, where they are missing.
+
+    Raises:
+        InputError: it cannot be made.
+    """
+    try:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(
+            f"{Path(folder)}: cannot be made ({error.strerror or error}), expected a folder that can be written"
+        ) from error
+
+
 def check_writable(option: str, path: StrPath, *, stream: bool = True) -> None:
     """Refuse, before any work is done, a path of `option` that `replacing` could not write.
 

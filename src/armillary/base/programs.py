@@ -71,8 +71,8 @@ def find_program(command: Sequence[str], folder: Path) -> Path:
         # Links are followed on both sides: what runs is what counts.
         if not found or os.path.realpath(found) not in map(os.path.realpath, listed):
             raise ConsentError(
-                f"names the program '{called}' ({' '.join(command):.100}), which is started only with consent: expected "
-                f"{OPTION} (in Python armillary.allow(programs=True)), or its absolute path under programs in "
+                f"names the program '{called}' ({' '.join(command):.100}), which is started only with consent: "
+                f"expected {OPTION} (in Python armillary.allow(programs=True)), or its absolute path under programs in "
                 f"{configuration()}"
             )
     if not found:

@@ -9,8 +9,8 @@ import click
 from armillary.cli import COMMANDS
 from armillary.cli.command import Command, option
 from armillary.cli.options import ranks_option
-from armillary.cli.output_file import OUTPUT_FOLDER
 from armillary.cli.outputs import say, show_table
+from armillary.cli.values import OUTPUT_FOLDER
 
 
 @click.command(

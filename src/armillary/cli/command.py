@@ -10,7 +10,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from armillary.base.hints import did_you_mean, nearest
-from armillary.cli.output_file import OutputFile, OutputFolder, OutputPrefix
+from armillary.cli.values import OutputFile, OutputFolder, OutputPrefix
 
 
 class LazyGroup(click.Group):

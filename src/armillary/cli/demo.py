@@ -10,8 +10,8 @@ import click
 from armillary.base.errors import InputError
 from armillary.cli import COMMANDS
 from armillary.cli.command import Command, option
-from armillary.cli.output_file import OUTPUT_FOLDER
 from armillary.cli.outputs import Outputs, working
+from armillary.cli.values import OUTPUT_FOLDER
 
 if TYPE_CHECKING:
     from armillary.trace import Graph
@@ -93,7 +93,7 @@ def training_step(layers: int = 8, hidden: int = 4096, tokens: int = 512) -> Gra
 )
 def command(out: Path) -> None:
     """Write traces and studies, simulate them, and report; pictures where matplotlib is installed."""
-    from armillary.base.files import write_text
+    from armillary.base.files import make_folder, write_text
     from armillary.base.pictures import check_picture
     from armillary.trace import Trace, write_trace
 
@@ -103,7 +103,7 @@ def command(out: Path) -> None:
         check_picture(out / "step.png")
     except InputError as error:
         pictures, listed = False, f"no pictures: {error}"
-    (out / "traces").mkdir(parents=True, exist_ok=True)
+    make_folder(out / "traces")
     for name, graph in (("all-reduce", all_reduce()), ("step", training_step())):
         with working(f"writing the traces of {name}"):
             write_trace(out / "traces" / name, Trace.replicate(graph, ranks=NPUS))
@@ -133,7 +133,7 @@ def _run(out: Path, name: str, pictures: bool) -> int:
     """Simulate one study of the demo, report, write the files and return the finish tick."""
     import armillary
     from armillary.platform.files.native import load_study
-    from armillary.workload.of_study import study_trace
+    from armillary.workload import study_trace
 
     study = load_study(out / f"{name}.yaml")
     with working("simulating"):

@@ -6,13 +6,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from armillary.cli.command import option
-from armillary.cli.output_file import OUTPUT, PAGE, PICTURE, OneOf, complete_devices, complete_machines
+from armillary.cli.values import OUTPUT, PAGE, PICTURE, OneOf, complete_devices, complete_machines
+
+if TYPE_CHECKING:
+    from armillary.engine.common.timeline import Timeline
+    from armillary.explore.term_costs import TermCosts
+    from armillary.platform.model import Platform
+    from armillary.trace import Trace
 
 Decorator = Callable[[Any], Any]
 OTHER_NAMES = {
@@ -161,3 +168,91 @@ def top_option(what: str, default: int, least: int = 1, **extra: Any) -> Decorat
         "--top", type=click.IntRange(least), default=default, show_default=True, metavar="N",
         help=f"{what} to show.", **extra,
     )  # fmt: skip
+
+
+efficiency_option: Decorator = option(
+    "--efficiency",
+    metavar="PERCENT",
+    heading=MACHINE,
+    help="Share of peak and memory bandwidth that kernels reach, e.g. 45; overrides the machine (physical).",
+)
+
+
+def with_efficiency(platform: Platform, percent: str | None, trace: Trace | None = None) -> Platform:
+    """Return a platform on which kernels reach so much of the peaks; None: what it says itself.
+
+    Args:
+        platform: The machine.
+        percent: The option.
+        trace: What runs, where it is known: nodes without a time are timed by the roofline model, too.
+
+    Raises:
+        InputError: it is no percentage above 0, or compute nodes are not timed by the roofline model.
+    """
+    if percent is None:
+        return platform
+    from armillary.base.errors import InputError
+    from armillary.base.units import parse_percent
+    from armillary.engine.common.nodes import untimed
+
+    try:
+        # "45" and "45 %" are both taken.
+        share = parse_percent(percent if percent.rstrip().endswith("%") else f"{percent} %")
+    except ValueError:
+        # 0 is refused below, with the same message.
+        share = 0.0
+    if not 0 < share <= 1:
+        raise InputError(f"--efficiency '{percent}': expected a percentage above 0, up to 100, e.g. 45")
+    # Nodes without a recorded time need a model, even if the machine names none.
+    if not platform.compute.model and not any(
+        untimed(graph).any() for graph in (trace.graphs if trace else ())
+    ):
+        raise InputError(
+            "--efficiency: compute nodes take their recorded times, expected a machine with compute.roofline: true"
+        )
+    # Both, as one number is given. Kernels of a device that was measured give way: an efficiency is one of a roofline.
+    kernels, model = replace(platform.compute.kernels, compute=share, memory=share), platform.compute.model
+    chosen = replace(platform.compute, kernels=kernels)
+    if model == "gpu":
+        chosen = replace(chosen, model="roofline", options={})
+    return replace(platform, compute=chosen)
+
+
+def terms_options(function: Any) -> Any:
+    """Add ``--no-terms`` and ``--term-costs`` to a command."""
+    none = option("--no-terms", is_flag=True, heading=MACHINE, help="Switch off platform.terms, to compare.")
+    costs = option(
+        "--term-costs", is_flag=True, heading=MACHINE, help="Show what each of platform.terms costs."
+    )
+    return none(costs(function))
+
+
+def chosen_terms(platform: Platform, no_terms: bool) -> Platform:
+    """Return a platform without terms if that was asked for."""
+    if not no_terms:
+        return platform
+    from armillary.explore.term_costs import with_terms
+    from armillary.platform.terms import Terms
+
+    return with_terms(platform, Terms())
+
+
+def costs_of(platform: Platform, simulate: Callable[[Platform], Timeline]) -> TermCosts:
+    """Return what each term of a platform costs.
+
+    Raises:
+        InputError: it has none.
+    """
+    from armillary.base.errors import InputError
+    from armillary.explore.term_costs import term_costs
+
+    if not platform.terms.on():
+        raise InputError("--term-costs: all terms are off; expected platform.terms in the study")
+    return term_costs(platform, simulate)
+
+
+def print_costs(costs: TermCosts) -> None:
+    """Print what each term costs."""
+    from armillary.explore.term_costs import print_term_costs
+
+    print_term_costs(costs)

@@ -17,7 +17,7 @@ from armillary.base.terminal import console
 from armillary.base.text import json_text
 from armillary.cli.command import option
 from armillary.cli.options import IMAGE, plot_option
-from armillary.cli.output_file import LINKS, OUTPUT
+from armillary.cli.values import LINKS, OUTPUT
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -11,8 +11,8 @@ from armillary.cli import COMMANDS
 from armillary.cli.command import Command, option
 from armillary.cli.generate.plan_options import PlanOptions, plan_options
 from armillary.cli.options import counted_machine_option, json_option
-from armillary.cli.output_file import OUTPUT_FOLDER, complete_models, complete_software
 from armillary.cli.outputs import say, show_table, working, write_json
+from armillary.cli.values import OUTPUT_FOLDER, complete_models, complete_software
 
 if TYPE_CHECKING:
     from armillary.explore.training.train import Prediction

@@ -14,8 +14,7 @@ from armillary.collective.demand import OPERATIONS, plain
 from armillary.collective.load import load
 from armillary.collective.rounds import CollectiveAlgorithm, Moves, Round, Rounds
 from armillary.platform.collectives import ALGORITHMS, known_name
-from armillary.platform.dimension_topologies import TOPOLOGIES
-from armillary.platform.network import InNetwork
+from armillary.platform.network import TOPOLOGIES, InNetwork
 
 DEFINITIONS = {
     "ring": "armillary.collective.symmetric:Ring",

@@ -33,8 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.platform.collectives import PHYSICAL_COLLECTIVES
-from armillary.platform.dimension_topologies import TOPOLOGIES
-from armillary.platform.network import Dimension, port
+from armillary.platform.network import TOPOLOGIES, Dimension, port
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]

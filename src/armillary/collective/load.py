@@ -22,7 +22,7 @@ import numpy as np
 
 from armillary.base.errors import InputError, nearest, one_of
 from armillary.collective.rounds import IntArray, Round, Rounds
-from armillary.platform.dimension_topologies import TOPOLOGIES, upwards
+from armillary.platform.network import TOPOLOGIES, upwards
 
 _LINES = ("Ring", "Mesh")
 """Rings and lines, whose links have closed forms; every message of others is followed link by link."""

@@ -20,7 +20,7 @@ from armillary.trace.attention import ATTENTION, to_attention
 from armillary.trace.columns import distinct_columns
 from armillary.trace.gemm import GEMM, to_gemms
 from armillary.trace.graph import Graph
-from armillary.trace.schema import NodeType
+from armillary.trace.node import NodeType
 
 Row = tuple[str, int, int, str, tuple[int, ...], int, tuple[int, ...]]
 """A kernel: name, operations, bytes, precision, GEMMs, recorded ns, attention."""
@@ -159,7 +159,7 @@ def ask(platform: Platform, work: Work, *, modelled: bool = True, fill: bool = T
         finally:
             model.close()
     missing = np.isnan(times.ns)
-    if not modelled:  # those that nothing else times, see `armillary.compute.untimed`
+    if not modelled:  # those that nothing else times, see `armillary.engine.common.nodes`
         missing &= (work.recorded == 0) & ((work.operations > 0) | (work.size > 0))
     # The roofline model itself has already said that it does not know these.
     if missing.any() and (modelled or fill) and not (modelled and chosen.model == "roofline"):

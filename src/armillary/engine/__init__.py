@@ -80,6 +80,7 @@ def simulate(
             f"{one_of([*NETWORK_MODELS][1:])}, or platform.network instead of platform.topology"
         )
     contention = network_model == "congestion"
+    check_memory(trace, fold and not messages and network_model == "analytical")
     from armillary.engine.common.assumptions import (
         assumptions,
         memory_of,
@@ -87,7 +88,7 @@ def simulate(
         unused_efficiency,
     )
     from armillary.engine.common.result import timeline_of
-    from armillary.trace.process_groups import check_whole
+    from armillary.trace.trace import check_whole
 
     # A replay takes recorded times, also of communication, so missing members do no harm.
     if not platform.compute.replay:
@@ -138,6 +139,23 @@ def simulate(
         # Known only after lowering: whether the roofline timed any kernel.
         platform = replace(platform, warnings=(*platform.warnings, *unused_efficiency(platform, info)))
     return timeline_of(lowered, run, platform, {**said, **about, **info})
+
+
+def check_memory(trace: Trace, fold: bool) -> None:
+    """Refuse a simulation that needs more memory than there is, before it begins.
+
+    Raises:
+        ShortageError: says how much it needs.
+    """
+    from armillary.base.memory import SIMULATED, require
+
+    # Of each class of ranks one is simulated, and classes have graphs of their own; without folding every rank is.
+    nodes = sum(graph.n_nodes for graph in trace.graphs) if fold else trace.total_nodes
+    require(
+        nodes * SIMULATED,
+        f"simulating {nodes:,} nodes{'' if fold else ' of all ranks'}",
+        "fewer ranks or nodes" if fold else "fewer ranks or nodes, or folding and network model analytical",
+    )
 
 
 def check_trace(trace: object) -> None:

@@ -10,10 +10,10 @@ from math import fsum
 import numpy as np
 
 from armillary.base.errors import InputError, nearest, one_of
-from armillary.collective.chunk_order.levels import SCHEDULABLE
+from armillary.collective.chunk_order import SCHEDULABLE
 from armillary.collective.chunk_order.search import least_time
 from armillary.engine import simulate
-from armillary.engine.common.communicators import CollectiveCall, Communicator
+from armillary.engine.common.network import CollectiveCall, Communicator
 from armillary.engine.physical.chunk_routes import chunk_routes_of
 from armillary.engine.physical.costs import costs_of, levels_of
 from armillary.platform.collectives import CHUNK_ORDERS

@@ -9,6 +9,7 @@ EXECUTORS = {
     "processes": "armillary.explore.runner.executors.processes:Processes",
     "serial": "armillary.explore.runner.executors.serial:Serial",
     "ray": "armillary.explore.runner.executors.ray:Ray",
+    "dask": "armillary.explore.runner.executors.dask:Dask",
 }
 """Name -> class of those that are built in, the default first; a class takes `workers`."""
 EXECUTOR_NAMES = ExtensionPoint("armillary.executors", "executor", tuple(EXECUTORS))

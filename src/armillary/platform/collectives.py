@@ -13,9 +13,8 @@ from armillary.base.document import Document
 from armillary.base.errors import nearest
 from armillary.base.extension import ExtensionPoint
 from armillary.base.hints import KeyPath, show
-from armillary.platform.dimension_topologies import TOPOLOGIES
 from armillary.platform.limits import COUNT, MOST_COUNT, Choice, Maybe, check
-from armillary.platform.network import Dimension
+from armillary.platform.network import TOPOLOGIES, Dimension
 
 COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
 """Collectives that ASTRA-sim runs."""

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from armillary.engine.common.timeline import KINDS, Timeline
-from armillary.platform.dimension_topologies import TOPOLOGIES
-from armillary.report.late import Late
+from armillary.platform.network import TOPOLOGIES
+from armillary.report.critical import Late
 from armillary.report.plain import nanoseconds
 from armillary.report.time_breakdown import Ticks, measure, union
 

@@ -11,9 +11,8 @@ from armillary.base.files import replacing
 from armillary.base.text import json_text
 from armillary.engine.common.timeline import Timeline
 from armillary.report.communication import CollectiveRow, DimensionRow, collectives, dimensions
-from armillary.report.critical import contributors, critical_path, shares
+from armillary.report.critical import Late, contributors, critical_path, shares
 from armillary.report.flop_rate import flops
-from armillary.report.late import Late
 from armillary.report.links import links_json
 from armillary.report.lower_bound import bound
 from armillary.report.memory_fit import memory_fit

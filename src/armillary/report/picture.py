@@ -12,7 +12,7 @@ from armillary.base.pictures import check_picture, new_figure, save_figure
 from armillary.base.units import format_time
 from armillary.engine.common.timeline import KINDS, Timeline
 from armillary.report.communication import DimensionRow, dimensions
-from armillary.report.late import Late
+from armillary.report.critical import Late
 from armillary.report.plain import class_name, class_sizes, nanoseconds
 from armillary.report.summary import headline, roofline_alone
 from armillary.report.time_breakdown import KINDS_OF, PARTS, TITLES, breakdown, union

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from armillary.base.text import on_one_line
 from armillary.base.units import format_bytes, format_flops, format_time
 from armillary.engine.common.timeline import KINDS, Timeline
-from armillary.report.late import Late
+from armillary.report.critical import Late
 from armillary.report.lower_bound import Bound, bound, dimension_name
 from armillary.report.plain import class_name, class_sizes, nanoseconds, slowest
 from armillary.report.time_breakdown import (

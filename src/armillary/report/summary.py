@@ -12,9 +12,7 @@ from armillary.base.units import format_bandwidth, format_bytes, format_count, f
 from armillary.engine.common.timeline import Timeline
 from armillary.platform.terms import words
 from armillary.report.communication import collectives, dimensions
-from armillary.report.critical import contributors, critical_path, shares
-from armillary.report.flop_rate import flops
-from armillary.report.late import Late
+from armillary.report.critical import Late, contributors, critical_path, shares
 from armillary.report.lower_bound import bound
 from armillary.report.plain import class_name, class_sizes, nanoseconds, plain_name, plain_table, slowest
 from armillary.report.reasons import bound_line
@@ -179,6 +177,10 @@ def about(timeline: Timeline) -> str:
 
 def _rate(timeline: Timeline) -> str:
     """Return "Compute rate 250 TFLOP/s per NPU, 128 PFLOP/s in all, 40.1 % of the peak (MFU)" if known."""
+    if not any(timeline.table(cls).flops.any() for cls in range(len(timeline.finish))):
+        return ""
+    from armillary.report.flop_rate import flops
+
     found = flops(timeline)
     if found is None:
         return ""

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.engine.common.timeline import KINDS, Timeline
-from armillary.report.late import Late
+from armillary.report.critical import Late
 
 Ticks = NDArray[np.int64]
 

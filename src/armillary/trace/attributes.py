@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from armillary.base.errors import InputError
 from armillary.trace import columns as c
 from armillary.trace.columns import Columns, intern
-from armillary.trace.schema import (
+from armillary.trace.node import (
     BOOL,
     BOOL_LIST,
     BYTES,

@@ -13,9 +13,8 @@ from armillary.trace.columns import I64
 from armillary.trace.expand import expand_for
 from armillary.trace.graph import Graph
 from armillary.trace.join import Edit, Gate, Part, join_graphs
-from armillary.trace.process_groups import WORLD, Groups, check_whole, read_groups
-from armillary.trace.schema import NodeType
-from armillary.trace.trace import Trace
+from armillary.trace.node import NodeType
+from armillary.trace.trace import WORLD, Groups, Trace, check_whole, read_groups
 
 MOST_NODES = 20_000_000
 """Most nodes of all ranks of a job with a grid for which it is expanded."""

@@ -14,9 +14,8 @@ from armillary.trace.axis_sets import AxisSets, Route, routes_of
 from armillary.trace.columns import Columns
 from armillary.trace.graph import Graph
 from armillary.trace.grid import AXIS, MOST_NODES, RankGrid
-from armillary.trace.process_groups import WORLD
-from armillary.trace.schema import KINDS, NodeType
-from armillary.trace.trace import Trace
+from armillary.trace.node import KINDS, NodeType
+from armillary.trace.trace import WORLD, Trace
 
 Ints = NDArray[np.int64]
 TEXTS = (b"## process_group:init ##", b"[[]]", b"['String']")

@@ -24,7 +24,7 @@ _READ_AT_ONCE = 1 << 16
 _BATCH_BYTES = 1 << 25
 
 
-def load_trace(prefix: StrPath, ranks: int | None = None) -> Trace:
+def load_trace(prefix: StrPath, ranks: int | None = None, *, bytes_per_node: float = 0) -> Trace:
     """Read the files ``<prefix>.<rank>.et`` of all ranks.
 
     Also ``.et.gz``, ``.et.zst`` (compression is recognised by content, whatever the name) and
@@ -33,8 +33,10 @@ def load_trace(prefix: StrPath, ranks: int | None = None) -> Trace:
     Args:
         prefix: path up to the dot before the rank.
         ranks: number of ranks to read; None for all there are.
+        bytes_per_node: What each node of different graphs will take once they are read: `memory.SIMULATED`.
 
     Raises:
+        ShortageError: there is less memory than that.
         InputError: no file, a rank is missing in between, or a file cannot be read or is not a trace.
     """
     if not isinstance(prefix, str | os.PathLike):
@@ -48,7 +50,7 @@ def load_trace(prefix: StrPath, ranks: int | None = None) -> Trace:
     graphs: list[Graph] = []
     pending: list[Data] = []
     sources: list[str] = []
-    size = 0
+    size, each = 0, bytes_per_node
     for rank, name in enumerate(names):
         path = f"{folder}/{name}" if folder else name
         data = _read(path)
@@ -68,9 +70,9 @@ def load_trace(prefix: StrPath, ranks: int | None = None) -> Trace:
         size += len(data)
         # Files decoded together share columns; a batch bounds how much text is held beside them.
         if size >= _BATCH_BYTES:
-            graphs += decode_many(pending, sources)
+            graphs += decode_many(pending, sources, bytes_per_node=each)
             pending, sources, size = [], [], 0
-    graphs += decode_many(pending, sources) if pending else []
+    graphs += decode_many(pending, sources, bytes_per_node=each) if pending else []
     return Trace(tuple(graphs), rank_graph)
 
 

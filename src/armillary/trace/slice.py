@@ -14,8 +14,8 @@ from armillary.trace import columns as c
 from armillary.trace._check import validate
 from armillary.trace.columns import I64
 from armillary.trace.graph import Graph, locate
-from armillary.trace.order import COMPILED_FROM, csr, owners, topological
-from armillary.trace.schema import NodeType
+from armillary.trace.node import NodeType
+from armillary.trace.structure import COMPILED_FROM, csr, owners, topological
 from armillary.trace.trace import Trace
 
 KERNEL = "armillary.trace.bridge_kernel"

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from armillary.trace import columns as c
 from armillary.trace.columns import Columns
 from armillary.trace.graph import Graph, distinct
-from armillary.trace.node import Attribute, Node, Packer
-from armillary.trace.schema import VERSION
+from armillary.trace.node import VERSION, Attribute, Node, Packer
 
 Ints = NDArray[np.int64]
 LABEL = -1

@@ -21,9 +21,8 @@ from armillary.trace._encode import choose_mode, encode
 from armillary.trace.axis_sets import AxisSets
 from armillary.trace.files import SUFFIXES
 from armillary.trace.graph import Graph
-from armillary.trace.process_groups import WORLD, read_groups
 from armillary.trace.stamp import Stamps
-from armillary.trace.trace import Trace
+from armillary.trace.trace import WORLD, Trace, read_groups
 
 _MOST_THREADS = 8
 
@@ -95,27 +94,29 @@ def write_trace(
 
     written: list[Path] = []
 
-    def write(rank: int) -> None:
+    def write(rank: int, data: bytes) -> None:
         path = Path(f"{os.fspath(prefix)}.{rank}{suffix}")
-        _write(path, data_of(rank), compress)
+        _write(path, data, compress)
         written.append(path)
 
+    # One thread alone prepares kernels and class graphs: it writes the first rank of each class.
+    zero = data_of(0)
     _remove(_earlier(prefix, 0))
     try:
-        # One thread alone prepares kernels and class graphs: it writes the first rank of each.
-        first = sorted(first, reverse=True)
-        for done, rank in enumerate((rank for rank in first if rank), 1):
-            write(rank)
-            if progress:
-                progress(done)
+        for rank in first:
+            if rank:
+                write(rank, data_of(rank))
+                if progress:
+                    progress(len(written))
         # The remaining files only copy, compress and write, which threads do in parallel.
         rest = np.setdiff1d(np.arange(1, trace.n_ranks), first).tolist()
+        begun = len(written)
         with ThreadPoolExecutor(min(_MOST_THREADS, os.cpu_count() or 1)) as pool:
-            for done, _ in enumerate(pool.map(write, rest), sum(map(bool, first)) + 1):
+            for done, _ in enumerate(pool.map(lambda rank: write(rank, data_of(rank)), rest), begun + 1):
                 if progress:
                     progress(done)
         _remove(set(_earlier(prefix)).difference(written))
-        write(0)
+        write(0, zero)
         if progress:
             progress(trace.n_ranks)
     except BaseException:

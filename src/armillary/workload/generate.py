@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from armillary.base.errors import InputError
+from armillary.base.memory import SIMULATED, require
 from armillary.base.units import format_bytes
 from armillary.trace import Trace
 from armillary.workload.emit.parameter_server import parameter_server_trace, workers_of
@@ -189,6 +190,12 @@ def _check(plan: Plan, layers: list[Layer], count: int, places: int) -> None:
             f"batch {plan.batch}: {count} microbatches and iterations {plan.iterations} make about "
             f"{nodes * plan.iterations} nodes, expected at most {MOST_NODES} (nearest: {best})"
         )
+    require(
+        nodes * plan.iterations * SIMULATED,
+        f"batch {plan.batch}: {count} microbatches and iterations {plan.iterations} make about "
+        f"{nodes * plan.iterations:,} nodes, whose simulation",
+        "a smaller batch or fewer iterations",
+    )
     if plan.pipeline.schedule == "pipedream" and plan.data.sharding != "ddp":
         raise InputError(
             f"sharding {plan.data.sharding}: schedule pipedream updates after every microbatch, expected ddp"

@@ -72,3 +72,35 @@ class Unreadable(Strange):
 
     def __setstate__(self, _: object) -> None:
         raise ValueError("this was written by another version")
+
+
+class Held(Strange):
+    """Notes who holds each point while it takes a while: the keeper, its worker, and the parent of that."""
+
+    def evaluate(self, point: Point) -> Row:
+        assert self.log
+        above = [os.getppid()]
+        for _ in range(2):
+            above.append(int(Path(f"/proc/{above[-1]}/stat").read_text().rpartition(") ")[2].split()[1]))
+        with self.log.open("a") as log:
+            log.write(f"begun {point.number} {' '.join(map(str, above))}\n")
+        time.sleep(self.seconds)
+        with self.log.open("a") as log:
+            log.write(f"ended {point.number}\n")
+        return Row(point.number, point.values, point.key, "ok", "", {"step_time": 1.0 + point.number}, 0.001)
+
+
+def held(log: Path, process: int) -> set[int]:
+    """The points that a process, or a child of it, holds at this moment."""
+    now: set[int] = set()
+    for line in log.read_text().splitlines() if log.exists() else ():
+        what, number, *above = line.split()
+        if what == "begun" and str(process) in above:
+            now.add(int(number))
+        elif what == "ended":
+            now.discard(int(number))
+    return now
+
+
+def times_begun(log: Path, number: int) -> int:
+    return sum(line.split()[:2] == ["begun", str(number)] for line in log.read_text().splitlines())

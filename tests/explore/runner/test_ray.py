@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from armillary.explore.runner import Store, make_executor, run
+from armillary.base.errors import InputError
+from armillary.explore.runner import CutShortError, Store, Stored, make_executor, run
 from armillary.explore.sweep import Row, Sweep
 from armillary.testing.executor import check_executor
 
@@ -28,9 +29,17 @@ def cluster() -> Iterator[Any]:
     before = dict(os.environ)
     here = str(Path(__file__).parent)
     # The last one makes Ray stay on the loopback, whatever the name says.
-    alone = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
+    alone = {
+        "RAY_AUTH_TOKEN_PATH": str(folder / "token"),
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+        # A busy machine may take minutes.
+        "RAY_raylet_start_wait_time_s": "600",
+    }
     os.environ |= {"RAY_TMPDIR": str(folder), **alone}
-    cluster_utils = pytest.importorskip("ray.cluster_utils")
+    cluster_utils = pytest.importorskip(
+        "ray.cluster_utils", reason="Ray is not installed: pip install armillary[ray]"
+    )
     # Workers of the nodes import the program, and what tests let them do, from where we do.
     os.environ["PYTHONPATH"] = os.pathsep.join([here, *filter(None, [before.get("PYTHONPATH")])])
     node = {"num_cpus": 1, "object_store_memory": 80 << 20, "node_ip_address": "127.0.0.1"}
@@ -87,16 +96,69 @@ def test_limits_and_crashes_are_as_they_are_here(
     ]
 
 
-def test_a_lost_node_costs_no_row(cluster: Any, small: Make, told: Told, tmp_path: Path) -> None:
+def test_a_node_that_is_killed_while_it_holds_points_costs_no_row(
+    cluster: Any, small: Make, tmp_path: Path
+) -> None:
+    from strange import Held, held, times_begun
+
+    sweep, log = small(40), tmp_path / "log"
+    third = cluster.add_node(num_cpus=1, object_store_memory=80 << 20, node_ip_address="127.0.0.1")
+    raylet = third.all_processes["raylet"][0].process.pid
+    lost: set[int] = set()
+
+    def lose(_: Any) -> None:
+        if not lost and held(log, raylet):
+            lost.update(held(log, raylet))
+            cluster.remove_node(third, allow_graceful=False)
+
+    rows = rows_of(sweep, tmp_path / "s", evaluator=Held({}, log, 1.0), executor="ray", progress=lose)
+    assert [row.status for row in rows] == ["ok"] * 40
+    # It did hold some: they were begun there, and again elsewhere.
+    assert lost and all(times_begun(log, number) > 1 for number in lost)
+
+
+@pytest.mark.parametrize("killed", ["gcs", "all"])
+def test_a_head_that_is_killed_ends_the_run_with_what_is_done(
+    cluster: Any, small: Make, tmp_path: Path, killed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ray.cluster_utils import Cluster
     from strange import Strange
 
-    sweep = small(40)
-    third = cluster.add_node(num_cpus=1, object_store_memory=80 << 20, node_ip_address="127.0.0.1")
-    lost = []
+    sweep, made = small(40), Cluster()
+    node = {"num_cpus": 1, "object_store_memory": 80 << 20, "node_ip_address": "127.0.0.1"}
+    folder = Path(tempfile.mkdtemp(prefix="ray"))
+    head = made.add_node(**node, include_dashboard=False, temp_dir=str(folder))
+    monkeypatch.setenv("RAY_ADDRESS", made.address)
 
-    def lose(counts: Any) -> None:
-        if counts.simulated > 5 and not lost:
-            lost.append(cluster.remove_node(third, allow_graceful=False))
+    def kill(counts: Any) -> None:
+        if counts.simulated > 3:
+            if killed == "gcs":
+                head.kill_gcs_server(check_alive=False)
+            else:
+                head.kill_all_processes(check_alive=False, allow_graceful=False)
 
-    rows = rows_of(sweep, tmp_path / "s", evaluator=Strange({}, seconds=0.1), executor="ray", progress=lose)
-    assert lost and [row.status for row in rows] == ["ok"] * 40
+    try:
+        evaluator = Strange({}, seconds=0.3)
+        with pytest.raises(CutShortError, match=f"executor ray: the .*cluster at {made.address}"):
+            rows_of(sweep, tmp_path / "s", evaluator=evaluator, executor="ray", progress=kill)
+    finally:
+        head.kill_all_processes(check_alive=False, allow_graceful=False)
+        shutil.rmtree(folder, ignore_errors=True)
+    with Stored(tmp_path / "s") as store:
+        assert 3 < len(store.rows()) < 40
+    assert len(rows_of(sweep, tmp_path / "s", evaluator=Strange({}), workers=2)) == 40
+
+
+def test_no_cluster_is_started_and_none_that_is_gone_is_waited_for(
+    small: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("ray")
+    for address, message in (
+        ("", "RAY_ADDRESS names none; expected HOST:PORT"),
+        ("local", "RAY_ADDRESS names none"),
+        ("127.0.0.1:9", "nothing answers at 127.0.0.1:9, expected the address of a running cluster"),
+        ("somewhere", "RAY_ADDRESS is 'somewhere', expected the address of a running cluster"),
+    ):
+        monkeypatch.setenv("RAY_ADDRESS", address)
+        with pytest.raises(InputError, match=message):
+            rows_of(small(12), tmp_path / "s", executor="ray")

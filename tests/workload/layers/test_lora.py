@@ -1,4 +1,4 @@
-"""Adapters beside frozen weights: their parameters, operations, collectives and memory, by formulas written down here."""
+"""Adapters beside frozen weights: parameters, operations, collectives and memory, by formulas written down here."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ HIDDEN, INNER, HEADS, KV, SIZE, LAYERS, SEQUENCE = 256, 768, 8, 4, 32, 4, 64
 def model() -> Decoder:
     found = read_model(
         {
-            "kind": "decoder", "name": "small", "layers": LAYERS, "hidden": HIDDEN, "vocabulary": 512, "context": SEQUENCE,
-            "attention": {"heads": HEADS, "kv_heads": KV}, "mlp": {"size": INNER}, "activation": "swiglu", "tied": False,
-            "norm": "rms",
+            "kind": "decoder", "name": "small", "layers": LAYERS, "hidden": HIDDEN, "vocabulary": 512,
+            "context": SEQUENCE, "attention": {"heads": HEADS, "kv_heads": KV}, "mlp": {"size": INNER},
+            "activation": "swiglu", "tied": False, "norm": "rms",
         }
     )  # fmt: skip
     assert isinstance(found, Decoder)
@@ -65,7 +65,9 @@ def test_parameters_and_operations(rank: int, targets: set[str], tp: int) -> Non
     assert trained(found) == LAYERS * sum(rank * sum(sides[each]) for each in targets)
     assert sum(sum(layer.frozen.values()) for layer in found) == trained(base)
     if tp == 1:
-        assert trained(found) == adapter_parameters(model(), plan(lora={"rank": rank, "targets": sorted(targets)}).lora)
+        assert trained(found) == adapter_parameters(
+            model(), plan(lora={"rank": rank, "targets": sorted(targets)}).lora
+        )
     # Every rank has A of a GEMM by columns, and B of one by rows, and makes a part of its gradient.
     whole = {"qkv": HIDDEN, "out": HIDDEN, "up": HIDDEN, "down": HIDDEN}
     parts = sum(rank * whole[each] for each in targets) if tp > 1 else 0
@@ -73,10 +75,14 @@ def test_parameters_and_operations(rank: int, targets: set[str], tp: int) -> Non
     for before, after in zip(base[1:-1], found[1:-1], strict=True):
         weights = sum(step.flops for step in before.weight)
         # A and B, each forward and for both gradients, 2 operations a multiply-add.
-        assert after.flops == before.flops - weights + sum(6 * tokens * rank * sum(sides[each]) for each in targets)
+        assert after.flops == before.flops - weights + sum(
+            6 * tokens * rank * sum(sides[each]) for each in targets
+        )
         assert after.partial == parts
         # Adapters have no collectives; what was gathered for gradients of frozen weights alone is not.
-        here, there = (Counter(s.collective for s in (*x.forward, *x.backward) if s.collective) for x in (before, after))
+        here, there = (
+            Counter(s.collective for s in (*x.forward, *x.backward) if s.collective) for x in (before, after)
+        )
         gone = sum(each not in targets for each in ("qkv", "up")) if tp > 1 else 0
         assert here - there == Counter({CollectiveType.ALL_GATHER: gone} if gone else {}) and not there - here
     head = found[-1]
@@ -90,7 +96,9 @@ def bytes_of(made: Plan) -> Counter[tuple[str, int]]:
     graph, found = trace.graph(0), Counter[tuple[str, int]]()
     names, kinds, sizes = graph.names(), graph.ints("comm_type", -1), graph.ints("comm_size", 0)
     for node in range(graph.n_nodes):
-        if graph.types[node] == NodeType.COMM_COLL_NODE and ("gradients" in names[node] or "weights" in names[node]):
+        if graph.types[node] == NodeType.COMM_COLL_NODE and (
+            "gradients" in names[node] or "weights" in names[node]
+        ):
             found[CollectiveType(int(kinds[node])).name, "partial" in names[node]] += int(sizes[node])
     return found
 
@@ -125,11 +133,19 @@ def test_memory(sharding: str) -> None:
     found = states(layer, made, grid)
     if sharding == "fsdp":
         # Shards: frozen ones in bf16, trained ones in fp32, which are the master copy.
-        assert (found.weights, found.gradients, found.optimizer) == ((2 * cold + 4 * own) // 8, 4 * own // 8, 8 * own // 8)
+        assert (found.weights, found.gradients, found.optimizer) == (
+            (2 * cold + 4 * own) // 8,
+            4 * own // 8,
+            8 * own // 8,
+        )
         assert (found.gathered, found.reduced) == (2 * (cold + own), 6 * own)
     else:
         shards = 8 if sharding == "zero-1" else 1
-        assert (found.weights, found.gradients, found.optimizer) == (2 * (cold + own), 4 * own, 12 * own // shards)
+        assert (found.weights, found.gradients, found.optimizer) == (
+            2 * (cold + own),
+            4 * own,
+            12 * own // shards,
+        )
     whole = layers_of(model(), plan(data={"sharding": sharding}))[1]
     # Operands of adapters are kept, in bf16: X as before, X·A besides.
     assert layer.saved == whole.saved + 4 * 2 * SEQUENCE * 4
@@ -157,7 +173,10 @@ def test_a_model_fits_that_does_not_otherwise() -> None:
 )
 def test_models_without_the_targets_are_refused(name: str, targets: list[str], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        layers_of(load_model(name), Plan.model_validate({"ranks": 1, "batch": 1, "lora": {"rank": 4, "targets": targets}}))
+        layers_of(
+            load_model(name),
+            Plan.model_validate({"ranks": 1, "batch": 1, "lora": {"rank": 4, "targets": targets}}),
+        )
 
 
 @pytest.mark.parametrize(
@@ -176,6 +195,9 @@ def test_plans_without_adapters_are_refused(keys: dict[str, Any]) -> None:
 def test_every_schedule_runs(schedule: str) -> None:
     virtual = 2 if schedule == "interleaved" else 1
     made = plan(
-        parallel={"pp": 2}, pipeline={"schedule": schedule, "virtual": virtual}, lora={"rank": 4}, microbatch=1
+        parallel={"pp": 2},
+        pipeline={"schedule": schedule, "virtual": virtual},
+        lora={"rank": 4},
+        microbatch=1,
     )
     assert generate(model(), made).graph(0).n_nodes > 0

@@ -10,8 +10,8 @@ import click
 from armillary.cli.calibrate import SUBCOMMANDS
 from armillary.cli.command import Command, option
 from armillary.cli.options import device_option
-from armillary.cli.output_file import OUTPUT
 from armillary.cli.outputs import say, show_table
+from armillary.cli.values import OUTPUT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

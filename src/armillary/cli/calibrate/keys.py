@@ -7,7 +7,7 @@ import click
 from armillary.cli.calibrate import SUBCOMMANDS
 from armillary.cli.command import Command
 from armillary.cli.options import device_option
-from armillary.cli.output_file import complete_software
+from armillary.cli.values import complete_software
 
 _HELP = f"""{SUBCOMMANDS["keys"]}
 

@@ -9,8 +9,8 @@ import click
 from armillary.cli.calibrate import SUBCOMMANDS
 from armillary.cli.command import Command, option
 from armillary.cli.options import device_option, plot_option
-from armillary.cli.output_file import OUTPUT
 from armillary.cli.outputs import say
+from armillary.cli.values import OUTPUT
 
 _HELP = f"""{SUBCOMMANDS["nccl"]}
 

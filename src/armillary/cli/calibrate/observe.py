@@ -9,7 +9,7 @@ import click
 from armillary.cli.calibrate import SUBCOMMANDS
 from armillary.cli.command import Command, option
 from armillary.cli.options import machine_option, ranks_option
-from armillary.cli.output_file import OUTPUT, complete_software
+from armillary.cli.values import STORE, complete_software
 
 _HELP = f"""{SUBCOMMANDS["observe"]}
 
@@ -56,7 +56,7 @@ Any of these is enough; what was not observed is that of a machine like yours, a
 @option("--precision", type=click.Choice(("fp32", "bf16", "fp8")), default="bf16", show_default=True,
         help="Precision of GEMMs where no column says it.")  # fmt: skip
 @option(
-    "-o", "--out", type=OUTPUT, metavar="FILE", help="Machine file to write (.yaml); its parts go beside it."
+    "-o", "--out", type=STORE, metavar="FILE", help="Machine file to write (.yaml); its parts go beside it."
 )
 def command(
     files: tuple[Path, ...],
@@ -92,7 +92,7 @@ def command(
     base = base_of(machine, observed.devices, ranks or observed.ranks)
     with tempfile.TemporaryDirectory(prefix="armillary-") as folder:
         found = observed_machine(
-            observed, base, Path(folder), title=out.stem if out else "observed", ranks=ranks,
+            observed, base, Path(folder), title=out.stem if out else "observed", ranks=ranks, per_node=gpus_per_node,
             software=software or "", tell=lambda what: say(f"fitting {what}", err=True),
         )  # fmt: skip
     show_table(part_table(found))

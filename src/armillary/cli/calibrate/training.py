@@ -13,8 +13,8 @@ from armillary.base.errors import InputError, nearest, one_of
 from armillary.cli.calibrate import SUBCOMMANDS
 from armillary.cli.command import Command, option
 from armillary.cli.options import device_option
-from armillary.cli.output_file import OUTPUT_FOLDER
 from armillary.cli.outputs import say
+from armillary.cli.values import OUTPUT_FOLDER
 
 
 @click.command(
@@ -33,7 +33,7 @@ from armillary.cli.outputs import say
 )
 def command(files: tuple[Path, ...], software: str, device: str, out: Path | None) -> None:
     """Fit, print and write."""
-    from armillary.base.files import write_text
+    from armillary.base.files import make_folder, write_text
     from armillary.evidence.calibrate.recipes import RECIPES
     from armillary.evidence.calibrate.training_files import calibrate
     from armillary.evidence.validate.training.formats import read_cases
@@ -73,7 +73,7 @@ def command(files: tuple[Path, ...], software: str, device: str, out: Path | Non
         }
         text = yaml.safe_dump(document, sort_keys=False, width=110, allow_unicode=True)
         if out:
-            out.mkdir(parents=True, exist_ok=True)
+            make_folder(out)
             write_text(out / f"{stack}.yaml", text)
         else:
             click.echo(text)

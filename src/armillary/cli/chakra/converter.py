@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from armillary.cli.chakra import SUBCOMMANDS
-from armillary.cli.output_file import OUTPUT, OutputPrefix
 from armillary.cli.outputs import say, working
+from armillary.cli.values import OUTPUT, OutputPrefix
 
 if TYPE_CHECKING:
     from armillary.convert import Converted

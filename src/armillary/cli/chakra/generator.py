@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 
 from armillary.cli.chakra import SUBCOMMANDS
-from armillary.cli.output_file import OUTPUT_FOLDER
 from armillary.cli.outputs import say
+from armillary.cli.values import OUTPUT_FOLDER
 
 _COUNT = click.IntRange(min=0)
 

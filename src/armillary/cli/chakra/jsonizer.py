@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 
 from armillary.cli.chakra import SUBCOMMANDS
-from armillary.cli.output_file import OUTPUT
 from armillary.cli.outputs import say, working
+from armillary.cli.values import OUTPUT
 
 _FILE = click.Path(path_type=Path)
 

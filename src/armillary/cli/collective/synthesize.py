@@ -9,8 +9,8 @@ import click
 from armillary.cli.collective import SUBCOMMANDS, bytes_of
 from armillary.cli.command import Command, option
 from armillary.cli.options import json_option, machine_argument, plot_option, seed_option
-from armillary.cli.output_file import OUTPUT, OUTPUT_FOLDER
 from armillary.cli.outputs import say, write_json
+from armillary.cli.values import OUTPUT, OUTPUT_FOLDER
 
 _WHAT, _HOW = "The collective", "How it is found"
 
@@ -76,7 +76,7 @@ def command(
     json_file: Path | None,
 ) -> None:
     """Find it, compare and write."""
-    from armillary.base.files import write_text
+    from armillary.base.files import make_folder, write_text
     from armillary.cli.outputs import show_table, working
     from armillary.platform import load_platform
 
@@ -112,7 +112,7 @@ def command(
         from armillary.collective.synthesis.traces import to_trace
         from armillary.trace import write_trace
 
-        out.mkdir(parents=True, exist_ok=True)
+        make_folder(out)
         # Reductions take time on the NPU's memory, which the trace must say.
         write_trace(out / "rank", to_trace(found.schedule, platform.npu.memory.bytes_per_s))
         say(f"wrote {out}/rank.0.et to rank.{platform.npus - 1}.et{note}", err=True)

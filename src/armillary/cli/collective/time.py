@@ -6,8 +6,8 @@ import click
 
 from armillary.cli.collective import SUBCOMMANDS, bytes_of
 from armillary.cli.command import Command
-from armillary.cli.output_file import complete_fits
 from armillary.cli.outputs import say
+from armillary.cli.values import complete_fits
 
 _HELP = f"""{SUBCOMMANDS["time"]}
 

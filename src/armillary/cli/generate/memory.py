@@ -14,8 +14,8 @@ from armillary.cli.command import Command, option
 from armillary.cli.generate import SUBCOMMANDS
 from armillary.cli.generate.plan_options import PlanOptions, plan_options
 from armillary.cli.options import MACHINE, json_option, machine_option, plot_option
-from armillary.cli.output_file import complete_models
 from armillary.cli.outputs import say, show_table, working, write_json
+from armillary.cli.values import complete_models
 
 if TYPE_CHECKING:
     from armillary.workload.memory.advice import Advice

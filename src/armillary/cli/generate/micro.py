@@ -19,8 +19,8 @@ from armillary.cli.options import (
     profile_option,
     ranks_option,
 )
-from armillary.cli.output_file import NEW_FOLDER
 from armillary.cli.outputs import say, show_table, working
+from armillary.cli.values import NEW_FOLDER
 
 if TYPE_CHECKING:
     from armillary.platform.model import Platform

@@ -13,10 +13,9 @@ import click
 from armillary.base.terminal import unfiltered
 from armillary.base.text import json_text
 from armillary.cli.command import option
-from armillary.cli.efficiency import efficiency_option, with_efficiency
-from armillary.cli.options import machine_option
-from armillary.cli.output_file import NEW_FOLDER
+from armillary.cli.options import efficiency_option, machine_option, with_efficiency
 from armillary.cli.outputs import Outputs, output_options, say, show_table, working
+from armillary.cli.values import NEW_FOLDER
 
 if TYPE_CHECKING:
     from rich.table import Table

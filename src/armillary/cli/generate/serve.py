@@ -10,8 +10,8 @@ from armillary.cli.command import Command
 from armillary.cli.generate import SUBCOMMANDS
 from armillary.cli.generate.plan_options import PlanOptions, plan_options
 from armillary.cli.generate.request import Request, request_options, show_generated
-from armillary.cli.output_file import complete_models
 from armillary.cli.outputs import working
+from armillary.cli.values import complete_models
 
 _HELP = f"""{SUBCOMMANDS["serve"]}
 

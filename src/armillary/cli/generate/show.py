@@ -12,8 +12,8 @@ from armillary.base.hints import one_line
 from armillary.cli.command import Command
 from armillary.cli.generate import SUBCOMMANDS
 from armillary.cli.options import json_option
-from armillary.cli.output_file import complete_models
 from armillary.cli.outputs import say, show_table, write_json
+from armillary.cli.values import complete_models
 
 if TYPE_CHECKING:
     from rich.table import Table

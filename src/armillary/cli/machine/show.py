@@ -11,8 +11,8 @@ import click
 from armillary.cli.command import Command, option
 from armillary.cli.machine import SUBCOMMANDS
 from armillary.cli.options import astra_sim_options, html_option, json_option, machine_argument, plot_option
-from armillary.cli.output_file import OUTPUT
 from armillary.cli.outputs import say, show_table, write_json
+from armillary.cli.values import OUTPUT
 
 if TYPE_CHECKING:
     from armillary.platform.files.preset import Preset

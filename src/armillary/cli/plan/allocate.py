@@ -10,9 +10,9 @@ import click
 from armillary.base.errors import InputError
 from armillary.cli.command import Command, option
 from armillary.cli.options import json_option, programs_option
-from armillary.cli.output_file import complete_costs
 from armillary.cli.outputs import show_table, working, write_json
 from armillary.cli.plan import SUBCOMMANDS
+from armillary.cli.values import complete_costs
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -8,9 +8,9 @@ import click
 
 from armillary.cli.command import Command, option
 from armillary.cli.options import json_option, programs_option
-from armillary.cli.output_file import complete_costs
 from armillary.cli.outputs import show_table, working, write_json
 from armillary.cli.plan import SUBCOMMANDS
+from armillary.cli.values import complete_costs
 
 _HELP = f"""{SUBCOMMANDS["cost"]}
 

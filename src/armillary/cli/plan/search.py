@@ -19,9 +19,9 @@ from armillary.cli.options import (
     top_option,
     workers_option,
 )
-from armillary.cli.output_file import STORE
 from armillary.cli.outputs import say, show_table
 from armillary.cli.plan import SUBCOMMANDS
+from armillary.cli.values import STORE
 
 if TYPE_CHECKING:
     from armillary.explore.search.found import Found

@@ -10,9 +10,9 @@ import click
 from armillary.base.errors import InputError
 from armillary.cli.command import Command, option
 from armillary.cli.options import json_option, plot_option, programs_option, ranks_option, seed_option
-from armillary.cli.output_file import complete_costs, complete_failures
 from armillary.cli.outputs import say, show_table, working, write_json
 from armillary.cli.plan import SUBCOMMANDS
+from armillary.cli.values import complete_costs, complete_failures
 
 if TYPE_CHECKING:
     from armillary.explore.cost.schema import Costs

@@ -23,10 +23,10 @@ from armillary.cli.options import (
     top_option,
     workers_option,
 )
-from armillary.cli.output_file import STORE, OneOf
 from armillary.cli.outputs import say, show_table
 from armillary.cli.signals import Ended
 from armillary.cli.sweep import SUBCOMMANDS
+from armillary.cli.values import STORE, OneOf
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars

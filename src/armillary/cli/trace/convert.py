@@ -10,9 +10,9 @@ import click
 
 from armillary.cli.command import Command, Option, option
 from armillary.cli.options import json_option
-from armillary.cli.output_file import OutputPrefix, complete_formats
 from armillary.cli.outputs import say, working, write_json
 from armillary.cli.trace import SUBCOMMANDS
+from armillary.cli.values import OutputPrefix, complete_formats
 
 _SAME = {"npus": ("--ranks", "N"), "groups": ("--comm-groups", "JSON")}
 """Option of a format -> what commands call that, and its metavar; its own name is taken, too."""

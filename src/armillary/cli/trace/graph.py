@@ -7,9 +7,9 @@ from pathlib import Path
 import click
 
 from armillary.cli.command import Command, option
-from armillary.cli.output_file import OutputFile
 from armillary.cli.outputs import say, working
 from armillary.cli.trace import SUBCOMMANDS
+from armillary.cli.values import OutputFile
 
 DRAWING = OutputFile("armillary.report.trace_graph:check_trace_graph")
 

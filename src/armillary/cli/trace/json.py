@@ -8,9 +8,9 @@ from typing import Literal
 import click
 
 from armillary.cli.command import Command, option
-from armillary.cli.output_file import OUTPUT
 from armillary.cli.outputs import say, working
 from armillary.cli.trace import SUBCOMMANDS
+from armillary.cli.values import OUTPUT
 
 _SUFFIXES: dict[str, Literal["gzip", "zstd"] | None] = {
     ".json": None,

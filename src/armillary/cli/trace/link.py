@@ -8,9 +8,9 @@ import click
 
 from armillary.cli.command import Command, option
 from armillary.cli.options import json_option
-from armillary.cli.output_file import OUTPUT
 from armillary.cli.outputs import say, working, write_json
 from armillary.cli.trace import SUBCOMMANDS
+from armillary.cli.values import OUTPUT
 
 _FILE = click.Path(path_type=Path)
 

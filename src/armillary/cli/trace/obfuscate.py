@@ -11,10 +11,10 @@ import click
 from armillary.base.errors import InputError
 from armillary.cli.command import Command, option
 from armillary.cli.options import comm_groups_option, json_option, machine_option
-from armillary.cli.output_file import OUTPUT
 from armillary.cli.outputs import say, show_table, working, write_json
 from armillary.cli.trace import SUBCOMMANDS
 from armillary.cli.trace.group_file import read_group_file
+from armillary.cli.values import OUTPUT
 
 if TYPE_CHECKING:
     from armillary.lab.privacy.machines import Machine
@@ -237,7 +237,7 @@ def _read(source: str) -> tuple[Input, list[Machine]]:
     if not source.endswith((".yaml", ".yml")):
         return read_input(source), []
     from armillary.platform.files.native import load_study
-    from armillary.workload.of_study import study_trace
+    from armillary.workload import study_trace
 
     study = load_study(source)
     if study.jobs:

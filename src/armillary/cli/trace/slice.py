@@ -11,10 +11,10 @@ import click
 from armillary.base.errors import InputError
 from armillary.cli.command import Command, option
 from armillary.cli.options import comm_groups_option
-from armillary.cli.output_file import OUTPUT
 from armillary.cli.outputs import say, working
 from armillary.cli.trace import SUBCOMMANDS
 from armillary.cli.trace.group_file import read_group_file
+from armillary.cli.values import OUTPUT
 
 if TYPE_CHECKING:
     from armillary.trace import Trace

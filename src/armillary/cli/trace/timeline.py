@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import click
 
 from armillary.cli.command import Command, option
-from armillary.cli.output_file import OUTPUT
 from armillary.cli.outputs import say, working
 from armillary.cli.trace import SUBCOMMANDS
+from armillary.cli.values import OUTPUT
 
 if TYPE_CHECKING:
     from armillary.trace import Graph

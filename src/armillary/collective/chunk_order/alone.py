@@ -10,7 +10,7 @@ from typing import Protocol
 import numpy as np
 
 from armillary.base.jit import Mode, load
-from armillary.collective.chunk_order.levels import WITHIN, Level, Order
+from armillary.collective.chunk_order import WITHIN, Level, Order
 
 ROW = 4
 """Numbers of a phase: its level, ns besides, ns at the port, and volume, by which chunks are compared."""

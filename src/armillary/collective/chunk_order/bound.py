@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.base import portable
-from armillary.collective.chunk_order.levels import Level, Order, loads, plain_order
+from armillary.collective.chunk_order import Level, Order, loads, plain_order
 
 Reals = NDArray[np.float64]
 ENOUGH = 1e-12

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from armillary.collective.chunk_order.levels import Level, Order, loads, plain_order
+from armillary.collective.chunk_order import Level, Order, loads, plain_order
 
 Chunks = list[tuple[int, Order]]
 """Bytes and order of each chunk, in the order in which they are numbered."""

@@ -14,11 +14,10 @@ from math import fsum
 from random import Random
 
 from armillary.base.jit import Mode
-from armillary.collective.chunk_order import greedy
+from armillary.collective.chunk_order import Level, Order, greedy
 from armillary.collective.chunk_order.alone import Alone, Problem, Rows
 from armillary.collective.chunk_order.bound import Shares, best_shares
 from armillary.collective.chunk_order.greedy import Chunks
-from armillary.collective.chunk_order.levels import Level, Order
 from armillary.collective.chunk_order.online import online_greedy
 
 TRIES = 4000

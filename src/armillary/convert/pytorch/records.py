@@ -154,7 +154,7 @@ class Records:
         """Decode the value that begins here, within the part."""
         value, end = self._decode(self._part, self.at - self._from)
         # A number at the end of the part may go on behind it.
-        if end > len(self._part) - _LAST and self._from + end < len(self.text):
+        if end > len(self._part) - _LAST and self._from + len(self._part) < len(self.text):
             raise json.JSONDecodeError("cut off", self._part, end)
         self.at = self._from + end
         return value

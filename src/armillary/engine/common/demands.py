@@ -24,10 +24,9 @@ from armillary.collective.demand import (
 )  # fmt: skip
 from armillary.collective.demand import block_of as block_of_members
 from armillary.engine.common import network
-from armillary.engine.common.communicators import CollectiveCall, Communicator
-from armillary.platform.dimension_topologies import TOPOLOGIES
+from armillary.engine.common.network import CollectiveCall, Communicator
 from armillary.platform.model import Platform, ports
-from armillary.platform.network import Dimension, Port, links_per_npu, port
+from armillary.platform.network import TOPOLOGIES, Dimension, Port, links_per_npu, port
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]

@@ -13,9 +13,8 @@ import numpy as np
 from armillary.base.errors import InputError
 from armillary.collective.demand import plain
 from armillary.engine.common import network
-from armillary.engine.common.communicators import CollectiveCall, Communicator
 from armillary.engine.common.items import MEMORY_OPERATIONS
-from armillary.engine.common.network import FRACTION_BITS, node_size
+from armillary.engine.common.network import FRACTION_BITS, CollectiveCall, Communicator, node_size
 from armillary.platform.model import Platform
 from armillary.platform.network import port
 from armillary.platform.terms import FitChoice

@@ -13,14 +13,12 @@ from numpy.typing import NDArray
 
 from armillary.base.errors import InputError
 from armillary.engine.common import layout as lk
-from armillary.engine.common.communicators import CollectiveCall, Communicators
-from armillary.engine.common.network import LIMIT
+from armillary.engine.common.network import LIMIT, CollectiveCall, Communicators
 from armillary.engine.common.nodes import OPERATION, Nodes
 from armillary.platform.model import Platform
 from armillary.trace import CollectiveType, Graph, NodeType, Trace
 from armillary.trace.columns import distinct_columns
-from armillary.trace.process_groups import WORLD
-from armillary.trace.trace import IGNORED
+from armillary.trace.trace import IGNORED, WORLD
 
 if TYPE_CHECKING:
     from armillary.compute import KernelTimes

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.engine.common import layout as lk
-from armillary.engine.common.communicators import CollectiveCall, Communicator
 from armillary.engine.common.demands import Demands
 from armillary.engine.common.items import View
+from armillary.engine.common.network import CollectiveCall, Communicator
 from armillary.engine.common.nodes import Nodes
 
 if TYPE_CHECKING:

@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 from armillary.base.errors import InputError
 from armillary.collective.algorithms import rounds_alltoallv, rounds_for
 from armillary.collective.rounds import Rounds
-from armillary.engine.common.communicators import CollectiveCall
 from armillary.engine.common.items import Channel
 from armillary.engine.common.lowered import as_table
-from armillary.engine.common.network import LIMIT
+from armillary.engine.common.network import LIMIT, CollectiveCall
 from armillary.engine.messages import layout as lk
 from armillary.engine.messages.lines import MessageLines
 from armillary.engine.messages.program import MessageProgram

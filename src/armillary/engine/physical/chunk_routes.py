@@ -14,11 +14,10 @@ from itertools import permutations
 from math import ceil, factorial
 
 from armillary.base.errors import InputError
-from armillary.collective.chunk_order.levels import SCHEDULABLE, plain_order, plain_sizes
+from armillary.collective.chunk_order import SCHEDULABLE, plain_order, plain_sizes
 from armillary.collective.demand import plain
-from armillary.engine.common.communicators import CollectiveCall, Communicator
 from armillary.engine.common.items import MEMORY_OPERATIONS
-from armillary.engine.common.network import between
+from armillary.engine.common.network import CollectiveCall, Communicator, between
 from armillary.engine.physical.phases import Beside, PhysicalPhase, in_memory, phases, spanned_by
 from armillary.platform.model import Platform
 

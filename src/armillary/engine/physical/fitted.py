@@ -15,9 +15,9 @@ import numpy as np
 
 from armillary.collective.demand import plain
 from armillary.engine.common import network
-from armillary.engine.common.communicators import CollectiveCall, Communicator
 from armillary.engine.common.fits import busy, crosses_host, fit_of, spanned, timed
 from armillary.engine.common.items import MEMORY_OPERATIONS
+from armillary.engine.common.network import CollectiveCall, Communicator
 from armillary.engine.physical.phases import FITTED, PhysicalPhase
 from armillary.platform.model import Platform
 from armillary.platform.network import port

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from armillary.base.errors import InputError
 from armillary.engine.common import network
-from armillary.engine.common.communicators import CollectiveCall, Communicator, Communicators
 from armillary.engine.common.fold import Ring, fold
 from armillary.engine.common.items import (
     MEMORY_OPERATIONS,
@@ -21,6 +20,7 @@ from armillary.engine.common.items import (
     kernel_times,
     read_view,
 )
+from armillary.engine.common.network import CollectiveCall, Communicator, Communicators
 from armillary.engine.physical.grid_messages import GridMessages
 from armillary.engine.physical.memory import Groups
 from armillary.engine.physical.nodes import PhysicalNodes, lower_nodes
@@ -30,7 +30,7 @@ from armillary.platform.model import Platform
 from armillary.trace import Graph, NodeType, Trace
 from armillary.trace.axis_sets import AxisSets, grid_of, routes_of
 from armillary.trace.expand import refuse_outsider
-from armillary.trace.process_groups import WORLD
+from armillary.trace.trace import WORLD
 
 Ints = NDArray[np.int64]
 

@@ -9,11 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.base.errors import InputError
-from armillary.collective.chunk_order.levels import WITHIN
-from armillary.engine.common.communicators import quotient_comms
+from armillary.collective.chunk_order import WITHIN
 from armillary.engine.common.items import View
 from armillary.engine.common.lowered import Tables, as_table
-from armillary.engine.common.network import Scale, bits
+from armillary.engine.common.network import Scale, bits, quotient_comms
 from armillary.engine.physical import layout as lk
 from armillary.engine.physical.nodes import COMPUTE, CPU, PhysicalNodes, slots_of
 from armillary.engine.physical.plans import Channels, Lines, Plans, fill_messages, fill_transfers, priorities

@@ -7,6 +7,9 @@ it takes to fill the pipeline comes after, as a latency (`armillary.platform.mem
 Ranks of one class transfer at the same time, so where they share a port one of them stands for several: its entry on
 that port has a weight. Classes are refined until all nodes of a type hold the same number of ranks
 of each class. Where groups of in-switch accesses lie in a way that classes cannot express, nothing folds.
+
+The path through the host of a node to NICs that are not near is such a port, too, which all groups of the node share.
+Where a group lies unevenly in its nodes every rank is its own class.
 """
 
 from __future__ import annotations

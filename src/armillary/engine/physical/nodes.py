@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.base.errors import one_of
-from armillary.compute.untimed import has_time, names_work, untimed, untimed_on_cpu
 from armillary.engine.common.items import View
 from armillary.engine.common.network import LIMIT
 from armillary.engine.common.nodes import (
@@ -17,10 +16,14 @@ from armillary.engine.common.nodes import (
     Nodes,
     diagnose,
     durations,
+    has_time,
     modelled,
+    names_work,
     refuse,
     replayed,
     unrecorded,
+    untimed,
+    untimed_on_cpu,
 )
 from armillary.engine.physical import layout as lk
 from armillary.engine.physical.memory import read_accesses
@@ -126,7 +129,7 @@ def lower_nodes(graph: Graph, platform: Platform, times: KernelTimes | None) -> 
 
 
 def _untimed(graph: Graph, platform: Platform) -> NDArray[np.bool_]:
-    """Return which nodes the roofline model times although it is not enabled: see `armillary.compute.untimed`.
+    """Return which nodes the roofline model times although it is not enabled: see `armillary.engine.common.nodes`.
 
     Raises:
         InputError: one of them cannot be timed.

@@ -26,7 +26,7 @@ from armillary.collective.demand import plain
 from armillary.collective.load import Load, load, placed
 from armillary.collective.rounds import Rounds
 from armillary.engine.common import network
-from armillary.engine.common.communicators import CollectiveCall, Communicator
+from armillary.engine.common.network import CollectiveCall, Communicator
 from armillary.engine.physical.memory import REDUCE
 from armillary.platform.memory import fill_ns
 from armillary.platform.model import Platform

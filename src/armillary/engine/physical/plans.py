@@ -16,10 +16,9 @@ from numpy.typing import NDArray
 from armillary.base.errors import InputError
 from armillary.base.units import format_bandwidth
 from armillary.engine.common import network
-from armillary.engine.common.communicators import CollectiveCall, QuotientComm
 from armillary.engine.common.items import Channel, View, channel_at
 from armillary.engine.common.lowered import Tables
-from armillary.engine.common.network import Scale, between
+from armillary.engine.common.network import CollectiveCall, QuotientComm, Scale, between
 from armillary.engine.physical import layout as lk
 from armillary.engine.physical.chunk_routes import last_latency
 from armillary.engine.physical.memory import HostPorts, MemoryPorts
@@ -30,7 +29,7 @@ from armillary.platform.memory import fill_ns
 from armillary.platform.model import Platform, ports
 from armillary.platform.network import links_per_npu
 from armillary.trace import NodeType
-from armillary.trace.process_groups import WORLD
+from armillary.trace.trace import WORLD
 
 Ints = NDArray[np.int64]
 Use = tuple[int, int, int]

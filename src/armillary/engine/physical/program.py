@@ -27,11 +27,11 @@ from numpy.typing import NDArray
 from armillary.base.jit import Mode, load
 from armillary.base.tables import Guards, Layout
 from armillary.base.working_memory import at_least, room
-from armillary.engine.common.communicators import CollectiveCall, Communicator, QuotientComm
 from armillary.engine.common.demands import Demands
 from armillary.engine.common.items import FROM_MEMORY, View, channel_at
 from armillary.engine.common.layout import HEAP_COLUMNS
 from armillary.engine.common.lowered import BUDGET, FIRST_WORDS, NO_NETWORK, Run, Simulated
+from armillary.engine.common.network import CollectiveCall, Communicator, QuotientComm
 from armillary.engine.common.timeline import OPERATIONS
 from armillary.engine.physical import layout as lk
 from armillary.engine.physical.chunk_routes import ChunkRoutes

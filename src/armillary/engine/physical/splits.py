@@ -15,8 +15,8 @@ from armillary.base.errors import InputError
 from armillary.collective.algorithms import rounds_alltoallv
 from armillary.collective.load import Load, load
 from armillary.engine.common import network
-from armillary.engine.common.communicators import CollectiveCall, Communicator, Communicators
 from armillary.engine.common.items import View
+from armillary.engine.common.network import CollectiveCall, Communicator, Communicators
 from armillary.platform.model import Platform
 from armillary.trace import Graph, Trace
 

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from armillary.collective.algorithms import ROOTED
 from armillary.engine.common import network
-from armillary.engine.common.communicators import CollectiveCall, Communicator, Communicators
 from armillary.engine.common.fold import Order, Ring, fold, pairs_of, world_lines
 from armillary.engine.common.items import (
     MEMORY_OPERATIONS,
@@ -25,13 +24,13 @@ from armillary.engine.common.items import (
     read_workload,
     unreceived,
 )
-from armillary.engine.common.network import between, node_size
+from armillary.engine.common.network import CollectiveCall, Communicator, Communicators, between, node_size
 from armillary.engine.physical import layout as lk
 from armillary.engine.physical.chunk_routes import ChunkRoutes, chunk_routes_of
 from armillary.engine.physical.memory import Groups, RemoteAccesses, refined, uneven
 from armillary.engine.physical.nodes import lower_nodes
-from armillary.platform.dimension_topologies import TOPOLOGIES
 from armillary.platform.model import Platform
+from armillary.platform.network import TOPOLOGIES
 from armillary.trace import Trace
 
 Ints = NDArray[np.int64]

@@ -20,7 +20,7 @@ from armillary.engine.transport import credit_layout as ck
 from armillary.engine.transport import layout as lk
 from armillary.engine.transport.deadlock import down_links
 from armillary.engine.transport.transport import Transport
-from armillary.platform.dimension_topologies import TOPOLOGIES
+from armillary.platform.network import TOPOLOGIES
 from armillary.platform.topology.graph import UNBOUNDED, Topology
 
 Ints = NDArray[np.int64]

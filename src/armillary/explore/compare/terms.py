@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from armillary.engine.common.timeline import KINDS, Timeline
 from armillary.explore.compare.sides import Side
 from armillary.report.communication import dimensions
-from armillary.report.late import Late
+from armillary.report.critical import Late
 from armillary.report.plain import nanoseconds, slowest
 from armillary.report.time_breakdown import TITLES, Spans, Ticks, breakdown, measure, union
 

@@ -54,7 +54,7 @@ class Seat:
         theirs.close()
         self._outbox: queue.SimpleQueue[bytes | tuple[object, ...] | None] = queue.SimpleQueue()
         # The keeper may be waiting until we read: whoever reads must never wait for it to do so.
-        self._sender = threading.Thread(target=_send, args=(self.pipe, self._outbox), daemon=True)
+        self._sender = threading.Thread(target=send_all, args=(self.pipe, self._outbox), daemon=True)
         self._sender.start()
         # An empty entry of sys.path means the working directory, which a child may not share.
         self._outbox.put((str(Path.cwd()), [path or str(Path.cwd()) for path in sys.path], slots))
@@ -115,7 +115,8 @@ class Seat:
         self._keeper.wait()
 
 
-def _send(pipe: Connection, outbox: queue.SimpleQueue[bytes | tuple[object, ...] | None]) -> None:
+def send_all(pipe: Connection, outbox: queue.SimpleQueue[bytes | tuple[object, ...] | None]) -> None:
+    """Send what is put into a queue, until that is None or nobody reads."""
     with suppress(OSError):
         # A closed pipe ends the thread: `receive` reports the death.
         while (message := outbox.get()) is not None:

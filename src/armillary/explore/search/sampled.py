@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from armillary.base.errors import InputError
-from armillary.base.files import check_writable
+from armillary.base.files import check_writable, make_folder
 from armillary.explore.search.found import EvaluateMany, Found, best_of, objectives_of, once
 from armillary.explore.search.optimistic import Optimist, values, vector
 from armillary.explore.search.planner import Progress, serially
@@ -136,7 +136,7 @@ def _study(optuna: Any, sweep: Sweep, how: Search, objectives: int) -> Any:
     if how.storage:
         path = Path(how.storage) if sweep.path is None else sweep.path.parent / how.storage
         check_writable("storage", path, stream=False)
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         if path.suffix == ".db":
             storage = f"sqlite:///{path}"
         else:

@@ -112,7 +112,7 @@ def write(folder: Path, found: Prediction, name: str) -> list[Path]:
     """
     import yaml
 
-    from armillary.base.files import write_text
+    from armillary.base.files import make_folder, write_text
 
     model = load_model(name)
     # A model file is found from everywhere.
@@ -128,7 +128,7 @@ def write(folder: Path, found: Prediction, name: str) -> list[Path]:
             + [")", ""]
         )
         texts["torchtitan.toml"] = "\n".join([*torchtitan(found, model), ""])
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     paths = [folder / each for each in texts]
     for path, text in zip(paths, texts.values(), strict=True):
         write_text(path, text)

@@ -17,7 +17,7 @@ from armillary.lab.extrapolation.symbolic import ALONE, from_one_rank, groups_of
 from armillary.trace import Graph, Trace
 from armillary.trace.axis_sets import grid_of
 from armillary.trace.grid import RankGrid
-from armillary.trace.process_groups import definitions, recorded_world
+from armillary.trace.trace import definitions, recorded_world
 
 Known = Mapping[int, tuple[int, ...]]
 

@@ -18,7 +18,7 @@ from armillary.lab.extrapolation.mesh_dims import MeshDim, grid_of_mesh_dims, me
 from armillary.trace import Graph, NodeType, Trace
 from armillary.trace.columns import distinct_columns
 from armillary.trace.grid import AXIS, Ints, RankGrid
-from armillary.trace.process_groups import Groups, check_whole, definitions, read_groups
+from armillary.trace.trace import Groups, check_whole, definitions, read_groups
 
 ALONE = "alone"
 """Axis set of groups of one rank each: an axis of no mesh dimensions. No name stands for all ranks."""

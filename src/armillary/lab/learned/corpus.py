@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from armillary.base.errors import InputError
-from armillary.base.files import replacing, write_text
+from armillary.base.files import make_folder, replacing, write_text
 from armillary.base.pool import process_pool
 from armillary.base.reading import MOST_FILE, check_members, check_size, parse_json
 from armillary.lab.learned.records import Record, arrays_of, record_of, records_of
@@ -85,7 +85,7 @@ def write_corpus(
         raise InputError("no trace is asked for, expected --from TRACES or --generate PLAN.yaml")
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder}: is a file, expected a folder for the corpus")
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     missing = {name: made for name, made in wanted.items() if not (folder / name).exists()}
     told(len(wanted) - len(missing), len(wanted))
     for done, (name, data) in enumerate(_each(missing, jobs), len(wanted) - len(missing) + 1):

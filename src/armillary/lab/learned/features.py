@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from armillary.trace import CollectiveType, Graph, NodeType, Trace
 from armillary.trace.graph import duration_ns
-from armillary.trace.order import earliest
+from armillary.trace.structure import earliest
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

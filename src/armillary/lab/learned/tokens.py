@@ -31,7 +31,7 @@ from armillary.trace import Graph, NodeType
 from armillary.trace.columns import distinct_columns
 from armillary.trace.gemm import GEMM
 from armillary.trace.graph import distinct
-from armillary.trace.order import issue_order
+from armillary.trace.structure import issue_order
 
 Ints = NDArray[np.int64]
 _KERNEL = "armillary.lab.learned.reference_kernel"

@@ -15,8 +15,7 @@ from armillary.base.text import json_text
 from armillary.lab.obfuscation.relabel import Draft, Legend, mapped, renamed
 from armillary.lab.obfuscation.rows import read, write
 from armillary.trace.graph import Graph
-from armillary.trace.process_groups import read_groups
-from armillary.trace.trace import Trace
+from armillary.trace.trace import Trace, read_groups
 
 VERSION = 1
 _NUMBERED = ("tags", "streams", "threads")

@@ -35,13 +35,13 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from armillary.base.counts import MOST_JOBS, check_count
 from armillary.base.document import Document, Source, check_path, is_there, read_document
 from armillary.base.errors import InputError, nearest
 from armillary.base.hints import KeyPath, show
 from armillary.platform.collectives import COLLECTIVES
 from armillary.platform.fields import first_error
 from armillary.platform.files.machine import read_machine
-from armillary.platform.files.preset import expand, is_preset, preset_document, preset_names, read_preset
 from armillary.platform.files.study_schema import Job, PlatformFile, StudyFile, Workload
 from armillary.platform.model import CollectiveName, Platform, ProfileName
 from armillary.platform.profiles import NOT_ASTRA_SIM, with_roofline
@@ -104,7 +104,7 @@ def study_of(document: Document, path: Path) -> Study:
     # Presets are filled in before validation, so that what the user changes and what the preset says are
     # checked as one.
     given = document.data.get("platform") if isinstance(document.data, dict) else None
-    document, warnings = expand(document, ("platform",))
+    document, warnings = _expanded(document, ("platform",))
     model = _validate(document)
     if model.workload is None and model.jobs is None:
         raise InputError(
@@ -155,6 +155,9 @@ def _jobs(study: Study, jobs: list[Job], document: Document) -> Iterator[StudyJo
 
     taken: set[int] = set()
     names: set[str] = set()
+    check_count(
+        sum(job.repeat for job in jobs), MOST_JOBS, f"{document.where(('jobs',))}: jobs", "a smaller repeat"
+    )
     for i, job in enumerate(jobs):
         name = job.name or f"job{i}"
         # In the order of the file: each job may take only NPUs that those before it have left free.
@@ -183,7 +186,7 @@ def load_platform(path: Source) -> Platform:
     # A whole study; its profile then decides what a bandwidth without `per` means.
     if "platform" in document.data:
         given = document.data["platform"]
-        document, warnings = expand(document, ("platform",))
+        document, warnings = _expanded(document, ("platform",))
         study = _validate(document)
         platform = read_machine(study.platform, document, ("platform",), study.profile)
         return _warned(_from_preset(platform, given), warnings)
@@ -196,7 +199,7 @@ def load_platform(path: Source) -> Platform:
             "expected a native platform file with the key 'network'"
         )
     given = document.data
-    document, warnings = expand(document, ())
+    document, warnings = _expanded(document, ())
     try:
         model = PlatformFile.model_validate(document.data)
     except ValidationError as error:
@@ -238,6 +241,8 @@ def platform_document(path: Source) -> Document:
     if isinstance(path, Mapping):
         return read_document(path, "platform file", "yaml")
     check_path(path, "platform file")
+    from armillary.platform.files.preset import is_preset, preset_document, preset_names, read_preset
+
     # A file of the same name wins over a preset.
     if is_preset(str(path)) and not is_there(path):
         # Its errors need no file beside them.
@@ -269,6 +274,19 @@ def json_schema() -> dict[str, Any]:
     # Over a preset, `network` may also map names of dimensions to keys.
     keys["network"]["anyOf"].append({"type": "object", "additionalProperties": {"type": "object"}})
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "Armillary study"}
+
+
+def _expanded(document: Document, path: tuple[str, ...]) -> tuple[Document, tuple[str, ...]]:
+    """Return the document with its presets filled in, and warnings about them; see `preset.expand`."""
+    machine: Any = document.data
+    for key in path:
+        machine = machine.get(key)
+    memory = machine.get("remote_memory") if isinstance(machine, dict) else None
+    if not any(isinstance(part, dict) and "preset" in part for part in (machine, memory)):
+        return document, ()
+    from armillary.platform.files.preset import expand
+
+    return expand(document, path)
 
 
 def _warned(platform: Platform, warnings: tuple[str, ...]) -> Platform:

@@ -27,8 +27,7 @@ from armillary.platform.fields import (
     Time,
     WholeTime,
 )
-from armillary.platform.files.memory_schema import Memory, RemoteMemory
-from armillary.platform.files.network_schema import Collectives, NetworkDimension
+from armillary.platform.files.network_schema import Collectives, Memory, NetworkDimension, RemoteMemory
 from armillary.platform.limits import SEED, SHARE_OR_NONE
 from armillary.platform.model import CollectiveName, ProfileName, SchedulingName
 from armillary.platform.network import NETWORK_MODELS

@@ -1,8 +1,8 @@
 """Low-rank adapters (LoRA, arXiv 2106.09685): weights are frozen, and beside some of them A·B is trained.
 
 Y = X·W + (X·A)·B with W of k x n, A of k x r and B of r x n. A frozen GEMM makes the gradient of its input only, and
-keeps no operand for that of its weight. Where tp divides W by columns, it divides B alike and every rank has A; by rows,
-it divides A, and every rank has B. So a rank's own (X·A)·B is its term of what the collectives of W complete, and
+keeps no operand for that of its weight. Where tp divides W by columns, it divides B alike and every rank has A; by
+rows, it divides A, and every rank has B. So a rank's own (X·A)·B is its term of what the collectives of W complete, and
 adapters have none of their own; of the matrix that every rank has, it makes a part of the gradient.
 """
 
@@ -63,9 +63,7 @@ def with_adapters(shard: Shard, blocks: Sequence[Block]) -> list[Block]:
     if lora is None:
         return list(blocks)
     targets = {BLOCKS[each] for each in lora.targets}
-    return [
-        _adapted(shard, block, lora.rank) if block.name in targets else frozen(block) for block in blocks
-    ]
+    return [_adapted(shard, block, lora.rank) if block.name in targets else frozen(block) for block in blocks]
 
 
 def frozen(block: Block) -> Block:

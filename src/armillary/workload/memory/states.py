@@ -62,7 +62,9 @@ def states(layer: Layer, plan: Plan, grid: RankGrid) -> States:
     for axis_set, count in layer.frozen.items():
         whole += count
         # Nothing updates them, so that no master copy stands for them.
-        total["weights"] += element * (-(-count // shards(plan, grid, axis_set)) if sharding in LAYERWISE else count)
+        total["weights"] += element * (
+            -(-count // shards(plan, grid, axis_set)) if sharding in LAYERWISE else count
+        )
     for axis_set, count in layer.parameters.items():
         shard = -(-count // shards(plan, grid, axis_set))
         whole += count

@@ -247,7 +247,9 @@ class Plan(Part):
     )
     offload: Offload = Offload()
     experts: ExpertLoad = ExpertLoad()
-    lora: Lora | None = Field(default=None, description="Adapters beside frozen weights; absent: all are trained.")
+    lora: Lora | None = Field(
+        default=None, description="Adapters beside frozen weights; absent: all are trained."
+    )
     host: Host = Host()
     attention: Literal["flash", "unfused", "eager"] = Field(
         default="flash",

@@ -176,3 +176,32 @@ def test_steps_are_found_again(folder: Path, truth: known.Truth) -> None:
     assert np.mean(held) >= 0.85
     off = [each.step_time_s / np.median(row) - 1 for each, row in zip(again, measured, strict=True)]
     assert np.mean(np.abs(off)) < 0.06
+
+
+def test_the_speed_of_a_machine_does_not_move_its_intervals(tmp_path: Path) -> None:
+    """Times of a processor that is like no device, and of one that takes seven times as long for everything."""
+    shapes = known.shapes((64, 256, 1024))
+    flops = 2.0 * shapes.astype(float).prod(axis=1)
+    seen = []
+    for slower in (1.0, 7.0):
+        # 50 GFLOP/s and 20 us of each; 1 GB/s and 200 us of each all-reduce.
+        us = slower * (flops / 5e4 + 20) * known.noise(len(shapes), 21)
+        rows = [
+            f"{m},{n},{k},{time},fp32" for (m, n, k), time in zip(shapes.tolist(), us.tolist(), strict=True)
+        ]
+        (tmp_path / "a.csv").write_text("\n".join(["m,n,k,time,precision", *rows]))
+        calls = slower * (np.array(known.sizes(10, 26)) / 1e3 + 200) * known.noise(16, 22)
+        lines = [
+            f"cpu,all_reduce,float,2,{n},{t}"
+            for n, t in zip(known.sizes(10, 26), calls.tolist(), strict=True)
+        ]
+        (tmp_path / "b.csv").write_text("\n".join(["device,op,dtype,gpus,bytes,us", *lines]))
+        found = found_in(tmp_path, "a.csv", "b.csv")
+        seen.append((found.kernels.fits["fp32"].spread, found.network.fit.spread["inside"]))
+        rate = found.kernels.gpu.peaks["fp32"] * found.kernels.gpu.gemm["fp32"].rate
+        assert rate == pytest.approx(5e10 / slower, rel=0.05)
+        (regime,) = found.network.fit.inside["all-reduce"][2]
+        assert regime.latency == pytest.approx(2e5 * slower, rel=0.06)
+        assert regime.bandwidth == pytest.approx(1 / slower, rel=0.06)
+    assert seen[0][0] == pytest.approx(seen[1][0], rel=1e-2)
+    assert seen[0][1] == pytest.approx(seen[1][1], rel=0.1)

@@ -10,8 +10,8 @@ import click
 from armillary.cli.command import Command, option
 from armillary.cli.generate.learn import SUBCOMMANDS
 from armillary.cli.options import machine_option, seed_option
-from armillary.cli.output_file import NEW_FOLDER
 from armillary.cli.outputs import say, working
+from armillary.cli.values import NEW_FOLDER
 
 if TYPE_CHECKING:
     from armillary.trace import Trace

@@ -13,8 +13,8 @@ from armillary.base.terminal import unfiltered
 from armillary.cli.command import Command, option
 from armillary.cli.generate.learn import SUBCOMMANDS
 from armillary.cli.options import seed_option
-from armillary.cli.output_file import OUTPUT
 from armillary.cli.outputs import say, working
+from armillary.cli.values import OUTPUT
 
 if TYPE_CHECKING:
     from armillary.lab.learned.corpus import Corpus

@@ -10,9 +10,9 @@ import click
 from armillary.base.errors import ArmillaryError
 from armillary.cli.command import Command, option
 from armillary.cli.options import html_option, json_option
-from armillary.cli.output_file import OUTPUT, OUTPUT_FOLDER
 from armillary.cli.outputs import say, show_table, working
 from armillary.cli.validate.reproduce import STUDIES, SUBCOMMANDS
+from armillary.cli.values import OUTPUT, OUTPUT_FOLDER
 
 
 @click.command(

@@ -11,8 +11,8 @@ import click
 from armillary.base.errors import InputError
 from armillary.cli.command import Command, Option
 from armillary.cli.options import html_option, plot_option
-from armillary.cli.output_file import PLOTTED_PAGE
 from armillary.cli.outputs import say, show_table, working
+from armillary.cli.values import PLOTTED_PAGE
 from armillary.evidence.reproduce.assumptions import about, flag, read, variations
 from armillary.evidence.reproduce.outcome import Grid, Outcome, changed
 

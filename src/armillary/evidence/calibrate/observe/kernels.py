@@ -94,13 +94,11 @@ def fit_kernels(base: Gpu | None, gemms: Mapping[str, Gemms], title: str, source
     kept = {
         name: round(hypot(value, further), 4) for name, value in start.spread.items() if name not in spread
     }
-    enough = all(len(fit.free) >= len(PLAIN) for fit in fits.values())
-    basis = {"basis": "measured" if enough and fits else "sibling"}
-    if base:
-        like = base.name if base.name in gpu_names() else base.like
-        keys = like_keys(base, title, like, found)
-    else:
-        keys = whole_keys(gpu, title)
+    basis = {"basis": "measured"}
+    # A user's device has constants of its own, which its sibling in the package does not bring.
+    own = base is not None and base.name in gpu_names()
+    like = "" if base is None else base.name if own else base.like
+    keys = like_keys(gpu, title, like, found if own else gpu.gemm) if like else whole_keys(gpu, title)
     said = {f"gemm {name}": _said(fit, sources) for name, fit in fits.items()}
     rounded = {name: round(value, 4) for name, value in spread.items()}
     return Kernels(gpu, fits, {**keys, **basis, "spread": {**kept, **rounded}, "fitted": said})

@@ -123,6 +123,7 @@ def observed_machine(
     *,
     title: str,
     ranks: int | None = None,
+    per_node: int | None = None,
     software: str = "",
     tell: Tell = lambda text: None,
 ) -> Found:
@@ -134,6 +135,7 @@ def observed_machine(
         folder: Its parts are written there, to be simulated with.
         title: Of the machine; its parts are named after it.
         ranks: Devices; absent: those of `base`, or as many as were observed.
+        per_node: Devices of a node, where a profile does not tell; absent: those of `base`.
         software: What steps were measured with; "": what the files say, or what trains on such a machine.
         tell: Called with what is fitted next.
 
@@ -155,7 +157,7 @@ def observed_machine(
             "no GEMM was observed, and no file names a device that is known: expected a table of GEMMs, a PyTorch "
             "profile, or --machine, a preset that is like yours"
         )
-    samples = observed.collectives(base.machine.domain if base else max(npus, 1))
+    samples = observed.collectives(per_node or (base.machine.domain if base else npus))
     if samples:
         tell("collectives")
         sources_of = [*observed.files.get("collectives", ()), *observed.files.get("profile", ())]

@@ -71,7 +71,8 @@ def fit_network(
     samples = [replace(sample, device="") for sample in samples]
     cases = merged(samples)
     ends = (min(case.size for case in cases), max(case.size for case in cases))
-    if like is not None and like.mechanism is not None:
+    # A fit with lines of its own is of a library that is not NCCL.
+    if like is not None and like.mechanism is not None and not like.inside:
         name = next((name for name, sheet in sheets().items() if sheet == like.sheet), None)
         held = nccl.held_out_sizes(cases, lambda sample: like.sheet, known=like.mechanism)
         spread = nccl.pooled_spread(held, samples, like)

@@ -24,7 +24,8 @@ OPERATIONS = {
 }  # fmt: skip
 """Kinds that are taken; a message waits for its partner, so that its time says little."""
 GLOO = "gloo:"
-_LARGEST = 2**31
+# What is beyond these is damage: sides of a matrix, ranks, bytes, ns.
+_LARGEST, _MOST, _BYTES, _LONGEST = 2**31, 2**24, 2**40, 10**13
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,7 @@ def _gemms(trace: DeviceTrace) -> dict[str, Rows]:
     for op in trace.ops:
         # Without kernels operators run on the CPU, and take their own time.
         ns = busy.get(op.external, 0) if trace.kernels else op.end - op.start
-        if op.name in OPERANDS and ns > 0 and (shape := _shape(op)) is not None:
+        if op.name in OPERANDS and 0 < ns <= _LONGEST and (shape := _shape(op)) is not None:
             precision, sizes = shape
             found.setdefault(precision, {}).setdefault(sizes, []).append(float(ns))
     return found
@@ -127,7 +128,7 @@ def _calls(trace: DeviceTrace) -> list[Call]:
     return [
         Call(OPERATIONS[kind], members, ranks, size * (members if kind == "ALL_GATHER" else 1), float(ns))
         for kind, members, ranks, size, ns in found
-        if kind in OPERATIONS and 2 <= members < _LARGEST and 0 < size < 2**62 and ns > 0
+        if kind in OPERATIONS and 2 <= members <= _MOST and 0 < size <= _BYTES and 0 < ns <= _LONGEST
     ]
 
 

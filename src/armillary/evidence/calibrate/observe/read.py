@@ -21,6 +21,11 @@ from armillary.evidence.calibrate.observe.steps import MeasuredStep, read_steps
 from armillary.evidence.calibrate.samples import Sample, measured_text
 
 Kind = Literal["profile", "steps", "GEMMs", "collectives"]
+SHORTEST, LONGEST = 1.0, 1e13
+"""ns of a kernel or of a collective: from one to three hours."""
+LARGEST = 2**44
+"""Bytes of a collective."""
+MOST_RANKS = 2**24
 _TIMED = ("nccl-tests", "_perf", "out-of-place", "bytes", "size")
 """Words of which a log or a table of collectives has one."""
 
@@ -70,7 +75,7 @@ class Observed:
         return max(
             (
                 *(sample.members for sample in self.samples),
-                *(max(call.members, *call.ranks, 0) for call in self.calls),
+                *(max(call.members, *(rank + 1 for rank in call.ranks)) for call in self.calls),
                 *(step.ranks or 1 for step in self.steps),
             ),
             default=1,
@@ -122,10 +127,12 @@ def observe(
             found.steps += read_steps(path)
         elif kind == "GEMMs":
             rows, notes = read_rows(path, {}, unit_ns, precision)
+            _check_gemms(path, rows)
             _add(found.alone, rows)
             found.notes += notes
         else:
             samples = read_file(path, operation, per_node)
+            _check_collectives(path, samples)
             found.samples += samples
             found.devices += [sample.device for sample in samples if sample.device]
     found.devices = list(dict.fromkeys(found.devices))
@@ -161,6 +168,26 @@ def kind_of(path: Path) -> Kind:
         f"PyTorch profile (JSON), a table of GEMMs ({', '.join(GEMM_COLUMNS[:4])}), or steps (YAML, or a table with "
         f"{', '.join(STEP_COLUMNS)})"
     )
+
+
+def _check_gemms(path: Path, found: dict[str, Rows]) -> None:
+    for rows in found.values():
+        for (m, n, k), times in rows.items():
+            for ns in times:
+                if not SHORTEST <= ns <= LONGEST:
+                    raise InputError(
+                        f"{path}: time of {m}x{n}x{k}: got {ns:g} ns, expected {SHORTEST:g} to {LONGEST:g} ns; see "
+                        "--unit"
+                    )
+
+
+def _check_collectives(path: Path, samples: list[Sample]) -> None:
+    for each in samples:
+        if not (SHORTEST <= each.ns <= LONGEST and each.size <= LARGEST and each.members <= MOST_RANKS):
+            raise InputError(
+                f"{path}: {each.operation} of {each.size:,} bytes on {each.members:,} ranks in {each.ns:g} ns: "
+                f"expected at most {LARGEST:,} bytes, {MOST_RANKS:,} ranks, and {SHORTEST:g} to {LONGEST:g} ns"
+            )
 
 
 def _add_profile(found: Observed, path: Path) -> None:

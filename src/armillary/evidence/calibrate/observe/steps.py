@@ -23,13 +23,15 @@ from typing import Any
 
 from armillary.base.document import Document, read_document
 from armillary.base.errors import InputError
-from armillary.evidence.validate.training.rows import number, read_rows
+from armillary.evidence.validate.training.rows import count, number, read_rows
 from armillary.explore.training.plan_keys import nested
 from armillary.platform.files.preset import merged
 from armillary.workload.models import Model, load_model, read_model
 
-MOST_PLANS = 1000
+MOST_PLANS = 200
 """Plans of a file: each is simulated, many times."""
+SHORTEST, LONGEST = 1e-6, 1e6
+"""s of a step."""
 MOST_TIMES = 100_000
 """Times of all plans of a file."""
 COLUMNS = ("model", "seconds")
@@ -106,10 +108,13 @@ def _of_document(path: Path) -> list[MeasuredStep]:
 
 def _seconds(document: Document, path: tuple[str | int, ...], value: Any) -> tuple[float, ...]:
     values = value if isinstance(value, list) else [value]
-    expected = "seconds above 0, one time or a list"
+    expected = f"seconds from {SHORTEST:g} to {LONGEST:,.0f}, one time or a list"
     if not values:
         document.reject(path, value, expected)
-    return tuple(document.number(path, each, expected, low=0, exclusive=True) for each in values)
+    found = tuple(document.number(path, each, expected, low=SHORTEST) for each in values)
+    if max(found) > LONGEST:
+        document.reject(path, max(found), expected)
+    return found
 
 
 def _model(document: Document, path: tuple[str | int, ...], value: Any) -> Model:
@@ -148,8 +153,12 @@ def _of_table(path: Path) -> list[MeasuredStep]:
                 models[name] = _named(name, path)
             except InputError as error:
                 raise InputError(f"{where}: model: {error}") from None
-        ranks = int(number(path, line, row, "ranks")) if keys.get("ranks") else None
+        ranks = count(path, line, row, "ranks") if keys.get("ranks") else None
         seconds = number(path, line, row, "seconds")
+        if not SHORTEST <= seconds <= LONGEST:
+            raise InputError(
+                f"{where}: seconds: got '{row['seconds']}', expected {SHORTEST:g} to {LONGEST:,.0f}"
+            )
         # Rows that differ in the time alone repeat a measurement.
         same = repr(sorted((key, value) for key, value in keys.items() if key != "seconds"))
         if same in found:

@@ -16,7 +16,7 @@ from armillary.platform.files.native import Study
 from armillary.platform.model import Platform
 from armillary.report.plain import slowest
 from armillary.report.time_breakdown import breakdown
-from armillary.workload.of_study import study_trace
+from armillary.workload import study_trace
 
 
 @dataclass(frozen=True)

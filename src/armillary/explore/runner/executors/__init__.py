@@ -16,7 +16,7 @@ def make_executor(
     """Return an executor by its name, or for one of ``concurrent.futures``.
 
     Args:
-        wanted: "processes" (the default), "serial", "ray", a name of the entry points "armillary.executors", an
+        wanted: "processes" (the default), "serial", "ray", "dask", a name of the entry points "armillary.executors", an
             executor, or anything that is a ``concurrent.futures.Executor``.
         workers: How many points at a time; by default as many as it has cores.
 

@@ -28,7 +28,8 @@ class Futures(Executor):
     So limits hold and a crash costs one point, whatever the executor would make of it.
     """
 
-    def __init__(self, executor: concurrent.futures.Executor, workers: int | None = None) -> None:
+    def __init__(self, executor: concurrent.futures.Executor | None, workers: int | None = None) -> None:
+        # None: `start` of a subclass makes it.
         self._executor = executor
         # ThreadPool- and ProcessPoolExecutor say their size by this attribute only; others leave it to the
         # cores here.
@@ -48,6 +49,7 @@ class Futures(Executor):
     def _submit(self, number: int, task: Task, attempt: int) -> None:
         # A module-level function: executors of processes pickle it by name.
         call: Callable[[str, bytes, bytes], list[Outcome]] = do_there
+        assert self._executor is not None
         try:
             future = self._executor.submit(call, self._name, self._job, pickle.dumps(task))
         # Raised after shutdown().
@@ -80,8 +82,13 @@ class Futures(Executor):
             future.cancel()
         self._open = {}
         # Keepers in processes of others end when their process does: their pipe is closed.
-        for seat in _seats.pop(getattr(self, "_name", ""), []):
-            seat.close()
+        end_here(getattr(self, "_name", ""))
+
+
+def end_here(name: str) -> None:
+    """End the keepers of a job in this process."""
+    for seat in _seats.pop(name, []):
+        seat.close()
 
 
 def lost(number: int, task: Task, error: BaseException) -> Arrived:
@@ -95,9 +102,10 @@ def lost(number: int, task: Task, error: BaseException) -> Arrived:
 def do_there(name: str, job: bytes, packed: bytes) -> list[Outcome]:
     """Do a task in a worker of somebody's executor, with the keeper of this thread."""
     known: tuple[str, Seat] | None = getattr(_here, "seat", None)
-    # The first task of a job in this thread.
-    if known is None or known[0] != name:
-        if known:
+    # The first task of a job in this thread, or of one that was here before.
+    if known is None or known[0] != name or known[1] not in _seats.get(name, []):
+        if known and known[1] in _seats.get(known[0], []):
+            _seats[known[0]].remove(known[1])
             known[1].close()
         _here.seat = known = name, Seat(job, 1)
         _seats.setdefault(name, []).append(known[1])

@@ -238,7 +238,10 @@ _Record = tuple[int, int, int, tuple[int, ...], bool, int]
 
 
 def _records(side: Arguments) -> list[Any]:
-    """Return the tensors of one side: (number, storage, offset, shape, whole numbers, bytes of an element), lists of them, or None."""
+    """Return the tensors of one side, lists of them, or None.
+
+    A tensor is (number, storage, offset, shape, whole numbers, bytes of an element).
+    """
     return [
         _record(kind_of(text), value, shape, text)
         for text, value, shape in zip(side.types, side.values, side.shapes, strict=True)

@@ -1,4 +1,4 @@
-"""Options that name what a command writes: checked before any work is done, whatever the command."""
+"""What options take: files to write, names of extension points, and names that the shell completes."""
 
 from __future__ import annotations
 
