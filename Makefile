@@ -1,10 +1,11 @@
 # Targets make the virtual environment .venv on first use and add to it what they need; nothing else need be installed.
 PYTHON ?= python3
 JOBS ?= 2
+MINUTES ?= 10
 BIN := .venv/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test test-seeds test-slow lint format docs bench clean
+.PHONY: demo test test-seeds test-slow fuzz lint format docs bench clean
 .DEFAULT_GOAL := test
 
 .venv/.installed: pyproject.toml
@@ -40,6 +41,9 @@ test-seeds: .venv/.installed-dev  ## the property tests of `make test`, with 20 
 test-slow: .venv/.installed-frameworks  ## the tests that take minutes, some with PyTorch, JAX and TensorFlow
 	$(BIN)/python -m pytest -n $(JOBS) -m slow
 	$(BIN)/python -m pytest -n $(JOBS) -m 'not slow' --checked tests/engine tests/collective tests/explore/search
+
+fuzz: .venv/.installed-dev  ## break inputs of every reader, and programs of the engines, MINUTES each
+	$(BIN)/python tests/fuzz/run.py --guided --each $(MINUTES)
 
 lint: .venv/.installed-dev  ## ruff and mypy
 	$(BIN)/ruff check .

@@ -21,7 +21,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 BOUND = re.compile(r"(?P<name>[\w.-]+)(?:\[[\w,]+\])?>=(?P<version>[\w.]+)")
 
 PART = (
-    "tests/engine/physical/test_twin.py",  # numba and numpy: kernels compiled and interpreted
+    "tests/engine/physical/test_reference.py",  # numba and numpy: kernels compiled and interpreted
     "tests/engine/common/test_timeline.py",  # numpy: files of results
     "tests/platform/test_bad_input.py",  # pydantic and PyYAML: what is refused, and in which words
     "tests/platform/files/test_topology.py",  # networkx
@@ -72,6 +72,12 @@ def test_every_bound_is_one_that_the_lowest_set_can_take() -> None:
     apart = {"types-PyYAML", "types-protobuf"}  # they follow the newest of what they describe
     for each in requirements():
         assert BOUND.fullmatch(each) or each in apart or each.startswith("armillary["), each
+
+
+@pytest.mark.parametrize("part", PART)
+def test_the_part_is_there(part: str) -> None:
+    # The cases below are slow: a file that moved must not wait for them to be missed.
+    assert (ROOT / part.partition("::")[0]).exists()
 
 
 @pytest.mark.slow

@@ -46,7 +46,7 @@ NAMES = (
         "digit",
         "mesh_dim",
         ("trace", "engine/physical", "workload", "lab/extrapolation"),
-        ("trace/texts.py", "trace/distinct.py"),
+        ("trace/columns.py",),
     ),
     Term("wire", "edge, or link", ("collective", "engine/messages", "engine/physical", "explore")),
     Term("twin", "reference"),

@@ -9,6 +9,7 @@ from armillary.base import VERSION, lazy
 
 if TYPE_CHECKING:
     from armillary import astra_sim
+    from armillary.base.allowed import allow
     from armillary.convert.collect import collect
     from armillary.engine import simulate
     from armillary.engine.common.multi_job import simulate_jobs
@@ -26,6 +27,7 @@ __all__ = [
     "PlacedJob",
     "Timeline",
     "Trace",
+    "allow",
     "astra_sim",
     "collect",
     "load_platform",
@@ -41,6 +43,7 @@ __all__ = [
 _lazy = lazy(
     __name__,
     {
+        ".base.allowed": ("allow",),
         ".convert.collect": ("collect",),
         ".engine": ("simulate",),
         ".engine.common.multi_job": ("simulate_jobs",),

@@ -46,12 +46,17 @@ def simulate(
         InputError: something in the input is wrong; the message says where.
         StuckError: the simulation cannot finish; the message says who waits for what.
     """
+    from armillary.base.memory import SIMULATED
     from armillary.engine import simulate as run
     from armillary.platform.files.astra_sim import read_platform
     from armillary.trace import Trace, load_trace
 
     platform = read_platform(system, network, memory, comm_groups, cli)
-    trace = workload if isinstance(workload, Trace) else load_trace(workload, ranks=platform.npus)
+    trace = (
+        workload
+        if isinstance(workload, Trace)
+        else load_trace(workload, ranks=platform.npus, bytes_per_node=SIMULATED)
+    )
     if not isinstance(workload, Trace) and (surplus := Path(f"{workload}.{platform.npus}.et")).exists():
         note = (
             f"{surplus.name}: ranks from {platform.npus} on are ignored, the network has {platform.npus} NPUs"

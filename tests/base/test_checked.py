@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from armillary.base import jit
-from armillary.base.checked import Guards
 from armillary.base.jit import Mode
-from armillary.base.tables import Layout
+from armillary.base.tables import Guards, Layout
 
 SOURCE = """
 from armillary.base.jit import inner, njit

@@ -12,10 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from armillary.base import jit
-from armillary.base.checked import Guards
-from armillary.base.inlined import compile_inlined
+from armillary.base.accessors import compile_inlined
 from armillary.base.jit import Mode
-from armillary.base.tables import Layout, record
+from armillary.base.tables import Guards, Layout, record
 
 DECLARED = """
 from armillary.base.tables import Layout, record

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from armillary.cli import main
-from armillary.cli.lazy import DefaultGroup
+from armillary.cli.command import DefaultGroup
 from armillary.trace import GraphBuilder, Trace, write_trace
 
 NETWORK = {"topology": ["Ring"], "npus_count": [4], "bandwidth": [50.0], "latency": [500.0]}

@@ -10,7 +10,7 @@ import pytest
 from click.testing import Result
 
 from armillary.cli.options import OTHER_NAMES
-from armillary.cli.output_file import OutputFile, OutputFolder, OutputPrefix
+from armillary.cli.values import OutputFile, OutputFolder, OutputPrefix
 from armillary.convert import names
 
 Commands = list[tuple[str, click.Command]]

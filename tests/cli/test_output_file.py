@@ -15,7 +15,7 @@ import click
 import pytest
 from click.testing import Result
 
-from armillary.cli.output_file import OutputFile, OutputFolder, OutputPrefix
+from armillary.cli.values import OutputFile, OutputFolder, OutputPrefix
 
 Call = Callable[[str], Result]
 Commands = list[tuple[str, click.Command]]

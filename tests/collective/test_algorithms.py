@@ -9,12 +9,18 @@ from pathlib import Path
 import pytest
 
 from armillary.base.errors import InputError
-from armillary.collective.algorithm import ListedAlgorithm, Message
 from armillary.collective.algorithms import DEFINITIONS, algorithms_for, find_algorithm, rounds_for
 from armillary.collective.chunk_order.choose import SCHEDULERS
 from armillary.collective.demand import OPERATIONS
-from armillary.platform.algorithms import known_name
-from armillary.platform.collectives import ALGORITHMS, ASTRA_SIM_ALGORITHMS, BUILT_IN, CHOSEN, CHUNK_ORDERS
+from armillary.collective.rounds import ListedAlgorithm, Message
+from armillary.platform.collectives import (
+    ALGORITHMS,
+    ASTRA_SIM_ALGORITHMS,
+    BUILT_IN,
+    CHOSEN,
+    CHUNK_ORDERS,
+    known_name,
+)
 
 
 class Hub(ListedAlgorithm):

@@ -15,15 +15,15 @@ from armillary.base.errors import InputError
 from armillary.collective.algorithms import (
     DEFINITIONS,
     algorithms_for,
+    choose,
     find_algorithm,
+    natural,
     rounds_alltoallv,
     rounds_for,
 )
-from armillary.collective.choose import choose, natural
 from armillary.collective.load import Load, line_order, load
 from armillary.collective.rounds import Round, Rounds
-from armillary.platform.dimension_topologies import TOPOLOGIES
-from armillary.platform.network import InNetwork
+from armillary.platform.network import TOPOLOGIES, InNetwork
 from tests.collective.slow_load import slow_load
 
 OPERATIONS_OF = {name: find_algorithm(name).operations for name in DEFINITIONS}

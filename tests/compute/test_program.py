@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from armillary.base.errors import InputError
+from armillary.base.allowed import allow
+from armillary.base.errors import ConsentError, InputError
 from armillary.compute.program import Program, question
 from armillary.testing.compute import DEVICE, check_compute_model, part, sample_work
 
 EXAMPLE = Path(__file__).parents[2] / "examples/compute/tensor_core.py"
 WORK = part(sample_work(), [0, 1])
+
+
+@pytest.fixture(autouse=True)
+def consent(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[None]:
+    """Allow programs, but in the tests of the consent itself."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    with allow(programs="consent" not in request.node.name):
+        yield
 
 
 def program(folder: Path, source: str, timeout: float = 600) -> Program:
@@ -99,7 +112,98 @@ def test_a_program_that_never_answers_is_stopped(tmp_path: Path, source: str) ->
 
 
 def test_a_program_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(
-        InputError, match=r"compute program 'no-such-program' cannot be started: .*No such file"
-    ):
-        Program.create({"command": ["no-such-program"]}, DEVICE, tmp_path).durations(WORK)
+    with pytest.raises(InputError, match=r"program 'no-such-program' cannot be started: .*No such file"):
+        Program.create({"command": ["no-such-program"]}, DEVICE, tmp_path)
+
+
+def test_what_is_no_program_cannot_be_started(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("no program")
+    (tmp_path / "text").chmod(0o755)
+    with pytest.raises(InputError, match=r"cannot be started: Exec format error"):
+        Program.create({"command": ["./text"]}, DEVICE, tmp_path).durations(WORK)
+
+
+# A child in a session of its own, whose parent is gone at once.
+ESCAPED = """
+import os, time
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        os.setsid()
+        open(MARK, "w").write(str(os.getpid()))
+        time.sleep(3600)
+    os._exit(0)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere only the session of the program is ended")
+@pytest.mark.parametrize("end", ["time.sleep(3600)", "pass", "raise SystemExit(3)"])
+def test_nothing_that_it_has_started_is_left(tmp_path: Path, end: str) -> None:
+    mark = tmp_path / "mark"
+    source = f"MARK = {str(mark)!r}\n{ESCAPED}\nwhile not os.path.exists(MARK): time.sleep(0.01)\n{end}\n"
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    with pytest.raises(InputError, match=r"no answer within 1 s|exit code 3"):
+        program(tmp_path, source, timeout=1).durations(WORK)
+    assert not Path("/proc", mark.read_text()).exists()
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs Linux")
+def test_a_program_ends_with_the_process_that_asks_it(tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    (tmp_path / "model.py").write_text(f"MARK = {str(mark)!r}\n{ESCAPED}\ntime.sleep(3600)\n")
+    words = [sys.executable, str(tmp_path / "model.py")]
+    source = f"""
+from pathlib import Path
+from armillary.compute._supervised import Supervised
+import time
+Supervised(Path({sys.executable!r}), {words!r}, Path({str(tmp_path)!r}))
+time.sleep(3600)
+"""
+    asking = subprocess.Popen([sys.executable, "-c", source])
+    try:
+        while not (mark.exists() and mark.read_text()):
+            time.sleep(0.01)
+    finally:
+        asking.kill()
+        asking.wait()
+    escaped = Path("/proc", mark.read_text())
+    while escaped.exists():  # a hang is the failure
+        time.sleep(0.01)
+
+
+def wanted(folder: Path) -> Program:
+    path = folder / "model"
+    path.write_text("#!/bin/sh\nexit 1\n")
+    path.chmod(0o755)
+    return Program.create({"command": ["./model", "fast"]}, DEVICE, folder)
+
+
+def test_without_consent_the_program_and_the_option_are_named(tmp_path: Path) -> None:
+    with pytest.raises(ConsentError, match=rf"program '{tmp_path}/model' \(./model fast\).*--allow-programs"):
+        wanted(tmp_path)
+
+
+def configure(folder: Path, text: str) -> None:
+    (folder / "config/armillary").mkdir(parents=True)
+    (folder / "config/armillary/config.yaml").write_text(text)
+
+
+def test_consent_of_the_configuration(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "model")
+    configure(tmp_path, f"programs: [{tmp_path}/link]\n")
+    assert wanted(tmp_path).path == tmp_path / "model"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("programs: [model]", r"programs\[0\]: got 'model', expected the absolute path"),
+        ("programs: yes", "programs: got True, expected a list"),
+        ("program: [/bin/sh]", "program: unknown key .*did you mean 'programs'"),
+    ],
+)
+def test_a_configuration_with_a_mistake_is_no_consent(tmp_path: Path, text: str, said: str) -> None:
+    configure(tmp_path, text)
+    with pytest.raises(InputError, match=said):
+        wanted(tmp_path)

@@ -121,7 +121,7 @@ def test_extrapolation_is_one_warning(tmp_path: Path) -> None:
         ("overrides: [{name: x, factor: 0}]", "platform.compute.overrides[0].factor: got 0, expected more than 0"),
         ("overrides: [{kind: gem, factor: 1.0}]", "expected one of gemm, flops, memory, unknown (did you mean"),
         ("eficiency: 5 %", "platform.compute.eficiency: unknown key (did you mean 'efficiency'?)"),
-        ("model: subprocess, command: [nope-nope]", "compute program 'nope-nope' cannot be started"),
+        ("model: subprocess, command: [nope-nope]", "compute: command: program 'nope-nope' cannot be started"),
     ],
 )  # fmt: skip
 def test_a_bad_key_is_one_error(tmp_path: Path, compute: str, said: str) -> None:
@@ -129,7 +129,7 @@ def test_a_bad_key_is_one_error(tmp_path: Path, compute: str, said: str) -> None
     lines = [f"  {line}\n" for line in MACHINE.strip().splitlines()]
     work = "workload: {generate: {model: llama-2-7b, batch: 4, sequence: 128, parallel: {tp: 4}}}\n"
     path.write_text(f"{work}platform:\n{''.join(lines)}  compute: {{{compute}}}\n")
-    result = CliRunner().invoke(main, ["run", str(path)])
+    result = CliRunner().invoke(main, ["run", str(path), "--allow-programs"])
     text = result.output if result.exception is None or isinstance(result.exception, SystemExit) else ""
     text = text or str(result.exception)
     assert said in " ".join(text.split()), text
@@ -147,7 +147,7 @@ def test_a_bad_attribute_names_its_node(tmp_path: Path) -> None:
 def test_the_example_runs() -> None:
     study = load_study(Path(__file__).parents[2] / "examples/compute/study.yaml")
     assert study.platform.compute.options["command"] == ["python3", "tensor_core.py"]
-    result = CliRunner().invoke(main, ["run", str(study.path)], catch_exceptions=False)
+    result = CliRunner().invoke(main, ["run", str(study.path), "--allow-programs"], catch_exceptions=False)
     assert "subprocess, 1 override, else roofline at 60 % of the peak" in result.output
 
 

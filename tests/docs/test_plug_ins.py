@@ -12,7 +12,7 @@ from armillary.explore.executor_names import EXECUTOR_NAMES
 from armillary.platform.collectives import ALGORITHMS, CHUNK_ORDERS
 from armillary.platform.kernels import COMPUTE_MODELS
 from armillary.platform.memory import MEMORY_KINDS
-from armillary.platform.network_models import NETWORK_MODELS
+from armillary.platform.network import NETWORK_MODELS
 
 from .test_documents import ROOT, blocks
 

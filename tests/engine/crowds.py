@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from armillary.platform.astra_sim_system import AstraSimSystem, SharedBus
 from armillary.platform.kernels import Compute
 from armillary.platform.memory import LocalMemory, MemoryStage, RemoteMemory
-from armillary.platform.model import Collectives, Npu, Packets, Platform
+from armillary.platform.model import AstraSimSystem, Collectives, Npu, Packets, Platform, SharedBus
 from armillary.platform.network import Dimension, InNetwork
 from armillary.trace import CollectiveType, GraphBuilder, NodeType, Trace
 

@@ -105,7 +105,7 @@ def agree(model: Model, trace: Trace, platform: Platform, mode: Mode) -> None:
         assert plain.table(name).tolist() == checked.table(name).tolist()
 
 
-def _draw(data: st.DataObject, most: int, astra: bool) -> tuple[Trace, Platform]:
+def draw(data: st.DataObject, most: int, astra: bool) -> tuple[Trace, Platform]:
     platform = data.draw(machines(astra))
     return trace_of(data.draw(crowds(most, KINDS)), platform.npus), platform
 
@@ -114,14 +114,14 @@ def _draw(data: st.DataObject, most: int, astra: bool) -> tuple[Trace, Platform]
 @FAST
 @given(st.data())
 def test_small_crowds(model: str, data: st.DataObject) -> None:
-    agree(PHYSICAL[model], *_draw(data, 30, False), "interpreted")
+    agree(PHYSICAL[model], *draw(data, 30, False), "interpreted")
 
 
 @pytest.mark.parametrize("model", ASTRA_SIM)
 @FAST
 @given(st.data())
 def test_small_crowds_of_astra_sim(model: str, data: st.DataObject) -> None:
-    agree(ASTRA_SIM[model], *_draw(data, 30, True), "interpreted")
+    agree(ASTRA_SIM[model], *draw(data, 30, True), "interpreted")
 
 
 TRANSPORTS = (
@@ -201,7 +201,7 @@ def test_schedules_that_are_searched_for(n: int, m: int, operation: str, model: 
 @SLOW
 @given(st.data())
 def test_crowds(model: str, data: st.DataObject) -> None:
-    agree(PHYSICAL[model], *_draw(data, 700, False), "compiled")
+    agree(PHYSICAL[model], *draw(data, 700, False), "compiled")
 
 
 @pytest.mark.slow
@@ -209,7 +209,7 @@ def test_crowds(model: str, data: st.DataObject) -> None:
 @SLOW
 @given(st.data())
 def test_crowds_of_astra_sim(model: str, data: st.DataObject) -> None:
-    agree(ASTRA_SIM[model], *_draw(data, 700, True), "compiled")
+    agree(ASTRA_SIM[model], *draw(data, 700, True), "compiled")
 
 
 @pytest.mark.slow

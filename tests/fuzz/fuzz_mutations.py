@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
@@ -173,8 +174,6 @@ def _joined(lines: Sequence[str]) -> bytes:
 
 def word(data: bytes, rng: Random) -> bytes:
     """Replace a word: what stands between blanks, commas, quotes, brackets and the like."""
-    import re
-
     lines, line = _lines(data, rng)
     words = list(re.finditer(r"[^\s,:;=\"'<>(){}\[\]]+", lines[line]))
     found = rng.choice(words) if words else None
@@ -237,6 +236,34 @@ def nested(data: bytes, rng: Random) -> bytes:
 
 
 JSON: list[Mutation] = [json_value] * 6 + [word, nested]
+
+
+YAML_BITS = [
+    b'&a [*a, *a]', b'*a', b'<<: *a', b'!!python/object:os.system', b'!!binary x', b'!!set {a}',
+    b'? [a]: b', b'|\n  x\n', b'---\n', b'%YAML 9.9\n', b'!!timestamp 2001-12-14', b'0o17', b'1:30:00',
+    b'~', b'.inf', b'.nan', b'{', b'- ', b'  ', b'\t', b'2024-01-01', b'yes', b'!!int 1e3',
+    b'<<: [{a: 1}]', b'{1: 2, true: 3}', b'[]: 1', b'{}: 1',
+]  # fmt: skip
+
+
+def yaml_value(data: bytes, rng: Random) -> bytes:
+    """Break a value as `json_value` does, and write all of it as JSON, which YAML is too."""
+    import yaml
+
+    try:
+        return json_value(json.dumps(yaml.safe_load(data)).encode(), rng)
+    except (yaml.YAMLError, TypeError, ValueError, RecursionError):
+        return rng.choice(BYTES)(data, rng)
+
+
+def yaml_bit(data: bytes, rng: Random) -> bytes:
+    """Put a piece of YAML where a value begins, or anywhere."""
+    starts = [found.end() for found in re.finditer(rb": |- |\[|, ", data)]
+    where = rng.choice(starts) if starts and rng.random() < 0.8 else at(data, rng)
+    return data[:where] + rng.choice(YAML_BITS) + data[where + rng.choice([0, 0, 3]) :]
+
+
+YAML: list[Mutation] = [yaml_value] * 4 + [yaml_bit, word, word, line_moved, nested]
 
 
 def _varint(data: bytes, start: int) -> tuple[int, int]:

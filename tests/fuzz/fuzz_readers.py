@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import gzip
+import importlib
 import io
 import json
+import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
+from random import Random
 from typing import Any
 
+import fuzz_files
 import fuzz_mutations as mutate
 import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from armillary import convert
 from armillary.base.errors import ArmillaryError
@@ -54,6 +60,8 @@ class Reader:
     seeds: Callable[[], Sequence[bytes]]
     mutations: Sequence[mutate.Mutation]
     read: Callable[[Path], object]
+    slow: bool = False
+    """A case may take long, and is not asked for an error message: programs of the engines."""
 
 
 def readers() -> list[Reader]:
@@ -67,7 +75,36 @@ def readers() -> list[Reader]:
         Reader("learned-model", "w.json", model_headers, mutate.JSON, model_of_header),
         Reader("learned-archive", "w.npz", model_files, mutate.BYTES, load_model_file),
     ]
-    return rows + pytorch_rows() + [front_end_row(name) for name in convert.names()]
+    rows += pytorch_rows() + [front_end_row(name) for name in convert.names()]
+    return rows + [Reader(*row) for row in fuzz_files.rows()] + engines()
+
+
+def engines() -> list[Reader]:
+    """Return the engines: bytes draw a program of `tests/engine`, which runs with and without checks of its arrays."""
+    sys.path.insert(0, str(TESTS))
+    checked = importlib.import_module("engine.test_checked")
+
+    def row(name: str, models: Mapping[str, Any], astra: bool) -> Reader:
+        @settings(deadline=None, database=None)
+        @given(st.data())
+        def program(data: st.DataObject) -> None:
+            checked.agree(models[name], *checked.draw(data, 30, astra), "interpreted")
+
+        def run(path: Path) -> None:
+            program.hypothesis.fuzz_one_input(path.read_bytes())  # type: ignore[attr-defined]
+
+        title = f"engine-{name.replace(' ', '-')}"
+        return Reader(
+            title,
+            "program",
+            lambda: [Random(i).randbytes(2000) for i in range(8)],
+            mutate.BYTES,
+            run,
+            slow=True,
+        )
+
+    return [row(name, models, astra) for models, astra in ((checked.PHYSICAL, False), (checked.ASTRA_SIM, True))
+            for name in models]  # fmt: skip
 
 
 def pytorch_rows() -> list[Reader]:

@@ -1,19 +1,26 @@
 """Break inputs of every reader for a while: nothing but an ArmillaryError may come out, soon, in bounded memory.
 
-Usage: python tests/fuzz/run.py [--minutes N] [--reader NAME]... [--first SEED]
+Usage: python tests/fuzz/run.py [--minutes N | --each N] [--reader NAME]... [--first SEED] [--guided] [--keep]
        python tests/fuzz/run.py --again NAME:SEED   (keeps the broken file, and shows the traceback)
+       python tests/fuzz/run.py --again NAME:FILE
 
 Prints a JSON line for each reader: cases, how many of them were read and how many refused, cases per second, the
 slowest case, and the seeds that failed. Exits with 1 if any did. Each reader runs in a process of its own, so that
 a crash, or a loop in compiled code, is found too. A case depends on the reader and its seed alone.
+
+With --guided, what reaches lines of Armillary that nothing before it did is broken further, and so are the files of
+`corpus/NAME`; what fails is kept in `out/fuzz/NAME`, because its seed alone no longer gives it. --keep writes a small
+choice of what reached the most lines back to the corpus, of seeds of this tree only.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import mmap
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -28,6 +35,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+import fuzz_readers
+from fuzz_coverage import Coverage, Line
 from fuzz_mutations import mutated
 from fuzz_readers import Reader, readers
 
@@ -37,13 +46,25 @@ CASE_SECONDS = 5
 """Of processor time: a busy machine is no reader's fault."""
 MESSAGE = 1500
 """Characters that a message may have."""
+SLOW_CASE_SECONDS = 120
+TRACED = 6
+"""Times slower, where each line is looked at."""
 STUCK_SECONDS = 300
 MEMORY_BYTES = 6 << 30
 SHOWN_FAILURES = 20
+CORPUS = Path(__file__).parent / "corpus"
+KEPT_FILE, KEPT_BYTES = 3000, 14_000
+"""Bytes of one file of the corpus, and of all of a reader."""
+FINDS = Path("out/fuzz")
 
 
 class TooSlowError(BaseException):
     """A case took longer than `CASE_SECONDS`; no reader catches this one."""
+
+
+def corpus(reader: Reader) -> list[bytes]:
+    """Return the files that earlier runs kept for a reader."""
+    return [path.read_bytes() for path in sorted((CORPUS / reader.name).glob("*"))]
 
 
 def case(reader: Reader, seed: int) -> bytes:
@@ -51,16 +72,17 @@ def case(reader: Reader, seed: int) -> bytes:
     return mutated(reader.seeds(), reader.mutations, Random(f"{reader.name}:{seed}"))
 
 
-def attempt(reader: Reader, seed: int, folder: Path) -> str:
+def attempt(reader: Reader, data: bytes, folder: Path, patience: int = 1) -> str:
     """Return "read", "refused", or what came out instead."""
     path = folder / reader.file
-    path.write_bytes(case(reader, seed))
+    path.write_bytes(data)
+    limit = patience * (SLOW_CASE_SECONDS if reader.slow else CASE_SECONDS)
 
     def late(number: int, frame: FrameType | None) -> None:
         raise TooSlowError
 
     before = signal.signal(signal.SIGPROF, late)
-    signal.setitimer(signal.ITIMER_PROF, CASE_SECONDS)
+    signal.setitimer(signal.ITIMER_PROF, limit)
     try:
         reader.read(path)
     except ArmillaryError as error:
@@ -71,7 +93,7 @@ def attempt(reader: Reader, seed: int, folder: Path) -> str:
             else f"a message of {text.count(chr(10)) + 1} lines, {len(text)} characters"
         )
     except TooSlowError:
-        return f"more than {CASE_SECONDS} s" + where(sys.exc_info()[2])
+        return f"more than {limit} s" + where(sys.exc_info()[2])
     except Exception as error:  # the point of it all
         return f"{type(error).__name__}: {str(error)[:200]}" + where(error.__traceback__)
     finally:
@@ -108,7 +130,7 @@ def fuzz(
             if progress is not None:
                 progress[:8] = seed.to_bytes(8, "little")
             begin = time.monotonic()
-            outcome = attempt(reader, seed, Path(name))
+            outcome = attempt(reader, case(reader, seed), Path(name))
             slowest = max(slowest, (time.monotonic() - begin, seed))
             done += 1
             if outcome in counts:
@@ -132,14 +154,84 @@ def fuzz(
     }
 
 
-def supervised(name: str, first: int, seconds: float) -> dict[str, Any]:
+def guided(reader: Reader, first: int, seconds: float, *, keep: bool, progress: Any = None) -> dict[str, Any]:
+    """Fuzz towards new lines for so long, and return what a line of output holds."""
+    coverage, rng = Coverage(), Random(f"{reader.name}:{first}")
+    pool: list[bytes] = []
+    reached: list[tuple[bytes, set[Line]]] = []
+    counts = {"read": 0, "refused": 0, "failed": 0}
+    failures: dict[str, str] = {}
+    slowest = 0.0
+    start, done = time.monotonic(), 0
+    with tempfile.TemporaryDirectory() as name:
+        warm(reader, Path(name))
+        given = [*reader.seeds(), *corpus(reader)]
+        while time.monotonic() - start < seconds:
+            # What is given comes first as it is; then the newest finds more often than old ones.
+            if done < len(given):
+                data = given[done]
+            else:
+                recent = pool[-20:] if rng.random() < 0.5 else pool
+                data = mutated(recent or given, reader.mutations, rng)
+            if progress is not None:
+                progress[:8] = done.to_bytes(8, "little")
+                Path(progress_name(reader)).write_bytes(data)
+            begin = time.monotonic()
+            with coverage.watching() as new:
+                outcome = attempt(reader, data, Path(name), TRACED)
+            slowest = max(slowest, time.monotonic() - begin)
+            done += 1
+            counts[outcome if outcome in counts else "failed"] += 1
+            if outcome not in counts and outcome not in failures and len(failures) < SHOWN_FAILURES:
+                failures[outcome] = str(found_file(reader, data))
+            if new or done <= len(given):
+                pool.append(data)
+                reached.append((data, set(new)))
+    if keep:
+        write_corpus(reader, reached)
+    spent = time.monotonic() - start
+    return {
+        "reader": reader.name, "cases": done, **counts, "lines": len(coverage.lines), "pool": len(pool),
+        "seconds": round(spent, 1), "per_second": round(done / spent), "slowest_seconds": round(slowest, 3),
+        "failures": [{"error": error, "file": file} for error, file in failures.items()],
+    }  # fmt: skip
+
+
+def found_file(reader: Reader, data: bytes) -> Path:
+    """Keep what failed."""
+    path = FINDS / reader.name / f"{hashlib.sha256(data).hexdigest()[:12]}"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+    return path
+
+
+def progress_name(reader: Reader) -> Path:
+    """Return where the case stands that is tried now, should the process die of it."""
+    path = FINDS / reader.name / "now"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def write_corpus(reader: Reader, reached: list[tuple[bytes, set[Line]]]) -> None:
+    """Keep the small files that reached the most new lines for their size."""
+    folder = CORPUS / reader.name
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    room = KEPT_BYTES
+    for data, new in sorted(reached, key=lambda pair: -len(pair[1]) / (len(pair[0]) + 200)):
+        if new and len(data) <= min(KEPT_FILE, room):
+            (folder / hashlib.sha256(data).hexdigest()[:12]).write_bytes(data)
+            room -= len(data)
+
+
+def supervised(name: str, first: int, seconds: float, *more: str) -> dict[str, Any]:
     """Fuzz one reader in another process, and say where it stood if that dies or hangs."""
     with tempfile.NamedTemporaryFile() as file:
         file.write(first.to_bytes(8, "little"))
         file.flush()
         command = [sys.executable, __file__, "--child", file.name, "--reader", name, "--first", str(first)]
         process = subprocess.Popen(
-            [*command, "--minutes", str(seconds / 60)], stdout=subprocess.PIPE, text=True
+            [*command, "--minutes", str(seconds / 60), *more], stdout=subprocess.PIPE, text=True
         )
         last, since = b"", time.monotonic()
         while process.poll() is None:
@@ -154,7 +246,9 @@ def supervised(name: str, first: int, seconds: float) -> dict[str, Any]:
             result: dict[str, Any] = json.loads(output)
             return result
         seed = int.from_bytes(Path(file.name).read_bytes(), "little")
-        failure = {"seed": seed, "error": f"the process ended with {process.returncode}"}
+        failure: dict[str, Any] = {"seed": seed, "error": f"the process ended with {process.returncode}"}
+        if "--guided" in more:
+            failure["file"] = str(FINDS / name / "now")
         return {"reader": name, "cases": seed - first + 1, "failed": 1, "failures": [failure]}
 
 
@@ -164,30 +258,41 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--minutes", type=float, default=1.0, help="for all readers together")
+    parser.add_argument("--each", type=float, default=0.0, help="minutes for each reader, instead")
+    parser.add_argument("--guided", action="store_true", help="towards lines that are new")
+    parser.add_argument("--keep", action="store_true", help="with --guided: write the corpus anew")
     parser.add_argument("--reader", action="append", help="only this one; repeatable")
     parser.add_argument("--first", type=int, default=0, help="first seed")
     parser.add_argument("--again", metavar="NAME:SEED")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
+    if arguments.keep:
+        # The corpus is made of this tree alone.
+        fuzz_readers.TRACES = Path("none")
     table = {reader.name: reader for reader in readers()}
     if arguments.again:
         name, _, number = arguments.again.rpartition(":")
         path = Path(tempfile.mkdtemp()) / table[name].file
-        path.write_bytes(case(table[name], int(number)))
+        path.write_bytes(case(table[name], int(number)) if number.isdigit() else Path(number).read_bytes())
         sys.stdout.write(f"{path}\n")
         table[name].read(path)
         return 0
     names = arguments.reader or list(table)
-    seconds = 60 * arguments.minutes / len(names)
+    seconds = 60 * (arguments.each or arguments.minutes / len(names))
     if arguments.child:
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
         with open(arguments.child, "r+b") as file, mmap.mmap(file.fileno(), 8) as progress:  # noqa: PTH123
-            result = fuzz(table[names[0]], arguments.first, seconds=seconds, progress=progress)
+            reader = table[names[0]]
+            if arguments.guided:
+                result = guided(reader, arguments.first, seconds, keep=arguments.keep, progress=progress)
+            else:
+                result = fuzz(reader, arguments.first, seconds=seconds, progress=progress)
         sys.stdout.write(json.dumps(result))
         return 0
     failed = 0
     for name in names:
-        result = supervised(name, arguments.first, seconds)
+        more = ["--guided"] * arguments.guided + ["--keep"] * arguments.keep
+        result = supervised(name, arguments.first, seconds, *more)
         failed += bool(result["failures"])
         sys.stdout.write(json.dumps(result) + "\n")
         sys.stdout.flush()

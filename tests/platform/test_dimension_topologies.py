@@ -11,7 +11,7 @@ from armillary.base.errors import InputError
 from armillary.engine import simulate
 from armillary.engine.common.network import path
 from armillary.platform import Dimension, Platform
-from armillary.platform.dimension_topologies import TOPOLOGIES, DimensionTopology
+from armillary.platform.network import TOPOLOGIES, DimensionTopology
 from armillary.platform.topology.dimension_order import DimensionOrder
 from armillary.platform.topology.grids import from_dimensions
 from armillary.report import bound

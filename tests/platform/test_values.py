@@ -30,8 +30,7 @@ from armillary.platform import (
     RemoteMemory,
     SharedBus,
 )
-from armillary.platform.algorithms import Algorithm
-from armillary.platform.collectives import CHUNK_ORDERS
+from armillary.platform.collectives import CHUNK_ORDERS, Algorithm
 from armillary.platform.kernels import Interval
 from armillary.platform.model import Packets, SchedulingName
 from armillary.platform.network import InNetwork
@@ -277,8 +276,8 @@ def test_no_part_of_a_machine_says_what_another_says() -> None:
 
 
 def test_a_machine_has_the_keys_of_a_study_file() -> None:
-    from armillary.platform.files.collectives_schema import Collectives as CollectivesKeys
-    from armillary.platform.files.memory_schema import Memory
+    from armillary.platform.files.network_schema import Collectives as CollectivesKeys
+    from armillary.platform.files.network_schema import Memory
     from armillary.platform.files.study_schema import Npu as NpuKeys
     from armillary.platform.files.study_schema import PlatformFile
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from armillary.report import breakdown, waited_for
-from armillary.report.late import NEEDS_ALL, Late
+from armillary.report.critical import NEEDS_ALL, Late
 
 
 def test_the_example(timeline):

@@ -7,8 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from armillary.engine.common.timeline import KINDS
-from armillary.report.intervals import depth, lanes, measure, union
-from armillary.report.time_breakdown import PARTS, astra_exposed, breakdown
+from armillary.report.time_breakdown import PARTS, astra_exposed, breakdown, depth, lanes, measure, union
 
 
 def test_every_part_of_the_example(timeline):

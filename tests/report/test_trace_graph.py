@@ -66,7 +66,7 @@ def test_the_page_holds_everything_and_loads_nothing(graph, tmp_path):
     page = (tmp_path / "g.html").read_text()
     assert not re.search(r"(src|href)=|https?://|@import", page)
     assert page.count("</script>") == 2
-    data = json.loads(re.search(r'id="graph">(.*?)</script>', page, re.S)[1])
+    data = json.loads(re.search(r'id="page-data">(.*?)</script>', page, re.S)[1])
     assert data["title"] == "a <trace>" and data["members"] is None
     boxes = data["boxes"]
     assert [data["strings"][i] for i in boxes["name"]] == [ODD, "sum", "send to 1"]
@@ -82,7 +82,7 @@ def test_a_name_with_a_marker_of_the_page_stays_a_name(tmp_path):
     write_trace_graph(b.graph("@DATA@ @STYLE@"), tmp_path / "g.html")
     page = (tmp_path / "g.html").read_text()
     assert "<title>@DATA@ @STYLE@" in page
-    data = json.loads(re.search(r'id="graph">(.*?)</script>', page, re.S)[1])
+    data = json.loads(re.search(r'id="page-data">(.*?)</script>', page, re.S)[1])
     assert data["title"] == "@DATA@ @STYLE@" and "@SCRIPT@" in data["strings"]
 
 

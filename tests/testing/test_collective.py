@@ -7,12 +7,11 @@ from collections.abc import Iterable, Sequence
 import pytest
 
 from armillary.base.extension import ExtensionPoint
-from armillary.collective.algorithm import ListedAlgorithm, Message
 from armillary.collective.algorithms import DEFINITIONS, find_algorithm
 from armillary.collective.chunk_order.alone import Problem
 from armillary.collective.chunk_order.choose import SCHEDULERS, find_scheduler
 from armillary.collective.chunk_order.greedy import Chunks
-from armillary.collective.rounds import Moves, Round
+from armillary.collective.rounds import ListedAlgorithm, Message, Moves, Round
 from armillary.testing.collective import check_chunk_order, check_collective, sample_problems
 
 

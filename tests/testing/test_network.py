@@ -14,7 +14,7 @@ from armillary.base.errors import InputError
 from armillary.engine.transport import Message, NetworkModel
 from armillary.engine.transport.ns3.library import available
 from armillary.platform import NetworkChoice, Packets
-from armillary.platform.network_models import NETWORK_MODELS
+from armillary.platform.network import NETWORK_MODELS
 from armillary.platform.topology import Topology
 from armillary.testing.network import check_network_model, sample_machine
 

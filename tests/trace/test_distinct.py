@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from armillary.trace.distinct import distinct_columns
+from armillary.trace.columns import distinct_columns
 
 VALUES = st.sampled_from([-(2**63), -1, 0, 1, 2, 7, 2**40, 2**61, 2**62, 2**63 - 1])
 

@@ -44,7 +44,7 @@ def test_the_layout_of_bare_nodes_and_its_defaults() -> None:
 
 WRONG = {
     "{": "not JSON",
-    "[" * 100_000: "not JSON",
+    "[" * 100_000: "nested too deeply",
     "3": "expected an object with 'nodes', or a list of nodes",
     "{}": "'nodes' is None, expected a list",
     '{"nodes": 1}': "'nodes' is 1, expected a list",

@@ -9,19 +9,22 @@
 
 A column of `many` values takes one more index, after the row. Rows of a `record` are given by their addresses.
 
-In mode "interpreted" these are Python functions. In mode "compiled" each is an instruction sequence that Numba puts in
-place of the call: as functions they would take 40 ms each to compile, half as long again for the physical engine. In
-checked kernels (`armillary.base.checked`) each function first checks that the element lies in its table.
+In mode "interpreted" these are Python functions; `compile_inlined` writes them out at their calls, because a call costs
+the interpreter as much as the access itself, and runs would take twice as long. In mode "compiled" each is an
+instruction sequence that Numba puts in place of the call: as functions they would take 40 ms each to compile, half as
+long again for the physical engine. In checked kernels (`armillary.base.checked`) each function first checks that the
+element lies in its table.
 """
 
 from __future__ import annotations
 
+import ast
 import importlib
 import inspect
 from collections.abc import Callable, Mapping
 from functools import cache
-from types import ModuleType
-from typing import Any
+from types import CodeType, ModuleType
+from typing import Any, cast
 
 from armillary.base import jit
 from armillary.base.tables import Column, Table
@@ -187,3 +190,89 @@ def _with_arguments(typing: Callable[..., Any], more: int) -> Callable[..., Any]
     parameters = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in names]
     typing.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     return typing
+
+
+def compile_inlined(source: str, path: str) -> CodeType:
+    """Compile the source of a kernel module with its accessors written out."""
+    tree = ast.parse(source, path)
+    modules: dict[str, Any] = {}
+    tables: dict[str, Table] = {}
+    for node in tree.body:
+        if isinstance(node, ast.ImportFrom) and node.module:
+            for each in node.names:
+                if each.name.endswith("layout"):
+                    modules[each.asname or each.name] = importlib.import_module(f"{node.module}.{each.name}")
+        elif isinstance(node, ast.Import):
+            modules |= {each.asname: importlib.import_module(each.name) for each in node.names if each.asname}
+        elif isinstance(node, ast.Assign) and ast.unparse(node.value).startswith("accessors("):
+            call, target = cast(ast.Call, node.value), node.targets[0]
+            names = target.elts if isinstance(target, ast.Tuple) else [target]
+            for name, table in zip(names, call.args, strict=True):
+                # Tables of other modules stay functions.
+                if isinstance(name, ast.Name) and isinstance(table, ast.Attribute):
+                    of = modules.get(ast.unparse(table.value))
+                    tables |= {name.id: getattr(of, table.attr)} if of else {}
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef):
+            node.body = [_Inline(modules, tables).visit(statement) for statement in node.body]
+    return compile(ast.fix_missing_locations(tree), path, "exec")
+
+
+class _Inline(ast.NodeTransformer):
+    def __init__(self, modules: dict[str, Any], tables: dict[str, Table]) -> None:
+        self.modules, self.tables = modules, tables
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
+        """Write a constant of a layout out."""
+        if isinstance(node.value, ast.Name) and node.value.id in self.modules:
+            # An attribute of a module is a dictionary look-up per use; a constant is none.
+            value = getattr(self.modules[node.value.id], node.attr)
+            if isinstance(value, int):
+                return ast.copy_location(ast.Constant(value), node)
+        return node
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        """Write an access out that is part of an expression."""
+        kind, element = self._element(node)
+        if element is None:
+            self.generic_visit(node)
+            return node
+        return element.slice if kind == "at" else element
+
+    def visit_Expr(self, node: ast.Expr) -> ast.stmt:
+        """Write an access out that is a statement."""
+        if isinstance(node.value, ast.Call):
+            kind, element = self._element(node.value, statement=True)
+            if element is not None and kind in ("set", "add"):
+                element.ctx = ast.Store()
+                value = self.visit(node.value.args[-1])
+                if kind == "set":
+                    return ast.copy_location(ast.Assign([element], value), node)
+                return ast.copy_location(ast.AugAssign(element, ast.Add(), value), node)
+        self.generic_visit(node)
+        return node
+
+    def _element(self, call: ast.Call, statement: bool = False) -> tuple[str, ast.Subscript | None]:
+        """Return the kind of access that a call is, and the element, if it is one that can be written out here."""
+        name = call.func
+        if not (isinstance(name, ast.Attribute) and isinstance(name.value, ast.Name)):
+            return "", None
+        if name.value.id not in self.tables or not isinstance(call.args[0], ast.Name):
+            return "", None
+        kind, column = parts_of(self.tables[name.value.id], name.attr)
+        # An assignment is no expression: where the value of `add` is used, the function stays.
+        if kind in ("set", "add") and not statement:
+            return kind, None
+        flat = call.args[0].id
+        row = self.visit(call.args[1])
+        if column.stride > 1:
+            row = ast.BinOp(row, ast.Mult(), ast.Constant(column.stride))
+        place: ast.expr = row
+        if column.head >= 0:
+            begin = ast.Subscript(ast.Name(flat, ast.Load()), ast.Constant(column.head), ast.Load())
+            place = ast.BinOp(begin, ast.Add(), row)
+        if column.offset:
+            place = ast.BinOp(place, ast.Add(), ast.Constant(column.offset))
+        if column.many > 1:
+            place = ast.BinOp(place, ast.Add(), self.visit(call.args[2]))
+        return kind, ast.copy_location(ast.Subscript(ast.Name(flat, ast.Load()), place, ast.Load()), call)

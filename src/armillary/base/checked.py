@@ -3,7 +3,7 @@
 Within ``with jit.checking():`` every kernel that is loaded, compiled or interpreted, is made from its source with each
 access ``x[i]`` replaced by one that first checks that i lies in x (`armillary.base.bounds_kernel`). Tables share flat
 arrays, so lying in the array is not enough: within the context a guard word, its length and another guard stand before
-every table, and at the end of the array (`before_table`), and no access may touch a guard. Accessors
+every table, and at the end of the array (`armillary.base.tables`), and no access may touch a guard. Accessors
 (`armillary.base.accessors`) know their tables, and an index must lie in that; each call gets its place in the source
 as an argument.
 
@@ -15,55 +15,18 @@ from __future__ import annotations
 
 import ast
 from types import CodeType
-from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from armillary.base.bounds_kernel import GUARD
-from armillary.base.jit import is_checking
-
-Ints = NDArray[np.int64]
 AT, LONG_ENOUGH = "_checked_at", "_checked_long_enough"
 """Names under which a checked module has the functions of `bounds_kernel`."""
 PLACES = 100_000
 """A place in the sources is ``number of the module * PLACES + line``."""
 
-_NO_WORDS = np.zeros(0, np.int64)
 _modules: list[str] = []
 
 
 def name_of(place: int) -> str:
     """Return file and line of a place that a checked kernel has printed."""
     return f"{_modules[place // PLACES]}:{place % PLACES}"
-
-
-def before_table(size: int = 0) -> Ints:
-    """Return the words that precede a table of `size` words in a flat array, and end the array: none, or guards."""
-    return np.array((GUARD, size, GUARD), np.int64) if is_checking() else _NO_WORDS
-
-
-class Guards:
-    """The guard words of some flat arrays, checked between events; none where kernels are not checked."""
-
-    def __init__(self, *flats: Any) -> None:
-        """Note where they are."""
-        self.words = [(flat, np.flatnonzero(np.asarray(flat) == GUARD)) for flat in flats if is_checking()]
-
-    def budget(self, most: int) -> int:
-        """Return how many events a kernel may process before it returns: `most`, or one where guards are checked.
-
-        Raises:
-            AssertionError: one has changed.
-        """
-        for flat, places in self.words:
-            words = (
-                flat[places] if isinstance(flat, np.ndarray) else [flat[place] for place in places.tolist()]
-            )
-            wrong = np.flatnonzero(np.asarray(words) != GUARD)
-            assert not wrong.size, f"the guard word at {places[wrong[0]]} was written"
-        # One event at a time, so that a broken guard is found right after the event that broke it.
-        return 1 if self.words else most
 
 
 def compile_checked(source: str, path: str) -> CodeType:

@@ -14,6 +14,8 @@ from typing import Any, NoReturn
 
 from armillary.base.errors import InputError, nearest, one_of
 from armillary.base.hints import KeyPath, key_text, show
+from armillary.base.reading import MOST_TEXT, MOST_YAML, parse_json, read_plain
+from armillary.base.yaml_text import load_yaml, yaml_nodes
 
 Source = str | Path | Mapping[str, Any]
 """A configuration: the path of a file, or its already-parsed content."""
@@ -148,12 +150,9 @@ def read_document(source: Source, kind: str, syntax: str, *, listed: str = "") -
         return Document(kind, dict(source), syntax=syntax)
     check_path(source, kind)
     path = Path(source)
-    text = read_text(path, kind)
+    text = read_text(path, kind, MOST_YAML if syntax == "yaml" else MOST_TEXT)
     duplicates: list[str] = []
-    try:
-        data = _load_json(text, path, duplicates) if syntax == "json" else _load_yaml(text, path)
-    except RecursionError:
-        raise InputError(f"{path}: nested too deeply for a {kind}") from None
+    data = _load_json(text, path, duplicates) if syntax == "json" else load_yaml(text, path)
     if listed and isinstance(data, list):
         data = {listed: data}
     if not isinstance(data, dict):
@@ -171,15 +170,15 @@ def check_path(source: object, kind: str) -> None:
         raise InputError(f"{kind}: got {show(source)}, expected its path, or what it holds")
 
 
-def read_text(path: Path, kind: str) -> str:
+def read_text(path: Path, kind: str, most: float = MOST_TEXT) -> str:
     """Return the text of a file.
 
     Raises:
-        InputError: It is missing (the nearest file name is given), unreadable or not UTF-8.
+        InputError: It is missing (the nearest file name is given), unreadable, not UTF-8, or longer than `most` bytes.
     """
     try:
-        # Windows editors put a byte order mark first.
-        return path.read_text(encoding="utf-8-sig")
+        # Windows editors put a byte order mark first, and end lines in two characters.
+        return read_plain(path, most).decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
     except FileNotFoundError:
         folder = path.parent
         # A misspelt file name is the usual mistake.
@@ -221,39 +220,13 @@ def _load_json(text: str, path: Path, duplicates: list[str]) -> Any:
         )
 
     try:
-        return json.loads(text, object_pairs_hook=pairs, parse_constant=constant)
+        return parse_json(text, path, object_pairs_hook=pairs, parse_constant=constant)
     except json.JSONDecodeError as error:
         raise InputError(
             f"{path}:{error.lineno}:{error.colno}: not valid JSON: {error.msg.lower()}"
         ) from None
     except ValueError:  # an integer of thousands of digits
         raise InputError(f"{path}: not valid JSON: a number is too large") from None
-
-
-def _load_yaml(text: str, path: Path) -> Any:
-    import yaml
-
-    class Loader(yaml.SafeLoader):
-        """Rejects duplicate keys: which of the two would count differs between YAML libraries."""
-
-        def construct_mapping(self, node: Any, deep: bool = False) -> Any:
-            seen: set[str] = set()
-            for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
-                if isinstance(key, yaml.ScalarNode) and not key.tag.endswith(":merge"):
-                    if key.value in seen:
-                        line = key.start_mark.line + 1
-                        raise InputError(f"{path}:{line}: {key_text((key.value,))}: key given twice")
-                    seen.add(key.value)
-            return super().construct_mapping(node, deep)
-
-    try:
-        return yaml.load(text, Loader=Loader)
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        place = f":{mark.line + 1}:{mark.column + 1}" if mark else ""
-        raise InputError(f"{path}{place}: not valid YAML: {error.problem or error.context}") from None
-    except (yaml.YAMLError, ValueError) as error:
-        raise InputError(f"{path}: not valid YAML: {str(error).splitlines()[0]}") from None
 
 
 def _yaml_lines(text: str) -> dict[KeyPath, int]:
@@ -278,7 +251,7 @@ def _yaml_lines(text: str) -> dict[KeyPath, int]:
             for position, value in enumerate(node.value):
                 walk(value, (*path, position))
 
-    walk(yaml.compose(text, Loader=yaml.SafeLoader), ())
+    walk(yaml_nodes(text), ())
     return lines
 
 

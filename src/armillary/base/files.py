@@ -9,12 +9,11 @@ cost what was written in the last seconds before it.
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import stat
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -230,14 +229,6 @@ def make_folder(folder: StrPath) -> None:
         raise InputError(
             f"{Path(folder)}: cannot be made ({error.strerror or error}), expected a folder that can be written"
         ) from error
-
-
-def fill_page(page: str, parts: Mapping[str, str]) -> list[str]:
-    """Return the pieces of a page in which each ``@NAME@`` is replaced by its part."""
-    # In one pass: a part that contains the marker of another, such as the path of a trace, is not searched again.
-    pieces = re.split(f"@({'|'.join(parts)})@", page)
-    pieces[1::2] = [parts[name] for name in pieces[1::2]]
-    return pieces
 
 
 def check_writable(option: str, path: StrPath, *, stream: bool = True) -> None:

@@ -7,6 +7,8 @@ import re
 import reprlib
 from collections.abc import Iterable, Mapping, Sequence
 
+from armillary.base.text import COMMANDS
+
 KeyPath = tuple[str | int, ...]
 """A place in a document: mapping keys and list positions, outermost first."""
 _SHORT = reprlib.Repr()  # stays short where YAML aliases make a value endless
@@ -53,14 +55,16 @@ SYNONYMS: Synonyms = {
 }
 """Terms of other programs, in lower case without hyphens -> (choice, note); the first choice that exists counts."""
 _FIRST, _LAST = 700, 500
-_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def one_line(message: str) -> str:
     """Return `message` on one line that any terminal can show; a long one, which quotes a value, loses its middle."""
     if len(message) > _FIRST + _LAST:
         message = f"{message[:_FIRST]} … {message[-_LAST:]}"
-    return _UNPRINTABLE.sub(lambda found: found[0].encode("unicode_escape").decode(), message)
+    # A newline and a tab command nothing, but are no part of one line.
+    return re.sub(
+        f"{COMMANDS.pattern}|[\t\n]", lambda found: found[0].encode("unicode_escape").decode(), message
+    )
 
 
 def nearest(word: str, choices: Iterable[str], synonyms: Synonyms | None = None) -> str:

@@ -141,7 +141,7 @@ def load(name: str, mode: Mode, variant: str = "") -> ModuleType:
             if is_checking():
                 _execute_checked(module, spec.origin)
             elif mode == "interpreted":
-                from armillary.base.inlined import compile_inlined
+                from armillary.base.accessors import compile_inlined
 
                 exec(
                     compile_inlined(Path(spec.origin).read_text(encoding="utf-8"), spec.origin), vars(module)
@@ -232,7 +232,7 @@ def cache_folder(sources: Iterable[Path] = ()) -> Path:
 def _ours() -> Any:
     """Return the hash of our sources: kernels, what declares their tables, and what makes code of both."""
     digest = hashlib.sha256()
-    makers = [Path(__file__).with_name(f"{name}.py") for name in ("jit", "tables", "accessors", "inlined")]
+    makers = [Path(__file__).with_name(f"{name}.py") for name in ("jit", "tables", "accessors")]
     for source in (*makers, *sorted(each for each in _HOME.rglob("*.py") if any(map(each.match, _SOURCES)))):
         digest.update(source.read_bytes())
     return digest

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from armillary.base.errors import InputError, one_of
 from armillary.base.files import replacing
+from armillary.base.text import xml_document
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -79,6 +80,47 @@ def _print(figure: Figure, file: Any, kind: str, dpi: float) -> None:
     from matplotlib import rc_context
 
     # A fixed salt and no date give the same bytes for the same figure.
+    _make_literal(figure)
     with rc_context({"svg.hashsalt": "armillary"}), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph")  # a letter the font lacks becomes a box
+        warnings.filterwarnings("ignore", message="constrained_layout")  # a name longer than the picture
         figure.savefig(file, format=kind, dpi=dpi, metadata=_NO_DATE.get(kind, {}))
+
+
+def _make_literal(figure: Figure) -> None:
+    """Let names be drawn as they are: matplotlib takes what stands between dollars for TeX."""
+    from matplotlib.category import StrCategoryFormatter
+    from matplotlib.text import Text
+    from matplotlib.ticker import FixedFormatter, FuncFormatter
+
+    for text in figure.findobj(Text):
+        # Powers of ten on a logarithmic scale are TeX by matplotlib itself.
+        if "\\mathdefault" not in text.get_text():
+            text.set_text(xml_document(text.get_text()))
+            text.set_parse_math(False)
+    for axes in figure.axes:
+        for axis in (axes.xaxis, axes.yaxis):
+            given = axis.get_major_formatter()
+            if isinstance(given, FixedFormatter | FuncFormatter | StrCategoryFormatter):
+                for tick in axis.get_major_ticks():
+                    tick.label1.set_parse_math(False)
+                    tick.label2.set_parse_math(False)
+                axis.set_major_formatter(_literal_ticks(given))
+
+
+def _literal_ticks(given: Any) -> Any:
+    from matplotlib.ticker import Formatter
+
+    class Literal(Formatter):
+        """The texts of another formatter, of which none is TeX."""
+
+        def __call__(self, value: Any, position: Any = None) -> str:
+            return xml_document(given(value, position))
+
+        def format_ticks(self, values: Any) -> list[str]:
+            return [xml_document(text) for text in given.format_ticks(values)]
+
+        def set_locs(self, locs: Any) -> None:
+            given.set_locs(locs)
+
+    return Literal()

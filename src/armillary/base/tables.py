@@ -23,12 +23,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from armillary.base.checked import before_table
-from armillary.base.jit import Mode
+from armillary.base.jit import Mode, is_checking
 
 Ints = NDArray[np.int64]
 Part = Ints | Callable[[int], Ints]
 """The values of a table, or a function that returns them for the address at which they will stand."""
+_NO_WORDS = np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True)
@@ -236,3 +236,40 @@ class Layout:
             if name in filled:
                 state[span] = filled[name]
         return (state if mode == "compiled" else state.tolist()), where
+
+
+def before_table(size: int = 0) -> Ints:
+    """Return the words that precede a table of `size` words in a flat array, and end the array: none, or guards."""
+    if not is_checking():
+        return _NO_WORDS
+    from armillary.base.bounds_kernel import GUARD
+
+    return np.array((GUARD, size, GUARD), np.int64)
+
+
+class Guards:
+    """The guard words of some flat arrays, checked between events; none where kernels are not checked."""
+
+    def __init__(self, *flats: Any) -> None:
+        """Note where they are."""
+        self.words: list[tuple[Any, Ints]] = []
+        if is_checking():
+            from armillary.base.bounds_kernel import GUARD
+
+            self.guard = GUARD
+            self.words = [(flat, np.flatnonzero(np.asarray(flat) == GUARD)) for flat in flats]
+
+    def budget(self, most: int) -> int:
+        """Return how many events a kernel may process before it returns: `most`, or one where guards are checked.
+
+        Raises:
+            AssertionError: one has changed.
+        """
+        for flat, places in self.words:
+            words = (
+                flat[places] if isinstance(flat, np.ndarray) else [flat[place] for place in places.tolist()]
+            )
+            wrong = np.flatnonzero(np.asarray(words) != self.guard)
+            assert not wrong.size, f"the guard word at {places[wrong[0]]} was written"
+        # One event at a time, so that a broken guard is found right after the event that broke it.
+        return 1 if self.words else most

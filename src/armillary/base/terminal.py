@@ -3,25 +3,16 @@
 from __future__ import annotations
 
 import io
-import re
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any, TextIO
 
+from armillary.base.text import COMMANDS, printable
+
 if TYPE_CHECKING:
     from rich.console import Console
-
-# All control characters but tab and newline, what turns the direction of writing, and halves of characters.
-_COMMANDS = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
-)
-
-
-def printable(text: str) -> str:
-    """Return `text` with what would command a terminal spelled out, as JSON does: a backslash, u and four digits."""
-    return _COMMANDS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 class _Printable(io.TextIOWrapper):
@@ -82,17 +73,24 @@ def console(file: TextIO | None = None, **options: Any) -> Console:
 def _literal() -> Any:
     from rich.console import Console
     from rich.segment import Segment
+    from rich.text import Text
 
     class Literal(Console):
         """Its strings and texts hold no commands; those of rich itself, such as colours, are no part of them."""
 
+        def print(self, *objects: Any, **options: Any) -> None:
+            # What is printed as such may have lines.
+            texts = (Text(printable(each)) if isinstance(each, str) else each for each in objects)
+            super().print(*texts, **options)
+
         def render_str(self, text: str, **options: Any) -> Any:
-            return super().render_str(printable(text), **options)
+            # A cell, a title, a heading: a name in it forges no row. What has lines of its own is a Text.
+            return super().render_str(printable(text).replace("\n", " "), **options)
 
         def render(self, renderable: Any, options: Any = None) -> Iterable[Segment]:
             for segment in super().render(renderable, options):
                 # Control segments are rich's own, e.g. the movement of a progress bar.
-                if segment.control is None and _COMMANDS.search(segment.text):
+                if segment.control is None and COMMANDS.search(segment.text):
                     yield Segment(printable(segment.text), segment.style)
                 else:
                     yield segment

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from armillary.base.errors import InputError
+from armillary.base.errors import ShortageError
 from armillary.base.jit import Mode, is_checking
 
 
@@ -14,12 +14,12 @@ def room(size: int, mode: Mode) -> Any:
     """Return `size` integers of working memory.
 
     Raises:
-        InputError: there is not as much.
+        ShortageError: there is not as much.
     """
     try:
         return np.zeros(size, np.int64) if mode == "compiled" else [0] * size
     except MemoryError:
-        raise InputError(
+        raise ShortageError(
             f"moving every message of these collectives takes {size * 8 / 2**30:.3g} GiB of working memory, more than "
             "there is; expected fewer NPUs, or fewer chunks that are active at a time"
         ) from None

@@ -2,8 +2,8 @@
 
 `GROUPS` holds the one-line helps so that ``armillary --help`` imports no command. The one place
 where an error becomes a message and an exit code is `CommandLine.main`: 0 done, 2 bad input or
-usage, 3 the simulation cannot finish, 129, 130 and 143 ended by SIGHUP, SIGINT (Ctrl-C) and SIGTERM, 141 the reader of
-our output went away.
+usage, 3 the simulation cannot finish, 4 not enough memory, 129, 130 and 143 ended by SIGHUP, SIGINT (Ctrl-C) and
+SIGTERM, 141 the reader of our output went away.
 ``ARMILLARY_DEBUG=1`` lets the exception through instead.
 """
 
@@ -20,7 +20,7 @@ import click
 from armillary.base.errors import ArmillaryError
 from armillary.base.hints import nearest, whole_number
 from armillary.base.terminal import printable_output
-from armillary.cli.lazy import LazyGroup
+from armillary.cli.command import LazyGroup
 from armillary.cli.signals import Ended, ended_cleanly
 
 GROUPS = {
@@ -161,7 +161,11 @@ def _describe(error: Exception) -> tuple[str, int]:
     if isinstance(error, click.ClickException):
         return error.format_message(), 2
     if isinstance(error, MemoryError):
-        return "not enough memory for this problem", 1
+        said = str(error)
+        return (
+            f"not enough memory for this problem{f' ({said})' if said else ''}: expected fewer ranks or nodes, or more "
+            "memory"
+        ), 4
     # OSError has both; str() of it would repeat the number of the error.
     filename = getattr(error, "filename", None)
     return f"{filename}: {getattr(error, 'strerror', error)}" if filename else str(error), 2
@@ -186,6 +190,23 @@ def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None
         ctx.exit()
 
 
+def _raise_limits(ctx: click.Context, _: click.Parameter, times: float | None) -> None:
+    if times is None or ctx.resilient_parsing:
+        return
+    from armillary.base.allowed import FACTOR, allow
+
+    ctx.with_resource(allow(limits=times))
+    # The environment reaches every process that is started.
+    before = os.environ.get(FACTOR)
+    os.environ[FACTOR] = f"{times:g}"
+
+    def restore() -> None:
+        del os.environ[FACTOR]
+        os.environ.update({} if before is None else {FACTOR: before})
+
+    ctx.call_on_close(restore)
+
+
 @click.group(
     cls=CommandLine,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -199,6 +220,15 @@ def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None
     is_eager=True,
     callback=_print_version,
     help="Show the version and exit.",
+)
+@click.option(
+    "--limits",
+    type=float,
+    metavar="TIMES",
+    expose_value=False,
+    is_eager=True,
+    callback=_raise_limits,
+    help="Multiply the limits on what files hold, as ARMILLARY_LIMITS does.",
 )
 def main() -> None:
     """Simulate distributed machine learning: a Chakra trace on a described machine, exactly and fast."""

@@ -6,7 +6,7 @@ import click
 
 from armillary.cli import COMMANDS
 from armillary.cli.options import network_model_option
-from armillary.cli.outputs import working
+from armillary.cli.outputs import say, working
 
 # Not checked for existence: a workload is a prefix, and errors should be ours.
 _PATH = click.Path()
@@ -55,7 +55,7 @@ def command(
             network_model,
         )
     for warning in result.info["warnings"]:
-        click.echo(f"armillary: warning: {warning}", err=True)
+        say(f"armillary: warning: {warning}", err=True)
     exposed = astra_exposed(result)
     # One text per class of ranks; the loop below repeats it for each rank.
     text = [

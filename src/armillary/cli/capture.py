@@ -9,8 +9,8 @@ import click
 from armillary.cli import COMMANDS
 from armillary.cli.command import Command, option
 from armillary.cli.options import ranks_option
-from armillary.cli.output_file import OUTPUT_FOLDER
-from armillary.cli.outputs import show_table
+from armillary.cli.outputs import say, show_table
+from armillary.cli.values import OUTPUT_FOLDER
 
 
 @click.command(
@@ -49,10 +49,10 @@ def command(
     )
     if found.warning:
         # The script failed after what was wanted: the traces are complete.
-        click.echo(f"warning: {script}: {found.warning} after its steps were recorded", err=True)
+        say(f"warning: {script}: {found.warning} after its steps were recorded", err=True)
     first = found.ranks[0]
     machine = f"PyTorch {first.torch}, {first.backend or 'one process'}, {first.accelerator or 'CPU'}"
-    click.echo(f"{out}: {machine}")
+    say(f"{out}: {machine}")
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     for name in ("rank", "steps", "groups", "host", "device"):
         table.add_column(name, justify="right")

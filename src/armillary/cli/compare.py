@@ -8,8 +8,8 @@ import click
 
 from armillary.cli import COMMANDS
 from armillary.cli.command import Command
-from armillary.cli.options import json_option, plot_option, top_option
-from armillary.cli.outputs import show_table, working, write_json
+from armillary.cli.options import json_option, plot_option, programs_option, top_option
+from armillary.cli.outputs import say, show_table, working, write_json
 
 _HELP = f"""{COMMANDS["compare"]}
 
@@ -30,6 +30,7 @@ RUNS are study files, which are simulated, timelines that `armillary run --save`
 @top_option("Kernels and collectives", 10)
 @plot_option("a waterfall")
 @json_option()
+@programs_option
 def command(runs: tuple[str, ...], top: int, plot: Path | None, json_file: Path | None) -> None:
     """Compare and print."""
     from armillary.explore.compare import comparison
@@ -53,4 +54,4 @@ def command(runs: tuple[str, ...], top: int, plot: Path | None, json_file: Path 
         from armillary.explore.compare.waterfall import waterfall
 
         waterfall(found, plot)
-        click.echo(f"wrote {plot}", err=True)
+        say(f"wrote {plot}", err=True)

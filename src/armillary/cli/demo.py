@@ -10,8 +10,8 @@ import click
 from armillary.base.errors import InputError
 from armillary.cli import COMMANDS
 from armillary.cli.command import Command, option
-from armillary.cli.output_file import OUTPUT_FOLDER
 from armillary.cli.outputs import Outputs, working
+from armillary.cli.values import OUTPUT_FOLDER
 
 if TYPE_CHECKING:
     from armillary.trace import Graph
@@ -133,7 +133,7 @@ def _run(out: Path, name: str, pictures: bool) -> int:
     """Simulate one study of the demo, report, write the files and return the finish tick."""
     import armillary
     from armillary.platform.files.native import load_study
-    from armillary.workload.of_study import study_trace
+    from armillary.workload import study_trace
 
     study = load_study(out / f"{name}.yaml")
     with working("simulating"):

@@ -6,15 +6,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from armillary.cli.command import option
-from armillary.cli.completion import complete_devices, complete_machines
-from armillary.cli.one_of import OneOf
-from armillary.cli.output_file import OUTPUT, PAGE, PICTURE
+from armillary.cli.values import OUTPUT, PAGE, PICTURE, OneOf, complete_devices, complete_machines
+
+if TYPE_CHECKING:
+    from armillary.engine.common.timeline import Timeline
+    from armillary.explore.term_costs import TermCosts
+    from armillary.platform.model import Platform
+    from armillary.trace import Trace
 
 Decorator = Callable[[Any], Any]
 OTHER_NAMES = {
@@ -51,7 +56,7 @@ IMAGE = "(.png, .svg or .pdf)"
 
 network_model_option: Decorator = option(
     "--network-model",
-    type=OneOf("armillary.platform.network_models:NETWORK_MODELS"),
+    type=OneOf("armillary.platform.network:NETWORK_MODELS"),
     heading=MACHINE,
     help="How messages share links; by default what the study says, else analytical, or flow where the network is a "
     "graph.",
@@ -63,6 +68,22 @@ comm_groups_option: Decorator = option(
 csv_option: Decorator = option(
     "--csv", type=OUTPUT, metavar="FILE", help="Write all rows as a table, measures in base units."
 )
+
+
+def programs_option(function: Any) -> Any:
+    """Add ``--allow-programs``, to each command that reads studies: without, none of their programs is started."""
+
+    def consent(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+        from armillary.base.allowed import allow
+
+        # For this command and its workers only.
+        if wanted and not ctx.resilient_parsing:
+            ctx.with_resource(allow(programs=True))
+
+    return option(
+        "--allow-programs", is_flag=True, expose_value=False, callback=consent, heading=MACHINE,
+        help="Let files start the programs that they name, as compute model subprocess does.",
+    )(function)  # fmt: skip
 
 
 def json_option(text: str = "Write the same as JSON.") -> Decorator:
@@ -82,10 +103,11 @@ def html_option(text: str = "Write one interactive page.", page: Any = PAGE) -> 
 
 def machine_option(text: str, **extra: Any) -> Decorator:
     """Add ``--machine``: a study or platform file, or a preset."""
-    return option(
+    machine = option(
         "--machine", metavar="FILE|PRESET", shell_complete=complete_machines, heading=MACHINE, help=text,
         **extra,
     )  # fmt: skip
+    return lambda function: machine(programs_option(function))
 
 
 def counted_machine_option() -> Decorator:
@@ -97,7 +119,8 @@ def counted_machine_option() -> Decorator:
 def machine_argument(name: str = "machine", *, required: bool = True) -> Decorator:
     """Add the argument MACHINE: a study or platform file, or a preset."""
     metavar = "MACHINE" if required else "[MACHINE]"
-    return click.argument(name, metavar=metavar, required=required, shell_complete=complete_machines)
+    machine = click.argument(name, metavar=metavar, required=required, shell_complete=complete_machines)
+    return lambda function: machine(programs_option(function))
 
 
 def device_option(text: str, metavar: str = "NAME", **extra: Any) -> Decorator:
@@ -145,3 +168,91 @@ def top_option(what: str, default: int, least: int = 1, **extra: Any) -> Decorat
         "--top", type=click.IntRange(least), default=default, show_default=True, metavar="N",
         help=f"{what} to show.", **extra,
     )  # fmt: skip
+
+
+efficiency_option: Decorator = option(
+    "--efficiency",
+    metavar="PERCENT",
+    heading=MACHINE,
+    help="Share of peak and memory bandwidth that kernels reach, e.g. 45; overrides the machine (physical).",
+)
+
+
+def with_efficiency(platform: Platform, percent: str | None, trace: Trace | None = None) -> Platform:
+    """Return a platform on which kernels reach so much of the peaks; None: what it says itself.
+
+    Args:
+        platform: The machine.
+        percent: The option.
+        trace: What runs, where it is known: nodes without a time are timed by the roofline model, too.
+
+    Raises:
+        InputError: it is no percentage above 0, or compute nodes are not timed by the roofline model.
+    """
+    if percent is None:
+        return platform
+    from armillary.base.errors import InputError
+    from armillary.base.units import parse_percent
+    from armillary.engine.common.nodes import untimed
+
+    try:
+        # "45" and "45 %" are both taken.
+        share = parse_percent(percent if percent.rstrip().endswith("%") else f"{percent} %")
+    except ValueError:
+        # 0 is refused below, with the same message.
+        share = 0.0
+    if not 0 < share <= 1:
+        raise InputError(f"--efficiency '{percent}': expected a percentage above 0, up to 100, e.g. 45")
+    # Nodes without a recorded time need a model, even if the machine names none.
+    if not platform.compute.model and not any(
+        untimed(graph).any() for graph in (trace.graphs if trace else ())
+    ):
+        raise InputError(
+            "--efficiency: compute nodes take their recorded times, expected a machine with compute.roofline: true"
+        )
+    # Both, as one number is given. Kernels of a device that was measured give way: an efficiency is one of a roofline.
+    kernels, model = replace(platform.compute.kernels, compute=share, memory=share), platform.compute.model
+    chosen = replace(platform.compute, kernels=kernels)
+    if model == "gpu":
+        chosen = replace(chosen, model="roofline", options={})
+    return replace(platform, compute=chosen)
+
+
+def terms_options(function: Any) -> Any:
+    """Add ``--no-terms`` and ``--term-costs`` to a command."""
+    none = option("--no-terms", is_flag=True, heading=MACHINE, help="Switch off platform.terms, to compare.")
+    costs = option(
+        "--term-costs", is_flag=True, heading=MACHINE, help="Show what each of platform.terms costs."
+    )
+    return none(costs(function))
+
+
+def chosen_terms(platform: Platform, no_terms: bool) -> Platform:
+    """Return a platform without terms if that was asked for."""
+    if not no_terms:
+        return platform
+    from armillary.explore.term_costs import with_terms
+    from armillary.platform.terms import Terms
+
+    return with_terms(platform, Terms())
+
+
+def costs_of(platform: Platform, simulate: Callable[[Platform], Timeline]) -> TermCosts:
+    """Return what each term of a platform costs.
+
+    Raises:
+        InputError: it has none.
+    """
+    from armillary.base.errors import InputError
+    from armillary.explore.term_costs import term_costs
+
+    if not platform.terms.on():
+        raise InputError("--term-costs: all terms are off; expected platform.terms in the study")
+    return term_costs(platform, simulate)
+
+
+def print_costs(costs: TermCosts) -> None:
+    """Print what each term costs."""
+    from armillary.explore.term_costs import print_term_costs
+
+    print_term_costs(costs)

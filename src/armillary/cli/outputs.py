@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
@@ -13,10 +12,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from armillary.base.files import write_text
+from armillary.base.hints import one_line
 from armillary.base.terminal import console
+from armillary.base.text import json_text
 from armillary.cli.command import option
 from armillary.cli.options import IMAGE, plot_option
-from armillary.cli.output_file import LINKS, OUTPUT
+from armillary.cli.values import LINKS, OUTPUT
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -71,7 +72,7 @@ class Outputs:
             if path is not None:
                 writers[name](path)
                 if not quiet:
-                    click.echo(f"wrote {path}", err=True)
+                    say(f"wrote {path}", err=True)
 
 
 def output_options(function: F) -> F:
@@ -106,11 +107,16 @@ def output_options(function: F) -> F:
     return decorated  # type: ignore[no-any-return]
 
 
+def say(text: str, *, err: bool = False) -> None:
+    """Print one line, to standard error if `err`: a name in it forges no other."""
+    click.echo(one_line(text), err=err)
+
+
 def write_json(path: Path | None, value: Any) -> None:
     """Write a value as JSON where that was asked for, and name the file."""
     if path is not None:
-        write_text(path, json.dumps(value, indent=1, ensure_ascii=False) + "\n")
-        click.echo(f"wrote {path}", err=True)
+        write_text(path, json_text(value, indent=1) + "\n")
+        say(f"wrote {path}", err=True)
 
 
 @contextlib.contextmanager

@@ -10,18 +10,22 @@ import click
 
 from armillary.cli import COMMANDS
 from armillary.cli.command import Command, option
-from armillary.cli.efficiency import efficiency_option, with_efficiency
 from armillary.cli.options import (
     MACHINE,
     WORKLOAD,
     astra_sim_options,
+    chosen_terms,
     comm_groups_option,
+    costs_of,
+    efficiency_option,
     machine_option,
     network_model_option,
+    print_costs,
     profile_option,
+    terms_options,
+    with_efficiency,
 )
-from armillary.cli.outputs import Outputs, output_options, working
-from armillary.cli.terms import chosen_terms, costs_of, print_costs, terms_options
+from armillary.cli.outputs import Outputs, output_options, say, working
 
 if TYPE_CHECKING:
     from armillary.engine.common.multi_job import JobsResult
@@ -126,12 +130,14 @@ def command(
             # A machine of recorded times needs a time for all communication.
             trace = recorded_trace(workload)
         if study or machine:
+            from armillary.base.memory import SIMULATED
             from armillary.platform.files.native import load_platform, load_study
-            from armillary.trace import load_trace
-            from armillary.workload.of_study import study_trace
+            from armillary.workload import study_trace
 
             if workload:
-                trace = load_trace(workload)
+                from armillary.trace import load_trace
+
+                trace = load_trace(workload, bytes_per_node=SIMULATED)
             # A trace of its own replaces the workload of the study.
             if trace:
                 machine_of_study = load_platform(study or str(machine))
@@ -189,11 +195,11 @@ def pytorch_trace(source: str, from_one_rank: bool = False) -> Trace:
     from armillary.base.errors import InputError
     from armillary.convert import front_end
     from armillary.lab.extrapolation import ranks_named_by, recognise_one
-    from armillary.trace.process_groups import recorded_rank, recorded_world
+    from armillary.trace.trace import recorded_rank, recorded_world
 
     converted = front_end("pytorch").convert([Path(source)])
     for warning in converted.warnings:
-        click.echo(f"warning: {warning}", err=True)
+        say(f"warning: {warning}", err=True)
     for line in converted.statements:
         click.echo(line, err=True)
     if not from_one_rank:
@@ -206,7 +212,7 @@ def pytorch_trace(source: str, from_one_rank: bool = False) -> Trace:
     # The world's size, or as many ranks as groups mention.
     count = recorded_world(graph) or ranks_named_by(graph)
     whole, _ = recognise_one(graph, rank, count)
-    click.echo(f"warning: all {count} ranks are assumed to do what rank {rank} did", err=True)
+    say(f"warning: all {count} ranks are assumed to do what rank {rank} did", err=True)
     return whole
 
 
@@ -243,7 +249,7 @@ def study_jobs(
     from armillary.base.errors import InputError
     from armillary.engine.common.multi_job import simulate_jobs
     from armillary.trace.compose import PlacedJob
-    from armillary.workload.of_study import study_trace
+    from armillary.workload import study_trace
 
     if profile == "astra-sim":
         raise InputError(f"{study.path}: several jobs are for profile physical")

@@ -9,11 +9,10 @@ import click
 
 from armillary.cli import COMMANDS
 from armillary.cli.command import Command, option
-from armillary.cli.completion import complete_models, complete_software
 from armillary.cli.generate.plan_options import PlanOptions, plan_options
 from armillary.cli.options import counted_machine_option, json_option
-from armillary.cli.output_file import OUTPUT_FOLDER
-from armillary.cli.outputs import show_table, working, write_json
+from armillary.cli.outputs import say, show_table, working, write_json
+from armillary.cli.values import OUTPUT_FOLDER, complete_models, complete_software
 
 if TYPE_CHECKING:
     from armillary.explore.training.train import Prediction
@@ -77,10 +76,10 @@ def present(found: Prediction) -> None:
     from armillary.explore.training.show import headline, memory_text, parts_table, plan_text
 
     click.echo(headline(found))
-    click.echo(f"Memory: {memory_text(found)}")
+    say(f"Memory: {memory_text(found)}")
     for text in found.assumptions:
-        click.echo(f"Assumed: {text}")
-    click.echo(f"Plan: {plan_text(found.plan)}")
+        say(f"Assumed: {text}")
+    say(f"Plan: {plan_text(found.plan)}")
     click.echo(f"Most of it: {found.limits}\n")
     show_table(parts_table(found))
 
@@ -91,4 +90,4 @@ def take_away(folder: Path | None, found: Prediction, name: str) -> None:
         from armillary.explore.training.takeaway import write
 
         for path in write(folder, found, name):
-            click.echo(f"wrote {path}", err=True)
+            say(f"wrote {path}", err=True)

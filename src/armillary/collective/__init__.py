@@ -7,9 +7,15 @@ from typing import TYPE_CHECKING
 from armillary.base import lazy
 
 if TYPE_CHECKING:
-    from armillary.collective.algorithm import CollectiveAlgorithm, ListedAlgorithm, Message
     from armillary.collective.algorithms import algorithms_for, find_algorithm, rounds_for
-    from armillary.collective.rounds import Moves, Round, Rounds
+    from armillary.collective.rounds import (
+        CollectiveAlgorithm,
+        ListedAlgorithm,
+        Message,
+        Moves,
+        Round,
+        Rounds,
+    )
     from armillary.collective.synthesis import SynthesizedSchedule, synthesize
 
 __all__ = [
@@ -28,9 +34,8 @@ __all__ = [
 __getattr__ = lazy(
     __name__,
     {
-        ".algorithm": ("CollectiveAlgorithm", "ListedAlgorithm", "Message"),
         ".algorithms": ("algorithms_for", "find_algorithm", "rounds_for"),
-        ".rounds": ("Moves", "Round", "Rounds"),
+        ".rounds": ("CollectiveAlgorithm", "ListedAlgorithm", "Message", "Moves", "Round", "Rounds"),
         ".synthesis": ("SynthesizedSchedule", "synthesize"),
     },
 )

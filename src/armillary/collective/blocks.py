@@ -1,15 +1,14 @@
 """What a collective promises: which blocks members start with and must end with, whatever the algorithm.
 
-Blocks are numbered as `armillary.collective.algorithm` says. Nothing here bears on time.
+Blocks are numbered as `armillary.collective.rounds` says. Nothing here bears on time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from armillary.collective.algorithm import Blocks, Messages, own
 from armillary.collective.algorithms import find_algorithm
-from armillary.collective.rounds import Rounds
+from armillary.collective.rounds import Blocks, Messages, Rounds, own
 
 
 def parts(rounds: Rounds) -> int:

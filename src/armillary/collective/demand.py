@@ -27,14 +27,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
-from math import prod
+from math import fsum, prod
 
 import numpy as np
 from numpy.typing import NDArray
 
 from armillary.platform.collectives import PHYSICAL_COLLECTIVES
-from armillary.platform.dimension_topologies import TOPOLOGIES
-from armillary.platform.network import Dimension, port
+from armillary.platform.network import TOPOLOGIES, Dimension, port
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -192,7 +191,7 @@ class Group:
         both, n = port(dimension), len(places)
         if self.anywhere:
             whole = [port(every) for every in self.dimensions]
-            out, into = sum(p.out for p in whole), sum(p.into for p in whole)
+            out, into = fsum(p.out for p in whole), fsum(p.into for p in whole)
             return np.full(n, out / len(self.spanned)), np.full(n, into / len(self.spanned))
         if dimension.topology == "Switch":
             return np.full(n, both.out), np.full(n, both.into)

@@ -10,9 +10,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from armillary.collective import symmetric
-from armillary.collective.algorithm import Blocks, CollectiveAlgorithm, Messages
-from armillary.collective.rounds import IntArray, Moves, Round, Rounds
+from armillary.collective.rounds import Blocks, CollectiveAlgorithm, IntArray, Messages, Moves, Round, Rounds
 
 
 def core(n: int) -> list[int]:
@@ -164,7 +162,9 @@ class RecursiveDoubling(CollectiveAlgorithm):
     def rounds(self, operation: str, n: int, root: int, chunks: int) -> tuple[Round, ...]:
         """See `CollectiveAlgorithm`."""
         if operation == "barrier" or (operation == "all-gather" and n & (n - 1)):
-            return symmetric.dissemination(operation, n)
+            from armillary.collective.symmetric import dissemination
+
+            return dissemination(operation, n)
         return recursive_doubling(operation, n)
 
     def parts(self, rounds: Rounds) -> int:

@@ -27,8 +27,16 @@ from itertools import pairwise
 from math import lcm
 from typing import NamedTuple
 
-from armillary.collective.algorithm import Blocks, CollectiveAlgorithm, Messages
-from armillary.collective.rounds import ABSENT, Moves, Round, Rounds, SwitchTree
+from armillary.collective.rounds import (
+    ABSENT,
+    Blocks,
+    CollectiveAlgorithm,
+    Messages,
+    Moves,
+    Round,
+    Rounds,
+    SwitchTree,
+)
 from armillary.platform.network import InNetwork
 
 

@@ -21,9 +21,8 @@ from typing import NamedTuple
 import numpy as np
 
 from armillary.base.errors import InputError, nearest, one_of
-from armillary.collective import in_switch
 from armillary.collective.rounds import IntArray, Round, Rounds
-from armillary.platform.dimension_topologies import TOPOLOGIES, upwards
+from armillary.platform.network import TOPOLOGIES, upwards
 
 _LINES = ("Ring", "Mesh")
 """Rings and lines, whose links have closed forms; every message of others is followed link by link."""
@@ -82,8 +81,10 @@ def load(rounds: Rounds, topology: str, size: int, positions: Sequence[int] | No
     if rounds.trees:
         if topology != "Switch":
             raise InputError(f"in-switch: got topology {topology}, expected Switch")
+        from armillary.collective.in_switch import ports
+
         # Segments follow each other, so only a latency up and one down are paid.
-        up, down = in_switch.ports(rounds.operation, rounds.n)
+        up, down = ports(rounds.operation, rounds.n)
         most = max(up, down)
         return Load(2, most, most, most, down if rounds.operation == "reduce-scatter" else Fraction(0))
     n, where = rounds.n, () if positions is None else tuple(int(p) for p in positions)

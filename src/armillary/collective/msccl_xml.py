@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from xml.parsers import expat
 
 from armillary.base.errors import InputError, nearest, one_of
+from armillary.base.reading import read_plain
+from armillary.base.xml_text import refuse_entity
 
 CHILDREN = {"": ("algo",), "algo": ("gpu",), "gpu": ("tb",), "tb": ("step",), "step": ()}
 """Element -> the elements that may stand in it; "" is the file."""
@@ -54,7 +57,7 @@ def read_xml(path: str | Path) -> Element:
         InputError: the file cannot be read, or is no XML of algo, gpu, tb and step.
     """
     try:
-        return parse_xml(Path(path).read_bytes(), str(path))
+        return parse_xml(read_plain(path), str(path))
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from error
 
@@ -76,6 +79,7 @@ def parse_xml(text: str | bytes, source: str) -> Element:
         stack.append(element)
 
     parser.StartElementHandler = start
+    parser.EntityDeclHandler = partial(refuse_entity, source)
     parser.EndElementHandler = lambda name: stack.pop()
     try:
         parser.Parse(text, True)

@@ -11,8 +11,7 @@ from itertools import groupby
 
 import numpy as np
 
-from armillary.collective.algorithm import CollectiveAlgorithm, Messages
-from armillary.collective.rounds import IntArray, Moves, Round, Rounds
+from armillary.collective.rounds import CollectiveAlgorithm, IntArray, Messages, Moves, Round, Rounds
 
 Wave = tuple[Moves, IntArray]
 """The messages of a round, and the block that each carries."""

@@ -7,9 +7,8 @@ import io
 from armillary.base.errors import InputError
 from armillary.base.terminal import console
 from armillary.collective import blocks as data
-from armillary.collective.algorithm import Blocks
 from armillary.collective.algorithms import rounds_for
-from armillary.collective.rounds import Rounds
+from armillary.collective.rounds import Blocks, Rounds
 
 Contributors = frozenset[int]
 Held = list[dict[int, Contributors]]
@@ -62,6 +61,7 @@ def render(name: str, operation: str, n: int, segments: int | None = None, *, wi
     """
     from rich import box
     from rich.table import Table
+    from rich.text import Text
 
     if operation == "barrier":
         raise InputError(
@@ -89,7 +89,9 @@ def render(name: str, operation: str, n: int, segments: int | None = None, *, wi
             table.add_row("…", *("…" for _ in nodes))
         if _MOST_STEPS // 2 < number <= len(steps) - _MOST_STEPS // 2 and len(steps) > _MOST_STEPS:
             continue
-        table.add_row(str(number), *("\n".join(_cell(rounds, node, messages, held[node])) for node in nodes))
+        table.add_row(
+            str(number), *(Text("\n".join(_cell(rounds, node, messages, held[node]))) for node in nodes)
+        )
     stream = io.StringIO()
     target = console(stream, width=width)
     target.print(title)

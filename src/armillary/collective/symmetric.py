@@ -7,8 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from armillary.collective import trees
-from armillary.collective.algorithm import CollectiveAlgorithm, Messages
-from armillary.collective.rounds import Moves, Round, Rounds
+from armillary.collective.rounds import CollectiveAlgorithm, Messages, Moves, Round, Rounds
 
 
 def _turning(n: int, moves: Moves, repeat: int = 1) -> Round:

@@ -8,8 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from armillary.collective.algorithm import CollectiveAlgorithm, Messages
-from armillary.collective.rounds import IntArray, Moves, Round, Rounds
+from armillary.collective.rounds import CollectiveAlgorithm, IntArray, Messages, Moves, Round, Rounds
 
 
 def star(operation: str, n: int, root: int) -> tuple[Round, ...]:

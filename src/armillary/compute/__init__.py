@@ -6,9 +6,16 @@ ranks there are. A kernel that the model does not know takes the roofline's time
 speed and jitter of ranks, and rounding up.
 """
 
-from armillary.compute.find import MODELS, find_model, make_model
-from armillary.compute.model import KINDS, ComputeModel, Device, Times, Work
-from armillary.compute.times import KernelTimes
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from armillary.base import lazy
+
+if TYPE_CHECKING:
+    from armillary.compute.find import MODELS, find_model, make_model
+    from armillary.compute.model import KINDS, ComputeModel, Device, Times, Work
+    from armillary.compute.times import KernelTimes
 
 __all__ = [
     "KINDS",
@@ -21,3 +28,11 @@ __all__ = [
     "find_model",
     "make_model",
 ]
+__getattr__ = lazy(
+    __name__,
+    {
+        ".find": ("MODELS", "find_model", "make_model"),
+        ".model": ("KINDS", "ComputeModel", "Device", "Times", "Work"),
+        ".times": ("KernelTimes",),
+    },
+)

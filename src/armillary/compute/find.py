@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from armillary.base.errors import InputError
+from armillary.base.errors import ConsentError, InputError
 from armillary.compute.model import ComputeModel, Device
 from armillary.platform.kernels import COMPUTE_MODELS
 from armillary.platform.model import Platform
@@ -33,6 +33,7 @@ def make_model(platform: Platform) -> ComputeModel:
     """Return the model that a platform names.
 
     Raises:
+        ConsentError: it is a program that nobody has allowed.
         InputError: there is none, or its options are wrong.
     """
     chosen = platform.compute
@@ -43,5 +44,5 @@ def make_model(platform: Platform) -> ComputeModel:
             partial(kind.create, chosen.options, Device.of(platform), chosen.folder),
             ComputeModel,
         )
-    except InputError as error:
-        raise InputError(f"{chosen.source}: {error}" if chosen.source else str(error)) from error
+    except (ConsentError, InputError) as error:
+        raise type(error)(f"{chosen.source}: {error}" if chosen.source else str(error)) from error

@@ -15,8 +15,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import signal
-import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,11 +24,15 @@ from typing import IO, Any
 
 import numpy as np
 
-from armillary.base.errors import InputError
+from armillary.base.errors import ConsentError, InputError
+from armillary.base.programs import find_program
 from armillary.base.units import format_time
+from armillary.compute._supervised import Supervised
 from armillary.compute.model import ComputeModel, Device, Times, Work
 
 _QUOTED = 200
+_PATIENCE = 10.0
+"""Seconds for which threads may go on once the program is dead; they end at once."""
 _BLOCK, _ROOM, _LINE = 1 << 16, 1 << 20, 1 << 12
 """Bytes that are read at a time; of an answer at most, and for each kernel besides."""
 
@@ -44,17 +46,29 @@ class Program(ComputeModel):
         command: The program and its arguments.
         timeout: Seconds after which it is stopped, with all that it has started.
         folder: Where it runs: that of the study.
+        path: Its file, for which there is consent.
     """
 
     device: Device
     command: tuple[str, ...]
     timeout: float
     folder: Path
+    path: Path
 
     @classmethod
     def create(cls, options: Mapping[str, Any], device: Device, folder: Path) -> Program:
-        """See `ComputeModel`; the options are those of `armillary.platform.files.compute_schema.Program`."""
-        return cls(device, tuple(options["command"]), options.get("timeout_ns", 60e9) / 1e9, folder)
+        """See `ComputeModel`; the options are those of `armillary.platform.files.compute_schema.Program`.
+
+        Raises:
+            ConsentError: nobody but the file allows the program, see `armillary.base.programs`.
+            InputError: it is not there.
+        """
+        command = tuple(options["command"])
+        try:
+            path = find_program(command, folder)
+        except (ConsentError, InputError) as error:
+            raise type(error)(f"compute: command: {error}") from error
+        return cls(device, command, options.get("timeout_ns", 60e9) / 1e9, folder, path)
 
     def durations(self, work: Work) -> Times:
         """See `ComputeModel`."""
@@ -65,11 +79,7 @@ class Program(ComputeModel):
     def _run(self, text: str, count: int) -> str:
         """Exchange texts with the program; what it writes is bounded, as it may never end."""
         try:
-            process = subprocess.Popen(
-                self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                # A session of its own, so that children can be killed with the program.
-                cwd=self.folder, start_new_session=True,
-            )  # fmt: skip
+            process = Supervised(self.path, self.command, self.folder)
         except (OSError, ValueError) as error:
             raise self._error(f"cannot be started: {error}") from error
         most, out, err = _ROOM + _LINE * count, bytearray(), bytearray()
@@ -79,6 +89,7 @@ class Program(ComputeModel):
             Thread(target=_drain, args=(process, process.stdout, out, most), daemon=True),
             Thread(target=_drain, args=(process, process.stderr, err, most), daemon=True),
         ]
+        code = None
         try:
             until = monotonic() + self.timeout
             for thread in threads:
@@ -91,20 +102,24 @@ class Program(ComputeModel):
                 raise self._error(
                     f"wrote more than {most} bytes, expected a line for each of {count} kernels"
                 )
-            try:
-                process.wait(max(until - monotonic(), 0))
-                # A child that inherited the pipes may keep them open after the program has ended.
-                late = any(thread.is_alive() for thread in threads)
-            except subprocess.TimeoutExpired:
-                late = True
-            if late:
+            said = process.wait(max(until - monotonic(), 0))
+            # A child that inherited the pipes may keep them open after the program has ended.
+            if said is None or any(thread.is_alive() for thread in threads):
                 raise self._error(f"gave no answer within {format_time(self.timeout * 1e9)}")
+            if not isinstance(said, int):
+                raise self._error(said)
+            code = said
         finally:
-            _stop(process, threads)
-        if process.returncode:
-            said = err.decode(errors="replace").strip().splitlines()
-            last = f": {said[-1][:_QUOTED]}" if said else ""
-            raise self._error(f"ended with exit code {process.returncode}{last}")
+            process.stop()
+            # With every process that held the other ends gone, none of these can wait for long.
+            for thread in threads:
+                if thread.ident is not None:
+                    thread.join(_PATIENCE)
+            process.close()
+        if code:
+            lines = err.decode(errors="replace").strip().splitlines()
+            last = f": {lines[-1][:_QUOTED]}" if lines else ""
+            raise self._error(f"ended with exit code {code}{last}")
         try:
             return out.decode()
         except UnicodeDecodeError:
@@ -184,43 +199,19 @@ def _is_time(value: Any, low: float) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and low <= value < 2.0**63
 
 
-def _feed(process: subprocess.Popen[bytes], text: bytes) -> None:
+def _feed(process: Supervised, text: bytes) -> None:
     """Write to a program, which may have ended before it has read all."""
-    assert process.stdin
     with contextlib.suppress(OSError):
         process.stdin.write(text)
     with contextlib.suppress(OSError):
         process.stdin.close()
 
 
-def _drain(process: subprocess.Popen[bytes], pipe: IO[bytes], kept: bytearray, most: int) -> None:
+def _drain(process: Supervised, pipe: IO[bytes], kept: bytearray, most: int) -> None:
     """Read what a program writes; it is killed if that is more than `most` bytes."""
     # `os.read` returns what is there: a read of whole blocks would wait for more.
-    while len(kept) <= most and (block := os.read(pipe.fileno(), _BLOCK)):
-        kept += block
-    if len(kept) > most:
-        _kill(process)
-
-
-def _kill(process: subprocess.Popen[bytes]) -> None:
-    """End a program and what it has started."""
     with contextlib.suppress(OSError):
-        if hasattr(os, "killpg"):
-            os.killpg(process.pid, signal.SIGKILL)
-        else:
-            process.kill()
-
-
-def _stop(process: subprocess.Popen[bytes], threads: list[Thread]) -> None:
-    """End a program and what it has started, and close its pipes."""
-    _kill(process)
-    process.wait()
-    for thread in threads:
-        # What left its session could hold the pipes open: such a thread is left behind, as is its pipe.
-        thread.join(1)
-        if thread.is_alive():
-            return
-    for pipe in (process.stdin, process.stdout, process.stderr):
-        if pipe:
-            with contextlib.suppress(OSError):
-                pipe.close()
+        while len(kept) <= most and (block := os.read(pipe.fileno(), _BLOCK)):
+            kept += block
+    if len(kept) > most:
+        process.stop()

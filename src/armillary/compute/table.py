@@ -9,11 +9,13 @@ of the nearest shape inside.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import fsum
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from armillary.base import portable
 from armillary.base.errors import InputError
 from armillary.compute.model import ComputeModel, Device, Floats, Times, Work
 from armillary.compute.table_file import Measured, read_table
@@ -35,8 +37,8 @@ class Surface:
     def __init__(self, measured: Measured, peak: float, memory: float, element: int) -> None:
         self.peak, self.memory, self.element = peak, memory, element
         self.low, self.high = measured.sizes.min(axis=0), measured.sizes.max(axis=0)
-        self._at = np.log(measured.sizes)
-        self._ratio = np.log(measured.ns / self._roofline(measured.sizes.astype(float)))
+        self._at = portable.log(measured.sizes.astype(np.float64))
+        self._ratio = portable.log(measured.ns / self._roofline(measured.sizes.astype(float)))
         self._exact = {
             tuple(sizes): ns for sizes, ns in zip(measured.sizes.tolist(), measured.ns, strict=True)
         }
@@ -54,8 +56,8 @@ class Surface:
             return float(self._exact[m, n, k]), 1.0
         sizes = np.array([m, n, k], float)
         # Outside the ratio of the nearest shape inside holds: roofline times vary, their ratio hardly does.
-        inside = np.log(np.clip(sizes, self.low, self.high))
-        return float(self._roofline(sizes[None])[0] * np.exp(self._fit(inside))), here
+        inside = portable.log(np.clip(sizes, self.low, self.high))
+        return float(self._roofline(sizes[None])[0] * portable.exp(self._fit(inside))), here
 
     def _outside(self, *sizes: int) -> float:
         return float(max(np.max(sizes / self.high), np.max(self.low / np.array(sizes)), 1.0))
@@ -68,18 +70,21 @@ class Surface:
 
     def _fit(self, at: Floats) -> float:
         away = np.abs(self._at - at)
-        distance = np.sqrt((away**2).sum(axis=1))
+        distance = np.sqrt((away * away).sum(axis=1))
         count = min(NEIGHBOURS, len(distance))
-        near = np.argpartition(distance, count - 1)[:count]
+        # Stable: of shapes that are equally near, the first of the table on every machine.
+        near = np.argsort(distance, kind="stable")[:count]
         reach = distance[near].max()
         if reach == 0 or count < 5:  # a plane has four numbers
             return float(self._ratio[near[np.argmin(distance[near])]])
         # Square root of the tricube weight, since least squares squares it. 1.1: the farthest neighbour keeps
         # some weight.
-        weight = np.clip(1 - (distance[near] / (1.1 * reach)) ** 3, 0, 1) ** 1.5
+        share = distance[near] / (1.1 * reach)
+        left = np.clip(1 - share * share * share, 0, 1)
+        weight = left * np.sqrt(left)
         plane = np.column_stack([np.ones(count), self._at[near] - at]) * weight[:, None]
         # Centred at the shape that is looked up, so the constant is the answer.
-        found = np.linalg.lstsq(plane, self._ratio[near] * weight, rcond=1e-6)[0]
+        found = portable.least_squares(plane, self._ratio[near] * weight, 1e-6)
         around = self._ratio[near]
         # A plane may overshoot between neighbours: the answer stays within their range.
         return float(np.clip(found[0], around.min(), around.max()))
@@ -122,7 +127,7 @@ class Table(ComputeModel):
                 lacking[precision] = lacking.get(precision, 0) + 1
             elif gemms:
                 times = [self._time(gemm, precision) for gemm in gemms]
-                ns[at], beyond[at] = sum(time for time, _ in times), max(outside for _, outside in times)
+                ns[at], beyond[at] = fsum(time for time, _ in times), max(outside for _, outside in times)
         bound = tuple("" if np.isnan(each) else "measured" for each in ns)
         notes = [
             f"{count} different GEMMs in {precision}, which is not in the table, take the roofline's time"

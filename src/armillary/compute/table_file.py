@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import io
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from armillary.base.errors import InputError, nearest
+from armillary.base.reading import MOST_TEXT, read_unpacked
 from armillary.compute.model import Floats, Ints
 
 COLUMNS = ("m", "n", "k", "time", "precision")
@@ -38,9 +38,21 @@ class Measured:
     ns: Floats
 
 
+Rows = dict[tuple[int, int, int], list[float]]
+"""(m, n, k) -> ns of each of its rows."""
+
+
 def read_table(
     path: Path, columns: Mapping[str, str], unit_ns: float, precision: str
 ) -> tuple[dict[str, Measured], list[str]]:
+    """Return the GEMMs of a table by precision, and notes; see `read_rows`."""
+    rows, notes = read_rows(path, columns, unit_ns, precision)
+    return {name: measured_of(found) for name, found in rows.items()}, notes
+
+
+def read_rows(
+    path: Path, columns: Mapping[str, str], unit_ns: float, precision: str
+) -> tuple[dict[str, Rows], list[str]]:
     """Read a table.
 
     Args:
@@ -50,12 +62,12 @@ def read_table(
         precision: Precision of all rows, if there is no such column.
 
     Returns:
-        GEMMs by precision, and notes.
+        Rows by precision, and notes.
 
     Raises:
         InputError: the file is missing or malformed, or a number in it makes no sense.
     """
-    rows: dict[str, dict[tuple[int, int, int], list[float]]] = {}
+    rows: dict[str, Rows] = {}
     left_out: dict[str, int] = {}
     for line, row in _rows(path, columns):
         word = row.get("precision") or precision
@@ -65,7 +77,7 @@ def read_table(
             left_out[word] = left_out.get(word, 0) + 1
             continue
         m, n, k = (_whole(path, line, name, row[name]) for name in ("m", "n", "k"))
-        # A shape may be measured several times: collected here, the median is taken below.
+        # A shape may be measured several times: `measured_of` takes the median.
         rows.setdefault(known, {}).setdefault((m, n, k), []).append(_time(path, line, row["time"]) * unit_ns)
     if not rows:
         if not left_out:
@@ -74,12 +86,15 @@ def read_table(
             f"{path}: precision: got {next(iter(left_out))!r}, expected rows of some of {', '.join(PRECISIONS)}"
         )
     notes = [f"{path.name}: {n} rows of precision '{word}' are not used" for word, n in left_out.items()]
-    return {
-        name: Measured(
-            np.array(list(found), np.int64), np.array([float(np.median(times)) for times in found.values()])
-        )
-        for name, found in rows.items()
-    }, notes
+    return rows, notes
+
+
+def measured_of(rows: Mapping[tuple[int, int, int], Sequence[float]]) -> Measured:
+    """Return the GEMMs whose (m, n, k) took these ns, each as often as it was measured."""
+    return Measured(
+        np.array(list(rows), np.int64).reshape(-1, 3),
+        np.array([float(np.median(times)) for times in rows.values()]),
+    )
 
 
 def _rows(path: Path, columns: Mapping[str, str]) -> Iterator[tuple[int, dict[str, str]]]:
@@ -107,14 +122,14 @@ def _rows(path: Path, columns: Mapping[str, str]) -> Iterator[tuple[int, dict[st
 def _text(path: Path) -> str:
     from armillary.base.document import read_text
 
-    if path.suffix != ".gz":
-        return read_text(path, "table of GEMMs")
     try:
-        return gzip.decompress(path.read_bytes()).decode()
+        if path.suffix != ".gz":
+            return read_text(path, "table of GEMMs")
+        return bytes(read_unpacked(path, MOST_TEXT)).decode()
     except FileNotFoundError:
         # The same error as for a plain file that is missing.
         return read_text(path, "table of GEMMs")
-    except (OSError, EOFError, UnicodeDecodeError) as error:
+    except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: cannot read the table of GEMMs: {error}") from error
 
 

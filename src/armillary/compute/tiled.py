@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import sqrt
+from math import fsum, sqrt
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +61,7 @@ class Tiled(ComputeModel):
         for at in np.flatnonzero(gemms & (size > 0)).tolist():
             # Bytes per element follow from the kernel's bytes.
             element = size[at] / sum(each.elements for each in work.gemms[at])
-            tiles = sum(moved(each, self.buffer / element) for each in work.gemms[at])
+            tiles = fsum(moved(each, self.buffer / element) for each in work.gemms[at])
             size[at] = max(int(size[at]), int(tiles * element))
         known = Work(work.names, work.operations, size, work.precisions, work.gemms, work.recorded)
         times = Roofline(self.device).durations(known)

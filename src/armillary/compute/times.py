@@ -17,10 +17,10 @@ from armillary.compute.roofline import Roofline, with_endless_memory
 from armillary.platform.kernels import COMPUTE_MODELS
 from armillary.platform.model import Platform
 from armillary.trace.attention import ATTENTION, to_attention
-from armillary.trace.distinct import distinct_columns
+from armillary.trace.columns import distinct_columns
 from armillary.trace.gemm import GEMM, to_gemms
 from armillary.trace.graph import Graph
-from armillary.trace.schema import NodeType
+from armillary.trace.node import NodeType
 
 Row = tuple[str, int, int, str, tuple[int, ...], int, tuple[int, ...]]
 """A kernel: name, operations, bytes, precision, GEMMs, recorded ns, attention."""
@@ -44,17 +44,11 @@ class KernelTimes:
         self._known: dict[Row, int] = {}
         self._of: dict[int, tuple[NDArray[np.int64], NDArray[np.int64]]] = {}
         chosen = platform.compute
-        modelled = chosen.modelled
-        self.asked = modelled and (chosen.model != "roofline" or bool(chosen.overrides))
-        self.asked |= bool(chosen.overrides) and not chosen.replay
-        """Whether there is more to it than the roofline model, or recorded times."""
-        if not self.asked:
-            return
         for graph in graphs:
             # By identity: graphs are large, and shared between ranks.
             self._of[id(graph)] = self._read(graph)
         work = _work(self._known)
-        times = ask(platform, work, modelled=modelled, fill=fill)
+        times = ask(platform, work, modelled=chosen.modelled, fill=fill)
         self._ns = times.ns
         self.warnings = [
             f"compute model {chosen.model or 'roofline'}: {note}"
@@ -165,7 +159,7 @@ def ask(platform: Platform, work: Work, *, modelled: bool = True, fill: bool = T
         finally:
             model.close()
     missing = np.isnan(times.ns)
-    if not modelled:  # those that nothing else times, see `armillary.compute.untimed`
+    if not modelled:  # those that nothing else times, see `armillary.engine.common.nodes`
         missing &= (work.recorded == 0) & ((work.operations > 0) | (work.size > 0))
     # The roofline model itself has already said that it does not know these.
     if missing.any() and (modelled or fill) and not (modelled and chosen.model == "roofline"):

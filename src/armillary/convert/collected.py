@@ -10,6 +10,7 @@ from typing import Any
 
 from armillary.base.errors import InputError
 from armillary.base.files import write_text
+from armillary.base.reading import parse_json, read_plain
 
 FORMAT = "armillary-collected-1"
 
@@ -75,7 +76,7 @@ def read_collected(folder: str | Path) -> list[CollectedRank]:
 def _read(file: Path) -> CollectedRank:
     expected = f"what armillary.collect writes ({FORMAT})"
     try:
-        content: dict[str, Any] = json.loads(file.read_text())
+        content: dict[str, Any] = parse_json(read_plain(file), file)
         if content.pop("format") != FORMAT:
             raise InputError(f"{file}: format differs, expected {expected}")
         groups = tuple(

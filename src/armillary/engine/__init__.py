@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from armillary.base.errors import InputError, nearest, one_of
-from armillary.platform.network_models import ASTRA_SIM_MODELS, NETWORK_MODELS
+from armillary.platform.network import ASTRA_SIM_MODELS, NETWORK_MODELS
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -80,21 +80,20 @@ def simulate(
             f"{one_of([*NETWORK_MODELS][1:])}, or platform.network instead of platform.topology"
         )
     contention = network_model == "congestion"
+    check_memory(trace, fold and not messages and network_model == "analytical")
     from armillary.engine.common.assumptions import (
         assumptions,
         memory_of,
         of_other_profile,
         unused_efficiency,
     )
-    from armillary.engine.common.diagnose import check_finished
     from armillary.engine.common.result import timeline_of
-    from armillary.engine.physical.terms.check import check_terms
-    from armillary.trace.process_groups import check_whole
+    from armillary.trace.trace import check_whole
 
     # A replay takes recorded times, also of communication, so missing members do no harm.
     if not platform.compute.replay:
         check_whole(trace)
-    check_terms(platform, profile, network_model)
+    platform = check_terms(platform, profile, network_model)
     found = list(of_other_profile(platform, profile))
     if profile == "physical":
         from armillary.engine.common.assumptions import without_effect
@@ -120,12 +119,15 @@ def simulate(
         from armillary.trace.expand import expand_for
 
         # This engine reads listed ranks only: a grid is written out rank by rank.
-        trace = expand_for(trace, "profile astra-sim")
+        ranks = expand_for(trace, "profile astra-sim")
         platform = astra_sim_view(platform)
-        program, run = run_astra_sim(trace, platform, fold=fold, messages=messages, contention=contention)
+        program, run = run_astra_sim(ranks, platform, fold=fold, messages=messages, contention=contention)
         lowered, info = program, {"folded": fold and not program.listed}
     # The same for all engines: raises if a rank has nodes left, and says who waits for what.
-    check_finished(lowered, run)
+    if not lowered.finished(run):
+        from armillary.engine.common.diagnose import check_finished
+
+        check_finished(lowered, run)
     about = {
         "profile": profile,
         "network_model": network_model,
@@ -137,6 +139,23 @@ def simulate(
         # Known only after lowering: whether the roofline timed any kernel.
         platform = replace(platform, warnings=(*platform.warnings, *unused_efficiency(platform, info)))
     return timeline_of(lowered, run, platform, {**said, **about, **info})
+
+
+def check_memory(trace: Trace, fold: bool) -> None:
+    """Refuse a simulation that needs more memory than there is, before it begins.
+
+    Raises:
+        ShortageError: says how much it needs.
+    """
+    from armillary.base.memory import SIMULATED, require
+
+    # Of each class of ranks one is simulated, and classes have graphs of their own; without folding every rank is.
+    nodes = sum(graph.n_nodes for graph in trace.graphs) if fold else trace.total_nodes
+    require(
+        nodes * SIMULATED,
+        f"simulating {nodes:,} nodes{'' if fold else ' of all ranks'}",
+        "fewer ranks or nodes" if fold else "fewer ranks or nodes, or folding and network model analytical",
+    )
 
 
 def check_trace(trace: object) -> None:
@@ -174,3 +193,39 @@ def check_available(profile: str, network_model: str) -> None:
             f"network model '{network_model}' is not available in this version in profile {profile}; "
             f"expected {one_of(known)}{there}"
         )
+
+
+def check_terms(platform: Platform, profile: str, network_model: str) -> Platform:
+    """Refuse terms and a fit where they would have no effect; a fit that a preset brought gives way with a warning.
+
+    Returns:
+        The platform, without such a fit.
+
+    Raises:
+        InputError: names the key and the models in which it has an effect, or what it needs and the machine lacks.
+    """
+    if profile == "physical" and network_model == "analytical":
+        if platform.terms.overlap_processors or platform.terms.overlap_traffic:
+            from armillary.engine.physical.terms.resources import check_resources
+
+            check_resources(platform)
+        return platform
+    if (fit := platform.collectives.fit) and fit.preset:
+        warning = (
+            f"preset {fit.preset}: collectives take the network's bandwidths and latencies, not fit {fit.name}: "
+            f"profile {profile}, network model {network_model}"
+        )
+        platform = replace(
+            platform,
+            collectives=replace(platform.collectives, fit=None),
+            warnings=(*platform.warnings, warning),
+        )
+    source = platform.source or "platform"
+    given = ["platform.collectives.fit"] if platform.collectives.fit else []
+    given += [f"platform.terms.{name.replace('_', '.', 1)}" for name in platform.terms.on()]
+    if given:
+        raise InputError(
+            f"{source}: {given[0]} has no effect in profile {profile} with network model {network_model}; expected "
+            "profile physical and network model analytical, or no such key"
+        )
+    return platform

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import fsum
 
 import numpy as np
 
 from armillary.base.errors import InputError, nearest, one_of
-from armillary.collective.chunk_order.levels import SCHEDULABLE
+from armillary.collective.chunk_order import SCHEDULABLE
 from armillary.collective.chunk_order.search import least_time
 from armillary.engine import simulate
-from armillary.engine.common.communicators import CollectiveCall, Communicator
+from armillary.engine.common.network import CollectiveCall, Communicator
 from armillary.engine.physical.chunk_routes import chunk_routes_of
 from armillary.engine.physical.costs import costs_of, levels_of
 from armillary.platform.collectives import CHUNK_ORDERS
@@ -61,7 +62,7 @@ def scheduled(platform: Platform, operation: str, size: int) -> Scheduled:
     # Class 0 stands for all ranks: they do the same.
     sent = int(timeline.phase_bytes[timeline.phase_class == 0].sum())
     # A duplex port is as good as its slower direction.
-    rate = sum(min(port.out, port.into) for port in ports(platform))
+    rate = fsum(min(port.out, port.into) for port in ports(platform))
     return Scheduled(timeline.total_ticks, sent / (timeline.total_ticks * rate))
 
 

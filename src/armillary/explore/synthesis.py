@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 from armillary.base.errors import InputError
-from armillary.collective.choose import natural
+from armillary.collective.algorithms import natural
 from armillary.collective.synthesis import SynthesizedSchedule, lower_bound, synthesize
 from armillary.collective.synthesis.search import FINE_SENDS, FINEST
 from armillary.engine import simulate

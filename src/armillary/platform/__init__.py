@@ -7,16 +7,14 @@ from typing import TYPE_CHECKING
 from armillary.base import lazy
 
 if TYPE_CHECKING:
-    from armillary.platform.algorithms import Algorithm
-    from armillary.platform.astra_sim_system import AstraSimSystem, SharedBus
+    from armillary.platform.collectives import Algorithm
     from armillary.platform.files.astra_sim import read_platform
     from armillary.platform.files.native import Collective, Study, json_schema, load_platform, load_study
     from armillary.platform.kernels import Compute, Jitter, Kernels, Override
     from armillary.platform.memory import LocalMemory, MemoryStage, RemoteMemory
     from armillary.platform.memory_model import MemoryModel
-    from armillary.platform.model import Collectives, Npu, Packets, Platform, ports
-    from armillary.platform.network import Dimension, Port
-    from armillary.platform.network_models import NetworkChoice
+    from armillary.platform.model import AstraSimSystem, Collectives, Npu, Packets, Platform, SharedBus, ports
+    from armillary.platform.network import Dimension, NetworkChoice, Port
     from armillary.platform.profiles import astra_sim_view, physical_view, with_roofline
     from armillary.platform.show import describe, table
 
@@ -55,16 +53,14 @@ __all__ = [
 __getattr__ = lazy(
     __name__,
     {
-        ".algorithms": ("Algorithm",),
-        ".astra_sim_system": ("AstraSimSystem", "SharedBus"),
+        ".collectives": ("Algorithm",),
         ".files.astra_sim": ("read_platform",),
         ".files.native": ("Collective", "Study", "json_schema", "load_platform", "load_study"),
         ".kernels": ("Compute", "Jitter", "Kernels", "Override"),
         ".memory": ("LocalMemory", "MemoryStage", "RemoteMemory"),
         ".memory_model": ("MemoryModel",),
-        ".model": ("Collectives", "Npu", "Packets", "Platform", "ports"),
-        ".network": ("Dimension", "Port"),
-        ".network_models": ("NetworkChoice",),
+        ".model": ("AstraSimSystem", "Collectives", "Npu", "Packets", "Platform", "SharedBus", "ports"),
+        ".network": ("Dimension", "NetworkChoice", "Port"),
         ".profiles": ("astra_sim_view", "physical_view", "with_roofline"),
         ".show": ("describe", "table"),
     },

@@ -1,4 +1,4 @@
-"""What the layouts of study files are made of: quantities with units, counts, and mappings that know their keys."""
+"""Keys of study files that have a unit or a choice, and what pydantic finds wrong with them, in our words."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Discriminator, WithJsonSchema, model_validator
+from pydantic import BaseModel, ConfigDict, Discriminator, ValidationError, WithJsonSchema, model_validator
 from pydantic.json_schema import models_json_schema
 from pydantic_core import PydanticCustomError, core_schema
 
 from armillary.base import units
-from armillary.base.errors import nearest
+from armillary.base.document import Document
+from armillary.base.errors import InputError, nearest, one_of
 from armillary.base.extension import ExtensionPoint
-from armillary.base.hints import show
+from armillary.base.hints import KeyPath, key_text, show, whole_number
 from armillary.platform.limits import COUNT, POSITIVE, RATE, SHARE, SIDE, TIME, Choice, Number
 
 _NEGATIVE = re.compile(r"\s*-\s*([\d.].*)")
@@ -154,3 +155,56 @@ def choice_schema(name: str, models: Iterable[type[Part]], description: str) -> 
     parts: dict[str, Any] = schema["$defs"]
     choices = [{"$ref": f"#/$defs/{model.__name__}"} for model in models]
     return parts | {name: {"oneOf": choices, "description": description}}
+
+
+def first_error(document: Document, error: ValidationError, at: KeyPath = ()) -> InputError:
+    """Return the first of pydantic's errors in the words of this project; `at` is where the part stands."""
+    # One error at a time: later ones are often consequences of the first.
+    path, problem = first_problem(error)
+    path = (*at, *path)
+    if not problem:
+        inside = f" in {key_text(path[:-1])}" if path[:-1] else ""
+        return InputError(f"{document.where(path[:-1])}: missing key '{path[-1]}'{inside}")
+    return document.error(path, problem)
+
+
+def first_problem(error: ValidationError) -> tuple[KeyPath, str]:
+    """Return where the first of pydantic's errors is, and what: empty for a key that is missing."""
+    first: Any = error.errors(include_url=False)[0]
+    # Tags of unions are no keys of the file.
+    path: KeyPath = tuple(part for part in first["loc"] if part not in TAGS)
+    context = first.get("ctx", {})
+    kind = first["type"]
+    if kind in ("missing", "missing_key"):
+        # Our own errors of this type carry the key; pydantic's own have it as the last part of the path.
+        return (path if kind == "missing" else (*path, context["key"])), ""
+    if kind == "unknown_key":
+        return (*path, context["key"]), first["msg"]
+    # Raised by validators of this package, whose text is final.
+    if kind == "value_error":
+        return path, str(context["error"])
+    got = show(first["input"])
+    if kind == "literal_error":
+        # pydantic writes "'a', 'b' or 'c'".
+        choices = [word.strip("' ") for word in context["expected"].replace(" or ", ",").split(",")]
+        return path, f"got {got}, expected {one_of(choices)}{nearest(str(first['input']), choices)}"
+    expected = {
+        "int_type": "a whole number",
+        "string_type": "text",
+        "bool_type": "true or false",
+        "list_type": "a list",
+        "dict_type": "a mapping of keys to values",
+        "model_type": "a mapping of keys to values",
+        "greater_than_equal": f"{context.get('ge')} or more",
+        "less_than_equal": f"{context.get('le')} or less",
+        "greater_than": f"more than {context.get('gt')}",
+        "float_type": "a number",
+        "too_short": f"at least {context.get('min_length')} entries"
+        if context.get("min_length", 1) > 1
+        else "at least one entry",
+        "too_long": f"at most {context.get('max_length')} entries",
+        "string_too_short": "some text",
+    }
+    # 1e3 is a float in YAML, and 1_000 text: say how to write it.
+    hint = whole_number(str(first["input"])) if kind == "int_type" else ""
+    return path, f"got {got}, expected {expected.get(kind, first['msg'])}{hint}"

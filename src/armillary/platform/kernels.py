@@ -221,6 +221,11 @@ class Compute:
                 raise refuse(self, ("overrides", at), f"got {show(each)}, expected an Override")
 
     @property
+    def asked(self) -> bool:
+        """Whether there is more to it than the roofline model, or recorded times."""
+        return (self.modelled and self.model != "roofline") or (bool(self.overrides) and not self.replay)
+
+    @property
     def modelled(self) -> bool:
         """Whether a model times compute nodes: one is chosen, and nothing is replayed."""
         return bool(self.model) and not self.replay

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from math import ceil
+from math import ceil, fsum
 from pathlib import Path
 from typing import Any, Literal
 
@@ -206,7 +206,7 @@ def fill_ns(memory: RemoteMemory, size: int, store: bool, npus: int, collective:
     each = [_rate(memory, stage, store, 1 if collective else npus) for stage in memory.stages]
     # Of equally slow stages the first, which is the nearest to the memory.
     slowest = each.index(min(each))
-    return sum(stage.latency for stage in memory.stages) + sum(times) - times[slowest]
+    return fsum(stage.latency for stage in memory.stages) + fsum(times) - times[slowest]
 
 
 def together_ns(memory: RemoteMemory, size: int, store: bool, npus: int, collective: bool = False) -> int:

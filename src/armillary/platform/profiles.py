@@ -10,10 +10,9 @@ from collections.abc import Iterator
 from dataclasses import MISSING, fields, replace
 
 from armillary.base.errors import InputError
-from armillary.platform.algorithms import Algorithm, natural_algorithm, parse_algorithm
-from armillary.platform.collectives import COLLECTIVES
-from armillary.platform.dimension_topologies import TOPOLOGIES
+from armillary.platform.collectives import COLLECTIVES, Algorithm, natural_algorithm, parse_algorithm
 from armillary.platform.model import PHYSICAL, Platform
+from armillary.platform.network import TOPOLOGIES
 
 NOT_ASTRA_SIM = "profile astra-sim does not model this, profile physical does"
 _ENDPOINT_DELAY = 10

@@ -6,8 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from armillary.base.units import format_bandwidth, format_bytes, format_count, format_flops, format_time
-from armillary.platform.algorithms import algorithm_text
-from armillary.platform.collectives import COLLECTIVES
+from armillary.platform.collectives import COLLECTIVES, algorithm_text
 from armillary.platform.memory import MemoryStage
 from armillary.platform.model import Platform, ports
 from armillary.platform.network import Dimension, InNetwork, Port, port

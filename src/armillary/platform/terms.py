@@ -41,6 +41,8 @@ class FitChoice:
         folder: What a path is relative to.
         source: File, line and key of the setting, or empty.
         host: What data cross within a node to NICs; None: the library relays them.
+        preset: The preset that brought it, if the user did not ask for it: it gives way to a network model that moves
+            messages, with a warning.
     """
 
     name: str
@@ -48,6 +50,7 @@ class FitChoice:
     folder: Path = Path()
     source: str = ""
     host: HostPath | None = None
+    preset: str = ""
 
     def __post_init__(self) -> None:
         """Validate the fields, see `armillary.platform.limits`."""

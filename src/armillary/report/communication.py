@@ -11,10 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from armillary.engine.common.timeline import KINDS, Timeline
-from armillary.platform.dimension_topologies import TOPOLOGIES
-from armillary.report.intervals import Ticks, measure, union
-from armillary.report.late import Late
-from armillary.report.ranks import nanoseconds
+from armillary.platform.network import TOPOLOGIES
+from armillary.report.critical import Late
+from armillary.report.plain import nanoseconds
+from armillary.report.time_breakdown import Ticks, measure, union
 
 _SHARED = frozenset(
     ("all-reduce", "all-gather", "reduce-scatter", "reduce-scatter-block", "all-to-all", "gather", "scatter")

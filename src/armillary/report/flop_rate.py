@@ -12,8 +12,8 @@ import numpy as np
 
 from armillary.engine.common.timeline import Timeline
 from armillary.platform.kernels import PRECISIONS
-from armillary.report.ranks import class_sizes, nanoseconds
-from armillary.trace.totals import exact_sum
+from armillary.report.plain import class_sizes, nanoseconds
+from armillary.trace.graph import exact_sum
 
 
 @dataclass(frozen=True)

@@ -6,18 +6,19 @@ names may contain commas and equal signs. Other lines are left out.
 
 from __future__ import annotations
 
+import io
 import os
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 
 from armillary.base.errors import InputError
+from armillary.base.reading import MOST_TEXT, read_bytes
 from armillary.report import chrome_trace
-from armillary.report.intervals import lanes
+from armillary.report.time_breakdown import lanes
 
 _MEGAHERTZ = {
     unit: Fraction(scale) / 10**6
@@ -80,8 +81,9 @@ def write_issue_log(
             written.
     """
     try:
-        with Path(log).open(encoding="utf-8", errors="replace") as lines:
-            runs, unfinished, skipped = _read(lines, os.fspath(log), npus)
+        # Universal newlines, as of a file that is opened as text.
+        lines = io.StringIO(str(read_bytes(log, MOST_TEXT), "utf-8", "replace"), newline=None)
+        runs, unfinished, skipped = _read(lines, os.fspath(log), npus)
     except OSError as error:
         raise InputError(f"{log}: {error.strerror}, expected a readable log") from error
     if not runs:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from armillary.base.pictures import check_picture, new_figure, save_figure
 from armillary.report.job_tables import headline
 from armillary.report.picture import time_unit
-from armillary.report.ranks import nanoseconds
+from armillary.report.plain import nanoseconds
 
 if TYPE_CHECKING:
     from armillary.engine.common.multi_job import JobsResult

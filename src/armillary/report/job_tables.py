@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import os
 from typing import TYPE_CHECKING, Any
 
 from armillary.base.files import replacing
+from armillary.base.text import json_text
 from armillary.base.units import format_time
 from armillary.engine.common.timeline import Timeline
 from armillary.report.json_report import to_json
 from armillary.report.link_tables import print_links
 from armillary.report.memory_fit import does_not_fit, fit_line, memory_fit
-from armillary.report.plain import plain_name, plain_table
-from armillary.report.ranks import nanoseconds, slowest
+from armillary.report.plain import nanoseconds, plain_name, plain_table, slowest
 from armillary.report.summary import about, assumed_of_input, on_console
 from armillary.report.time_breakdown import breakdown
 
@@ -109,7 +108,7 @@ def write_jobs_json(result: JobsResult, path: str | os.PathLike[str]) -> None:
     Raises:
         InputError: the file cannot be written.
     """
-    text = json.dumps(jobs_json(result), indent=1, allow_nan=False, ensure_ascii=False)
+    text = json_text(jobs_json(result), indent=1, allow_nan=False)
     with replacing(path) as temporary:
         temporary.write_text(text + "\n", encoding="utf-8")
 

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import os
 from typing import Any
 
 import numpy as np
 
 from armillary.base.files import replacing
+from armillary.base.text import json_text
 from armillary.engine.common.timeline import Timeline
 from armillary.report.communication import CollectiveRow, DimensionRow, collectives, dimensions
-from armillary.report.critical import contributors, critical_path, shares
+from armillary.report.critical import Late, contributors, critical_path, shares
 from armillary.report.flop_rate import flops
-from armillary.report.late import Late
 from armillary.report.links import links_json
 from armillary.report.lower_bound import bound
 from armillary.report.memory_fit import memory_fit
-from armillary.report.ranks import class_sizes, nanoseconds, slowest
+from armillary.report.plain import class_sizes, nanoseconds, slowest
 from armillary.report.serving import serving_json
 from armillary.report.summary import terms_json
 from armillary.report.time_breakdown import astra_exposed, breakdown, waited_for
@@ -78,7 +77,7 @@ def write_json(timeline: Timeline, path: str | os.PathLike[str]) -> None:
     Raises:
         InputError: the file cannot be written.
     """
-    text = json.dumps(to_json(timeline), indent=1, allow_nan=False, ensure_ascii=False)
+    text = json_text(to_json(timeline), indent=1, allow_nan=False)
     with replacing(path) as temporary:
         temporary.write_text(text + "\n", encoding="utf-8")
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,6 +11,7 @@ import numpy as np
 
 from armillary.base.errors import InputError
 from armillary.base.files import write_text
+from armillary.base.text import csv_text
 from armillary.base.units import format_bytes
 from armillary.engine.common.timeline import Timeline
 from armillary.engine.transport.layout import PS
@@ -190,20 +189,20 @@ def write_links_csv(network: NetworkUse, path: str | os.PathLike[str]) -> None:
     Raises:
         InputError: The file cannot be written.
     """
-    text = io.StringIO()
     top = network.topology
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow((
+    header = (
         "link", "from", "to", "kind", "bandwidth_bytes_per_ns", "latency_ns", "carried_bytes", "busy_ns",
         "mean_utilisation_ratio", "peak_utilisation_ratio", "deepest_queue_bytes", "dropped_packets_count",
         "marked_packets_count", "paused_ns",
-    ))  # fmt: skip
-    for row in link_rows(network, range(top.links)):
-        writer.writerow((
+    )  # fmt: skip
+    rows = (
+        (
             row.link, row.tail, row.head, row.kind, float(top.bandwidth[row.link]), float(top.latency[row.link]),
             row.size, row.busy, f"{row.mean:.6f}", f"{row.peak:.6f}", row.depth, row.drops, row.marks, row.paused,
-        ))  # fmt: skip
-    write_text(path, text.getvalue())
+        )
+        for row in link_rows(network, range(top.links))
+    )  # fmt: skip
+    write_text(path, csv_text(header, rows))
 
 
 def _amounts(row: LinkRow | KindRow) -> dict[str, int | float]:

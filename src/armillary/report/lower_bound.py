@@ -15,11 +15,14 @@ from __future__ import annotations
 
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from math import fsum
 
 import numpy as np
 from numpy.typing import NDArray
 
 from armillary.base.jit import Mode, load
+from armillary.base.portable import dot
+from armillary.base.text import on_one_line
 from armillary.collective.demand import SHORT
 from armillary.engine.common.timeline import KINDS, GraphTable, Timeline
 from armillary.report.communication import port_bandwidths
@@ -227,7 +230,7 @@ def _ports(timeline: Timeline, free: AbstractSet[str], head: Ticks, tail: Ticks)
         if any(f"dimension {d}" in free for d in dims):
             continue
         # Sending and receiving are bounded apart; dimensions of a cut work side by side.
-        rate = np.array([sum(rates[d][way] for d in dims) for way in range(2)])
+        rate = np.array([fsum(rates[d][way] for d in dims) for way in range(2)])
         used = np.asarray((timeline.call_bytes[:, c] > 0).any(axis=1))
         if not used.any():
             continue
@@ -237,14 +240,14 @@ def _ports(timeline: Timeline, free: AbstractSet[str], head: Ticks, tail: Ticks)
         found = []
         if rate.all():
             # Bytes that every NPU must move itself, for the busiest class.
-            each = (times @ timeline.call_each[:, c] / rate).max(axis=1)
+            each = (dot(times, timeline.call_each[:, c]) / rate).max(axis=1)
             found.append(edges.largest(each / tick, "class"))
             # Bytes of all NPUs over the ports of all: true on average only, hence for the whole machine.
-            mean = (ranks @ times @ timeline.call_bytes[:, c] / ranks.sum() / rate).max()
+            mean = (dot(dot(ranks, times), timeline.call_bytes[:, c]) / ranks.sum() / rate).max()
             found.append(edges.largest(np.full(classes, mean / tick), "all"))
         for way in range(4):
             # Times that a group needs for the calls of a class, the largest of its classes.
-            most = (times * timeline.call_ns[:, c, way]) @ of_group
+            most = dot(times * timeline.call_ns[:, c, way], of_group)
             found.append(edges.largest(most.max(axis=0) / tick, "group"))
         ticks, before, after, owner = max(found)
         only = dims[0] if len(dims) == 1 else -1
@@ -286,7 +289,7 @@ def dimension_name(timeline: Timeline, d: int) -> str:
     """Return the name of dimension `d` on one line, cut if it is long, or its number."""
     described = timeline.info.get("dimensions", [])
     name = str(described[d].get("name", d)) if 0 <= d < len(described) else str(d)
-    name = "".join(letter if letter.isprintable() else " " for letter in name)
+    name = on_one_line(name)
     return name if len(name) <= NAME else f"{name[: NAME - 1]}…"
 
 
@@ -326,9 +329,12 @@ def quick_bound(timeline: Timeline) -> int:
     ranks = np.bincount(timeline.rank_class, minlength=classes) / max(timeline.n_ranks, 1)
     tick, rates = float(timeline.info.get("tick_ns", 1)), port_bandwidths(timeline)
     for c, (dims, _) in enumerate(timeline.cuts):
-        rate = np.array([sum(rates[d][way] for d in dims) for way in range(2)])
+        rate = np.array([fsum(rates[d][way] for d in dims) for way in range(2)])
         if rate.all():
-            moved = (times @ timeline.call_each[:, c], ranks @ times @ timeline.call_bytes[:, c])
+            moved = (
+                dot(times, timeline.call_each[:, c]),
+                dot(dot(ranks, times), timeline.call_bytes[:, c]),
+            )
             most = max(most, *(float((each / rate / tick).max(initial=0)) * SAFE for each in moved))
     # Rounding of float sums must not lift the result above `bound`.
     return int(most * (1 - 1e-9))

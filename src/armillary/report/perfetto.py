@@ -13,13 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.base.errors import InputError
+from armillary.base.text import json_text
 from armillary.engine.common.timeline import KINDS, OPERATIONS, Timeline
 from armillary.engine.transport.layout import PS
 from armillary.engine.transport.use import NetworkUse
 from armillary.report import chrome_trace
-from armillary.report.intervals import depth, lanes
 from armillary.report.links import busiest, link_name
-from armillary.report.ranks import class_name, class_sizes
+from armillary.report.plain import class_name, class_sizes
+from armillary.report.time_breakdown import depth, lanes
 
 if TYPE_CHECKING:
     from armillary.engine.common.multi_job import JobsResult
@@ -238,7 +239,7 @@ def _counter(
     """Yield the events of a counter where its value changes; it ends with 0."""
     # Perfetto does not undo the escapes of counter names.
     begin = f'{{"ph":"C","pid":{pid},"tid":0,"ts":'
-    rest = f',"name":{json.dumps(name, ensure_ascii=False)},"args":{{"{unit}":'
+    rest = f',"name":{json_text(name)},"args":{{"{unit}":'
     # A value below all others, so that the first is always written.
     before: int | float = -1
     for at, value in zip([*starts, max(end, starts[-1] + 1 if starts else 0)], [*values, 0], strict=True):

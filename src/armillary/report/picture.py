@@ -12,11 +12,10 @@ from armillary.base.pictures import check_picture, new_figure, save_figure
 from armillary.base.units import format_time
 from armillary.engine.common.timeline import KINDS, Timeline
 from armillary.report.communication import DimensionRow, dimensions
-from armillary.report.intervals import union
-from armillary.report.late import Late
-from armillary.report.ranks import class_name, class_sizes, nanoseconds
-from armillary.report.summary import headline
-from armillary.report.time_breakdown import KINDS_OF, PARTS, TITLES, breakdown
+from armillary.report.critical import Late
+from armillary.report.plain import class_name, class_sizes, nanoseconds
+from armillary.report.summary import headline, roofline_alone
+from armillary.report.time_breakdown import KINDS_OF, PARTS, TITLES, breakdown, union
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -104,6 +103,7 @@ def _draw_bars(axes: Axes, timeline: Timeline, order: list[int], scale: float) -
     title = "Where the time goes"
     if many > len(order):
         title += f" ({len(order)} slowest of {many:,} classes of ranks)"
+    title = ". ".join((title, *roofline_alone(timeline)))
     axes.set_title(title, fontsize=10, loc="left", color=_GREY, pad=24 if total else 6)
     if total:
         axes.legend(

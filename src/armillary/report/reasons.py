@@ -8,13 +8,22 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from armillary.base.text import on_one_line
 from armillary.base.units import format_bytes, format_flops, format_time
 from armillary.engine.common.timeline import KINDS, Timeline
-from armillary.report.intervals import measure, union
-from armillary.report.late import Late
+from armillary.report.critical import Late
 from armillary.report.lower_bound import Bound, bound, dimension_name
-from armillary.report.ranks import class_name, class_sizes, nanoseconds, slowest
-from armillary.report.time_breakdown import KINDS_OF, Breakdown, Interval, Spans, breakdown, waited_for
+from armillary.report.plain import class_name, class_sizes, nanoseconds, slowest
+from armillary.report.time_breakdown import (
+    KINDS_OF,
+    Breakdown,
+    Interval,
+    Spans,
+    breakdown,
+    measure,
+    union,
+    waited_for,
+)
 
 _MOST = 5
 _GROUPS = 8
@@ -227,7 +236,7 @@ class _Explainer:
             return "none"
         took = (self.spans.end - self.spans.start)[nodes]
         at = int(np.argmax(took))
-        name = "".join(c if c.isprintable() else " " for c in str(self.table.name[nodes[at]]))
+        name = on_one_line(str(self.table.name[nodes[at]]))
         name = name if len(name) <= 40 else name[:39] + "…"
         longest = f" ({name})" if name else ""
         return f"{_count(len(nodes), 'node')}, the longest {self.time(int(took[at]))}{longest}"

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from armillary.base.units import format_time
 from armillary.engine.common.timeline import KINDS, Timeline
-from armillary.report.ranks import class_sizes, nanoseconds
+from armillary.report.plain import class_sizes, nanoseconds
 
 Ticks = NDArray[np.int64]
 

@@ -12,15 +12,10 @@ from armillary.base.units import format_bandwidth, format_bytes, format_count, f
 from armillary.engine.common.timeline import Timeline
 from armillary.platform.terms import words
 from armillary.report.communication import collectives, dimensions
-from armillary.report.critical import contributors, critical_path, shares
-from armillary.report.flop_rate import flops
-from armillary.report.late import Late
+from armillary.report.critical import Late, contributors, critical_path, shares
 from armillary.report.lower_bound import bound
-from armillary.report.memory_fit import does_not_fit, fit_line
-from armillary.report.plain import plain_name, plain_table
-from armillary.report.ranks import class_name, class_sizes, nanoseconds, slowest
+from armillary.report.plain import class_name, class_sizes, nanoseconds, plain_name, plain_table, slowest
 from armillary.report.reasons import bound_line
-from armillary.report.serving import serving_lines
 from armillary.report.time_breakdown import TITLES, Breakdown, breakdown, waited_for
 
 if TYPE_CHECKING:
@@ -66,7 +61,25 @@ def assumed_of_input(timeline: Timeline) -> list[str]:
 
 def first_lines(timeline: Timeline) -> list[str]:
     """Return what to know before any number of a result: whether it fits into memory, and what it assumes."""
-    return [*filter(None, [fit_line(timeline)]), *assumed_of_input(timeline)]
+    fit, _ = _fit(timeline)
+    return [*filter(None, [fit]), *assumed_of_input(timeline), *roofline_alone(timeline)]
+
+
+def _fit(timeline: Timeline) -> tuple[str, bool]:
+    """Return whether the workload fits into memory, in words, "" if unknown; and whether it is known not to fit."""
+    if "memory" not in timeline.info:
+        return "", False
+    from armillary.report.memory_fit import does_not_fit, fit_line
+
+    return fit_line(timeline), does_not_fit(timeline)
+
+
+def _serving(timeline: Timeline) -> list[str]:
+    if not timeline.info.get("serving"):
+        return []
+    from armillary.report.serving import serving_lines
+
+    return serving_lines(timeline)
 
 
 def print_summary(timeline: Timeline, console: Console | None = None) -> None:
@@ -106,8 +119,9 @@ def _print(timeline: Timeline, console: Console, unicode: bool) -> None:
         console.print(Text(text, style))
 
     # Before the time: a step that does not fit into memory does not exist.
-    if fit := fit_line(timeline):
-        line(fit, "bold red" if does_not_fit(timeline) else "")
+    fit, too_much = _fit(timeline)
+    if fit:
+        line(fit, "bold red" if too_much else "")
     line(headline(timeline), "bold")
     for text in (interval(timeline), *assumed_of_input(timeline)):
         if text:
@@ -119,7 +133,7 @@ def _print(timeline: Timeline, console: Console, unicode: bool) -> None:
         assumed(timeline),
         assumed_sequence(timeline),
     )
-    for text in filter(None, (*known, *terms_lines(timeline), *serving_lines(timeline))):
+    for text in filter(None, (*known, *terms_lines(timeline), *_serving(timeline))):
         line(text)
     cls = slowest(timeline)
     if cls is not None:
@@ -163,6 +177,10 @@ def about(timeline: Timeline) -> str:
 
 def _rate(timeline: Timeline) -> str:
     """Return "Compute rate 250 TFLOP/s per NPU, 128 PFLOP/s in all, 40.1 % of the peak (MFU)" if known."""
+    if not any(timeline.table(cls).flops.any() for cls in range(len(timeline.finish))):
+        return ""
+    from armillary.report.flop_rate import flops
+
     found = flops(timeline)
     if found is None:
         return ""
@@ -188,6 +206,12 @@ def assumed(timeline: Timeline) -> str:
     overhead = used["kernel_overhead_ns"]
     text += f", {format_time(overhead)} per kernel" if overhead else ""
     return text.replace("roofline", f"{_model(model)}, else roofline", 1) if model else text
+
+
+def roofline_alone(timeline: Timeline) -> list[str]:
+    """Return the line of `assumed` where no model of a device times kernels, else none."""
+    only = "roofline" in timeline.info and "compute_model" not in timeline.info
+    return [assumed(timeline)] if only else []
 
 
 def assumed_sequence(timeline: Timeline) -> str:

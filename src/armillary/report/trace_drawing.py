@@ -17,7 +17,7 @@ from armillary.base.units import format_bytes, format_time
 from armillary.report.earliest import forward_edges
 from armillary.report.trace_times import durations, kinds, lanes
 from armillary.trace import Graph
-from armillary.trace.parents import locate
+from armillary.trace.graph import locate
 
 I64 = NDArray[np.int64]
 
@@ -197,7 +197,7 @@ def _collapsed(graph: Graph, how: str, max_nodes: int, edges: tuple[I64, I64, I6
     _, first, box = np.unique(key, return_index=True, return_inverse=True)
     # Boxes in the order of their first nodes, not of their keys.
     number = np.empty(len(first), dtype=np.int64)
-    number[np.argsort(first)] = np.arange(len(first))
+    number[np.argsort(first, kind="stable")] = np.arange(len(first))
     box = number[box.reshape(-1)]
     src, dst, dependency = edges
     boxes = max(len(first), 1)

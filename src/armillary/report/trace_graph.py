@@ -6,23 +6,20 @@ import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
-from xml.sax.saxutils import escape, quoteattr
 
 from armillary.base.errors import InputError, nearest, one_of
 from armillary.base.files import replacing
 from armillary.base.pictures import check_matplotlib
+from armillary.base.text import dot_text, xml_attribute, xml_text
 from armillary.report.trace_drawing import CTRL, DATA, MAX_NODES, Drawing, drawing
 from armillary.report.trace_graph_html import COLOURS, about, graph_page
 from armillary.report.trace_times import KINDS, durations
 from armillary.trace import Graph
-from armillary.trace.node import node_at
-from armillary.trace.schema import type_name
+from armillary.trace.node import node_at, type_name
 
 TABLES = (".dot", ".gv", ".graphml")
 PICTURES = (".html", ".svg", ".pdf", ".png")
 _DEPENDENCY = {DATA: "data", CTRL: "control", DATA | CTRL: "data+control"}
-# Characters that XML 1.0 forbids even as references.
-_NOT_XML = dict.fromkeys((*range(9), 11, 12, *range(14, 32), 0xFFFE, 0xFFFF), "�")
 _BATCH = 10_000
 
 
@@ -105,22 +102,17 @@ def _edges(made: Drawing) -> Iterator[tuple[int, int, int, int]]:
 
 def _dot(made: Drawing) -> Iterator[str]:
     names = _names(made)
-    yield f"digraph {_quoted(made.graph.source)} {{"
+    yield f"digraph {dot_text(made.graph.source)} {{"
     yield '  node [shape=box, style=filled, fontname="sans-serif", fontsize=10]'
     for name, label, note, kind in zip(names, made.labels, made.notes, made.kind.tolist(), strict=True):
         text = f"{label}\n{note}" if note else label
-        yield f'  {name} [label={_quoted(text)}, fillcolor="{COLOURS[kind]}33", color="{COLOURS[kind]}"]'
+        yield f'  {name} [label={dot_text(text)}, fillcolor="{COLOURS[kind]}33", color="{COLOURS[kind]}"]'
     for src, dst, dependency, weight in _edges(made):
         style = {"style": "dashed", "arrowhead": "tee"} if dependency == CTRL else {}
         style |= {"label": str(weight)} if weight > 1 and made.how != "none" else {}
         listed = ", ".join(f"{key}={value}" for key, value in style.items())
         yield f"  {names[src]} -> {names[dst]}" + (f" [{listed}]" if listed else "")
     yield "}"
-
-
-def _quoted(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")
-    return f'"{escaped.replace(chr(0), "�")}"'
 
 
 def _graphml(made: Drawing) -> Iterator[str]:
@@ -189,9 +181,9 @@ class _Keys:
 
     def declared(self) -> Iterator[str]:
         for name, kind in self.kinds.items():
-            title = quoteattr(name.translate(_NOT_XML))
+            title = xml_attribute(name)
             yield f'<key id="{self.ids[name]}" for="node" attr.name={title} attr.type="{kind}"/>'
 
     def data(self, name: str, value: Any) -> str:
         text = str(value).lower() if self.kinds[name] == "boolean" else str(value)
-        return f'<data key="{self.ids[name]}">{escape(text.translate(_NOT_XML))}</data>'
+        return f'<data key="{self.ids[name]}">{xml_text(text)}</data>'

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import html
-import json
 import math
 from importlib.resources import files
 from typing import Any
@@ -12,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.base.errors import InputError
-from armillary.base.files import fill_page
+from armillary.base.page import html_page
+from armillary.base.text import json_text
 from armillary.report.layered_layout import BOX, Layout, layered
 from armillary.report.trace_drawing import Drawing, edges_of, short_name
 from armillary.report.trace_times import KINDS, durations, kinds, lanes, starts
@@ -39,15 +38,19 @@ def graph_page(drawn: Drawing) -> str:
             "page; collapse the graph, or write .dot or .graphml"
         )
     viewer = files("armillary.report") / "viewer"
-    parts = {
-        "TITLE": html.escape(drawn.graph.source),
-        "STYLE": (viewer / "trace_graph.css").read_text(encoding="utf-8"),
-        "DATA": json.dumps(page_data(drawn), ensure_ascii=False, separators=(",", ":")).replace(
-            "<", "\\u003c"
-        ),
-        "SCRIPT": (viewer / "trace_graph.js").read_text(encoding="utf-8"),
-    }
-    return "".join(fill_page((viewer / "trace_graph.html").read_text(encoding="utf-8"), parts))
+
+    def part(name: str) -> str:
+        return (viewer / name).read_text(encoding="utf-8")
+
+    return "".join(
+        html_page(
+            drawn.graph.source,
+            part("trace_graph.css"),
+            [part("trace_graph.html")],
+            data=page_data(drawn),
+            scripts=[part("trace_graph.js")],
+        )
+    )
 
 
 def page_data(drawn: Drawing) -> dict[str, Any]:
@@ -180,6 +183,6 @@ def _value(value: Any, strings: _Strings) -> Any:
         return value
     if isinstance(value, float) and math.isfinite(value):
         return value
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    text = value if isinstance(value, str) else json_text(value)
     # A list with one number stands for a text; plain numbers stand for themselves.
     return [strings.number(text if len(text) <= _LONGEST_TEXT else f"{text[: _LONGEST_TEXT - 1]}…")]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from armillary.base.errors import InputError
 from armillary.report import chrome_trace
 from armillary.report.earliest import earliest, forward_edges
-from armillary.report.intervals import lanes as disjoint
+from armillary.report.time_breakdown import lanes as disjoint
 from armillary.report.trace_times import KINDS, durations, kinds, lanes, starts
 from armillary.trace import CollectiveType, Graph, Trace
 

@@ -13,19 +13,23 @@ import numpy as np
 
 from armillary.base.errors import one_of
 from armillary.collective import blocks as data
-from armillary.collective.algorithm import CollectiveAlgorithm
 from armillary.collective.algorithms import ROOTED, find_algorithm
-from armillary.collective.chunk_order.alone import WITHIN, Problem
+from armillary.collective.chunk_order import (
+    SCHEDULABLE,
+    WITHIN,
+    Level,
+    Order,
+    chunk_routes,
+    plain_sizes,
+)
+from armillary.collective.chunk_order.alone import Problem
 from armillary.collective.chunk_order.choose import Scheduler, wrong_plan
-from armillary.collective.chunk_order.greedy import plain_sizes
-from armillary.collective.chunk_order.levels import SCHEDULABLE, Level, Order, chunk_routes
 from armillary.collective.demand import OPERATIONS
 from armillary.collective.load import line_order, load
-from armillary.collective.rounds import Round, Rounds
+from armillary.collective.rounds import CollectiveAlgorithm, Round, Rounds
 from armillary.engine import simulate
-from armillary.platform.dimension_topologies import TOPOLOGIES
 from armillary.platform.model import Collectives, Platform
-from armillary.platform.network import Dimension, Port
+from armillary.platform.network import TOPOLOGIES, Dimension, Port
 from armillary.trace import CollectiveType, GraphBuilder, Trace
 
 # Odd numbers, primes and powers of two: algorithms differ by those.

@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from armillary.trace.graph import Graph
     from armillary.trace.grid import RankGrid
     from armillary.trace.json_layout import graph_from_json, graph_from_nodes, graph_to_json
-    from armillary.trace.node import Node, graph_of, node_at, nodes_of
-    from armillary.trace.schema import CollectiveType, NodeType
+    from armillary.trace.node import CollectiveType, Node, NodeType, graph_of, node_at, nodes_of
     from armillary.trace.trace import Trace
     from armillary.trace.write import write_graph, write_group_file, write_trace
 
@@ -61,8 +60,7 @@ __getattr__ = lazy(
         ".graph": ("Graph",),
         ".grid": ("RankGrid",),
         ".json_layout": ("graph_from_json", "graph_from_nodes", "graph_to_json"),
-        ".node": ("Node", "graph_of", "node_at", "nodes_of"),
-        ".schema": ("CollectiveType", "NodeType"),
+        ".node": ("CollectiveType", "Node", "NodeType", "graph_of", "node_at", "nodes_of"),
         ".trace": ("Trace",),
         ".write": ("write_graph", "write_group_file", "write_trace"),
     },

@@ -10,12 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.base.errors import InputError
-from armillary.trace.graph import Graph
+from armillary.trace.graph import LIMIT, Graph
 from armillary.trace.grid import AXIS
-from armillary.trace.node import REPLAY_ONLY
-from armillary.trace.order import find_cycle
-from armillary.trace.schema import CollectiveType, NodeType, type_name
-from armillary.trace.totals import LIMIT
+from armillary.trace.node import REPLAY_ONLY, CollectiveType, NodeType, type_name
+from armillary.trace.structure import find_cycle
 
 Severity = Literal["error", "warning"]
 

@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.base import jit
-from armillary.base.checked import before_table
 from armillary.base.errors import InputError
+from armillary.base.memory import require
+from armillary.base.tables import before_table
 from armillary.trace import decode_kernel as k
 from armillary.trace import wire_kernel
 from armillary.trace.columns import I64, Columns
@@ -54,8 +55,13 @@ def decode(data: Data, source: str = "<bytes>", mode: jit.Mode | None = None) ->
     return decode_many([data], [source], mode)[0]
 
 
-def decode_many(files: Sequence[Data], sources: Sequence[str], mode: jit.Mode | None = None) -> list[Graph]:
-    """Decode many files in one go; the graphs share one set of columns. See `decode`."""
+def decode_many(
+    files: Sequence[Data], sources: Sequence[str], mode: jit.Mode | None = None, *, bytes_per_node: float = 0
+) -> list[Graph]:
+    """Decode many files in one go; the graphs share one set of columns. See `decode`.
+
+    `bytes_per_node` is what is done with them later: files for which there is not enough memory are refused.
+    """
     offsets = np.zeros(len(files) + 1, dtype=np.int64)
     np.cumsum([len(data) for data in files], out=offsets[1:])
     joined: Data = files[0] if len(files) == 1 else b"".join(files)
@@ -64,14 +70,16 @@ def decode_many(files: Sequence[Data], sources: Sequence[str], mode: jit.Mode | 
         warm = f"{KERNEL}:compiled" in sys.modules
         threshold = COMPILED_FROM_WARM if warm else COMPILED_FROM
         mode = "compiled" if len(joined) >= threshold else "interpreted"
-    columns = decode_columns(joined, offsets, sources, mode)
+    columns = decode_columns(joined, offsets, sources, mode, bytes_per_node)
     return [Graph(columns, index, source) for index, source in enumerate(sources)]
 
 
-def decode_columns(data: Data, offsets: I64, sources: Sequence[str], mode: jit.Mode) -> Columns:
+def decode_columns(
+    data: Data, offsets: I64, sources: Sequence[str], mode: jit.Mode, bytes_per_node: float = 0
+) -> Columns:
     """Decode the files that lie in `data` between `offsets` with one form of the kernel."""
     kernel = jit.load(KERNEL, mode)
-    memory, heads, pool = _run(kernel, mode, data, offsets, sources)
+    memory, heads, pool = _run(kernel, mode, data, offsets, sources, bytes_per_node)
     count = memory[: k.FILES].tolist()
 
     def column(at: int, size: int) -> I64:
@@ -100,12 +108,19 @@ def decode_columns(data: Data, offsets: I64, sources: Sequence[str], mode: jit.M
 
 
 def _run(
-    kernel: ModuleType, mode: jit.Mode, data: Data, offsets: I64, sources: Sequence[str]
+    kernel: ModuleType,
+    mode: jit.Mode,
+    data: Data,
+    offsets: I64,
+    sources: Sequence[str],
+    bytes_per_node: float,
 ) -> tuple[I64, NDArray[np.int32], NDArray[np.uint8]]:
     """Run both passes; return the kernel's memory, heads of attributes and text."""
     # The first pass runs on an empty layout and only counts; its counts size the second.
     count = [0] * k.BASES
     for fill in (False, True):
+        if fill:
+            _check_memory(count, bytes_per_node, sources)
         memory = _layout(count, offsets)
         heads, pool = np.empty(count[k.ATTR], dtype=np.int32), np.empty(count[k.BYTE_CAP], dtype=np.uint8)
         if mode == "compiled":
@@ -121,6 +136,16 @@ def _run(
         if error:
             _fail(error, data, offsets, sources, memory)
     return memory, heads, pool
+
+
+def _check_memory(count: list[int], bytes_per_node: float, sources: Sequence[str]) -> None:
+    """Refuse files whose columns, or what is to be done with them, take more memory than there is."""
+    # The largest columns: those of nodes, and for each attribute a value, a name and up to four slots of its table.
+    own = 8 * (k.ROW_FIELDS * count[k.ROW] + 9 * count[k.ATTR] + count[k.ITEM_CAP] + count[k.STRING_CAP])
+    size = own + count[k.BYTE_CAP] + bytes_per_node * count[k.ROW]
+    what = "whose simulation" if bytes_per_node else "which"
+    more = "" if len(sources) == 1 else f" and {len(sources) - 1} more"
+    require(size, f"{sources[0]}{more}: has {count[k.ROW]:,} nodes, {what}", "fewer nodes")
 
 
 def _layout(count: list[int], offsets: I64) -> I64:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from armillary.base import jit
 from armillary.trace import columns as c
 from armillary.trace.graph import Graph
-from armillary.trace.schema import STRING
+from armillary.trace.node import STRING
 
 KERNEL = "armillary.trace.encode_kernel"
 

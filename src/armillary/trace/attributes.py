@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from armillary.base.errors import InputError
 from armillary.trace import columns as c
-from armillary.trace.columns import Columns
-from armillary.trace.schema import (
+from armillary.trace.columns import Columns, intern
+from armillary.trace.node import (
     BOOL,
     BOOL_LIST,
     BYTES,
@@ -26,7 +26,6 @@ from armillary.trace.schema import (
     STRING,
     UINT64,
 )
-from armillary.trace.texts import intern
 
 I64 = NDArray[np.int64]
 _Read = TypeVar("_Read", bound=Callable[..., Any])

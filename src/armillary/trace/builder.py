@@ -7,8 +7,7 @@ from typing import TypedDict, Unpack
 
 from armillary.base.errors import InputError
 from armillary.trace.graph import Graph
-from armillary.trace.node import Attribute, Node, graph_of
-from armillary.trace.schema import VERSION, CollectiveType, NodeType
+from armillary.trace.node import VERSION, Attribute, CollectiveType, Node, NodeType, graph_of
 
 Size = int | str
 """Bytes, or text with a unit such as ``"1 GiB"``."""

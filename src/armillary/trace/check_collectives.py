@@ -22,10 +22,9 @@ from armillary.trace.communication import (
     name_of,
 )
 from armillary.trace.graph import Graph
-from armillary.trace.order import earliest
-from armillary.trace.process_groups import WORLD, Groups
 from armillary.trace.reach import ancestors
-from armillary.trace.trace import Trace
+from armillary.trace.structure import earliest
+from armillary.trace.trace import WORLD, Groups, Trace
 
 _SHOWN = 3
 _TRIED = 16

@@ -13,8 +13,7 @@ from armillary.trace.check_messages import check_messages
 from armillary.trace.communication import read_communication
 from armillary.trace.cut import cut
 from armillary.trace.expand import expand
-from armillary.trace.process_groups import missing_ranks, read_groups
-from armillary.trace.trace import Trace
+from armillary.trace.trace import Trace, missing_ranks, read_groups
 
 FEW_NODES = 200_000
 """Nodes of all ranks together up to which the ranks of a grid are all expanded."""

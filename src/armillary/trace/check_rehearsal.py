@@ -9,7 +9,7 @@ import numpy as np
 
 from armillary.trace.check_collectives import Use
 from armillary.trace.communication import Communication, group_name, name_of
-from armillary.trace.order import csr, owners
+from armillary.trace.structure import csr, owners
 
 MOST_NODES = 3_000_000
 """Above this the rehearsal is left out: it takes about 2 s per million nodes."""

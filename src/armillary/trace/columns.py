@@ -1,13 +1,16 @@
-"""The columns in which the graphs of one or many files are stored together."""
+"""The columns in which graphs of one or many files are stored; codes of texts in them, and columns that are equal."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
+from armillary.base import jit
 from armillary.trace.decode_kernel import (
     ATTR_AT,
     CTRL_AT,
@@ -31,6 +34,9 @@ __all__ = [
     "START",
     "TYPE",
     "Columns",
+    "distinct_columns",
+    "fold_numbers",
+    "intern",
 ]
 
 I64 = NDArray[np.int64]
@@ -107,3 +113,119 @@ class Columns:
         # Slicing one bytes object creates no array object per string.
         pool = self.pool_bytes
         return [pool[a:b] for a, b in zip(first, after, strict=True)]
+
+
+TEXT_KERNEL = "armillary.trace.text_kernel"
+
+COMPILED_FROM = 50_000
+"""Texts from which the compiled kernel wins over a dictionary, loading Numba included."""
+
+FEW_TEXTS = 100
+"""Below so many texts, each is decoded without looking for repeats first."""
+
+_NUMBER = re.compile(rb"[0-9]+")
+
+
+def intern(columns: Columns, strings: I64, mode: jit.Mode | None = None) -> tuple[I64, I64]:
+    """Return a code for every string of a batch, equal where the bytes are, and the first string of each code.
+
+    Args:
+        columns: the batch.
+        strings: which of its strings; codes are in the order of first use.
+        mode: "compiled" for the kernel, "interpreted" for a dictionary; by default the faster one.
+    """
+    if mode == "compiled" or (mode is None and len(strings) >= COMPILED_FROM):
+        return _intern(columns.string_ptr, columns.pool, strings)
+    if len(strings) < FEW_TEXTS:
+        return _look_up(columns.raws(strings), strings)
+    # Texts that were packed once are one string: look at each once.
+    used, inverse = np.unique(strings, return_inverse=True)
+    codes, _ = _look_up(columns.raws(used), used)
+    of_string = codes[inverse]
+    # Codes above are in the order of string numbers: renumber by first use.
+    _, first = np.unique(of_string, return_index=True)
+    order = np.argsort(first, kind="stable")
+    number = np.empty(len(first), np.int64)
+    number[order] = np.arange(len(first))
+    return number[of_string], strings[first[order]]
+
+
+def _intern(ptr: I64, pool: NDArray[np.uint8], strings: I64) -> tuple[I64, I64]:
+    n = len(strings)
+    # At most half full, so that probing stays short.
+    table = np.zeros(1 << (2 * n).bit_length(), dtype=np.int64)
+    hashes, first, codes = (np.empty(n, dtype=np.int64) for _ in range(3))
+    found = jit.load(TEXT_KERNEL, "compiled").intern(ptr, pool, strings, table, hashes, first, codes)
+    return codes, strings[first[:found]]
+
+
+def _look_up(texts: Sequence[bytes], strings: I64) -> tuple[I64, I64]:
+    index: dict[bytes, int] = {}
+    codes = np.array([index.setdefault(text, len(index)) for text in texts], dtype=np.int64)
+    first = np.zeros(len(index), dtype=np.int64)
+    # Reversed, so that the first occurrence is written last and stays.
+    first[codes[::-1]] = strings[::-1]
+    return codes, first
+
+
+def fold_numbers(columns: Columns, strings: I64) -> tuple[I64, list[str]]:
+    """Return a code for every string, equal where the texts differ only in numbers, and the texts with ``#`` for these.
+
+    ``layer.12.mlp`` and ``layer.7.mlp`` are both ``layer.#.mlp``.
+    """
+    codes, first = intern(columns, strings)
+    if len(first) < COMPILED_FROM:
+        # Few texts: a regular expression on each is faster than the array form below.
+        index: dict[str, int] = {}
+        folded = [_NUMBER.sub(b"#", raw).decode() for raw in columns.raws(first)]
+        merged = np.array([index.setdefault(text, len(index)) for text in folded], dtype=np.int64)
+        return merged[codes], list(index)
+    ptr, text = columns.string_ptr, columns.pool
+    size = ptr[first + 1] - ptr[first]
+    offsets = np.zeros(len(first) + 1, dtype=np.int64)
+    np.cumsum(size, out=offsets[1:])
+    text = text[np.repeat(ptr[first] - offsets[:-1], size) + np.arange(offsets[-1])]
+    # A run of digits becomes one "#": its first digit is replaced, the others are dropped.
+    digit = (text >= ord("0")) & (text <= ord("9"))
+    again = np.zeros(len(text), dtype=np.bool_)
+    again[1:] = digit[1:] & digit[:-1]
+    # A digit that begins a text continues no run, whatever the text before it ends with.
+    again[offsets[:-1][size > 0]] = False
+    kept = np.zeros(len(text) + 1, dtype=np.int64)
+    np.cumsum(~again, out=kept[1:])
+    text[digit] = ord("#")
+    ptr, text = kept[offsets], text[~again]
+    merged, examples = _intern(ptr, text, np.arange(len(first)))
+    return merged[codes], [text[ptr[at] : ptr[at + 1]].tobytes().decode() for at in examples.tolist()]
+
+
+_RADIX = 1 << 62
+
+
+def distinct_columns(table: I64) -> tuple[I64, I64]:
+    """Return the first index of each distinct column of `table` (rows, n), in order, and each column's number (n,)."""
+    n = table.shape[1]
+    if not n:
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    # Rows become the digits of one mixed-radix integer per column, which sorts like the column.
+    code, width = np.zeros(n, np.int64), 1
+    for row in table:
+        least, most = int(row.min()), int(row.max())
+        if most == least:
+            continue
+        digits, span = (row - least, most - least + 1) if most - least < _RADIX else _numbered(row)
+        # Renumber before the code overflows: ranks need at most log2(n) bits.
+        if width * span >= _RADIX:
+            code, width = _numbered(code)
+        if width * span >= _RADIX:
+            digits, span = _numbered(digits)
+        code = code * span + digits
+        width *= span
+    _, first, inverse = np.unique(code, return_index=True, return_inverse=True)
+    return first, inverse
+
+
+def _numbered(values: I64) -> tuple[I64, int]:
+    """Return ranks 0, 1, … with the same order and the same ties as `values`, and how many there are."""
+    found, inverse = np.unique(values, return_inverse=True)
+    return inverse, len(found)

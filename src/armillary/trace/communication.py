@@ -10,11 +10,9 @@ from numpy.typing import NDArray
 from armillary.base.units import format_bytes
 from armillary.trace._check import validate
 from armillary.trace.graph import Graph
-from armillary.trace.node import REPLAY_ONLY
-from armillary.trace.order import csr, issue_order
-from armillary.trace.process_groups import WORLD, Groups
-from armillary.trace.schema import CollectiveType, NodeType
-from armillary.trace.trace import Trace
+from armillary.trace.node import REPLAY_ONLY, CollectiveType, NodeType
+from armillary.trace.structure import csr, issue_order
+from armillary.trace.trace import WORLD, Groups, Trace
 
 I64 = NDArray[np.int64]
 

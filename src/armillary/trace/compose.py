@@ -13,9 +13,8 @@ from armillary.trace.columns import I64
 from armillary.trace.expand import expand_for
 from armillary.trace.graph import Graph
 from armillary.trace.join import Edit, Gate, Part, join_graphs
-from armillary.trace.process_groups import WORLD, Groups, check_whole, read_groups
-from armillary.trace.schema import NodeType
-from armillary.trace.trace import Trace
+from armillary.trace.node import NodeType
+from armillary.trace.trace import WORLD, Groups, Trace, check_whole, read_groups
 
 MOST_NODES = 20_000_000
 """Most nodes of all ranks of a job with a grid for which it is expanded."""
@@ -286,7 +285,13 @@ def _streams(graph: Graph, tenant: int) -> list[Edit]:
         at = at[np.argsort(graph.ids[at], kind="stable")]
         _, first, place = np.unique(stream[at], return_index=True, return_inverse=True)
         # The k-th stream by first use, whatever its number in the job.
-        edits.append(Edit("stream", at, np.argsort(np.argsort(first))[place.ravel()].astype(np.int64)))
+        edits.append(
+            Edit(
+                "stream",
+                at,
+                np.argsort(np.argsort(first, kind="stable"), kind="stable")[place.ravel()].astype(np.int64),
+            )
+        )
     for name, chosen in (
         ("tid", compute & cpu),
         ("stream", (graph.types == NodeType.COMM_COLL_NODE) & (stream >= 0)),

@@ -13,16 +13,13 @@ from armillary.trace import columns as c
 from armillary.trace.axis_sets import AxisSets, Route, routes_of
 from armillary.trace.columns import Columns
 from armillary.trace.graph import Graph
-from armillary.trace.grid import AXIS, RankGrid
-from armillary.trace.process_groups import WORLD
-from armillary.trace.schema import KINDS, NodeType
-from armillary.trace.trace import Trace
+from armillary.trace.grid import AXIS, MOST_NODES, RankGrid
+from armillary.trace.node import KINDS, NodeType
+from armillary.trace.trace import WORLD, Trace
 
 Ints = NDArray[np.int64]
 TEXTS = (b"## process_group:init ##", b"[[]]", b"['String']")
 """Name, shapes and types of the node in which PyTorch keeps the process groups."""
-MOST_NODES = 50_000_000
-"""Most nodes of all ranks together that are expanded without an explicit request."""
 
 
 def expand(trace: Trace) -> Trace:

@@ -30,7 +30,7 @@ class Feeder:
         n = graph.n_nodes
         order = np.argsort(graph.ids, kind="stable")
         # Rank in the order of ids: the heap compares small integers, ties by position.
-        self._rank = np.argsort(order).tolist()
+        self._rank = np.argsort(order, kind="stable").tolist()
         self._waiting = np.diff(ptr).tolist()
         self._children: list[list[int]] = [[] for _ in range(n)]
         for child, node in zip(np.repeat(np.arange(n), np.diff(ptr)).tolist(), parent.tolist(), strict=True):

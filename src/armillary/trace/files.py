@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import os
 import re
-import zlib
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from armillary.base.errors import InputError
+from armillary.base.reading import read_unpacked
 from armillary.trace._decode import Data, decode, decode_many
 from armillary.trace.graph import Graph
 from armillary.trace.trace import Trace
@@ -26,7 +24,7 @@ _READ_AT_ONCE = 1 << 16
 _BATCH_BYTES = 1 << 25
 
 
-def load_trace(prefix: StrPath, ranks: int | None = None) -> Trace:
+def load_trace(prefix: StrPath, ranks: int | None = None, *, bytes_per_node: float = 0) -> Trace:
     """Read the files ``<prefix>.<rank>.et`` of all ranks.
 
     Also ``.et.gz``, ``.et.zst`` (compression is recognised by content, whatever the name) and
@@ -35,8 +33,10 @@ def load_trace(prefix: StrPath, ranks: int | None = None) -> Trace:
     Args:
         prefix: path up to the dot before the rank.
         ranks: number of ranks to read; None for all there are.
+        bytes_per_node: What each node of different graphs will take once they are read: `memory.SIMULATED`.
 
     Raises:
+        ShortageError: there is less memory than that.
         InputError: no file, a rank is missing in between, or a file cannot be read or is not a trace.
     """
     if not isinstance(prefix, str | os.PathLike):
@@ -50,7 +50,7 @@ def load_trace(prefix: StrPath, ranks: int | None = None) -> Trace:
     graphs: list[Graph] = []
     pending: list[Data] = []
     sources: list[str] = []
-    size = 0
+    size, each = 0, bytes_per_node
     for rank, name in enumerate(names):
         path = f"{folder}/{name}" if folder else name
         data = _read(path)
@@ -70,9 +70,9 @@ def load_trace(prefix: StrPath, ranks: int | None = None) -> Trace:
         size += len(data)
         # Files decoded together share columns; a batch bounds how much text is held beside them.
         if size >= _BATCH_BYTES:
-            graphs += decode_many(pending, sources)
+            graphs += decode_many(pending, sources, bytes_per_node=each)
             pending, sources, size = [], [], 0
-    graphs += decode_many(pending, sources) if pending else []
+    graphs += decode_many(pending, sources, bytes_per_node=each) if pending else []
     return Trace(tuple(graphs), rank_graph)
 
 
@@ -131,62 +131,11 @@ def _there(listing: Sequence[str]) -> str:
 def _read(path: str) -> Data:
     """Return the decompressed contents of a file."""
     try:
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            data: Data = os.read(descriptor, _READ_AT_ONCE)
-            # A second read is the only proof that a pipe, too, is at its end.
-            if more := os.read(descriptor, _READ_AT_ONCE):
-                data = _rest(descriptor, bytes(data) + more)
-        finally:
-            os.close(descriptor)
+        data = read_unpacked(path)
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}, expected a readable trace file") from error
-    # By magic number (gzip, below zstd): downloads often lose their suffix.
-    if data[:2] == b"\x1f\x8b":
-        try:
-            return gzip.decompress(data)
-        except (OSError, EOFError, zlib.error) as error:
-            raise InputError(f"{path}: damaged gzip file ({error})") from error
-    if data[:4] == b"\x28\xb5\x2f\xfd":
-        return _unzstd(data, path)
-    return data
-
-
-def _rest(descriptor: int, start: bytes) -> Data:
-    """Read the rest of a file after `start`, into an array: allocating one is faster than growing bytes."""
-    data = np.empty(max(os.fstat(descriptor).st_size, len(start)) + 1, dtype=np.uint8)
-    data[: len(start)] = np.frombuffer(start, dtype=np.uint8)
-    size = len(start)
-    with os.fdopen(descriptor, "rb", buffering=0, closefd=False) as stream:
-        while more := stream.readinto(data.data[size:]):
-            size += more
-            if size == len(data):  # a pipe has no size in advance, and a file may grow
-                data = np.concatenate([data, np.empty_like(data)])
-    return data.data[:size].toreadonly()
-
-
-def _unzstd(data: Data, path: str) -> bytes:
-    library = zstandard_for(path)
-    try:
-        with library.ZstdDecompressor().stream_reader(data, read_across_frames=True) as stream:
-            return bytes(stream.read())
-    except library.ZstdError as error:
-        raise InputError(f"{path}: damaged zstd file ({error})") from error
-
-
-def zstandard_for(path: StrPath) -> Any:
-    """Return the module that reads and writes .zst files such as `path`.
-
-    Raises:
-        InputError: it is not installed.
-    """
-    try:
-        import zstandard
-    except ImportError as error:
-        raise InputError(
-            f"{os.fspath(path)}: zstd needs the package zstandard, expected `pip install armillary[zstd]`"
-        ) from error
-    return zstandard
+    # Small contents are their own key in `load_trace`.
+    return bytes(data) if len(data) <= _READ_AT_ONCE else memoryview(data)
 
 
 def read_graph(path: StrPath) -> Graph:

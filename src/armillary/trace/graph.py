@@ -8,11 +8,68 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from armillary.base.errors import InputError
 from armillary.trace import columns as c
 from armillary.trace.attributes import AttributeColumns, triples
 from armillary.trace.columns import Columns
-from armillary.trace.parents import resolve
-from armillary.trace.schema import KIND_NAMES
+from armillary.trace.node import KIND_NAMES
+
+
+def locate(ids: NDArray[np.uint64], wanted: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """Return the position of every wanted id among `ids`, -1 where there is none."""
+    n = len(ids)
+    if n == 0:
+        return np.full(len(wanted), -1, dtype=np.int64)
+    if int(ids[-1]) - int(ids[0]) == n - 1 and bool(np.all(ids[1:] > ids[:-1])):
+        # Contiguous ids, the common case: a smaller id wraps to a huge offset.
+        offset = wanted - ids[0]
+        return np.where(offset < n, offset, np.uint64(2**64 - 1)).view(np.int64)
+    # Stable: of equal ids, which checks refuse, the first in the file wins.
+    order = np.argsort(ids, kind="stable")
+    ordered = ids[order]
+    at = np.minimum(np.searchsorted(ordered, wanted), n - 1)
+    return np.where(ordered[at] == wanted, order[at], -1)
+
+
+def distinct(keys: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the distinct keys in order; `numpy.unique` hashes, which is 100 times slower here."""
+    # Files mostly list dependencies in order: then nothing is sorted.
+    if bool(np.all(keys[1:] > keys[:-1])):
+        return keys
+    keys = np.sort(keys)
+    return keys[np.concatenate(([True], keys[1:] > keys[:-1]))]
+
+
+def resolve(
+    ids: NDArray[np.uint64], *dependencies: tuple[NDArray[np.int64], NDArray[np.uint64]]
+) -> tuple[NDArray[np.int64], NDArray[np.int32], list[tuple[int, int]]]:
+    """Return CSR offsets, positions and the dangling (position, id) pairs; see `Graph.parents`.
+
+    Args:
+        ids: Ids of all nodes.
+        dependencies: For control and for data dependencies, CSR offsets and ids as written.
+    """
+    n = len(ids)
+    nodes = np.arange(n, dtype=np.int64)
+    pairs = [(np.repeat(nodes, np.diff(ptr)), deps) for ptr, deps in dependencies if len(deps)]
+    if not pairs:
+        return np.zeros(n + 1, dtype=np.int64), np.zeros(0, dtype=np.int32), []
+    node = np.concatenate([pair[0] for pair in pairs]) if len(pairs) > 1 else pairs[0][0]
+    wanted = np.concatenate([pair[1] for pair in pairs]) if len(pairs) > 1 else pairs[0][1]
+    at = locate(ids, wanted)
+    missing = at < 0
+    dangling: list[tuple[int, int]] = []
+    if missing.any():
+        dangling = sorted(set(zip(node[missing].tolist(), wanted[missing].tolist(), strict=True)))
+        node, at = node[~missing], at[~missing]
+    # (node, parent) as one integer: sorting it sorts the CSR and brings repeats together.
+    key = distinct(node * n + at)
+    node = key // n
+    at = key - node * n
+    ptr = np.zeros(n + 1, dtype=np.int64)
+    np.cumsum(np.bincount(node, minlength=n), out=ptr[1:])
+    return ptr, at.astype(np.int32), dangling
+
 
 I64 = NDArray[np.int64]
 
@@ -205,3 +262,38 @@ class Graph(AttributeColumns):
         for key, count in zip(keys.tolist(), counts.tolist(), strict=True):
             kinds.setdefault(self.attr_names[key // 64], {})[KIND_NAMES[key % 64]] = count
         return kinds
+
+
+LIMIT = 1 << 60
+"""Nanoseconds and bytes of a node from here on are refused: sums must stay within int64."""
+
+
+def duration_ns(graph: Graph) -> NDArray[np.int64]:
+    """Return the duration of every node in ns: ``duration_ns`` where present, else ``duration_micros``.
+
+    Raises:
+        InputError: a duration is below 0 or 2**60 ns or more, or their sum 2**62 ns.
+    """
+    micros = graph.duration_micros
+    # Clipped above the limit before the multiplication, which would wrap.
+    found = np.minimum(micros, np.uint64(LIMIT // 1000 + 1)).astype(np.int64) * 1000
+    if "duration_ns" in graph.attr_names:
+        found = np.where(graph.has("duration_ns"), graph.ints("duration_ns"), found)
+    wrong = np.flatnonzero((found < 0) | (found >= LIMIT))
+    if len(wrong):
+        at = int(wrong[0])
+        exact = graph.ints("duration_ns")[at] if graph.has("duration_ns")[at] else f"{micros[at]} µs"
+        raise InputError(f"{graph.node(at)} takes {exact}, expected less than 2**60 ns and no less than 0")
+    # In float64 the sum cannot wrap; 2**62 leaves room for its rounding.
+    if float(found.sum(dtype=np.float64)) >= 2**62:
+        raise InputError(f"{graph.source}: the durations sum to 2**62 ns or more, expected less")
+    return found
+
+
+def exact_sum(values: NDArray[Any]) -> int:
+    """Return the sum of integers of 64 bits without wrapping."""
+    # Sums of 32-bit halves fit 64 bits for fewer than 2**32 values.
+    # Of the same dtype as `values`: uint64 with a Python int would become float64.
+    half = np.array(32, dtype=values.dtype)
+    low, high = values & np.array(0xFFFF_FFFF, dtype=values.dtype), values >> half
+    return int(low.sum()) + (int(high.sum()) << 32)

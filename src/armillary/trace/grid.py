@@ -19,6 +19,9 @@ from numpy.typing import NDArray
 
 from armillary.base.errors import InputError, nearest
 
+MOST_NODES = 50_000_000
+"""Most nodes of all ranks together that are expanded without an explicit request."""
+
 AXIS = "comm_axis"
 """String attribute of a message: the axis along which its peer is counted."""
 Ints = NDArray[np.int64]

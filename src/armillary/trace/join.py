@@ -11,8 +11,7 @@ from armillary.trace import columns as c
 from armillary.trace.columns import I64, Columns
 from armillary.trace.expand import part_of
 from armillary.trace.graph import Graph
-from armillary.trace.node import DELAY
-from armillary.trace.schema import BYTES, KINDS, STRING, VERSION, NodeType
+from armillary.trace.node import BYTES, DELAY, KINDS, STRING, VERSION, NodeType
 
 TEXTS = (STRING, BYTES)
 TEXT_LISTS = (STRING + 1, BYTES + 1)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import json
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,9 +19,10 @@ from typing import Any
 
 from armillary.base.errors import InputError, nearest, one_of
 from armillary.base.files import replacing
+from armillary.base.reading import parse_json
+from armillary.base.text import json_text
 from armillary.trace.graph import Graph
-from armillary.trace.node import Attribute, Node, graph_of, node_at
-from armillary.trace.schema import VERSION, NodeType, type_name
+from armillary.trace.node import VERSION, Attribute, Node, NodeType, graph_of, node_at, type_name
 
 FORMAT = "armillary-trace-1"
 
@@ -46,10 +46,10 @@ def json_pieces(graph: Graph) -> Iterator[str]:
     """Yield the text of `graph_to_json` piece by piece, for graphs that are big."""
     head = {"format": FORMAT, "version": graph.version, "metadata": _attrs(graph.metadata_with_docs())}
     # The head without its closing brace, so that nodes can be streamed behind it.
-    yield f'{json.dumps(head, ensure_ascii=False)[:-1]}, "nodes": [\n'
+    yield f'{json_text(head)[:-1]}, "nodes": [\n'
     for first in range(0, graph.n_nodes, _PIECE):
         positions = range(first, min(first + _PIECE, graph.n_nodes))
-        lines = [json.dumps(node_to_dict(node_at(graph, i)), ensure_ascii=False) for i in positions]
+        lines = [json_text(node_to_dict(node_at(graph, i))) for i in positions]
         yield (",\n" if first else "") + ",\n".join(lines)
     yield "\n]}\n"
 
@@ -71,8 +71,8 @@ def graph_from_json(text: str | bytes, source: str = "<json>") -> Graph:
         InputError: the text is not such JSON; names the node, the key and what was expected.
     """
     try:
-        data = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        data = parse_json(text, source)
+    except ValueError as error:
         raise InputError(f"{source}: not JSON ({error}), expected a trace in JSON") from error
     if isinstance(data, list):
         return graph_from_nodes(data, source)

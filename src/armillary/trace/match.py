@@ -8,10 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.trace import columns as c
-from armillary.trace.columns import I64
-from armillary.trace.graph import Graph
-from armillary.trace.parents import locate
-from armillary.trace.texts import intern
+from armillary.trace.columns import I64, intern
+from armillary.trace.graph import Graph, locate
 
 Codes = dict[Any, int]
 """A number for every distinct text, list or other content, the same for both graphs."""

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from armillary.base import jit
 from armillary.base.errors import InputError
 from armillary.trace.graph import Graph
-from armillary.trace.order import COMPILED_FROM, csr, owners, topological
+from armillary.trace.structure import COMPILED_FROM, csr, owners, topological
 
 KERNEL = "armillary.trace.order_kernel"
 

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from armillary.base.errors import InputError, nearest, one_of
 from armillary.trace import columns as c
+from armillary.trace.columns import intern
 from armillary.trace.graph import Graph
+from armillary.trace.node import CollectiveType, NodeType
 from armillary.trace.reach import ancestors, around, descendants
-from armillary.trace.schema import CollectiveType, NodeType
-from armillary.trace.texts import intern
 from armillary.trace.trace import Trace
 
 Mask = NDArray[np.bool_]

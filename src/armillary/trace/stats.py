@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 
 from armillary.base import jit
 from armillary.trace import columns as c
-from armillary.trace import order, texts
-from armillary.trace.graph import Graph
-from armillary.trace.schema import CollectiveType, NodeType, type_name
-from armillary.trace.totals import duration_ns, exact_sum
+from armillary.trace import structure
+from armillary.trace.graph import Graph, duration_ns, exact_sum
+from armillary.trace.node import CollectiveType, NodeType, type_name
 from armillary.trace.trace import Trace
 
 I64 = NDArray[np.int64]
@@ -84,7 +83,7 @@ def stats(trace: Trace, top: int = 10) -> dict[str, Any]:
         # Started first: names are folded in a thread while the longest path is computed.
         names = _fold_names(graph)
         time = duration_ns(graph)
-        _, level, end = order.earliest(graph, time)
+        _, level, end = structure.earliest(graph, time)
         _add(totals, graph, time, ranks)
         _add_by(totals.operators, *names(), time, ranks)
         path["nodes"] = max(path["nodes"], int(level.max(initial=0)))
@@ -161,12 +160,12 @@ def _fold_names(graph: Graph) -> Callable[[], tuple[NDArray[np.integer], list[st
     """Return a function that waits for the code of every node's name and the distinct names, and returns both."""
     names = graph.columns.rows[c.NAME_AT, graph.first : graph.first + graph.n_nodes]
     # The interpreted form holds the GIL, so a thread would gain nothing.
-    if graph.n_nodes < texts.COMPILED_FROM:
-        return lambda: texts.fold_numbers(graph.columns, names)
-    for kernel in (texts.KERNEL, order.KERNEL):  # modules are loaded by one thread only
+    if graph.n_nodes < c.COMPILED_FROM:
+        return lambda: c.fold_numbers(graph.columns, names)
+    for kernel in (c.TEXT_KERNEL, structure.KERNEL):  # modules are loaded by one thread only
         jit.load(kernel, "compiled")
     pool = ThreadPoolExecutor(1)
-    codes = pool.submit(texts.fold_numbers, graph.columns, names)
+    codes = pool.submit(c.fold_numbers, graph.columns, names)
     pool.shutdown(wait=False)
     return codes.result
 

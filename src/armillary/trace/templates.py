@@ -10,10 +10,8 @@ from numpy.typing import NDArray
 
 from armillary.trace import columns as c
 from armillary.trace.columns import Columns
-from armillary.trace.graph import Graph
-from armillary.trace.node import Attribute, Node, Packer
-from armillary.trace.parents import distinct
-from armillary.trace.schema import VERSION
+from armillary.trace.graph import Graph, distinct
+from armillary.trace.node import VERSION, Attribute, Node, Packer
 
 Ints = NDArray[np.int64]
 LABEL = -1

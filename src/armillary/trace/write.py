@@ -16,13 +16,13 @@ import numpy as np
 
 from armillary.base.errors import InputError
 from armillary.base.files import StrPath, replacing, write_text
+from armillary.base.reading import zstandard_for
 from armillary.trace._encode import choose_mode, encode
 from armillary.trace.axis_sets import AxisSets
-from armillary.trace.files import SUFFIXES, zstandard_for
+from armillary.trace.files import SUFFIXES
 from armillary.trace.graph import Graph
-from armillary.trace.process_groups import WORLD, read_groups
 from armillary.trace.stamp import Stamps
-from armillary.trace.trace import Trace
+from armillary.trace.trace import WORLD, Trace, read_groups
 
 _MOST_THREADS = 8
 

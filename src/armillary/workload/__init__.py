@@ -19,3 +19,36 @@ Three rules give a graph the order of real frameworks. Kernels of a task do not 
 Calls on one communicator keep program order, as in NCCL. Nothing else waits without need: the gradients of weights
 fill the time in which the gradient of the input is communicated.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from armillary.platform.files.native import Study
+    from armillary.trace import Trace
+
+__all__ = ["study_trace"]
+
+
+def study_trace(study: Study) -> Trace:
+    """Return the workload of a study: its trace files, one collective on all NPUs, or a generated one.
+
+    Raises:
+        InputError: the request cannot be read or is impossible; names the file and the line.
+    """
+    from armillary.trace import CollectiveType, GraphBuilder, Trace
+
+    if study.trace is not None:
+        from armillary.base.memory import SIMULATED
+        from armillary.trace import load_trace
+
+        return load_trace(study.trace, bytes_per_node=SIMULATED)
+    if study.collective is not None:
+        kind, size = study.collective.kind, study.collective.size
+        builder = GraphBuilder()
+        builder.collective(kind, CollectiveType[kind.upper().replace("-", "_")], size)
+        return Trace.replicate(builder.graph(str(study.path)), ranks=study.ranks)
+    from armillary.workload.plan.request import requested  # 45 modules that trace files do without
+
+    return requested(study)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from armillary.base.errors import InputError
+from armillary.base.memory import SIMULATED, require
 from armillary.base.units import format_bytes
 from armillary.trace import Trace
 from armillary.workload.emit.parameter_server import parameter_server_trace, workers_of
@@ -169,7 +170,8 @@ def _numbered(virtual: list[list[Layer]]) -> list[list[tuple[int, Layer]]]:
 
 def _tied(model: Model, plan: Plan) -> int:
     """Return how many parameters embedding and head of a rank share."""
-    if not isinstance(model, Decoder) or not model.tied:
+    # A frozen table has no gradient to sum.
+    if not isinstance(model, Decoder) or not model.tied or plan.lora:
         return 0
     return -(-model.vocabulary // plan.parallel.tp) * model.hidden
 
@@ -188,6 +190,12 @@ def _check(plan: Plan, layers: list[Layer], count: int, places: int) -> None:
             f"batch {plan.batch}: {count} microbatches and iterations {plan.iterations} make about "
             f"{nodes * plan.iterations} nodes, expected at most {MOST_NODES} (nearest: {best})"
         )
+    require(
+        nodes * plan.iterations * SIMULATED,
+        f"batch {plan.batch}: {count} microbatches and iterations {plan.iterations} make about "
+        f"{nodes * plan.iterations:,} nodes, whose simulation",
+        "a smaller batch or fewer iterations",
+    )
     if plan.pipeline.schedule == "pipedream" and plan.data.sharding != "ddp":
         raise InputError(
             f"sharding {plan.data.sharding}: schedule pipedream updates after every microbatch, expected ddp"

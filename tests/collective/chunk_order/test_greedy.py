@@ -13,14 +13,13 @@ from hypothesis import strategies as st
 
 import armillary
 from armillary.base.jit import Mode
-from armillary.collective.chunk_order import greedy
-from armillary.collective.chunk_order.alone import WITHIN, Alone
+from armillary.collective.chunk_order import SCHEDULABLE, WITHIN, Level, Order, chunk_routes, greedy, loads
+from armillary.collective.chunk_order.alone import Alone
 from armillary.collective.chunk_order.bound import best_shares, cheapest
 from armillary.collective.chunk_order.choose import chunks_for
-from armillary.collective.chunk_order.levels import SCHEDULABLE, Level, Order, chunk_routes, loads
 from armillary.collective.chunk_order.online import online_greedy
 from armillary.collective.chunk_order.search import least_time, search
-from armillary.engine.common.communicators import CollectiveCall, Communicator
+from armillary.engine.common.network import CollectiveCall, Communicator
 from armillary.engine.physical.costs import costs_of, levels_of
 from armillary.platform.collectives import CHUNK_ORDERS
 from armillary.platform.memory import LocalMemory

@@ -9,7 +9,7 @@ import pytest
 
 from armillary.base.errors import InputError
 from armillary.convert.pytorch.link_files import read_linked, write_linked
-from armillary.convert.pytorch.rank import mend_parents
+from armillary.convert.pytorch.parents import mend_parents
 from tests.convert.pytorch.recording import Recording
 
 

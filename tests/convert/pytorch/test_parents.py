@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from armillary.convert import report
 from armillary.convert.pytorch.job import convert_job
 from armillary.convert.pytorch.link import Linked
-from armillary.convert.pytorch.rank import mend_parents
+from armillary.convert.pytorch.parents import mend_parents
 from tests.convert.pytorch.recording import Recording, tensor
 
 NAMES = ["Optimizer.step", "c10d::broadcast_", "c10d::broadcast_", "c10d::broadcast_"]
@@ -59,3 +61,36 @@ def test_workers_and_true_children_stay() -> None:
     before = [node.parent for node in linked.host.nodes]
     mend_parents(linked)
     assert [node.parent for node in linked.host.nodes] == before
+
+
+@pytest.mark.parametrize("recorded", ["backward", "c10d::allreduce_", "gloo:all_reduce"])
+def test_what_runs_when_a_worker_is_done_stays_in_its_caller(recorded: str) -> None:
+    """PyTorch takes the running operator from the stack of its thread, not the annotation that ended."""
+    rec = Recording(rank=0, world=2)
+    rec.op("backward", 0, 10_000)
+    rec.op("c10d::allreduce_", 100, 200, inputs=([tensor(1, 10)],))
+    rec.gloo("gloo:all_reduce", 150, 1200, 900)
+    rec.op("aten::native_layer_norm_backward", 1000, 2000)
+    rec.op("aten::zeros", 1300, 1600)
+    rec.op("aten::zero_", 1400, 1500)
+    linked = rec.linked()
+    node = {each.name: each for each in linked.host.nodes}
+    node["aten::zeros"].parent = node[recorded].id
+    mend_parents(linked)
+    assert node["aten::zero_"].parent == node["aten::zeros"].id
+    assert node["aten::zeros"].parent == node["aten::native_layer_norm_backward"].id
+    assert node["aten::native_layer_norm_backward"].parent == node["backward"].id
+
+
+def test_of_whole_microseconds_none_moves_up_or_aside() -> None:
+    """A caller and its callee may begin and end together, and one may end when the next begins."""
+    rec = Recording()
+    rec.op("aten::linear", 1000, 5000)
+    rec.op("aten::t", 2000, 2000)
+    rec.op("aten::transpose", 2000, 2000)
+    rec.op("aten::mm", 2000, 4000)
+    rec.op("aten::view", 4000, 5000)
+    linked = rec.linked()
+    before = [each.parent for each in linked.host.nodes]
+    mend_parents(linked)
+    assert [each.parent for each in linked.host.nodes] == before

@@ -15,7 +15,7 @@ from armillary.lab.extrapolation import ranks_named_by, recognise_one
 from armillary.platform.model import Platform, recorded_machine
 from armillary.platform.network import Dimension
 from armillary.trace import Graph
-from armillary.trace.process_groups import recorded_rank, recorded_world
+from armillary.trace.trace import recorded_rank, recorded_world
 from tests.convert.pytorch.recording import Recording, tensor
 
 PG = "<Object>"

@@ -13,7 +13,7 @@ import numpy as np
 from armillary.collective import in_switch
 from armillary.collective.algorithms import rounds_alltoallv, rounds_for
 from armillary.collective.load import placed
-from armillary.engine.common.communicators import CollectiveCall
+from armillary.engine.common.network import CollectiveCall
 from armillary.engine.messages.in_switch import SwitchLines
 from armillary.engine.messages.stages import network_of
 from armillary.engine.messages.window import segments_of, window_of

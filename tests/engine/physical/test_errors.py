@@ -10,10 +10,9 @@ import pytest
 
 import armillary
 from armillary.base.errors import InputError, StuckError
-from armillary.platform.astra_sim_system import AstraSimSystem
 from armillary.platform.kernels import Compute
 from armillary.platform.memory import LocalMemory, RemoteMemory
-from armillary.platform.model import Collectives, Npu, Platform
+from armillary.platform.model import AstraSimSystem, Collectives, Npu, Platform
 from armillary.platform.network import Dimension, Port
 from armillary.trace import CollectiveType, GraphBuilder, NodeType, Trace
 

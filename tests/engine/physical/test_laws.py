@@ -13,7 +13,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import armillary
-from armillary.engine.common.communicators import CollectiveCall, Communicator
+from armillary.engine.common.network import CollectiveCall, Communicator
 from armillary.engine.common.timeline import Timeline
 from armillary.engine.physical.chunk_routes import chunk_routes_of
 from armillary.platform.model import Collectives, Platform

@@ -8,6 +8,7 @@ from armillary.collective.fitted.read import sheets
 from armillary.evidence.calibrate import nccl
 from armillary.evidence.calibrate.nccl_fits import fit_texts
 from armillary.evidence.calibrate.nccl_picture import draw
+from armillary.evidence.calibrate.priors import deviation_of
 from armillary.evidence.calibrate.samples import Sample, merged
 
 NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?(?![\w.])")
@@ -81,7 +82,7 @@ def test_a_cold_start_is_left_out():
 
 
 def test_a_spread_holds_nine_in_ten():
-    assert nccl.deviation_of([0.01 * n for n in range(-100, 101)]) == pytest.approx(0.9 / 1.645, rel=0.02)
+    assert deviation_of([0.01 * n for n in range(-100, 101)]) == pytest.approx(0.9 / 1.645, rel=0.02)
 
 
 def test_repeated_measurements_count_once_by_their_median():

@@ -13,7 +13,7 @@ from armillary.base.errors import InputError
 from armillary.cli import main
 from armillary.evidence.calibrate.study_keys import study_keys
 from armillary.platform.files.native import load_study
-from armillary.workload.of_study import study_trace
+from armillary.workload import study_trace
 
 NETWORK = [{"name": "nvlink", "topology": "Switch", "size": 8, "bandwidth": "300 GB/s", "latency": "1 us"}]
 NPU = {"peak": "312 TFLOP/s", "memory": {"bandwidth": "2.039 TB/s", "capacity": "80 GB"}}

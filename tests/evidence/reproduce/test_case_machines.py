@@ -10,8 +10,7 @@ import pytest
 from armillary.evidence.reproduce.case2 import ASTRA_SIM
 from armillary.evidence.reproduce.case_machines import EQUALS, MACHINES, NPUS, MachineAssumptions, machine
 from armillary.evidence.reproduce.case_workloads import ALL_REDUCE, WorkloadAssumptions, measure, workloads
-from armillary.platform.astra_sim_system import IntraDimension
-from armillary.platform.model import ProfileName, ports
+from armillary.platform.model import IntraDimension, ProfileName, ports
 from armillary.trace import Trace
 
 # An all-reduce of 1 GiB by ASTRA-sim 2, its chunk scheduling made reachable by a patch; the schedules of `ASTRA_SIM`.

@@ -105,7 +105,7 @@ def test_json_has_everything(call, tmp_path):
     }  # fmt: skip
     assert [one["name"] for one in facts["skipped"]] == ["wider", "of-folder"]
     page = (tmp_path / "a.html").read_text()
-    data = re.search(r'<script type="application/json" id="data">(.*?)</script>', page)[1]
+    data = re.search(r'<script type="application/json" id="page-data">(.*?)</script>', page)[1]
     assert "<b>" not in data
     (shown,) = json.loads(data)["tables"]
     assert shown["rows"]["label"] == ["1 GiB", "1 [MiB] <b>", "2 MiB", "2 GiB"]

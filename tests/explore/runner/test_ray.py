@@ -31,6 +31,8 @@ ALONE = {
     "RAY_AUTH_TOKEN": secrets.token_hex(32),
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+    # A busy machine may take minutes.
+    "RAY_raylet_start_wait_time_s": "600",
 }
 
 

@@ -11,7 +11,7 @@ from armillary.base.errors import InputError
 from armillary.explore.sweep import Evaluator, evaluate_study, load_sweep
 from armillary.explore.sweep.memory import needed
 from armillary.report.lower_bound import bound
-from armillary.report.ranks import slowest
+from armillary.report.plain import slowest
 from armillary.report.time_breakdown import breakdown
 from armillary.trace import GraphBuilder, Trace, write_trace
 from armillary.workload.generate import over_capacity, replica_layers

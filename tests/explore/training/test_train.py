@@ -17,7 +17,7 @@ from armillary.explore.training.software import NAMES, software_of
 from armillary.explore.training.step import Step, platform_of, seconds, trace_of
 from armillary.explore.training.takeaway import study
 from armillary.platform.files.native import study_of
-from armillary.workload.of_study import study_trace
+from armillary.workload import study_trace
 from armillary.workload.plan.request import keys_of
 
 SMALL = {"batch": 16, "sequence": 1024}

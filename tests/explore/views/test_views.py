@@ -88,7 +88,7 @@ def test_nothing_ok_is_refused(synthetic, tmp_path):
 
 def page_data(path):
     text = path.read_text()
-    return text, json.loads(re.search(r'id="data">(.*?)</script>', text, re.S)[1])
+    return text, json.loads(re.search(r'id="page-data">(.*?)</script>', text, re.S)[1])
 
 
 def test_page_holds_every_point_in_less_than_8_mb_and_asks_no_network(synthetic, tmp_path):

@@ -22,8 +22,8 @@ from armillary.lab.extrapolation.edit import (
     without,
 )
 from armillary.trace import Graph, GraphBuilder
+from armillary.trace.graph import duration_ns
 from armillary.trace.node import graph_of, nodes_of
-from armillary.trace.totals import duration_ns
 
 
 def graph() -> Graph:

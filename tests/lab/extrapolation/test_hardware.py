@@ -9,7 +9,7 @@ from armillary.lab.extrapolation import extrapolate, recognise
 from armillary.platform import load_platform
 from armillary.platform.model import Platform
 from armillary.trace import GraphBuilder, Trace
-from armillary.trace.totals import duration_ns
+from armillary.trace.graph import duration_ns
 
 
 def machine(peak: str, memory: str | None) -> Platform:

@@ -14,7 +14,7 @@ from armillary.convert import front_end
 from armillary.lab.extrapolation import extrapolate, recognise, recognise_one
 from armillary.platform import load_platform
 from armillary.trace import Graph, Trace
-from armillary.trace.totals import duration_ns
+from armillary.trace.graph import duration_ns
 
 
 def read(shared: Path, name: str) -> Trace:

@@ -22,7 +22,7 @@ from armillary.lab.obfuscation.sizes import perturb, quantise
 from armillary.lab.obfuscation.totals import kinds_of_work, scaled
 from armillary.platform import load_platform
 from armillary.trace import Graph, GraphBuilder, Trace, nodes_of
-from armillary.trace.order import owners
+from armillary.trace.structure import owners
 
 MACHINE = load_platform(
     {

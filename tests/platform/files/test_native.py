@@ -26,7 +26,7 @@ from armillary.platform import (
     load_study,
     table,
 )
-from armillary.platform.algorithms import natural_algorithm
+from armillary.platform.collectives import natural_algorithm
 from armillary.platform.profiles import astra_sim_algorithms, astra_sim_endpoint_delay
 from armillary.trace import GraphBuilder, Trace, write_trace
 

@@ -42,7 +42,7 @@ def test_counts_are_nodes_racks_or_devices(name: str, shape: list[int]) -> None:
         ("0xh100", "0 devices, expected 1 to"),
         ("99999999xdgx-h100", "expected 1 to"),
         ("8xh101", "did you mean 'h100'"),
-        ("4xhgx-h100", "cannot be counted"),
+        ("4xdgx-superpod-h100", "cannot be counted"),
         ("74xgb200", "nearest: 72 and 80"),
     ],
 )

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from armillary.base.errors import InputError
 from armillary.trace import CollectiveType
 from armillary.trace.check_ranks import check_trace
-from armillary.trace.process_groups import read_groups
+from armillary.trace.trace import read_groups
 from armillary.workload.micro import COLLECTIVES, ELEMENTS, PATTERNS, Case, sizes, sweep
 from armillary.workload.micro.collectives import group_sizes
 from armillary.workload.micro.messages import busiest

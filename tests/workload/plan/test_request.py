@@ -10,8 +10,8 @@ import pytest
 
 from armillary.base.errors import InputError
 from armillary.platform import load_study
+from armillary.workload import study_trace
 from armillary.workload.models import load_model
-from armillary.workload.of_study import study_trace
 from armillary.workload.plan.request import read_request, study_schema
 from armillary.workload.plan.schema import Data, Parallel, Plan
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import click
 
 from armillary.cli import COMMANDS
-from armillary.cli.lazy import LazyGroup
+from armillary.cli.command import LazyGroup
 
 SUBCOMMANDS = {
     "gemm": "Fit a device's kernel constants to measured GEMMs.",
     "keys": "Print the fitted constants of a training software as keys of a study.",
     "nccl": "Fit a machine's collectives to logs of nccl-tests.",
+    "observe": "Make a machine file of what was measured on a cluster.",
     "training": "Fit the constants of training steps to measured ones.",
 }
 """Command name -> one-line help; the module is the name."""

@@ -10,8 +10,8 @@ import click
 from armillary.cli.calibrate import SUBCOMMANDS
 from armillary.cli.command import Command, option
 from armillary.cli.options import device_option
-from armillary.cli.output_file import OUTPUT
-from armillary.cli.outputs import show_table
+from armillary.cli.outputs import say, show_table
+from armillary.cli.values import OUTPUT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -76,7 +76,7 @@ def command(
     scale = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}[unit]
     found, notes = read_gemms(list(files), _columns(columns), scale, precision)
     for note in notes:
-        click.echo(f"warning: {note}", err=True)
+        say(f"warning: {note}", err=True)
     fits = {
         precision: calibrate(
             gpu, precision, measured, leave_out=leave_out, progress=lambda what: click.echo(what, err=True)
@@ -88,7 +88,7 @@ def command(
     if out:
         # Names of files say what was measured.
         write_text(out, device_text(gpu, name or device, fits, ", ".join(each.name for each in files)))
-        click.echo(f"Wrote {out}: platform.compute: {{model: gpu, device: {out}}}")
+        say(f"Wrote {out}: platform.compute: {{model: gpu, device: {out}}}")
 
 
 def _columns(text: str) -> Mapping[str, str]:

@@ -6,8 +6,8 @@ import click
 
 from armillary.cli.calibrate import SUBCOMMANDS
 from armillary.cli.command import Command
-from armillary.cli.completion import complete_software
 from armillary.cli.options import device_option
+from armillary.cli.values import complete_software
 
 _HELP = f"""{SUBCOMMANDS["keys"]}
 

@@ -9,7 +9,8 @@ import click
 from armillary.cli.calibrate import SUBCOMMANDS
 from armillary.cli.command import Command, option
 from armillary.cli.options import device_option, plot_option
-from armillary.cli.output_file import OUTPUT
+from armillary.cli.outputs import say
+from armillary.cli.values import OUTPUT
 
 _HELP = f"""{SUBCOMMANDS["nccl"]}
 
@@ -72,18 +73,18 @@ def command(
         fit = nccl.fit_cluster(title, sheet, samples, [path.name for path in logs], like)
         # Errors on unseen sizes: those on fitted ones would flatter.
         held_out = nccl.held_out_sizes(samples, lambda sample: sheet, known=like)
-    click.echo(nccl_show.headline(fit, sheet_name, samples))
+    say(nccl_show.headline(fit, sheet_name, samples))
     click.echo()
     assert fit.mechanism is not None
     show_table(nccl_show.line_table(fit.mechanism))
-    click.echo(nccl_show.constants_line(fit, samples))
+    say(nccl_show.constants_line(fit, samples))
     click.echo()
     show_table(nccl_show.error_table(nccl.predictions(fit, samples), held_out))
     if out:
         write_text(out, text_of(fit, title, sheet_name))
-        click.echo(f"wrote {out}", err=True)
+        say(f"wrote {out}", err=True)
     if plot:
         from armillary.evidence.calibrate.nccl_picture import draw
 
         draw(fit, samples, plot)
-        click.echo(f"wrote {plot}", err=True)
+        say(f"wrote {plot}", err=True)

@@ -13,7 +13,8 @@ from armillary.base.errors import InputError, nearest, one_of
 from armillary.cli.calibrate import SUBCOMMANDS
 from armillary.cli.command import Command, option
 from armillary.cli.options import device_option
-from armillary.cli.output_file import OUTPUT_FOLDER
+from armillary.cli.outputs import say
+from armillary.cli.values import OUTPUT_FOLDER
 
 
 @click.command(
@@ -58,8 +59,8 @@ def command(files: tuple[Path, ...], software: str, device: str, out: Path | Non
         )
     for stack in [software] if software else stacks:
         recipe, mine = RECIPES[stack], [case for case in cases if case.stack == stack]
-        click.echo(f"{stack}: {len(mine)} rows, constants {', '.join(recipe.names)}")
-        found = calibrate(mine, recipe, lambda text: click.echo(f"  {text}"))
+        say(f"{stack}: {len(mine)} rows, constants {', '.join(recipe.names)}")
+        found = calibrate(mine, recipe, lambda text: say(f"  {text}"))
         plan = software_plan(stack) if stack in stack_names() else {}
         document = {
             "title": recipe.title,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from armillary.cli import COMMANDS
-from armillary.cli.lazy import LazyGroup
+from armillary.cli.command import LazyGroup
 
 SUBCOMMANDS = {
     "trace_link": "Join a PyTorch host trace and a device trace.",

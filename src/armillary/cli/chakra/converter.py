@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from armillary.cli.chakra import SUBCOMMANDS
-from armillary.cli.output_file import OUTPUT, OutputPrefix
-from armillary.cli.outputs import working
+from armillary.cli.outputs import say, working
+from armillary.cli.values import OUTPUT, OutputPrefix
 
 if TYPE_CHECKING:
     from armillary.convert import Converted
@@ -41,10 +41,10 @@ def pytorch(source: Path, output: Path, simulate: bool) -> None:
         graph = converted.trace.graph(0)
         write_graph(output, graph)
     _warn(converted)
-    click.echo(f"wrote {output}: {graph.n_nodes:,} nodes", err=True)
+    say(f"wrote {output}: {graph.n_nodes:,} nodes", err=True)
     if simulate:
         times = as_soon_as_possible(graph)
-        click.echo(f"as soon as dependencies allow: {format_time(int(times.end.max(initial=0)))}")
+        say(f"as soon as dependencies allow: {format_time(int(times.end.max(initial=0)))}")
 
 
 @command.command("Text")
@@ -68,9 +68,9 @@ def text(source: Path, output: str, num_npus: int, num_passes: int) -> None:
         converted = front_end("text").convert([source], npus=num_npus, passes=num_passes, time_unit="us")
         write_trace(output, converted.trace)
     _warn(converted)
-    click.echo(f"wrote {output}.<rank>.et: {converted.trace.n_ranks} ranks", err=True)
+    say(f"wrote {output}.<rank>.et: {converted.trace.n_ranks} ranks", err=True)
 
 
 def _warn(converted: Converted) -> None:
     for warning in converted.warnings:
-        click.echo(f"warning: {warning}", err=True)
+        say(f"warning: {warning}", err=True)

@@ -7,7 +7,8 @@ from pathlib import Path
 import click
 
 from armillary.cli.chakra import SUBCOMMANDS
-from armillary.cli.output_file import OUTPUT_FOLDER
+from armillary.cli.outputs import say
+from armillary.cli.values import OUTPUT_FOLDER
 
 _COUNT = click.IntRange(min=0)
 
@@ -47,4 +48,4 @@ def command(
         for rank, graph in enumerate(graphs):
             write_graph(output / f"{name}.{rank}.et", graph)
         written += 1
-    click.echo(f"wrote {written} families of {num_npus} ranks to {output}", err=True)
+    say(f"wrote {written} families of {num_npus} ranks to {output}", err=True)

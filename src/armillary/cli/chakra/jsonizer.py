@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 
 from armillary.cli.chakra import SUBCOMMANDS
-from armillary.cli.output_file import OUTPUT
-from armillary.cli.outputs import working
+from armillary.cli.outputs import say, working
+from armillary.cli.values import OUTPUT
 
 _FILE = click.Path(path_type=Path)
 
@@ -26,4 +26,4 @@ def command(input_filename: Path, output_filename: Path) -> None:
     with working("converting"):
         graph = read_graph(input_filename)
         write_json(output_filename, graph)
-    click.echo(f"wrote {output_filename}: {graph.n_nodes:,} nodes", err=True)
+    say(f"wrote {output_filename}: {graph.n_nodes:,} nodes", err=True)

@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 
 from armillary.cli.chakra import SUBCOMMANDS
-from armillary.cli.output_file import OUTPUT
-from armillary.cli.outputs import working
+from armillary.cli.outputs import say, working
+from armillary.cli.values import OUTPUT
 
 _FILE = click.Path(path_type=Path)
 
@@ -38,7 +38,7 @@ def command(
     with working("reading"):
         found = write_issue_log(input_filename, output_filename, num_npus, frequency)
     if found.unfinished:
-        click.echo(f"warning: {found.unfinished} nodes were issued and have no callback: left out", err=True)
+        say(f"warning: {found.unfinished} nodes were issued and have no callback: left out", err=True)
     if found.skipped:
-        click.echo(f"warning: {found.skipped} lines are no issue and no callback: left out", err=True)
-    click.echo(f"wrote {output_filename}: {found.nodes:,} nodes", err=True)
+        say(f"warning: {found.skipped} lines are no issue and no callback: left out", err=True)
+    say(f"wrote {output_filename}: {found.nodes:,} nodes", err=True)

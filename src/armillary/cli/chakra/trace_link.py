@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 
 from armillary.cli.chakra import SUBCOMMANDS
-from armillary.cli.output_file import OUTPUT
-from armillary.cli.outputs import working
+from armillary.cli.outputs import say, working
+from armillary.cli.values import OUTPUT
 
 _FILE = click.Path(path_type=Path)
 
@@ -32,7 +32,7 @@ def command(rank: int | None, host: Path, device: Path, output_file: Path, log_l
     with working("linking"):
         report = link_files(host, device, output_file)
     for warning in report.get("warnings", ()):
-        click.echo(f"warning: {warning}", err=True)
+        say(f"warning: {warning}", err=True)
     # A report without a rate has nothing that could be linked.
     rate = f"{100 * report['link_rate']:.1f} %" if "link_rate" in report else "done"
-    click.echo(f"wrote {output_file}: linked {rate}", err=True)
+    say(f"wrote {output_file}: linked {rate}", err=True)

@@ -7,6 +7,7 @@ import click
 from armillary.cli.collective import SUBCOMMANDS, bytes_of
 from armillary.cli.command import Command
 from armillary.cli.options import machine_argument
+from armillary.cli.outputs import say
 
 _HELP = f"""{SUBCOMMANDS["schedule"]}
 
@@ -64,7 +65,7 @@ def command(
         orders = chunk_schedules.orders(best, operation, count)
     # Over the schedulers that ran, as "over the best" compares.
     least = min(each.time for each in found.values())
-    click.echo(
+    say(
         f"{operation} of {format_bytes(count)}, {platform.npus} NPUs, {keys.chunks} chunks, "
         f"{keys.within_dimension}; no order beats {format_time(bound)}"
     )

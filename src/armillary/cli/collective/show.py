@@ -36,8 +36,7 @@ def command(algorithm: str, ranks: int, operation: str, window: int | None, segm
     """Print the table."""
     import shutil
 
-    from armillary.platform.algorithms import known_name
-    from armillary.platform.collectives import ALGORITHMS, BUILT_IN
+    from armillary.platform.collectives import ALGORITHMS, BUILT_IN, known_name
 
     width = shutil.get_terminal_size((100, 24)).columns
     algorithm = known_name(algorithm, ALGORITHMS)

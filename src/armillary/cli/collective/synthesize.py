@@ -9,8 +9,8 @@ import click
 from armillary.cli.collective import SUBCOMMANDS, bytes_of
 from armillary.cli.command import Command, option
 from armillary.cli.options import json_option, machine_argument, plot_option, seed_option
-from armillary.cli.output_file import OUTPUT, OUTPUT_FOLDER
-from armillary.cli.outputs import write_json
+from armillary.cli.outputs import say, write_json
+from armillary.cli.values import OUTPUT, OUTPUT_FOLDER
 
 _WHAT, _HOW = "The collective", "How it is found"
 
@@ -107,7 +107,7 @@ def command(
 
         # MSCCL's format, for its runtime.
         write_text(msccl, to_msccl(found.schedule))
-        click.echo(f"wrote {msccl}{note}", err=True)
+        say(f"wrote {msccl}{note}", err=True)
     if out:
         from armillary.collective.synthesis.traces import to_trace
         from armillary.trace import write_trace
@@ -115,7 +115,7 @@ def command(
         make_folder(out)
         # Reductions take time on the NPU's memory, which the trace must say.
         write_trace(out / "rank", to_trace(found.schedule, platform.npu.memory.bytes_per_s))
-        click.echo(f"wrote {out}/rank.0.et to rank.{platform.npus - 1}.et{note}", err=True)
+        say(f"wrote {out}/rank.0.et to rank.{platform.npus - 1}.et{note}", err=True)
     if plot:
         draw(found, plot)
-        click.echo(f"wrote {plot}", err=True)
+        say(f"wrote {plot}", err=True)

@@ -6,7 +6,8 @@ import click
 
 from armillary.cli.collective import SUBCOMMANDS, bytes_of
 from armillary.cli.command import Command
-from armillary.cli.completion import complete_fits
+from armillary.cli.outputs import say
+from armillary.cli.values import complete_fits
 
 _HELP = f"""{SUBCOMMANDS["time"]}
 
@@ -68,4 +69,4 @@ def command(fit: str, operation: str, sizes: tuple[str, ...], gpus_per_node: int
         table.add_row(format_bytes(size), *times, format_bandwidth(bus), found.regime)
     show_table(table)
     for note in known.notes:
-        click.echo(f"{known.name}: {note}")
+        say(f"{known.name}: {note}")

@@ -11,11 +11,11 @@ import click
 
 from armillary.base.errors import InputError
 from armillary.cli.command import Command, option
-from armillary.cli.completion import complete_models
 from armillary.cli.generate import SUBCOMMANDS
 from armillary.cli.generate.plan_options import PlanOptions, plan_options
 from armillary.cli.options import MACHINE, json_option, machine_option, plot_option
-from armillary.cli.outputs import show_table, working, write_json
+from armillary.cli.outputs import say, show_table, working, write_json
+from armillary.cli.values import complete_models
 
 if TYPE_CHECKING:
     from armillary.workload.memory.advice import Advice
@@ -88,7 +88,7 @@ def command(
     # The title goes out by itself: rich would centre and wrap it.
     table.title = None
     if length := assumed_sequence(model, plan):
-        click.echo(f"sequence {length:,} assumed, the model's own (--sequence)")
+        say(f"sequence {length:,} assumed, the model's own (--sequence)")
     show_table(table)
     if room:
         click.echo("\n" + memory_tables.advice_line(found))
@@ -98,7 +98,7 @@ def command(
         from armillary.report.memory_picture import memory_picture
 
         memory_picture(found.footprint, plot, room or None, model.name)
-        click.echo(f"wrote {plot}", err=True)
+        say(f"wrote {plot}", err=True)
     write_json(json_file, _json(found, room))
 
 

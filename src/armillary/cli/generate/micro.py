@@ -19,8 +19,8 @@ from armillary.cli.options import (
     profile_option,
     ranks_option,
 )
-from armillary.cli.output_file import NEW_FOLDER
-from armillary.cli.outputs import show_table, working
+from armillary.cli.outputs import say, show_table, working
+from armillary.cli.values import NEW_FOLDER
 
 if TYPE_CHECKING:
     from armillary.platform.model import Platform
@@ -134,13 +134,13 @@ def command(
         every = dict.fromkeys([*cases, *(result.case for result in results)])
         with working(f"writing {len(every)} traces"):
             manifest = write_cases(out, every)
-        click.echo(f"wrote {len(every)} traces of {count} ranks, listed in {manifest}", err=True)
+        say(f"wrote {len(every)} traces of {count} ranks, listed in {manifest}", err=True)
         return
     assert platform is not None
     from armillary.evidence import micro
 
     for text in micro.warnings(results):
-        click.echo(f"warning: {text}", err=True)
+        say(f"warning: {text}", err=True)
     for table in micro.tables(results):
         show_table(table)
     if plot:
@@ -150,7 +150,7 @@ def command(
     if csv:
         micro.write_csv(csv, results)
     for path in filter(None, outputs.values()):
-        click.echo(f"wrote {path}", err=True)
+        say(f"wrote {path}", err=True)
 
 
 def _check_outputs(outputs: dict[str, Path | None], out: Path | None) -> None:

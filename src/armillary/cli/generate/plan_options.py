@@ -37,6 +37,8 @@ _NAMES: dict[KeyPath, str] = {
     ("offload", "activations"): "offload-activations",
     ("experts", "skew"): "expert-skew",
     ("experts", "dispatch"): "expert-dispatch",
+    ("lora", "rank"): "lora-rank",
+    ("lora", "targets"): "lora-targets",
 }
 """Options that are not named as the last key."""
 _ALSO = {"virtual-pipeline": ("--virtual",)}
@@ -60,6 +62,7 @@ _HEADINGS = {
     "optimizer": "Memory",
     "clip": "Memory",
     "experts": "Experts",
+    "lora": "Adapters (LoRA)",
     "host": "CPU",
     "serve": "Inference",
 }
@@ -117,7 +120,7 @@ class PlanOptions:
         """
         from pydantic import ValidationError
 
-        from armillary.platform.files.native_errors import first_error, first_problem
+        from armillary.platform.fields import first_error, first_problem
         from armillary.workload.plan.schema import Plan
 
         document, data = self._read()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -12,11 +11,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from armillary.base.terminal import unfiltered
+from armillary.base.text import json_text
 from armillary.cli.command import option
-from armillary.cli.efficiency import efficiency_option, with_efficiency
-from armillary.cli.options import machine_option
-from armillary.cli.output_file import NEW_FOLDER
-from armillary.cli.outputs import Outputs, output_options, show_table, working
+from armillary.cli.options import efficiency_option, machine_option, with_efficiency
+from armillary.cli.outputs import Outputs, output_options, say, show_table, working
+from armillary.cli.values import NEW_FOLDER
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -104,8 +103,8 @@ class Request:
                 click.echo("\n" + more(result))
             described = {**described, "result": report.to_json(result)}
         if self.outputs.json:
-            write_text(self.outputs.json, json.dumps(described, indent=1, ensure_ascii=False) + "\n")
-            click.echo(f"wrote {self.outputs.json}", err=True)
+            write_text(self.outputs.json, json_text(described, indent=1) + "\n")
+            say(f"wrote {self.outputs.json}", err=True)
 
 
 def request_options(*also: str) -> Callable[[F], F]:
@@ -152,4 +151,4 @@ def _write(folder: Path, trace: Trace) -> None:
     ):
         write_trace(filled / prefix.name, trace, progress=lambda done: bar.update(done - bar.pos))
         write_group_file(filled / groups.name, trace)
-    click.echo(f"wrote {prefix}.<rank>.et of {trace.n_ranks:,} ranks, and {groups}", err=True)
+    say(f"wrote {prefix}.<rank>.et of {trace.n_ranks:,} ranks, and {groups}", err=True)

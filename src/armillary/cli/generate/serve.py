@@ -7,11 +7,11 @@ from functools import partial
 import click
 
 from armillary.cli.command import Command
-from armillary.cli.completion import complete_models
 from armillary.cli.generate import SUBCOMMANDS
 from armillary.cli.generate.plan_options import PlanOptions, plan_options
 from armillary.cli.generate.request import Request, request_options, show_generated
 from armillary.cli.outputs import working
+from armillary.cli.values import complete_models
 
 _HELP = f"""{SUBCOMMANDS["serve"]}
 

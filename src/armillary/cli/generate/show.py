@@ -10,10 +10,10 @@ import click
 
 from armillary.base.hints import one_line
 from armillary.cli.command import Command
-from armillary.cli.completion import complete_models
 from armillary.cli.generate import SUBCOMMANDS
 from armillary.cli.options import json_option
-from armillary.cli.outputs import show_table, write_json
+from armillary.cli.outputs import say, show_table, write_json
+from armillary.cli.values import complete_models
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -65,7 +65,7 @@ def command(
     show_table(_parameters(counts))
     # Tables whose rows nobody publishes.
     if missing := models.unknown_rows(model):
-        click.echo(f"{missing:,} embedding tables are not counted: their rows are not known")
+        say(f"{missing:,} embedding tables are not counted: their rows are not known")
     click.echo()
     size = f"batch {batch:,}" + (f", sequence {sequence:,}" if sequence else "")
     show_table(_operations(work, size, recompute))

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import click
 
 from armillary.cli.command import Command
-from armillary.cli.completion import complete_models
 from armillary.cli.generate import SUBCOMMANDS
 from armillary.cli.generate.plan_options import PlanOptions, plan_options
 from armillary.cli.generate.request import Request, request_options, show_generated
 from armillary.cli.outputs import working
+from armillary.cli.values import complete_models
 
 if TYPE_CHECKING:
     from armillary.engine.common.timeline import Timeline
@@ -63,7 +63,7 @@ def command(name: str, options: PlanOptions, request: Request) -> None:
 
 def _throughput(model: Model, plan: Plan, result: Timeline) -> str:
     """Return samples and tokens per second, and the utilisation by what the model needs, recomputation left out."""
-    from armillary.report.ranks import nanoseconds
+    from armillary.report.plain import nanoseconds
     from armillary.workload import models
 
     seconds = float(nanoseconds(result, result.total_ticks)) / 1e9

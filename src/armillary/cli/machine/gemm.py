@@ -10,7 +10,7 @@ import click
 from armillary.cli.command import Command
 from armillary.cli.machine import SUBCOMMANDS
 from armillary.cli.options import json_option, machine_argument
-from armillary.cli.outputs import show_table, write_json
+from armillary.cli.outputs import say, show_table, write_json
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -45,7 +45,7 @@ def command(machine: str, sizes: tuple[str, ...], precision: str, batch: int, js
     show_table(_table(platform, work, times))
     write_json(json_file, _rows(work, times))
     for note in times.notes:
-        click.echo(f"warning: {note}", err=True)
+        say(f"warning: {note}", err=True)
 
 
 def _work(sizes: tuple[str, ...], precision: str, batch: int) -> Work:

@@ -11,8 +11,8 @@ import click
 from armillary.cli.command import Command, option
 from armillary.cli.machine import SUBCOMMANDS
 from armillary.cli.options import astra_sim_options, html_option, json_option, machine_argument, plot_option
-from armillary.cli.output_file import OUTPUT
-from armillary.cli.outputs import show_table, write_json
+from armillary.cli.outputs import say, show_table, write_json
+from armillary.cli.values import OUTPUT
 
 if TYPE_CHECKING:
     from armillary.platform.files.preset import Preset
@@ -87,7 +87,7 @@ def command(
     for path, write in ((plot, write_picture), (html, write_page)):
         if path:
             write(title, parts, path)
-            click.echo(f"wrote {path}", err=True)
+            say(f"wrote {path}", err=True)
 
 
 def _preset(name: str) -> Preset | None:
@@ -105,4 +105,4 @@ def _origin(preset: Preset) -> None:
     click.echo(f"\n{preset.title}. {preset.notes}\n")
     show_table(numbers_table(preset))
     for number, address in enumerate(sources(preset), 1):
-        click.echo(f"[{number}] {address}")
+        say(f"[{number}] {address}")

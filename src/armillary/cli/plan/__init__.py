@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from armillary.cli import COMMANDS
-from armillary.cli.lazy import DefaultGroup
+from armillary.cli.command import DefaultGroup
 
 SUBCOMMANDS = {
     "search": "Find the best points of a sweep file without simulating all of them.",

@@ -9,10 +9,10 @@ import click
 
 from armillary.base.errors import InputError
 from armillary.cli.command import Command, option
-from armillary.cli.completion import complete_costs
-from armillary.cli.options import json_option
+from armillary.cli.options import json_option, programs_option
 from armillary.cli.outputs import show_table, working, write_json
 from armillary.cli.plan import SUBCOMMANDS
+from armillary.cli.values import complete_costs
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -61,6 +61,7 @@ found, which minimise the time of communication, are simulated beside them. Need
 )
 @option("--step", metavar="BANDWIDTH", help="Only multiples of this.")
 @json_option()
+@programs_option
 def command(
     study: Path,
     budget: str | None,

@@ -7,10 +7,10 @@ from pathlib import Path
 import click
 
 from armillary.cli.command import Command, option
-from armillary.cli.completion import complete_costs
-from armillary.cli.options import json_option
+from armillary.cli.options import json_option, programs_option
 from armillary.cli.outputs import show_table, working, write_json
 from armillary.cli.plan import SUBCOMMANDS
+from armillary.cli.values import complete_costs
 
 _HELP = f"""{SUBCOMMANDS["cost"]}
 
@@ -37,6 +37,7 @@ h100, h100-operations, libra, v100-cloud. What they do not say is not counted, a
 )
 @option("--tokens", metavar="COUNT", help="Tokens of a whole run, e.g. 15.6T: its time, cost and energy.")
 @json_option()
+@programs_option
 def command(study: Path, costs: str, tokens: str | None, json_file: Path | None) -> None:
     """Simulate, sum up and print."""
     from armillary.base.errors import InputError

@@ -11,10 +11,17 @@ import click
 
 from armillary.base.terminal import unfiltered
 from armillary.cli.command import Command, option
-from armillary.cli.options import csv_option, json_option, seed_option, top_option, workers_option
-from armillary.cli.output_file import STORE
-from armillary.cli.outputs import show_table
+from armillary.cli.options import (
+    csv_option,
+    json_option,
+    programs_option,
+    seed_option,
+    top_option,
+    workers_option,
+)
+from armillary.cli.outputs import say, show_table
 from armillary.cli.plan import SUBCOMMANDS
+from armillary.cli.values import STORE
 
 if TYPE_CHECKING:
     from armillary.explore.search.found import Found
@@ -57,6 +64,7 @@ _HOW = "How it searches"
 @top_option("Points", 5)
 @csv_option
 @json_option("Write what was found as JSON, in base units.")
+@programs_option
 def command(
     file: Path,
     method: Method | None,
@@ -88,7 +96,7 @@ def command(
     for path, text in ((csv, as_csv), (json_file, as_json)):
         if path:
             write_text(path, text(found))
-            click.echo(f"wrote {path}", err=True)
+            say(f"wrote {path}", err=True)
 
 
 class Progress:
@@ -111,7 +119,7 @@ def _present(found: Found, sweep: Sweep, top: int) -> None:
     from armillary.explore.views import ranked
 
     looked = len(found.rows)
-    click.echo(
+    say(
         f"{found.method}: {objective_names(found.objectives)}; {found.points:,} points, "
         f"{looked:,} looked at, {found.simulated:,} simulated"
     )

@@ -9,10 +9,10 @@ import click
 
 from armillary.base.errors import InputError
 from armillary.cli.command import Command, option
-from armillary.cli.completion import complete_costs, complete_failures
-from armillary.cli.options import json_option, plot_option, ranks_option, seed_option
-from armillary.cli.outputs import show_table, working, write_json
+from armillary.cli.options import json_option, plot_option, programs_option, ranks_option, seed_option
+from armillary.cli.outputs import say, show_table, working, write_json
 from armillary.cli.plan import SUBCOMMANDS
+from armillary.cli.values import complete_costs, complete_failures
 
 if TYPE_CHECKING:
     from armillary.explore.cost.schema import Costs
@@ -121,6 +121,7 @@ _WORK, _FAILURES, _CHECKPOINTS = "The work", "Failures and repair", "Checkpoints
 )
 @plot_option("goodput against NPUs and interval")
 @json_option()
+@programs_option
 def command(
     study: Path | None,
     tokens: str | None,
@@ -192,7 +193,7 @@ def command(
         show_table(show.bar_table(run, played))
     if plot and failures:
         show.draw(run, failures, plot)
-        click.echo(f"wrote {plot}", err=True)
+        say(f"wrote {plot}", err=True)
     described = show.describe(run, failures, money)
     write_json(json_file, described | ({"memory": memory_fit(step.timeline)} if step else {}))
 

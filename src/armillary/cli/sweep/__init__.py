@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from armillary.cli import COMMANDS
-from armillary.cli.lazy import DefaultGroup
+from armillary.cli.command import DefaultGroup
 
 SUBCOMMANDS = {"results": "Look at the results of a sweep, also while it runs."}
 """Command name -> one-line help; the module is the name."""

@@ -14,19 +14,19 @@ import click
 from armillary.base.terminal import console
 from armillary.cli import COMMANDS
 from armillary.cli.command import Command, option
-from armillary.cli.one_of import OneOf
 from armillary.cli.options import (
     csv_option,
     html_option,
     json_option,
     plot_option,
+    programs_option,
     top_option,
     workers_option,
 )
-from armillary.cli.output_file import STORE
-from armillary.cli.outputs import show_table
+from armillary.cli.outputs import say, show_table
 from armillary.cli.signals import Ended
 from armillary.cli.sweep import SUBCOMMANDS
+from armillary.cli.values import STORE, OneOf
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars
@@ -69,6 +69,7 @@ _RUN = "How it runs"
 @json_option("Write all rows as JSON.")
 @html_option()
 @plot_option("the results")
+@programs_option
 def command(
     file: Path,
     store: Path | None,
@@ -110,7 +111,7 @@ def command(
                 )
         except KeyboardInterrupt as stop:
             # What is done is in the store already: say how much, and how to go on.
-            click.echo(f"armillary: {Ended.words(stop)}: {kept.told(sweep.space.size)}", err=True)
+            say(f"armillary: {Ended.words(stop)}: {kept.told(sweep.space.size)}", err=True)
             click.get_current_context().exit(Ended.status(stop))
         except CutShortError as error:
             raise CutShortError(f"{error}; {kept.told(sweep.space.size)}") from error
@@ -119,7 +120,7 @@ def command(
     _present(results, counts, top, place, time.monotonic() - begun)
     for name, path in wanted.items():
         _write(results, name, path)
-        click.echo(f"wrote {path}", err=True)
+        say(f"wrote {path}", err=True)
 
 
 def _write(results: Results, name: str, path: Path) -> None:
@@ -147,7 +148,7 @@ def _screen(sweep: Sweep, executor: str, workers: int | None) -> None:
             left += row is None
             rejected += [row] if row else []
     total = left + len(rejected)
-    click.echo(f"{total:,} points: {left:,} to simulate, {len(rejected):,} rejected")
+    say(f"{total:,} points: {left:,} to simulate, {len(rejected):,} rejected")
     if rejected:
         show_table(why_not(rejected))
 
@@ -160,7 +161,7 @@ def _present(results: Results, counts: Counts, top: int, place: Path, seconds: f
     rows = results.rows
     new = counts.status.total()
     # New results of this call, of all that the sweep has.
-    click.echo(f"{new:,} of {len(rows):,} points done now, in {seconds:.1f} s, kept in {place}")
+    say(f"{new:,} of {len(rows):,} points done now, in {seconds:.1f} s, kept in {place}")
     if top and any(row.status == "ok" for row in rows):
         click.echo()
         show_table(ranked(rows, results.sweep, top))

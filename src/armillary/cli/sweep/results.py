@@ -8,7 +8,7 @@ import click
 
 from armillary.cli.command import Command
 from armillary.cli.options import csv_option, html_option, plot_option, top_option
-from armillary.cli.outputs import show_table
+from armillary.cli.outputs import say, show_table
 from armillary.cli.sweep import SUBCOMMANDS
 
 _FILE = click.Path(path_type=Path)
@@ -67,4 +67,4 @@ def command(
     if csv:
         write_text(csv, csv_text(rows, columns))
     for path in filter(None, (plot, html, csv)):
-        click.echo(f"wrote {path}", err=True)
+        say(f"wrote {path}", err=True)

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from armillary.cli import COMMANDS
-from armillary.cli.lazy import LazyGroup
+from armillary.cli.command import LazyGroup
 
 SUBCOMMANDS = {
     "info": "Count what is in trace files (.et, plain, gzip or zstd, or .json).",

@@ -10,7 +10,7 @@ import click
 
 from armillary.cli.command import Command
 from armillary.cli.options import comm_groups_option, json_option
-from armillary.cli.outputs import working, write_json
+from armillary.cli.outputs import say, working, write_json
 from armillary.cli.trace import SUBCOMMANDS
 from armillary.cli.trace.group_file import read_group_file
 
@@ -48,10 +48,10 @@ def command(
     for row in findings:
         # Ranks often share a file's content: named once, with how many.
         alike = f" and {row['ranks'] - 1} alike" if row["ranks"] > 1 else ""
-        click.echo(f"{row['file']}{alike}: {row['severity']}: {row['message']}")
+        say(f"{row['file']}{alike}: {row['severity']}: {row['message']}")
     if not findings:
-        click.echo(f"{_counted(found)}: nothing wrong")
-    click.echo(f"verdict: {verdict}")
+        say(f"{_counted(found)}: nothing wrong")
+    say(f"verdict: {verdict}")
     facts = {
         "verdict": verdict,
         "can_be_simulated": not errors,

@@ -9,11 +9,10 @@ from typing import Any
 import click
 
 from armillary.cli.command import Command, Option, option
-from armillary.cli.completion import complete_formats
 from armillary.cli.options import json_option
-from armillary.cli.output_file import OutputPrefix
-from armillary.cli.outputs import working, write_json
+from armillary.cli.outputs import say, working, write_json
 from armillary.cli.trace import SUBCOMMANDS
+from armillary.cli.values import OutputPrefix, complete_formats
 
 _SAME = {"npus": ("--ranks", "N"), "groups": ("--comm-groups", "JSON")}
 """Option of a format -> what commands call that, and its metavar; its own name is taken, too."""
@@ -117,13 +116,13 @@ def command(source: str, inputs: tuple[Path, ...], out: str, json_file: Path | N
         write_trace(out, converted.trace)
     facts = report(converted)
     for warning in converted.warnings:
-        click.echo(f"warning: {warning}", err=True)
+        say(f"warning: {warning}", err=True)
     for line in converted.statements:
         click.echo(line, err=True)
     # Groups that the format names, in ASTRA-sim's layout.
     if converted.groups:
         groups = Path(f"{out}.groups.json")
         write_text(groups, json.dumps(facts["groups"]))
-        click.echo(f"wrote {groups}", err=True)
+        say(f"wrote {groups}", err=True)
     write_json(json_file, facts)
-    click.echo(f"wrote {out}.<rank>.et: {facts['ranks']} ranks, {facts['nodes']} nodes", err=True)
+    say(f"wrote {out}.<rank>.et: {facts['ranks']} ranks, {facts['nodes']} nodes", err=True)

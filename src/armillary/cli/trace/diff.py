@@ -9,7 +9,7 @@ import click
 
 from armillary.cli.command import Command
 from armillary.cli.options import json_option
-from armillary.cli.outputs import show_table, working, write_json
+from armillary.cli.outputs import say, show_table, working, write_json
 from armillary.cli.trace import SUBCOMMANDS
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def command(ctx: click.Context, one: str, two: str, json_file: Path | None) -> N
 def _show(found: dict[str, Any]) -> None:
     before, after = found["ranks"]
     if before != after:
-        click.echo(f"{before:,} ranks before, {after:,} after")
+        say(f"{before:,} ranks before, {after:,} after")
     for graph in found["graphs"]:
         # Graphs that are equal are only counted.
         if not graph["same"]:
@@ -67,7 +67,7 @@ def _show(found: dict[str, Any]) -> None:
     if max(before, after) == 1:
         click.echo("they differ" if differ else "they are the same")
     else:
-        click.echo(f"{same:,} rank{'s' * (same != 1)} the same, {differ:,} different")
+        say(f"{same:,} rank{'s' * (same != 1)} the same, {differ:,} different")
 
 
 def _table(graph: dict[str, Any], ranks: list[int]) -> Table:

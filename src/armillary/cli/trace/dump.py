@@ -6,6 +6,7 @@ import json
 
 import click
 
+from armillary.base.text import json_text
 from armillary.cli.command import Command
 from armillary.cli.trace import SUBCOMMANDS, files_argument
 
@@ -27,4 +28,4 @@ def command(files: tuple[str, ...]) -> None:
         metadata = [[name, kind, plain(value)] for name, kind, value in graph.metadata]
         click.echo(json.dumps({"file": file, "version": graph.version, "metadata": metadata}))
         for position in range(graph.n_nodes):
-            click.echo(json.dumps(node_to_dict(node_at(graph, position)), ensure_ascii=False))
+            click.echo(json_text(node_to_dict(node_at(graph, position))))

@@ -156,7 +156,7 @@ def _read(
     from armillary.lab.extrapolation import ranks_named_by, recognise, recognise_one
     from armillary.trace import read_graph
     from armillary.trace.inputs import read_input
-    from armillary.trace.process_groups import recorded_rank
+    from armillary.trace.trace import recorded_rank
 
     # One file: its rank is in its metadata or in its name.
     if one:

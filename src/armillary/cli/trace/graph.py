@@ -7,9 +7,9 @@ from pathlib import Path
 import click
 
 from armillary.cli.command import Command, option
-from armillary.cli.output_file import OutputFile
-from armillary.cli.outputs import working
+from armillary.cli.outputs import say, working
 from armillary.cli.trace import SUBCOMMANDS
+from armillary.cli.values import OutputFile
 
 DRAWING = OutputFile("armillary.report.trace_graph:check_trace_graph")
 
@@ -47,5 +47,5 @@ def draw(file: Path, output: Path, collapse: str | None = None, max_nodes: int =
         drawn = write_trace_graph(graph, output, collapse, max_nodes)
     # Dependencies on nodes that are not in the file cannot be drawn.
     if graph.dangling:
-        click.echo(f"warning: {len(graph.dangling)} dependencies on absent nodes are left out", err=True)
-    click.echo(f"wrote {output}: {drawn}", err=True)
+        say(f"warning: {len(graph.dangling)} dependencies on absent nodes are left out", err=True)
+    say(f"wrote {output}: {drawn}", err=True)

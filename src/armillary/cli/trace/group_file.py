@@ -14,7 +14,7 @@ def read_group_file(path: Path | None, ranks: int) -> dict[int, tuple[int, ...]]
     if path is None:
         return {}
     from armillary.base.document import read_document
-    from armillary.platform.groups import read_groups
+    from armillary.platform.collectives import read_groups
 
     document = read_document(path, "communicator groups", "json")
     # JSON keeps the last of two equal keys silently.

@@ -8,9 +8,9 @@ from typing import Literal
 import click
 
 from armillary.cli.command import Command, option
-from armillary.cli.output_file import OUTPUT
-from armillary.cli.outputs import working
+from armillary.cli.outputs import say, working
 from armillary.cli.trace import SUBCOMMANDS
+from armillary.cli.values import OUTPUT
 
 _SUFFIXES: dict[str, Literal["gzip", "zstd"] | None] = {
     ".json": None,
@@ -45,7 +45,7 @@ def command(file: Path, out: Path | None) -> None:
             write_json(out, graph)
         else:
             write_graph(out, graph, compress)
-    click.echo(f"wrote {out}: {graph.n_nodes:,} nodes", err=True)
+    say(f"wrote {out}: {graph.n_nodes:,} nodes", err=True)
 
 
 def _compression(out: Path) -> Literal["gzip", "zstd"] | None:

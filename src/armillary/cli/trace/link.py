@@ -8,9 +8,9 @@ import click
 
 from armillary.cli.command import Command, option
 from armillary.cli.options import json_option
-from armillary.cli.output_file import OUTPUT
-from armillary.cli.outputs import working, write_json
+from armillary.cli.outputs import say, working, write_json
 from armillary.cli.trace import SUBCOMMANDS
+from armillary.cli.values import OUTPUT
 
 _FILE = click.Path(path_type=Path)
 
@@ -38,14 +38,10 @@ def command(host: Path, device: Path, out: Path, json_file: Path | None) -> None
     with working("linking"):
         facts = link_files(host, device, out)
     for warning in facts["warnings"]:
-        click.echo(f"note: {warning}", err=True)
+        say(f"note: {warning}", err=True)
     ways = ", ".join(f"{count} by {name}" for name, count in facts["strategies"].items())
-    click.echo(
-        f"linked {facts['linked']} of {facts['linkable']} nodes ({100 * facts['link_rate']:.2f} %): {ways}"
-    )
+    say(f"linked {facts['linked']} of {facts['linkable']} nodes ({100 * facts['link_rate']:.2f} %): {ways}")
     if facts["device_ops"]:
-        click.echo(
-            f"{facts['device_ops_linked']} of {facts['device_ops']} device operations have their launch"
-        )
-    click.echo(f"wrote {out}", err=True)
+        say(f"{facts['device_ops_linked']} of {facts['device_ops']} device operations have their launch")
+    say(f"wrote {out}", err=True)
     write_json(json_file, facts)

@@ -11,10 +11,10 @@ import click
 from armillary.base.errors import InputError
 from armillary.cli.command import Command, option
 from armillary.cli.options import comm_groups_option, json_option, machine_option
-from armillary.cli.output_file import OUTPUT
-from armillary.cli.outputs import show_table, working, write_json
+from armillary.cli.outputs import say, show_table, working, write_json
 from armillary.cli.trace import SUBCOMMANDS
 from armillary.cli.trace.group_file import read_group_file
+from armillary.cli.values import OUTPUT
 
 if TYPE_CHECKING:
     from armillary.lab.privacy.machines import Machine
@@ -179,12 +179,12 @@ def command(
         what = remains(trace, made)
     if legend:
         write_legend(legend, made.legend, secret)
-        click.echo(f"wrote {legend}", err=True)
+        say(f"wrote {legend}", err=True)
     for table in remains_tables(what):
         show_table(table)
     # What was asked for and what was reached may differ.
     if made.reached.structure < strength.structure or made.reached.sizes < strength.sizes:
-        click.echo(
+        say(
             f"warning: the times hold only with sizes within {100 * made.reached.sizes:.3g} % and "
             f"{'other' if made.reached.structure else 'the same'} nodes", err=True,
         )  # fmt: skip
@@ -237,7 +237,7 @@ def _read(source: str) -> tuple[Input, list[Machine]]:
     if not source.endswith((".yaml", ".yml")):
         return read_input(source), []
     from armillary.platform.files.native import load_study
-    from armillary.workload.of_study import study_trace
+    from armillary.workload import study_trace
 
     study = load_study(source)
     if study.jobs:
@@ -250,10 +250,10 @@ def _write(out: Path, found: Input) -> None:
 
     if found.whole:
         write_trace(out, found.trace)
-        click.echo(f"wrote {out}.<rank>.et: {found.trace.n_ranks:,} ranks", err=True)
+        say(f"wrote {out}.<rank>.et: {found.trace.n_ranks:,} ranks", err=True)
     else:
         write_graph(out, found.trace.graphs[0])
-        click.echo(f"wrote {out}", err=True)
+        say(f"wrote {out}", err=True)
 
 
 def _restore(source: str, out: Path, legend: Path) -> None:

@@ -10,7 +10,7 @@ import click
 from armillary.base.terminal import unfiltered
 from armillary.cli.command import Command, option
 from armillary.cli.options import json_option, plot_option, seed_option, workers_option
-from armillary.cli.outputs import show_table, write_json
+from armillary.cli.outputs import say, show_table, write_json
 from armillary.cli.trace import SUBCOMMANDS
 
 _HELP = f"""{SUBCOMMANDS["privacy"]}
@@ -72,5 +72,5 @@ def command(
     click.echo(not_hidden(named))
     if plot:
         trade_off_picture(found, plot, named)
-        click.echo(f"wrote {plot}", err=True)
+        say(f"wrote {plot}", err=True)
     write_json(json_file, {**found.document(), "public": [each.document() for each in named]})

@@ -11,10 +11,10 @@ import click
 from armillary.base.errors import InputError
 from armillary.cli.command import Command, option
 from armillary.cli.options import comm_groups_option
-from armillary.cli.output_file import OUTPUT
-from armillary.cli.outputs import working
+from armillary.cli.outputs import say, working
 from armillary.cli.trace import SUBCOMMANDS
 from armillary.cli.trace.group_file import read_group_file
+from armillary.cli.values import OUTPUT
 
 if TYPE_CHECKING:
     from armillary.trace import Trace
@@ -125,11 +125,11 @@ def command(source: str, out: Path, comm_groups: Path | None, **options: Any) ->
             f"{part.joins} nodes where many meet stay, as METADATA nodes without anything in them"
         )
     for warning in warnings:
-        click.echo(f"warning: {warning}", err=True)
+        say(f"warning: {warning}", err=True)
     # Nodes of all ranks, in what stays and in what was there.
     counts = [sum(t.graph(rank).n_nodes for rank in range(t.n_ranks)) for t in (part.trace, trace)]
     what = f"{out}.<rank>.et: {trace.n_ranks:,} ranks, " if found.whole else f"{out}: "
-    click.echo(f"wrote {what}{counts[0]:,} of {counts[1]:,} nodes", err=True)
+    say(f"wrote {what}{counts[0]:,} of {counts[1]:,} nodes", err=True)
 
 
 def _range(text: str) -> tuple[int, int]:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import click
 
 from armillary.cli.command import Command, option
-from armillary.cli.output_file import OUTPUT
-from armillary.cli.outputs import working
+from armillary.cli.outputs import say, working
 from armillary.cli.trace import SUBCOMMANDS
+from armillary.cli.values import OUTPUT
 
 if TYPE_CHECKING:
     from armillary.trace import Graph
@@ -50,11 +50,11 @@ def command(inputs: tuple[Path, ...], out: Path) -> None:
         # A trace without start times is drawn by its dependencies, which is said.
         if not times.recorded:
             cycles = f"; {times.ignored} dependencies on cycles do not count" if times.ignored else ""
-            click.echo(f"warning: {name}: no start times are recorded{cycles}", err=True)
+            say(f"warning: {name}: no start times are recorded{cycles}", err=True)
         spans.append(int(times.end.max() - times.start.min()) if len(times.end) else 0)
     nodes = sum(len(times.end) for _, times in shown)
     longest = format_time(max(spans, default=0))
-    click.echo(f"wrote {out}: {len(shown)} processes, {nodes:,} nodes, {longest}", err=True)
+    say(f"wrote {out}: {len(shown)} processes, {nodes:,} nodes, {longest}", err=True)
 
 
 def _ranks(inputs: tuple[Path, ...]) -> list[tuple[int, Graph]]:

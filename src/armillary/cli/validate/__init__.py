@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from armillary.cli import COMMANDS
-from armillary.cli.lazy import DefaultGroup
+from armillary.cli.command import DefaultGroup
 
 SUBCOMMANDS = {"reproduce": "Make published studies again, with a verdict on each claim."}
 """Command name -> one-line help; the module is the name."""

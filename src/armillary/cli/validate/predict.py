@@ -14,7 +14,7 @@ from armillary.base.terminal import console
 from armillary.cli import COMMANDS
 from armillary.cli.command import Command, option
 from armillary.cli.options import html_option, json_option, plot_option
-from armillary.cli.outputs import show_table
+from armillary.cli.outputs import say, show_table
 from armillary.cli.validate import SUBCOMMANDS
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def command(
 
         picture(tables, plot)
     for path in filter(None, (json_file, html, plot)):
-        click.echo(f"wrote {path}", err=True)
+        say(f"wrote {path}", err=True)
     # Only with --check: a table that is missed is no error by itself.
     if check and verdicts(tables)["missed"]:
         click.get_current_context().exit(1)

@@ -10,10 +10,8 @@ from typing import Protocol
 import numpy as np
 
 from armillary.base.jit import Mode, load
-from armillary.collective.chunk_order.levels import Level, Order
+from armillary.collective.chunk_order import WITHIN, Level, Order
 
-WITHIN = ("earliest-phase", "fifo", "smallest-first")
-"""Which chunk a port serves first, in the order of the numbers of `chunk_flows_kernel`."""
 ROW = 4
 """Numbers of a phase: its level, ns besides, ns at the port, and volume, by which chunks are compared."""
 

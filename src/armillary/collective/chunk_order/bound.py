@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import fsum
 
 import numpy as np
 from numpy.typing import NDArray
 
-from armillary.collective.chunk_order.levels import Level, Order, loads, plain_order
+from armillary.base import portable
+from armillary.collective.chunk_order import Level, Order, loads, plain_order
 
 Reals = NDArray[np.float64]
 ENOUGH = 1e-12
@@ -35,9 +37,9 @@ def best_shares(operation: str, levels: Sequence[Level]) -> Shares:
         columns = np.array([loads(operation, levels, order) for order in orders]).T
         used, price = _game(columns)
         best = cheapest(operation, levels, price.tolist())
-        least = float(np.dot(price, loads(operation, levels, best)))
+        least = fsum(p * each for p, each in zip(price.tolist(), loads(operation, levels, best), strict=True))
         # Any prices that sum up to 1 give a bound, so it holds whatever was rounded on the way.
-        if best in orders or least >= float((columns @ used).max()) * (1 - ENOUGH):
+        if best in orders or least >= float(portable.dot(columns, used).max()) * (1 - ENOUGH):
             return Shares(least, {o: float(x) for o, x in zip(orders, used, strict=True) if x > ENOUGH})
         orders.append(best)
 
@@ -55,7 +57,7 @@ def cheapest(operation: str, levels: Sequence[Level], price: Sequence[float]) ->
         return cost / (1 - 1 / level.n)
 
     def cost(order: Order) -> float:
-        return sum(p * each for p, each in zip(price, loads(operation, levels, order), strict=True))
+        return fsum(p * each for p, each in zip(price, loads(operation, levels, order), strict=True))
 
     if operation == "all-to-all":
         return plain_order(operation, len(levels))

@@ -6,10 +6,9 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 from armillary.base.errors import InputError
-from armillary.collective.chunk_order import greedy
+from armillary.collective.chunk_order import Level, Order, greedy, plain_sizes
 from armillary.collective.chunk_order.alone import Problem, Rows
 from armillary.collective.chunk_order.greedy import Chunks
-from armillary.collective.chunk_order.levels import Level, Order
 from armillary.platform.collectives import CHUNK_ORDERS
 
 Scheduler = Callable[[Problem], Chunks]
@@ -65,7 +64,7 @@ def chunks_for(
 
     Args:
         how: Name of a scheduler, built in or of another package.
-        within: One of `alone.WITHIN`.
+        within: One of `levels.WITHIN`.
         operation: One of `levels.SCHEDULABLE`.
         levels: The dimensions, innermost first.
         size: Bytes of the collective.
@@ -82,7 +81,7 @@ def chunks_for(
 def _chunks_for(
     how: str, within: str, operation: str, levels: tuple[Level, ...], size: int, chunks: int, costs: Rows
 ) -> tuple[tuple[int, Order], ...]:
-    problem = Problem(operation, levels, tuple(greedy.plain_sizes(size, chunks)), within, costs)
+    problem = Problem(operation, levels, tuple(plain_sizes(size, chunks)), within, costs)
     scheduler = find_scheduler(how)
     with CHUNK_ORDERS.guard(how):
         found = tuple(scheduler(problem))

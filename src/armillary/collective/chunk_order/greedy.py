@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from armillary.collective.chunk_order.levels import Level, Order, loads, plain_order
+from armillary.collective.chunk_order import Level, Order, loads, plain_order
 
 Chunks = list[tuple[int, Order]]
 """Bytes and order of each chunk, in the order in which they are numbered."""
@@ -12,13 +12,6 @@ EVEN = 1 / 16
 """Themis (ISCA'22, section 4.3): loads that differ by less than this part of a chunk's time are equal."""
 LEAST = 1 / 4
 """Part of a plain chunk that a flexible chunk has at least."""
-
-
-def plain_sizes(size: int, chunks: int) -> list[int]:
-    """Return the bytes of chunks that are as equal as can be, the bigger ones first; none is empty but an only one."""
-    # Bytes that do not divide go to the first chunks, one each.
-    count = max(1, min(chunks, size))
-    return [size // count + (i < size % count) for i in range(count)]
 
 
 def baseline(operation: str, levels: Sequence[Level], sizes: Sequence[int]) -> Chunks:

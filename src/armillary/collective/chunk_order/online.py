@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
-from armillary.collective.chunk_order.alone import ROW, WITHIN, Problem, Rows
+from armillary.collective.chunk_order import WITHIN, Order, plain_order
+from armillary.collective.chunk_order.alone import ROW, Problem, Rows
 from armillary.collective.chunk_order.greedy import Chunks
-from armillary.collective.chunk_order.levels import Order, plain_order
 
 
 @dataclass

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import permutations
+from math import fsum
 from random import Random
 
 from armillary.base.jit import Mode
-from armillary.collective.chunk_order import greedy
+from armillary.collective.chunk_order import Level, Order, greedy
 from armillary.collective.chunk_order.alone import Alone, Problem, Rows
 from armillary.collective.chunk_order.bound import Shares, best_shares
 from armillary.collective.chunk_order.greedy import Chunks
-from armillary.collective.chunk_order.levels import Level, Order
 from armillary.collective.chunk_order.online import online_greedy
 
 TRIES = 4000
@@ -40,7 +40,7 @@ class Found:
 
 def least_time(operation: str, levels: Sequence[Level], size: int) -> float:
     """Return what no plan beats, ns: ports that never idle, or the latencies that every chunk meets."""
-    latency = sum(level.least for level in levels)
+    latency = fsum(level.least for level in levels)
     if operation == "all-reduce":
         # An all-reduce turns at one level, which has its own least time; the others are met twice.
         latency = min(2 * (latency - level.least) + level.turn_least for level in levels)

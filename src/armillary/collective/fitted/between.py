@@ -8,10 +8,10 @@ sends. In an all-to-all every member sends over its NIC what leaves the node.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from armillary.base import portable
 from armillary.collective.fitted.regimes import share
 
 
@@ -67,11 +67,13 @@ class Spanning:
     def rate(self, per_node: int) -> float:
         """Return what a NIC carries where `per_node` members of a node use theirs: as for the nearest number known."""
         # Nearest on a log scale; of two equally near ones the lower.
-        return self.nic[min(self.nic, key=lambda known: (abs(math.log(known / per_node)), known))]
+        return self.nic[min(self.nic, key=lambda known: (abs(portable.log(known / per_node)), known))]
 
     def time(self, operation: str, per_node: int, nodes: int, size: float) -> tuple[float, float]:
         """Return (latency, transfer) in ns."""
         stage = next(stage for stage in self.stages if size <= stage.up_to)
-        latency = stage.base + stage.hop * math.log2(nodes) + stage.step * steps(operation, per_node * nodes)
+        latency = (
+            stage.base + stage.hop * portable.log2(nodes) + stage.step * steps(operation, per_node * nodes)
+        )
         sent = size * nic_share(operation, per_node, nodes)
         return latency, stage.load * sent / self.rate(per_node)

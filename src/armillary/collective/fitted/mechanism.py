@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from armillary.base import portable
 from armillary.collective.fitted.sheet import DataSheet
 from armillary.collective.fitted.tuning import (
     LL,
@@ -121,8 +122,8 @@ class Mechanism:
         above = min((n for n in known if n >= members), default=below)
         if below >= above:
             return known[below]
-        part = math.log(members / below) / math.log(above / below)
-        return float(known[below] ** (1 - part) * known[above] ** part)
+        part = portable.log(members / below) / portable.log(above / below)
+        return portable.power(known[below], 1 - part) * portable.power(known[above], part)
 
 
 class Work(NamedTuple):
@@ -160,7 +161,7 @@ def work(
         part = size if operation == "send" else size / members
         nic = 0.0 if nodes == 1 else (size if operation == "send" else part * (members - per_node))
         own = 0.0 if operation == "send" else part
-        opened = 0.0 if nodes == 1 else math.log2(nodes)
+        opened = 0.0 if nodes == 1 else portable.log2(nodes)
         whole = Work(MESSAGE, 1.0, opened, part * peers, own, nic, peers, "messages, Simple")
         # All messages of LL leave at a time, each on a channel of its own.
         small = Work(MESSAGE_LL, 0.0, opened, part, 0.0, nic, peers, "messages, LL")
@@ -206,12 +207,16 @@ def spent(mechanism: Mechanism, each: Work, operation: str, members: int, nodes:
     if nodes == 1:
         # Latency is what is left when the links are not busy.
         waited = line.hop * each.hops
-        return overhead + (waited**_OVERLAP + inside**_OVERLAP) ** (1 / _OVERLAP) - inside, inside
+        return overhead + _joined(waited, inside, _OVERLAP) - inside, inside
     outer = mechanism.network[_outer(each.line, operation, members)]
     at_nic = each.nic / outer.bandwidth
     transfer = max(inside, at_nic)
-    transfer *= (1 + (min(inside, at_nic) / transfer) ** _SHARP) ** (1 / _SHARP)
+    transfer *= _joined(1.0, min(inside, at_nic) / transfer, _SHARP)
     return overhead + outer.step * each.hops + outer.hop * each.across, transfer
+
+
+def _joined(one: float, other: float, sharp: float) -> float:
+    return portable.power(portable.power(one, sharp) + portable.power(other, sharp), 1 / sharp)
 
 
 def _outer(line: str, operation: str, members: int) -> str:

@@ -52,8 +52,7 @@ from armillary.collective.fitted.model import BETWEEN, INSIDE, SUBSTITUTES, Coll
 from armillary.collective.fitted.regimes import Curve, Regime
 from armillary.collective.fitted.sheet import DataSheet
 from armillary.collective.fitted.tuning import LL128, NVLS, has_ll128
-from armillary.platform.fields import Bandwidth, Count, Part, Size, Time
-from armillary.platform.files.native_errors import first_error
+from armillary.platform.fields import Bandwidth, Count, Part, Size, Time, first_error
 
 _FOLDER = Path(__file__).parent / "fits"
 _SHEETS = Path(__file__).parent / "sheets.yaml"
@@ -237,8 +236,11 @@ def _read(path: Path) -> CollectiveFit:
     places = frozenset(
         (operation, place) for place, given in ((INSIDE, inside), (BETWEEN, between)) for operation in given
     )
+    _check_spread(document, file)
     sources = tuple(file.sources)
-    return CollectiveFit(path.stem, device, inside, between, sources, measured=places, unseen=unseen())
+    return CollectiveFit(
+        path.stem, device, inside, between, sources, spread=file.spread, measured=places, unseen=unseen()
+    )
 
 
 def _mechanical(document: Document, path: Path, file: _File, sheet: DataSheet) -> CollectiveFit:
@@ -270,8 +272,7 @@ def _mechanical(document: Document, path: Path, file: _File, sheet: DataSheet) -
         document.choice(("measured", place), place, (INSIDE, BETWEEN))
         for operation in operations:
             document.choice(("measured", place), operation, SUBSTITUTES)
-    for place in file.spread:
-        document.choice(("spread", place), place, (INSIDE, BETWEEN))
+    _check_spread(document, file)
     mechanism = Mechanism(
         {name: Line(line.overhead, line.hop, line.bandwidth) for name, line in file.lines.items()},
         {name: Outer(line.step, line.hop, line.bandwidth) for name, line in file.network.items()},
@@ -294,6 +295,11 @@ def _mechanical(document: Document, path: Path, file: _File, sheet: DataSheet) -
         measured=places,
         unseen=unseen(),
     )
+
+
+def _check_spread(document: Document, file: _File) -> None:
+    for place in file.spread:
+        document.choice(("spread", place), place, (INSIDE, BETWEEN))
 
 
 def _curve(document: Document, at: KeyPath, parts: list[_Regime]) -> Curve:

@@ -8,9 +8,10 @@ at a threshold it jumps, up or down. That is all that is kept: a few lines, and 
 from __future__ import annotations
 
 import bisect
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+
+from armillary.base import portable
 
 Terms = tuple[float, float]
 """(latency in ns, ns for each byte that a member sends): of the regime that holds at a size."""
@@ -76,6 +77,6 @@ def at_members(curves: Mapping[int, Curve], operation: str, members: int, size: 
         return low[0] + part * (high[0] - low[0]), low[1] + part * (high[1] - low[1])
     # Extrapolate from the last two measurements, but never let latency fall with the number of members.
     before, last = (at_size(curves[number], size) for number in known[-2:])
-    depth = math.log2 if operation == "all-reduce" else float
+    depth = portable.log2 if operation == "all-reduce" else float
     growth = max(last[0] - before[0], 0.0) / (depth(known[-1]) - depth(known[-2]))
     return last[0] + growth * (depth(members) - depth(known[-1])), last[1]

@@ -29,7 +29,7 @@ def text_of(fit: CollectiveFit, title: str, device: str | None = None) -> str:
         for line in (f"  {operation}:", *(line for n, curve in curves.items() for line in _curve(n, curve)))
     ]
     between = [line for operation, part in fit.between.items() for line in _spanning(operation, part)]
-    return "\n".join([*lines[:cut], *inside, *lines[cut:], *between]) + "\n"
+    return "\n".join([*lines[:cut], *inside, *lines[cut:], *between, *_spread(fit)]) + "\n"
 
 
 def _mechanism(mechanism: Mechanism) -> list[str]:
@@ -61,7 +61,11 @@ def _errors(fit: CollectiveFit) -> list[str]:
     for place in (INSIDE, BETWEEN):
         if operations := sorted(operation for operation, where in fit.measured if where == place):
             lines.append(f"  {place}: [{', '.join(operations)}]")
-    lines += ["spread:"] if fit.spread else []
+    return lines + _spread(fit)
+
+
+def _spread(fit: CollectiveFit) -> list[str]:
+    lines = ["spread:"] if fit.spread else []
     for place, known in fit.spread.items():
         lines.append(
             f"  {place}: {{{', '.join(f'{name}: {_number(value)}' for name, value in known.items())}}}"

@@ -25,7 +25,7 @@ from armillary.collective.synthesis.event_kernel import (
 )
 from armillary.collective.synthesis.greedy import INTERPRETED_SENDS
 from armillary.collective.synthesis.spread import Options, Spread, levels_of, regions_of
-from armillary.platform.dimension_topologies import TOPOLOGIES
+from armillary.platform.network import TOPOLOGIES
 from armillary.platform.topology.graph import Ints, Topology
 from armillary.platform.topology.grids import from_dimensions
 

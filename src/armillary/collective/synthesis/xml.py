@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from xml.sax.saxutils import quoteattr
 
+from armillary.base.text import xml_attribute
 from armillary.collective.synthesis.messages import messages_of
 from armillary.collective.synthesis.synthesize import SynthesizedSchedule
 
@@ -47,7 +47,7 @@ def to_msccl(schedule: SynthesizedSchedule, name: str = "synthesized") -> str:
     share = {"all-gather": (schedule.per_npu, chunks), "reduce-scatter": (chunks, schedule.per_npu)}
     sizes = share.get(schedule.operation, (chunks, chunks))
     head = (
-        f'<algo name={quoteattr(name)} proto="Simple" nchannels="1" nchunksperloop="{chunks}" ngpus="{n}" '
+        f'<algo name={xml_attribute(name)} proto="Simple" nchannels="1" nchunksperloop="{chunks}" ngpus="{n}" '
         f'coll="{_COLL[schedule.operation]}" inplace="1">'
     )
     return "\n".join([head, *_gpus(n, sizes, blocks, steps), "</algo>", ""])

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from armillary.base import portable
 from armillary.base.document import read_document
 from armillary.base.errors import InputError, nearest, one_of
 from armillary.compute.gpu.power import VOLTAGE, Power
@@ -121,7 +122,7 @@ class Gpu:
         title: For people.
         peaks: Precision -> FLOP/s.
         bandwidth: Bandwidth of the memory, bytes/s.
-        capacity: Capacity of the memory, bytes.
+        capacity: Capacity of the memory, bytes; 0: not known.
         sms: Streaming multiprocessors.
         tiles: Rows and columns of the tiles of GEMMs, and the SMs that share one.
         depth: Bytes of k in a step.
@@ -228,7 +229,7 @@ def _read(path: Path, below: tuple[str, ...]) -> Gpu:
         title=reader.text("title", path.stem),
         peaks=peaks,
         bandwidth=reader.bandwidth(("memory", "bandwidth")),
-        capacity=reader.size(("memory", "capacity")),
+        capacity=reader.bytes_or(("memory", "capacity"), 0),
         sms=sms,
         tiles=reader.tiles(base.tiles if base else None),
         depth=reader.count(("depth",), base.depth if base else None),
@@ -261,7 +262,7 @@ def _scaled(gpu: Gpu, ratio: float, more: float) -> Gpu:
     power = gpu.power
     if power:
         # The same SMs at other clocks need another voltage; another chip is taken to need as much for an operation.
-        faster = ratio**VOLTAGE if more == 1 else ratio * more
+        faster = portable.power(ratio, VOLTAGE) if more == 1 else ratio * more
         power = dataclasses.replace(power, demand=power.demand * faster)
     gemm = {name: dataclasses.replace(fit, feed=fit.feed * ratio) for name, fit in gpu.gemm.items()}
     attention = {

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from armillary.base.portable import power
 from armillary.compute.gpu.device import GemmFit, Gpu
 from armillary.compute.gpu.power import Power
 from armillary.compute.model import Floats, Ints
@@ -175,7 +176,7 @@ def _moved(
 def _found(distance: Floats, cache: float) -> Floats:
     """Return the share of data that is found in the cache when `distance` bytes passed since it was used."""
     # 1e6: past it the share is 0 anyway, and powers of infinity would warn.
-    found: Floats = 1 / (1 + np.minimum(distance / (RETAINED * cache), 1e6) ** EVICTION)
+    found: Floats = 1 / (1 + power(np.minimum(distance / (RETAINED * cache), 1e6), EVICTION))
     return found
 
 
@@ -183,5 +184,7 @@ def together(limits: tuple[Floats, ...], sharp: float) -> Floats:
     """Return what limits that overlap take: (Σ xᵖ)^(1/p), the largest where one stands out."""
     largest = np.maximum.reduce(limits)
     # Divided by the largest first: powers of plain seconds would underflow.
-    total: Floats = largest * sum((each / largest) ** sharp for each in limits) ** (1 / sharp)
+    # One call for all: most of the time of a power is that of calls.
+    powers = power(np.stack(np.broadcast_arrays(*limits)) / largest, sharp)
+    total: Floats = largest * power(sum(powers[1:], start=powers[0]), 1 / sharp)
     return total

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from armillary.base.portable import power
 from armillary.compute.model import Floats
 
 REST = 0.15
@@ -36,7 +37,7 @@ class Power:
     def clocks(self, load: Floats) -> Floats:
         """Return (kernels) the share of the clocks that is left under (kernels) loads of the tensor cores, 0 to 1."""
         room = max(self.limit / self.demand - REST, 0.01) / (1 - REST)
-        found: Floats = np.minimum(1.0, (room / np.maximum(load, 1e-9)) ** (1 / VOLTAGE))
+        found: Floats = np.minimum(1.0, power(room / np.maximum(load, 1e-9), 1 / VOLTAGE))
         return found
 
     @property

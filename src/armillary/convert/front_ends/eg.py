@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from armillary.base.errors import InputError
+from armillary.base.reading import read_bytes
 from armillary.convert.converted import Converted
 
 
@@ -24,7 +25,7 @@ def convert(inputs: Sequence[Path], *, cycle: str = "1 ns", groups: Path | None 
     from armillary.base.document import read_document
     from armillary.base.units import parse_time
     from armillary.convert.eg_nodes import Meaning, graph_of_rank
-    from armillary.platform.groups import read_groups
+    from armillary.platform.collectives import read_groups
     from armillary.trace import Graph, Trace
 
     try:
@@ -44,7 +45,7 @@ def convert(inputs: Sequence[Path], *, cycle: str = "1 ns", groups: Path | None 
     graphs = []
     for path in paths:
         try:
-            data = path.read_bytes()
+            data = bytes(read_bytes(path))
         except OSError as error:
             raise InputError(f"{path}: {error.strerror}, expected a readable .eg file") from error
         if data not in shared:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from armillary.base.counts import MOST_RECORDED, check_count
 from armillary.base.errors import InputError, nearest, one_of
 from armillary.convert.converted import Converted
 from armillary.convert.text.layout import lay_out
@@ -51,6 +52,13 @@ def convert(
     workload = read(Path(inputs[0]), UNITS[time_unit], kind)
     layout, notes = lay_out(workload, npus, model_parallel, _dims(dims))
     run = Recorder(workload, layout)
+    # A layer issues a computation and a collective for each of three phases, at most twice.
+    check_count(
+        12 * passes * len(workload.layers),
+        MOST_RECORDED,
+        f"{workload.path}: nodes of {passes} passes",
+        "fewer --passes",
+    )
     # One recorder for all passes: forward layers of a pass wait for the gradients of the one before.
     for _ in range(passes):
         record_pass(run)

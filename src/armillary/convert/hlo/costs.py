@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from math import log2, prod
+from math import prod
 from typing import Any
 
+from armillary.base.portable import log2
 from armillary.convert.hlo.module import Computation, Instruction, Module, numbers
 from armillary.convert.hlo.shapes import Shape
 from armillary.convert.hlo.window import convolution_flops, windows

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from armillary.base.reading import json_within
 from armillary.convert.hlo.shapes import Shape
 from armillary.convert.hlo.source import Source
 
@@ -49,9 +49,9 @@ class Instruction:
         text = self.attributes.get("backend_config", "{}")
         try:
             # JSON, or a text in quotes that holds JSON.
-            found = json.loads(text)
-            return json.loads(found) if isinstance(found, str) else found
-        except (ValueError, RecursionError):
+            found = json_within(text)
+            return json_within(found) if isinstance(found, str) else found
+        except ValueError:
             return {}
 
 

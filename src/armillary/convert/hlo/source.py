@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from armillary.base.errors import InputError
+from armillary.base.reading import read_plain
 
 COMMENT = re.compile(r"/\*[^*\n\"]*\*/")
 
@@ -58,7 +59,7 @@ def read(path: Path) -> Source:
         InputError: it cannot be read, is not text, or is StableHLO.
     """
     try:
-        data = path.read_bytes()
+        data = read_plain(path)
     except OSError as error:
         raise InputError(f"{path}: {error.strerror or error}, expected a file of HLO text") from error
     try:

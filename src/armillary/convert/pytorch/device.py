@@ -109,6 +109,7 @@ class DeviceTrace:
     kernels: list[DeviceOp] = field(default_factory=list)
     waits: list[StreamWait] = field(default_factory=list)
     distributed: dict[str, Any] = field(default_factory=dict)
+    properties: list[Any] = field(default_factory=list)
     events: int = 0
 
     def call_of(self) -> dict[int, RuntimeCall]:
@@ -141,6 +142,8 @@ def read_device(path: str | Path, text: str | None = None) -> DeviceTrace:
     header = Records(path, "traceEvents", text).read(each)
     found = header.get("distributedInfo")
     trace.distributed = found if isinstance(found, dict) else {}
+    devices = header.get("deviceProperties")
+    trace.properties = devices if isinstance(devices, list) else []
     # Parents before children where both start at once; the external id counts up in the order of starts.
     trace.ops.sort(key=lambda op: (op.start, -op.end, op.external))
     for events in (trace.calls, trace.kernels, trace.waits):

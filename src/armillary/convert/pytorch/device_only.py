@@ -6,10 +6,10 @@ are no dependencies by data.
 
 from __future__ import annotations
 
-import json
 from math import prod
 from typing import Any
 
+from armillary.base.reading import json_within
 from armillary.convert.pytorch.arguments import element_bytes
 from armillary.convert.pytorch.device import CpuOp, DeviceTrace
 from armillary.convert.pytorch.host import HostNode, HostTrace
@@ -80,7 +80,7 @@ def said(args: dict[str, Any]) -> dict[str, Any]:
     ranks = args.get("Process Group Ranks")
     if isinstance(ranks, str):
         try:
-            ranks = json.loads(ranks)
+            ranks = json_within(ranks)
         except ValueError:  # long lists are cut short
             ranks = None
     if isinstance(ranks, list) and ranks and all(type(rank) is int for rank in ranks):
@@ -118,7 +118,7 @@ def _argument(shape: Any, kind: str, given: Any, storages: Any) -> tuple[Any, st
     if isinstance(given, str) and given:
         try:
             # ``True``, ``[1, 1]`` and ``0.5`` are JSON once in lower case; other text is a string.
-            return json.loads(given.lower()), "Int"
+            return json_within(given.lower()), "Int"
         except ValueError:
             return given, "String"
     return "<None>", "None"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from armillary.base.errors import InputError
+from armillary.base.reading import json_within
 from armillary.convert.pytorch.records import Records, uncollected
 
 SCHEMAS = ("1.0.1", "1.0.2", "1.0.3", "1.0.4", "1.1.0", "1.1.1")
@@ -145,7 +145,7 @@ def _number(value: Any, what: str) -> int:
 
 def _items(value: Any) -> list[Any]:
     if isinstance(value, str):  # a JSON list in quotes, as some exporters write it
-        value = json.loads(value or "[]")
+        value = json_within(value or "[]")
     if value is None:
         return []
     if not isinstance(value, list):
@@ -155,7 +155,7 @@ def _items(value: Any) -> list[Any]:
 
 def _groups(text: Any) -> list[dict[str, Any]]:
     try:
-        found = json.loads(text) if isinstance(text, str) else text
+        found = json_within(text) if isinstance(text, str) else text
     except ValueError:
         return []
     return [group for group in found if isinstance(group, dict)] if isinstance(found, list) else []

@@ -22,7 +22,7 @@ from armillary.convert.pytorch.process_groups import ProcessGroups, says_world, 
 from armillary.convert.pytorch.rank import Rank, build
 from armillary.convert.pytorch.steps import Step
 from armillary.trace import Graph, GraphBuilder, Trace, graph_of
-from armillary.trace.process_groups import RANK, WORLD_SIZE
+from armillary.trace.trace import RANK, WORLD_SIZE
 
 _ONE_CLOCK = 60_000_000_000
 """Ranks whose recordings start further apart than this (ns) do not share a clock."""

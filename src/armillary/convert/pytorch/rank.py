@@ -27,6 +27,7 @@ from armillary.convert.pytorch.host import HostTrace
 from armillary.convert.pytorch.host_time import own_time, was_cut
 from armillary.convert.pytorch.launches import Launches, full_queues, launches
 from armillary.convert.pytorch.link import Linked
+from armillary.convert.pytorch.parents import mend_parents
 from armillary.convert.pytorch.segments import Item
 from armillary.convert.pytorch.steps import SHORT, Step, Thread, connect, fork_and_join
 from armillary.convert.pytorch.streams import add_kernels, blocks
@@ -277,28 +278,6 @@ def issue_order(steps: Sequence[Step]) -> list[Step]:
             if not waiting[child]:
                 heapq.heappush(ready, (steps[child].key, child))
     return result
-
-
-def mend_parents(linked: Linked) -> None:
-    """Move nodes up that began after their parent had ended, or whose parent is on a backend's thread.
-
-    While such a thread (gloo) records, PyTorch sometimes takes its annotation, or the operator before, for the parent.
-    """
-    nodes, ops = linked.host.nodes, linked.device.ops
-    event = {node.id: ops[op] for node, op in zip(nodes, linked.op_of, strict=True) if op >= 0}
-    parent: dict[int, int] = {}
-    for node in nodes:  # parents stand before their children
-        own, above = event.get(node.id), event.get(node.parent)
-        while own and above and node.parent in parent:
-            ended = above.tid == own.tid and above.end < own.start
-            elsewhere = above.tid != own.tid and above.is_annotation and above.name.startswith(ASYNCHRONOUS)
-            if (
-                not (ended or elsewhere) or parent[node.parent] >= node.parent
-            ):  # a damaged trace may go in circles
-                break
-            node.parent = parent[node.parent]
-            above = event.get(node.parent)
-        parent[node.id] = node.parent
 
 
 def describe_kernels(steps: Sequence[Step], host: HostTrace) -> None:

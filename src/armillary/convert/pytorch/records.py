@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import gc
-import gzip
 import json
 import re
-import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from armillary.base.errors import InputError
+from armillary.base.reading import read_unpacked
 
 _BLANK = re.compile(r"[ \t\n\r]*")
+_MOST_RECORD = 1 << 24
+"""Characters of one record, or of one of the other members: 500 times the longest we know. As objects a value takes up
+to 24 times its characters, so this bounds what one can take."""
+_LAST = 16
+"""Characters before the end of a part in which the decoder finds that it is cut off."""
 _COMMA = re.compile(r"[ \t\n\r]*,")
 
 
@@ -37,16 +41,11 @@ def read_text(path: str | Path) -> str:
         InputError: it cannot be read, or is damaged.
     """
     try:
-        data = Path(path).read_bytes()
+        data = read_unpacked(path)
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}, expected a readable JSON file") from error
-    if data[:2] == b"\x1f\x8b":
-        try:
-            data = gzip.decompress(data)
-        except (OSError, EOFError, zlib.error) as error:
-            raise InputError(f"{path}: damaged gzip file ({error})") from error
     # Names of operators are written as they are; a stray byte in one is no reason to refuse the trace.
-    return data.removeprefix(b"\xef\xbb\xbf").decode(errors="replace")
+    return str(data, "utf-8", "replace").removeprefix("\ufeff")
 
 
 class Records:
@@ -60,6 +59,8 @@ class Records:
         self.key = key
         self.text = read_text(path) if text is None else text
         self.at = 0
+        # A part of the text of at most `_MOST_RECORD` characters, and where it begins.
+        self._part, self._from = self.text[:_MOST_RECORD], 0
         # One record at a time through the C decoder. This gives a position for every error, and no second
         # copy of the document as objects.
         self._decode = json.JSONDecoder().raw_decode
@@ -71,7 +72,7 @@ class Records:
             InputError: not JSON, cut off, or the list is missing; names line and column.
         """
         header: dict[str, Any] = {}
-        found = False
+        found, others = False, 0
         if self._next() == "[":  # old device traces are the bare list
             self._list(each)
             self._end()
@@ -86,7 +87,11 @@ class Records:
                 self._list(each)
                 found = True
             else:
+                begin = self.at
                 header[name] = self._value()
+                others += self.at - begin
+                if others > _MOST_RECORD:
+                    raise self._error(f"more than {_MOST_RECORD:,} characters beside the list '{self.key}'")
             # A missing comma is an error; one before the closing brace is not.
             if self._next() != "}":
                 self._expect(",", "',' or '}'")
@@ -126,15 +131,32 @@ class Records:
 
     def _value(self) -> Any:
         try:
-            value, self.at = self._decode(self.text, self.at)
+            return self._decoded()
         except json.JSONDecodeError as error:
-            # The decoder counts from the start of the text, so its position gives line and column directly.
-            self.at = error.pos
+            at = self._from + error.pos
+            # The part may have ended in the middle of the value: a new one begins with it.
+            if self._from < self.at and self._from + len(self._part) < len(self.text):
+                self._from, self._part = self.at, self.text[self.at : self.at + _MOST_RECORD]
+                return self._value()
+            ends = at >= self._from + len(self._part) - _LAST or error.msg.startswith("Unterminated")
+            if ends and self._from + len(self._part) < len(self.text):
+                raise self._error(
+                    f"a record of more than {_MOST_RECORD:,} characters, expected many short ones"
+                ) from error
+            self.at = at
             raise self._error(f"not JSON: {error.msg}") from error
         except RecursionError as error:
             raise self._error("nested too deeply") from error
         except ValueError as error:  # an integer of thousands of digits
             raise self._error(str(error)) from error
+
+    def _decoded(self) -> Any:
+        """Decode the value that begins here, within the part."""
+        value, end = self._decode(self._part, self.at - self._from)
+        # A number at the end of the part may go on behind it.
+        if end > len(self._part) - _LAST and self._from + len(self._part) < len(self.text):
+            raise json.JSONDecodeError("cut off", self._part, end)
+        self.at = self._from + end
         return value
 
     def _expect(self, sign: str, what: str) -> None:

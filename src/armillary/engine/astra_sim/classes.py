@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from armillary.engine.astra_sim import layout as lk
 from armillary.engine.astra_sim.phases import CallChunks, CallPhase, chunks_of_call
-from armillary.engine.common.communicators import CollectiveCall
 from armillary.engine.common.fold import Order, Ring, by_place, fold, pairs_of, world_lines
-from armillary.engine.common.workload import Workload, check_members, node_of
+from armillary.engine.common.items import Workload, check_members, node_of
+from armillary.engine.common.network import CollectiveCall
 
 Ints = NDArray[np.int64]
 CallPhases = dict[CollectiveCall, CallChunks]

@@ -15,7 +15,7 @@ from armillary.engine.astra_sim import layout as lk
 from armillary.engine.astra_sim.collective import Role, Schedule
 from armillary.engine.astra_sim.congestion.network import Links
 from armillary.engine.common import network
-from armillary.platform.astra_sim_system import SharedBus
+from armillary.platform.model import SharedBus
 from armillary.platform.network import Dimension
 
 Ints = NDArray[np.int64]

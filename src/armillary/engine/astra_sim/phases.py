@@ -18,9 +18,8 @@ from armillary.engine.astra_sim.collective.chunk_order import (
 )
 from armillary.engine.astra_sim.collective.plan import next_size, plan
 from armillary.engine.astra_sim.collective.schedule import Schedule
-from armillary.engine.common.communicators import CollectiveCall, Communicator
-from armillary.engine.common.network import LIMIT
-from armillary.platform.algorithms import Algorithm
+from armillary.engine.common.network import LIMIT, CollectiveCall, Communicator
+from armillary.platform.collectives import Algorithm
 from armillary.platform.model import Platform
 from armillary.platform.profiles import astra_sim_algorithms, astra_sim_endpoint_delay
 

@@ -15,10 +15,10 @@ from armillary.engine.astra_sim.phase_costs import PhaseCosts, Timing
 from armillary.engine.astra_sim.phases import CallChunks, CallPhase
 from armillary.engine.astra_sim.rings import Rings
 from armillary.engine.common import network
-from armillary.engine.common.communicators import CollectiveCall, QuotientComm
+from armillary.engine.common.network import CollectiveCall, QuotientComm
 from armillary.engine.common.timeline import OPERATIONS
 from armillary.platform.model import Platform
-from armillary.trace.process_groups import WORLD
+from armillary.trace.trace import WORLD
 
 Ints = NDArray[np.int64]
 FAMILY = {"all": lk.ALL, "first": lk.FIRST, "last": lk.LAST}

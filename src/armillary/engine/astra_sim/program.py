@@ -17,17 +17,18 @@ from armillary.engine.astra_sim.custom import expand, uses_custom
 from armillary.engine.astra_sim.phase_costs import CONTROL_BYTES, PhaseCosts
 from armillary.engine.astra_sim.plans import TREE_KINDS, CallPlan, Plans
 from armillary.engine.common import network
-from armillary.engine.common.communicators import CollectiveCall, Communicator, quotient_comms
 from armillary.engine.common.items import (
     Channel,
     View,
+    Workload,
     channel_at,
     channels_of,
+    read_workload,
     unreceived,
 )
 from armillary.engine.common.lowered import Simulated, Tables, as_table, join
+from armillary.engine.common.network import CollectiveCall, Communicator, quotient_comms
 from armillary.engine.common.nodes import lower_nodes
-from armillary.engine.common.workload import Workload, read_workload
 from armillary.platform.model import Platform
 from armillary.platform.profiles import astra_sim_active_chunks
 from armillary.trace import Trace

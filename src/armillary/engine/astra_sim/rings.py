@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from armillary.engine.astra_sim import layout as lk
 from armillary.engine.astra_sim.phases import CallPhase
 from armillary.engine.astra_sim.phases import line as line_of
-from armillary.engine.common.communicators import QuotientComm
+from armillary.engine.common.network import QuotientComm
 from armillary.platform.model import Platform
 
 Ints = NDArray[np.int64]

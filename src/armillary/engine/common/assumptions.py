@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from armillary.base.units import format_count
-from armillary.platform.astra_sim_system import AstraSimSystem
 from armillary.platform.kernels import Kernels
-from armillary.platform.model import Platform
-from armillary.platform.network_models import NETWORK_MODELS
+from armillary.platform.model import AstraSimSystem, Platform
+from armillary.platform.network import NETWORK_MODELS
 
 if TYPE_CHECKING:
     from armillary.engine.common.lowered import Simulated

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from math import fsum
 from typing import Any
 
 import numpy as np
@@ -23,10 +24,9 @@ from armillary.collective.demand import (
 )  # fmt: skip
 from armillary.collective.demand import block_of as block_of_members
 from armillary.engine.common import network
-from armillary.engine.common.communicators import CollectiveCall, Communicator
-from armillary.platform.dimension_topologies import TOPOLOGIES
+from armillary.engine.common.network import CollectiveCall, Communicator
 from armillary.platform.model import Platform, ports
-from armillary.platform.network import Dimension, Port, links_per_npu, port
+from armillary.platform.network import TOPOLOGIES, Dimension, Port, links_per_npu, port
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -85,7 +85,7 @@ class Demands:
         found = self._of_links(call, comm)
         if (time := self._measured(call, comm)) is not None:
             # What was measured is what the links of this machine can do.
-            found = min(found, int(sum(time)))
+            found = min(found, int(fsum(time)))
         return found
 
     def _of_links(self, call: CollectiveCall, comm: Communicator) -> int:
@@ -114,7 +114,7 @@ class Demands:
                 moving = max(moving, size / rate)
         if self.anywhere:
             # A table may use every port at once and links in any order: only the total bandwidth is a bound.
-            latency, moving = 0.0, size / sum(max(each.out, each.into) for each in ports(self.platform))
+            latency, moving = 0.0, size / fsum(max(each.out, each.into) for each in ports(self.platform))
         least = latency + self.platform.npu.message_delay + moving
         if self.platform.collectives.fit is not None:
             from armillary.engine.common.fits import fitted_message

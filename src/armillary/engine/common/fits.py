@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from functools import cache, lru_cache
 from math import ceil
@@ -13,9 +13,8 @@ import numpy as np
 from armillary.base.errors import InputError
 from armillary.collective.demand import plain
 from armillary.engine.common import network
-from armillary.engine.common.communicators import CollectiveCall, Communicator
 from armillary.engine.common.items import MEMORY_OPERATIONS
-from armillary.engine.common.network import FRACTION_BITS
+from armillary.engine.common.network import FRACTION_BITS, CollectiveCall, Communicator, node_size
 from armillary.platform.model import Platform
 from armillary.platform.network import port
 from armillary.platform.terms import FitChoice
@@ -127,20 +126,3 @@ def spanned(comm: Communicator, platform: Platform) -> list[int]:
         for d, (dimension, stride) in enumerate(zip(platform.dimensions, strides, strict=True))
         if np.ptp(comm.members // stride % dimension.size)
     ]
-
-
-def between(platform: Platform, dims: Iterable[int]) -> bool:
-    """Tell whether what crosses these dimensions leaves a node.
-
-    A node is what `collectives.node` says, else the first dimension.
-    """
-    inner = platform.collectives.fit.inner if platform.collectives.fit else 1
-    return any(dim >= inner for dim in dims)
-
-
-def node_size(platform: Platform) -> int:
-    """Return the NPUs per node that the fit of a platform assumes."""
-    assert platform.collectives.fit is not None
-    return int(
-        np.prod([dimension.size for dimension in platform.dimensions[: platform.collectives.fit.inner]])
-    )

@@ -34,7 +34,7 @@ from armillary.engine.common import network
 from armillary.engine.common.items import Channel, Channels, View, channel_at
 from armillary.platform.model import Platform
 from armillary.platform.network import Dimension
-from armillary.trace.distinct import distinct_columns
+from armillary.trace.columns import distinct_columns
 
 Colours = NDArray[np.int64]
 
@@ -143,7 +143,7 @@ def _number(colour: Colours) -> Colours:
         return colour
     _, first, inverse = np.unique(colour, return_index=True, return_inverse=True)
     rank = np.empty(len(first), np.int64)
-    rank[np.argsort(first)] = np.arange(len(first))
+    rank[np.argsort(first, kind="stable")] = np.arange(len(first))
     return rank[inverse.ravel()]
 
 

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.engine.common import layout as lk
-from armillary.engine.common.communicators import CollectiveCall, Communicator
 from armillary.engine.common.demands import Demands
 from armillary.engine.common.items import View
+from armillary.engine.common.network import CollectiveCall, Communicator
 from armillary.engine.common.nodes import Nodes
 
 if TYPE_CHECKING:
@@ -99,6 +99,10 @@ class Simulated(ABC):
 
     holds = "chunks held in queues of {} on other ranks: each rank runs its chunks in another order"
     """Text of errors: what a rank waits for in a collective that all members have joined."""
+
+    def finished(self, run: Run) -> bool:
+        """Tell whether all ranks have run all nodes; if not, `diagnose` says why."""
+        return run.scalar(self.layout.V_STATUS) == lk.OK and not run.table("LEFT").any()
 
     def explain(self, run: Any) -> str:
         """Return further lines of the error for a run that cannot finish, or an empty string."""

@@ -1,22 +1,31 @@
-"""Lower one rank graph to node rows: the kind, slot and duration of each node, and the nodes that wait for it."""
+"""Lower one rank graph to node rows: the kind, slot and duration of each node, and the nodes that wait for it.
+
+Compute nodes that name work and have no time are what a trace that nobody ran, or that was recorded in part, has. In
+profile ``physical`` they take the time of the roofline model, whether or not the machine asks for it, and the result
+says so (`Timeline.info`, key ``assumptions``). Where the machine states no peak, operations are refused; where it
+states no memory bandwidth, bytes cost no time, which the result says. What a CPU does has no model: such nodes take no
+time, which the result says as well. A time of 0 is none, but on a CPU, where a recording may say that an operator
+waited all the time, it is one if ``duration_ns`` says so.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from armillary.base.errors import InputError
-from armillary.compute import KernelTimes
-from armillary.compute.untimed import has_time, names_work
 from armillary.engine.common import layout as lk
 from armillary.engine.common.network import LIMIT
 from armillary.platform.model import Platform
 from armillary.trace import CollectiveType, Graph, NodeType
 from armillary.trace._check import validate
-from armillary.trace.node import REPLAY_ONLY
-from armillary.trace.schema import COMMUNICATION
+from armillary.trace.node import COMMUNICATION, REPLAY_ONLY
+
+if TYPE_CHECKING:
+    from armillary.compute import KernelTimes
 
 Ints = NDArray[np.int64]
 
@@ -53,8 +62,8 @@ class Nodes:
     """The same of a CPU, which no model times."""
 
 
-def lower_nodes(graph: Graph, platform: Platform, times: KernelTimes) -> Nodes:
-    """Return the node rows of `graph`; `times` has the durations of its kernels.
+def lower_nodes(graph: Graph, platform: Platform, times: KernelTimes | None) -> Nodes:
+    """Return the node rows of `graph`; `times` has the durations of its kernels, None: recorded or roofline.
 
     Raises:
         InputError: a node that profile ``astra-sim`` cannot run, a cycle, or a value out of range.
@@ -98,7 +107,7 @@ def lower_nodes(graph: Graph, platform: Platform, times: KernelTimes) -> Nodes:
         kind[communication & replayed(graph, order)] = lk.FIXED
         kind[memory] = lk.MEMORY
         kind[(types == NodeType.INVALID_NODE) | (types == NodeType.METADATA_NODE)] = lk.SKIP
-        if times.asked:
+        if times:
             modelled(graph, order, times, ticks)
         elif platform.compute.model:
             warnings += _roofline(graph, order, platform, kind, ticks, (types == NodeType.COMP_NODE) & ~cpu)
@@ -266,3 +275,39 @@ def diagnose(graph: Graph) -> list[str]:
     if free.any():
         warnings.append(f"{int(free.sum())} collectives of a rank have 0 bytes: they move nothing")
     return warnings
+
+
+Mask = NDArray[np.bool_]
+
+
+def names_work(graph: Graph) -> Mask:
+    """Return which nodes name operations or bytes, (nodes)."""
+    found: Mask = (graph.ints("num_ops", 0) > 0) | (graph.ints("tensor_size", 0) > 0)
+    return found
+
+
+def has_time(graph: Graph) -> Mask:
+    """Return which nodes have a recorded time of more than 0, (nodes)."""
+    exact = graph.ints("duration_ns", 0) > 0
+    # An exact duration of 0 beats a rounded one.
+    found: Mask = np.where(graph.has("duration_ns"), exact, graph.duration_micros > 0)
+    return found
+
+
+def untimed(graph: Graph) -> Mask:
+    """Return which compute nodes off the CPU name work and have no time, (nodes)."""
+    off = graph.ints("is_cpu_op", 0) == 0
+    found: Mask = _compute(graph) & off & names_work(graph) & ~has_time(graph)
+    return found
+
+
+def untimed_on_cpu(graph: Graph) -> Mask:
+    """Return the same of a CPU, (nodes)."""
+    on_cpu = _compute(graph) & (graph.ints("is_cpu_op", 0) != 0)
+    # On a CPU a recorded 0 is a time: the operator only waited.
+    found: Mask = on_cpu & names_work(graph) & ~has_time(graph) & ~graph.has("duration_ns")
+    return found
+
+
+def _compute(graph: Graph) -> Mask:
+    return np.asarray(graph.types == NodeType.COMP_NODE)

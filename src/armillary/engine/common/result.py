@@ -18,8 +18,8 @@ from armillary.engine.common.timeline import KINDS, GraphTable, Timeline, sum_by
 from armillary.platform.kernels import PRECISIONS
 from armillary.platform.model import Platform
 from armillary.trace import Graph, NodeType
-from armillary.trace.distinct import distinct_columns
-from armillary.trace.schema import COMMUNICATION
+from armillary.trace.columns import distinct_columns
+from armillary.trace.node import COMMUNICATION
 
 Ints = NDArray[np.int64]
 _KIND_OF = {

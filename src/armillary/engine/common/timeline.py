@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from armillary.base.errors import InputError
 from armillary.base.files import replacing
+from armillary.base.reading import MOST_FILE, check_members, check_size, parse_json
 from armillary.platform.kernels import PRECISIONS
 
 if TYPE_CHECKING:
@@ -269,9 +270,11 @@ class Timeline:
                 raise InputError(
                     f"{path}: is not a saved timeline, expected a file that 'armillary run STUDY --save FILE' wrote"
                 )
+            check_size(path, MOST_FILE)
             # Timelines come from other people, and a pickle could run code.
             with np.load(path, allow_pickle=False) as data:
-                head = json.loads(bytes(data["head"]))
+                check_members(data.zip, path)
+                head = parse_json(bytes(data["head"]), path)
                 if head.get("format") != FORMAT:
                     raise InputError(f"{path}: format {head.get('format')!r}, expected {FORMAT!r}")
                 graphs = tuple(
@@ -280,7 +283,10 @@ class Timeline:
                 columns = _columns(cls, data, "")
                 network = _network(head["network"], data) if head.get("network") else None
                 return cls(graphs=graphs, info=head["info"], network=network, **columns)
-        except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile) as error:
+        except (InputError, MemoryError):
+            raise
+        # Whatever a damaged file makes zipfile, NumPy or what is made of it raise means the same to a user.
+        except Exception as error:
             raise InputError(f"{path}: cannot be read as a saved timeline ({error})") from error
 
 

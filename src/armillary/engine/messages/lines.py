@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from armillary.collective import in_switch
 from armillary.collective.load import placed
 from armillary.collective.rounds import Rounds
-from armillary.engine.common.communicators import QuotientComm
+from armillary.engine.common.network import QuotientComm
 from armillary.engine.messages import layout as lk
 from armillary.engine.messages.in_switch import SwitchLines
 from armillary.engine.messages.shapes import Shape, Shapes

@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 from armillary.base.errors import InputError
 from armillary.collective.algorithms import rounds_alltoallv, rounds_for
 from armillary.collective.rounds import Rounds
-from armillary.engine.common.communicators import CollectiveCall
 from armillary.engine.common.items import Channel
 from armillary.engine.common.lowered import as_table
-from armillary.engine.common.network import LIMIT
+from armillary.engine.common.network import LIMIT, CollectiveCall
 from armillary.engine.messages import layout as lk
 from armillary.engine.messages.lines import MessageLines
 from armillary.engine.messages.program import MessageProgram
@@ -23,9 +22,9 @@ from armillary.engine.messages.routes import routes_of
 from armillary.engine.messages.shapes import Shapes, sizes
 from armillary.engine.messages.window import window_of
 from armillary.engine.physical.chunk_routes import ChunkRoutes, plain_chunk_routes
-from armillary.engine.physical.lines import Channels
 from armillary.engine.physical.lower import Build
 from armillary.engine.physical.phases import PhysicalPhase, split_at_once
+from armillary.engine.physical.plans import Channels
 from armillary.engine.physical.program import PhysicalProgram, Plan
 from armillary.engine.physical.workload import ListedWorkload
 from armillary.engine.transport.network import Stage

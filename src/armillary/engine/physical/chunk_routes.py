@@ -14,15 +14,10 @@ from itertools import permutations
 from math import ceil, factorial
 
 from armillary.base.errors import InputError
-from armillary.collective.chunk_order.choose import MOST, chunks_for
-from armillary.collective.chunk_order.greedy import plain_sizes
-from armillary.collective.chunk_order.levels import SCHEDULABLE, plain_order
+from armillary.collective.chunk_order import SCHEDULABLE, plain_order, plain_sizes
 from armillary.collective.demand import plain
-from armillary.engine.common.communicators import CollectiveCall, Communicator
-from armillary.engine.common.fits import between
 from armillary.engine.common.items import MEMORY_OPERATIONS
-from armillary.engine.physical.costs import costs_of, levels_of
-from armillary.engine.physical.fitted import fitted_phase
+from armillary.engine.common.network import CollectiveCall, Communicator, between
 from armillary.engine.physical.phases import Beside, PhysicalPhase, in_memory, phases, spanned_by
 from armillary.platform.model import Platform
 
@@ -110,7 +105,11 @@ def chunk_routes_of(call: CollectiveCall, comm: Communicator, platform: Platform
         return ChunkRoutes(
             ((in_memory(call, platform),),), ((call.size, 0),)
         )  # a memory has chunks of its own
-    whole = fitted_phase(call, comm, platform, lambda: phases(call, comm, platform))
+    whole = None
+    if platform.collectives.fit:
+        from armillary.engine.physical.fitted import fitted_phase
+
+        whole = fitted_phase(call, comm, platform, lambda: phases(call, comm, platform))
     chunk_routes = ChunkRoutes(((whole,),), ((call.size, 0),)) if whole else _scheduled(call, comm, platform)
     return _slowed(chunk_routes, platform) if platform.terms.slows_communication else chunk_routes
 
@@ -153,6 +152,9 @@ def _scheduled(call: CollectiveCall, comm: Communicator, platform: Platform) -> 
         orders = list(permutations(plain_order(operation, choices)))
         chosen = [(size, orders[0]) for size in plain_sizes(call.size, collectives.chunks)]
     else:
+        from armillary.collective.chunk_order.choose import MOST, chunks_for
+        from armillary.engine.physical.costs import costs_of, levels_of
+
         if how in ("auto", "optimal") and min(collectives.chunks, call.size) > MOST:
             raise InputError(
                 f"{platform.source or 'platform'}: collectives: chunks: got {collectives.chunks}, expected at most "

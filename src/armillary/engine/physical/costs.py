@@ -8,11 +8,9 @@ from fractions import Fraction
 from functools import cached_property
 from math import ceil
 
-from armillary.collective.chunk_order.greedy import plain_sizes
-from armillary.collective.chunk_order.levels import Level, Order
+from armillary.collective.chunk_order import Level, Order, plain_sizes
 from armillary.collective.demand import plain
-from armillary.engine.common.communicators import CollectiveCall, Communicator
-from armillary.engine.common.network import Scale, bits
+from armillary.engine.common.network import CollectiveCall, Communicator, Scale, bits
 from armillary.engine.physical.phases import PhysicalPhase, Span, latency_ticks, phase_of, spanned_by, visits
 from armillary.platform.model import Platform
 from armillary.platform.network import port

@@ -10,21 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from fractions import Fraction
-from math import ceil
 
 import numpy as np
 
 from armillary.collective.demand import plain
 from armillary.engine.common import network
-from armillary.engine.common.communicators import CollectiveCall, Communicator
-from armillary.engine.common.fits import between, busy, crosses_host, fit_of, fitted_message, spanned, timed
+from armillary.engine.common.fits import busy, crosses_host, fit_of, spanned, timed
 from armillary.engine.common.items import MEMORY_OPERATIONS
-from armillary.engine.physical.phases import PhysicalPhase
+from armillary.engine.common.network import CollectiveCall, Communicator
+from armillary.engine.physical.phases import FITTED, PhysicalPhase
 from armillary.platform.model import Platform
 from armillary.platform.network import port
-
-FITTED = "fitted"
-"""Name of the algorithm of a phase that a fit timed."""
 
 
 def fitted_phase(
@@ -53,19 +49,6 @@ def fitted_phase(
         -1, plain(call.operation), FITTED, (), time.latency_ns, volume, Fraction(0), sent, ((dim, 1),),
         host=crosses_host(call, comm, platform),
     )  # fmt: skip
-
-
-def largest_message(platform: Platform, sizes: Collection[int]) -> int:
-    """Return the most bytes that a port carries for any message of these sizes."""
-    found = []
-    for dim in range(len(platform.dimensions)):
-        more = 1 + Fraction(platform.terms.communication_share(between(platform, (dim,))))
-        found.append(ceil(max(sizes, default=0) * more))
-        if platform.collectives.fit:
-            hops = [int(d == dim) for d in range(len(platform.dimensions))]
-            messages = (fitted_message(platform, hops, size) for size in set(sizes))
-            found += [ceil(message.volume * more) for message in messages if message]
-    return max(found)
 
 
 def fit_warnings(

@@ -10,12 +10,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.base.errors import InputError
-from armillary.compute import KernelTimes
 from armillary.engine.common import network
-from armillary.engine.common.communicators import CollectiveCall, Communicator, Communicators
 from armillary.engine.common.fold import Ring, fold
-from armillary.engine.common.items import MEMORY_OPERATIONS, Channel, View, read_view
-from armillary.engine.common.workload import check_fits
+from armillary.engine.common.items import (
+    MEMORY_OPERATIONS,
+    Channel,
+    View,
+    check_fits,
+    kernel_times,
+    read_view,
+)
+from armillary.engine.common.network import CollectiveCall, Communicator, Communicators
 from armillary.engine.physical.grid_messages import GridMessages
 from armillary.engine.physical.memory import Groups
 from armillary.engine.physical.nodes import PhysicalNodes, lower_nodes
@@ -25,7 +30,7 @@ from armillary.platform.model import Platform
 from armillary.trace import Graph, NodeType, Trace
 from armillary.trace.axis_sets import AxisSets, grid_of, routes_of
 from armillary.trace.expand import refuse_outsider
-from armillary.trace.process_groups import WORLD
+from armillary.trace.trace import WORLD
 
 Ints = NDArray[np.int64]
 
@@ -77,13 +82,14 @@ class GridWorkload(PhysicalWorkload):
         self.comms = GridGroups(platform, self.axis_sets)
         self.views: list[View] = []
         routes = []
-        times = KernelTimes(platform, trace.graphs)
+        times = kernel_times(platform, trace.graphs, fill=True)
         for graph in trace.graphs:
             route, found = routes_of(graph, grid_of(trace))
             nodes = lower_nodes(graph, platform, times)
             self.views.append(read_view(graph, self._in_axis_sets(nodes), platform, self.comms, route))
             routes.append(found if self.views[-1].pairs() else [])
-        self.views[0].nodes.warnings += times.warnings
+        if times:
+            self.views[0].nodes.warnings += times.warnings
         # Still by axis set; `slots` turns these into numbers of groups for one rank.
         self._slots = [view.slots() for view in self.views]
         self._check_members()

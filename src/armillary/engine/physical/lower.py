@@ -9,21 +9,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.base.errors import InputError
-from armillary.collective.chunk_order.alone import WITHIN
-from armillary.engine.common.communicators import quotient_comms
+from armillary.collective.chunk_order import WITHIN
 from armillary.engine.common.items import View
 from armillary.engine.common.lowered import Tables, as_table
-from armillary.engine.common.network import Scale, bits
+from armillary.engine.common.network import Scale, bits, quotient_comms
 from armillary.engine.physical import layout as lk
-from armillary.engine.physical.lines import Channels, Lines
 from armillary.engine.physical.nodes import COMPUTE, CPU, PhysicalNodes, slots_of
-from armillary.engine.physical.plans import Plans, fill_messages, fill_transfers, priorities
+from armillary.engine.physical.plans import Channels, Lines, Plans, fill_messages, fill_transfers, priorities
 from armillary.engine.physical.program import PhysicalProgram
-from armillary.engine.physical.terms.straggler import slowest
 from armillary.engine.physical.workload import ListedWorkload, PhysicalWorkload
 from armillary.platform.model import Platform
 from armillary.trace import Trace
-from armillary.trace.expand import MOST_NODES
+from armillary.trace.grid import MOST_NODES
 
 Ints = NDArray[np.int64]
 
@@ -61,7 +58,10 @@ class Paces:
             random = np.random.default_rng([jitter.seed, rank])
             # A normal variable has no lower bound, but a duration has.
             stretch *= np.maximum(1 + jitter.sigma * random.standard_normal(len(nodes.kind)), 0)
-        stretch *= slowest(terms.straggler, self.platform.npus)
+        if terms.straggler:
+            from armillary.engine.physical.terms.straggler import slowest
+
+            stretch *= slowest(terms.straggler, self.platform.npus)
         # The nodes as the graph has them: `slot` is still a class (COMPUTE, CPU), not yet a number (`slots_of`).
         timed = np.isin(nodes.slot, (COMPUTE, CPU))
         ticks = np.where(timed, np.ceil(nodes.ticks * stretch), nodes.ticks).astype(np.int64)

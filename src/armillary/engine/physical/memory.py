@@ -7,6 +7,9 @@ it takes to fill the pipeline comes after, as a latency (`armillary.platform.mem
 Ranks of one class transfer at the same time, so where they share a port one of them stands for several: its entry on
 that port has a weight. Classes are refined until all nodes of a type hold the same number of ranks
 of each class. Where groups of in-switch accesses lie in a way that classes cannot express, nothing folds.
+
+The path through the host of a node to NICs that are not near is such a port, too, which all groups of the node share.
+Where a group lies unevenly in its nodes every rank is its own class.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ from numpy.typing import NDArray
 
 from armillary.base.errors import InputError
 from armillary.engine.common.items import FROM_MEMORY, View
-from armillary.engine.common.network import LIMIT
+from armillary.engine.common.network import LIMIT, node_size
 from armillary.engine.common.nodes import refuse
 from armillary.engine.physical import layout as lk
 from armillary.platform.memory import speed
@@ -286,3 +289,48 @@ def refined(special: Ints, partition: Callable[[Ints], Ints], shared: Sequence[t
             break
         classes = finer
     return classes
+
+
+def uneven(members: Ints, per_node: int) -> bool:
+    """Tell whether a group has more members in one of its nodes than in another."""
+    counts = np.unique(members // per_node, return_counts=True)[1]
+    return bool(counts.min() < counts.max())
+
+
+class HostPorts:
+    """The host paths of nodes, numbered from `first` on; nodes of a type share one."""
+
+    def __init__(self, platform: Platform, classes: Ints, first: int, groups: Groups) -> None:
+        """Number the ports.
+
+        Args:
+            platform: The machine.
+            classes: Of ranks.
+            first: Number of the first port.
+            groups: That cross hosts.
+        """
+        choice = platform.collectives.fit
+        self.bandwidth = choice.host.bandwidth if choice and choice.host else 0.0
+        self._first, self.count = first, 0
+        if not groups:
+            return
+        self._per_node = node_size(platform)
+        self._types = node_types(classes, self._per_node)
+        self.count = int(self._types.max()) + 1
+        self._groups = GroupPlaces(classes, self._per_node, groups)
+
+    def used(self, members: Ints, slots: Ints) -> list[tuple[int, int, int]]:
+        """Return (port, members in its node, groups that this one stands for there) of every type of node."""
+        kind = self._groups.kind(members, slots)
+        nodes, counts = np.unique(members // self._per_node, return_counts=True)
+        found = {
+            (self._first + int(self._types[node]), count, self._groups.in_node(kind, node))
+            for node, count in zip(nodes.tolist(), counts.tolist(), strict=True)
+            # A group with one member in a node has a NIC near it.
+            if count > 1
+        }
+        return sorted(found)
+
+    def rates(self, units: Callable[[float], int]) -> Ints:
+        """Return the rates of all ports; `units` makes bytes per ns what the program counts in."""
+        return np.full(self.count, units(self.bandwidth) if self.count else 0, np.int64)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from armillary.base.errors import one_of
-from armillary.compute import Device, KernelTimes
-from armillary.compute.roofline import roofline_ns, with_endless_memory
-from armillary.compute.untimed import has_time, names_work, untimed, untimed_on_cpu
 from armillary.engine.common.items import View
 from armillary.engine.common.network import LIMIT
 from armillary.engine.common.nodes import (
@@ -18,18 +16,25 @@ from armillary.engine.common.nodes import (
     Nodes,
     diagnose,
     durations,
+    has_time,
     modelled,
+    names_work,
     refuse,
     replayed,
     unrecorded,
+    untimed,
+    untimed_on_cpu,
 )
 from armillary.engine.physical import layout as lk
 from armillary.engine.physical.memory import read_accesses
 from armillary.platform.model import Platform
 from armillary.trace import Graph, NodeType
 from armillary.trace._check import validate
-from armillary.trace.distinct import distinct_columns
+from armillary.trace.columns import distinct_columns
 from armillary.trace.node import DELAY
+
+if TYPE_CHECKING:
+    from armillary.compute import KernelTimes
 
 Ints = NDArray[np.int64]
 ANY, COMPUTE, CPU, COMM, MEMORY = range(5)
@@ -52,8 +57,8 @@ class PhysicalNodes(Nodes):
     """Of these, those that it timed without being enabled, for want of a recorded time."""
 
 
-def lower_nodes(graph: Graph, platform: Platform, times: KernelTimes) -> PhysicalNodes:
-    """Return the node rows of `graph`; `times` has the durations of its kernels.
+def lower_nodes(graph: Graph, platform: Platform, times: KernelTimes | None) -> PhysicalNodes:
+    """Return the node rows of `graph`; `times` has the durations of its kernels, None: recorded or roofline.
 
     Raises:
         InputError: a node that cannot be simulated, a cycle, or a value out of range.
@@ -94,7 +99,7 @@ def lower_nodes(graph: Graph, platform: Platform, times: KernelTimes) -> Physica
         local, together, slots = read_accesses(graph, order, platform, memory, ticks)
         kind[local], kind[together], stream[memory] = lk.FIXED, lk.COLLECTIVE, slots[memory]
     timed, without = platform.compute.modelled, _untimed(graph, platform)
-    if times.asked:
+    if times:
         timed = (modelled(graph, order, times, ticks) and timed) or bool(without.any())
     elif timed or without.any():
         named = compute & ~cpu & (graph.has("num_ops") | graph.has("tensor_size"))[order]
@@ -124,7 +129,7 @@ def lower_nodes(graph: Graph, platform: Platform, times: KernelTimes) -> Physica
 
 
 def _untimed(graph: Graph, platform: Platform) -> NDArray[np.bool_]:
-    """Return which nodes the roofline model times although it is not enabled: see `armillary.compute.untimed`.
+    """Return which nodes the roofline model times although it is not enabled: see `armillary.engine.common.nodes`.
 
     Raises:
         InputError: one of them cannot be timed.
@@ -168,6 +173,9 @@ def _roofline(graph: Graph, order: Ints, platform: Platform, ticks: Ints, named:
     bad = np.zeros(len(order), bool)
     bad[np.flatnonzero(named)] = (ops < 0) | (size < 0)
     refuse(graph, order, bad, "has a negative num_ops or tensor_size", "numbers of 0 or more")
+    from armillary.compute.model import Device
+    from armillary.compute.roofline import roofline_ns, with_endless_memory
+
     device = Device.of(platform)
     if not platform.compute.model:  # nobody asked for it: it takes what the machine says
         device = with_endless_memory(device)
@@ -215,7 +223,7 @@ def slots_of(view: View, nodes: PhysicalNodes) -> Ints:
     # A stream and a thread of the same number are two slots.
     keys = np.stack([nodes.slot, name])
     first, inverse = distinct_columns(keys)
-    order = np.argsort(np.where(nodes.slot[first] == ANY, -1, first))
+    order = np.argsort(np.where(nodes.slot[first] == ANY, -1, first), kind="stable")
     number = np.empty(len(first), np.int64)
     # Slot 0 stays reserved for nodes that occupy nothing, even if there are none.
     number[order] = np.arange(len(first)) + (0 if (nodes.slot == ANY).any() else 1)

@@ -13,16 +13,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.base.errors import InputError, one_of
-from armillary.collective.algorithms import ROOTED, algorithms_for, find_algorithm, rounds_for
-from armillary.collective.choose import choose, natural, parts_for
+from armillary.collective.algorithms import (
+    ROOTED,
+    algorithms_for,
+    choose,
+    find_algorithm,
+    natural,
+    parts_for,
+    rounds_for,
+)
 from armillary.collective.demand import plain
-from armillary.collective.in_switch import ports
 from armillary.collective.load import Load, load, placed
 from armillary.collective.rounds import Rounds
 from armillary.engine.common import network
-from armillary.engine.common.communicators import CollectiveCall, Communicator
+from armillary.engine.common.network import CollectiveCall, Communicator
 from armillary.engine.physical.memory import REDUCE
-from armillary.engine.physical.splits import loads
 from armillary.platform.memory import fill_ns
 from armillary.platform.model import Platform
 from armillary.platform.network import links_per_npu, port
@@ -48,6 +53,8 @@ def in_switch(platform: Platform, dim: int, collective: str, operation: str, n: 
     Raises:
         InputError: the switches of the dimension cannot reduce.
     """
+    from armillary.collective.in_switch import ports
+
     dimension = platform.dimensions[dim]
     ability = dimension.in_network
     if ability is None:
@@ -76,6 +83,8 @@ def _reason(platform: Platform, topology: str) -> str:
 
 
 Ints = NDArray[np.int64]
+FITTED = "fitted"
+"""Name of the algorithm of a phase that a fit timed."""
 MEMORY_LOAD, MEMORY_STORE = -1, -2
 
 
@@ -218,6 +227,8 @@ def in_memory(call: CollectiveCall, platform: Platform) -> PhysicalPhase:
 def _split(call: CollectiveCall, comm: Communicator, platform: Platform) -> list[PhysicalPhase]:
     """An all-to-all with sizes of its own: each dimension is as slow as its fullest line."""
     grid = spans(platform, comm) is not None
+    from armillary.engine.physical.splits import loads
+
     return [
         PhysicalPhase(
             d if grid else -1, "all-to-all", "direct", (), cost.hops * platform.dimensions[d].latency,

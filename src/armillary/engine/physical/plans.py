@@ -1,28 +1,250 @@
-"""The plans of a program: the rows of the chunks and phases of each collective."""
+"""The tables of a program while it is lowered: lines and ports, channels, and the plans of collectives over them."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
-from math import ceil
+from fractions import Fraction
+from itertools import chain
+from math import ceil, fsum
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from armillary.engine.common.communicators import CollectiveCall, QuotientComm
-from armillary.engine.common.items import View, channel_at
-from armillary.engine.common.network import Scale
+from armillary.base.errors import InputError
+from armillary.base.units import format_bandwidth
+from armillary.engine.common import network
+from armillary.engine.common.items import Channel, View, channel_at
+from armillary.engine.common.lowered import Tables
+from armillary.engine.common.network import CollectiveCall, QuotientComm, Scale, between
 from armillary.engine.physical import layout as lk
 from armillary.engine.physical.chunk_routes import last_latency
-from armillary.engine.physical.lines import Channels, Lines
-from armillary.engine.physical.phases import PhysicalPhase, latency_ticks, reduction_ns
+from armillary.engine.physical.memory import HostPorts, MemoryPorts
+from armillary.engine.physical.phases import MEMORY_STORE, PhysicalPhase, latency_ticks, reduction_ns
 from armillary.engine.physical.program import Plan
-from armillary.engine.physical.workload import PhysicalWorkload
+from armillary.engine.physical.workload import PhysicalWorkload, lines_of
 from armillary.platform.memory import fill_ns
-from armillary.platform.model import Platform
+from armillary.platform.model import Platform, ports
+from armillary.platform.network import links_per_npu
 from armillary.trace import NodeType
-from armillary.trace.process_groups import WORLD
+from armillary.trace.trace import WORLD
+
+Ints = NDArray[np.int64]
+Use = tuple[int, int, int]
+"""A port, how much of it one byte of the line takes, and lines that this one stands for there."""
+
+
+class Ring(NamedTuple):
+    """The lines of a communicator on which one kind of phase runs."""
+
+    entry: int
+    """Where its local classes begin in RING_ENTRY: the line of each, and its place on that."""
+    first: int
+    """Number of its first line."""
+    chunk_flow: int
+    """First of its chunk flows among those of an instance of its communicator."""
+    lines: int
+    """Number of lines, and of chunk flows of an instance."""
+
+
+class Lines:
+    """Lines and ports while they grow: ports of the network come first, those of a memory after them."""
+
+    def __init__(
+        self, workload: PhysicalWorkload, classes: Ints, representatives: Ints, scale: Scale
+    ) -> None:
+        self.workload, self.platform, self.classes = workload, workload.platform, classes
+        self.rates = [[scale.rate(port.out), scale.rate(port.into)] for port in ports(self.platform)]
+        """Out of and into a port of each dimension, in units per tick."""
+        self.scale, self.ranks = scale, len(representatives)
+        # Ports of memory are numbered behind those of the network.
+        self.memory = MemoryPorts(
+            self.platform, classes, representatives, self.network_ports, workload.memory_groups()
+        )
+        self.host = HostPorts(
+            self.platform, classes, self.network_ports + self.memory.count, workload.host_groups()
+        )
+        self.rows: list[int] = []
+        self.members: list[int] = []
+        self.ports: list[int] = []
+        self.entries: list[int] = []
+        self.chunk_flows: dict[int, int] = defaultdict(int)
+        """Chunk flows of an instance, by communicator."""
+        self._rings: dict[tuple[int, int, tuple[tuple[int, int], ...], bool], Ring] = {}
+
+    @property
+    def count(self) -> int:
+        """Number of lines."""
+        return len(self.rows) // lk.LN_COLUMNS
+
+    @property
+    def network_ports(self) -> int:
+        """Number of ports that are none of a memory."""
+        return 2 * len(self.rates) * self.ranks
+
+    def port(self, cls: int, dim: int, into: bool) -> int:
+        """Return the number of one direction of a class's port in a dimension."""
+        return (cls * len(self.rates) + dim) * 2 + int(into)
+
+    def port_rates(self) -> Ints:
+        """Return the rates of all ports, in units per tick.
+
+        Raises:
+            InputError: one is too small to be counted.
+        """
+        memory, host = self.memory.rates(self.scale.rate), self.host.rates(self.scale.rate)
+        found = np.concatenate([np.tile(np.array(self.rates, np.int64).ravel(), self.ranks), memory, host])
+        if (found < 1).any():
+            raise InputError(
+                f"{self.platform.source or 'platform'}: {self._slowest()} is too small for the sizes of this trace; "
+                f"expected at least {format_bandwidth(1 / self.scale.units)}"
+            )
+        return found
+
+    def _slowest(self) -> str:
+        """Return the least bandwidth of the platform, with its place, as the subject of an error."""
+        platform = self.platform
+        found = [
+            (min(port.out, port.into), f"network: {dimension.name}")
+            for port, dimension in zip(ports(platform), platform.dimensions, strict=True)
+        ]
+        found += [(min(s.read, s.write), f"remote_memory: {s.name}") for s in platform.remote_memory.stages]
+        if self.host.count:
+            found.append((self.host.bandwidth, "collectives: host"))
+        rate, where = min(found)
+        return f"{where}: bandwidth: got {format_bandwidth(rate)}, which"
+
+    def ticks(self, phase: PhysicalPhase, volume: int) -> int:
+        """Return how long a volume takes at the full rate of the ports of dimensions that a phase uses."""
+        rates = [min(self.rates[dim]) // factor for dim, factor in phase.ports if dim >= 0]
+        return -(-volume // max(min(rates, default=1), 1))
+
+    def add(self, used: Sequence[Use], members: Sequence[int] = ()) -> int:
+        """Add a line with members in its communicator, or none, that uses these ports; returns its number."""
+        number = self.count
+        self.rows += [len(members), len(self.members), len(self.ports) // lk.LP_COLUMNS, len(used)]
+        self.members += members
+        # Port, factor, weight: the columns of LINE_PORTS.
+        self.ports += chain.from_iterable(used)
+        return number
+
+    def ring(self, comm: QuotientComm, phase: PhysicalPhase) -> Ring:
+        """Return the lines of a phase of a communicator, built on first use."""
+        # Phases on the same line and ports share chunk flows: both halves of an all-reduce in a dimension
+        # queue up together.
+        key = (comm.number, phase.dim, phase.ports, phase.host)
+        if key not in self._rings:
+            self._rings[key] = self._build(comm, phase)
+        return self._rings[key]
+
+    def _build(self, comm: QuotientComm, phase: PhysicalPhase) -> Ring:
+        entry, first = len(self.entries) // 2, self.count
+        place: dict[int, tuple[int, int]] = {}
+        lines = lines_of(self.platform, comm.real, phase.dim)
+        # A class may be known here by another rank than its representative: take its first in this group.
+        _, first_at = np.unique(self.classes[lines], return_index=True)
+        for at in np.sort(first_at).tolist():
+            cls = int(self.classes[lines.ravel()[at]])
+            if cls not in place:
+                members = list(dict.fromkeys(self.classes[lines[at // lines.shape[1]]].tolist()))
+                number = self.add(self._used(members, comm, phase), [comm.local[c] for c in members])
+                # One line stands for all lines with the same classes.
+                place |= {c: (number, i) for i, c in enumerate(members)}
+        for cls in comm.local:
+            self.entries += place[cls]
+        chunk_flow, count = self.chunk_flows[comm.number], self.count - first
+        self.chunk_flows[comm.number] += count
+        return Ring(entry, first, chunk_flow, count)
+
+    def _used(self, members: list[int], comm: QuotientComm, phase: PhysicalPhase) -> list[Use]:
+        used = [
+            (self.port(c, dim, into), factor, 1)
+            for c in members
+            for dim, factor in phase.ports
+            for into in (False, True)
+            if dim >= 0
+        ]
+        for dim, _ in phase.ports:
+            if dim < 0:
+                together = self.memory.together(comm.real.members, self._slots(comm), dim == MEMORY_STORE)
+                used += [(port, 1, weight) for port, weight in together]
+        if phase.host:
+            used += self.host.used(comm.real.members, self._slots(comm))
+        return used
+
+    def _slots(self, comm: QuotientComm) -> Ints:
+        """Return the place of a communicator among those of each of its members."""
+        ranks, number = comm.real.members.tolist(), comm.real.number
+        return np.array([self.workload.slots(rank).get(number, -1) for rank in ranks])
+
+
+class Channels:
+    """Channels while they grow; chunk flows are counted from the first channel on."""
+
+    def __init__(
+        self, workload: PhysicalWorkload, classes: Ints, tables: Tables, lines: Lines, scale: Scale
+    ) -> None:
+        self.workload, self.platform, self.classes = workload, workload.platform, classes
+        self.tables, self.lines, self.scale = tables, lines, scale
+        self._known: dict[Channel, tuple[int, int, int]] = {}
+        self._paths: dict[tuple[int, int], tuple[int, ...]] = {}
+
+    def of(self, channel: Channel) -> tuple[int, int, int]:
+        """Return (quotient channel, latency in ticks, volume in units) of a channel."""
+        if channel not in self._known:
+            self._known[channel] = self.lower(channel)
+        return self._known[channel]
+
+    def lower(self, channel: Channel) -> tuple[int, int, int]:
+        """Return the same for a channel that is not known yet: one like it may be."""
+        tag, source, target, size = channel
+        sends, receives = self.workload.channel(channel)
+        a, b = int(self.classes[source]), int(self.classes[target])
+        hops = self._path(source, target)
+        crossed = [
+            (d, dimension, hop)
+            for d, (dimension, hop) in enumerate(zip(self.platform.dimensions, hops, strict=True))
+            if hop
+        ]
+        # Channels between ranks of the same classes over equally long paths behave alike, so they are one.
+        key = (tag, a, b, size, tuple(sends), tuple(receives), hops)
+        latency = fsum(hop * dimension.latency for _, dimension, hop in crossed)
+        latency += self.platform.npu.message_delay
+        uses = [(d, links_per_npu(dimension.topology, dimension.size)) for d, dimension, _ in crossed]
+        # Every dimension that a message crosses is paid for, in latency and in bandwidth.
+        volume: int | Fraction = size
+        if self.platform.collectives.fit:
+            from armillary.engine.common.fits import fitted_message
+
+            if fitted := fitted_message(self.platform, hops, size):
+                latency, volume, uses = fitted.latency, fitted.volume, [(fitted.dim, 1)]
+        # A message that leaves its node is between nodes all the way.
+        if share := self.platform.terms.communication_share(
+            between(self.platform, [d for d, _, _ in crossed])
+        ):
+            latency, volume = latency * (1 + share), volume * (1 + Fraction(share))
+        if key not in self.tables.channel_at:
+            used = []
+            for d, links in uses:
+                used += [(self.lines.port(a, d, False), links, 1), (self.lines.port(b, d, True), links, 1)]
+            self.add(key, (a, b), max(len(sends), len(receives)), used)
+        return self.tables.channel_at[key], ceil(latency), self.scale.volume(volume)
+
+    def add(self, key: tuple[Any, ...], ends: tuple[int, int], messages: int, used: list[Use]) -> int:
+        """Add a channel between two classes with as many messages, that uses these ports; returns its number."""
+        tables = self.tables
+        number = tables.channel_at[key] = len(tables.channel_at)
+        tables.channels += [tables.pairs, *ends, number, self.lines.add(used)]
+        tables.pairs += messages
+        return number
+
+    def _path(self, source: int, target: int) -> tuple[int, ...]:
+        if (source, target) not in self._paths:
+            hops = network.path(self.platform.dimensions, np.array(source), np.array(target))
+            self._paths[(source, target)] = tuple(int(hop) for hop in hops)
+        return self._paths[(source, target)]
 
 
 class Plans:
@@ -108,9 +330,6 @@ class Plans:
             ]  # fmt: skip
             lines += ring.lines
         plan.lines = max(plan.lines, lines)
-
-
-Ints = NDArray[np.int64]
 
 
 def priorities(view: View, platform: Platform) -> Ints:

@@ -15,8 +15,8 @@ from armillary.base.errors import InputError
 from armillary.collective.algorithms import rounds_alltoallv
 from armillary.collective.load import Load, load
 from armillary.engine.common import network
-from armillary.engine.common.communicators import CollectiveCall, Communicator, Communicators
 from armillary.engine.common.items import View
+from armillary.engine.common.network import CollectiveCall, Communicator, Communicators
 from armillary.platform.model import Platform
 from armillary.trace import Graph, Trace
 
@@ -33,11 +33,6 @@ def join_splits(
     Raises:
         InputError: a list of splits has not one entry per member, or a member has none.
     """
-    if not any(
-        "comm_splits" in trace.graph(int(np.flatnonzero(view_of == v)[0])).attr_names
-        for v in range(len(views))
-    ):
-        return views, view_of
     found: dict[int, dict[int, Rows]] = {}
     for rank in range(trace.n_ranks):
         for comm, rows in read_splits(trace.graph(rank), views[view_of[rank]]).items():

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from fractions import Fraction
 from functools import cached_property
 from math import ceil
 
@@ -12,20 +13,24 @@ from numpy.typing import NDArray
 
 from armillary.collective.algorithms import ROOTED
 from armillary.engine.common import network
-from armillary.engine.common.communicators import CollectiveCall, Communicator, Communicators
-from armillary.engine.common.fits import node_size
 from armillary.engine.common.fold import Order, Ring, fold, pairs_of, world_lines
-from armillary.engine.common.items import MEMORY_OPERATIONS, Channel, View, channels_of, unreceived
-from armillary.engine.common.workload import Workload, check_members, read_workload
+from armillary.engine.common.items import (
+    MEMORY_OPERATIONS,
+    Channel,
+    View,
+    Workload,
+    channels_of,
+    check_members,
+    read_workload,
+    unreceived,
+)
+from armillary.engine.common.network import CollectiveCall, Communicator, Communicators, between, node_size
 from armillary.engine.physical import layout as lk
 from armillary.engine.physical.chunk_routes import ChunkRoutes, chunk_routes_of
-from armillary.engine.physical.fitted import fit_warnings, largest_message
-from armillary.engine.physical.host import uneven
-from armillary.engine.physical.memory import Groups, RemoteAccesses, refined
+from armillary.engine.physical.memory import Groups, RemoteAccesses, refined, uneven
 from armillary.engine.physical.nodes import lower_nodes
-from armillary.engine.physical.splits import join_splits
-from armillary.platform.dimension_topologies import TOPOLOGIES
 from armillary.platform.model import Platform
+from armillary.platform.network import TOPOLOGIES
 from armillary.trace import Trace
 
 Ints = NDArray[np.int64]
@@ -78,6 +83,21 @@ def uneven_between(platform: Platform, comm: Communicator, one: int, other: int)
         if not even and one // stride % dimension.size != other // stride % dimension.size:
             found.append(f"{dimension.name} ({dimension.topology})")
     return found
+
+
+def largest_message(platform: Platform, sizes: Collection[int]) -> int:
+    """Return the most bytes that a port carries for any message of these sizes."""
+    found = []
+    for dim in range(len(platform.dimensions)):
+        more = 1 + Fraction(platform.terms.communication_share(between(platform, (dim,))))
+        found.append(ceil(max(sizes, default=0) * more))
+        if platform.collectives.fit:
+            from armillary.engine.common.fits import fitted_message
+
+            hops = [int(d == dim) for d in range(len(platform.dimensions))]
+            messages = (fitted_message(platform, hops, size) for size in set(sizes))
+            found += [ceil(message.volume * more) for message in messages if message]
+    return max(found)
 
 
 SET = frozenset({Order("set", (), True)})
@@ -203,6 +223,8 @@ class PhysicalWorkload(ABC):
         """Return warnings about a fit that times collectives and messages."""
         if self.platform.collectives.fit is None:
             return []
+        from armillary.engine.physical.fitted import fit_warnings
+
         calls = ((call, self.comms.get(call.comm)) for call in self.calls)
         return fit_warnings(self.platform, calls, self._message_sizes())
 
@@ -241,7 +263,11 @@ class ListedWorkload(PhysicalWorkload):
         """
         super().__init__(platform)
         views, view_of, self.comms, self.structure = read_workload(trace, platform, lower_nodes, fill=True)
-        self.views, view_of = join_splits(trace, views, view_of, self.comms)
+        if any("comm_splits" in graph.attr_names for graph in trace.graphs):
+            from armillary.engine.physical.splits import join_splits
+
+            views, view_of = join_splits(trace, views, view_of, self.comms)
+        self.views = views
         channels = channels_of(self.views, view_of)
         self.read = Workload(trace, platform, self.comms, self.views, view_of, channels)
         check_members(self.read)

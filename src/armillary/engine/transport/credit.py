@@ -20,7 +20,7 @@ from armillary.engine.transport import credit_layout as ck
 from armillary.engine.transport import layout as lk
 from armillary.engine.transport.deadlock import down_links
 from armillary.engine.transport.transport import Transport
-from armillary.platform.dimension_topologies import TOPOLOGIES
+from armillary.platform.network import TOPOLOGIES
 from armillary.platform.topology.graph import UNBOUNDED, Topology
 
 Ints = NDArray[np.int64]
@@ -182,7 +182,7 @@ def blocked_cycle(net: Any, pool: Any, table: Any, topology: Topology) -> list[i
     first_own = int(table[lk.T_OWN])
     own = np.asarray(table[first_own : first_own + topology.links * ck.C_COLUMNS]).reshape(-1, ck.C_COLUMNS)
     # Slots are numbered by place at their node; this maps each back to its link.
-    link_of = np.repeat(np.argsort(own[:, ck.C_END]), vcs)
+    link_of = np.repeat(np.argsort(own[:, ck.C_END], kind="stable"), vcs)
     followed = set()
     for start in range(topology.links * vcs):
         way: list[int] = []

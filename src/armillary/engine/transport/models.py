@@ -13,7 +13,7 @@ from armillary.engine.transport.packet import Packet
 from armillary.engine.transport.tcp import Tcp
 from armillary.engine.transport.transport import Congestion, Transport
 from armillary.platform.model import Packets, Platform
-from armillary.platform.network_models import NETWORK_MODELS
+from armillary.platform.network import NETWORK_MODELS
 
 
 def transport_of(network_model: str, platform: Platform) -> Transport:

@@ -9,8 +9,8 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from armillary.base.checked import before_table
 from armillary.base.errors import InputError
+from armillary.base.tables import before_table
 from armillary.engine.transport import layout as lk
 from armillary.platform.topology.graph import Floats, Topology
 from armillary.platform.topology.routing import Paths, Routing

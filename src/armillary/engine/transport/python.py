@@ -23,7 +23,7 @@ from armillary.base.hints import show
 from armillary.engine.transport import layout as lk
 from armillary.engine.transport.network_model import Link, Message, NetworkModel
 from armillary.engine.transport.transport import Ints, Transport
-from armillary.platform.network_models import NETWORK_MODELS
+from armillary.platform.network import NETWORK_MODELS
 from armillary.platform.topology.graph import Topology
 
 

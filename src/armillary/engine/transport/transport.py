@@ -24,8 +24,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from armillary.base.checked import before_table
 from armillary.base.jit import Mode
+from armillary.base.tables import before_table
 from armillary.base.working_memory import at_least, room
 from armillary.engine.transport import layout as lk
 from armillary.engine.transport.deadlock import down_links

@@ -6,7 +6,6 @@ import csv
 import dataclasses
 import functools
 import io
-import json
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -16,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.base.errors import InputError
+from armillary.base.reading import parse_json
 from armillary.compute.gpu.attention import attention_seconds, context_seconds, scores
 from armillary.compute.gpu.device import AttentionFit, Gpu
 from armillary.compute.model import Floats, Ints
@@ -130,9 +130,19 @@ def read_shares(path: Path) -> Kernels:
 
     It states shares of the peak for the operations of all scores, 2.5 times as many backward, though a mask halves
     them.
+
+    Raises:
+        InputError: it is missing or malformed.
     """
+    try:
+        return _shares(parse_json(measured_text(path), path))
+    except (ArithmeticError, AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
+        raise InputError(f"{path}: no system file of SimuMax ({type(error).__name__}: {error})") from error
+
+
+def _shares(document: Any) -> Kernels:
     table, seconds, labels = [], [], []
-    operators = json.loads(path.read_text())["accelerator"]["op"]
+    operators = document["accelerator"]["op"]
     # Position in the pair is the flag of the backward pass.
     for backward, name in enumerate(("sdp_fwd", "sdp_bwd")):
         for key, share in operators[name]["accurate_efficient_factor"].items():

@@ -9,30 +9,34 @@ from typing import Any
 import yaml
 
 from armillary.base.errors import InputError, one_of
-from armillary.compute.gpu.device import GemmFit, Gpu, gpu_names, load_gpu
+from armillary.compute.gpu.device import AttentionFit, GemmFit, Gpu, gpu_names, load_gpu
 from armillary.evidence.calibrate.gemm import LEAST_NS, Errors, Fitted
 
 # Constants in seconds; the others are shares, but for `sharp`.
-_TIMES = ("step", "tile", "launch", "after", "split", "cast")
-_NUMBERS = ("sharp", "cached")
+_TIMES = ("step", "tile", "launch", "after", "split", "cast", "score", "backward_score", "context_launch")
+_NUMBERS = ("sharp", "cached", "other", "backward_other")
 
 
-def gemm_keys(fit: GemmFit) -> dict[str, Any]:
+def gemm_keys(fit: GemmFit | AttentionFit) -> dict[str, Any]:
     """Return constants as they stand in a file, with units."""
     found: dict[str, Any] = {}
-    for each in dataclasses.fields(GemmFit):
+    for each in dataclasses.fields(fit):
         value = getattr(fit, each.name)
         # Casts exist only in precisions whose left operand is converted first.
-        if each.name in ("cast", "cast_memory") and not fit.cast:
+        if each.name in ("cast", "cast_memory") and not getattr(fit, "cast", 0):
             continue
         if each.name == "feed":
             found[each.name] = f"{value / 1e9:.4g} GB/s"
         elif each.name in _TIMES:
-            unit, scale = ("ns", 1e9) if value < 1e-6 else ("us", 1e6) if value < 1e-3 else ("ms", 1e3)
-            found[each.name] = f"{value * scale:.4g} {unit}"
+            found[each.name] = _time(value)
         else:
             found[each.name] = float(f"{value:.4g}") if each.name in _NUMBERS else f"{100 * value:.4g} %"
     return found
+
+
+def _time(seconds: float) -> str:
+    unit, scale = ("ns", 1e9) if seconds < 1e-6 else ("us", 1e6) if seconds < 1e-3 else ("ms", 1e3)
+    return f"{seconds * scale:.4g} {unit}"
 
 
 def error_keys(fitted: Fitted, source: str) -> dict[str, Any]:
@@ -59,7 +63,15 @@ def device_text(base: Gpu, title: str, fits: Mapping[str, Fitted], source: str) 
     like = base.name if base.name in gpu_names() else base.like
     if not like:
         raise InputError(f"base {base.name}: expected {one_of(gpu_names())}, or a file with the key 'like'")
-    data = {
+    gemms = {name: each.fit for name, each in fits.items()}
+    fitted = {f"gemm {name}": error_keys(each, source) for name, each in fits.items()}
+    data = {**like_keys(base, title, like, gemms), "fitted": fitted}
+    return yaml.safe_dump(data, sort_keys=False, width=120)
+
+
+def like_keys(base: Gpu, title: str, like: str, gemms: Mapping[str, GemmFit]) -> dict[str, Any]:
+    """Return the keys of a device that is like one of the package, but for its GEMMs."""
+    return {
         "title": title,
         "like": like,
         "sms": base.sms,
@@ -67,10 +79,24 @@ def device_text(base: Gpu, title: str, fits: Mapping[str, Fitted], source: str) 
         "memory": {"bandwidth": f"{base.bandwidth / 1e9:g} GB/s", "capacity": f"{base.capacity} B"},
         # Tiles equal to those of the base are left out: `like` brings them.
         **({} if base.tiles == load_gpu(like).tiles else {"tiles": _tiles(base)}),
-        "gemm": {name: gemm_keys(each.fit) for name, each in fits.items()},
-        "fitted": {f"gemm {name}": error_keys(each, source) for name, each in fits.items()},
+        "gemm": {name: gemm_keys(fit) for name, fit in gemms.items()},
     }
-    return yaml.safe_dump(data, sort_keys=False, width=120)
+
+
+def whole_keys(gpu: Gpu, title: str) -> dict[str, Any]:
+    """Return the keys of a device that is like no other; what it says of power and layouts is left out."""
+    memory = {"bandwidth": f"{gpu.bandwidth / 1e9:.4g} GB/s", "share": f"{100 * gpu.share:.4g} %"}
+    return {
+        "title": title,
+        "sms": gpu.sms,
+        "peak": {name: f"{value / 1e12:.4g} TFLOP/s" for name, value in gpu.peaks.items()},
+        "memory": memory | ({"capacity": f"{gpu.capacity} B"} if gpu.capacity else {}),
+        "launch": _time(gpu.launch),
+        "depth": gpu.depth,
+        "tiles": _tiles(gpu),
+        "gemm": {name: gemm_keys(fit) for name, fit in gpu.gemm.items()},
+        "attention": {name: gemm_keys(fit) for name, fit in gpu.attention.items()},
+    }
 
 
 def _tiles(gpu: Gpu) -> list[str]:

@@ -7,7 +7,7 @@ have not seen it either. Least squares of the logarithm of predicted over measur
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from armillary.compute.gpu.device import GemmFit, Gpu
 from armillary.compute.gpu.gemm import LOOPED, gemm_seconds
 from armillary.compute.model import Floats, Ints
 from armillary.compute.table_file import Measured, read_table
+from armillary.evidence.calibrate.priors import told
 
 LEAST_NS = 20_000.0
 """Least time of long GEMMs, whose errors are stated apart: of shorter ones launch and latency are a large part."""
@@ -47,8 +48,18 @@ _HIGHEST = {
 _HELD_BACK = {"rate": (0.95, 2000.0), "overlap": (0.8, 100.0)}
 _FEED = 10.0
 """Firmness of `feed`, which is expected to be that of bf16."""
+WIDTHS = {
+    "rate": 0.1, "feed": 1.3, "step": 0.7, "tile": 1.0, "launch": 0.3, "memory": 0.1, "sharp": 0.3, "drop": 0.15,
+    "after": 2.0, "split": 0.15, "area": 0.3, "overlap": 0.2, "cached": 0.15,
+}  # fmt: skip
+"""Standard deviation of the logarithm of a constant among A100, H100 and B200: how far the device of few GEMMs is
+expected to be from the one that it is like."""
 _ROUNDS = 18
 # Rounds of least squares; later ones change errors by less than 0.05 %.
+_SLOPE = 1e-2
+# Step in the logarithm of a constant to see what it does.
+_NEAR = 1e-3
+# Logarithm by which a constant is away from its bounds, else it is at one.
 _SOFT = 0.05
 """Relative error beyond which a row has less weight (soft L1)."""
 
@@ -125,11 +136,31 @@ def read_gemms(
     }, notes
 
 
-def predicted_ns(gpu: Gpu, precision: str, sizes: Ints, fit: GemmFit | None = None) -> Floats:
-    """Return (GEMMs) ns of single GEMMs."""
+def predicted_ns(
+    gpu: Gpu,
+    precision: str,
+    sizes: Ints,
+    fit: GemmFit | None = None,
+    loaded: NDArray[np.bool_] | None = None,
+) -> Floats:
+    """Return (GEMMs) ns of single GEMMs.
+
+    Args:
+        gpu: The device.
+        precision: Of the GEMMs.
+        sizes: (GEMMs, 3) m, n and k.
+        fit: Constants other than those of `gpu`.
+        loaded: (GEMMs) whether each ran in a step, with weights of its own and under the limit of the power; absent:
+            all were measured in a loop.
+    """
     # A fourth column: calls, 1 each.
     four = np.column_stack([sizes, np.ones(len(sizes))]).astype(float)
-    return gemm_seconds(gpu, precision, four, fit=fit, copies=LOOPED)[0] * 1e9
+    if loaded is None or not loaded.any():
+        return gemm_seconds(gpu, precision, four, fit=fit, copies=LOOPED)[0] * 1e9
+    found = np.zeros(len(sizes))
+    found[~loaded] = gemm_seconds(gpu, precision, four[~loaded], fit=fit, copies=LOOPED)[0]
+    found[loaded] = gemm_seconds(gpu, precision, four[loaded], fit=fit, power=gpu.power)[0]
+    return found * 1e9
 
 
 def errors(
@@ -221,7 +252,64 @@ def _mean(found: list[Errors]) -> Errors:
     )
 
 
-def _fit(gpu: Gpu, precision: str, measured: Measured, which: NDArray[np.bool_]) -> GemmFit:
+def few(
+    gpu: Gpu,
+    precision: str,
+    measured: Measured,
+    loaded: NDArray[np.bool_] | None = None,
+    widths: Mapping[str, float] = WIDTHS,
+) -> tuple[GemmFit, tuple[str, ...]]:
+    """Return constants that GEMMs of any number decide as far as they can, and the names of those that they do.
+
+    Each is drawn to that of `gpu`; at most half as many as GEMMs move, those that the GEMMs tell most. One that would
+    end at a bound, where something else takes its part, stays where it was.
+
+    Args:
+        gpu: The device that the measured one is like.
+        precision: Of the GEMMs.
+        measured: The GEMMs.
+        loaded: See `predicted_ns`.
+        widths: How far constants are expected to be from those of `gpu`, as logarithms.
+    """
+    start = gpu.gemm_fit(precision)
+    names = [name for name in widths if getattr(start, name) > 0]
+    base = np.log(predicted_ns(gpu, precision, measured.sizes, start, loaded))
+    moved = (dataclasses.replace(start, **{name: getattr(start, name) * np.exp(_SLOPE)}) for name in names)
+    slopes = [
+        (np.log(predicted_ns(gpu, precision, measured.sizes, each, loaded)) - base) / _SLOPE * widths[name]
+        for name, each in zip(names, moved, strict=True)
+    ]
+    free = tuple(names[at] for at in told(np.array(slopes).T, len(measured.ns)).tolist())
+    while free:
+        found = _fit(gpu, precision, measured, np.ones(len(measured.ns), bool), free, widths, loaded)
+        low, high = _bounds(free, start)
+        at = np.log([getattr(found, name) for name in free])
+        inside = (at > low + _NEAR) & (at < high - _NEAR)
+        if inside.all():
+            return found, free
+        free = tuple(name for name, holds in zip(free, inside.tolist(), strict=True) if holds)
+    return start, ()
+
+
+def _bounds(names: Sequence[str], start: GemmFit) -> tuple[Floats, Floats]:
+    """Return the least and largest logarithms of constants."""
+    # 1e-12: a constant of 0 has no logarithm.
+    first = [max(getattr(start, name), 1e-12) for name in names]
+    low = np.log([_LOWEST.get(name, value / 20) for name, value in zip(names, first, strict=True)])
+    high = np.log([_HIGHEST.get(name, value * 20) for name, value in zip(names, first, strict=True)])
+    return low, high
+
+
+def _fit(
+    gpu: Gpu,
+    precision: str,
+    measured: Measured,
+    which: NDArray[np.bool_],
+    free: Sequence[str] = (),
+    widths: Mapping[str, float] | None = None,
+    loaded: NDArray[np.bool_] | None = None,
+) -> GemmFit:
+    """Return the constants that fit best; with `free` only these move, drawn to where they start by `widths`."""
     try:
         from scipy.optimize import least_squares
     except ImportError as error:
@@ -229,8 +317,8 @@ def _fit(gpu: Gpu, precision: str, measured: Measured, which: NDArray[np.bool_])
             "fitting needs scipy, which is not installed: pip install armillary[calibrate]"
         ) from error
     start = gpu.gemm_fit(precision)
-    names = (*_FITTED, *(_CAST if start.cast else ()))
-    if precision != "bf16":
+    names = tuple(free) or (*_FITTED, *(_CAST if start.cast else ()))
+    if precision != "bf16" and not free:
         # What a tile hides and where operands lie has little to do with their precision.
         shared = {name: getattr(gpu.gemm_fit("bf16"), name) for name in _SHARED}
         start, names = (
@@ -242,32 +330,34 @@ def _fit(gpu: Gpu, precision: str, measured: Measured, which: NDArray[np.bool_])
     order = np.argsort((mine * 2_654_435_761) % 2**32, kind="stable")
     mine = mine[order[:MOST]]
     sizes, target = measured.sizes[mine], np.log(measured.ns[mine])
+    under = None if loaded is None else loaded[mine]
     # Least squares of weighted residuals: a row of weight 2 counts twice.
     weight = np.sqrt(np.where(measured.ns[mine] >= LEAST_NS, WEIGHT, 1.0))
     held_back = [(place, *_HELD_BACK[name]) for place, name in enumerate(names) if name in _HELD_BACK]
-    feed = None if precision == "bf16" else np.log(gpu.gemm_fit("bf16").feed)
+    feed = None if precision == "bf16" or free else np.log(gpu.gemm_fit("bf16").feed)
+    expected = np.array([widths[name] for name in names]) if widths else None
 
     def constants(at: Floats) -> GemmFit:
         return dataclasses.replace(start, **dict(zip(names, np.exp(at).tolist(), strict=True)))
 
     def off(at: Floats) -> Floats:
-        rows = (np.log(predicted_ns(gpu, precision, sizes, constants(at))) - target) * weight
+        rows = (np.log(predicted_ns(gpu, precision, sizes, constants(at), under)) - target) * weight
         firm = [
             _SOFT * strength * max(0.0, at[place] - np.log(value)) for place, value, strength in held_back
         ]
         if feed is not None:
             firm.append(_SOFT * _FEED * (at[names.index("feed")] - feed))
-        result: Floats = np.concatenate([rows, firm])
+        drawn = np.zeros(0) if expected is None else _SOFT * (at - np.log(first)) / expected
+        result: Floats = np.concatenate([rows, firm, drawn])
         return result
 
     # 1e-12: a constant of 0 has no logarithm.
     first = np.array([max(getattr(start, name), 1e-12) for name in names])
-    low = np.log([_LOWEST.get(name, value / 20) for name, value in zip(names, first, strict=True)])
-    high = np.log([_HIGHEST.get(name, value * 20) for name, value in zip(names, first, strict=True)])
+    low, high = _bounds(names, start)
     # The best tile changes in jumps, so that small steps see no slope.
     found: Any = least_squares(
         off, np.clip(np.log(first), low + 1e-6, high - 1e-6), bounds=(low, high), loss="soft_l1", f_scale=_SOFT,
-        # diff_step 1e-2, see above.
-        diff_step=1e-2, x_scale=0.2, max_nfev=_ROUNDS,
+        # diff_step, see above.
+        diff_step=_SLOPE, x_scale=0.2, max_nfev=_ROUNDS,
     )  # fmt: skip
     return constants(found.x)

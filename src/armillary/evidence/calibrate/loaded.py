@@ -6,7 +6,6 @@ files). From the dense GEMMs follows the demand for power of the device; the gro
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.base.errors import InputError
+from armillary.base.reading import parse_json, read_plain
 from armillary.compute.gpu.device import Gpu
 from armillary.compute.gpu.gemm import gemm_seconds
 from armillary.compute.gpu.power import REST, VOLTAGE, Power
@@ -54,7 +54,7 @@ def read_loaded(path: Path) -> tuple[Loaded, Loaded]:
         InputError: the file is no such file.
     """
     try:
-        operators = json.loads(path.read_text())["accelerator"]["op"]
+        operators = parse_json(read_plain(path), path)["accelerator"]["op"]
         return _dense(operators["matmul"]), _grouped(operators["group_matmul"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(

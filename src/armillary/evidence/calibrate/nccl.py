@@ -6,22 +6,25 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 
 from armillary.collective.fitted.mechanism import Mechanism
-from armillary.collective.fitted.model import BETWEEN, INSIDE, SMALL, CollectiveFit, Spread
+from armillary.collective.fitted.model import BETWEEN, INSIDE, OPERATIONS, SMALL, CollectiveFit, Spread
 from armillary.collective.fitted.sheet import DataSheet
 from armillary.evidence.calibrate.nccl_mechanism import PRIOR_KNOWN, Fitted, fit_mechanism, thinned, usual
+from armillary.evidence.calibrate.priors import deviation_of, pooled
 from armillary.evidence.calibrate.samples import Sample, merged
 
 COLD = 1.5
 """A time this many times that of a larger size is a cold start."""
 _FOLDS = 5
+ELSEWHERE = 0.23
+"""Standard deviation that what was not observed on a cluster adds to that of another one of its GPU: all-reduces of 2
+to 8 A100 in a node of three clusters (NVIDIA's, Azure's, vTrain's) are 0.15, 0.21 and 0.39 apart."""
+UNKNOWN = 0.25
+"""Standard deviation before anything was measured: what fits of one generation of devices are off by on the next."""
 _LEAST = 6
 """Held-out rows from which an operation has a spread of its own."""
-_SURELY = 1.645
-"""Standard deviations of a normal distribution that hold 90 %."""
-_LEAST_SPREAD = 0.01
-"""A time is not repeated better than this."""
 
 Progress = Callable[[int, int], None]
 SheetOf = Callable[[Sample], DataSheet]
@@ -56,14 +59,22 @@ def fit_cluster(
     samples: Sequence[Sample],
     sources: Sequence[str],
     known: Mechanism | None = None,
+    spread: Spread | None = None,
 ) -> CollectiveFit:
     """Return the fit to all samples of one machine, whatever its files call the device, with its spread.
 
-    `known` is that of such a machine: what the samples do not tell stays as it is there.
+    Args:
+        name: Of the fit.
+        sheet: Data sheet of the device.
+        samples: All of one machine.
+        sources: Files that they are from.
+        known: Of such a machine: what the samples do not tell stays as it is there.
+        spread: Of the fit; absent: that of sizes that are held out.
     """
     samples = merged(Sample("", s.operation, s.per_node, s.nodes, s.size, s.ns) for s in samples)
     fitted = _fitted(samples, sheet, known)
-    spread = spread_of(held_out_sizes(samples, lambda sample: sheet, known=known))
+    if spread is None:
+        spread = spread_of(held_out_sizes(samples, lambda sample: sheet, known=known))
     mechanism = fitted.mechanism
     if all(sample.nodes == 1 for sample in samples):
         # Nothing is known of a network.
@@ -84,7 +95,7 @@ def _fitted(samples: Sequence[Sample], sheet: DataSheet, known: Mechanism | None
     """Return the better one of a fit whose switch reduces and one whose does not, where the switch can."""
     rows = thinned(warm(samples))
     if known is not None:
-        return fit_mechanism(rows, sheet, known, PRIOR_KNOWN)
+        return fit_mechanism(rows, sheet, known, PRIOR_KNOWN, inside=True)
     plain = fit_mechanism(rows, sheet, usual(sheet, False))
     if not sheet.reduces or not any(s.operation == "all-reduce" and s.nodes == 1 for s in rows):
         return plain
@@ -165,14 +176,36 @@ def spread_of(found: Iterable[Prediction]) -> Spread:
     return dict(known)
 
 
-def deviation_of(offs: Sequence[float]) -> float:
-    """Return the standard deviation of a normal distribution that holds as much within its 90 %, centred at 0."""
-    ordered = sorted(map(abs, offs))
-    # The 90th percentile of the sizes of errors: a few wild times must not widen all others.
-    at = 0.9 * (len(ordered) - 1)
-    low, part = int(at), at % 1
-    high = ordered[min(low + 1, len(ordered) - 1)]
-    return max((ordered[low] * (1 - part) + high * part) / _SURELY, _LEAST_SPREAD)
+def pooled_spread(found: Iterable[Prediction], samples: Iterable[Sample], prior: CollectiveFit) -> Spread:
+    """Return standard deviations as `spread_of`, of any number of rows, with what was known of another fit.
+
+    Args:
+        found: Predictions of merged samples that had not seen them.
+        samples: All that was measured, repeated times one by one.
+        prior: The fit of such a device; a place, an operation or small sizes without rows are as uncertain as there,
+            and more by `ELSEWHERE`.
+    """
+    predicted = {each.sample.key[1:]: each.ns for each in found}
+    rows: dict[tuple[str, str], list[float]] = defaultdict(list)
+    points: dict[tuple[str, str], set[object]] = defaultdict(set)
+    for sample in samples:
+        if (ns := predicted.get(sample.key[1:])) is not None:
+            place = BETWEEN if sample.nodes > 1 else INSIDE
+            names = ("small",) if sample.size < SMALL else (sample.operation, "any")
+            for name in names:
+                rows[place, name].append(math.log(sample.ns / ns))
+                points[place, name].add(sample.key[1:])
+    known: dict[str, dict[str, float]] = {INSIDE: {}, BETWEEN: {}}
+    for place, name in product(known, (*OPERATIONS, "any", "small")):
+        before = prior.spread.get(place) or next(iter(prior.spread.values()), {})
+        usual = before.get(name, before.get("any", prior.unseen.get("fit", UNKNOWN)))
+        if offs := rows.get((place, name)):
+            # What two devices of a kind differ by, as the fit of the one is the start of the other.
+            wide = math.hypot(usual, prior.unseen.get("alike", 0.0))
+            known[place][name] = pooled(offs, len(points[place, name]), wide)
+        else:
+            known[place][name] = math.hypot(usual, ELSEWHERE)
+    return known
 
 
 def warm(samples: Sequence[Sample]) -> list[Sample]:

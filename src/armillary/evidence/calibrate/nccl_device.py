@@ -36,7 +36,7 @@ def choose(samples: Sequence[Sample], device: str | None) -> tuple[str, list[Sam
         InputError: It is unknown, the files say several or none, or have no sample of it.
     """
     # Names of the data sheets, "" where a file says nothing that is known.
-    said = {sample.device: _sheet_name(sample.device) for sample in samples}
+    said = {sample.device: sheet_name(sample.device) for sample in samples}
     if device is None:
         found = sorted({name for name in said.values() if name})
         if len(found) != 1:
@@ -58,7 +58,7 @@ def choose(samples: Sequence[Sample], device: str | None) -> tuple[str, list[Sam
     return name, mine
 
 
-def _sheet_name(device: str) -> str:
+def sheet_name(device: str) -> str:
     """Return the data sheet of a device as files or drivers call it (``NVIDIA H100 80GB HBM3``), or empty."""
     plain = plain_name(device)
     if plain in sheets():

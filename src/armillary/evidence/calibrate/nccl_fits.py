@@ -16,6 +16,7 @@ from armillary.collective.fitted.tuning import GENERATIONS, PCIE
 from armillary.collective.fitted.write import text_of
 from armillary.evidence.calibrate import nccl
 from armillary.evidence.calibrate.nccl_tables import read_file
+from armillary.evidence.calibrate.priors import deviation_of
 from armillary.evidence.calibrate.samples import Sample, merged
 
 _SINGLE = "nccl-tests on one node, NCCL 2.27.3 and 2.29.2 (ai-dynamo/aiconfigurator@095f58a, Apache-2.0)"
@@ -99,7 +100,7 @@ def unseen_text(measured: Path) -> str:
     ]
     for what, rest in found.items():
         offs = [each.off for each in rest if each.sample.size >= SMALL]
-        lines.append(f"{what}: {nccl.deviation_of(offs):.3f}")
+        lines.append(f"{what}: {deviation_of(offs):.3f}")
     return "\n".join(lines) + "\n"
 
 

@@ -30,6 +30,7 @@ from armillary.collective.fitted.mechanism import (
 from armillary.collective.fitted.model import SMALL
 from armillary.collective.fitted.sheet import DataSheet
 from armillary.collective.fitted.tuning import LL, LL128, NVLS, PCIE, SIMPLE, has_ll128
+from armillary.evidence.calibrate.priors import told
 from armillary.evidence.calibrate.samples import Sample
 
 NOISE = 0.03
@@ -163,17 +164,47 @@ def with_constants(mechanism: Mechanism, values: Mapping[Key, float]) -> Mechani
 
 
 def fit_mechanism(
-    samples: Iterable[Sample], sheet: DataSheet, start: Mechanism, prior_spread: float = PRIOR
+    samples: Iterable[Sample],
+    sheet: DataSheet,
+    start: Mechanism,
+    prior_spread: float = PRIOR,
+    *,
+    inside: bool = False,
 ) -> Fitted:
     """Return the mechanism that fits the samples of one machine best.
+
+    At most half as many constants move as there are samples: those that they tell most.
 
     Args:
         samples: Within a node and between several.
         sheet: Data sheet of the device: no link and no NIC carries more than it says.
         start: The prior.
         prior_spread: Standard deviation of the logarithm of its constants.
+        inside: A constant that would end at its largest value stays at its prior instead.
     """
-    samples, nvls = list(samples), NVLS in start.lines
+    found = _solved(samples := list(samples), sheet, start, prior_spread, frozenset())
+    held: frozenset[Key] = frozenset()
+    # A bandwidth at that of the data sheet stands for something else that is too slow.
+    while inside and (more := frozenset(_at_most(found.mechanism, sheet, start)) - held):
+        held |= more
+        found = _solved(samples, sheet, start, prior_spread, held)
+    return found
+
+
+def _at_most(mechanism: Mechanism, sheet: DataSheet, start: Mechanism) -> list[Key]:
+    """Return the constants that moved to their largest values."""
+    prior = constants_of(start)
+    return [
+        key
+        for key, value in constants_of(mechanism).items()
+        if value >= _most(key, sheet) * (1 - _STEP) and value > prior[key]
+    ]
+
+
+def _solved(
+    samples: Sequence[Sample], sheet: DataSheet, start: Mechanism, prior_spread: float, held: frozenset[Key]
+) -> Fitted:
+    nvls = NVLS in start.lines
     rows = [
         _Row(
             s.operation, s.members, s.nodes, work(s.operation, s.per_node, s.nodes, s.size, sheet, nvls), s.ns
@@ -203,11 +234,16 @@ def fit_mechanism(
     off = residuals(point)
     cost = _cost(off) + _prior(point, first, prior_spread)
     slopes = np.zeros((len(rows), len(keys)))
-    for _ in range(_ROUNDS):
-        for number in range(len(keys)):
+    free = [number for number, key in enumerate(keys) if key not in held]
+    for turn in range(_ROUNDS):
+        for number in free:
             moved = point.copy()
             moved[number] += _STEP
             slopes[:, number] = (residuals(moved) - off) / _STEP
+        if turn == 0 and len(free) > len(rows) // 2:
+            free = told(slopes, len(rows)).tolist()
+            # The prior alone pulls at the others, which stay where it is.
+            slopes[:, [number for number in range(len(keys)) if number not in free]] = 0
         # Iteratively reweighted: far residuals count less.
         weights = 1 / np.sqrt(1 + (off / _FAR) ** 2)
         normal = slopes.T @ (weights[:, None] * slopes) + np.eye(len(keys)) / prior_spread**2
@@ -225,8 +261,8 @@ def fit_mechanism(
             damping *= 4
         if saved < _SETTLED * cost:
             break
-    told = int((np.abs(slopes).max(axis=0) > 1).sum()) if rows else 0
-    return Fitted(mechanism_of(point), told, cost)
+    moving = int((np.abs(slopes).max(axis=0) > 1).sum()) if rows else 0
+    return Fitted(mechanism_of(point), moving, cost)
 
 
 def _most(key: Key, sheet: DataSheet) -> float:

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import gzip
-import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
-from io import BytesIO
 from pathlib import Path
 from statistics import median
 
 from armillary.base.errors import InputError
-
-LARGEST = 256 * 2**20
-"""Bytes of a file of measurements, unpacked: 30 times the largest that is read today."""
+from armillary.base.reading import MOST_TEXT, read_unpacked
 
 
 @dataclass(frozen=True)
@@ -57,21 +52,14 @@ def merged(samples: Iterable[Sample]) -> list[Sample]:
 
 
 def measured_text(path: Path) -> str:
-    """Return the text of a file, unpacked if gzip packed it or the name says so.
+    """Return the text of a file, unpacked if gzip or zstd packed it.
 
     Raises:
-        InputError: it cannot be read, is not text, or is larger than `LARGEST`.
+        InputError: it cannot be read, is not text, or is too large, see `armillary.base.reading`.
     """
     try:
-        raw = path.read_bytes()
-        # gzip's magic number, for files whose name does not say it.
-        if path.suffix == ".gz" or raw[:2] == b"\x1f\x8b":
-            # A small file may unpack to a very large one.
-            raw = gzip.GzipFile(fileobj=BytesIO(raw)).read(LARGEST + 1)
-        if len(raw) > LARGEST:
-            raise InputError(f"{path}: more than {LARGEST:,} bytes of text, expected a smaller file")
-        return raw.decode()
+        return bytes(read_unpacked(path, MOST_TEXT)).decode()
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: is not text, expected a CSV file or a log") from error
-    except (OSError, EOFError, zlib.error) as error:
+    except OSError as error:
         raise InputError(f"{path}: cannot be read: {error}") from error

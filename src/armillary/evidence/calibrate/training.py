@@ -32,6 +32,7 @@ class Range:
     width: float
 
 
+# A machine takes shares of communication up to 1.
 RANGES: dict[str, Range] = {
     "sustained": Range(0.4, 1.0, 0.03),
     "gemm": Range(0.5, 4.0, 0.15),
@@ -43,9 +44,9 @@ RANGES: dict[str, Range] = {
     "handshake": Range(0.0, 5000.0, 500.0),
     "issue": Range(0.0, 500.0, 30.0),
     "synchronise": Range(0.0, 5000.0, 100.0),
-    "communication": Range(0.0, 4.0, 0.3),
-    "communication_inside": Range(0.0, 4.0, 0.5),
-    "communication_between": Range(0.0, 4.0, 0.5),
+    "communication": Range(0.0, 1.0, 0.3),
+    "communication_inside": Range(0.0, 1.0, 0.5),
+    "communication_between": Range(0.0, 1.0, 0.5),
     "overlap_compute": Range(0.0, 1.0, 0.2),
     "overlap_communication": Range(0.0, 1.0, 0.2),
     "overlap_processors": Range(0.0, 60.0, 10.0),
@@ -120,6 +121,20 @@ def mean_error(values: Floats) -> float:
     """Return the mean absolute relative error of logarithms of ratios."""
     # expm1 turns the logarithm of a ratio into a relative error, exactly near 0.
     return float(np.mean(np.abs(np.expm1(values))))
+
+
+def slopes_at(cases: Sequence[Case], start: Callable[[Case], Constants], names: Sequence[str]) -> Floats:
+    """Return (cases, constants) what a width of each constant adds to a residual, where a search would start."""
+    here = residuals(cases, start)
+    columns = []
+    for name in names:
+        known = RANGES[name]
+
+        def moved(case: Case, name: str = name, known: Range = known) -> Constants:
+            return start(case).changed({name: getattr(start(case), name) + STEP * known.width})
+
+        columns.append((residuals(cases, moved) - here) / STEP)
+    return np.stack(columns, axis=1)
 
 
 def fit(

@@ -11,7 +11,7 @@ from armillary.engine import simulate
 from armillary.engine.common.nodes import ASTRA_SIM_OPERATIONS
 from armillary.engine.common.timeline import KINDS, Timeline
 from armillary.report.communication import bandwidths
-from armillary.report.ranks import nanoseconds
+from armillary.report.plain import nanoseconds
 from armillary.workload.micro import COLLECTIVES, Case
 from armillary.workload.micro.messages import busiest, trips
 

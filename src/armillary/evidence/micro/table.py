@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
@@ -11,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from armillary.base.files import write_text
+from armillary.base.text import csv_text
 from armillary.base.units import format_bandwidth, format_bytes, format_time
 from armillary.evidence.micro.measure import Result
 
@@ -82,10 +81,6 @@ def write_json(path: Path, results: Sequence[Result], platform: Platform, profil
 
 def write_csv(path: Path, results: Sequence[Result]) -> None:
     """Write a line per result with the columns of `Result.facts`; what does not apply stays empty."""
-    text = io.StringIO()
     rows = [result.facts() for result in results]
     # All rows have the same keys.
-    writer = csv.DictWriter(text, list(rows[0]) if rows else [], lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    write_text(path, text.getvalue())
+    write_text(path, csv_text(list(rows[0]) if rows else [], [list(row.values()) for row in rows]))

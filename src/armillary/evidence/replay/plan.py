@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.base.errors import InputError
-from armillary.engine.common.communicators import Communicators
+from armillary.engine.common.network import Communicators
 from armillary.platform import Dimension, Platform
 from armillary.trace import CollectiveType, Feeder, Graph, NodeType, Trace, encode
-from armillary.trace.process_groups import WORLD
+from armillary.trace.trace import WORLD
 
 COLLECTIVE = {kind: kind.name.lower().replace("_", "-") for kind in CollectiveType}
 ROOTED = ("broadcast", "reduce", "gather", "scatter")

@@ -24,8 +24,7 @@ from armillary.evidence.reproduce.sources import CASE_2, HUGE
 from armillary.report import figures
 
 if TYPE_CHECKING:
-    from armillary.platform.astra_sim_system import InterDimension, IntraDimension
-    from armillary.platform.model import WithinDimensionName
+    from armillary.platform.model import InterDimension, IntraDimension, WithinDimensionName
     from armillary.trace import Trace
 
 Times = dict[str, dict[str, dict[str, Time]]]

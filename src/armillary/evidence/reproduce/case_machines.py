@@ -11,9 +11,8 @@ from typing import NamedTuple
 
 from armillary.evidence.reproduce import readers
 from armillary.evidence.reproduce.assumptions import assumed, choice
-from armillary.platform.astra_sim_system import AstraSimSystem
 from armillary.platform.memory import LocalMemory
-from armillary.platform.model import Collectives, Npu, Platform, ProfileName
+from armillary.platform.model import AstraSimSystem, Collectives, Npu, Platform, ProfileName
 from armillary.platform.network import Dimension, Port, TopologyName, links_per_npu
 from armillary.platform.profiles import with_roofline
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from armillary.base.files import write_text
+from armillary.base.page import html_page, html_text
 from armillary.base.pictures import check_picture, new_figure, save_figure, svg_text
 from armillary.evidence.reproduce.assumptions import about, flag
 from armillary.evidence.reproduce.judge import DEFINITION, STYLES, VERDICTS
@@ -74,11 +74,11 @@ def write_page(
     # Inline, so that the page needs nothing else.
     svg = svg_text(_drawn(outcome))
     parts = [
-        f"<h1>{html.escape(outcome.title)}</h1>",
-        f"<p>armillary validate reproduce {html.escape(name)}</p>",
+        f"<h1>{html_text(outcome.title)}</h1>",
+        f"<p>armillary validate reproduce {html_text(name)}</p>",
         "<h2>Claims</h2>",
         claims_html([claim.line() for claim in outcome.claims]),
-        f"<p>{html.escape(DEFINITION)}</p>",
+        f"<p>{html_text(DEFINITION)}</p>",
         svg,
         *(_grid(grid) for grid in outcome.grids),
         *([_grid(sweep)] if sweep else []),
@@ -94,14 +94,7 @@ def write_html(path: Path, title: str, parts: Iterable[str]) -> None:
     Raises:
         InputError: the file cannot be written.
     """
-    write_text(
-        path,
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{html.escape(title)}</title><style>{_STYLE}</style></head>\n<body>\n"
-        + "\n".join(parts)
-        + "\n</body></html>\n",
-    )
+    write_text(path, *html_page(title, _STYLE, ["\n".join(parts), "\n"]))
 
 
 def _drawn(outcome: Outcome, title: str = "") -> Figure:
@@ -117,11 +110,11 @@ def claims_html(lines: Sequence[Line]) -> str:
     rows = [
         (
             f"{number}",
-            f"{html.escape(line.claim)}<br><small>{html.escape(line.source)}</small>",
-            html.escape(line.number),
-            html.escape(line.ours),
+            f"{html_text(line.claim)}<br><small>{html_text(line.source)}</small>",
+            html_text(line.number),
+            html_text(line.ours),
             f'<span class="verdict {STYLES[line.verdict]}" title="{VERDICTS[line.verdict]}">{line.verdict}</span>',
-            html.escape(line.why),
+            html_text(line.why),
         )
         for number, line in enumerate(lines, 1)
     ]
@@ -129,8 +122,8 @@ def claims_html(lines: Sequence[Line]) -> str:
 
 
 def _grid(grid: Grid) -> str:
-    rows = [tuple(html.escape(cell) for cell in row) for row in grid.rows]
-    return f"<h2>{html.escape(grid.title)}</h2>" + _table(grid.header, rows, "numbers")
+    rows = [tuple(html_text(cell) for cell in row) for row in grid.rows]
+    return f"<h2>{html_text(grid.title)}</h2>" + _table(grid.header, rows, "numbers")
 
 
 def _assumptions(assumptions: type[Any], texts: Mapping[str, str]) -> str:
@@ -139,12 +132,12 @@ def _assumptions(assumptions: type[Any], texts: Mapping[str, str]) -> str:
         # What was written on the command line, or the default.
         text = texts.get(name, known.text)
         value = text if text == known.text else f"{text} (default {known.text})"
-        rows.append((f"<code>{flag(name)}</code>", html.escape(value), html.escape(known.why)))
+        rows.append((f"<code>{flag(name)}</code>", html_text(value), html_text(known.why)))
     return _table(("option", "value", "why"), rows)
 
 
 def _table(header: Iterable[str], rows: Iterable[tuple[str, ...]], kind: str = "texts") -> str:
     # Cells are HTML already; headers are not.
-    head = "".join(f"<th>{html.escape(cell)}</th>" for cell in header)
+    head = "".join(f"<th>{html_text(cell)}</th>" for cell in header)
     body = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>\n" for row in rows)
     return f'<table class="{kind}"><thead><tr>{head}</tr></thead>\n<tbody>\n{body}</tbody></table>'

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import html
 import importlib
 import json
 import time
@@ -16,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 from armillary.base.errors import ArmillaryError
 from armillary.base.files import write_text
 from armillary.base.hints import one_line
+from armillary.base.page import html_text
+from armillary.base.text import json_text
 from armillary.evidence.reproduce.judge import DEFINITION, VERDICTS
 from armillary.evidence.reproduce.outcome import Line, Outcome, claims_table
 from armillary.evidence.reproduce.page import claims_html, write_html
@@ -133,7 +134,7 @@ def write_json(found: Sequence[Judged], path: Path) -> None:
         InputError: the file cannot be written.
     """
     data = {"title": title(found), "definition": DEFINITION, "studies": [asdict(each) for each in found]}
-    write_text(path, json.dumps(data, indent=1, ensure_ascii=False) + "\n")
+    write_text(path, json_text(data, indent=1) + "\n")
 
 
 def write_page(found: Sequence[Judged], path: Path) -> None:
@@ -144,12 +145,12 @@ def write_page(found: Sequence[Judged], path: Path) -> None:
     """
     parts = [
         "<h1>Published studies, made again</h1>",
-        f"<p>{html.escape(title(found))}</p>",
-        f"<p>{html.escape(DEFINITION)}</p>",
+        f"<p>{html_text(title(found))}</p>",
+        f"<p>{html_text(DEFINITION)}</p>",
     ]
     for each in found:
-        parts.append(f"<h2>{html.escape(each.name)}</h2>")
-        parts.append(f"<p>{html.escape(each.error or each.title)} ({each.seconds:.0f} s)</p>")
+        parts.append(f"<h2>{html_text(each.name)}</h2>")
+        parts.append(f"<p>{html_text(each.error or each.title)} ({each.seconds:.0f} s)</p>")
         if not each.error:
             parts.append(claims_html(each.lines))
     write_html(path, "Published studies, made again", parts)

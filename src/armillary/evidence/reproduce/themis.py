@@ -29,9 +29,8 @@ from armillary.evidence.reproduce.outcome import Claim, Grid, Outcome
 from armillary.evidence.reproduce.sources import CASE_2, HUGE, OUR_BAR
 from armillary.evidence.reproduce.sources import THEMIS as SOURCE
 from armillary.explore.chunk_schedules import bound, scheduled, under
-from armillary.platform.dimension_topologies import TOPOLOGIES
 from armillary.platform.model import Collectives, Platform, WithinDimensionName
-from armillary.platform.network import Dimension, Port, TopologyName
+from armillary.platform.network import TOPOLOGIES, Dimension, Port, TopologyName
 from armillary.report import figures
 
 PAPER = {"baseline": 0.5631, "themis, fifo": 0.8767, "themis, smallest first": 0.9514}

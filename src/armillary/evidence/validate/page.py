@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from armillary.base.files import fill_page, write_text
+from armillary.base.files import write_text
+from armillary.base.page import html_page, text_script
 from armillary.evidence.validate.accuracy import NEAR, is_refused
 from armillary.evidence.validate.run import Skipped
 from armillary.evidence.validate.saved import row_facts, table_facts
@@ -32,15 +32,14 @@ def write_html(tables: Sequence[Table], path: Path, skipped: Iterable[Skipped] =
         "tables": [_facts(table) for table in tables],
         "skipped": [f"{one.suite.name}: {one.reason}" for one in skipped],
     }
-    data = json.dumps(facts, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
-    parts = {
-        # "</script>" in a label would end the script.
-        "STYLE": (viewer / "validation.css").read_text(encoding="utf-8"),
-        "PLOTLY": plotly_script(),
-        "DATA": data.replace("<", "\\u003c"),
-        "SCRIPT": (viewer / "validation.js").read_text(encoding="utf-8"),
-    }
-    write_text(path, *fill_page((viewer / "validation.html").read_text(encoding="utf-8"), parts))
+
+    def part(name: str) -> str:
+        return (viewer / name).read_text(encoding="utf-8")
+
+    scripts = [plotly_script(), text_script() + part("validation.js")]
+    body = [part("validation.html")]
+    pieces = html_page("Predicted and measured", part("validation.css"), body, data=facts, scripts=scripts)
+    write_text(path, *pieces)
 
 
 def _facts(table: Table) -> dict[str, Any]:

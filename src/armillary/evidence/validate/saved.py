@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from armillary.base.files import write_text
+from armillary.base.text import json_text
 from armillary.evidence.validate.accuracy import accuracy, by_group, is_refused, reasons, verdict
 from armillary.evidence.validate.run import Skipped
 from armillary.evidence.validate.table import Row, Table
@@ -25,7 +25,7 @@ def write_json(tables: Sequence[Table], path: Path, skipped: Iterable[Skipped] =
         "tables": [_whole(table) for table in tables],
         "skipped": [{"name": one.suite.name, "reason": one.reason} for one in skipped],
     }
-    write_text(path, json.dumps(facts, indent=1, allow_nan=False, ensure_ascii=False) + "\n")
+    write_text(path, json_text(facts, indent=1, allow_nan=False) + "\n")
 
 
 def _whole(table: Table) -> dict[str, Any]:

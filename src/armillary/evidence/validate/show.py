@@ -103,7 +103,7 @@ def _line(out: Grid, name: str, table: Table) -> None:
     rows = rows if len(rows) <= _NARROW else rows.replace(" of ", " of\n")
     out.add_row(
         _text(name), table.relation, rows, *_errors(found), _rank(found),
-        "\n".join(bar_texts(table.bar)) or "-", _text(decided, STYLES[decided]),
+        _text("\n".join(bar_texts(table.bar)) or "-"), _text(decided, STYLES[decided]),
     )  # fmt: skip
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-import gzip
+import io
 import itertools
 import json
 import re
@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from armillary.base.errors import InputError, nearest
+from armillary.base.reading import MOST_TEXT, parse_json, read_unpacked
 from armillary.evidence.validate.table import Suite
 
 # Comments above a header may be long.
@@ -54,7 +55,7 @@ def headers(path: Path) -> list[list[str]]:
     kind = path.name.lower().removesuffix(".gz").rpartition(".")[2]
     try:
         found = {"json": _keys, "md": _tables, "tsv": _tabbed}.get(kind, _first_lines)(path)
-    except (UnicodeDecodeError, csv.Error, gzip.BadGzipFile, EOFError) as error:
+    except (UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"{path}: cannot be read as text ({error})") from error
     except json.JSONDecodeError as error:
         raise InputError(f"{path}: is not JSON ({error})") from error
@@ -68,10 +69,8 @@ def headers(path: Path) -> list[list[str]]:
 
 
 def _lines(path: Path) -> Iterator[str]:
-    opened = gzip.open if path.suffix == ".gz" else open
     # utf-8-sig: spreadsheets write a byte order mark.
-    with opened(path, "rt", encoding="utf-8-sig", newline="") as stream:
-        yield from stream
+    yield from io.StringIO(bytes(read_unpacked(path, MOST_TEXT)).decode("utf-8-sig"), newline="")
 
 
 def _tabbed(path: Path) -> list[list[str]]:
@@ -94,7 +93,7 @@ def _cells(line: str, between: str) -> list[str]:
 
 
 def _keys(path: Path) -> list[list[str]]:
-    found = json.loads("".join(_lines(path)))
+    found = parse_json("".join(_lines(path)), path)
     inner = found.values() if isinstance(found, dict) else ()
     # Of a list the first, and of an object with notes beside its rows the first of those.
     firsts = [each[0] for each in (found, *inner) if isinstance(each, list) and each]

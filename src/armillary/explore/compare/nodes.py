@@ -10,7 +10,7 @@ import numpy as np
 from armillary.engine.common.timeline import KINDS, Timeline
 from armillary.report.communication import transfers
 from armillary.report.critical import critical_path, shares
-from armillary.report.ranks import nanoseconds, slowest
+from armillary.report.plain import nanoseconds, slowest
 from armillary.report.trace_drawing import pattern
 
 _TIMED = ("compute", "cpu", "collective", "send", "recv", "memory")

@@ -36,11 +36,16 @@ class Side:
     def notes(self) -> list[str]:
         """Return warnings: that it does not fit into memory, and what its times assume, if known."""
         if self.timeline is None:
-            return ["DOES NOT FIT into the memory of an NPU"] if self.measures.get("fits") == 0 else []
+            found = ["DOES NOT FIT into the memory of an NPU"] if self.measures.get("fits") == 0 else []
+            share = self.measures.get("roofline")
+            return found + (
+                [f"Compute times assumed: roofline at {100 * share:g} % of the peak"] if share else []
+            )
         from armillary.report.memory_fit import does_not_fit, fit_line
-        from armillary.report.summary import assumed_of_input
+        from armillary.report.summary import assumed_of_input, roofline_alone
 
-        return [fit_line(self.timeline)] * does_not_fit(self.timeline) + assumed_of_input(self.timeline)
+        found = [fit_line(self.timeline)] * does_not_fit(self.timeline) + assumed_of_input(self.timeline)
+        return found + roofline_alone(self.timeline)
 
 
 def read_side(text: str) -> Side:

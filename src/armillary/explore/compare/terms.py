@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import fsum
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,10 +12,9 @@ from numpy.typing import NDArray
 from armillary.engine.common.timeline import KINDS, Timeline
 from armillary.explore.compare.sides import Side
 from armillary.report.communication import dimensions
-from armillary.report.intervals import Ticks, measure, union
-from armillary.report.late import Late
-from armillary.report.ranks import nanoseconds, slowest
-from armillary.report.time_breakdown import TITLES, Spans, breakdown
+from armillary.report.critical import Late
+from armillary.report.plain import nanoseconds, slowest
+from armillary.report.time_breakdown import TITLES, Spans, Ticks, breakdown, measure, union
 
 Interval = tuple[Ticks, Ticks]
 OTHER = "other"
@@ -68,7 +68,7 @@ def terms_of(sides: Sequence[Side]) -> Terms:
     # The order of the report, then whatever else a side has.
     names = list(dict.fromkeys([*TITLES.values(), *(name for one in found for name in one)]))
     parts = tuple(Term(name, tuple(one.get(name, 0) for one in found)) for name in names)
-    total = Term("step time", tuple(sum(one.values()) for one in found))
+    total = Term("step time", tuple(fsum(one.values()) for one in found))
     kept = tuple(term for term in parts if any(term.ns))
     timelines = [side.timeline for side in sides if side.timeline is not None]
     if len(timelines) < len(sides):

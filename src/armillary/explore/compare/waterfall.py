@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from math import fsum
 
 from armillary.base.errors import InputError
 from armillary.base.pictures import check_picture, new_figure, save_figure
@@ -80,6 +81,6 @@ def bars(found: Comparison) -> list[Term]:
     large = [term for term in large if abs(term.change) >= least]
     small = [term for term in parts if term not in large]
     # Small changes together, so that the bars lead exactly from A to B.
-    rest = Term("all else", tuple(sum(term.ns[i] for term in small) for i in (0, 1)))
+    rest = Term("all else", tuple(fsum(term.ns[i] for term in small) for i in (0, 1)))
     shown = [*large, rest] if rest.change else large
     return sorted(shown, key=lambda term: term.change)

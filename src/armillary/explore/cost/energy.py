@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import fsum
 
 from armillary.base.errors import InputError
 from armillary.explore.cost.price import Item, classes, gigabytes, hosts
@@ -28,7 +29,7 @@ class Energy:
     @property
     def total(self) -> float:
         """Joules."""
-        return sum(item.amount for item in self.items)
+        return fsum(item.amount for item in self.items)
 
     @property
     def power(self) -> float:
@@ -77,7 +78,7 @@ def energy(use: Use, platform: Platform, costs: Costs) -> Energy:
         items.append(Item("hosts", _steady(held, use), held * use.seconds))
     # PUE covers all that the machine takes, so that it comes last.
     if costs.pue > 1:
-        rest = (costs.pue - 1) * sum(item.amount for item in items)
+        rest = (costs.pue - 1) * fsum(item.amount for item in items)
         items.append(Item("building", f"PUE {costs.pue:.4g}", rest))
     return Energy(tuple(items), tuple(missing), use.seconds)
 

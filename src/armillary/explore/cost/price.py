@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import fsum
 
 from armillary.base.errors import InputError, nearest, one_of
 from armillary.explore.cost.schema import CLASSES, Costs, LinkCosts
@@ -34,7 +35,7 @@ class Price:
     @property
     def total(self) -> float:
         """USD."""
-        return sum(item.amount for item in self.items)
+        return fsum(item.amount for item in self.items)
 
 
 def price(platform: Platform, costs: Costs) -> Price:
@@ -79,7 +80,7 @@ def price(platform: Platform, costs: Costs) -> Price:
             items.append(Item(f"{dimension.name}: {part}", text, npus * rate * each))
     # Last, as it is a share of all before.
     if costs.other:
-        rest = sum(item.amount for item in items) * costs.other
+        rest = fsum(item.amount for item in items) * costs.other
         items.append(Item("other", f"{100 * costs.other:.4g} % of all before", rest))
     return Price(tuple(items), tuple(missing))
 
@@ -134,7 +135,7 @@ def per_bandwidth(platform: Platform, costs: Costs) -> list[float]:
     """
     found = []
     for dimension, (name, links) in zip(platform.dimensions, classes(platform, costs), strict=True):
-        each = sum(parts(dimension, links).values()) if links else 0.0
+        each = fsum(parts(dimension, links).values()) if links else 0.0
         # A free dimension would get all the bandwidth of a budget.
         if not each:
             raise InputError(f"costs: links.{name}: missing, or nothing, for dimension '{dimension.name}'")

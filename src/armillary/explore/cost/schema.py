@@ -27,8 +27,7 @@ from armillary.base import units
 from armillary.base.document import Source, is_there, read_document
 from armillary.base.errors import InputError, nearest, one_of
 from armillary.explore.cost.presets import cost_preset_names, expanded, read_cost_preset
-from armillary.platform.fields import Count, Efficiency, Part, Quantity
-from armillary.platform.files.native_errors import first_error
+from armillary.platform.fields import Count, Efficiency, Part, Quantity, first_error
 from armillary.platform.limits import Number
 
 Money = Annotated[float, Quantity(units.parse_money, "money", "250 USD", Number())]

@@ -10,8 +10,8 @@ from armillary.engine.common.timeline import Timeline
 from armillary.explore.cost.use import Use, per_step, use_of
 from armillary.platform.files.native import Study, load_study
 from armillary.trace import Trace
+from armillary.workload import study_trace
 from armillary.workload.models import default_sequence, parameters
-from armillary.workload.of_study import study_trace
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from armillary.base import portable
 from armillary.engine.common.timeline import KINDS, GraphTable, Timeline
 from armillary.platform.kernels import PRECISIONS
-from armillary.report.intervals import measure, union
-from armillary.report.ranks import class_sizes
+from armillary.report.plain import class_sizes
+from armillary.report.time_breakdown import measure, union
 
 _COMPUTE, _SEND = KINDS.index("compute"), KINDS.index("send")
 
@@ -53,7 +54,9 @@ def use_of(timeline: Timeline) -> Use:
     sent = timeline.traffic()[:, :, 0]
     # What the timeline puts into no dimension counts in the outermost, see `Use.moved`.
     sent[:, len(dimensions) - 1] += sent[:, -1] if dimensions else 0
-    moved: NDArray[np.float64] = sizes.astype(np.float64) @ sent[:, : len(dimensions)]
+    moved: NDArray[np.float64] = portable.dot(
+        sizes.astype(np.float64), sent[:, : len(dimensions)].astype(np.float64)
+    )
     # One class stands for all of its ranks: multiplied by its size.
     for cls, ranks in enumerate(sizes.tolist()):
         table, (start, end) = timeline.table(cls), timeline.spans(cls)

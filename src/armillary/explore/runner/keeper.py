@@ -14,6 +14,7 @@ from collections import deque
 from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 
+from armillary.base.allowed import set_allowed
 from armillary.explore.runner.forked import End, Forked, Work
 from armillary.explore.runner.task import Job, Outcome, not_done, over
 from armillary.explore.sweep.point import Status
@@ -154,6 +155,8 @@ def main() -> None:
         # Anything may fail here (a module that is missing, an old version): tell it in one line.
         try:
             job = pickle.loads(packed)
+            # Forked processes have the same; the configuration on this machine does not count.
+            set_allowed(job.allowed)
             warm_up()
         except Exception as error:
             upstream.send(f"{type(error).__name__}: {error}")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -15,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from armillary.base.errors import InputError
 from armillary.base.files import write_text
+from armillary.base.text import csv_text
 from armillary.explore.runner.run import Progress, run
 from armillary.explore.runner.store import Store
 from armillary.explore.sweep.load import load_sweep
@@ -90,11 +89,8 @@ class Results:
 
     def write_csv(self, path: Path) -> None:
         """Write `records` as CSV."""
-        text = io.StringIO()
-        writer = csv.DictWriter(text, self.columns, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(self.records())
-        write_text(path, text.getvalue())
+        rows = ([record.get(name) for name in self.columns] for record in self.records())
+        write_text(path, csv_text(self.columns, rows))
 
     def write_json(self, path: Path) -> None:
         """Write the objectives and the rows as JSON; measures with their units."""

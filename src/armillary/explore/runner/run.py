@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import TYPE_CHECKING
 
-from armillary.base.errors import InputError
+from armillary.base.errors import ConsentError, InputError
 from armillary.base.hints import show
+from armillary.base.programs import consent
 from armillary.explore.executor_names import EXECUTOR_NAMES
 from armillary.explore.runner.executor import Executor
 from armillary.explore.runner.executors import make_executor
@@ -87,6 +88,7 @@ def run(
         retry: Do again what failed or was over a limit.
 
     Raises:
+        ConsentError: a point wants to start a program that nobody has allowed.
         InputError: the executor cannot do this.
         KeyboardInterrupt: it was interrupted, after processes were ended.
     """
@@ -122,6 +124,7 @@ def run(
 
     def keep(found: Found) -> None:
         # Rows of None are those that must be simulated.
+        check_refused(row for _, row in found)
         rows = [(waiting.pop(point.number), row) for point, row in found if row]
         if rows:
             store.add(rows, str(limits))
@@ -135,7 +138,7 @@ def run(
     if first is None:
         tell(counts)
         return counts
-    with _started(executor, workers, Job(evaluator or _evaluator(sweep), limits)) as at_work:
+    with _started(executor, workers, Job(evaluator or _evaluator(sweep), limits, consent())) as at_work:
         left: list[Point] = []
         for found in through(at_work, "screen", chain([first], todo)):
             # Points to simulate are collected first, so that a run knows how many there are and how long it
@@ -164,11 +167,23 @@ def screen(
     """Screen points and keep nothing: yield each with its rejection, or None if it would be simulated."""
     limits = Limits(sweep.limits.time, sweep.limits.memory)
     counts = Counts(to_screen=sweep.space.size)
-    with _started(executor, workers, Job(evaluator or _evaluator(sweep), limits)) as at_work:
+    with _started(executor, workers, Job(evaluator or _evaluator(sweep), limits, consent())) as at_work:
         for found in through(at_work, "screen", points):
+            check_refused(row for _, row in found)
             counts.screened += len(found)
             (progress or _tell_nobody)(counts)
             yield from found
+
+
+def check_refused(rows: Iterable[Row | None]) -> None:
+    """End a run one of whose points wants what nobody has allowed.
+
+    Raises:
+        ConsentError: one does.
+    """
+    for row in rows:
+        if row and row.status == "refused":
+            raise ConsentError(row.reason)
 
 
 def through(executor: Executor, kind: Kind, points: Iterable[Point]) -> Iterator[Found]:

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, Protocol
 
+from armillary.base.allowed import Allowed
+from armillary.base.errors import ConsentError
 from armillary.base.hints import one_line
 from armillary.base.units import format_bytes, format_time
 from armillary.explore.sweep.point import Point, Row, Status
@@ -49,6 +51,8 @@ class Job(NamedTuple):
 
     evaluator: Evaluates
     limits: Limits
+    allowed: Allowed = Allowed()
+    """What whoever started the run allows: workers have no other consent."""
 
 
 class Task(NamedTuple):
@@ -84,8 +88,11 @@ def do(evaluator: Evaluates, kind: Kind, point: Point) -> Row | None:
     call: Callable[[Point], Row | None] = evaluator.screen if kind == "screen" else evaluator.evaluate
     try:
         row = call(point)
-    except MemoryError:
-        return not_done(point, "memory", "not enough memory", time.perf_counter() - begun)
+    except MemoryError as error:
+        return not_done(point, "memory", str(error) or "not enough memory", time.perf_counter() - begun)
+    # Every other point would want the same: the run ends with it, and nothing of it is kept.
+    except ConsentError as error:
+        return not_done(point, "refused", str(error), time.perf_counter() - begun)
     # A point must not end the sweep, whatever a plug-in raises.
     except Exception as error:
         return not_done(point, "failed", f"{type(error).__name__}: {error}", time.perf_counter() - begun)

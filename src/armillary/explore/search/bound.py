@@ -220,9 +220,7 @@ class _Pipeline:
     def _stages(self, deferred: bool) -> list[Stage]:
         """Return the stages; those with equal layers, places and speeds are one object."""
         pp, made = self.plan.parallel.pp, dict[tuple[object, ...], Stage]()
-        axis_sets = {
-            f for layers in self.virtual for layer in dict.fromkeys(layers) for f in layer.parameters
-        }
+        axis_sets = {f for layers in self.virtual for layer in dict.fromkeys(layers) for f in layer.held}
         axis_sets |= {axis for axis in ("tp", "cp", "ep", "etp", "fsdp") if axis in self.grid.axes}
         found = []
         for stage in range(pp):

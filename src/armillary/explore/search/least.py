@@ -11,8 +11,8 @@ from armillary.collective.algorithms import ROOTED
 from armillary.compute.model import Work
 from armillary.compute.times import ask
 from armillary.engine.common import network
-from armillary.engine.common.communicators import CollectiveCall, Communicator
 from armillary.engine.common.fits import fitted_message
+from armillary.engine.common.network import CollectiveCall, Communicator
 from armillary.engine.physical.chunk_routes import MOST_IN_FLIGHT, chunk_routes_of
 from armillary.engine.physical.phases import PhysicalPhase, latency_ticks
 from armillary.platform.model import Platform

@@ -13,7 +13,7 @@ from armillary.explore.sweep.measured import before_run
 from armillary.explore.sweep.point import Point
 from armillary.explore.sweep.prepared import Prepared, prepare
 from armillary.explore.sweep.sweep import Sweep
-from armillary.platform.network_models import NETWORK_MODELS
+from armillary.platform.network import NETWORK_MODELS
 from armillary.workload import models
 
 _SLACK = 1 + 1e-9

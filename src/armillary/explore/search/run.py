@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -16,6 +14,7 @@ from pydantic import ValidationError
 from armillary.base.document import Source
 from armillary.base.errors import InputError
 from armillary.base.hints import key_text
+from armillary.base.text import csv_text
 from armillary.explore.search.found import EvaluateMany, Found
 from armillary.explore.search.planner import Progress, plan, serially
 from armillary.explore.sweep.load import load_sweep
@@ -23,7 +22,7 @@ from armillary.explore.sweep.measures import MEASURES
 from armillary.explore.sweep.point import Point, Row
 from armillary.explore.sweep.schema import Search
 from armillary.explore.sweep.sweep import Sweep
-from armillary.platform.files.native_errors import first_problem
+from armillary.platform.fields import first_problem
 
 if TYPE_CHECKING:
     from armillary.explore.sweep.schema import Method
@@ -115,12 +114,10 @@ def as_csv(found: Found) -> str:
     """Return all rows as a table, measures in base units."""
     axes = list(dict.fromkeys(name for row in found.rows for name in row.values))
     measures = [name for name in MEASURES if any(name in row.measures for row in found.rows)]
-    text = io.StringIO()
-    out = csv.writer(text, lineterminator="\n")
-    out.writerow(["number", *axes, "status", "reason", *measures])
+    lines = []
     for row in found.rows:
         own = [row.values.get(name) for name in axes]
-        out.writerow(
+        lines.append(
             [row.number, *own, row.status, row.reason, *(row.measures.get(name, "") for name in measures)]
         )
-    return text.getvalue()
+    return csv_text(["number", *axes, "status", "reason", *measures], lines)

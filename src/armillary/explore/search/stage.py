@@ -137,7 +137,7 @@ class _Lists:
 
     def _gathers(self, layer: Layer) -> tuple[int, int]:
         gathers = [0, 0]
-        for axis_set, parameters in layer.parameters.items():
+        for axis_set, parameters in layer.held.items():
             ranks = self._members(axis_set)
             if ranks > 1 and parameters:
                 size = shard(parameters, ranks) * weight(self.plan)

@@ -17,8 +17,7 @@ from armillary.explore.sweep.keys import at
 from armillary.explore.sweep.measures import MEASURES
 from armillary.explore.sweep.space import Axis
 from armillary.explore.sweep.sweep import Sweep
-from armillary.platform.fields import TAGS
-from armillary.platform.files.native_errors import first_problem
+from armillary.platform.fields import TAGS, first_problem
 from armillary.platform.files.preset import expand
 from armillary.platform.files.study_schema import StudyFile
 from armillary.workload.plan.request import generate_part

@@ -9,7 +9,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from armillary.base.document import Source, read_document
-from armillary.base.errors import InputError, StuckError
+from armillary.base.errors import ConsentError, InputError, StuckError
 from armillary.explore.sweep.constraint import BEFORE, Constraint
 from armillary.explore.sweep.facts import FACTS, facts_of
 from armillary.explore.sweep.measured import before_run, of_run
@@ -77,8 +77,8 @@ class Evaluator:
             return _row(point, "rejected", str(error), measures, start)
         except StuckError as error:
             return _row(point, "failed", f"cannot finish: {_first_line(error)}", measures, start)
-        # The runner turns it into a row of status `memory`; here it would look like an error.
-        except MemoryError:
+        # The runner turns these into rows of status `memory` and `refused`; here they would look like errors.
+        except (MemoryError, ConsentError):
             raise
         except Exception as error:
             return _row(point, "failed", _unexpected(error), measures, start)
@@ -116,7 +116,7 @@ class Evaluator:
             reason = _broken(self._stages[1], point, names | measures, self.sweep)
         except InputError as error:
             return _Screened(str(error), names, measures)
-        except MemoryError:
+        except (MemoryError, ConsentError):
             raise
         except Exception as error:
             return _Screened(_unexpected(error), names, measures, status="failed")

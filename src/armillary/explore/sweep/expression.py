@@ -10,12 +10,23 @@ from functools import cached_property
 from types import CodeType
 from typing import Any
 
+from armillary.base import portable
 from armillary.base.errors import InputError, nearest, one_of
 from armillary.explore.sweep.quantity import base_units, number_of
 
 Number = int | float | bool
+
+
+def _log2(x: Any) -> float:
+    _numbers(x)
+    if x <= 0:
+        raise ValueError("expected a number above 0")
+    return portable.log2(float(x))
+
+
 FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "min": min, "max": max, "abs": abs, "ceil": math.ceil, "floor": math.floor, "log2": math.log2,
+    "min": min, "max": max, "abs": abs, "ceil": math.ceil, "floor": math.floor,
+    "log2": _log2,
 }  # fmt: skip
 LONGEST = 1000
 """Most characters of an expression."""
@@ -141,7 +152,12 @@ def _power(a: Any, b: Any) -> Any:
     # The result has about bits(a) × b bits: 9**9**9 would never end.
     if isinstance(a, int) and isinstance(b, int) and abs(a).bit_length() * max(b, 1) > _MOST_BITS:
         raise OverflowError("too large")
-    return a**b
+    if a <= 0 or (isinstance(a, int) and isinstance(b, int) and b >= 0):
+        return a**b
+    # Powers of floats are the C library's, which differ from machine to machine in the last bit.
+    if math.isinf(found := portable.power(float(a), float(b))):
+        raise OverflowError("too large")
+    return found
 
 
 def _product(a: Any, b: Any) -> Any:

@@ -24,7 +24,7 @@ from armillary.explore.sweep.schema import Varied
 from armillary.explore.sweep.space import Axis, Derived, Space
 from armillary.explore.sweep.sweep import Limits, Sweep
 from armillary.explore.sweep.values import values_of
-from armillary.platform.files.native_errors import first_error
+from armillary.platform.fields import first_error
 
 _PLAIN = (str, int, float, bool, type(None))
 

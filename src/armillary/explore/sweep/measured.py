@@ -11,7 +11,7 @@ from armillary.explore.sweep.prepared import Prepared
 from armillary.explore.sweep.sweep import Sweep
 from armillary.report.flop_rate import flops
 from armillary.report.lower_bound import quick_bound
-from armillary.report.ranks import nanoseconds, slowest
+from armillary.report.plain import nanoseconds, slowest
 from armillary.report.time_breakdown import breakdown
 from armillary.workload import models
 from armillary.workload.emit.serving import rounds
@@ -54,6 +54,8 @@ def of_run(prepared: Prepared, timeline: Timeline, sweep: Sweep) -> dict[str, fl
     }
     if assumed := timeline.info.get("assumed_nodes"):
         found["assumed_nodes"] = assumed
+    if (used := timeline.info.get("roofline")) and "compute_model" not in timeline.info:
+        found["roofline"] = used["compute_efficiency"]
     cls = slowest(timeline)
     if cls is not None:
         parts = breakdown(timeline, cls)

@@ -101,6 +101,13 @@ MEASURES: dict[str, Measure] = {
             "Nodes without a recorded time, whose time is assumed.",
             _count("nodes"),
         ),
+        Measure(
+            "roofline",
+            "",
+            "less",
+            "Share of the peak that kernels are assumed to reach.",
+            _percent,
+        ),
         Measure("compute", "s", "less", "Compute time of the slowest rank.", _seconds),
         Measure("communication", "s", "less", "Exposed communication of the slowest rank.", _seconds),
         Measure("waiting", "s", "less", "Time that the slowest rank waits for others.", _seconds),

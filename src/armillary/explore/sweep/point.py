@@ -11,8 +11,9 @@ from typing import Any, Literal
 
 Value = str | int | float | bool | None
 """A value of an axis as written in a study file; for named choices, the name."""
-Status = Literal["ok", "rejected", "failed", "timeout", "memory"]
-"""`rejected`: impossible, or against a constraint; `failed`: an error; `timeout`, `memory`: over a limit."""
+Status = Literal["ok", "rejected", "failed", "timeout", "memory", "refused"]
+"""`rejected`: impossible, or against a constraint; `failed`: an error; `timeout`, `memory`: over a limit; `refused`: it
+wants what nobody has allowed, which ends the run and is never stored."""
 
 
 @dataclass(frozen=True)

@@ -15,12 +15,12 @@ from armillary.base.document import Document
 from armillary.base.errors import InputError
 from armillary.explore.sweep.facts import known_model
 from armillary.explore.sweep.keys import at
+from armillary.platform.fields import first_error
 from armillary.platform.files.native import Study, study_of
-from armillary.platform.files.native_errors import first_error
 from armillary.trace import Trace
+from armillary.workload import study_trace
 from armillary.workload.generate import generate
 from armillary.workload.models import Model
-from armillary.workload.of_study import study_trace
 from armillary.workload.plan.request import generate_part
 from armillary.workload.plan.schema import Plan
 

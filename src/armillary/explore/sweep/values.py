@@ -6,6 +6,7 @@ from typing import Any
 
 from armillary.base.errors import InputError
 from armillary.base.hints import show
+from armillary.base.portable import power
 from armillary.explore.sweep.point import Value
 from armillary.explore.sweep.quantity import base_units, joined, split
 from armillary.explore.sweep.schema import Varied
@@ -75,7 +76,7 @@ def _between(low: float, high: float, count: int, log: bool) -> list[float]:
     last = count - 1
     if log:
         # Both ends exactly as written, whatever the powers round to.
-        return [low, *(low * (high / low) ** (index / last) for index in range(1, last)), high]
+        return [low, *(low * power(high / low, index / last) for index in range(1, last)), high]
     return [low, *(low + (high - low) * index / last for index in range(1, last)), high]
 
 
@@ -83,7 +84,12 @@ def _by_factor(low: float, high: float, times: float) -> list[float]:
     if low <= 0 or high < low:
         raise InputError(f"times {times:g}: expected from above 0, and not above to")
     found = [low]
-    while (value := low * times ** len(found)) <= high * (1 + _CLOSE):
+
+    def power_of(count: int) -> float:
+        # Whole numbers stay whole.
+        return times**count if isinstance(times, int) else power(times, count)
+
+    while (value := low * power_of(len(found))) <= high * (1 + _CLOSE):
         found.append(value)
         _few(len(found))
     return found

@@ -14,9 +14,10 @@ from armillary.explore.sweep.memory import needed
 from armillary.explore.training.candidates import candidates
 from armillary.explore.training.defaults import completed, with_sequence
 from armillary.explore.training.machine import Machine, machine_of
+from armillary.explore.training.parts import parts_of
 from armillary.explore.training.plan_keys import nested
 from armillary.explore.training.software import Software, software_of, usual
-from armillary.explore.training.step import Step, platform_of, seconds
+from armillary.explore.training.step import Step, platform_of
 from armillary.explore.training.train import Prediction, of_plan, plan_of
 from armillary.platform.files.preset import merged
 from armillary.workload.models import Model, load_model
@@ -110,7 +111,7 @@ def _ranked(
     model: Model, machine: Machine, given: Mapping[str, Any], among: Sequence[Mapping[str, Any]], software: str,
     top: int, assumed: tuple[str, ...], tell: Progress,
 ) -> Choice:  # fmt: skip
-    timed: list[tuple[float, dict[str, Any]]] = []
+    timed: list[_Timed] = []
     rejected = []
     whole = [merged(given, nested(each)) for each in among]
     # One software for all: they are to be compared.
@@ -121,21 +122,15 @@ def _ranked(
     for done, (each, own) in enumerate(zip(among, whole, strict=True)):
         try:
             values = completed(own, used.plan)
-            timed.append((_time(model, machine, used, values), values))
+            timed.append(_timed(model, machine, used, values))
         except InputError as error:
             rejected.append(Rejected(each, "impossible", str(error)))
         tell("simulated", done + 1, len(among))
     if not timed:
         raise InputError(f"no plan is possible: {rejected[0].why}" if rejected else "no plans to rank")
-    timed.sort(key=lambda each: each[0])
-    best = [of_plan(model, machine, used, values, assumed) for _, values in timed[:top]]
-    slower = [
-        Rejected(
-            values, "slower", f"takes {format_time(time * 1e9)}, the best {format_time(timed[0][0] * 1e9)}"
-        )
-        for time, values in timed[top:]
-    ]
-    return Choice(tuple(best), (*slower, *rejected), len(timed), assumed)
+    timed.sort(key=lambda each: each.seconds)
+    best = [of_plan(model, machine, used, each.plan, assumed, each.parts) for each in timed[:top]]
+    return Choice(tuple(best), (*_slower(timed, top), *rejected), len(timed), assumed)
 
 
 def _searched(
@@ -148,9 +143,9 @@ def _searched(
     waiting, rejected = _screened(model, machine, software, tried, tell)
     if not waiting:
         raise InputError(_impossible(given, machine, rejected))
-    timed: list[tuple[float, dict[str, Any]]] = []
+    timed: list[_Timed] = []
     for done, (bound, values) in enumerate(waiting):
-        limit = timed[top - 1][0] if len(timed) >= top else float("inf")
+        limit = timed[top - 1].seconds if len(timed) >= top else float("inf")
         # Bounds grow: neither this plan nor any after it can be among the best.
         if bound * SLACK > limit:
             rejected += [
@@ -163,21 +158,15 @@ def _searched(
             ]
             break
         try:
-            timed.append((_time(model, machine, software, values), values))
+            timed.append(_timed(model, machine, software, values))
         except InputError as error:
             rejected.append(Rejected(values, "impossible", str(error)))
-        timed.sort(key=lambda each: each[0])
+        timed.sort(key=lambda each: each.seconds)
         tell("simulated", done + 1, len(waiting))
     if not timed:
         raise InputError(_impossible(given, machine, rejected))
-    rejected += [
-        Rejected(
-            values, "slower", f"takes {format_time(time * 1e9)}, the best {format_time(timed[0][0] * 1e9)}"
-        )
-        for time, values in timed[top:]
-    ]
-    best = tuple(of_plan(model, machine, software, values, assumed) for _, values in timed[:top])
-    return Choice(best, tuple(rejected), len(timed), assumed)
+    best = tuple(of_plan(model, machine, software, each.plan, assumed, each.parts) for each in timed[:top])
+    return Choice(best, (*rejected, *_slower(timed, top)), len(timed), assumed)
 
 
 def _shardings(given: Mapping[str, Any], software: Software) -> list[dict[str, Any]]:
@@ -225,9 +214,29 @@ def _pointless(values: Mapping[str, Any]) -> str:
     return ""
 
 
-def _time(model: Model, machine: Machine, software: Software, values: Mapping[str, Any]) -> float:
+@dataclass(frozen=True)
+class _Timed:
+    """A plan that was simulated: its keys, and what its step consists of, so that it is simulated once."""
+
+    plan: dict[str, Any]
+    parts: Mapping[str, float]
+
+    @property
+    def seconds(self) -> float:
+        return sum(self.parts.values())
+
+
+def _timed(model: Model, machine: Machine, software: Software, values: dict[str, Any]) -> _Timed:
     plan_of(values, machine)
-    return seconds(_step(model, machine, values), software.fitted.constants)
+    return _Timed(values, parts_of(_step(model, machine, values), software.fitted.constants))
+
+
+def _slower(timed: Sequence[_Timed], top: int) -> list[Rejected]:
+    best = format_time(timed[0].seconds * 1e9)
+    return [
+        Rejected(each.plan, "slower", f"takes {format_time(each.seconds * 1e9)}, the best {best}")
+        for each in timed[top:]
+    ]
 
 
 def _step(model: Model, machine: Machine, values: Mapping[str, Any]) -> Step:

@@ -9,8 +9,10 @@ by on another; software without rows of its own adds what it may differ by.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import exp, hypot
+from math import fsum, sqrt
+from pathlib import Path
 
+from armillary.base.portable import exp
 from armillary.compute.gpu.device import load_gpu
 from armillary.compute.gpu.spread import device_spread
 from armillary.explore.training.fitted import NORMAL
@@ -31,14 +33,15 @@ def deviation(step: Step, software: Software, parts: Mapping[str, float]) -> flo
     known = software.fitted.spread
     mixture = isinstance(step.model, Decoder) and step.model.experts is not None
     found = [known.step, known.exposed * exposed(parts), known.experts * mixture]
-    if step.device not in software.fitted.on:
+    # The constants of a user's device go by the name of their file.
+    if Path(step.device).name.removesuffix(".yaml") not in software.fitted.on:
         found += [ELSEWHERE, device_spread(load_gpu(step.device)) if step.device else ELSEWHERE]
     if software.base:
         found.append(BORROWED)
-    return hypot(*found)
+    return sqrt(fsum(each * each for each in found))
 
 
 def interval_of(step: Step, software: Software, parts: Mapping[str, float]) -> tuple[float, float]:
     """Return the 90 % interval of the time of a step, in s."""
-    time, wide = sum(parts.values()), exp(NORMAL * deviation(step, software, parts))
+    time, wide = fsum(parts.values()), exp(NORMAL * deviation(step, software, parts))
     return time / wide, time * wide

@@ -25,6 +25,7 @@ class Machine:
         platform: The same, read.
         device: Name of the constants of its kernels; "": another model than ``gpu`` times them.
         software: What trains on it by default; "": it does not say.
+        assumptions: What it takes from elsewhere, a sentence each.
     """
 
     name: str
@@ -32,6 +33,7 @@ class Machine:
     platform: Platform
     device: str
     software: str
+    assumptions: tuple[str, ...] = ()
 
     @property
     def npus(self) -> int:
@@ -69,7 +71,11 @@ def machine_of(source: Source) -> Machine:
             f"efficiency: 60 %}}{nearest(name, device_names().values())}"
         )
     device = str(keys["compute"]["device"]) if platform.compute.model == "gpu" else ""
-    return Machine(name, keys, platform, device, preset.software if preset else "")
+    software = preset.software if preset else str((document.data.get("software") if at else None) or "")
+    if document.path and Path(software).suffix:
+        software = str((document.path.parent / software).resolve())
+    assumptions = tuple(document.data.get("assumptions") or ()) if at else ()
+    return Machine(name, keys, platform, device, software, assumptions)
 
 
 def _absolute(keys: Mapping[str, Any], folder: Path) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import fsum
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -50,7 +51,7 @@ def parts_of(step: Step, constants: Constants) -> dict[str, float]:
 
 def exposed(parts: Mapping[str, float]) -> float:
     """Return the share of a step that is exposed communication or waiting."""
-    return (parts["communication"] + parts["waiting"]) / sum(parts.values())
+    return (parts["communication"] + parts["waiting"]) / fsum(parts.values())
 
 
 def _of_run(timeline: Timeline, trace: Trace) -> dict[str, float]:
@@ -59,7 +60,7 @@ def _of_run(timeline: Timeline, trace: Trace) -> dict[str, float]:
     last = int(np.argmax(timeline.finish))
     found = breakdown(timeline, last)
     kernels = _kernels(timeline, trace, last)
-    busy = sum(kernels.values())
+    busy = fsum(kernels.values())
     # Kernels of a rank run one after the other; should they not, their shares are those of what was busy.
     scale = found.compute / busy if busy else 0.0
     ticks = {name: value * scale for name, value in kernels.items()} | {
@@ -80,5 +81,5 @@ def _kernels(timeline: Timeline, trace: Trace, cls: int) -> dict[str, float]:
     total = {"gemm": busy[gemm].sum(), "attention": busy[attention].sum()}
     return {
         **{name: float(value) for name, value in total.items()},
-        "other": float(busy.sum() - sum(total.values())),
+        "other": float(busy.sum() - fsum(total.values())),
     }

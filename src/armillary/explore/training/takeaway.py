@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from armillary.base.text import on_one_line
 from armillary.explore.training.show import headline, plan_text
 from armillary.explore.training.train import Prediction
 from armillary.platform.files.preset import merged
@@ -117,7 +118,7 @@ def write(folder: Path, found: Prediction, name: str) -> list[Path]:
     # A model file is found from everywhere.
     said = str(Path(name).resolve()) if Path(name).suffix else name
     texts = {
-        "study.yaml": f"# {headline(found)}\n"
+        "study.yaml": f"# {on_one_line(headline(found))}\n"
         + yaml.safe_dump(study(found, said), sort_keys=False, width=110, allow_unicode=True)
     }
     if isinstance(model, Decoder):

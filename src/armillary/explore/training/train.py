@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from math import hypot, log
+from math import fsum, sqrt
 from typing import Any
 
 from pydantic import ValidationError
 
 from armillary.base.document import Source
 from armillary.base.errors import InputError
+from armillary.base.portable import log
 from armillary.compute.gpu.device import load_gpu
 from armillary.explore.training.constants import Constants
 from armillary.explore.training.defaults import chosen, completed, with_sequence
@@ -21,10 +22,12 @@ from armillary.explore.training.parts import TITLES, exposed, parts_of
 from armillary.explore.training.plan_keys import nested
 from armillary.explore.training.software import Software, software_of, usual
 from armillary.explore.training.step import Step, seconds
-from armillary.platform.files.native_errors import first_problem
+from armillary.platform.fields import first_problem
 from armillary.workload import models
 from armillary.workload.generate import memory_of
+from armillary.workload.layers.lora import adapter_parameters
 from armillary.workload.models import Model, load_model
+from armillary.workload.models.schema import Decoder
 from armillary.workload.plan.schema import Plan
 
 
@@ -128,20 +131,24 @@ def predicted(model: Model, machine: Machine, given: Mapping[str, Any], software
 
 
 def of_plan(
-    model: Model, machine: Machine, software: Software, values: Mapping[str, Any], assumed: tuple[str, ...]
+    model: Model,
+    machine: Machine,
+    software: Software,
+    values: Mapping[str, Any],
+    assumed: tuple[str, ...],
+    parts: Mapping[str, float] | None = None,
 ) -> Prediction:
-    """Predict a step of a whole plan.
+    """Predict a step of a whole plan, from `parts` if it was simulated already.
 
     Raises:
         InputError: the plan is impossible.
     """
     plan = plan_of(values, machine)
     step = Step(model, values, machine.keys, machine.npus, machine.device)
-    constants = software.fitted.constants
-    parts = parts_of(step, constants)
-    time = sum(parts.values())
+    parts = parts or parts_of(step, software.fitted.constants)
+    time = fsum(parts.values())
     sequence = plan.sequence or models.default_sequence(model)
-    needed = models.flops(model, plan.batch, plan.sequence, causal=plan.causal).training
+    needed = _flops(model, plan)
     peak = _peak(machine, plan)
     held, capacity = memory_of(model, plan), machine.platform.npu.memory.capacity
     return Prediction(
@@ -156,6 +163,18 @@ def of_plan(
         plan.batch * (sequence or 0),
         (*assumed, *_assumed(machine, software)),
     )  # fmt: skip
+
+
+def _flops(model: Model, plan: Plan) -> int:
+    """Return the operations of a step that the model needs, without recomputation.
+
+    Frozen weights need no gradient: two passes instead of three, and the three of what is trained beside them.
+    """
+    found = models.flops(model, plan.batch, plan.sequence, causal=plan.causal)
+    if plan.lora is None or not isinstance(model, Decoder):
+        return found.training
+    tokens = plan.batch * (plan.sequence or model.context)
+    return 2 * found.forward + 6 * tokens * adapter_parameters(model, plan.lora)
 
 
 def _peak(machine: Machine, plan: Plan) -> float:
@@ -190,7 +209,7 @@ BASES = {
 
 def _assumed(machine: Machine, software: Software) -> list[str]:
     """Return what is not known of machine and software, and moves the answer."""
-    found = []
+    found = [*machine.assumptions]
     if machine.device:
         gpu = load_gpu(machine.device)
         if gpu.basis in BASES:
@@ -198,9 +217,10 @@ def _assumed(machine: Machine, software: Software) -> list[str]:
         if machine.platform.collectives.fit is None:
             found.append("collectives follow the links of the data sheet, as none was measured")
     else:
+        compute = machine.platform.compute
+        share = f" at {100 * compute.kernels.compute:g} % of the peaks" if compute.model == "roofline" else ""
         found.append(
-            f"kernels of machine {machine.name} are timed by {machine.platform.compute.model}, of whose errors nothing "
-            "is known"
+            f"kernels of machine {machine.name} are timed by {compute.model}{share}, of whose errors nothing is known"
         )
     if software.fitted.constants == Constants():
         where = machine.device or "this machine"
@@ -218,5 +238,5 @@ def tells_apart(one: Prediction, other: Prediction) -> bool:
     """
     known = one.software.fitted.spread
     exposes = known.exposed * (exposed(other.parts) - exposed(one.parts))
-    spread = hypot(known.step * 2**0.5, exposes)
+    spread = sqrt(2 * known.step * known.step + exposes * exposes)
     return abs(log(other.step_time_s / one.step_time_s)) > NORMAL * spread

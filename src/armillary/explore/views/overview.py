@@ -12,6 +12,7 @@ from armillary.base.errors import InputError, nearest, one_of
 from armillary.base.pictures import check_picture, new_figure, save_figure
 from armillary.explore.sweep.point import Row
 from armillary.explore.views import charts
+from armillary.explore.views.assumed import assumed_line
 from armillary.explore.views.columns import Columns, columns_of, measure_text
 from armillary.explore.views.reasons import LETTERS, reason_classes, status_line
 from armillary.explore.views.slices import telling_axes
@@ -58,7 +59,8 @@ def picture(
     with rc_context({"hatch.linewidth": 0.5}):
         figure = new_figure(_WIDTH, 0.7 + sum(height for height, _ in bands))
         head = f"{Path(columns.title).name}: {_answer(columns)}" if columns.title else _answer(columns)
-        head = "\n".join((*textwrap.wrap(head, 118, break_on_hyphens=False), status_line(rows)))
+        status = ". ".join(filter(None, (status_line(rows), assumed_line(rows))))
+        head = "\n".join((*textwrap.wrap(head, 118, break_on_hyphens=False), status))
         figure.suptitle(head, fontsize=11, x=0.012, ha="left", fontweight="bold", parse_math=False)
         # A band per kind of chart; each lays out its own axes, so charts need not align.
         parts = figure.subfigures(

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import base64
-import html
-import json
 import os
 from collections.abc import Sequence
 from importlib.resources import files
@@ -15,9 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.base.errors import InputError
-from armillary.base.files import fill_page, write_text
+from armillary.base.files import write_text
+from armillary.base.page import html_page, text_script
 from armillary.explore.sweep.measures import MEASURES
 from armillary.explore.sweep.point import Row
+from armillary.explore.views.assumed import assumed_line
 from armillary.explore.views.columns import Columns, columns_of, title_of
 from armillary.explore.views.reasons import reason_classes, status_line
 from armillary.explore.views.slices import telling_axes
@@ -47,19 +47,18 @@ def write_html(rows: Sequence[Row], sweep: Any, path: str | os.PathLike[str]) ->
     check_page(path)
     columns = columns_of(rows, sweep)
     viewer = files("armillary.explore.views") / "viewer"
-    title = Path(columns.title).name or "Sweep"
-    data = json.dumps(page_data(columns), separators=(",", ":"), allow_nan=False, ensure_ascii=False)
-    parts = {
-        "TITLE": html.escape(title),
-        "STYLE": (viewer / "sweep.css").read_text(encoding="utf-8"),
-        "PLOTLY": plotly_script(),
-        # Inside a script element "</script" would end it, and "<!--" change how it is parsed.
-        "DATA": data.replace("<", "\\u003c"),
-        "SCRIPT": "".join(
-            (viewer / name).read_text(encoding="utf-8") for name in ("sweep.js", "sweep_charts.js")
-        ),
-    }
-    write_text(path, *fill_page((viewer / "sweep.html").read_text(encoding="utf-8"), parts))
+
+    def part(name: str) -> str:
+        return (viewer / name).read_text(encoding="utf-8")
+
+    pieces = html_page(
+        Path(columns.title).name or "Sweep",
+        part("sweep.css"),
+        [part("sweep.html")],
+        data=page_data(columns),
+        scripts=[plotly_script(), text_script() + part("sweep.js") + part("sweep_charts.js")],
+    )
+    write_text(path, *pieces)
 
 
 def check_page(path: str | os.PathLike[str]) -> None:
@@ -75,7 +74,7 @@ def check_page(path: str | os.PathLike[str]) -> None:
 
 
 def plotly_script() -> str:
-    """Return plotly's JavaScript, escaped for use inside a page.
+    """Return plotly's JavaScript.
 
     Raises:
         InputError: plotly is not installed.
@@ -84,7 +83,7 @@ def plotly_script() -> str:
         source = files("plotly") / "package_data" / "plotly.min.js"
     except ImportError as error:
         raise InputError("interactive pages need plotly: pip install armillary[html]") from error
-    return source.read_text(encoding="utf-8").replace("</script", "<\\/script")
+    return source.read_text(encoding="utf-8")
 
 
 def page_data(columns: Columns) -> dict[str, Any]:
@@ -99,7 +98,7 @@ def page_data(columns: Columns) -> dict[str, Any]:
     return {
         "title": Path(columns.title).name or "Sweep",
         "count": len(columns.rows),
-        "status": status_line(columns.rows),
+        "status": ". ".join(filter(None, (status_line(columns.rows), assumed_line(columns.rows)))),
         "axes": [
             {"name": columns.axes[axis].name, "values": columns.axes[axis].texts, "codes": _packed(codes, "<i2")}
             for axis, codes in zip(columns.varied, columns.codes[:, columns.varied].T, strict=True)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from armillary.base.text import on_one_line
 from armillary.explore.sweep.point import Row
+from armillary.explore.views.assumed import assumed_line
 from armillary.explore.views.columns import Columns, columns_of, measure_text, title_of
 from armillary.explore.views.reasons import reason_classes, status_line
 from armillary.report.plain import plain_name, plain_table
@@ -58,9 +60,11 @@ def ranked(rows: Sequence[Row], sweep: Any, top: int = 10, width: int = WIDTH) -
             parts.append(
                 Text("Assumed: nodes without a recorded time take that of the roofline, or none", "yellow")
             )
+        if roofline := assumed_line(columns.rows[row] for row in shown):
+            parts.append(Text(roofline, "yellow"))
         parts += [Text(_title(columns, len(shown)), "bold"), table]
         if alike:
-            parts.append(Text(f"All of these: {', '.join(alike)}", "dim"))
+            parts.append(Text(on_one_line(f"All of these: {', '.join(alike)}"), "dim"))
         parts.append(Text())
     return Group(*parts, Text(status_line(rows), "bold"), why_not(rows))
 

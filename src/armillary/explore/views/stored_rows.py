@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from armillary.base.errors import InputError
+from armillary.base.text import csv_text as table_text
 from armillary.explore.runner.stored import Stored
 from armillary.explore.sweep.constraint import known_names, objective
 from armillary.explore.sweep.expression import Expression
@@ -62,11 +61,10 @@ def csv_text(rows: Sequence[Row], sweep: Any) -> str:
     """Return number, values, status, reason and measures (base units) of every row; see `columns_of`."""
     columns = columns_of(rows, sweep)
     axes = [axis.name for axis in columns.axes]
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["number", *axes, "status", "reason", *columns.measures, "seconds"])
+    lines = []
     for row in columns.rows:
         values = [row.values.get(name) for name in axes]
         found = [row.measures.get(name) for name in columns.measures]
-        writer.writerow([row.number, *values, row.status, row.reason, *found, row.seconds])
-    return text.getvalue()
+        lines.append([row.number, *values, row.status, row.reason, *found, row.seconds])
+    header = ["number", *axes, "status", "reason", *columns.measures, "seconds"]
+    return table_text(header, lines)

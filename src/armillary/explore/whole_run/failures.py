@@ -13,6 +13,7 @@
 from __future__ import annotations
 
 import functools
+from math import fsum
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -21,8 +22,7 @@ from pydantic import Field, ValidationError
 from armillary.base.document import Source, is_there, read_document
 from armillary.base.errors import InputError, nearest
 from armillary.explore.whole_run.quantities import seconds
-from armillary.platform.fields import Count, Part, Quantity
-from armillary.platform.files.native_errors import first_error
+from armillary.platform.fields import Count, Part, Quantity, first_error
 
 _FOLDER = Path(__file__).parent / "presets"
 Long = Annotated[float, Quantity(seconds, "time", "50000 h")]
@@ -56,9 +56,8 @@ class Failures(Part):
     def hardware_share(self, npus: int) -> float:
         """Return the share of failures that take a node out of service."""
         rates = self.rates(npus)
-        return sum(rate for name, rate in rates.items() if self.components[name].hardware) / sum(
-            rates.values()
-        )
+        hardware = (rate for name, rate in rates.items() if self.components[name].hardware)
+        return fsum(hardware) / fsum(rates.values())
 
 
 @functools.cache

@@ -30,6 +30,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from armillary.base import portable
 from armillary.base.errors import InputError
 
 
@@ -111,11 +112,11 @@ def goodput(rate: float, interval: float, checkpoints: Checkpoints, recovery: Re
         waits = erlang(recovery.spares + 1, rate * recovery.hardware * recovery.repair)
     # Checkpoints kept per cycle. Exponents are negative, as exp(710) is beyond float64; expm1 keeps the digits where
     # failures are rare.
-    kept = math.exp(-rate * (writing + segment)) / -math.expm1(-rate * segment)
+    kept = portable.exp(-rate * (writing + segment)) / -portable.expm1(-rate * segment)
     # The share between a restart and the next failure: 1/r seconds of each cycle.
-    up = (1 - waits) * math.exp(-rate * recovery.restart)
+    up = (1 - waits) * portable.exp(-rate * recovery.restart)
     useful, saved = interval * kept * rate * up, stop * kept * rate * up
-    restarts = (1 - waits) * -math.expm1(-rate * recovery.restart)
+    restarts = (1 - waits) * -portable.expm1(-rate * recovery.restart)
     # What is not kept of the time between restart and failure was lost.
     return Goodput(useful, saved, up - useful - saved, restarts, waits)
 
@@ -143,7 +144,7 @@ def best_interval(rate: float, checkpoints: Checkpoints) -> float:
     low, high, stop = 0.0, 1.0, rate * checkpoints.blocking
     for _ in range(200):
         middle = (low + high) / 2
-        if -math.expm1(-(middle + stop)) > middle:
+        if -portable.expm1(-(middle + stop)) > middle:
             low = middle
         else:
             high = middle

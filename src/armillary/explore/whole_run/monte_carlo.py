@@ -43,14 +43,14 @@ def play(
     for run in range(runs):
         # A generator per run, so that the number of runs does not change the first ones.
         spent, count = _one(random.Random(f"{seed} {run}"), rate, interval, checkpoints, recovery, failures)
-        whole = sum(spent.values())
+        whole = math.fsum(spent.values())
         shares.append([value / whole for value in spent.values()])
         total += count
     columns = list(zip(*shares, strict=True))
-    means = [sum(column) / runs for column in columns]
+    means = [math.fsum(column) / runs for column in columns]
     errors = [
         # Standard error of the mean over independent runs, with the unbiased variance.
-        math.sqrt(sum((value - mean) ** 2 for value in column) / (runs - 1) / runs)
+        math.sqrt(math.fsum((value - mean) * (value - mean) for value in column) / (runs - 1) / runs)
         for column, mean in zip(columns, means, strict=True)
     ]
     return Played(Goodput(*means), Goodput(*errors), total)

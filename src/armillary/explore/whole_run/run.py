@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from math import fsum
 
 from armillary.base.errors import InputError
 from armillary.explore.cost.measures import HOURS_PER_YEAR
@@ -101,7 +102,7 @@ def whole_run(
         InputError: writing a checkpoint takes longer than the time to the next, or checkpoints of no length have no
             best interval.
     """
-    rate = sum(failures.rates(work.npus).values()) if failures else 0.0
+    rate = fsum(failures.rates(work.npus).values()) if failures else 0.0
     if failures:
         share = failures.hardware_share(work.npus)
         # Which failures break a node follows from the components, not from the caller.

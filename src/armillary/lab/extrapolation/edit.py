@@ -13,8 +13,8 @@ from armillary.trace import columns as c
 from armillary.trace.columns import Columns
 from armillary.trace.expand import part_of
 from armillary.trace.graph import Graph
-from armillary.trace.order import issue_order
-from armillary.trace.schema import KINDS
+from armillary.trace.node import KINDS
+from armillary.trace.structure import issue_order
 
 Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]

@@ -14,7 +14,7 @@ from armillary.lab.extrapolation.scaling import SIZE, Scaling
 from armillary.lab.extrapolation.token_axis import over_tokens, token_count
 from armillary.trace import CollectiveType
 from armillary.trace.gemm import GEMM, Gemm
-from armillary.trace.order import issue_order
+from armillary.trace.structure import issue_order
 
 GATHER, SCATTER, REDUCE = CollectiveType.ALL_GATHER, CollectiveType.REDUCE_SCATTER, CollectiveType.ALL_REDUCE
 

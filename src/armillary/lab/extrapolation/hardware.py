@@ -15,7 +15,7 @@ from armillary.lab.extrapolation.kernels import Nodes
 from armillary.platform.model import Platform
 from armillary.trace import Trace
 from armillary.trace.axis_sets import grid_of
-from armillary.trace.totals import duration_ns
+from armillary.trace.graph import duration_ns
 
 
 def to_hardware(trace: Trace, old: Platform, new: Platform, note: Callable[[str, int], None]) -> Trace:

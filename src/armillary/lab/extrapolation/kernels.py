@@ -13,7 +13,7 @@ from armillary.trace import CollectiveType, Graph, NodeType
 from armillary.trace.attention import ATTENTION
 from armillary.trace.gemm import GEMM, Gemm, to_gemms
 from armillary.trace.grid import AXIS, Ints, RankGrid
-from armillary.trace.order import issue_order
+from armillary.trace.structure import issue_order
 from armillary.workload.emit.replicas import PARTIAL
 
 Mask = NDArray[np.bool_]

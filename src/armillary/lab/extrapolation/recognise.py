@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from itertools import accumulate
 from math import prod
@@ -11,13 +10,14 @@ from operator import mul
 import numpy as np
 
 from armillary.base.errors import InputError, nearest, one_of
+from armillary.base.reading import json_within
 from armillary.lab.extrapolation.mesh_dims import mesh_dim_numbers, mesh_dims_of
 from armillary.lab.extrapolation.roles import ROLES, Evidence, named
 from armillary.lab.extrapolation.symbolic import ALONE, from_one_rank, groups_of_trace, symbolic
 from armillary.trace import Graph, Trace
 from armillary.trace.axis_sets import grid_of
 from armillary.trace.grid import RankGrid
-from armillary.trace.process_groups import definitions, recorded_world
+from armillary.trace.trace import definitions, recorded_world
 
 Known = Mapping[int, tuple[int, ...]]
 
@@ -132,7 +132,7 @@ def ranks_named_by(graph: Graph) -> int:
     # Each entry is a lower bound; a run has at least as many ranks as the largest of them.
     ends = [1, recorded_world(graph)]
     for _, text in definitions(graph):
-        for group in json.loads(text[2:-2]):
+        for group in json_within(text[2:-2]):
             ranks = group.get("ranks", ())
             ends += [
                 max(ranks, default=0) + 1,

@@ -14,8 +14,8 @@ from armillary.lab.extrapolation.scaling import QUANTITIES, Floats, Scaling
 from armillary.trace import Graph, NodeType, Trace
 from armillary.trace.axis_sets import grid_of
 from armillary.trace.gemm import Gemm
+from armillary.trace.graph import duration_ns
 from armillary.trace.grid import Ints
-from armillary.trace.totals import duration_ns
 
 
 @dataclass(frozen=True)

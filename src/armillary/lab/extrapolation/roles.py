@@ -23,7 +23,7 @@ from armillary.lab.extrapolation.symbolic import ALONE
 from armillary.trace import CollectiveType, Graph, NodeType, Trace
 from armillary.trace.axis_sets import grid_of
 from armillary.trace.grid import AXIS, RankGrid
-from armillary.trace.order import issue_order
+from armillary.trace.structure import issue_order
 
 ROLES = ("tp", "cp", "ep", "dp", "pp")
 REDUCING = (CollectiveType.ALL_REDUCE, CollectiveType.REDUCE_SCATTER)

@@ -15,7 +15,7 @@ from armillary.lab.extrapolation.kernels import Mask, Nodes
 from armillary.trace import Graph
 from armillary.trace.attention import ATTENTION, Attention
 from armillary.trace.gemm import GEMM, Gemm, to_numbers
-from armillary.trace.totals import LIMIT, duration_ns
+from armillary.trace.graph import LIMIT, duration_ns
 
 Floats = NDArray[np.float64]
 OPERATIONS, SIZE, COMMUNICATED = "num_ops", "tensor_size", "comm_size"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from math import prod
 from typing import Any
 
 import numpy as np
 
+from armillary.base.reading import json_within
 from armillary.lab.extrapolation.scaling import Floats
 from armillary.trace import Graph
 
@@ -80,7 +80,7 @@ def _times(shape: tuple[int, ...], sizes: Sizes, axis: str) -> int:
 def _shapes(text: str) -> Iterator[tuple[int, ...]]:
     """Yield the shapes that a list, nested or not, has."""
     try:
-        found: Any = json.loads(text) if text else []
+        found: Any = json_within(text) if text else []
     except ValueError:
         return
     yield from _inside(found)

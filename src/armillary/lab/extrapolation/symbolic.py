@@ -16,9 +16,9 @@ from armillary.base.errors import InputError
 from armillary.lab.extrapolation.edit import inserted, kept_nodes, with_ints, with_texts, without
 from armillary.lab.extrapolation.mesh_dims import MeshDim, grid_of_mesh_dims, mesh_dim_numbers, mesh_dims_of
 from armillary.trace import Graph, NodeType, Trace
-from armillary.trace.distinct import distinct_columns
+from armillary.trace.columns import distinct_columns
 from armillary.trace.grid import AXIS, Ints, RankGrid
-from armillary.trace.process_groups import Groups, check_whole, definitions, read_groups
+from armillary.trace.trace import Groups, check_whole, definitions, read_groups
 
 ALONE = "alone"
 """Axis set of groups of one rank each: an axis of no mesh dimensions. No name stands for all ranks."""

@@ -15,7 +15,7 @@ from armillary.lab.extrapolation.token_axis import token_count
 from armillary.trace import CollectiveType
 from armillary.trace.attention import ATTENTION
 from armillary.trace.gemm import GEMM, Gemm
-from armillary.trace.order import issue_order
+from armillary.trace.structure import issue_order
 
 GATHER, SCATTER, REDUCE = CollectiveType.ALL_GATHER, CollectiveType.REDUCE_SCATTER, CollectiveType.ALL_REDUCE
 ELEMENTS = (2, 4, 1)

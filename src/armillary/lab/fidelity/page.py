@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import html
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.table import Table
 
 from armillary.base.files import write_text
+from armillary.base.page import html_page, html_text
 from armillary.base.pictures import check_picture, new_figure, save_figure, svg_text
 from armillary.lab.fidelity.measure import WAYS, Fidelity
 from armillary.lab.fidelity.show import TITLES, tables
@@ -92,21 +92,14 @@ def write_page(found: Fidelity, path: Path) -> None:
     """
     title = "Made traces against true ones"
     parts = [f"<h1>{title}</h1>", svg_text(_drawn(found)), *(_table(each) for each in tables(found))]
-    write_text(
-        path,
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{title}</title><style>{_STYLE}</style></head>\n<body>\n"
-        + "\n".join(parts)
-        + "\n</body></html>\n",
-    )
+    write_text(path, *html_page(title, _STYLE, ["\n".join(parts), "\n"]))
 
 
 def _table(table: Table) -> str:
-    head = "".join(f"<th>{html.escape(str(column.header))}</th>" for column in table.columns)
+    head = "".join(f"<th>{html_text(str(column.header))}</th>" for column in table.columns)
     cells = [list(column.cells) for column in table.columns]
     body = "".join(
-        "<tr>" + "".join(f"<td>{html.escape(str(cell))}</td>" for cell in row) + "</tr>\n"
+        "<tr>" + "".join(f"<td>{html_text(str(cell))}</td>" for cell in row) + "</tr>\n"
         for row in zip(*cells, strict=True)
     )
     return f"<table><thead><tr>{head}</tr></thead>\n<tbody>\n{body}</tbody></table>"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from armillary.base.files import write_text
+from armillary.base.text import json_text
 from armillary.lab.fidelity.measure import TESTED, WAYS, Fidelity
 
 if TYPE_CHECKING:
@@ -86,4 +86,4 @@ def write_json(found: Fidelity, path: Path) -> None:
                         "count": len(errors),
                     }
                     document.setdefault("errors", {})[f"{what}, {name} the corpus, {way}"] = summary
-    write_text(path, json.dumps(document, indent=1, ensure_ascii=False) + "\n")
+    write_text(path, json_text(document, indent=1) + "\n")

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from armillary.base.errors import InputError
 from armillary.base.files import replacing
+from armillary.base.reading import MOST_FILE, check_size
 from armillary.base.units import format_bytes
 
 Arrays = Mapping[str, NDArray[Any]]
@@ -155,6 +156,7 @@ def reading(where: str, key: str) -> Iterator[None]:
 
 
 def _arrays(path: Path, expected: str) -> dict[str, NDArray[Any]]:
+    check_size(path, MOST_FILE)
     with zipfile.ZipFile(path) as archive:
         members = archive.infolist()
         # The directory states unpacked sizes, so a small file that unpacks to many GiB is refused before it does.

@@ -17,6 +17,7 @@ import numpy as np
 from armillary.base.errors import InputError
 from armillary.base.files import make_folder, replacing, write_text
 from armillary.base.pool import process_pool
+from armillary.base.reading import MOST_FILE, check_members, check_size, parse_json
 from armillary.lab.learned.records import Record, arrays_of, record_of, records_of
 from armillary.lab.learned.requests import Request, draw, read_request
 from armillary.lab.learned.vocabulary import COLUMNS, Vocabulary
@@ -170,9 +171,11 @@ def read_corpus(folder: Path) -> Corpus:
 
 def _decoded(path: Path, vocabulary: Vocabulary, digest: Any) -> list[Record]:
     try:
+        check_size(path, MOST_FILE)
         with np.load(path, allow_pickle=False) as found:
+            check_members(found.zip, path)
             arrays = {name: found[name] for name in found.files}
-        header = json.loads(arrays["header"].tobytes())
+        header = parse_json(arrays["header"].tobytes(), path)
         if header["format"] != FORMAT or tuple(header["columns"]) != COLUMNS:
             raise ValueError(header["format"])
         # The contents, not the bytes of the file, which depend on the compressor.

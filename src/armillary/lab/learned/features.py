@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.trace import CollectiveType, Graph, NodeType, Trace
-from armillary.trace.order import earliest
-from armillary.trace.totals import duration_ns
+from armillary.trace.graph import duration_ns
+from armillary.trace.structure import earliest
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -14,7 +14,7 @@ from armillary.lab.learned.vocabulary import AT, LISTS, NUMBERS, Vocabulary
 from armillary.trace import Graph
 from armillary.trace import columns as c
 from armillary.trace.columns import Columns
-from armillary.trace.schema import KINDS, VERSION
+from armillary.trace.node import KINDS, VERSION
 
 Ints = NDArray[np.int64]
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from armillary.lab.learned.tokens import Tokens
 from armillary.lab.learned.vocabulary import AT, COLUMNS
-from armillary.trace.distinct import distinct_columns
+from armillary.trace.columns import distinct_columns
 
 Ints = NDArray[np.int64]
 References = tuple[tuple[int, int, int], ...]

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import yaml
 
 from armillary.base.errors import InputError, nearest
+from armillary.base.reading import MOST_YAML, read_plain
 from armillary.base.units import format_bytes
+from armillary.base.yaml_text import load_yaml
 from armillary.lab.learned.conditions import DEFAULTS, NUMBERS, WORDS, Value, Wish, wish
 from armillary.trace import Trace
 from armillary.workload.generate import generate
@@ -54,9 +55,9 @@ def read_request(path: Path) -> Request:
         InputError: it is no such file; names the key.
     """
     try:
-        text = path.read_text()
-        found = yaml.safe_load(text)
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        text = read_plain(path, MOST_YAML).decode()
+        found = load_yaml(text, path)
+    except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: cannot be read as YAML ({error})") from error
     if not isinstance(found, dict) or not isinstance(found.get("choices"), dict):
         raise InputError(

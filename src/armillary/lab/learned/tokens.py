@@ -28,10 +28,10 @@ from armillary.lab.learned.vocabulary import (
     split_name,
 )
 from armillary.trace import Graph, NodeType
-from armillary.trace.distinct import distinct_columns
+from armillary.trace.columns import distinct_columns
 from armillary.trace.gemm import GEMM
-from armillary.trace.order import issue_order
-from armillary.trace.parents import distinct
+from armillary.trace.graph import distinct
+from armillary.trace.structure import issue_order
 
 Ints = NDArray[np.int64]
 _KERNEL = "armillary.lab.learned.reference_kernel"

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from armillary.lab.obfuscation.keyed import I64, Floats
 from armillary.lab.obfuscation.rows import MISSING, Rows
-from armillary.trace.order import topological
-from armillary.trace.schema import NodeType
+from armillary.trace.node import NodeType
+from armillary.trace.structure import topological
 
 _KNOWN = (
     NodeType.COMP_NODE, NodeType.COMM_COLL_NODE, NodeType.COMM_SEND_NODE, NodeType.COMM_RECV_NODE,

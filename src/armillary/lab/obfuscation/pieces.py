@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from armillary.lab.obfuscation.coarsen import WORK, Joined
 from armillary.lab.obfuscation.keyed import I64
 from armillary.lab.obfuscation.rows import MISSING, Rows
-from armillary.trace.order import csr, topological
-from armillary.trace.schema import CollectiveType, NodeType
+from armillary.trace.node import CollectiveType, NodeType
+from armillary.trace.structure import csr, topological
 
 
 def join_runs(rows: Rows, draw: np.random.Generator, share: float) -> Joined:

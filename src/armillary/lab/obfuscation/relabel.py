@@ -17,8 +17,7 @@ from armillary.platform.kernels import PRECISIONS
 from armillary.trace.communication import TAGS
 from armillary.trace.graph import Graph
 from armillary.trace.grid import RankGrid
-from armillary.trace.process_groups import WORLD, read_groups
-from armillary.trace.trace import Trace
+from armillary.trace.trace import WORLD, Trace, read_groups
 
 Members = Mapping[int, tuple[int, ...]]
 

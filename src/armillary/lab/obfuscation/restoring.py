@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from pathlib import Path
@@ -12,11 +11,11 @@ import numpy as np
 
 from armillary.base.errors import InputError, nearest
 from armillary.base.files import replacing
+from armillary.base.text import json_text
 from armillary.lab.obfuscation.relabel import Draft, Legend, mapped, renamed
 from armillary.lab.obfuscation.rows import read, write
 from armillary.trace.graph import Graph
-from armillary.trace.process_groups import read_groups
-from armillary.trace.trace import Trace
+from armillary.trace.trace import Trace, read_groups
 
 VERSION = 1
 _NUMBERED = ("tags", "streams", "threads")
@@ -31,7 +30,7 @@ def write_legend(path: Path, legend: Legend, key: str) -> None:
     document = {"armillary_obfuscation_map": VERSION, "key": key, **vars(legend)}
     # The key is never readable by others.
     with replacing(path, private=True) as temporary:
-        temporary.write_text(json.dumps(document, ensure_ascii=False) + "\n")
+        temporary.write_text(json_text(document) + "\n")
 
 
 def read_legend(path: Path) -> Legend:

@@ -14,8 +14,8 @@ from armillary.trace._check import validate
 from armillary.trace.columns import Columns
 from armillary.trace.expand import TEXTS as DEFINITION
 from armillary.trace.graph import Graph
-from armillary.trace.order import csr, owners
-from armillary.trace.schema import KINDS, VERSION, NodeType
+from armillary.trace.node import KINDS, VERSION, NodeType
+from armillary.trace.structure import csr, owners
 
 I64 = NDArray[np.int64]
 

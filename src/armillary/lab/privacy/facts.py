@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 
 from armillary.trace.axis_sets import AxisSets, routes_of
 from armillary.trace.graph import Graph
-from armillary.trace.process_groups import WORLD, read_groups
-from armillary.trace.schema import CollectiveType, NodeType
-from armillary.trace.trace import Trace
+from armillary.trace.node import CollectiveType, NodeType
+from armillary.trace.trace import WORLD, Trace, read_groups
 
 I64 = NDArray[np.int64]
 

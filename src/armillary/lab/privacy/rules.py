@@ -11,7 +11,7 @@ import numpy as np
 from armillary.lab.privacy.facts import Circle, Facts, facts_of, work_of
 from armillary.trace.gemm import GEMM
 from armillary.trace.graph import Graph
-from armillary.trace.schema import NodeType
+from armillary.trace.node import NodeType
 from armillary.trace.trace import Trace
 
 _STEP = 64

@@ -13,10 +13,7 @@ from typing import Any, NamedTuple, cast
 
 from armillary.base.document import Document, Source, is_there, read_document
 from armillary.base.hints import KeyPath, show
-from armillary.platform.algorithms import algorithm_text, read_algorithms
-from armillary.platform.astra_sim_system import AstraSimSystem, SharedBus
-from armillary.platform.collectives import COLLECTIVES
-from armillary.platform.dimension_topologies import TOPOLOGIES
+from armillary.platform.collectives import COLLECTIVES, algorithm_text, read_algorithms, read_groups
 from armillary.platform.files.astra_sim_keys import (
     INTER_DIMENSION,
     INTRA_DIMENSION,
@@ -27,12 +24,11 @@ from armillary.platform.files.astra_sim_keys import (
     SYSTEM_KEYS,
 )
 from armillary.platform.files.flags import read_flags
-from armillary.platform.groups import read_groups
 from armillary.platform.kernels import Compute
 from armillary.platform.limits import placed
 from armillary.platform.memory import LocalMemory, RemoteMemory
-from armillary.platform.model import Collectives, Npu, Platform, SchedulingName
-from armillary.platform.network import Dimension
+from armillary.platform.model import AstraSimSystem, Collectives, Npu, Platform, SchedulingName, SharedBus
+from armillary.platform.network import TOPOLOGIES, Dimension
 
 # Topologies that this profile has under their own name: a Torus is simulated as a Ring, but no file may say
 # so.

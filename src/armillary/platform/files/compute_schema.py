@@ -21,8 +21,8 @@ from armillary.platform.fields import (
     Ruled,
     Size,
     Time,
+    first_error,
 )
-from armillary.platform.files.native_errors import first_error
 from armillary.platform.kernels import COMPUTE_MODELS, FACTOR, QUANTILE, Interval, Override
 from armillary.platform.limits import Choice
 

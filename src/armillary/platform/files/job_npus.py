@@ -11,9 +11,8 @@ from pydantic import Field, ValidationError
 from armillary.base.document import Document
 from armillary.base.errors import InputError
 from armillary.base.hints import KeyPath
-from armillary.platform.fields import Count, Part
-from armillary.platform.files.native_errors import first_error
-from armillary.platform.files.workload_schema import Job
+from armillary.platform.fields import Count, Part, first_error
+from armillary.platform.files.study_schema import Job
 
 # The same grammar as in the JSON Schema, with at most ten digits so that int() stays cheap.
 _RANGES = re.compile(r"\s*\d{1,10}(\s*-\s*\d{1,10})?(\s*,\s*\d{1,10}(\s*-\s*\d{1,10})?)*\s*")

@@ -14,24 +14,16 @@ from armillary.base.errors import InputError, one_of
 from armillary.base.hints import KeyPath, key_text, show
 from armillary.base.units import parse_time
 from armillary.platform import model as values
-from armillary.platform.algorithms import read_names
-from armillary.platform.astra_sim_system import AstraSimSystem
-from armillary.platform.collectives import ALGORITHMS, PHYSICAL_COLLECTIVES
-from armillary.platform.fields import Part, Quantity
-from armillary.platform.files.collectives_schema import Collectives
+from armillary.platform.collectives import ALGORITHMS, PHYSICAL_COLLECTIVES, read_groups, read_names
+from armillary.platform.fields import Part, Quantity, first_error
 from armillary.platform.files.compute_schema import Compute, compute_of, read_compute
-from armillary.platform.files.memory_schema import local_memory, remote_memory
-from armillary.platform.files.native_errors import first_error
-from armillary.platform.files.network_schema import dimensions_of
-from armillary.platform.files.study_schema import Peaks, PlatformFile
-from armillary.platform.files.terms_schema import terms_of
-from armillary.platform.groups import read_groups
+from armillary.platform.files.network_schema import Collectives, dimensions_of, local_memory, remote_memory
+from armillary.platform.files.study_schema import Peaks, PlatformFile, terms_of
 from armillary.platform.kernels import Jitter
 from armillary.platform.limits import POSITIVE, TIME, placed
 from armillary.platform.memory import RemoteMemory
-from armillary.platform.model import Packets, Platform, ProfileName
-from armillary.platform.network import Dimension
-from armillary.platform.network_models import NetworkChoice
+from armillary.platform.model import AstraSimSystem, Packets, Platform, ProfileName
+from armillary.platform.network import Dimension, NetworkChoice
 from armillary.platform.profiles import NOT_ASTRA_SIM, astra_sim_conflicts
 from armillary.platform.terms import FitChoice, HostPath
 

@@ -35,16 +35,14 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from armillary.base.counts import MOST_JOBS, check_count
 from armillary.base.document import Document, Source, check_path, is_there, read_document
 from armillary.base.errors import InputError, nearest
 from armillary.base.hints import KeyPath, show
 from armillary.platform.collectives import COLLECTIVES
-from armillary.platform.files.astra_sim_keys import NETWORK_KEYS
+from armillary.platform.fields import first_error
 from armillary.platform.files.machine import read_machine
-from armillary.platform.files.native_errors import first_error
-from armillary.platform.files.preset import expand, is_preset, preset_document, preset_names, read_preset
-from armillary.platform.files.study_schema import PlatformFile, StudyFile
-from armillary.platform.files.workload_schema import Job, Workload
+from armillary.platform.files.study_schema import Job, PlatformFile, StudyFile, Workload
 from armillary.platform.model import CollectiveName, Platform, ProfileName
 from armillary.platform.profiles import NOT_ASTRA_SIM, with_roofline
 
@@ -105,7 +103,8 @@ def study_of(document: Document, path: Path) -> Study:
     """
     # Presets are filled in before validation, so that what the user changes and what the preset says are
     # checked as one.
-    document, warnings = expand(document, ("platform",))
+    given = document.data.get("platform") if isinstance(document.data, dict) else None
+    document, warnings = _expanded(document, ("platform",))
     model = _validate(document)
     if model.workload is None and model.jobs is None:
         raise InputError(
@@ -114,7 +113,7 @@ def study_of(document: Document, path: Path) -> Study:
     # Only profile physical runs several jobs on one machine.
     if model.jobs and model.profile == "astra-sim":
         raise document.error(("jobs",), NOT_ASTRA_SIM)
-    platform = read_machine(model.platform, document, ("platform",), model.profile)
+    platform = _from_preset(read_machine(model.platform, document, ("platform",), model.profile), given)
     works = [model.workload] if model.workload else [job.workload for job in model.jobs or ()]
     # Generated kernels have no recorded durations: some model must time them, by default the roofline.
     if any(isinstance(work.generate, dict) for work in works):
@@ -156,6 +155,9 @@ def _jobs(study: Study, jobs: list[Job], document: Document) -> Iterator[StudyJo
 
     taken: set[int] = set()
     names: set[str] = set()
+    check_count(
+        sum(job.repeat for job in jobs), MOST_JOBS, f"{document.where(('jobs',))}: jobs", "a smaller repeat"
+    )
     for i, job in enumerate(jobs):
         name = job.name or f"job{i}"
         # In the order of the file: each job may take only NPUs that those before it have left free.
@@ -183,21 +185,35 @@ def load_platform(path: Source) -> Platform:
     document = platform_document(path)
     # A whole study; its profile then decides what a bandwidth without `per` means.
     if "platform" in document.data:
-        document, warnings = expand(document, ("platform",))
+        given = document.data["platform"]
+        document, warnings = _expanded(document, ("platform",))
         study = _validate(document)
-        return _warned(read_machine(study.platform, document, ("platform",), study.profile), warnings)
+        platform = read_machine(study.platform, document, ("platform",), study.profile)
+        return _warned(_from_preset(platform, given), warnings)
+    from armillary.platform.files.astra_sim_keys import NETWORK_KEYS
+
     # A frequent mistake: the network file of ASTRA-sim has the same suffix, but no machine.
     if all(key in document.data for key in NETWORK_KEYS):
         raise InputError(
             f"{document.name}: this is an ASTRA-sim network file, which needs a system file beside it; "
             "expected a native platform file with the key 'network'"
         )
-    document, warnings = expand(document, ())
+    given = document.data
+    document, warnings = _expanded(document, ())
     try:
         model = PlatformFile.model_validate(document.data)
     except ValidationError as error:
         raise first_error(document, error) from None
-    return _warned(read_machine(model, document, (), "physical"), warnings)
+    return _warned(_from_preset(read_machine(model, document, (), "physical"), given), warnings)
+
+
+def _from_preset(platform: Platform, given: Any) -> Platform:
+    """Return the platform with a fit that says which preset brought it; `given` is the mapping of the user."""
+    fit, name = platform.collectives.fit, given.get("preset") if isinstance(given, dict) else None
+    if fit is None or name is None or "fit" in (given.get("collectives") or {}):
+        return platform
+    fit = replace(fit, preset=str(name))
+    return replace(platform, collectives=replace(platform.collectives, fit=fit))
 
 
 def platform_of(machine: object) -> Platform:
@@ -225,6 +241,8 @@ def platform_document(path: Source) -> Document:
     if isinstance(path, Mapping):
         return read_document(path, "platform file", "yaml")
     check_path(path, "platform file")
+    from armillary.platform.files.preset import is_preset, preset_document, preset_names, read_preset
+
     # A file of the same name wins over a preset.
     if is_preset(str(path)) and not is_there(path):
         # Its errors need no file beside them.
@@ -256,6 +274,19 @@ def json_schema() -> dict[str, Any]:
     # Over a preset, `network` may also map names of dimensions to keys.
     keys["network"]["anyOf"].append({"type": "object", "additionalProperties": {"type": "object"}})
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "Armillary study"}
+
+
+def _expanded(document: Document, path: tuple[str, ...]) -> tuple[Document, tuple[str, ...]]:
+    """Return the document with its presets filled in, and warnings about them; see `preset.expand`."""
+    machine: Any = document.data
+    for key in path:
+        machine = machine.get(key)
+    memory = machine.get("remote_memory") if isinstance(machine, dict) else None
+    if not any(isinstance(part, dict) and "preset" in part for part in (machine, memory)):
+        return document, ()
+    from armillary.platform.files.preset import expand
+
+    return expand(document, path)
 
 
 def _warned(platform: Platform, warnings: tuple[str, ...]) -> Platform:

@@ -13,7 +13,7 @@
 A dimension is called by its name. A study takes one with ``platform: {preset: NAME}`` and changes it by other
 keys beside that: mappings are merged, lists replaced, and ``network`` may map the name of a dimension to keys. A
 preset with ``scale`` comes in any size, see `armillary.platform.files.sized`; one with ``software`` says what trains
-on it by default.
+on it by default. One with a title and ``like`` alone is another by a further name.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ from typing import Any
 from armillary.base.document import Document, read_document
 from armillary.base.errors import InputError, nearest
 from armillary.base.hints import KeyPath, show
-from armillary.platform.files.sized import counted, devices_of, sized
 
 # Shipped with the package, as data files.
 _FOLDER = Path(__file__).parent / "presets"
@@ -92,16 +91,21 @@ def preset_names() -> tuple[str, ...]:
 @functools.cache
 def device_names() -> Mapping[str, str]:
     """Return the names by which devices are counted -> the preset of their machine."""
-    return {
-        scale["device"]: name
-        for name in preset_names()
-        if (scale := read_document(_FOLDER / f"{name}.yaml", "preset", "yaml").data.get("scale"))
-    }
+    return {scale["device"]: name for name in preset_names() if (scale := _data(name).get("scale"))}
+
+
+def _data(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = read_document(_FOLDER / f"{name}.yaml", "preset", "yaml").data
+    return found
 
 
 def is_preset(name: str) -> bool:
     """Return whether `name` is that of a preset, or means one of a size, such as 64xdgx-h100."""
-    return name in preset_names() or counted(name) is not None
+    if name in preset_names():
+        return True
+    from armillary.platform.files.sized import counted
+
+    return counted(name) is not None
 
 
 @functools.lru_cache(maxsize=64)
@@ -112,7 +116,12 @@ def read_preset(name: str) -> Preset:
         InputError: there is none of that name, or none of that size.
     """
     if name in preset_names():
-        return read_numbers(_FOLDER / f"{name}.yaml", "platform")
+        data = _data(name)
+        if "like" not in data:
+            return read_numbers(_FOLDER / f"{name}.yaml", "platform")
+        return replace(read_preset(data["like"]), name=name, title=data["title"])
+    from armillary.platform.files.sized import counted, devices_of, sized
+
     found = counted(name)
     if found is None:
         raise InputError(f"no preset '{name}'{nearest(name, preset_names())}")
@@ -120,6 +129,8 @@ def read_preset(name: str) -> Preset:
     growing = {*device_names(), *device_names().values()}
     # Devices, or whole domains, by their own name.
     whole = device_names().get(of, of)
+    if whole in preset_names():
+        whole = _data(whole).get("like", whole)
     if whole not in device_names().values():
         raise InputError(
             f"machine {name}: '{of}' cannot be counted{nearest(of, sorted(growing))}; expected one of "
@@ -245,7 +256,8 @@ def _expand_platform(document: Document, path: KeyPath) -> tuple[Document, tuple
         raise document.error(
             (*path, "topology"), f"preset {name} has a network, expected no topology beside it"
         )
-    whole: Any = merged(base, own)
+    kept, told = _beside(name, base, given)
+    whole: Any = merged(kept, own)
     values = dict(leaves(whole))
     # A number that the user has changed is no longer the preset's to vouch for.
     open_ = [n for n in preset.numbers if n.unverified and str(values.get(n.key)) == n.value]
@@ -257,7 +269,70 @@ def _expand_platform(document: Document, path: KeyPath) -> tuple[Document, tuple
         if open_
         else ()
     )
-    return _replaced(document, path, whole), warnings
+    return _replaced(document, path, whole), warnings + told
+
+
+_ASKS_FOR_ROOFLINE = ("roofline", "efficiency", "kernel_overhead")
+_SIZES = ("name", "size", "shape")
+_OF_FITS = ("fit", "node", "host")
+
+
+def _beside(
+    name: str, base: Mapping[str, Any], own: Mapping[str, Any]
+) -> tuple[Mapping[str, Any], tuple[str, ...]]:
+    """Return a preset's platform without what gives way to a user's keys, and what gives way in words.
+
+    What was measured of kernels says nothing once the user names another model, nor what was measured of collectives
+    about another network, other algorithms, or a network model that moves messages.
+    """
+    kept, told = dict(base), []
+    compute = own["compute"] if isinstance(own.get("compute"), dict) else {}
+    if "compute" in base and compute.get("model") is None:
+        asked, changed = any(compute.get(key) for key in _ASKS_FOR_ROOFLINE), list(_other_npu(own))
+        if compute.get("replay"):
+            del kept["compute"]
+        elif asked or changed:
+            kept["compute"] = {"roofline": True}
+        if changed and not asked and not compute.get("replay"):
+            told.append(
+                f"preset {name}: kernels take a roofline at 100 % of the peaks, not what was measured of "
+                f"{base['compute']['device']}: {', '.join(changed)} given"
+            )
+    elif "compute" in base and compute["model"] != base["compute"]["model"]:
+        del kept["compute"]
+    collectives = own.get("collectives")
+    own_fit = isinstance(collectives, dict) and "fit" in collectives
+    if "collectives" in base and not own_fit and (reasons := list(_other_network(own))):
+        del kept["collectives"]
+        told.append(
+            f"preset {name}: collectives take the network's bandwidths and latencies, not fit "
+            f"{base['collectives']['fit']}: {', '.join(reasons)} given"
+        )
+    return kept, tuple(told)
+
+
+def _other_npu(own: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the user's keys that measured kernels would make ineffective."""
+    npu = own["npu"] if isinstance(own.get("npu"), dict) else {}
+    if npu.get("peak") is not None:
+        yield "npu.peak"
+    memory = npu.get("memory")
+    if isinstance(memory, dict) and memory.get("bandwidth") is not None:
+        yield "npu.memory.bandwidth"
+
+
+def _other_network(own: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the user's keys that measured collectives would make ineffective."""
+    network, collectives, model = (own.get(key) for key in ("network", "collectives", "network_model"))
+    if isinstance(network, list):
+        yield "network"
+    for part, change in network.items() if isinstance(network, dict) else ():
+        changed = change if isinstance(change, dict) else {}
+        yield from (f"network.{part}.{key}" for key in changed if key not in _SIZES)
+    if isinstance(collectives, dict):
+        yield from (f"collectives.{key}" for key in collectives if key not in _OF_FITS)
+    if (model.get("name") if isinstance(model, dict) else model) not in (None, "analytical"):
+        yield "network_model"
 
 
 def _dimensions(

@@ -15,22 +15,179 @@ from armillary.base import units
 from armillary.platform.fields import (
     BY_TYPE,
     TAGS,
+    Count,
     Efficiency,
     Flops,
     Named,
     Options,
     Part,
+    Quantity,
     Ruled,
+    Size,
+    Time,
     WholeTime,
 )
-from armillary.platform.files.collectives_schema import Collectives
-from armillary.platform.files.memory_schema import Memory, RemoteMemory
-from armillary.platform.files.network_schema import NetworkDimension
-from armillary.platform.files.terms_schema import TermsKeys
-from armillary.platform.files.workload_schema import Job, Workload
-from armillary.platform.limits import SEED
-from armillary.platform.model import ProfileName, SchedulingName
-from armillary.platform.network_models import NETWORK_MODELS
+from armillary.platform.files.network_schema import Collectives, Memory, NetworkDimension, RemoteMemory
+from armillary.platform.limits import SEED, SHARE_OR_NONE
+from armillary.platform.model import CollectiveName, ProfileName, SchedulingName
+from armillary.platform.network import NETWORK_MODELS
+from armillary.platform.terms import PROCESSORS, TRAFFIC, Terms
+
+# Validated by hand in `job_npus`, since five ways to write it would give five errors per mistake.
+_NPU = {"type": "integer", "minimum": 0}
+_COUNT = {"type": "integer", "minimum": 1}
+JobNpus = Annotated[
+    Any,
+    WithJsonSchema(
+        {
+            "anyOf": [
+                _COUNT,
+                {"type": "string", "pattern": r"^\s*\d+(\s*-\s*\d+)?(\s*,\s*\d+(\s*-\s*\d+)?)*\s*$"},
+                {"type": "array", "items": _NPU, "minItems": 1},
+                {
+                    "type": "object",
+                    "properties": {"first": _NPU, "count": _COUNT, "stride": _COUNT},
+                    "required": ["count"],
+                    "additionalProperties": False,
+                },
+                {
+                    "type": "object",
+                    "properties": {
+                        "count": _COUNT,
+                        "placement": {"enum": ["packed", "scattered", "random"]},
+                        "seed": _NPU,
+                    },
+                    "required": ["count", "placement"],
+                    "additionalProperties": False,
+                },
+            ]
+        }
+    ),
+]
+
+
+class Workload(Part):
+    """What runs: a trace, one collective on all NPUs, or the step of a model."""
+
+    trace: str | None = Field(
+        default=None, min_length=1, description="Prefix of the trace files, PREFIX.RANK.et."
+    )
+    collective: CollectiveName | None = None
+    size: Size | None = Field(
+        default=None, description="Size of the collective, per NPU as the Chakra comm_size."
+    )
+    generate: Annotated[Any, WithJsonSchema({"type": "object"})] = Field(
+        default=None, description="A model, and how it is spread over the NPUs and run."
+    )
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Workload:
+        # Counted, not compared pairwise: two of the three are as wrong as none.
+        if sum(kind is not None for kind in (self.trace, self.collective, self.generate)) != 1:
+            raise ValueError("expected either trace, or collective with size, or generate")
+        if (self.collective is None) != (self.size is None):
+            raise ValueError("expected collective and size together")
+        return self
+
+
+class Job(Part):
+    """One of several workloads that share the machine (physical)."""
+
+    name: str | None = Field(default=None, min_length=1, description="By default job0, job1, …")
+    workload: Workload
+    npus: JobNpus = Field(
+        description="A number of free NPUs, '0-7, 16-23', a list, {first, count, stride} or {count, placement, seed}; "
+        "in the order of the ranks."
+    )
+    arrival: WholeTime = Field(default=0, description="When it may begin.")
+    repeat: Count = Field(default=1, description="Times that it comes, on the same NPUs.")
+    every: WholeTime | None = Field(default=None, description="Time between these arrivals.")
+
+    @model_validator(mode="after")
+    def _repeats(self) -> Job:
+        # Either without the other has no meaning: once needs no distance, and more need one.
+        if (self.repeat > 1) != (self.every is not None):
+            raise ValueError("expected repeat, 2 or more, and every together")
+        return self
+
+
+Share = Annotated[float, Quantity(units.parse_percent, "percent", "10 %", SHARE_OR_NONE)]
+
+
+class OverlapKeys(Part):
+    """How much kernels and collectives that run at the same time on a rank slow each other."""
+
+    compute: Share = Field(
+        default=0.0, description="What a kernel takes longer while a collective moves data."
+    )
+    communication: Share = Field(
+        default=0.0, description="What a collective takes longer while one of its ranks computes."
+    )
+    processors: Annotated[float, Ruled(PROCESSORS)] = Field(
+        default=0.0,
+        description="Processors (SMs) that a collective occupies; kernels bound by computation lack them.",
+    )
+    traffic: Annotated[float, Ruled(TRAFFIC)] = Field(
+        default=0.0,
+        description="Bytes through the memory for each byte that a collective sends; kernels bound by memory lack that "
+        "bandwidth.",
+    )
+
+
+class CommunicationKeys(Part):
+    """What collectives and messages take longer in a step than alone, by how far they go."""
+
+    inside: Share = Field(default=0.0, description="Within a node, over links such as NVLink.")
+    between: Share = Field(default=0.0, description="Between nodes, over NICs.")
+
+
+class StepKeys(Part):
+    """What an iteration takes outside of kernels: data loader, optimizer on the host, logging."""
+
+    time: Time = Field(default=0.0, description="Of every iteration.")
+    share: Share = Field(default=0.0, description="Of what the rest takes.")
+
+
+Communication = Annotated[
+    Annotated[Share, Tag(TAGS[0])] | Annotated[CommunicationKeys, Tag(TAGS[1])], BY_TYPE
+]
+
+
+class TermsKeys(Part):
+    """Terms of a step that kernels and links do not show; each is off unless it is given (physical)."""
+
+    overlap: OverlapKeys = OverlapKeys()
+    communication: Communication = Field(
+        default=0.0,
+        description="What collectives and messages take longer in a step than alone: everywhere, or inside a node and "
+        "between nodes.",
+    )
+    launch: Time = Field(
+        default=0.0, description="The least time of a kernel: what the CPU needs to issue it."
+    )
+    straggler: Share = Field(
+        default=0.0, description="Standard deviation of the speeds of ranks; a step waits for the slowest."
+    )
+    step: StepKeys = StepKeys()
+
+
+def terms_of(keys: TermsKeys) -> Terms:
+    """Return the terms that a study file asks for."""
+    given = keys.communication
+    by_place = given if isinstance(given, CommunicationKeys) else CommunicationKeys()
+    return Terms(
+        overlap_compute=keys.overlap.compute,
+        overlap_communication=keys.overlap.communication,
+        overlap_processors=keys.overlap.processors,
+        overlap_traffic=keys.overlap.traffic,
+        communication=0.0 if isinstance(given, CommunicationKeys) else given,
+        communication_inside=by_place.inside,
+        communication_between=by_place.between,
+        launch=keys.launch,
+        straggler=keys.straggler,
+        step_time=keys.step.time,
+        step_share=keys.step.share,
+    )
 
 
 def _per_rank(value: dict[str, Any]) -> dict[str, Any]:
@@ -166,6 +323,13 @@ class StudyFile(Part):
     """A study: a machine and what runs on it."""
 
     platform: PlatformFile
+    software: str | None = Field(
+        default=None,
+        description="What trains on the machine by default: a name, or a file of `armillary calibrate` (train, plan).",
+    )
+    assumptions: list[str] = Field(
+        default=[], description="What the machine takes from elsewhere, a sentence each (train, plan)."
+    )
     workload: Workload | None = Field(
         default=None, description="May be left out of a file that is only a platform."
     )

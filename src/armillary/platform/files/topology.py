@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import csv
 import re
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,7 @@ from armillary.base import units
 from armillary.base.document import read_document, read_text
 from armillary.base.errors import InputError, nearest, one_of
 from armillary.base.hints import show
+from armillary.base.xml_text import check_xml
 from armillary.platform.topology.graph import UNBOUNDED, Topology
 from armillary.platform.topology.wiring import Wiring
 
@@ -172,15 +174,15 @@ def _networkx() -> Any:
 
 
 def _read_graphml(path: Path) -> Topology:
-    from xml.etree.ElementTree import ParseError
-
     library = _networkx()
     # For its errors: a file that is missing or not text.
-    read_text(path, "GraphML file")
+    check_xml(read_text(path, "GraphML file"), path)
     try:
-        graph = library.read_graphml(path)
-    # What networkx raises for broken files differs by version.
-    except (ParseError, library.NetworkXError, KeyError, ValueError) as error:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            graph = library.read_graphml(path)
+    # What networkx raises for broken files differs by version, and so does what it warns of.
+    except Exception as error:
         raise InputError(f"{path}: not valid GraphML: {error}") from None
     return from_networkx(graph, path.stem)
 

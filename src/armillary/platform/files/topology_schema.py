@@ -12,8 +12,17 @@ from pydantic import Field, ValidationError
 from armillary.base.document import Document
 from armillary.base.errors import InputError, one_of
 from armillary.base.hints import KeyPath, key_text
-from armillary.platform.fields import Bandwidth, Count, Part, Percent, Side, Size, Time, choice_schema
-from armillary.platform.files.native_errors import first_error
+from armillary.platform.fields import (
+    Bandwidth,
+    Count,
+    Part,
+    Percent,
+    Side,
+    Size,
+    Time,
+    choice_schema,
+    first_error,
+)
 from armillary.platform.files.network_schema import InNetwork, NetworkDimension, dimensions_of, in_network_of
 from armillary.platform.files.topology import read_graph
 from armillary.platform.topology.aggregation import named_switches

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from math import fsum
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -168,7 +169,7 @@ def _rate(tree: AggregationTree, left: Floats) -> float:
 
 def _shared(chosen: list[tuple[AggregationTree, float]]) -> list[AggregationTree]:
     """Give every tree its share of the data."""
-    total = sum(rate for _, rate in chosen)
+    total = fsum(rate for _, rate in chosen)
     # Equal within rounding: exact equal fractions, so that symmetric networks stay symmetric.
     if all(abs(rate - chosen[0][1]) <= 1e-6 * rate for _, rate in chosen):
         return [dataclasses.replace(tree, share=Fraction(1, len(chosen))) for tree, _ in chosen]

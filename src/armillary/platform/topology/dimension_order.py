@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from armillary.base.errors import InputError
-from armillary.platform.dimension_topologies import TOPOLOGIES
+from armillary.platform.network import TOPOLOGIES
 from armillary.platform.topology.graph import Ints, Topology
 from armillary.platform.topology.reach import unreachable
 from armillary.platform.topology.routing import Paths, Routing

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from armillary.base.errors import InputError
-from armillary.platform.dimension_topologies import TOPOLOGIES
-from armillary.platform.network import Dimension, links_per_npu, port
+from armillary.platform.network import TOPOLOGIES, Dimension, links_per_npu, port
 from armillary.platform.topology.graph import UNBOUNDED, Ints, Topology, check_size
 from armillary.platform.topology.wiring import Wiring
 

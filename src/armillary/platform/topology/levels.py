@@ -8,8 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from armillary.base.units import format_bandwidth, format_count, format_time
-from armillary.platform.dimension_topologies import TOPOLOGIES
-from armillary.platform.network import Dimension, links_per_npu, port
+from armillary.platform.network import TOPOLOGIES, Dimension, links_per_npu, port
 from armillary.platform.topology.sketch import Line, Mark, Panel, Place, circle, grid, row, visible
 
 _MOST = {1: 14, 2: 8, 3: 4}

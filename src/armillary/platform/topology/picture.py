@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import math
 import os
 from collections.abc import Sequence
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from armillary.base.errors import InputError, one_of
 from armillary.base.files import write_text
+from armillary.base.page import html_page, html_text
 from armillary.base.pictures import check_matplotlib, new_figure, save_figure
 from armillary.platform.topology.sketch import Panel
 
@@ -41,6 +41,15 @@ def check_picture(path: str | os.PathLike[str]) -> None:
         check_matplotlib()
 
 
+_STYLE = f"""
+body {{ font: 14px system-ui, sans-serif; margin: 2em; color: #222 }}
+main {{ display: flex; flex-wrap: wrap; gap: 2em }}
+figure {{ margin: 0; max-width: {_SIZE}px }} figcaption {{ text-align: center }}
+text {{ text-anchor: middle; dominant-baseline: central; pointer-events: none }}
+path {{ fill: none }} path:hover, circle:hover, rect:hover {{ stroke: #000 }}
+"""
+
+
 def write_picture(title: str, panels: Sequence[Panel], path: str | os.PathLike[str]) -> None:
     """Draw panels side by side under a title.
 
@@ -64,7 +73,7 @@ def write_picture(title: str, panels: Sequence[Panel], path: str | os.PathLike[s
 
 def write_page(title: str, panels: Sequence[Panel], path: str | os.PathLike[str]) -> None:
     """Write a web page with the panels of `write_picture`, whatever the suffix of the file."""
-    write_text(path, _page(title, panels))
+    write_text(path, *_page(title, panels))
 
 
 def _draw(axes: Axes, panel: Panel, colours: dict[str, str]) -> None:
@@ -133,26 +142,15 @@ def _sizes(panel: Panel) -> tuple[float, float]:
     return size, (size * 0.42 if size > 9 else 0.0)
 
 
-def _page(title: str, panels: Sequence[Panel]) -> str:
+def _page(title: str, panels: Sequence[Panel]) -> list[str]:
     colours = _colours(panels)
     body = "\n".join(
-        f"<figure><figcaption><b>{html.escape(panel.title)}</b></figcaption>{_svg(panel, colours)}"
-        f"<figcaption>{'<br>'.join(map(html.escape, panel.notes))}</figcaption></figure>"
+        f"<figure><figcaption><b>{html_text(panel.title)}</b></figcaption>{_svg(panel, colours)}"
+        f"<figcaption>{'<br>'.join(map(html_text, panel.notes))}</figcaption></figure>"
         for panel in panels
     )
     # One file without scripts or links: it opens anywhere, and tips are SVG titles.
-    return f"""<!DOCTYPE html>
-<html lang="en"><head><meta charset="utf-8"><title>{html.escape(title)}</title>
-<style>
-body {{ font: 14px system-ui, sans-serif; margin: 2em; color: #222 }}
-main {{ display: flex; flex-wrap: wrap; gap: 2em }}
-figure {{ margin: 0; max-width: {_SIZE}px }} figcaption {{ text-align: center }}
-text {{ text-anchor: middle; dominant-baseline: central; pointer-events: none }}
-path {{ fill: none }} path:hover, circle:hover, rect:hover {{ stroke: #000 }}
-</style></head><body><h1>{html.escape(title)}</h1><main>
-{body}
-</main></body></html>
-"""
+    return html_page(title, _STYLE, [f"<h1>{html_text(title)}</h1><main>\n", body, "\n</main>\n"])
 
 
 def _svg(panel: Panel, colours: dict[str, str]) -> str:
@@ -170,11 +168,11 @@ def _svg(panel: Panel, colours: dict[str, str]) -> str:
         dash = ' stroke-dasharray="3 3"' if line.dashed else ""
         parts.append(
             f'<path d="M{x0:.1f} {y0:.1f}Q{cx:.1f} {cy:.1f} {x1:.1f} {y1:.1f}" stroke="{colours[line.kind]}" '
-            f'stroke-width="{line.width * 1.2:.1f}"{dash}><title>{html.escape(line.tip)}</title></path>'
+            f'stroke-width="{line.width * 1.2:.1f}"{dash}><title>{html_text(line.tip)}</title></path>'
         )
     for mark in panel.marks:
         x, y = at(mark.at)
-        tip = f"<title>{html.escape(mark.tip)}</title>"
+        tip = f"<title>{html_text(mark.tip)}</title>"
         if mark.sort == "npu":
             parts.append(
                 f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{size / 2:.1f}" fill="{_FILL["npu"]}">{tip}</circle>'
@@ -191,6 +189,6 @@ def _svg(panel: Panel, colours: dict[str, str]) -> str:
             colour = "#fff" if inside and mark.sort in ("npu", "block") else "#000"
             parts.append(
                 f'<text{left} x="{x:.1f}" y="{y - (0 if inside else size):.1f}" font-size="{max(font, 8):.1f}" '
-                f'fill="{colour}">{html.escape(mark.label)}</text>'
+                f'fill="{colour}">{html_text(mark.label)}</text>'
             )
     return f'<svg width="{_SIZE}" height="{_SIZE}" viewBox="0 0 {_SIZE} {_SIZE}">{"".join(parts)}</svg>'

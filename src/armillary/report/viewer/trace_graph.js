@@ -1,5 +1,5 @@
 "use strict";
-const G = JSON.parse(document.getElementById("graph").textContent);
+const G = JSON.parse(document.getElementById("page-data").textContent);
 const el = (id) => document.getElementById(id);
 const canvas = el("canvas"), pen = canvas.getContext("2d"), panel = el("panel"), tip = el("tip");
 const [BW, BH] = G.box;

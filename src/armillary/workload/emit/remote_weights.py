@@ -83,7 +83,7 @@ class _Step:
         free = len(self.kernels) - 1 - self.how.prefetch
         after = self.kernels[free] if free >= 0 else ()
         found = []
-        for axis_set, count in layer.parameters.items():
+        for axis_set, count in layer.held.items():
             members, size = self.rank.members(axis_set), count * weight(self.plan)
             if members > 1 and self.how.in_switch:
                 found.append(self.rank.memory("load weights", True, size, after, axis_set))

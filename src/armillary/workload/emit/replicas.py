@@ -255,7 +255,7 @@ class Sharded(Replicated):
         self.ends[self.now : self.now + 1] = [node]
 
     def _gather(self, layer: Layer, after: Nodes) -> Iterator[int]:
-        for axis_set, parameters in layer.parameters.items():
+        for axis_set, parameters in layer.held.items():
             ranks = self.rank.members(self.axis_set(axis_set))
             if ranks > 1 and parameters:
                 size = shard(parameters, ranks) * self.weight

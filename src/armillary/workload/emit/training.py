@@ -227,9 +227,7 @@ class Stage:
     def _load(self, layer: Layer) -> Nodes:
         """Load offloaded weights; of sharded layers, only this rank's shard."""
         size = (
-            sum(self.replicas.kept(*each) for each in layer.parameters.items())
-            if self.plan.offload.weights
-            else 0
+            sum(self.replicas.kept(*each) for each in layer.held.items()) if self.plan.offload.weights else 0
         )
         moved = int(size * weight(self.plan) * (self.plan.offload.weights or 0))
         return [self.rank.memory("load weights", True, moved, self.rank.chain)] if moved else ()

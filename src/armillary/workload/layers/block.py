@@ -41,7 +41,11 @@ class Block:
         backward: Steps that make the gradient of the input.
         weight: Steps that make the gradients of weights; each names steps of `backward`, if any, in its ``after``.
         parameters: As in `Layer`.
+        frozen: As in `Layer`.
         partial: As in `Layer`.
+        low: Frozen parameters that GEMMs read in a precision below that in which they are kept.
+        operand: Bytes of `saved` that only the gradient of its weight needs.
+        for_weights: Steps of `backward` that only that gradient needs.
         saved: Bytes kept from forward to backward without recomputation.
         dropped: Bytes of `saved` that selective recomputation makes again, by the whole of `forward`.
         working: Most bytes that a step of the forward pass reads and writes, what is saved included.
@@ -61,14 +65,20 @@ class Block:
     working: int = 0
     back: int | None = None
     results: Mapping[str, Result] = field(default_factory=dict)
+    frozen: Mapping[str, int] = field(default_factory=dict)
+    low: int = 0
+    operand: int = 0
+    for_weights: tuple[str, ...] = ()
 
 
 def layer(name: str, shard: Shard, blocks: Sequence[Block], boundary: int, cache: int = 0) -> Layer:
     """Return the layer of some blocks; full recomputation is left to `recomputed`."""
     forward = _chained((block.name, block.forward) for block in blocks)
     parameters: Counter[str] = Counter()
+    frozen: Counter[str] = Counter()
     for block in blocks:
         parameters.update(block.parameters)
+        frozen.update(block.frozen)
     if not shard.training:
         working = max(block.working for block in blocks)
         return Layer(name, forward, parameters=parameters, working=working, boundary=boundary, cache=cache)
@@ -100,7 +110,8 @@ def layer(name: str, shard: Shard, blocks: Sequence[Block], boundary: int, cache
             for gemm in step.gemms
             if shard.dummies
         ),
-        low=sum(
+        low=sum(block.low for block in blocks)
+        + sum(
             gemm.m * gemm.n * gemm.batch
             for block in blocks
             for step in block.weight
@@ -108,6 +119,7 @@ def layer(name: str, shard: Shard, blocks: Sequence[Block], boundary: int, cache
             if step.precision in ("fp8", "fp4")
         ),
         boundary=boundary,
+        frozen=frozen,
         in_order=() if shard.backward == "any" else _in_order(both, shard.backward == "serial"),
     )
 

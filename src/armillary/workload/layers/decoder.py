@@ -12,6 +12,7 @@ from armillary.workload.layers.embedding import embedding, head
 from armillary.workload.layers.experts import check_experts, expert_blocks
 from armillary.workload.layers.layer import Layer
 from armillary.workload.layers.linear import mlp_blocks, norm, residual
+from armillary.workload.layers.lora import check_lora, with_adapters
 from armillary.workload.layers.shard import Shard, divisors, inference_shard, near, training_shard
 from armillary.workload.models.schema import Decoder
 from armillary.workload.plan.schema import Plan
@@ -51,6 +52,8 @@ def decoder_layers(model: Decoder, plan: Plan, expert_rank: int) -> list[Layer]:
     check_width(plan.parallel.tp, model)
     shard = training_shard(plan, sequence, expert_rank, longest=model.learned_positions)
     check_experts(shard, model)
+    if plan.lora:
+        check_lora(model, plan.lora)
     return _all(shard, model, shares_table=model.tied and plan.parallel.pp == 1)
 
 
@@ -101,6 +104,7 @@ def transformer_layer(shard: Shard, model: Decoder, kind: Kind, *, qkv_bias: boo
         own = model.mlp
         blocks += mlp_blocks(shard, hidden, own.size, gated=model.gated, bias=own.bias)
     blocks.append(residual(shard, "mlp.residual", hidden))
+    blocks = with_adapters(shard, blocks)
     boundary = shard.own * hidden * shard.element
     cache = 0 if shard.training else cache_bytes(shard, model, kind.window)
     made = layer(kind.name, shard, blocks, boundary, cache)

@@ -10,6 +10,7 @@ from dataclasses import replace
 from armillary.workload.layers.block import Block, layer
 from armillary.workload.layers.layer import Layer, Step
 from armillary.workload.layers.linear import column, gather, norm, reduce, scatter
+from armillary.workload.layers.lora import with_adapters
 from armillary.workload.layers.shard import Shard
 from armillary.workload.models.schema import Decoder
 from armillary.workload.plan.numbers import stored
@@ -54,6 +55,9 @@ def embedding(shard: Shard, model: Decoder) -> Layer:
         saved=shard.tokens * TOKEN + mask,
         working=whole,
     )
+    if shard.lora:
+        # Nothing below needs a gradient.
+        block = replace(block, backward=(), weight=(), parameters={}, frozen=block.parameters)
     return layer("embedding", shard, [block], own)
 
 
@@ -77,7 +81,8 @@ def head(shard: Shard, model: Decoder, *, shares_table: bool) -> Layer:
         # Of autograd, for the gradient of the vocabulary's table; Megatron-LM makes it anew each time.
         assert output.back is not None
         output = replace(output, back=output.back + hidden * rows * shard.element)
-    made = layer("head", shard, [final, output, _loss(shard, rows)], 0)
+    blocks = [final, output, _loss(shard, rows)]
+    made = layer("head", shard, with_adapters(shard, blocks), 0)
     return replace(made, shapes=frozenset())
 
 

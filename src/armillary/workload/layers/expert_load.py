@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from math import ceil, comb
+from math import ceil, comb, fsum
 
+from armillary.base import portable
 from armillary.workload.models.schema import Experts
 
 
@@ -93,10 +94,10 @@ def zipf(count: int, skew: float, total: int, most: int) -> list[int]:
     No expert gets more than `most` (a token chooses an expert once); the excess goes to the others in proportion.
     Remainders go to the largest fractions.
     """
-    weights = [(number + 1) ** -skew for number in range(count)]
+    weights = [portable.power(number + 1.0, -skew) for number in range(count)]
     full, left, ideal = 0, total, [0.0] * count
     while full < count:  # weights fall, so those that are full come first
-        scale = left / sum(weights[full:])
+        scale = left / fsum(weights[full:])
         ideal = [float(most)] * full + [scale * weight for weight in weights[full:]]
         over = sum(1 for share in ideal[full:] if share > most)
         if not over:

@@ -71,6 +71,8 @@ class Layer:
             empty: a gradient of a weight runs as soon as the rank has nothing else to do.
         parameters: Parameters on this rank, by the axes over which their gradients are summed, e.g.
             {"dp+cp": n, "edp": m}; "" for none.
+        frozen: Parameters that are not trained, and have neither gradients nor optimizer, by the axes over which others
+            would be summed: those over which a sharding divides them.
         partial: Parameters under the first key that every rank of tp holds while it computes only a part of their
             gradients, which are therefore also summed over tp.
         saved: Bytes kept from forward to backward for one microbatch, under the recomputation in force.
@@ -97,6 +99,13 @@ class Layer:
     boundary: int = 0
     cache: int = 0
     in_order: tuple[Step, ...] = ()
+    frozen: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def held(self) -> dict[str, int]:
+        """Parameters on this rank, trained or not, by axes."""
+        axes = dict.fromkeys((*self.parameters, *self.frozen))
+        return {each: self.parameters.get(each, 0) + self.frozen.get(each, 0) for each in axes}
 
     @property
     def flops(self) -> int:

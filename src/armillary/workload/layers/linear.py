@@ -103,6 +103,7 @@ def replicated(
         # Each rank sees only its own tokens then, so its gradient is a part of the sum over tp.
         held * shard.sequence,
         saved=shard.own * k * ELEMENT[precision or shard.compute],
+        operand=shard.own * k * ELEMENT[precision or shard.compute],
         working=shard.own * (2 * k + n) * shard.element,
         back=shard.own * (k + n) * shard.element,
     )
@@ -161,6 +162,8 @@ def column(
         {"dp+cp": k * n + n * bias if parameters is None else parameters},
         # The input before the gather: it is gathered again rather than kept whole.
         saved=shard.own * k * ELEMENT[precision or shard.compute] if keep else 0,
+        operand=shard.own * k * ELEMENT[precision or shard.compute] if keep else 0,
+        for_weights=("gather",),
         working=m * (2 * k + n) * element,
         results=made(shard, m, results or {}),
         # Gradients of output and input; with sequence parallelism the input, gathered, and its scattered gradient.
@@ -194,6 +197,7 @@ def row(shard: Shard, name: str, k: int, n: int, *, bias: bool = False) -> Block
         # The bias is added after the scatter, so each rank has the gradient of its own tokens only.
         n * (bias and shard.sequence),
         saved=m * k * shard.operand,
+        operand=m * k * shard.operand,
         working=m * (k + 2 * n) * element,
         # "mlp.down" -> "down".
         results=made(shard, shard.own, {name.rpartition(".")[2]: n}),

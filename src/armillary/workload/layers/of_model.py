@@ -23,6 +23,8 @@ def layers_of(model: Model, plan: Plan, place: int = 0) -> list[Layer]:
     Raises:
         InputError: the plan is impossible for the model.
     """
+    if plan.lora and not isinstance(model, Decoder):
+        raise InputError(f"lora of '{model.name}': expected a model of kind 'decoder', got '{model.kind}'")
     return _layers(model, plan, place)
 
 

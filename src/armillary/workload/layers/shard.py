@@ -8,7 +8,7 @@ from typing import Literal
 from armillary.base.errors import InputError
 from armillary.workload.layers.layer import Precision
 from armillary.workload.plan.numbers import Stores, dispatch, gradient, stored, stores
-from armillary.workload.plan.schema import ELEMENT, Context, Plan
+from armillary.workload.plan.schema import ELEMENT, Context, Lora, Plan
 
 
 def divisors(number: int) -> list[int]:
@@ -52,6 +52,7 @@ class Shard:
         recompute: What the backward pass recomputes.
         keep: Results that full recomputation keeps.
         recompute_every: Of so many layers one is recomputed.
+        lora: What is trained beside frozen weights; None: all weights.
         compiled: Whether element-wise operations are fused into one kernel each.
         early_stop: Whether recomputation ends with the last result that the backward pass needs.
         training: Whether there is a backward pass.
@@ -90,6 +91,7 @@ class Shard:
     keep: tuple[str, ...] = ()
     recompute_every: int = 1
     compiled: bool = True
+    lora: Lora | None = None
     stores: Stores | None = None
     """Storage precisions of inference; None in training."""
 
@@ -230,6 +232,7 @@ def _shard(
         # Megatron-LM's cross entropy writes the gradient into the softmax; PyTorch's, which goes with FSDP, does not.
         loss="fused" if plan.loss == "fused" else "dense" if torch else "softmax",
         dummies=plan.numbers.fused and not torch,
+        lora=plan.lora,
         stores=None if training else stores(plan),
     )
 

@@ -58,9 +58,17 @@ def states(layer: Layer, plan: Plan, grid: RankGrid) -> States:
         optimizer = 0
     total = {"weights": 0, "gradients": 0, "optimizer": 0}
     whole = 0
+    trained = 0
+    for axis_set, count in layer.frozen.items():
+        whole += count
+        # Nothing updates them, so that no master copy stands for them.
+        total["weights"] += element * (
+            -(-count // shards(plan, grid, axis_set)) if sharding in LAYERWISE else count
+        )
     for axis_set, count in layer.parameters.items():
         shard = -(-count // shards(plan, grid, axis_set))
         whole += count
+        trained += count
         total["weights"] += kept * (shard if sharding in LAYERWISE else count)
         if axis_set:
             total["gradients"] += each * (shard if layerwise or sharding == "zero-2" else count)
@@ -75,7 +83,7 @@ def states(layer: Layer, plan: Plan, grid: RankGrid) -> States:
         gradients=total["gradients"],
         optimizer=left(total["optimizer"], plan.offload.optimizer),
         gathered=element * whole if layerwise or plan.offload.weights else 0,
-        reduced=(element + each) * whole if layerwise else 0,
+        reduced=(element + each) * trained if layerwise else 0,
     )
 
 

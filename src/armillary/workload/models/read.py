@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from armillary.base.document import Document, Source, is_there, read_document
 from armillary.base.errors import InputError, nearest
-from armillary.platform.files.native_errors import first_error
+from armillary.platform.fields import first_error
 from armillary.workload.models.hugging_face import from_hugging_face
 from armillary.workload.models.schema import KINDS, Model
 

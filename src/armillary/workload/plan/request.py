@@ -11,9 +11,8 @@ from pydantic import Field, ValidationError, create_model
 from armillary.base.document import Document, is_there
 from armillary.base.errors import InputError
 from armillary.base.hints import KeyPath
-from armillary.platform.fields import Part, Quantity
+from armillary.platform.fields import Part, Quantity, first_error
 from armillary.platform.files.native import Study, json_schema
-from armillary.platform.files.native_errors import first_error
 from armillary.trace import Trace
 from armillary.workload.models import Model, load_model, preset_names
 from armillary.workload.plan.schema import Plan

@@ -171,6 +171,16 @@ class ExpertLoad(Part):
     )
 
 
+class Lora(Part):
+    """Adapters of low rank beside frozen weights: only these are trained."""
+
+    rank: Count = Field(description="Rank of an adapter beside each target; weights are frozen.")
+    targets: Annotated[list[Literal["qkv", "out", "up", "down"]], Field(min_length=1)] = Field(
+        default=["qkv", "out", "up", "down"],
+        description="GEMMs with an adapter: projections of attention, and of the feed-forward block.",
+    )
+
+
 class Host(Part):
     """What the CPU of a rank does in a step without CUDA graphs: it issues kernels, ahead of them if it can."""
 
@@ -237,6 +247,9 @@ class Plan(Part):
     )
     offload: Offload = Offload()
     experts: ExpertLoad = ExpertLoad()
+    lora: Lora | None = Field(
+        default=None, description="Adapters beside frozen weights; absent: all are trained."
+    )
     host: Host = Host()
     attention: Literal["flash", "unfused", "eager"] = Field(
         default="flash",
@@ -271,6 +284,21 @@ class Plan(Part):
             raise ValueError(
                 f"got recompute_every {self.recompute_every} without recompute, expected full or selective"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _adapters_of_training(self) -> Plan:
+        if self.lora is None:
+            return self
+        why = ""
+        if self.serve is not None:
+            why = "in inference"
+        elif self.data.sharding == "parameter-server":
+            why = "with data.sharding parameter-server"
+        elif self.parallel.overlap:
+            why = "with parallel.overlap, which runs GEMMs in pieces"
+        if why:
+            raise ValueError(f"got lora.rank {self.lora.rank}, expected no lora {why}")
         return self
 
     @model_validator(mode="after")

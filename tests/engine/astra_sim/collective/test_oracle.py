@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from armillary.engine.astra_sim.collective import Phase, Schedule, next_size, plan, schedule_for
-from armillary.platform.algorithms import Algorithm
+from armillary.platform.collectives import Algorithm
 
 OPERATIONS = {0: "all-reduce", 2: "all-gather", 6: "all-to-all", 7: "reduce-scatter"}
 MOST_NPUS = 32

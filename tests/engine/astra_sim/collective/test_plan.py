@@ -6,7 +6,7 @@ import pytest
 
 from armillary.base.errors import InputError
 from armillary.engine.astra_sim.collective import Phase, next_size, plan, queue_cycle
-from armillary.platform.algorithms import Algorithm
+from armillary.platform.collectives import Algorithm
 
 RING = Algorithm("ring")
 THREE = [RING, Algorithm("direct", 2), Algorithm("halvingDoubling")]

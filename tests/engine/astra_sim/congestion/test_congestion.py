@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import armillary
 from armillary.base import working_memory
-from armillary.base.errors import InputError, StuckError
+from armillary.base.errors import InputError, ShortageError, StuckError
 from armillary.base.jit import Mode
 from armillary.base.working_memory import room
 from armillary.engine.astra_sim import run as engine_run
@@ -200,7 +200,7 @@ def test_ticks_that_do_not_fit_are_refused() -> None:
 
 
 def test_memory_that_is_not_there_is_named() -> None:
-    with pytest.raises(InputError, match=r"takes 1.86e\+09 GiB of working memory, more than there is"):
+    with pytest.raises(ShortageError, match=r"takes 1.86e\+09 GiB of working memory, more than there is"):
         room(250_000_000_000_000_000, "compiled")
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from armillary.engine.common.communicators import CollectiveCall, Communicators
+from armillary.engine.common.network import CollectiveCall, Communicators
 from armillary.engine.physical.chunk_routes import ChunkRoutes
 from armillary.engine.physical.phases import PhysicalPhase
 from tests.engine.physical.reference.flows import ChunkFlow

@@ -19,12 +19,11 @@ import numpy as np
 
 from armillary.base.errors import StuckError
 from armillary.engine.common import network
-from armillary.engine.common.communicators import CollectiveCall, Communicators
-from armillary.engine.common.fits import fitted_message, node_size
-from armillary.engine.common.network import bits
+from armillary.engine.common.fits import fitted_message
+from armillary.engine.common.network import CollectiveCall, Communicators, bits, node_size
 from armillary.engine.physical.chunk_routes import last_latency
-from armillary.engine.physical.fitted import largest_message
 from armillary.engine.physical.phases import MEMORY_STORE, PhysicalPhase, latency_ticks, reduction_ns
+from armillary.engine.physical.workload import largest_message
 from armillary.platform.model import Platform, ports
 from armillary.platform.network import links_per_npu
 from armillary.trace import NodeType, Trace

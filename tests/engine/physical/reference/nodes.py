@@ -10,8 +10,8 @@ import numpy as np
 
 from armillary.compute.model import Work
 from armillary.compute.times import ask
-from armillary.engine.common.communicators import CollectiveCall, Communicators
 from armillary.engine.common.items import FROM_MEMORY
+from armillary.engine.common.network import CollectiveCall, Communicators
 from armillary.engine.common.nodes import OPERATION
 from armillary.engine.physical.terms.straggler import slowest
 from armillary.platform.model import Platform

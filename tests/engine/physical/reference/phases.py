@@ -13,8 +13,8 @@ from math import prod
 from armillary.collective.algorithms import DEFINITIONS, rounds_for
 from armillary.collective.load import line_order
 from armillary.collective.rounds import Rounds
-from armillary.engine.common.communicators import CollectiveCall, Communicator
 from armillary.engine.common.items import MEMORY_OPERATIONS
+from armillary.engine.common.network import CollectiveCall, Communicator
 from armillary.engine.physical.chunk_routes import ChunkRoutes, chunk_routes_of
 from armillary.engine.physical.phases import PhysicalPhase
 from armillary.platform.model import Platform

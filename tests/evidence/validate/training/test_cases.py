@@ -93,7 +93,7 @@ def test_rows_of_bridge(tmp_path):
     assert noted.measured == 661 and noted.plan["host"] == {} and noted.plan["attention"] == "flash"
     assert deep.plan["numbers"]["compute"] == "fp4" and deep.stack == "megatron-core"
     assert deep.plan["pipeline"]["layers"] == [0, *[1] * 126, 0]  # 128 stages, 126 layers
-    assert lora.model is None and "LoRA" in lora.reason
+    assert lora.plan["lora"] == {"rank": 16, "targets": ["qkv"]} and lora.apart == "LoRA" and not lora.reason
     assert hybrid.model is None and "Mamba-2" in hybrid.reason
 
 

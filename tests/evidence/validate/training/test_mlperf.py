@@ -61,7 +61,6 @@ def test_plans_follow_from_batch_and_accumulation(tmp_path):
     ("row", "said"),
     [
         ("v5.1,llama31_8b,A/results/x_b200_n1/llama31_8b/result_0.txt,16,8192,1.0,60,", "no step time"),
-        ("v5.1,llama2_70b_lora,A/results/x_b200_n1/l/result_0.txt,8,,1,9,1.1", "LoRA"),
         ("v5.1,bert,A/results/x_b200_n1/l/result_0.txt,8,,1,9,1.1", "no model 'bert'"),
         (
             "v5.1,llama31_8b,A/results/x_b200_n1/l/result_0.txt,15,8192,2,9,1.1",

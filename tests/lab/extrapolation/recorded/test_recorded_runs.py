@@ -164,8 +164,7 @@ def alike(ours: Trace, theirs: Trace) -> None:
             # Copies of the parts of all members are more, and smaller, for more of them.
             assert a.ints(name).sum() == pytest.approx(b.ints(name).sum(), rel=1e-4), name
         assert operators(a) == operators(b)
-        # On a busy host a conversion of a number, 12 bytes, may be recorded beside its operator, not inside.
-        assert moved(a) == pytest.approx(moved(b), rel=1e-3, abs=48)
+        assert moved(a) == pytest.approx(moved(b), rel=1e-3)
     assert modelled_step(ours) == pytest.approx(modelled_step(theirs), rel=0.01)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ast import literal_eval
 from collections.abc import Sequence
 
 import pytest
@@ -150,6 +151,21 @@ def test_a_gradient_that_no_optimizer_reads_is_not_reduced() -> None:
     run.gradient(1, (SIDE, SIDE))
     run.gradient(7, (64, 64))
     run.update(1)
+    assert [size for _, size in reductions(added(run.graph()).graph(0))] == [FIRST]
+
+
+def test_a_number_in_memory_that_was_freed_is_not_reduced() -> None:
+    """PyTorch makes a tensor of the factor of `mul` without an operator, here where a stage's input had its gradient."""
+    run = Recording()
+    run.gradient(1, (SIDE, SIDE))
+    run.gradient(7, (64, 64))
+    run.update(1)
+    given, shapes, types = run.nodes[-1].inputs
+    run.nodes[-1].inputs = (
+        str([*literal_eval(given), [2007, 7, 0, 1, 8, "cpu"]]),
+        str([*literal_eval(shapes), []]),
+        str([*literal_eval(types), "Tensor(double)"]),
+    )
     assert [size for _, size in reductions(added(run.graph()).graph(0))] == [FIRST]
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
+from armillary.cli.command import LazyGroup
 from armillary.cli.generate import SUBCOMMANDS as _BESIDE
-from armillary.cli.lazy import LazyGroup
 
 SUBCOMMANDS = {
     "corpus": "Turn traces, or thousands of generated ones, into a corpus.",

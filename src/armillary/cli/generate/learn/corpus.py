@@ -12,7 +12,7 @@ from armillary.base.terminal import unfiltered
 from armillary.cli.command import Command
 from armillary.cli.generate.learn import SUBCOMMANDS
 from armillary.cli.options import json_option, workers_option
-from armillary.cli.outputs import show_table, write_json
+from armillary.cli.outputs import say, show_table, write_json
 
 _HELP = f"""{SUBCOMMANDS["corpus"]}
 
@@ -74,7 +74,7 @@ def command(
                 bar.update(done - bar.pos)
 
             count = write_corpus(folder, prefixes, plans, jobs=workers, told=told)
-        click.echo(f"{folder}: {count:,} traces")
+        say(f"{folder}: {count:,} traces")
     if show or json_file:
         from armillary.cli.generate.learn.describe import describe, tables
 

@@ -87,7 +87,7 @@ def _operators(corpus: Corpus) -> list[dict[str, Any]]:
 
 def _quantiles(values: Any, times: Any) -> list[int]:
     # Weighted quantiles: values are stored once, with how often they occur.
-    order = np.argsort(values)
+    order = np.argsort(values, kind="stable")
     ends = np.cumsum(times[order])
     return [
         int(values[order[min(np.searchsorted(ends, part * ends[-1]), len(order) - 1)]]) for part in _PARTS

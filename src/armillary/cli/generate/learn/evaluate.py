@@ -12,8 +12,8 @@ from armillary.base.terminal import unfiltered
 from armillary.cli.command import Command
 from armillary.cli.generate.learn import SUBCOMMANDS
 from armillary.cli.options import html_option, json_option, plot_option
-from armillary.cli.output_file import PLOTTED_PAGE
-from armillary.cli.outputs import show_table
+from armillary.cli.outputs import say, show_table
+from armillary.cli.values import PLOTTED_PAGE
 
 _HELP = f"""{SUBCOMMANDS["evaluate"]}
 
@@ -71,4 +71,4 @@ def command(
     for file, write in ((json_file, write_json), (plot, draw_picture), (html, write_page)):
         if file:
             write(found, file)
-            click.echo(f"wrote {file}", err=True)
+            say(f"wrote {file}", err=True)

@@ -10,8 +10,8 @@ import click
 from armillary.cli.command import Command, option
 from armillary.cli.generate.learn import SUBCOMMANDS
 from armillary.cli.options import machine_option, seed_option
-from armillary.cli.output_file import NEW_FOLDER
-from armillary.cli.outputs import working
+from armillary.cli.outputs import say, working
+from armillary.cli.values import NEW_FOLDER
 
 if TYPE_CHECKING:
     from armillary.trace import Trace
@@ -71,9 +71,9 @@ def command(
         learned = trace.about.get("learned", {})
         # Warnings are the same for all: shown once.
         if number == 0 and (beyond := learned.get("beyond")):
-            click.echo(f"beyond the corpus: {', '.join(beyond)}")
+            say(f"beyond the corpus: {', '.join(beyond)}")
         if number == 0 and (guessed := learned.get("guessed")):
-            click.echo(
+            say(
                 f"warning: counts in {', '.join(guessed)} follow rules that do not hold for all of the corpus: "
                 "nodes may be missing or too many",
                 err=True,
@@ -90,7 +90,7 @@ def _write(folder: Path, trace: Trace) -> None:
     with filling(folder) as filled:
         write_trace(filled / "rank", trace)
         write_group_file(filled / "groups.json", trace)
-    click.echo(
+    say(
         f"wrote {folder / 'rank'}.<rank>.et of {trace.n_ranks:,} ranks, and {folder / 'groups.json'}",
         err=True,
     )

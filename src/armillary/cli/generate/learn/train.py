@@ -13,8 +13,8 @@ from armillary.base.terminal import unfiltered
 from armillary.cli.command import Command, option
 from armillary.cli.generate.learn import SUBCOMMANDS
 from armillary.cli.options import seed_option
-from armillary.cli.output_file import OUTPUT
-from armillary.cli.outputs import working
+from armillary.cli.outputs import say, working
+from armillary.cli.values import OUTPUT
 
 if TYPE_CHECKING:
     from armillary.lab.learned.corpus import Corpus
@@ -60,7 +60,7 @@ def command(folder: Path, out: Path, seed: int, kind: str, steps: int | None) ->
             model = train(corpus, seed=seed)
         save_model(model, out)
         about = model.about
-    click.echo(f"{out}: {about['traces']:,} traces, {about['tokens']:,} tokens")
+    say(f"{out}: {about['traces']:,} traces, {about['tokens']:,} tokens")
 
 
 def _train_neural(corpus: Corpus, output: Path, seed: int, steps: int | None) -> dict[str, Any]:

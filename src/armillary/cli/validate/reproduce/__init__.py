@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from armillary.cli.lazy import LazyGroup
+from armillary.cli.command import LazyGroup
 from armillary.cli.validate import SUBCOMMANDS as _BESIDE
 
 STUDIES = {

@@ -10,9 +10,9 @@ import click
 from armillary.base.errors import ArmillaryError
 from armillary.cli.command import Command, option
 from armillary.cli.options import html_option, json_option
-from armillary.cli.output_file import OUTPUT, OUTPUT_FOLDER
-from armillary.cli.outputs import show_table, working
+from armillary.cli.outputs import say, show_table, working
 from armillary.cli.validate.reproduce import STUDIES, SUBCOMMANDS
+from armillary.cli.values import OUTPUT, OUTPUT_FOLDER
 
 
 @click.command(
@@ -61,13 +61,13 @@ def command(only: tuple[str, ...], out: Path | None, json_file: Path | None, htm
                 saved.put(each)
         found.append(each)
         if sys.stderr.isatty():
-            click.echo(f"{name}: {each.error or how}", err=True)
+            say(f"{name}: {each.error or how}", err=True)
     # After all studies: a table of one would come too early.
     show_table(table(found))
     for path, write in ((json_file, write_json), (html, write_page)):
         if path:
             write(found, path)
-            click.echo(f"wrote {path}", err=True)
+            say(f"wrote {path}", err=True)
     # The exit code tells scripts that something is missing.
     if failed := [each.name for each in found if each.error]:
         raise ArmillaryError(f"{len(failed)} of {len(found)} studies failed: {', '.join(failed)}")

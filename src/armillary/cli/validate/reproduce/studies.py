@@ -11,8 +11,8 @@ import click
 from armillary.base.errors import InputError
 from armillary.cli.command import Command, Option
 from armillary.cli.options import html_option, plot_option
-from armillary.cli.output_file import PLOTTED_PAGE
-from armillary.cli.outputs import show_table, working
+from armillary.cli.outputs import say, show_table, working
+from armillary.cli.values import PLOTTED_PAGE
 from armillary.evidence.reproduce.assumptions import about, flag, read, variations
 from armillary.evidence.reproduce.outcome import Grid, Outcome, changed
 
@@ -107,10 +107,10 @@ def study_command(
             show_table(swept.table())
         if plot:
             picture(outcome, plot)
-            click.echo(f"wrote {plot}", err=True)
+            say(f"wrote {plot}", err=True)
         if html:
             write_page(name, outcome, assumptions, html, texts=texts, sweep=swept)
-            click.echo(f"wrote {html}", err=True)
+            say(f"wrote {html}", err=True)
 
     # The same options as all commands have, declared once.
     for add in (html_option("Write one page with everything.", PLOTTED_PAGE), plot_option("the figure")):

@@ -25,8 +25,7 @@ from armillary.collective import hypercube
 from armillary.collective.algorithms import rounds_for
 from armillary.collective.rounds import IntArray
 from armillary.engine.astra_sim.collective.schedule import Charge, Role, Schedule, Transfer
-from armillary.platform.algorithms import known_name
-from armillary.platform.collectives import BUILT_IN, COLLECTIVES
+from armillary.platform.collectives import BUILT_IN, COLLECTIVES, known_name
 
 ALGORITHMS = tuple(each.name for each in BUILT_IN if each.astra_sim)
 OPERATIONS = COLLECTIVES

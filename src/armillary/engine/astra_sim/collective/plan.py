@@ -8,7 +8,7 @@ from math import prod
 from typing import Literal
 
 from armillary.base.errors import InputError
-from armillary.platform.algorithms import Algorithm
+from armillary.platform.collectives import Algorithm
 
 QueueFamily = Literal["all", "first", "last"]
 

@@ -87,6 +87,7 @@ def render(schedule: Schedule, *, width: int = 100, markup: bool = False) -> str
     """
     from rich import box
     from rich.table import Table
+    from rich.text import Text
 
     start, *steps, end = chunk_flow_table(schedule)
     members = _columns(schedule, width)
@@ -96,11 +97,11 @@ def render(schedule: Schedule, *, width: int = 100, markup: bool = False) -> str
     table.add_column("step", justify="right")
     for member in members:
         table.add_column(f"member {member}", overflow="fold")
-    table.add_row("start", *(_held(schedule, start[m].blocks) for m in members))
+    table.add_row("start", *(Text(_held(schedule, start[m].blocks)) for m in members))
     for step in _shown(len(steps)):
-        cells = ["…" if step is None else _text(schedule, steps[step][m]) for m in members]
+        cells = [Text("…" if step is None else _text(schedule, steps[step][m])) for m in members]
         table.add_row("…" if step is None else str(step + 1), *cells)
-    table.add_row("end", *(_held(schedule, end[m].blocks) for m in members))
+    table.add_row("end", *(Text(_held(schedule, end[m].blocks)) for m in members))
     stream = io.StringIO()
     target = console(stream, width=width, force_terminal=markup, no_color=not markup)
     target.print(table)

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from armillary.base.errors import InputError
 from armillary.collective.demand import plain
 from armillary.collective.fitted.regimes import share
-from armillary.engine.common.communicators import CollectiveCall
 from armillary.engine.common.fits import fit_of
+from armillary.engine.common.network import CollectiveCall
 from armillary.engine.common.timeline import KINDS, Timeline
 from armillary.engine.physical import layout as lk
 from armillary.engine.physical.program import PhysicalProgram

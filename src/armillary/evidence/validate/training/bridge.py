@@ -56,8 +56,8 @@ SYSTEMS = {
 }  # fmt: skip
 
 NOTES = (
-    "Nemotron 3 Nano is taken for attention with a window; Super and Ultra, and LoRA, which has no gradients of most "
-    "weights, are refused.",
+    "Nemotron 3 Nano is taken for attention with a window; Super and Ultra are refused. "
+    "LoRA is shown apart: adapters of rank 16 on the projections of queries, keys and values, as in the recipes.",
     "Rows of one plan differ by 10 to 60 % between releases; constants know only before and after 26.06.",
 )
 
@@ -92,8 +92,7 @@ def _case(path: Path, line: int, row: dict[str, str]) -> Case:
     system, word = row["System"].strip(), row["Precision"].split("(")[0].strip()
     model, reason = _model(row["Model"])
     # Order matters: the first reason is shown.
-    if row["task"].startswith("LoRA"):
-        model, reason = None, "LoRA: most weights have no gradients, which plans cannot say"
+    lora = row["task"].startswith("LoRA")
     if system not in SYSTEMS:
         model, reason = None, f"no machine '{system}', expected {', '.join(SYSTEMS)}"
     if word not in PRECISIONS:
@@ -103,7 +102,7 @@ def _case(path: Path, line: int, row: dict[str, str]) -> Case:
     # Expert parallelism is separate from tensor parallelism, which here is 1 within experts.
     if model is not None and model.experts:
         parallel |= {"ep": ep, "etp": 1}
-    elif tp > 1:
+    elif tp > 1 and not lora:
         # Dense models overlap tensor parallelism with GEMMs in these recipes.
         parallel["overlap"] = True
     plan: dict[str, Any] = {
@@ -126,6 +125,8 @@ def _case(path: Path, line: int, row: dict[str, str]) -> Case:
         "attention": "unfused" if _sinks(model) and row["release"].split()[0] < GRAPHS else "flash",
         "causal": True,
     }
+    if lora:
+        plan["lora"] = LORA
     if vp > 1 and pp > 1:
         plan["pipeline"] = {"schedule": "interleaved", "virtual": vp}
         if model is not None and pp * vp > model.layers:  # embedding and head are stages of their own
@@ -148,6 +149,7 @@ def _case(path: Path, line: int, row: dict[str, str]) -> Case:
         model=model,
         plan=plan,
         stack="megatron-core",
+        apart="LoRA" if lora else "",
         # Tokens per GPU of a step.
         amount=batch * sequence / npus,
         reason=reason,
@@ -159,6 +161,10 @@ def _case(path: Path, line: int, row: dict[str, str]) -> Case:
             "release": release,
         },
     )
+
+
+LORA = {"rank": 16, "targets": ["qkv"]}
+"""Adapters of the recipes for performance: only the projections of queries, keys and values have one."""
 
 
 def _sinks(model: Decoder | None) -> bool:

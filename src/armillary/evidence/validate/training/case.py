@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from armillary.explore.training.step import Step
 from armillary.workload.models.schema import Attention, Decoder, Mlp
 
 
@@ -26,6 +27,7 @@ class Case:
         facts: What the fit may leave out: device, model, GPUs.
         apart: Why it is shown in a part of its own instead of among the rows of the set; "": it is not.
         assumed: What the row leaves out and the reader chose, a sentence each; shown in the table's notes.
+        step: The step, where `machine` is none of `machines.MACHINES`.
     """
 
     label: str
@@ -41,6 +43,7 @@ class Case:
     facts: dict[str, str] = field(default_factory=dict)
     assumed: tuple[str, ...] = ()
     apart: str = ""
+    step: Step | None = None
 
     def seconds(self) -> float:
         """Return the measured time of a step."""

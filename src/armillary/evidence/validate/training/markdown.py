@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from armillary.base.errors import InputError
+from armillary.base.reading import read_plain
 
 LARGEST = 4 * 2**20
 """Bytes of a page, at most."""
@@ -43,9 +44,7 @@ def page_text(path: Path) -> str:
         InputError: it cannot be read, is not text, or is larger than `LARGEST`.
     """
     try:
-        if path.stat().st_size > LARGEST:
-            raise InputError(f"{path}: {path.stat().st_size:,} bytes, expected at most {LARGEST:,} of a page")
-        return path.read_text(encoding="utf-8-sig")
+        return read_plain(path, LARGEST).decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: is not text, expected a Markdown file") from error
     except OSError as error:

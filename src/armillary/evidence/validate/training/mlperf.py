@@ -9,6 +9,9 @@ parallelism and precision stand nowhere and are chosen by rules, the same for al
   over the rest, as NVIDIA publishes of 512 GB300 (tp 2 pp 8 cp 2 vp 8, 1,152 samples); one of 8B doubles context
   and tensor parallelism in turn: cp 2, tp 2 cp 2, tp 2 cp 4.
 - Blackwell trains in NVFP4, as NVIDIA says of release 5.1, older GPUs in fp8.
+- LoRA is of Llama 2 70B, rank 16 on the projections of attention (the benchmark's reference). Its replicas share the
+  sequence (cp). NVFP4 is said of the containers from 25.09 on; paths that name no such one are taken for fp8, which was
+  chosen after looking at them.
 """
 
 from __future__ import annotations
@@ -44,6 +47,8 @@ MOST = 2**20
 """GPUs of a run, at most."""
 PER_NODE = {"GB300": 4, "GB200": 4}
 """GPUs of a node; of all others 8."""
+LORA = {"rank": 16, "targets": ["qkv", "out"]}
+NVFP4_SINCE = "25.09"
 FP4 = ("GB300", "GB200", "B300", "B200")
 
 NOTES = (
@@ -74,7 +79,8 @@ def _case(path: Path, line: int, row: dict[str, str]) -> Case:
     facts = {"model": benchmark, "release": release}
 
     def refused(reason: str, apart: str = "") -> Case:
-        return Case(label, group, measured, "", 0, None, {}, "nemo", reason=reason, facts=facts, apart=apart)
+        aside = apart or ("LoRA" if lora else "")
+        return Case(label, group, measured, "", 0, None, {}, "nemo", reason=reason, facts=facts, apart=aside)
 
     if benchmark not in MODELS:
         return refused(f"no model '{benchmark}', expected {', '.join(MODELS)}")
@@ -82,8 +88,6 @@ def _case(path: Path, line: int, row: dict[str, str]) -> Case:
         return refused(
             "no step time in the log; run_minutes, the time to train, cannot be predicted", "no step time"
         )
-    if lora:
-        return refused("LoRA: most weights have no gradients, which plans cannot say", "LoRA")
     found = machine_of(system)
     if isinstance(found, str):
         return refused(found)
@@ -99,11 +103,11 @@ def _case(path: Path, line: int, row: dict[str, str]) -> Case:
     if isinstance(split, str):
         return refused(split)
     microbatch, replica = split
-    parallel, pipeline = _parallel(model, replica)
+    parallel, pipeline = ({"tp": 1, "pp": 1, "cp": replica}, {}) if lora else _parallel(model, replica)
     domain = MACHINES[MACHINES_OF[device]].domain
     if model.attention.heads % parallel["tp"] or parallel["tp"] > domain:
         return refused(f"a replica of {replica} GPUs: no parallelism is known for it")
-    precision = "fp4" if device in FP4 else "fp8"
+    precision = "fp4" if device in FP4 and (not lora or _container(system) >= NVFP4_SINCE) else "fp8"
     plan: dict[str, Any] = {
         "batch": batch,
         "microbatch": microbatch,
@@ -111,6 +115,7 @@ def _case(path: Path, line: int, row: dict[str, str]) -> Case:
         "parallel": {**parallel, **({"overlap": True} if parallel["tp"] > 1 else {})},
         **({"pipeline": pipeline} if pipeline else {}),
         "data": {"sharding": "zero-1", "bucket": "500 MiB"},
+        **({"lora": LORA} if lora else {}),
         "numbers": {"compute": precision, "gradients": "bf16"},
         "attention": "flash",
         "causal": True,
@@ -126,12 +131,25 @@ def _case(path: Path, line: int, row: dict[str, str]) -> Case:
         plan=plan,
         stack="nemo",
         facts={**facts, "GPUs": str(npus), "device": device, "precision": precision},
+        apart="LoRA" if lora else "",
         assumed=(
             f"{'NVFP4' if precision == 'fp4' else 'FP8'} on {device}, which rows do not say",
+            *(
+                (
+                    f"adapters of rank {LORA['rank']} on {' and '.join(LORA['targets'])}, as the benchmark says",
+                )
+                * lora
+            ),
             f"{axes or 'data parallelism only'} for {benchmark} where a replica has {replica} GPUs",
             "distributed optimizer that overlaps, gradients in bf16, no recomputation, fused attention",
         ),
     )
+
+
+def _container(system: str) -> str:
+    """Return the release of NVIDIA's container that a system's path names, e.g. "25.09"; "": none."""
+    found = re.search(r"ngc(\d+\.\d+)", system)
+    return found[1] if found else ""
 
 
 def machine_of(system: str) -> tuple[str, int] | str:

@@ -10,6 +10,8 @@ from armillary.explore.training.constants import Constants
 
 def step_of(case: Case) -> step.Step:
     """Return the step that a case has measured, which has a model."""
+    if case.step is not None:
+        return case.step
     assert case.model is not None
     machine = MACHINES[case.machine]
     return step.Step(case.model, case.plan, machine.platform(case.npus), case.npus, machine.device)

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from armillary.base.errors import InputError, one_of
+from armillary.base.reading import parse_json
 from armillary.evidence.calibrate.samples import measured_text
 from armillary.evidence.validate.training.case import Case, padded
 from armillary.workload.models import load_model
@@ -102,7 +103,7 @@ def rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
         InputError: it is neither, or a row lacks a key.
     """
     try:
-        found = json.loads(measured_text(path))
+        found = parse_json(measured_text(path), path)
     except json.JSONDecodeError as error:
         raise InputError(f"{path}: is not JSON ({error})") from None
     found = found.get("rows") if isinstance(found, dict) else found

@@ -1,5 +1,5 @@
 "use strict";
-const data = JSON.parse(document.getElementById("data").textContent);
+const data = JSON.parse(document.getElementById("page-data").textContent);
 const COLOURS = ["#0072B2", "#D55E00", "#009E73", "#E69F00", "#CC79A7", "#56B4E9"];
 const POINTS = 2000, ROWS = 200; // what is drawn and listed at most
 const FONT = { family: 'system-ui, "DejaVu Sans", sans-serif', size: 11, color: "#333" };
@@ -9,7 +9,6 @@ const number = (value, unit = "") =>
 const percent = (value, sign = false) =>
   value === null ? "–" : `${sign && value > 0 ? "+" : ""}${(100 * value).toFixed(1)} %`;
 const plural = (count, word) => `${count.toLocaleString("en")} ${word}${count === 1 ? "" : "s"}`;
-const escaped = (text) => text.replace(/&/g, "&amp;").replace(/</g, "&lt;");
 
 function make(tag, text = "", kind = "") {
   const made = document.createElement(tag);
@@ -151,9 +150,9 @@ class View {
       const mine = name === null ? points : points.filter((i) => group[i] === name);
       const stated = mine.some((i) => low[i] !== null);
       return {
-        x: mine.map((i) => measured[i]), y: mine.map((i) => at(i, predicted[i])), mode: "markers", name: name || "rows",
+        x: mine.map((i) => measured[i]), y: mine.map((i) => at(i, predicted[i])), mode: "markers", name: safe(name || "rows"),
         marker: { size: known.length > 300 ? 4 : 7, opacity: 0.7, color: COLOURS[many ? 0 : Math.max(0, this.names.indexOf(name ?? this.group))] },
-        text: mine.map((i) => `${escaped(label[i])}<br>measured ${number(measured[i], unit)}<br>predicted ${number(predicted[i], unit)} (${percent(error[i], true)})`),
+        text: mine.map((i) => `${safe(label[i])}<br>measured ${safe(number(measured[i], unit))}<br>predicted ${safe(number(predicted[i], unit))} (${percent(error[i], true)})`),
         hoverinfo: "text",
         error_y: stated ? {
           type: "data", symmetric: false, width: 0, thickness: 1,
@@ -163,7 +162,7 @@ class View {
       };
     });
     const axis = (title) => ({
-      type: "log", title: { text: `${title}, ${unit}` }, range: ends.map(Math.log10), automargin: true, zeroline: false,
+      type: "log", title: { text: safe(`${title}, ${unit}`) }, range: ends.map(Math.log10), automargin: true, zeroline: false,
       dtick: most > 50 * least ? 1 : most > 3 * least ? "D1" : undefined, exponentformat: "none", separatethousands: true, gridcolor: "#eee",
     });
     const far = (i) => Math.max(...[predicted[i], low[i], high[i]].map((value) => Math.abs((value ?? measured[i]) / measured[i] - 1)));

@@ -14,9 +14,9 @@ from armillary.explore.cost.allocation.solve import LEAST, Allocation, allocate,
 from armillary.explore.cost.allocation.traffic import Floats, Traffic, traffic_of, with_bandwidths
 from armillary.platform.files.native import Study
 from armillary.platform.model import Platform
-from armillary.report.ranks import slowest
+from armillary.report.plain import slowest
 from armillary.report.time_breakdown import breakdown
-from armillary.workload.of_study import study_trace
+from armillary.workload import study_trace
 
 
 @dataclass(frozen=True)

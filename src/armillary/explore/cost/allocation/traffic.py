@@ -102,8 +102,8 @@ def _least(
 ) -> list[NDArray[np.int64]]:
     """Return the least ticks of the nodes of each class of the timeline where dimensions have these bandwidths."""
     # Imported here, so that prices do not load the engine.
-    from armillary.engine.physical.least import least_ticks
     from armillary.engine.physical.lower import lower
+    from armillary.engine.physical.program import least_ticks
 
     program = lower(trace, with_bandwidths(platform, bandwidth), fold_ranks=True)
     ends = np.cumsum([view.nodes.graph.n_nodes for view in program.views])

@@ -1,6 +1,6 @@
 "use strict";
 // The points, what is kept of them, and everything that is not a chart.
-const data = JSON.parse(document.getElementById("data").textContent);
+const data = JSON.parse(document.getElementById("page-data").textContent);
 const at = (id) => document.getElementById(id);
 
 function unpacked(text, Kind) {
@@ -51,18 +51,16 @@ function scaled(measure) {
   let most = 0;
   for (const value of measure.values) if (Math.abs(value) > most) most = Math.abs(value);
   const [scale, unit] = rung(measure, most);
-  return { scale, title: `${measure.title}${unit || measure.before ? ` (${measure.before}${unit})` : ""}` };
+  return { scale, title: safe(`${measure.title}${unit || measure.before ? ` (${measure.before}${unit})` : ""}`) };
 }
 const valueText = (axis, row) => (axis.codes[row] < 0 ? "-" : axis.values[axis.codes[row]]);
-const safe = (text) => text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
-function described(row, split = ", ") {
-  return data.axes.filter((axis) => axis.codes[row] >= 0)
-    .map((axis) => safe(`${axis.name} ${valueText(axis, row)}`)).join(split);
+function described(row) {
+  return data.axes.filter((axis) => axis.codes[row] >= 0).map((axis) => `${axis.name} ${valueText(axis, row)}`);
 }
 function told(row) {
   const lines = data.measures.filter((measure) => Number.isFinite(measure.values[row])).slice(0, 12)
-    .map((measure) => `${measure.title} ${shown(measure, measure.values[row])}`);
-  return `<b>point ${numbers[row]}</b><br>${described(row, "<br>")}<br><br>${lines.join("<br>")}`;
+    .map((measure) => safe(`${measure.title} ${shown(measure, measure.values[row])}`));
+  return `<b>point ${numbers[row]}</b><br>${described(row).map(safe).join("<br>")}<br><br>${lines.join("<br>")}`;
 }
 
 // What is kept.
@@ -185,14 +183,13 @@ function choose(row) {
   changed();
 }
 function saveCsv() {
-  const quoted = (text) => (/[",\n]/.test(text) ? `"${String(text).replace(/"/g, '""')}"` : text);
   const lines = [["point", ...data.axes.map((axis) => axis.name), ...data.measures.map((measure) => measure.name)]];
   for (const row of rows) {
     lines.push([numbers[row], ...data.axes.map((axis) => valueText(axis, row)),
       ...data.measures.map((measure) => (Number.isFinite(measure.values[row]) ? measure.values[row] : ""))]);
   }
   const link = document.createElement("a");
-  link.href = URL.createObjectURL(new Blob([lines.map((line) => line.map(quoted).join(",")).join("\n") + "\n"]));
+  link.href = URL.createObjectURL(new Blob([csvText(lines)]));
   link.download = "points.csv";
   link.click();
   URL.revokeObjectURL(link.href);

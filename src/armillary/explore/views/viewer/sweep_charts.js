@@ -97,14 +97,14 @@ function drawHeat() {
     { type: "heatmap", x: across, y: up, z: none, colorscale: [[0, "#ececec"], [1, "#ececec"]], showscale: false, hoverinfo: "none", customdata: empty,
       text, texttemplate: "%{text}", textfont: { color: "#777" }, xgap: 1, ygap: 1 },
     { type: "heatmap", x: across, y: up, z, colorscale: "Viridis", reversescale: measure.better === "more", hoverinfo: "none", customdata: best, xgap: 1, ygap: 1,
-      text: best.map((line) => line.map((row) => (row < 0 ? "" : shown(measure, Number(measure.values[row].toPrecision(3)))))),
+      text: best.map((line) => line.map((row) => (row < 0 ? "" : safe(shown(measure, Number(measure.values[row].toPrecision(3))))))),
       texttemplate: few ? "%{text}" : "", textfont: { size: 10 },
       colorbar: { thickness: 12, outlinewidth: 0, title: { text: title, side: "right" }, tickvals: ticks,
         ticktext: ticks.map((value) => number(Number((log ? 10 ** value / scale : value).toPrecision(3)))) } },
   ];
   const marks = (axis) => ({
-    title: { text: axis.name }, tickvals: axis.values.map((_, i) => i).filter((i) => i % Math.ceil(axis.values.length / 12) === 0),
-    ticktext: axis.values.filter((_, i) => i % Math.ceil(axis.values.length / 12) === 0), automargin: true, showgrid: false, zeroline: false, ticks: "",
+    title: { text: safe(axis.name) }, tickvals: axis.values.map((_, i) => i).filter((i) => i % Math.ceil(axis.values.length / 12) === 0),
+    ticktext: axis.values.filter((_, i) => i % Math.ceil(axis.values.length / 12) === 0).map(safe), automargin: true, showgrid: false, zeroline: false, ticks: "",
     range: [-0.5, axis.values.length - 0.5],
   });
   Plotly.react("heat", traces, { xaxis: marks(x), yaxis: marks(y), font: FONT, margin: { l: 60, r: 8, t: 12, b: 44 }, dragmode: false }, BARE);
@@ -156,7 +156,7 @@ function drawParallel() {
     const kept = state.allowed[i];
     const open = lines.some((row) => axis.codes[row] < 0);
     return {
-      label: axis.name, range: [open ? -1.3 : -0.4, axis.values.length - 0.6], tickvals: [...(open ? [-1] : []), ...codes],
+      label: safe(axis.name), range: [open ? -1.3 : -0.4, axis.values.length - 0.6], tickvals: [...(open ? [-1] : []), ...codes],
       ticktext: [...(open ? ["not varied"] : []), ...codes.map((code) => short(axis.values[code]))],
       values: lines.map((row) => axis.codes[row] + 0.5 * (place.get(row) - 0.5) * (axis.codes[row] < 0 ? 0 : 1)),
       constraintrange: kept ? [...kept].sort((a, b) => a - b).map((code) => [code - 0.3, code + 0.3]) : undefined, multiselect: true,
@@ -169,8 +169,8 @@ function drawParallel() {
     const ticks = Array.from({ length: 41 }, (_, i) => low + (i / 40) * (high - low));
     const range = state.ranges[measure.name];
     dimensions.push({
-      label: measure.title, values: lines.map((row) => turn(measure.values[row])), range: [low, high], multiselect: false, tickvals: ticks,
-      ticktext: ticks.map((value, i) => (i % 10 ? "\u200b".repeat(i) : shown(measure, Number((log ? Math.exp(value) : value).toPrecision(3))))),
+      label: safe(measure.title), values: lines.map((row) => turn(measure.values[row])), range: [low, high], multiselect: false, tickvals: ticks,
+      ticktext: ticks.map((value, i) => (i % 10 ? "\u200b".repeat(i) : safe(shown(measure, Number((log ? Math.exp(value) : value).toPrecision(3)))))),
       constraintrange: range ? range.map((value) => Math.min(Math.max(turn(value), low), high)) : undefined,
     });
   }
@@ -179,7 +179,8 @@ function drawParallel() {
   { font: FONT, margin: { l: 70, r: 70, t: 46, b: 16 } }, BARE);
   drawnRanges = measureBrushes();
 }
-const short = (text) => (text.length > 14 ? `${text.slice(0, 13)}…` : text);
+// Plotly reads markup in every text.
+const short = (text) => safe(text.length > 14 ? `${text.slice(0, 13)}…` : text);
 function brushed() {
   // The chart keeps its own brushes: read them all, so that both say the same.
   const dimensions = at("parallel").data[0].dimensions;
@@ -211,7 +212,7 @@ function basePoint() {
 }
 function drawTornado() {
   const base = basePoint();
-  at("base").textContent = base < 0 ? "" : `point ${numbers[base]}: ${described(base).replace(/&lt;/g, "<").replace(/&gt;/g, ">").replace(/&amp;/g, "&")}: ${shown(goal, goal.values[base])}`;
+  at("base").textContent = base < 0 ? "" : `point ${numbers[base]}: ${described(base).join(", ")}: ${shown(goal, goal.values[base])}`;
   const found = base < 0 ? [] : data.axes.map((axis, i) => swing(base, i)).filter(Boolean);
   const span = (one) => Math.abs(goal.values[one.high] - goal.values[one.low]);
   found.sort((a, b) => span(a) - span(b));
@@ -281,8 +282,8 @@ function drawStrips() {
     }
     const thin = Math.ceil(axis.values.length / 8);
     const codes = axis.values.map((_, code) => code).filter((code) => code % thin === 0);
-    const long = codes.reduce((sum, code) => sum + short(axis.values[code]).length + 2, 0) > 28;
-    layout[`xaxis${ending}`] = { title: { text: axis.name, standoff: 4 }, tickangle: long ? -25 : 0, tickfont: { size: 10 }, tickvals: codes, ticktext: codes.map((code) => short(axis.values[code])), range: [-0.6, axis.values.length - 0.4], zeroline: false, showgrid: false };
+    const long = codes.reduce((sum, code) => sum + Math.min(axis.values[code].length, 14) + 2, 0) > 28;
+    layout[`xaxis${ending}`] = { title: { text: safe(axis.name), standoff: 4 }, tickangle: long ? -25 : 0, tickfont: { size: 10 }, tickvals: codes, ticktext: codes.map((code) => short(axis.values[code])), range: [-0.6, axis.values.length - 0.4], zeroline: false, showgrid: false };
     layout[`yaxis${ending}`] = { ...vertical, title: { text: i % across ? "" : vertical.title.text }, matches: i ? "y" : undefined, automargin: false };
   });
   at("strips-title").innerHTML = `${safe(goal.title)} by axis <small>red: best of a value, black: median${drawn.length < rows.length ? `; ${drawn.length.toLocaleString("en-US")} of ${rows.length.toLocaleString("en-US")} points are drawn` : ""}</small>`;

@@ -27,9 +27,9 @@ from armillary.lab.extrapolation.recorded.tensors import (
 )
 from armillary.trace import CollectiveType, Graph, NodeType, Trace
 from armillary.trace.axis_sets import grid_of
+from armillary.trace.graph import duration_ns
 from armillary.trace.grid import RankGrid
 from armillary.trace.node import Attribute, Node, graph_of, nodes_of
-from armillary.trace.totals import duration_ns
 
 FIRST, USUAL = 2**20, 25 * 2**20
 """Bytes of gradients from which the first bucket, and each after it, is full: DDP's defaults."""

@@ -9,7 +9,6 @@ when the last operator that it called has finished.
 from __future__ import annotations
 
 import ast
-import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from armillary.base.reading import json_within
 from armillary.convert.pytorch.arguments import UNDEFINED, Arguments, kind_of
 from armillary.convert.pytorch.op_schema import Schema, parse_schema
 from armillary.lab.extrapolation.recorded.dimensions import Dim, regroup, same
@@ -45,6 +45,7 @@ class Tensor:
         at: Node that made it; -1: it existed before the graph began.
         writers: Calls that wrote it.
         integer: Whether its elements are whole numbers or truth values.
+        width: Bytes of an element.
     """
 
     dims: tuple[Dim, ...]
@@ -53,6 +54,7 @@ class Tensor:
     at: int
     writers: list[Call] = field(default_factory=list)
     integer: bool = False
+    width: int = 0
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -207,7 +209,7 @@ def _list(text: str) -> list[Any]:
     try:
         # JSON is the fast path: lists differ from it in quotes and constants only, but for a few that
         # `literal_eval` reads.
-        found = json.loads(
+        found = json_within(
             text.replace("'", '"').replace("True", "true").replace("False", "false").replace("None>", "none>")
         )
     except ValueError:
@@ -232,11 +234,14 @@ def _call(graph: Graph, node: int, name: str, schema: Schema, text: str) -> Call
     return Call(node, name, schema, text, given, made)
 
 
-_Record = tuple[int, int, int, tuple[int, ...], bool]
+_Record = tuple[int, int, int, tuple[int, ...], bool, int]
 
 
 def _records(side: Arguments) -> list[Any]:
-    """Return the tensors of one side: (number, storage, offset, shape, whole numbers), lists of them, or None."""
+    """Return the tensors of one side, lists of them, or None.
+
+    A tensor is (number, storage, offset, shape, whole numbers, bytes of an element).
+    """
     return [
         _record(kind_of(text), value, shape, text)
         for text, value, shape in zip(side.types, side.values, side.shapes, strict=True)
@@ -257,7 +262,7 @@ def _record(kind: Any, value: Any, shape: Any, text: str) -> Any:
     ):
         return None
     integer = any(word in text for word in ("int", "long", "bool", "short", "char", "byte"))
-    return int(value[0]), int(value[1]), int(value[2]), tuple(shape), integer
+    return int(value[0]), int(value[1]), int(value[2]), tuple(shape), integer, int(value[4])
 
 
 def _flat(records: Any) -> Iterator[_Record]:
@@ -300,7 +305,9 @@ class _Memory:
             return [self._read(each) for each in record]
         if record is None:
             return None
-        number, storage, _, shape, _ = record
+        number, storage, _, shape, *_ = record
+        if self._is_fresh(record):
+            self._allocate(storage)
         found = self._live(record)
         # The latest open call that will make this tensor.
         since = max(self._coming.get(record, [-1]))
@@ -398,6 +405,20 @@ class _Memory:
         self._keep(number, found)
         return found
 
+    def _is_fresh(self, record: _Record) -> bool:
+        """Say whether a tensor that no operator made is in memory that was freed and allocated again.
+
+        PyTorch turns a number, such as the factor of ``mul``, into a tensor of 8 bytes without an operator. Without one
+        no live memory changes the width of its elements, nor is one element taken from it.
+        """
+        _, storage, offset, shape, _, width = record
+        own = self._storages.get(storage)
+        if not own or record in self._coming:
+            return False
+        return all(each.width != width for each in own) or (
+            shape == () and not offset and all(each.shape != () for each in own)
+        )
+
     def _is_weight(self, storage: int, elements: int) -> bool:
         """Say whether a storage holds what was gathered, without what it was padded with."""
         if storage not in self._weights:
@@ -407,9 +428,9 @@ class _Memory:
         return whole - prod(shard.shape) < elements <= whole
 
     def _tensor(self, record: _Record, at: int) -> Tensor:
-        _, storage, offset, shape, integer = record
+        _, storage, offset, shape, integer, width = record
         memory = self._memories.setdefault(storage, self._count())
-        return Tensor(tuple(Dim(size) for size in shape), (storage, offset), memory, at, [], integer)
+        return Tensor(tuple(Dim(size) for size in shape), (storage, offset), memory, at, [], integer, width)
 
     def _count(self) -> int:
         self._counted += 1
@@ -420,7 +441,7 @@ class _Memory:
         self._storages.setdefault(tensor.storage[0], []).append(tensor)
 
     def _live(self, record: _Record, *, exact: bool = False) -> Tensor | None:
-        number, storage, offset, shape, _ = record
+        number, storage, offset, shape, *_ = record
         own = self._storages.get(storage, [])
         found = self._tensors.get(number)
         if found is not None and found.storage == (storage, offset) and found.shape == shape and found in own:

@@ -1,0 +1,71 @@
+"""HTML pages in one file, which run their own scripts and no others, and ask the network for nothing."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+from collections.abc import Iterable, Sequence
+from importlib.resources import files
+from typing import Any
+
+from armillary.base.text import json_text, xml_document
+
+DATA = "page-data"
+"""The id of the element that holds the data of a page."""
+
+
+def html_text(text: str) -> str:
+    """Return text as the content, or between quotes the value of an attribute, of an HTML element."""
+    return html.escape(xml_document(text))
+
+
+def html_page(
+    title: str, style: str, body: Iterable[str], *, data: Any = None, scripts: Sequence[str] = ()
+) -> list[str]:
+    """Return the pieces of a page.
+
+    A browser refuses every script in it that is not among `scripts`, handlers in attributes too, and every request:
+    should a text of `body` ever be markup, it can do nothing.
+
+    Args:
+        title: A text.
+        style: CSS.
+        body: HTML, in which each text went through `html_text`.
+        data: What the scripts find as JSON in the element `DATA`; None: nothing.
+        scripts: JavaScript, in order; the last ones run when the body is there.
+    """
+    # "</script" would end a script, whatever stands around it.
+    scripts = [script.replace("</script", "<\\/script") for script in scripts]
+    # Drawing with WebGL makes functions of text, which is what unsafe-eval allows.
+    allowed = " ".join(["'unsafe-eval'", *map(_digest, scripts)]) if scripts else "'none'"
+    policy = (
+        f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data: blob:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    pieces = [
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{html_text(title)}</title>\n<style>\n{style}</style></head>\n<body>\n",
+        *body,
+    ]
+    if data is not None:
+        pieces.append(f'<script type="application/json" id="{DATA}">{script_data(data)}</script>\n')
+    pieces += [f"<script>{script}</script>\n" for script in scripts]
+    return [*pieces, "</body></html>\n"]
+
+
+def script_data(value: Any) -> str:
+    """Return a value as JSON that may stand inside a script element."""
+    # There "</script" would end it, and "<!--" change how it is parsed.
+    return json_text(value, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
+
+
+def text_script() -> str:
+    """Return the functions with which scripts of pages make texts safe for HTML and for CSV."""
+    return (files("armillary.base") / "viewer" / "text.js").read_text(encoding="utf-8")
+
+
+def _digest(script: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"

@@ -1,0 +1,107 @@
+"""`armillary calibrate observe`: a machine file from what was measured on a cluster."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from armillary.cli.calibrate import SUBCOMMANDS
+from armillary.cli.command import Command, option
+from armillary.cli.options import machine_option, ranks_option
+from armillary.cli.values import STORE, complete_software
+
+_HELP = f"""{SUBCOMMANDS["observe"]}
+
+A FILE is told by what it holds: a log of nccl-tests or a table of such times, a PyTorch profile of a rank (JSON, with
+record_shapes), a table of GEMMs (m, n, k, time), or steps (YAML, or a table: model, seconds and the keys of a plan).
+Any of these is enough; what was not observed is that of a machine like yours, and the result says so.
+"""
+
+
+@click.command(
+    cls=Command,
+    help=_HELP,
+    examples=(
+        "armillary calibrate observe all_reduce.log gemms.csv steps.yaml --out mycluster.yaml",
+        "armillary calibrate observe rank0.json --machine 2xdgx-h100 --out mycluster.yaml",
+        "armillary train llama-3-8b --machine mycluster.yaml --batch 64",
+    ),
+)
+@click.argument("files", metavar="FILE…", nargs=-1, required=True, type=click.Path(path_type=Path))
+@machine_option(
+    "Machine that yours is like, perhaps counted (2xdgx-h100); absent: by the device that files name."
+)
+@ranks_option("Devices of the machine; absent: those of --machine, or as many as were observed.")
+@option(
+    "--software", metavar="NAME", shell_complete=complete_software,
+    help="What steps were measured with; absent: what files say, or what trains on such a machine.",
+)  # fmt: skip
+@option(
+    "--gpus-per-node",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="GPUs of a node, where a log does not list its ranks.",
+)
+@option(
+    "--operation", metavar="NAME", help="Operation of logs that do not name their program, e.g. all-reduce."
+)
+@option(
+    "--unit",
+    type=click.Choice(("ns", "us", "ms", "s")),
+    default="us",
+    show_default=True,
+    help="Unit of GEMMs' times.",
+)
+@option("--precision", type=click.Choice(("fp32", "bf16", "fp8")), default="bf16", show_default=True,
+        help="Precision of GEMMs where no column says it.")  # fmt: skip
+@option(
+    "-o", "--out", type=STORE, metavar="FILE", help="Machine file to write (.yaml); its parts go beside it."
+)
+def command(
+    files: tuple[Path, ...],
+    machine: str | None,
+    ranks: int | None,
+    software: str | None,
+    gpus_per_node: int | None,
+    operation: str | None,
+    unit: str,
+    precision: str,
+    out: Path | None,
+) -> None:
+    """Read, fit, print and write."""
+    import tempfile
+
+    from armillary.cli.outputs import show_table
+    from armillary.evidence.calibrate.nccl_device import known_operation
+    from armillary.evidence.calibrate.observe.base import base_of
+    from armillary.evidence.calibrate.observe.machine import observed_machine
+    from armillary.evidence.calibrate.observe.read import observe
+    from armillary.evidence.calibrate.observe.show import part_table, step_table
+
+    scale = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}[unit]
+    observed = observe(
+        files,
+        operation=known_operation(operation),
+        per_node=gpus_per_node,
+        unit_ns=scale,
+        precision=precision,
+    )
+    for note in observed.notes:
+        click.echo(f"warning: {note}", err=True)
+    base = base_of(machine, observed.devices, ranks or observed.ranks)
+    with tempfile.TemporaryDirectory(prefix="armillary-") as folder:
+        found = observed_machine(
+            observed, base, Path(folder), title=out.stem if out else "observed", ranks=ranks, per_node=gpus_per_node,
+            software=software or "", tell=lambda what: click.echo(f"fitting {what}", err=True),
+        )  # fmt: skip
+    show_table(part_table(found))
+    click.echo()
+    if found.steps:
+        show_table(step_table(found))
+        click.echo()
+    for text in found.assumptions:
+        click.echo(f"Assumed: {text}")
+    if out:
+        for path in found.write(out):
+            click.echo(f"wrote {path}", err=True)

@@ -1,0 +1,252 @@
+"""What options take: files to write, names of extension points, and names that the shell completes."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import click
+from click.shell_completion import CompletionItem
+
+from armillary.base.errors import InputError
+from armillary.base.files import (
+    check_folder,
+    check_prefix,
+    check_writable,
+    is_standard_output,
+    kept_standard_output,
+)
+
+if TYPE_CHECKING:
+    from armillary.base.extension import ExtensionPoint
+
+
+class OneOf(click.ParamType):  # type: ignore[type-arg]  # generic in newer versions of click only
+    """One of the names of an extension point; looks for other packages only where it has to list them all."""
+
+    name = "name"
+
+    def __init__(self, where: str) -> None:
+        """Take "module:attribute" of the point: its module is imported when it is asked for."""
+        # A text, not the object: help and completion must not import the engine.
+        self.where = where
+
+    @property
+    def point(self) -> ExtensionPoint:
+        """The extension point."""
+        module, _, attribute = self.where.partition(":")
+        found: ExtensionPoint = getattr(importlib.import_module(module), attribute)
+        return found
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
+        """Return the names as `click.Choice` shows them."""
+        return f"[{'|'.join(self.point)}]"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Refuse a name that is none."""
+        from armillary.platform.limits import Choice
+
+        if problem := Choice(self.point)(value):
+            self.fail(problem, param, ctx)
+        return value
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """Return the names that begin so."""
+        return [CompletionItem(name) for name in self.point if name.startswith(incomplete)]
+
+
+Completer = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
+
+
+def _names_or_files(names: Callable[[], Iterable[str]]) -> Completer:
+    def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        found = [CompletionItem(name) for name in names() if name.startswith(incomplete)]
+        # In bash an item of type file drops the items before it: it goes first.
+        return [CompletionItem(incomplete, type="file"), *found]
+
+    return complete
+
+
+# Each list is imported when the shell asks for it: completion must not load the package.
+def _models() -> Iterable[str]:
+    from armillary.workload.models import preset_names
+
+    return preset_names()
+
+
+def _machines() -> Iterable[str]:
+    from armillary.platform.files.preset import preset_names
+
+    return preset_names()
+
+
+def _devices() -> Iterable[str]:
+    from armillary.compute.gpu.device import gpu_names
+
+    return gpu_names()
+
+
+def _fits() -> Iterable[str]:
+    from armillary.collective.fitted import fit_names
+
+    return fit_names()
+
+
+def _costs() -> Iterable[str]:
+    from armillary.explore.cost import cost_preset_names
+
+    return cost_preset_names()
+
+
+def _failures() -> Iterable[str]:
+    from armillary.explore.whole_run.failures import failure_preset_names
+
+    return failure_preset_names()
+
+
+def _software() -> Iterable[str]:
+    from armillary.explore.training.fitted import stack_names
+
+    return stack_names()
+
+
+def _formats() -> Iterable[str]:
+    from armillary.convert import names
+
+    return names()
+
+
+complete_models = _names_or_files(_models)
+complete_machines = _names_or_files(_machines)
+complete_devices = _names_or_files(_devices)
+complete_fits = _names_or_files(_fits)
+complete_costs = _names_or_files(_costs)
+complete_failures = _names_or_files(_failures)
+complete_software = _names_or_files(_software)
+
+
+def complete_formats(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Return the front ends that begin so."""
+    return [CompletionItem(name) for name in _formats() if name.startswith(incomplete)]
+
+
+# A key of click's context, which all options of a command share.
+_SEEN = "armillary.written"
+
+if TYPE_CHECKING:
+    _Path: TypeAlias = click.ParamType[Path]
+    _Text: TypeAlias = click.ParamType[str]
+else:  # it takes no type before click 8.4
+    _Path = _Text = click.ParamType
+
+
+class OutputFile(_Path):
+    """A file to write; ``-`` is standard output, on which nothing else is then printed.
+
+    `check` is ``module:function`` of what refuses, for this file, a suffix or an extra that is not installed;
+    without `stream` it cannot be a pipe or a terminal.
+    """
+
+    name = "file"
+
+    def __init__(self, check: str = "", *, stream: bool = True) -> None:
+        self._check, self._stream = check, stream
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        """Return the path.
+
+        Raises:
+            InputError: it cannot be written, or another option writes it.
+        """
+        option = _option(param)
+        # "-" by its path, so that writers need not know of it.
+        path = Path("/dev/stdout" if os.fspath(value) == "-" else value)
+        if self._check:
+            # Imported when the option is used: the check may need an extra.
+            module, function = self._check.split(":")
+            getattr(importlib.import_module(module), function)(path)
+        # Before any work: a simulation of minutes must not end at a folder that is not there.
+        check_writable(option, path, stream=self._stream)
+        if ctx is not None:
+            _claim(ctx, option, path)
+            if is_standard_output(path):
+                # Nothing else may be printed to standard output from now on.
+                ctx.with_resource(kept_standard_output())
+        return path
+
+
+class OutputPrefix(_Text):
+    """What names of files begin with; `sample` completes one of them."""
+
+    name = "prefix"
+
+    def __init__(self, sample: str) -> None:
+        self._sample = sample
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the prefix.
+
+        Raises:
+            InputError: no file can be written there.
+        """
+        text = str(value)
+        check_prefix(_option(param), text)
+        check_writable(_option(param), f"{text}{self._sample}")
+        if ctx is not None:
+            _claim(ctx, _option(param), Path(f"{text}{self._sample}"))
+        return text
+
+
+class OutputFolder(_Path):
+    """A folder to write to, made where it is missing; a `new` one may be there, but empty."""
+
+    name = "folder"
+
+    def __init__(self, *, new: bool = False) -> None:
+        self._new = new
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        """Return the folder.
+
+        Raises:
+            InputError: nothing can be written there.
+        """
+        folder = Path(value)
+        check_folder(_option(param), folder)
+        # An existing folder might hold files that a shorter run would leave among the new ones.
+        if self._new and folder.is_dir() and any(folder.iterdir()):
+            raise InputError(
+                f"{_option(param)} {folder}: is there already, expected a new or an empty folder"
+            )
+        return folder
+
+
+def _option(param: click.Parameter | None) -> str:
+    return next(name for name in param.opts if name.startswith("--")) if param else "output"
+
+
+def _claim(ctx: click.Context, option: str, path: Path) -> None:
+    """Refuse a file that another option writes too; what is thrown away may be thrown away twice."""
+    if os.path.realpath(path) == os.devnull:
+        return
+    # realpath: two names of one file are one file.
+    seen: dict[str, str] = ctx.meta.setdefault(_SEEN, {})
+    # setdefault returns who claimed the file first: this option, or another.
+    if (other := seen.setdefault(os.path.realpath(path), option)) != option:
+        raise InputError(f"{option} {path}: {other} writes the same file")
+
+
+OUTPUT = OutputFile()
+OUTPUT_FOLDER = OutputFolder()
+NEW_FOLDER = OutputFolder(new=True)
+STORE = OutputFile(stream=False)
+LINKS = OutputFile("armillary.report.link_picture:check_links_file")
+PICTURE = OutputFile("armillary.base.pictures:check_picture")
+PAGE = OutputFile("armillary.explore.views.page:check_page")
+PLOTTED_PAGE = OutputFile("armillary.base.pictures:check_matplotlib")
+"""A page with pictures in it."""

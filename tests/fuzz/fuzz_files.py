@@ -1,0 +1,378 @@
+# ruff: noqa: E501 - seeds are files
+"""The readers of studies, machines, models, measurements and stores, as rows for the fuzzer."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import sqlite3
+import tempfile
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from fractions import Fraction
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import fuzz_mutations as mutate
+
+import armillary
+from armillary.base.errors import ArmillaryError
+from armillary.collective.fitted.read import load_fit
+from armillary.compute.gpu.device import load_gpu
+from armillary.compute.table_file import read_table
+from armillary.convert.collected import read_collected
+from armillary.engine.common.timeline import Timeline
+from armillary.evidence.calibrate.attention import COLUMNS, read_prefills, read_shares
+from armillary.evidence.calibrate.nccl_tables import read_file
+from armillary.evidence.validate.sniff import headers, suite_of
+from armillary.evidence.validate.suites import suites
+from armillary.evidence.validate.training.formats import read_cases
+from armillary.explore.compare.sides import read_side
+from armillary.explore.cost.schema import load_costs
+from armillary.explore.runner.identity import Identity
+from armillary.explore.runner.store import Store
+from armillary.explore.runner.stored import Stored
+from armillary.explore.sweep.load import load_sweep
+from armillary.explore.sweep.point import Row
+from armillary.explore.training.among import read_plans
+from armillary.explore.views.page import page_data
+from armillary.explore.views.stored_rows import csv_text, stored_columns
+from armillary.explore.whole_run.failures import load_failures
+from armillary.lab.learned.requests import read_request
+from armillary.lab.obfuscation.restoring import read_legend
+from armillary.platform.files.astra_sim import read_platform
+from armillary.platform.files.native import load_platform, load_study
+from armillary.platform.files.topology import read_graph as read_edges
+from armillary.platform.show import table as shown_platform
+from armillary.report.issue_log import write_issue_log
+from armillary.trace import GraphBuilder, Trace, load_trace, write_trace
+from armillary.workload.models import from_hugging_face, load_model, parameters
+
+PACKAGE = Path(armillary.__file__).parent
+NETWORK = {
+    "topology": ["Ring", "Switch"],
+    "npus_count": [4, 2],
+    "bandwidth": [50.0, 25],
+    "latency": [500.0, 10],
+}
+SYSTEM = {
+    "scheduling-policy": "LIFO", "endpoint-delay": 10, "active-chunks-per-dimension": 1, "preferred-dataset-splits": 4,
+    "all-reduce-implementation": ["ring", "direct"], "all-gather-implementation": ["ring", "ring"],
+    "reduce-scatter-implementation": ["ring", "oneRing"], "all-to-all-implementation": ["direct", "ring"],
+    "collective-optimization": "localBWAware", "local-mem-bw": 1600, "boost-mode": 0, "peak-perf": 100,
+    "roofline-enabled": 1, "L": 1, "o": 0, "g": 0, "G": 0.1, "model-shared-bus": 0, "trace-enabled": 0,
+    "intra-dimension-scheduling": "FIFO", "inter-dimension-scheduling": "baseline", "replay-only": 0,
+}  # fmt: skip
+MEMORY = {
+    "memory-type": "PER_NODE_MEMORY_EXPANSION", "remote-mem-latency": 100, "remote-mem-bw": 50, "num-nodes": 2,
+    "num-npus-per-node": 4,
+}  # fmt: skip
+STUDY = """\
+workload: {trace: step}
+platform:
+  network:
+    - {name: node, topology: Ring, size: 4, bandwidth: 50 GB/s, latency: 500 ns}
+    - {name: rack, topology: Switch, size: 2, bandwidth: 200 Gb/s, latency: 2 us}
+  npu:
+    peak: {bf16: 989 TFLOP/s, fp8: 1978 TFLOP/s}
+    memory: {capacity: 80 GiB, bandwidth: 3.35 TB/s}
+  collectives: {chunks: 4, all-reduce: ring}
+  compute: {model: roofline, efficiency: 60 %}
+  stragglers: {1: 1 ms}
+profile: physical
+time_unit: ns
+"""
+GRAPHS = """\
+workload: {collective: all-reduce, size: 1 MiB}
+platform:
+  topology: {kind: leaf-spine, leaves: 2, spines: 1, npus_per_leaf: 2, bandwidth: 50 GB/s, latency: 500 ns}
+  npu: {memory: {bandwidth: 2 TB/s}}
+"""
+PRESET = "platform: {preset: dgx-h100, npu: {peak: {bf16: 900 TFLOP/s}}}\nworkload: {trace: step}\n"
+GENERATED = """\
+workload:
+  generate: {model: llama-2-7b, ranks: 8, batch: 16, parallel: {tp: 2, pp: 2, dp: 2}, pipeline: {schedule: 1f1b}}
+platform: {preset: dgx-h100}
+"""
+SWEEP = """\
+study: {workload: {collective: all-reduce, size: 1 MiB}, platform: {network: [{name: a, topology: Ring, size: 4,
+  bandwidth: 50 GB/s, latency: 1 us}], npu: {memory: {bandwidth: 2 TB/s}}}}
+vary:
+  platform.network.a.bandwidth: {from: 50 GB/s, to: 400 GB/s, count: 4, spacing: log}
+  workload.size: [1 MiB, 2 MiB]
+  platform.network.a.size: {values: [2, 4], when: size > 1 MiB, name: nodes}
+  machine: {choices: {h: {platform.npu.memory.bandwidth: 1 TB/s}, b: {}}}
+let: {platform.collectives.chunks: 2 * nodes, total: nodes * 3}
+where: [nodes <= 4, total % 2 == 0 or nodes > 2]
+objectives: [minimize step_time, minimize communication]
+tokens: 15.6 T
+limits: {time: 60 s, memory: 4 GiB}
+search: {method: random, trials: 4, seed: 1}
+"""
+EDGES = "from,to,bandwidth,latency,kind,buffer\n" + "".join(
+    f"npu{i},s,50 GB/s,500 ns,up,1 MiB\ns,npu{i},50 GB/s,500 ns,down,1 MiB\n" for i in range(3)
+)
+LINKS = json.dumps({"npus": ["a", "b"], "forward": True, "links": [
+    {"from": a, "to": b, "bandwidth": "50 GB/s", "latency": "1 us"} for a, b in ("ab", "ba")
+]})  # fmt: skip
+GRAPHML = """<?xml version="1.0" encoding="utf-8"?>
+<graphml xmlns="http://graphml.graphdrawing.org/xmlns">
+<key id="n" for="node" attr.name="npu" attr.type="long"/><key id="b" for="edge" attr.name="bandwidth" attr.type="string"/>
+<key id="l" for="edge" attr.name="latency" attr.type="string"/>
+<graph edgedefault="undirected"><node id="x"><data key="n">0</data></node><node id="y"><data key="n">1</data></node>
+<edge source="x" target="y"><data key="b">50 GB/s</data><data key="l">1 us</data></edge></graph></graphml>
+"""
+CONFIG = {
+    "model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 64, "num_hidden_layers": 2,
+    "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 128, "vocab_size": 128, "head_dim": 16,
+    "max_position_embeddings": 64, "hidden_act": "silu", "tie_word_embeddings": False, "rope_theta": 1e6,
+}  # fmt: skip
+EXPERTS = CONFIG | {
+    "model_type": "deepseek_v3", "n_routed_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 32,
+    "n_shared_experts": 1, "first_k_dense_replace": 1, "kv_lora_rank": 16, "q_lora_rank": 16, "qk_nope_head_dim": 8,
+    "qk_rope_head_dim": 8, "v_head_dim": 8, "n_group": 2, "topk_group": 1, "moe_layer_freq": 1,
+}  # fmt: skip
+COSTS = "years: 4\nutilisation: 80 %\npue: 1.2\n"
+FAILURES = "components:\n  npu: {per: npu, mtbf: 50000 h}\n  nic: {per: host, mtbf: 1000000 h}\n"
+PLANS = "plans:\n- {tp: 2, pp: 2}\n- {parallel: {tp: 4, dp: 2}, recompute: full, microbatch: 2}\n"
+REQUEST = (
+    "count: 6\nseed: 3\nchoices: {layers: [2, 4], hidden: [2048, 4096], pp: [1, 2], microbatches: [2, 3]}\n"
+)
+NCCL_LOG = """\
+# nThread 1 nGpus 8 minBytes 8 maxBytes 134217728 step: 2(factor) warmup iters: 5 iters: 20 agg iters: 1
+# Using devices
+#  Rank  0 Group  0 Pid 1 on h device  0 [0x07] NVIDIA H100
+#  Rank  1 Group  0 Pid 1 on h device  1 [0x0a] NVIDIA H100
+#                                                              out-of-place                       in-place
+#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong
+#        (B)    (elements)                               (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)
+     1048576        262144     float     sum      -1    40.12   26.14   45.74      0    39.95   26.25   45.93      0
+    67108864      16777216     float     sum      -1    402.1   166.9   292.1      0    401.2   167.3   292.7      0
+# Out of bounds values : 0 OK
+# Avg bus bandwidth    : 169.1
+"""
+NCCL_CSV = (
+    "ngpus,size_bytes,oop_us,oop_busbw_GBps,ip_us,ip_busbw_GBps\n8,1024,20.5,1,1,1\n8,1048576,26,1,1,1\n"
+)
+GEMMS = "m,n,k,precision,us\n64,512,512,bf16,5.5\n4096,4096,4096,fp8,100\n"
+PREFILLS = f"{','.join(COLUMNS)}\n{','.join('1' if name != 'device' and 'dtype' not in name else 'x' for name in COLUMNS)}\n"
+SHARES = {"accelerator": {"op": {
+    name: {"tflops": 989, "accurate_efficient_factor": {
+        "batch=1, seq_len=4096, head_num=32, kv_head_num=8, qk_head_dim=128, v_head_dim=128": 0.6}}
+    for name in ("sdp_fwd", "sdp_bwd")
+}}}  # fmt: skip
+MPT = """\
+# MPT
+section,Model,SeqLen (T),# GPUs,GPU,MFU,HFU,Model TFLOP,MicroBatchSize,GradAccum,GlobalBatchSize,Throughput (S/s),\
+Throughput (T/s),Throughput (T/s/GPU),GlobalBatchSize (T),Precision,MP Mode,Sharding Strategy,Activation Checkpointing,\
+Activation CPUOffload,NumParams
+x,1b,2048,8,h100_80gb,41.25,55.0,408,8,1,64,251,515636,1007,8388608,amp_bf16,DEFAULT,FULL_SHARD,True,False,1316950016
+"""
+VTRAIN = """\
+# GPUs,global batch,micro batch,tensor,data,pipeline,hidden,layers,heads,sequence,measured,predicted
+64,64,1,8,4,2,4096,24,32,2048,1.5,1.4
+"""
+TORCHTITAN = """\
+# Llama 3.1 8B on 8 H100
+
+| Parallelism | TPS/GPU | TFLOP/s | Memory (GiB) | Time/step (s) |
+| --- | --- | --- | --- | --- |
+| 1D, FSDP 8 | 5,762 | 300 | 65.1 | 2.1 |
+"""
+MAXTEXT = "completed step: 15, seconds: 17.182, TFLOP/s/device: 301.2, Tokens/s/device: 476.7, total_weights: 65536, loss: 3.1\n"
+SIMUMAX = [{"case": "llama2_7b_tp1_pp2_dp4_mbc8", "model": "llama2-7b", "parallel": "tp1_pp2_dp4", "layer_num": 32,
+            "mbc": 8, "real_ms": 1000.5, "max_allocated_mb": [100, 200], "real_alloc_gib": 10.5}]  # fmt: skip
+LEGEND = {"armillary_obfuscation_map": 1, "names": {"a": "b"}, "groups": {"1": 2}}
+COLLECTED = {"format": "armillary-collected-1", "rank": 0, "world_size": 1, "torch": "2.5", "backend": "gloo",
+             "accelerator": "", "warmup": 1, "steps": 2, "host": "host_0.json", "device": "device_0.json",
+             "groups": [{"name": "0", "description": "default", "backend": "gloo", "ranks": [0]}]}  # fmt: skip
+ISSUES = "issue,npu_id=0,cycle=100,node_id=7,node_name=COMP_NODE_7\ncallback,npu_id=0,cycle=200,node_id=7,node_name=COMP_NODE_7\n"
+
+Read = Callable[[Path], object]
+Target = tuple[str, str, Callable[[], Sequence[bytes]], Sequence[mutate.Mutation], Read]
+
+
+def rows() -> list[Target]:
+    """Return name, file, seeds, mutations and reader of each."""
+    yaml, text = mutate.YAML, mutate.TEXT
+    presets = packed("workload/presets/*.yaml")
+    return [
+        ("study", "study.yaml", made(STUDY, GRAPHS, GENERATED), yaml, study),
+        ("platform", "machine.yaml", made(STUDY, GRAPHS, PRESET), yaml, platform),
+        ("edges", "edges.csv", made(EDGES), text, edges),
+        ("edges-yaml", "edges.yaml", made(LINKS), yaml, edges),
+        ("edges-graphml", "edges.graphml", made(GRAPHML), text, edges),
+        ("astra-network", "network.yml", made(NETWORK), yaml, partial(astra, "network")),
+        ("astra-system", "system.json", made(SYSTEM), mutate.JSON, partial(astra, "system")),
+        ("astra-memory", "memory.json", made(MEMORY), mutate.JSON, partial(astra, "memory")),
+        ("astra-groups", "groups.json", made({"1": [0, 1, 2], "2": [3, 7]}), mutate.JSON, partial(astra, "comm_groups")),
+        ("sweep", "sweep.yaml", made(SWEEP), yaml, sweep),
+        ("side", "side.yaml", made(STUDY, GRAPHS), yaml, side),
+        ("costs", "costs.yaml", made(COSTS, "preset: h100\n"), yaml, load_costs),
+        ("failures", "failures.yaml", made(FAILURES), yaml, lambda path: load_failures(str(path))),
+        ("plans", "plans.yaml", made(PLANS), yaml, read_plans),
+        ("learn-plan", "request.yaml", made(REQUEST), yaml, read_request),
+        ("model", "model.yaml", presets, yaml, lambda path: parameters(load_model(path))),
+        ("config", "config.json", made(CONFIG, EXPERTS), mutate.JSON, lambda path: parameters(from_hugging_face(path))),
+        ("device", "device.yaml", packed("compute/gpu/devices/*.yaml"), yaml, lambda path: load_gpu(str(path))),
+        ("fit", "fit.yaml", packed("collective/fitted/fits/*.yaml"), yaml, fit),
+        ("gemm-table", "gemm.csv", made(GEMMS), text, lambda path: read_table(path, {"time": "us"}, 1000.0, "bf16")),
+        ("prefills", "prefills.csv", made(PREFILLS), text, read_prefills),
+        ("shares", "shares.json", made(SHARES), mutate.JSON, read_shares),
+        ("nccl-log", "nccl.log", made(NCCL_LOG), text, lambda path: read_file(path, "all-reduce", 8)),
+        ("nccl-csv", "nccl.csv", made(NCCL_CSV), text, read_file),
+        ("measured-csv", "measured.csv", made(MPT, VTRAIN, NCCL_CSV, GEMMS), text, measured),
+        ("measured-md", "measured.md", made(TORCHTITAN), text, measured),
+        ("measured-log", "measured.log", made(MAXTEXT), text, measured),
+        ("measured-json", "measured.json", made(SIMUMAX), mutate.JSON, measured),
+        ("legend", "map.json", made(LEGEND), mutate.JSON, read_legend),
+        ("collected", "collected_0.json", made(COLLECTED), mutate.JSON, lambda path: read_collected(path.parent)),
+        ("issue-log", "sim.log", made(ISSUES), text, issues),
+        ("timeline", "run.npz", saved, mutate.BYTES, timeline),
+        ("store", "store.db", stored, mutate.BYTES, store),
+        ("store-rows", "rows.json", made({"vals": {"size": "1 MiB", "bandwidth": 50}, "measures": {"step_time": 0.5, "npus": 4}, "status": "ok",
+                              "reason": "no", "seconds": 0.5, "document": {"objectives": ["minimize step_time"]}, "path": "x"}), mutate.JSON, store_of),
+    ]  # fmt: skip
+
+
+def made(*contents: object) -> Callable[[], Sequence[bytes]]:
+    return lambda: [(each if isinstance(each, str) else json.dumps(each)).encode() for each in contents]
+
+
+def packed(*patterns: str) -> Callable[[], Sequence[bytes]]:
+    """Return the three shortest files of the package for each pattern."""
+
+    def read() -> list[bytes]:
+        files = (
+            sorted(PACKAGE.glob(pattern), key=lambda path: path.stat().st_size)[:3] for pattern in patterns
+        )
+        return [path.read_bytes() for each in files for path in each]
+
+    return cache(read)
+
+
+def study(path: Path) -> None:
+    with_step(path)
+    load_study(path)
+
+
+def side(path: Path) -> None:
+    with_step(path)
+    read_side(str(path))
+
+
+def platform(path: Path) -> None:
+    shown_platform(load_platform(path))
+
+
+def edges(path: Path) -> None:
+    read_edges(path)
+
+
+def astra(part: str, path: Path) -> None:
+    files: dict[str, Any] = {"network": NETWORK, "system": SYSTEM, "memory": MEMORY, part: path}
+    shown_platform(read_platform(**files))
+
+
+def sweep(path: Path) -> None:
+    found = load_sweep(path)
+    for _ in itertools.islice(found.space.points(), 40):
+        pass
+
+
+def fit(path: Path) -> None:
+    found = load_fit(path)
+    for operation in ("all-reduce", "all-gather", "send"):
+        try:
+            found.time(operation, 8, 1, 1 << 20)
+        except ArmillaryError:
+            continue
+
+
+def measured(path: Path) -> None:
+    headers(path)
+    for read in (partial(suite_of, suites=suites()), read_cases):
+        try:
+            read(path)
+        except ArmillaryError:
+            continue
+
+
+def issues(path: Path) -> None:
+    write_issue_log(path, path.with_suffix(".out.json"), 1, Fraction(1000))
+
+
+@cache
+def saved() -> list[bytes]:
+    with tempfile.TemporaryDirectory() as name:
+        path = Path(name, "study.yaml")
+        path.write_text(STUDY)
+        with_step(path)
+        armillary.simulate(load_trace(path.with_name("step")), path).save(path.with_suffix(".npz"))
+        return [path.with_suffix(".npz").read_bytes()]
+
+
+def timeline(path: Path) -> None:
+    from armillary import report
+
+    report.to_json(Timeline.load(path))
+
+
+@cache
+def stored() -> list[bytes]:
+    with tempfile.TemporaryDirectory() as name:
+        source, path = Path(name, "sweep.yaml"), Path(name, "store.db")
+        source.write_text(SWEEP)
+        found = load_sweep(source)
+        points = list(itertools.islice(found.space.points(), 4))
+        known = [Identity(f"work {point.number}", "rules") for point in points]
+        done = [
+            Row(point.number, point.values, point.key, "ok", "", {"step_time": 0.5}, 0.1) for point in points
+        ]
+        with Store(path) as kept:
+            kept.ask(kept.begin(found), zip(points, known, strict=True))
+            kept.add(zip(known, done, strict=True))
+        base = sqlite3.connect(path)
+        base.execute("PRAGMA journal_mode = DELETE")
+        base.close()
+        return [path.read_bytes()]
+
+
+def store(path: Path) -> None:
+    with Stored(path) as found:
+        found.document()
+    columns = stored_columns(path)
+    page_data(columns)
+    csv_text(columns.rows, columns)
+
+
+def store_of(path: Path) -> None:
+    """Read a store in whose columns of text stands what the file says, by the names of the columns."""
+    try:
+        texts = json.loads(path.read_bytes())
+    except (ValueError, RecursionError):
+        return
+    if not isinstance(texts, dict):
+        return
+    made = path.with_name("made.db")
+    made.write_bytes(stored()[0])
+    base = sqlite3.connect(made)
+    for column, table in (("vals", "points"), ("measures", "work"), ("status", "work"), ("reason", "work"),
+                          ("seconds", "work"), ("document", "sweeps"), ("path", "sweeps")):  # fmt: skip
+        if column in texts:
+            value = texts[column]
+            text = value if isinstance(value, str | None) else json.dumps(value)
+            with suppress(sqlite3.Error, UnicodeError):
+                base.execute(f"UPDATE {table} SET {column} = ?", (text,))
+    base.commit()
+    base.close()
+    store(made)
+
+
+def with_step(path: Path) -> None:
+    """Put a small trace beside a study."""
+    if not path.with_name("step.0.et").exists():
+        builder = GraphBuilder()
+        builder.all_reduce("sum", size="1 MiB", after=[builder.compute("work", flops=1 << 30, bytes=1 << 20)])
+        write_trace(path.with_name("step"), Trace.replicate(builder.graph(), ranks=8))

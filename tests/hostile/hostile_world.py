@@ -1,0 +1,312 @@
+# ruff: noqa: E501 - a table of calls
+"""A folder in which every string is hostile, and a call of every command in it."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import sqlite3
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from armillary.trace import GraphBuilder, Trace, write_trace
+from armillary.trace.node import NodeType
+
+TERMINAL = "\x1b]0;pwned\x07\x1b[31m\x9b2J\u202e\x08\x7f"
+MARKUP = "[bold red]x[/][link=http://pwned.invalid]y[/link]:skull:"
+HTML = (
+    "</script><script>window.__pwned=1;alert(1)</script></title></style><img src=http://pwned.invalid/x "
+    "onerror=window.__pwned=2><svg/onload=window.__pwned=3>\" onmouseover='window.__pwned=4' x=\"'"
+    '<a href="javascript:window.__pwned=5">z</a><a href="http://pwned.invalid">w</a>]]>-->'
+)
+FORMULA = '=HYPERLINK("http://pwned.invalid";"x")'
+TEX = "$\\frac$ $ \\N \\G ${PWNED} $(touch pwned) `touch pwned` %{x} {{7*7}} %s @TITLE@"
+FORGED = "\r\nFORGED: fine\n+FORGED,=1+1\t"
+NAME = f"{FORMULA}{FORGED}{TERMINAL}{MARKUP}{HTML}{TEX}"
+"""One name that is everything: what tries to be more than text, wherever it comes."""
+PLAIN = "".join(letter for letter in NAME if letter.isprintable())
+"""The same for places that refuse what cannot be printed."""
+FILE = "=1+1[bold]<img src=x onerror=window.__pwned=9>\x1b[31m$\\frac$"
+"""The name of a file: no slash."""
+
+MACHINE = {
+    "network": [{"name": NAME, "topology": "Ring", "size": 4, "bandwidth": "50 GB/s", "latency": "500 ns"}],
+    "npu": {"peak": "100 TFLOP/s", "memory": {"bandwidth": "2 TB/s"}},
+}
+MODEL = {
+    "kind": "decoder", "name": NAME, "source": [NAME], "layers": 2, "hidden": 64, "vocabulary": 128, "context": 64,
+    "attention": {"heads": 4}, "mlp": {"size": 128}, "norm": "rms", "activation": "gelu", "tied": False,
+}  # fmt: skip
+NCCL = "ngpus,size_bytes,oop_us,oop_busbw_GBps,ip_us,ip_busbw_GBps\n" + "".join(
+    f"8,{2**n},{20 + 2**n / 2e5:.2f},1,1,1\n" for n in range(10, 31, 4)
+)
+HLO = """HloModule m, is_scheduled=true, replica_count=2
+ENTRY %main {{
+  %p = f32[64] parameter(0)
+  ROOT %n = f32[64] negate(f32[64] %p), metadata={{op_name="{0}"}}
+}}
+"""
+MSCCL = """<algo name={0} proto="Simple" nchannels="1" nchunksperloop="2" ngpus="2" coll="allgather" inplace="1">
+<gpu id="0" i_chunks="1" o_chunks="2" s_chunks="0"><tb id="0" send="1" recv="-1" chan="0">
+<step s="0" type="s" srcbuf="i" srcoff="0" dstbuf="o" dstoff="0" cnt="1" depid="-1" deps="-1" hasdep="0"/></tb>
+<tb id="1" send="-1" recv="1" chan="0">
+<step s="0" type="r" srcbuf="i" srcoff="0" dstbuf="o" dstoff="1" cnt="1" depid="-1" deps="-1" hasdep="0"/></tb></gpu>
+<gpu id="1" i_chunks="1" o_chunks="2" s_chunks="0"><tb id="0" send="0" recv="-1" chan="0">
+<step s="0" type="s" srcbuf="i" srcoff="0" dstbuf="o" dstoff="1" cnt="1" depid="-1" deps="-1" hasdep="0"/></tb>
+<tb id="1" send="-1" recv="0" chan="0">
+<step s="0" type="r" srcbuf="i" srcoff="0" dstbuf="o" dstoff="0" cnt="1" depid="-1" deps="-1" hasdep="0"/></tb></gpu>
+</algo>
+"""
+MPT = """section,Model,SeqLen (T),# GPUs,GPU,MFU,HFU,Model TFLOP,MicroBatchSize,GradAccum,GlobalBatchSize,\
+Throughput (S/s),Throughput (T/s),Throughput (T/s/GPU),GlobalBatchSize (T),Precision,MP Mode,Sharding Strategy,\
+Activation Checkpointing,Activation CPUOffload,NumParams
+x,1b,2048,8,h100_80gb,41.25,55.0,408,8,1,64,251,515636,1007,8388608,amp_bf16,DEFAULT,FULL_SHARD,True,False,64862437376
+"""
+LOG = "issue,npu_id=0,cycle={0},node_id={1},node_name={2}\n"
+
+
+def write_world(folder: Path) -> None:
+    """Write the inputs of all commands, of which each string that may be anything is hostile."""
+    builder = GraphBuilder()
+    attrs = [("is_cpu_op", "bool", False), ("num_ops", "int64", 1 << 30), ("tensor_size", "uint64", 1 << 20)]
+    work = builder.add(NAME, NodeType.COMP_NODE, [*attrs, (NAME, "string", NAME)])
+    host = builder.compute(f"{NAME}2", duration_micros=20, cpu=True, after=[work])
+    builder.all_reduce(NAME, size="1 MiB", after=[work, host])
+    builder.all_reduce(f"{NAME}3", size="2 MiB", after=[work])
+    trace = Trace.replicate(builder.graph(), ranks=4)
+    for prefix in ("bad", FILE):
+        write_trace(folder / prefix, trace)
+    fine = GraphBuilder()
+    fine.all_reduce("sum", size="1 MiB", after=[fine.compute("work", duration_micros=20)])
+    write_trace(folder / "fine", Trace.replicate(fine.graph(), ranks=4))
+    put(folder, "groups.json", {"7": [0, 1, 2, 3]})
+    for name, prefix in (("bad.yaml", "bad"), (f"{FILE}.yaml", FILE)):
+        put(folder, name, {"workload": {"trace": prefix}, "platform": MACHINE})
+    put(folder, "keys.yaml", {"workload": {"trace": NAME, NAME: NAME}, "platform": {NAME: NAME}})
+    rest = {key: value for key, value in MACHINE.items() if key != "network"}
+    workload = {"trace": "bad"}
+    leaves = {
+        "kind": "leaf-spine",
+        "leaves": 2,
+        "spines": 1,
+        "npus_per_leaf": 2,
+        "bandwidth": "50 GB/s",
+        "latency": "500 ns",
+    }
+    put(folder, "links.yaml", {"workload": workload, "platform": {**rest, "topology": leaves}})
+    npus = [f"{number}{NAME}" for number in range(4)]
+    both = [{"from": a, "to": b, "bandwidth": "50 GB/s", "latency": "500 ns", "kind": NAME}
+            for npu in npus for a, b in ((npu, NAME), (NAME, npu))]  # fmt: skip
+    put(folder, "graph.yaml", {"links": both, "npus": npus})
+    own = {"kind": "file", "file": "graph.yaml"}
+    put(folder, "edges.yaml", {"workload": workload, "platform": {**rest, "topology": own}})
+    put(folder, "model.yaml", MODEL)
+    put(folder, "config.json", {
+        "_name_or_path": NAME, "model_type": "llama", "architectures": [NAME], "hidden_size": 64, "num_hidden_layers": 2,
+        "num_attention_heads": 4, "intermediate_size": 128, "vocab_size": 128, "max_position_embeddings": 64,
+        "hidden_act": "silu",
+    })  # fmt: skip
+    put(folder, "sweep.yaml", {
+        "study": "bad.yaml",
+        "vary": {
+            "workload.trace": {"values": ["bad", FILE, NAME], "name": "trace"},
+            "platform.network.0.bandwidth": ["50 GB/s", "100 GB/s"],
+            "machine": {"choices": {NAME: {"platform.network.0.latency": "1 us"}, "=1+1": {}, "-2": {}}},
+        },
+        "objectives": ["minimize step_time", "minimize communication"],
+    })  # fmt: skip
+    put(
+        folder,
+        "wrong.yaml",
+        {"study": "bad.yaml", "vary": {NAME: [NAME]}, "where": [NAME], "let": {NAME: NAME}},
+    )
+    put(folder, "costs.yaml", {NAME: NAME})
+    put(folder, "plan.yaml", {NAME: NAME})
+    (folder / "x.hlo").write_text(
+        HLO.format(PLAIN.replace("\\", "").replace('"', "")), "utf-8", "surrogatepass"
+    )
+    (folder / "x.xml").write_text(MSCCL.format('"' + html_cell(PLAIN) + '"'))
+    words = "".join(letter for letter in PLAIN if not letter.isspace())
+    (folder / "x.txt").write_text(f"MICRO\n1\n{words} -1 5 NONE 0 5 NONE 0 5 ALLREDUCE 1024 5\n")
+    (folder / "x.graph").write_text(json.dumps({NAME: NAME}))
+    (folder / "x.eg").write_bytes(NAME.encode("utf-8", "replace"))
+    host_ops = [
+        {"id": i, "name": NAME, "ctrl_deps": 1, "attrs": [{"name": "rf_id", "type": "uint64", "value": i}],
+         "inputs": {"values": [], "shapes": [], "types": []}, "outputs": {"values": [], "shapes": [], "types": []}}
+        for i in range(1, 4)
+    ]  # fmt: skip
+    put(folder, "host.json", {"schema": "1.1.1-chakra.0.0.4", "pid": 1, "nodes": host_ops})
+    put(folder, "device.json", {"schemaVersion": 1, "traceEvents": [
+        {"ph": "X", "cat": cat, "name": NAME, "pid": 0, "tid": 7, "ts": 10 * i, "dur": 5,
+         "args": {"External id": i, "correlation": i, "stream": 7, NAME: NAME, "Ev Idx": i, "Record function id": i}}
+        for cat, i in [("cpu_op", 1), ("cpu_op", 2), ("cpu_op", 3), ("kernel", 3), ("cuda_runtime", 3)]
+    ]})  # fmt: skip
+    (folder / "nccl.csv").write_text(NCCL)
+    (folder / "nccl.log").write_text(f"{NAME}\n# nThread 1\n{NAME}\n")
+    rows = [f"{m},{n},{k},{m * n * k / 3e11:.6f},{csv_cell(PLAIN)}" for m in (64, 512, 4096) for n in (512, 4096)
+            for k in (512, 4096)]  # fmt: skip
+    (folder / "gemm.csv").write_text(f"m,n,k,ms,{csv_cell(PLAIN)}\n" + "\n".join(rows))
+    (folder / "measured.md").write_text(f"# {PLAIN}\n\n| {PLAIN} | y |\n| - | - |\n| {PLAIN} | 2 |\n")
+    (folder / "measured.csv").write_text("name,ngpus,size_bytes,oop_us,oop_busbw_GBps,ip_us,ip_busbw_GBps\n")
+    one = MPT.splitlines()[1]
+    others = (one.replace(word, f",{csv_cell(PLAIN)},") for word in (",1b,", ",h100_80gb,", ",FULL_SHARD,"))
+    (folder / "mpt.csv").write_text(MPT + "\n".join(others) + "\n")
+    put(folder, "measured.json", [{NAME: NAME}])
+    (folder / "script.py").write_text(f"raise ValueError({NAME!r})\n")
+    (folder / "sim.log").write_text(
+        "".join(LOG.format(10 * i, i, PLAIN) + LOG.format(10 * i + 5, i, PLAIN).replace("issue", "callback")
+                for i in range(3))
+    )  # fmt: skip
+    put(folder, "corpus.yaml", {"count": 2, "choices": {NAME: [NAME], "layers": [2], "hidden": [256]}})
+    put(
+        folder,
+        "network.yml",
+        {"topology": ["Ring"], "npus_count": [4], "bandwidth": [50.0], "latency": [500.0]},
+    )
+    put(folder, "system.json", {
+        "scheduling-policy": "LIFO", "endpoint-delay": 10, "active-chunks-per-dimension": 1,
+        "preferred-dataset-splits": 4, "all-reduce-implementation": ["ring"], "all-gather-implementation": ["ring"],
+        "reduce-scatter-implementation": ["ring"], "all-to-all-implementation": ["ring"],
+        "collective-optimization": "localBWAware", "local-mem-bw": 1600,
+    })  # fmt: skip
+    put(folder, "memory.json", {"memory-type": "NO_MEMORY_EXPANSION"})
+    put(folder, "keys.json", {"memory-type": "NO_MEMORY_EXPANSION", NAME: NAME})
+    (folder / "bad.gz").write_bytes(gzip.compress(NAME.encode("utf-8", "replace")))
+    np.savez(folder / "bad.npz", header=np.frombuffer(json.dumps({NAME: NAME}).encode(), np.uint8))
+
+
+def put(folder: Path, name: str, content: object) -> None:
+    """Write a file as JSON, which YAML is too."""
+    (folder / name).write_text(json.dumps(content), encoding="utf-8")
+
+
+def csv_cell(text: str) -> str:
+    return '"' + text.replace('"', '""') + '"'
+
+
+def html_cell(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace('"', "&quot;")
+
+
+def spoil_store(path: Path) -> None:
+    """Make every text of the last sweep of a store hostile, as a stranger's store may be."""
+    with sqlite3.connect(path) as store:
+        store.execute("update sweeps set path = ?", (NAME,))
+        store.execute("update work set reason = ?", (NAME,))
+        for row, text in store.execute("select id, measures from work where status = 'ok'").fetchall():
+            measures = json.loads(text)
+            changed = json.dumps({**measures, NAME: measures["step_time"]})
+            store.execute("update work set measures = ? where id = ?", (changed, row))
+        for key, text in store.execute("select key, vals from points").fetchall():
+            changed = json.dumps({**json.loads(text), NAME: NAME, f"-{NAME}": f"@{NAME}"})
+            store.execute("update points set vals = ? where key = ?", (changed, key))
+    store.close()
+
+
+BAD = f"{FILE}.0.et"
+RUN = ("--json", "o.json", "--timeline", "o.tl.json", "--plot", "o.svg", "--save", "o.npz")
+CALLS: Mapping[str, list[list[str]]] = {
+    "demo": [["--out", "out/[bold]<b>"]],
+    "run": [
+        ["bad.yaml", *RUN], [f"{FILE}.yaml", "--json", f"{FILE}.json", "--plot", f"{FILE}.svg"], ["keys.yaml"],
+        ["links.yaml", "--network-model", "congestion", "--links", "links.csv", "--json", "links.json"],
+        ["edges.yaml", "--network-model", "congestion", "--links", "edges-use.csv", "--json", "edges.json"],
+        ["edges.yaml", "--network-model", "congestion", "--links", "edges-use.svg", "--timeline", "edges.tl.json.gz"],
+        ["--workload", FILE, "--system", "system.json", "--network", "network.yml", "--memory", "memory.json"],
+        ["bad.yaml", "--machine", NAME], ["bad.yaml", "--plot", f"x.{NAME}"],
+    ],
+    "train": [["model.yaml", "--machine", "dgx-h100", "--batch", "8", "--out", "taken", "--json", "train.json"], [NAME, "--machine", NAME],
+              ["config.json", "--machine", "dgx-h100", "--batch", "8"]],
+    "explain": [["o.npz", "--json", "again.json", "--timeline", "again.tl.json"], ["bad.npz"], ["bad.gz"]],
+    "compare": [["bad.yaml", "o.npz", "--json", "c.json", "--plot", "c.svg"], [f"{FILE}.yaml", "bad.yaml"], ["bad.npz", NAME]],
+    "sweep": [
+        ["sweep.yaml", "--store", "store.db", "--csv", "s.csv", "--json", "s.json", "--html", "s.html", "--plot", "s.svg",
+         "--workers", "1"], ["wrong.yaml"], ["sweep.yaml", "--dry-run"],
+    ],
+    "sweep results": [
+        ["store.db", "--html", "r.html", "--csv", "r.csv", "--plot", "r.svg"], ["store.db", "--where", NAME], ["bad.npz"],
+        ["store.db", "--over", NAME, NAME, "--plot", "r2.svg"],
+    ],
+    "plan": [["model.yaml", "--machine", "dgx-h100", "--batch", "8", "--json", "p.json", "--out", "planned"],
+             ["model.yaml", "--machine", "dgx-h100", "--plan", "plan.yaml"]],
+    "plan search": [["sweep.yaml", "--csv", "ps.csv", "--json", "ps.json", "--store", "ps.db", "--workers", "1"]],
+    "plan cost": [["bad.yaml", "--costs", "costs.yaml"]],
+    "plan allocate": [["bad.yaml", "--budget", "200 GB/s", "--json", "pa.json"], ["bad.yaml", "--min", NAME, "--budget", NAME]],
+    "plan whole-run": [["bad.yaml", "--tokens", NAME], ["bad.yaml", "--tokens", "1 M", "--tokens-per-step", "1000",
+                                                       "--mtbf", "1000 h", "--json", "pw.json"]],
+    "capture": [["--out", "captured", "script.py", NAME]],
+    "trace info": [["bad.0.et", BAD, "--json", "i.json"], ["bad.0.et"], ["x.eg"], [NAME[:40]]],
+    "trace dump": [["bad.0.et"]],
+    "trace check": [["bad", "--json", "k.json"], [FILE], ["bad.0.et", "x.eg"]],
+    "trace stats": [["bad", "--json", "st.json"], ["bad"], [BAD]],
+    "trace diff": [["bad", "fine"], ["bad.0.et", "fine.0.et", "--json", "d.json"], ["bad.0.et", "fine.0.et"]],
+    "trace slice": [["bad.0.et", "--out", "cut.et", "--name", "."], ["bad.0.et", "--out", "cut2.et", "--name", NAME]],
+    "trace extrapolate": [["bad", "--scale", "dp=2", "--out", "big", "--json", "e.json"], ["bad", "--axes", NAME]],
+    "trace json": [["bad.0.et", "--out", "t.json"], ["t.json", "--out", "back.et"], ["device.json", "--out", "u.json"]],
+    "trace graph": [["bad.0.et", "--out", f"g.{suffix}"] for suffix in ("dot", "graphml", "html", "svg", "pdf", "png")]
+    + [[BAD, "--out", f"{FILE}.html"], ["bad.0.et", "--out", "gn.html", "--collapse", "none"], ["x.eg", "--out", "n.dot"]],
+    "trace timeline": [["bad", "--out", "tt.json"], [BAD, "--out", "tt.json.gz"]],
+    "trace replay": [["bad", "--iterations", "1", "--timeout", NAME], [NAME]],
+    "trace link": [["--host", "host.json", "--device", "device.json", "--out", "joined.json", "--json", "l.json"],
+                   ["--host", "bad.gz", "--device", "device.json", "--out", "joined2.json"]],
+    "trace obfuscate": [["bad", "--out", "hid", "--names", "--map", "map.json", "--json", "ob.json"]],
+    "trace attack": [["bad", "--json", "at.json"], [FILE]],
+    "trace privacy": [["--public", NAME]],
+    "trace convert": [
+        ["--from", kind, name, "--out", f"made-{kind}", "--json", f"made-{kind}.json"]
+        for kind, name in (("hlo", "x.hlo"), ("msccl", "x.xml"), ("text", "x.txt"), ("flexflow", "x.graph"), ("eg", "x.eg"),
+                           ("pytorch", "host.json"), ("pytorch", "joined.json"), (NAME, NAME))
+    ],
+    "generate list": [["--json", "gl.json"]],
+    "generate show": [["model.yaml", "--json", "gs.json"], ["config.json"], ["model.yaml"], [NAME]],
+    "generate train": [["model.yaml", "--ranks", "2", "--write", "made", "--batch", "4"], ["model.yaml", "--plan", "plan.yaml"],
+                       ["model.yaml", "--ranks", "2", "--batch", "4", "--machine", "bad.yaml"]],
+    "generate serve": [["model.yaml", "--ranks", "1", "--batch", "2", "--prompt", "16", "--outputs", "2", "--out", "served"], [NAME]],
+    "generate memory": [["model.yaml", "--ranks", "2", "--batch", "4", "--json", "gm.json", "--plot", "gm.svg"]],
+    "generate micro": [["--collective", "all-reduce", "--machine", "bad.yaml", "--max", "4 MiB", "--csv", "mi.csv",
+                        "--json", "mi.json", "--plot", "mi.svg"], ["--collective", NAME], ["--pattern", NAME]],
+    "generate learn corpus": [["corp", "--generate", "corpus.yaml"], ["corp2", "--from", "bad", "--json", "lc.json"],
+                              ["corp2", "--show"]],
+    "generate learn train": [["corp2", "--out", "learned.npz"], [NAME, "--out", "learned2.npz"]],
+    "generate learn sample": [["bad.npz", "--set", f"{NAME}={NAME}"], ["learned.npz", "--set", "layers=2"]],
+    "generate learn show": [["bad.npz"], ["learned.npz"], ["learned.npz", "--role", NAME]],
+    "generate learn evaluate": [["bad.npz", "corp2", "--held-out", "corpus.yaml", "--html", "le.html"]],
+    "machine list": [["--json", "ml.json"]],
+    "machine show": [["bad.yaml", "--plot", "ms.svg", "--html", "ms.html", "--json", "ms.json"],
+                     ["edges.yaml", "--plot", "me.svg", "--html", "me.html"], ["keys.yaml"], [NAME],
+                     ["--system", "keys.json", "--network", "keys.yaml"]],
+    "machine gemm": [["bad.yaml", "64x64x64"], ["dgx-h100", "64x64x64"], ["dgx-h100", NAME], ["dgx-h100", "64,64,64", "--precision", NAME]],
+    "collective show": [[NAME, "--ranks", "4"], ["x.xml", "--ranks", "2"], ["ring", "--ranks", "4"]],
+    "collective schedule": [["bad.yaml", "--size", "1 MiB"], ["bad.yaml", "--size", NAME]],
+    "collective time": [["h100", NAME, "1 MiB", "--gpus-per-node", "8"], [NAME, "all-reduce", NAME, "--gpus-per-node", "8"],
+                        ["fit.yaml", "all-reduce", "1MiB", "--gpus-per-node", "8"]],
+    "collective synthesize": [["edges.yaml", "--size", "1 MiB", "--tries", "1", "--msccl", "sy.xml", "--plot", "sy.svg",
+                               "--json", "sy.json"], ["bad.yaml", "--size", "1 MiB", "--msccl", f"{FILE}.xml", "--tries", "1"]],
+    "validate": [["--data", NAME], ["--data", "mpt.csv", "--html", "v.html", "--rows", "--json", "v.json"], ["--data", "measured.md"], ["--data", "gemm.csv"],
+                 ["--data", "measured.json"], ["--measured", NAME], [NAME], ["--list"]],
+    "validate reproduce all": [["--only", NAME]],
+    "calibrate gemm": [["gemm.csv", "--device", "h100-sxm", "--columns", "time=ms", "--unit", "ms", "--name", NAME, "--out", "dev.yaml"],
+                       ["gemm.csv", "--device", NAME], ["gemm.csv", "--device", "h100-sxm", "--columns", f"time={NAME}"]],
+    "calibrate keys": [[NAME, "--device", NAME]],
+    "calibrate nccl": [["nccl.csv", "--device", "h100-sxm", "--name", NAME, "--out", "fit.yaml", "--plot", "fit.svg"],
+                       ["nccl.log", "--device", "h100-sxm"], ["nccl.csv", "--device", NAME]],
+    "calibrate training": [["gemm.csv"], ["measured.md", "--software", NAME], ["measured.json"]],
+    "astra-sim": [
+        [f"--workload-configuration={FILE}", "--system-configuration=system.json", "--network-configuration=network.yml",
+         "--remote-memory-configuration=memory.json", "--comm-group-configuration=empty"],
+        ["--workload-configuration=bad", f"--system-configuration={NAME}", "--network-configuration=keys.yaml"],
+    ],
+    "chakra trace_link": [["--rank", "0", "--pytorch-et-file", "host.json", "--kineto-file", "device.json",
+                           "--output-file", "cl.json"]],
+    "chakra converter PyTorch": [["--input", "joined.json", "--output", "cp"], ["--input", "host.json", "--output", "cp2"]],
+    "chakra converter Text": [["--input", "x.txt", "--output", "ct", "--num-npus", "2", "--num-passes", "1"]],
+    "chakra jsonizer": [["--input_filename", "bad.0.et", "--output_filename", "cj.json"]],
+    "chakra visualizer": [["--input_filename", "bad.0.et", "--output_filename", "cv.dot"],
+                          ["--input_filename", BAD, "--output_filename", "cv.html"]],
+    "chakra timeline_visualizer": [["--input_filename", "sim.log", "--output_filename", "ctv.json", "--num_npus", "1",
+                                    "--npu_frequency", "1000"]],
+    "chakra generator": [["--num_npus", "2", "--output", "cg"]],
+}  # fmt: skip
+"""Command -> its calls, in order: a file that one call writes may be read by a later one."""

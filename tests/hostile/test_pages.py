@@ -1,0 +1,90 @@
+"""Every page we write of hostile files, in a real browser that hovers and clicks: no text in it ever runs."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from hostile_browser import browser, is_there
+from hostile_world import CALLS, FILE, HTML, spoil_store, write_world
+
+from armillary.base.page import html_page, html_text, text_script
+from armillary.cli import main
+
+pytestmark = pytest.mark.slow
+CLICKS = 60
+# The calls that write pages and vector pictures, and what they read.
+PAGES = re.compile(r"\.(html|svg)$")
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Return all pages and SVG pictures that commands write of the hostile world."""
+    if not is_there():
+        pytest.skip("needs chromium")
+    folder = tmp_path_factory.mktemp("pages")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setenv("COLUMNS", "100")
+        write_world(folder)
+        for name, calls in CALLS.items():
+            for words in calls:
+                before = name in ("sweep", "generate learn corpus", "generate learn train")
+                if before or any(PAGES.search(word) for word in words):
+                    CliRunner().invoke(main, [*name.split(), *words])
+            if name == "sweep":
+                spoil_store(folder / "store.db")
+    found = sorted(path for path in folder.rglob("*") if PAGES.search(path.name))
+    for needed in ("g.html", "gn.html", f"{FILE}.html", "s.html", "r.html", "v.html", "ms.html", "me.html"):
+        assert folder / needed in found, needed
+    return found
+
+
+def test_no_page_runs_a_text(pages: list[Path], tmp_path: Path) -> None:
+    tripped = {}
+    with browser(tmp_path) as chromium:
+        for path in pages:
+            chromium.open(path)
+            chromium.roam(CLICKS if path.suffix == ".html" else 6)
+            tripped[path.name] = chromium.tripped()
+    assert not {name: each for name, each in tripped.items() if each}
+
+
+def test_the_tripwire_works(tmp_path: Path) -> None:
+    """A page without the functions that make text safe is found, and with the policy alone it can do nothing."""
+    if not is_there():
+        pytest.skip("needs chromium")
+    with browser(tmp_path) as chromium:
+        (tmp_path / "open.html").write_text(f"<!doctype html><body>{HTML}")
+        chromium.open(tmp_path / "open.html")
+        chromium.roam(CLICKS)
+        found = chromium.tripped()
+        assert {"script ran", "dialog", "request", "attribute"} <= {
+            each.partition(":")[0] for each in found
+        }, found
+        (tmp_path / "bare.html").write_text(
+            "".join(html_page("x", "", [HTML], data=[HTML], scripts=[text_script()]))
+        )
+        chromium.open(tmp_path / "bare.html")
+        chromium.roam(CLICKS)
+        found = chromium.tripped()
+        assert {each.partition(":")[0] for each in found} <= {"refused", "attribute"}, found
+        (tmp_path / "safe.html").write_text("".join(html_page(HTML, "", [html_text(HTML)], data=[HTML])))
+        chromium.open(tmp_path / "safe.html")
+        chromium.roam(CLICKS)
+        assert chromium.tripped() == []
+
+
+def test_tables_saved_by_a_page_hold_no_formula(tmp_path: Path) -> None:
+    if not is_there():
+        pytest.skip("needs chromium")
+    with browser(tmp_path) as chromium:
+        (tmp_path / "t.html").write_text("".join(html_page("x", "", [""], data=[], scripts=[text_script()])))
+        chromium.open(tmp_path / "t.html")
+        for value, cell in {
+            "=1+1": "'=1+1", "-2": "-2", "-2+3": "'-2+3", "+a": "'+a", "@x": "'@x", "1e3": "1e3", "-": "-",
+            "a;=1": '"a;\'=1"', 'a"b': '"a""b"', " =1": "' =1", "a, -2": '"a, -2"',
+        }.items():  # fmt: skip
+            assert chromium.value(f"csvText([[{value!r}]])") == cell + "\n", value
