@@ -8,7 +8,7 @@ from typing import Any
 from armillary.base.allowed import how_to_raise, limit
 from armillary.base.errors import InputError
 from armillary.base.hints import key_text
-from armillary.base.reading import check_depth
+from armillary.base.reading import MOST_DEPTH, check_depth
 from armillary.base.units import format_count
 
 MOST_VALUES = 250_000
@@ -58,11 +58,24 @@ def _compose(text: str) -> Any:
     import yaml
 
     fast: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader) if len(text) >= FAST_FROM else yaml.SafeLoader
+    if fast is not yaml.SafeLoader:
+        _check_nesting(text, fast)
     loader = fast(text)
     try:
         return loader.get_single_node()
     finally:
         loader.dispose()
+
+
+def _check_nesting(text: str, fast: Any) -> None:
+    """Raise RecursionError where libyaml, whose composer has no limit, would run out of its stack and crash."""
+    import yaml
+
+    depth = 0
+    for event in yaml.parse(text, Loader=fast):
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > MOST_DEPTH:
+            raise RecursionError
 
 
 def _constructor(path: str) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from armillary.base.csv_text import CsvRows
 from armillary.base.errors import InputError, nearest
 from armillary.base.reading import MOST_TEXT, read_unpacked
 from armillary.compute.model import Floats, Ints
@@ -98,7 +98,7 @@ def measured_of(rows: Mapping[tuple[int, int, int], Sequence[float]]) -> Measure
 
 
 def _rows(path: Path, columns: Mapping[str, str]) -> Iterator[tuple[int, dict[str, str]]]:
-    reader = csv.reader(io.StringIO(_text(path)))
+    reader = CsvRows(path, io.StringIO(_text(path)))
     header = next(reader, [])
     place = {}
     for name in COLUMNS:
@@ -114,9 +114,9 @@ def _rows(path: Path, columns: Mapping[str, str]) -> Iterator[tuple[int, dict[st
         if row:
             if len(row) != len(header):
                 raise InputError(
-                    f"{path}:{reader.line_num}: {len(row)} values, expected {len(header)} as in the header"
+                    f"{path}:{reader.line}: {len(row)} values, expected {len(header)} as in the header"
                 )
-            yield reader.line_num, {name: row[at].strip() for name, at in place.items()}
+            yield reader.line, {name: row[at].strip() for name, at in place.items()}
 
 
 def _text(path: Path) -> str:

@@ -72,7 +72,7 @@ def command(
     """Read, fit, print and write."""
     import tempfile
 
-    from armillary.cli.outputs import show_table
+    from armillary.cli.outputs import say, show_table
     from armillary.evidence.calibrate.nccl_device import known_operation
     from armillary.evidence.calibrate.observe.base import base_of
     from armillary.evidence.calibrate.observe.machine import observed_machine
@@ -88,12 +88,12 @@ def command(
         precision=precision,
     )
     for note in observed.notes:
-        click.echo(f"warning: {note}", err=True)
+        say(f"warning: {note}", err=True)
     base = base_of(machine, observed.devices, ranks or observed.ranks)
     with tempfile.TemporaryDirectory(prefix="armillary-") as folder:
         found = observed_machine(
             observed, base, Path(folder), title=out.stem if out else "observed", ranks=ranks, per_node=gpus_per_node,
-            software=software or "", tell=lambda what: click.echo(f"fitting {what}", err=True),
+            software=software or "", tell=lambda what: say(f"fitting {what}", err=True),
         )  # fmt: skip
     show_table(part_table(found))
     click.echo()
@@ -101,7 +101,7 @@ def command(
         show_table(step_table(found))
         click.echo()
     for text in found.assumptions:
-        click.echo(f"Assumed: {text}")
+        say(f"Assumed: {text}")
     if out:
         for path in found.write(out):
-            click.echo(f"wrote {path}", err=True)
+            say(f"wrote {path}", err=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import dataclasses
 import functools
 import io
@@ -14,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from armillary.base.csv_text import CsvRows
 from armillary.base.errors import InputError
 from armillary.base.reading import parse_json
 from armillary.compute.gpu.attention import attention_seconds, context_seconds, scores
@@ -89,7 +89,7 @@ def prefills_of(path: Path, text: str) -> Kernels:
         InputError: it is malformed.
     """
     # Lines of # are notes of whoever published the file.
-    rows = list(csv.reader(line for line in io.StringIO(text) if not line.startswith("#")))
+    rows = list(CsvRows(path, (line for line in io.StringIO(text) if not line.startswith("#"))))
     header = rows[0] if rows else []
     for name in COLUMNS:
         if name not in header:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from armillary.base.csv_text import CsvRows
 from armillary.base.errors import InputError
 from armillary.evidence.calibrate.nccl_logs import PROGRAMS, read_log
 from armillary.evidence.calibrate.samples import Sample, measured_text
@@ -92,7 +92,9 @@ class _Row:
 
 
 def _rows(path: Path, header: Sequence[str], lines: Sequence[tuple[int, str]]) -> Iterator[_Row]:
-    for (number, line), values in zip(lines, csv.reader([line for _, line in lines]), strict=True):
+    for number, line in lines:
+        # A line at a time: a quote that stays open ends with it.
+        values = next(CsvRows(path, [line], number), [])
         if len(values) < len(header):
             raise InputError(f"{path}:{number}: got {line[:60]!r}, expected {len(header)} values")
         yield _Row(f"{path}:{number}", dict(zip(header, values, strict=False)))

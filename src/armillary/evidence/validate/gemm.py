@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import io
 import math
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from armillary.base.csv_text import CsvRows
 from armillary.base.errors import InputError
 from armillary.compute.gpu.attention import context_seconds
 from armillary.compute.gpu.device import Gpu, gpu_names, load_gpu
@@ -157,7 +157,7 @@ def _interval(gpu: Gpu | None, precision: str | None, us: float) -> tuple[float,
 
 
 def _read(path: Path, text: str) -> dict[tuple[str, str], _Column]:
-    lines = csv.reader(line for line in io.StringIO(text) if line.strip() and not line.startswith("#"))
+    lines = CsvRows(path, (line for line in io.StringIO(text) if line.strip() and not line.startswith("#")))
     header = next(lines, [])
     for name in COLUMNS:
         if name not in header:

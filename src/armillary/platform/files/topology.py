@@ -9,7 +9,6 @@ where messages pass through NPUs on the way to others.
 
 from __future__ import annotations
 
-import csv
 import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from armillary.base import units
+from armillary.base.csv_text import CsvRows
 from armillary.base.document import read_document, read_text
 from armillary.base.errors import InputError, nearest, one_of
 from armillary.base.hints import show
@@ -53,9 +53,10 @@ def read_graph(path: str | Path) -> Topology:
         return _read_graphml(path)
     if suffix == ".csv":
         # skipinitialspace: people align columns after the comma.
-        rows = csv.DictReader(read_text(path, "edge list").splitlines(), skipinitialspace=True)
-        _known(rows.fieldnames or (), f"{path}:1")
-        return edges(path.stem, _edges((f"{path}:{rows.line_num}", row) for row in rows))
+        rows = CsvRows(path, read_text(path, "edge list").splitlines(), skipinitialspace=True)
+        header = next(rows, [])
+        _known(header, f"{path}:1")
+        return edges(path.stem, _edges((f"{path}:{rows.line}", row) for row in rows.named(header)))
     document = read_document(path, "edge list", "yaml")
     document.check_keys(("links", "npus", "forward"))
     links = document.require("links", "a list of {from, to, bandwidth, latency}")

@@ -6,7 +6,6 @@ way at the start; and `Routing.candidates`, the links a message may take next, f
 
 from __future__ import annotations
 
-import csv
 from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
@@ -16,6 +15,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from armillary.base.csv_text import CsvRows
 from armillary.base.document import read_text
 from armillary.base.errors import InputError
 from armillary.platform.topology.graph import Bools, Ints, Topology
@@ -302,14 +302,13 @@ class Static(Shortest):
     @classmethod
     def read(cls, topology: Topology, path: str | Path) -> Static:
         """Return the routing of a CSV file with the columns node, destination, next (names of nodes)."""
-        rows = csv.DictReader(read_text(Path(path), "routing table").splitlines())
-        needed = {"node", "destination", "next"}
-        if not needed <= set(rows.fieldnames or ()):
-            raise InputError(f"{path}: got columns {rows.fieldnames}, expected node, destination, next")
+        rows = CsvRows(path, read_text(Path(path), "routing table").splitlines())
+        needed, header = {"node", "destination", "next"}, next(rows, [])
+        if not needed <= set(header):
+            raise InputError(f"{path}: got columns {header}, expected node, destination, next")
         table: dict[tuple[int, int], int] = {}
-        for row in rows:
-            where = f"{path}:{rows.line_num}"
-            # DictReader gives None for missing columns.
+        for row in rows.named(header):
+            where = f"{path}:{rows.line}"
             if any(not row[key] for key in needed):
                 raise InputError(
                     f"{where}: got {len(row) - 1} or fewer names, expected node, destination, next"
