@@ -101,7 +101,7 @@ CASES = {
             "--model-parallel",
             "8",
             "-o",
-            "mlp",
+            "out",
         ),
         {"mlp.txt": TEXT},
         ("out.*",),
