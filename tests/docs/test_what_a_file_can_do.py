@@ -45,7 +45,7 @@ MAY = {
     "engine/transport/ns3/library.py": OURS, "evidence/replay/run.py": SENT, "evidence/replay/worker.py": SENT,
     "evidence/reproduce/summary.py": "results that it has written", "evidence/validate/page.py": OURS,
     "evidence/validate/suites.py": OURS, "explore/runner/child.py": SENT, "explore/runner/executors/futures.py": SENT,
-    "explore/runner/executors/ray.py": SENT, "explore/runner/executors/processes.py": SENT,
+    "explore/runner/executors/ray.py": SENT,
     "explore/runner/forked.py": "asks ps", "explore/runner/identity.py": "hashes of files up to a size",
     "explore/runner/keeper.py": SENT, "explore/runner/seat.py": SENT, "explore/runner/store.py": "stores",
     "explore/runner/stored.py": "stores", "explore/sweep/expression.py": "a checked tree of arithmetic",

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 MIB = 1 << 20
-MACHINE = "platform: {preset: dgx-h100}\n"
+MACHINE = "platform: {preset: hgx-h100}\n"
 STUDY = "workload: {generate: {model: llama-2-7b, batch: 8, sequence: 128, parallel: {tp: 8}}}\n" + MACHINE
 SWEEP = "study: study.yaml\nvary:\n  workload.generate.batch: [8, 16]\n"
 
@@ -71,7 +71,7 @@ def aliases(depth: int = 11) -> str:
 
 def archive(**arrays: bytes | Callable[[], bytes]) -> Callable[[Path], object]:
     def write(path: Path) -> None:
-        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as found:
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as found:
             for name, data in arrays.items():
                 found.writestr(f"{name}.npy", data() if callable(data) else data)
 
@@ -108,13 +108,23 @@ READS: dict[str, tuple[str, ...]] = {
     "machine.yaml": ("machine", "show", "@"),
     "plan.yaml": ("generate", "train", "llama-2-7b", "--plan", "@", "-o", "@.made"),
     "model.yaml": ("generate", "show", "@"),
-    "corpus.yaml": ("generate", "learn", "corpus", "@.made", "--plan", "@"),
+    "corpus.yaml": ("generate", "learn", "corpus", "@.made", "--generate", "@"),
     "costs.yaml": ("plan", "cost", "+study.yaml", "--costs", "@"),
     "device.yaml": ("calibrate", "gemm", "@", "--device", "h100-sxm", "-o", "@.made"),
     "network.yaml": ("machine", "show", "--system", "+system.json", "--network", "@"),
     "fit.yaml": ("collective", "time", "@", "all-reduce", "1 MiB"),
     "system.json": ("machine", "show", "--system", "@", "--network", "+network.yaml"),
-    "groups.json": ("run", "--workload", "+w", "--machine", "dgx-h100", "--comm-groups", "@"),
+    "groups.json": (
+        "run",
+        "--workload",
+        "+w",
+        "--system",
+        "+system.json",
+        "--network",
+        "+network.yaml",
+        "--comm-groups",
+        "@",
+    ),
     "w.0.et": ("trace", "info", "@"),
     "w.0.json": ("trace", "info", "@"),
     "step.npz": ("explain", "@"),
@@ -128,9 +138,9 @@ READS: dict[str, tuple[str, ...]] = {
     "step.hlo": ("trace", "convert", "--from", "hlo", "@", "-o", "@.made"),
     "gemm.csv": ("calibrate", "gemm", "@", "--device", "h100-sxm", "-o", "@.made"),
     "nccl.log": ("calibrate", "nccl", "@", "-o", "@.made"),
-    "measured.csv": ("validate", "@"),
-    "measured.json": ("validate", "@"),
-    "measured.md": ("validate", "@"),
+    "measured.csv": ("validate", "--data", "@"),
+    "measured.json": ("validate", "--data", "@"),
+    "measured.md": ("validate", "--data", "@"),
 }
 """File of each reader -> the command that reads it: @ is the file, +NAME a sound one beside it."""
 
@@ -165,7 +175,9 @@ def packed() -> Iterator[Case]:
         "gzip device.json", text(lambda: zeros_gzip(320 * MIB, b"[", b"{},")), READS["device.json"], bomb
     )
     yield Case("gzip measured.csv", text(lambda: zeros_gzip(320 * MIB)), READS["measured.csv"], bomb)
-    yield Case("gzip gemm.csv", text(lambda: zeros_gzip(320 * MIB, b"", b"1,2\n")), READS["gemm.csv"], bomb)
+    yield Case(
+        "gzip gemm.csv.gz", text(lambda: zeros_gzip(320 * MIB, b"", b"1,2\n")), READS["gemm.csv"], bomb
+    )
     yield Case("gzip-members w.0.et", text(lambda: zeros_gzip(30 * MIB) * 60), READS["w.0.et"], bomb)
     yield Case("gzip-cut w.0.et", text(lambda: zeros_gzip(MIB)[:200]), READS["w.0.et"], "damaged gzip file")
     if find_spec("zstandard"):
@@ -178,7 +190,7 @@ def packed() -> Iterator[Case]:
         return array_of((1 << 27,), bytes(1 << 30))
 
     yield Case("zip step.npz", archive(head=much), READS["step.npz"], "expected at most")
-    yield Case("zip model.npz", archive(header=much), READS["model.npz"], "expected at most")
+    yield Case("zip model.npz", archive(header=much), READS["model.npz"], "unpacked")
 
 
 def documents() -> Iterator[Case]:
@@ -223,9 +235,9 @@ def counts() -> Iterator[Case]:
     passes = (*READS["work.txt"], "--npus", "8", "--passes", "100000000")
     yield Case("passes work.txt", text(layers), passes, "fewer --passes")
     program = "  compute: {model: subprocess, command: [touch, STARTED]}\n"
-    study = STUDY.replace("platform: {preset: dgx-h100}", f"platform:\n  preset: dgx-h100\n{program}")
+    study = STUDY.replace("platform: {preset: hgx-h100}", f"platform:\n  preset: hgx-h100\n{program}")
     for command in (
-        READS["study.yaml"], ("compare", "@", "+study.yaml"), ("plan", "cost", "@", "--costs", "on-demand"),
+        READS["study.yaml"], ("compare", "@", "+study.yaml"), ("plan", "cost", "@", "--costs", "h100"),
         ("plan", "whole-run", "@", "--tokens", "1e9"), ("machine", "gemm", "@", "64x64x64"),
         ("train", "llama-2-7b", "--machine", "@", "--batch", "8"),
         ("generate", "train", "llama-2-7b", "--ranks", "8", "--batch", "8", "--machine", "@"),
