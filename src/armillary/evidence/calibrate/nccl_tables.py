@@ -92,7 +92,12 @@ class _Row:
 
 
 def _rows(path: Path, header: Sequence[str], lines: Sequence[tuple[int, str]]) -> Iterator[_Row]:
-    for (number, line), values in zip(lines, csv.reader([line for _, line in lines]), strict=True):
+    for number, line in lines:
+        try:
+            # Line by line: a quote that is left open must not swallow the rows below.
+            values = next(csv.reader([line]), [])
+        except csv.Error:
+            values = []
         if len(values) < len(header):
             raise InputError(f"{path}:{number}: got {line[:60]!r}, expected {len(header)} values")
         yield _Row(f"{path}:{number}", dict(zip(header, values, strict=False)))
