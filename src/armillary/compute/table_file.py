@@ -134,8 +134,9 @@ def _text(path: Path) -> str:
 
 
 def _whole(path: Path, line: int, name: str, text: str) -> int:
-    if not text.isdecimal() or not 1 <= int(text) < 2**31:
-        raise InputError(f"{path}:{line}: {name} is '{text}', expected a whole number of 1 or more")
+    # More than ten digits are not read at all: Python refuses thousands of them.
+    if not text.isdecimal() or len(text) > 10 or not 1 <= int(text) < 2**31:
+        raise InputError(f"{path}:{line}: {name} is '{text[:40]}', expected a whole number of 1 or more")
     return int(text)
 
 
