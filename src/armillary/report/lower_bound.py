@@ -220,10 +220,9 @@ def _ports(timeline: Timeline, free: AbstractSet[str], head: Ticks, tail: Ticks)
     # How often a rank of each class makes each call.
     times = np.zeros((classes, len(timeline.call_group)))
     np.add.at(times, (cls, call), 1)
-    # One-hot: calls to their groups, so that a product sums the calls of a group.
-    of_group = np.zeros((len(timeline.call_group), groups), np.bool_)
-    of_group[np.arange(len(of_group)), timeline.call_group] = True
-    ranks = np.bincount(timeline.rank_class, minlength=classes)
+    # (classes x calls) the number of the class and the call's group.
+    of_group = (np.arange(classes)[:, None] * groups + timeline.call_group).ravel()
+    ranks = np.bincount(timeline.rank_class, minlength=classes).astype(np.float64)
     parts = []
     for c, (dims, latency_ns) in enumerate(cuts):
         latency = latency_ns / tick
@@ -247,7 +246,8 @@ def _ports(timeline: Timeline, free: AbstractSet[str], head: Ticks, tail: Ticks)
             found.append(edges.largest(np.full(classes, mean / tick), "all"))
         for way in range(4):
             # Times that a group needs for the calls of a class, the largest of its classes.
-            most = dot(times * timeline.call_ns[:, c, way], of_group)
+            each_call = (times * timeline.call_ns[:, c, way]).ravel()
+            most = np.bincount(of_group, each_call, classes * groups).reshape(classes, groups)
             found.append(edges.largest(most.max(axis=0) / tick, "group"))
         ticks, before, after, owner = max(found)
         only = dims[0] if len(dims) == 1 else -1

@@ -201,7 +201,7 @@ def observed_machine(
 def _fit_like(base: Base | None, devices: Sequence[str]) -> CollectiveFit | None:
     """Return the fit of collectives of the device; None: its library is not known."""
     given = (base.machine.keys.get("collectives") or {}).get("fit") if base else None
-    known = [name for each in devices if (name := sheet_name(each))]
+    known = [found for each in devices if (found := sheet_name(each))]
     name = given or (known[0] if known else None)
     return load_fit(name) if name else None
 

@@ -111,7 +111,7 @@ def _is_matrix(value: Any) -> bool:
 
 
 def _calls(trace: DeviceTrace) -> list[Call]:
-    found = []
+    found: list[tuple[str, int, tuple[int, ...], int, int]] = []
     for kernel in trace.kernels:
         made = of_kernel(said(kernel.args), kernel.name)
         if made is None or not made.sized:
@@ -119,7 +119,8 @@ def _calls(trace: DeviceTrace) -> list[Call]:
         members = made.group_size or (len(made.ranks) if made.ranks else 0)
         found.append((made.kind, members, made.ranks or (), made.size, kernel.end - kernel.start))
     world = trace.distributed.get("world_size")
-    for op in trace.ops if isinstance(world, int) else ():
+    world = world if isinstance(world, int) else 0
+    for op in trace.ops if world else ():
         # Gloo times what it does on threads of its own, in annotations.
         if op.is_annotation and op.name.startswith(GLOO):
             found.append(
