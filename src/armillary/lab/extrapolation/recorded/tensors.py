@@ -235,10 +235,11 @@ def _call(graph: Graph, node: int, name: str, schema: Schema, text: str) -> Call
 
 
 _Record = tuple[int, int, int, tuple[int, ...], bool, int]
+"""Number, storage, offset, shape, whether of whole numbers, bytes of an element."""
 
 
 def _records(side: Arguments) -> list[Any]:
-    """Return the tensors of one side: (number, storage, offset, shape, whole numbers, bytes of an element), lists of them, or None."""
+    """Return the tensors of one side, as `_Record`, lists of them, or None."""
     return [
         _record(kind_of(text), value, shape, text)
         for text, value, shape in zip(side.types, side.values, side.shapes, strict=True)
