@@ -106,10 +106,13 @@ def placed(
 ) -> tuple[Load, tuple[int, ...]]:
     """Return what rounds cost among members at these positions, and where each of them is.
 
-    Algorithms that go around a ring may take part of a line in order, or there and back, whichever is faster.
+    Algorithms that go around a ring may take part of a line in order, or there and back, whichever is faster; on a
+    whole line they go there and back, as in `load`: in order, one message of each round would go from end to end.
     """
     ways = [positions]
-    if rounds.around and topology not in ("FullyConnected", "Switch"):
+    if rounds.around and topology == "Mesh" and len(positions) == size:
+        ways = [line_order(positions)]
+    elif rounds.around and topology not in ("FullyConnected", "Switch"):
         ways.append(line_order(positions))
     found = [(load(rounds, topology, size, way), way) for way in ways]
     # Fewer bytes first, then fewer hops.

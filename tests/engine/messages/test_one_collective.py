@@ -81,6 +81,12 @@ def test_messages_half_way_round_a_ring_take_one_way_everywhere(n: int) -> None:
     assert ratio("Ring", n, "all-to-all", "direct", 1 << 24, 1) == pytest.approx(1.0, abs=1e-3)
 
 
+@pytest.mark.parametrize(("n", "size"), [(6, 50_000), (12, 400_000)])
+def test_a_chain_goes_there_and_back_along_a_line_everywhere(n: int, size: int) -> None:
+    """These were 0.80 and 0.46: where messages are moved, one of each round went from end to end."""
+    assert 1.0 <= ratio("Mesh", n, "broadcast", "chain", size, 1) <= 1.15
+
+
 @pytest.mark.parametrize("operation", ["broadcast", "reduce", "gather", "scatter"])
 def test_a_dimension_is_more_than_one_port(operation: str) -> None:
     """64 chunks of a binomial tree over eight fully connected NPUs were up to 2.9 times as slow."""

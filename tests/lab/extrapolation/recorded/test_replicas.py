@@ -155,7 +155,7 @@ def test_a_gradient_that_no_optimizer_reads_is_not_reduced() -> None:
 
 
 def test_a_number_in_memory_that_was_freed_is_not_reduced() -> None:
-    """PyTorch makes a tensor of the factor of `mul` without an operator, here where a stage's input had its gradient."""
+    """PyTorch makes a tensor of a factor without an operator, here where a stage's input had its gradient."""
     run = Recording()
     run.gradient(1, (SIDE, SIDE))
     run.gradient(7, (64, 64))
