@@ -111,15 +111,16 @@ def _is_matrix(value: Any) -> bool:
 
 
 def _calls(trace: DeviceTrace) -> list[Call]:
-    found = []
+    found: list[tuple[str, int, tuple[int, ...], int, int]] = []
     for kernel in trace.kernels:
         made = of_kernel(said(kernel.args), kernel.name)
         if made is None or not made.sized:
             continue
         members = made.group_size or (len(made.ranks) if made.ranks else 0)
         found.append((made.kind, members, made.ranks or (), made.size, kernel.end - kernel.start))
-    world = trace.distributed.get("world_size")
-    for op in trace.ops if isinstance(world, int) else ():
+    said_world = trace.distributed.get("world_size")
+    world = said_world if isinstance(said_world, int) else 0
+    for op in trace.ops if world else ():
         # Gloo times what it does on threads of its own, in annotations.
         if op.is_annotation and op.name.startswith(GLOO):
             found.append(
