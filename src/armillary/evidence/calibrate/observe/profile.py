@@ -118,8 +118,8 @@ def _calls(trace: DeviceTrace) -> list[Call]:
             continue
         members = made.group_size or (len(made.ranks) if made.ranks else 0)
         found.append((made.kind, members, made.ranks or (), made.size, kernel.end - kernel.start))
-    world = trace.distributed.get("world_size")
-    world = world if isinstance(world, int) else 0
+    said_world = trace.distributed.get("world_size")
+    world = said_world if isinstance(said_world, int) else 0
     for op in trace.ops if world else ():
         # Gloo times what it does on threads of its own, in annotations.
         if op.is_annotation and op.name.startswith(GLOO):

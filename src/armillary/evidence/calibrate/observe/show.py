@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import exp, isnan
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from armillary.base.units import format_time
 from armillary.evidence.calibrate.observe.machine import Found
-from armillary.explore.training.show import plan_text
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -57,12 +57,12 @@ def _parts(found: Found) -> Iterator[tuple[str, ...]]:
 
 def step_table(found: Found) -> Table:
     """Return measured steps beside what is predicted, with and without having seen them."""
-    table = _table(("plan", "batch", "measured", "held out", "predicted", "90 % interval"), 1)
+    table = _table(("row", "batch", "measured", "held out", "predicted", "90 % interval"), 1)
     rows = found.steps.rows if found.steps else ()
     for row, again in zip(rows, found.again, strict=True):
         low, high = again.interval_s
         table.add_row(
-            plan_text(again.plan),
+            Path(row.case.label).name,
             f"{again.plan.batch:,}",
             _time(row.case.seconds()),
             _time(row.held_out),
