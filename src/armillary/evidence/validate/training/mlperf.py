@@ -47,7 +47,7 @@ MOST = 2**20
 """GPUs of a run, at most."""
 PER_NODE = {"GB300": 4, "GB200": 4}
 """GPUs of a node; of all others 8."""
-LORA = {"rank": 16, "targets": ["qkv", "out"]}
+LORA: dict[str, Any] = {"rank": 16, "targets": ["qkv", "out"]}
 NVFP4_SINCE = "25.09"
 FP4 = ("GB300", "GB200", "B300", "B200")
 
