@@ -174,7 +174,7 @@ def _decoded(path: Path, vocabulary: Vocabulary, digest: Any) -> list[Record]:
         with np.load(path, allow_pickle=False) as found:
             check_members(found.zip, path)
             arrays = {name: found[name] for name in found.files}
-        header = parse_json(arrays["header"].tobytes())
+        header = parse_json(arrays["header"].tobytes(), path)
         if header["format"] != FORMAT or tuple(header["columns"]) != COLUMNS:
             raise ValueError(header["format"])
         # The contents, not the bytes of the file, which depend on the compressor.
