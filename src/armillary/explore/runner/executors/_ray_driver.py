@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import pickle
 import signal
@@ -211,7 +212,7 @@ def joined(address: str) -> tuple[Any, Watch]:
     import ray
 
     try:
-        ray.init(address=address, log_to_driver=False, logging_level="critical")
+        ray.init(address=address, log_to_driver=False, logging_level=logging.CRITICAL)
     except (ConnectionError, ValueError, RuntimeError) as error:
         raise InputError(f"executor ray: {address}: {error}") from error
     return ray, Watch(ray.get_runtime_context().gcs_address if address == "auto" else address)
