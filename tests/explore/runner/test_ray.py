@@ -148,11 +148,12 @@ def test_a_head_that_is_killed_ends_the_run_with_what_is_done(
 
     sweep = small(40)
     folder = Path(tempfile.mkdtemp(prefix="ray"))
+    (folder / "ray").mkdir()
     here = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
     for name, value in {**ALONE, "RAY_TMPDIR": str(folder), "PYTHONPATH": here}.items():
         monkeypatch.setenv(name, value)
     head = subprocess.Popen(
-        [sys.executable, "-c", HEAD, str(folder)],
+        [sys.executable, "-c", HEAD, str(folder / "ray")],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,

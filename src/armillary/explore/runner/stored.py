@@ -130,7 +130,7 @@ class Stored:
         self._base.close()
         found = salvage(self.path)
         if not (found.work or found.sweeps or found.points):
-            raise InputError(f"{self.path}: is another kind of file ({problem}), expected {_EXPECTED}")
+            raise InputError(f"{self.path}: is another kind of file, expected {_EXPECTED}")
         return found
 
     def _read_what_is_whole(self, problem: str) -> None:

@@ -1,0 +1,110 @@
+"""Signals that end a command let it clean up first, and end it all the same where it cannot."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+BEGIN = """\
+import hashlib, multiprocessing, os, signal, sys, time
+from armillary.base.files import replacing
+from armillary.base.pool import process_pool
+from armillary.cli import signals
+from armillary.cli.signals import Ended, ended_cleanly
+
+def work():
+{work}
+
+if __name__ == "__main__":
+    {before}
+    try:
+        with ended_cleanly():
+            work()
+    except Ended as stop:
+        sys.exit(Ended.status(stop))
+"""
+WRITES = """\
+    with replacing("out") as temporary:
+        temporary.write_text("half")
+        print("ready", flush=True)
+        time.sleep(300)
+"""
+COMPUTES = """\
+    print("ready", flush=True)
+    hashlib.pbkdf2_hmac("sha256", b"x", b"y", 1 << 31)
+"""
+FORKS = """\
+    child = multiprocessing.get_context("fork").Process(target=time.sleep, args=(300,))
+    child.start()
+    time.sleep(0.2)
+    child.terminate()
+    child.join()
+    print("ready", flush=True)
+    time.sleep(1)
+    print(child.exitcode, flush=True)
+"""
+POOL = """\
+    with process_pool(2) as pool:
+        [pool.submit(time.sleep, 300) for _ in range(8)]
+        while len(pool._processes) < 2:
+            time.sleep(0.01)
+        time.sleep(0.3)
+        print("ready", *pool._processes, flush=True)
+        time.sleep(300)
+"""
+
+
+def started(folder: Path, work: str, before: str = "pass") -> tuple[subprocess.Popen[str], list[int]]:
+    (folder / "it.py").write_text(BEGIN.format(work=work, before=before))
+    run = subprocess.Popen([sys.executable, "it.py"], cwd=folder, stdout=subprocess.PIPE, text=True)
+    assert run.stdout
+    ready, *others = run.stdout.readline().split()
+    assert ready == "ready"
+    return run, [int(each) for each in others]
+
+
+@pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGHUP])
+def test_what_is_half_written_is_removed(tmp_path: Path, stop: signal.Signals) -> None:
+    run, _ = started(tmp_path, WRITES)
+    assert (tmp_path / "out.part").exists()
+    run.send_signal(stop)
+    assert run.wait(100) == 128 + stop
+    assert [each.name for each in tmp_path.iterdir()] == ["it.py"]
+
+
+def test_what_computes_and_does_not_listen_ends_all_the_same(tmp_path: Path) -> None:
+    run, _ = started(tmp_path, COMPUTES, "signals.PATIENCE = 0.1")
+    run.terminate()
+    assert run.wait(100) == 143
+
+
+def test_a_signal_that_is_ignored_stays_so_and_one_to_a_child_is_its_own(tmp_path: Path) -> None:
+    run, _ = started(tmp_path, FORKS, "signals.PATIENCE = 0.1; signal.signal(signal.SIGHUP, signal.SIG_IGN)")
+    run.send_signal(signal.SIGHUP)
+    assert run.wait(100) == 0 and run.stdout and run.stdout.read() == "-15\n"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends children with their parent")
+@pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGKILL])
+def test_a_pool_ends_with_its_parent(tmp_path: Path, stop: signal.Signals) -> None:
+    run, workers = started(tmp_path, POOL)
+    run.send_signal(stop)
+    assert run.wait(100) == (-9 if stop == signal.SIGKILL else 143)
+    until = time.monotonic() + 100
+    while left := [each for each in workers if lives(each)]:
+        assert time.monotonic() < until, left
+        time.sleep(0.02)
+
+
+def lives(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+        return Path(f"/proc/{process}/stat").read_text().rpartition(") ")[2][0] != "Z"
+    except (ProcessLookupError, FileNotFoundError):
+        return False
