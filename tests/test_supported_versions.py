@@ -1,7 +1,8 @@
 """The lower bounds of pyproject.toml, and every Python it supports, with a part of the fast tests.
 
 Each case makes a virtual environment of its own from the package index that pip is configured for: a wheel of this
-checkout with all it needs for `dev` and `docs`, in the lowest versions that pyproject.toml allows, those of constraints.txt, or the newest.
+checkout with all it needs for `dev` and `docs`, in the lowest versions that pyproject.toml allows, those of
+constraints.txt, or the newest.
 """
 
 from __future__ import annotations
