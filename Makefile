@@ -3,9 +3,11 @@ PYTHON ?= python3
 JOBS ?= 2
 MINUTES ?= 10
 BIN := .venv/bin
-INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# The versions of constraints.txt; `make LOCK= test` takes the newest instead.
+LOCK ?= constraints.txt
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check $(if $(LOCK),--constraint $(LOCK))
 
-.PHONY: demo test test-seeds test-slow fuzz lint format docs bench clean
+.PHONY: demo test test-seeds test-slow fuzz lint format docs bench wheel sbom audit lock clean
 .DEFAULT_GOAL := test
 
 .venv/.installed: pyproject.toml
@@ -57,6 +59,32 @@ format: .venv/.installed-dev  ## rewrite the sources as ruff likes them
 docs: .venv/.installed-docs  ## the manual; docs/_build/html/index.html
 	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
 
+# Tools of their own, so that they do not turn up in the list of what Armillary needs.
+.venv/.tools: .venv/.installed
+	$(PYTHON) -m venv .venv/tools
+	.venv/tools/bin/python -m pip install --quiet --disable-pip-version-check build cyclonedx-bom pip-audit uv
+	@touch $@
+
+wheel: .venv/.tools  ## dist/*.whl and dist/*.tar.gz
+	.venv/tools/bin/python -m build --outdir dist .
+
+sbom: .venv/.tools  ## dist/armillary.cdx.json: what an installation of Armillary consists of, in CycloneDX 1.6
+	@mkdir -p dist
+	$(PYTHON) -m venv --clear --without-pip .venv/sbom
+	$(BIN)/python -m pip --python .venv/sbom/bin/python install --quiet --disable-pip-version-check \
+	  $(if $(LOCK),--constraint $(LOCK)) .
+	.venv/tools/bin/cyclonedx-py environment --output-reproducible --sv 1.6 --of JSON \
+	  --pyproject pyproject.toml --mc-type library -o dist/armillary.cdx.json .venv/sbom/bin/python
+
+audit:  ## known vulnerabilities of the locked versions; says so and passes where nothing can be asked
+	.ci/audit
+
+lock: .venv/.tools  ## the newest versions into constraints.txt, without the address of any index
+	head -2 constraints.txt > .venv/lock
+	.venv/tools/bin/uv pip compile pyproject.toml --extra dev --extra docs --universal --python-version 3.11 \
+	  --no-header --no-annotate --quiet >> .venv/lock
+	mv .venv/lock constraints.txt
+
 bench: .venv/.installed-dev  ## the speed claims, one JSON line each
 	$(BIN)/python benchmarks/simulate.py
 	$(BIN)/python benchmarks/decode.py
@@ -74,5 +102,5 @@ bench: .venv/.installed-dev  ## the speed claims, one JSON line each
 	$(BIN)/python benchmarks/learn.py
 
 clean:  ## everything that make made
-	rm -rf .venv out docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv dist out docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests benchmarks -name __pycache__ -prune -exec rm -rf {} +

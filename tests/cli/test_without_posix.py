@@ -31,7 +31,8 @@ class Blocker:
 sys.meta_path.insert(0, Blocker())
 for name in (
     "fork", "forkpty", "killpg", "getpgid", "setpgid", "setsid", "getsid", "getuid", "geteuid", "getgid",
-    "getegid", "mkfifo", "mknod", "sched_getaffinity", "sched_setaffinity", "uname", "statvfs", "fstatvfs", "fchmod", "fchown", "chown",
+    "getegid", "mkfifo", "mknod", "sched_getaffinity", "sched_setaffinity", "uname", "statvfs",
+    "fstatvfs", "fchmod", "fchown", "chown",
     "pread", "pwrite", "nice", "getloadavg", "sysconf", "register_at_fork", "wait3", "wait4",
     "WNOHANG", "O_NONBLOCK",
     "O_CLOEXEC", "O_NOFOLLOW", "O_DIRECTORY", "posix_fallocate", "sendfile", "getrusage",
@@ -91,13 +92,14 @@ def test_a_training_step_is_predicted_and_planned(here: Path) -> None:
         "plan llama-2-7b --machine dgx-h100 --batch 8 --sequence 512 --tp 8 --pp 1",
         "generate memory llama-2-7b --ranks 8 --batch 8",
         "machine show hgx-h100",
+        "plan search sweep.yaml",  # in this process
     ):
         done = played(here, *command.split())
         assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize(
-    "command", ["sweep sweep.yaml --workers 1", "plan search sweep.yaml", "capture script.py"]
+    "command", ["sweep sweep.yaml --workers 1", "plan search sweep.yaml --workers 2", "capture script.py"]
 )
 def test_what_needs_processes_says_so_in_one_line(here: Path, command: str) -> None:
     done = played(here, *command.split())

@@ -35,6 +35,21 @@ def test_keys_beside_a_preset_change_it() -> None:
     assert (memory.chunk, memory.npus_per_node, len(memory.stages)) == (65536, 4, 3)
 
 
+@pytest.mark.parametrize("name", memory_names())
+def test_any_preset_can_take_the_place_of_another_that_is_per_node(name: str) -> None:
+    platform = machine({"preset": name, "npus_per_node": 4})
+    unused = [text for text in platform.warnings if "npus_per_node 4 has no effect" in text]
+    assert (platform.remote_memory.npus_per_node == 4) != bool(unused)
+    assert all(name in text for text in unused)
+
+
+def test_stages_over_a_preset_need_no_word_on_its_nodes() -> None:
+    platform = machine({"preset": "nvme-offload", "stages": [STAGE]})
+    assert platform.remote_memory.npus_per_node == 0
+    with pytest.raises(InputError, match="npus_per_node"):
+        machine({"preset": "cxl-pool", "npus_per_node": "many"})
+
+
 def test_stages_are_read_and_described() -> None:
     both = {
         "name": "port",

@@ -153,6 +153,26 @@ def test_slowness_by_turns_costs_less_without_synchronisation():
     assert max(finishes(True, **shaky)) < max(finishes(False, **shaky))
 
 
+@pytest.mark.parametrize("workers", [2, 8])
+def test_updates_for_each_worker_cost_memory_traffic(workers):
+    """A synchronous server adds up gradients and updates once, an asynchronous one updates once for each worker.
+
+    Bytes per element, in fp32 with Adam: a sum takes 12, an update 32. Where the memory of servers is the bottleneck,
+    that makes asynchronous training slower; with enough bandwidth nothing does.
+    """
+
+    def ticks(asynchronous: bool, bandwidth: str) -> int:
+        given = plan(workers, 2, asynchronous=asynchronous, iterations=3, bucket="10 GB")
+        trace = parameter_server_trace([layer("only", 2_000_000)], given)
+        found = armillary.simulate(trace, machine(workers + 2, npu={"memory": {"bandwidth": bandwidth}}))
+        return int(found.total_ticks)
+
+    assert ticks(True, "1 GB/s") / ticks(False, "1 GB/s") == pytest.approx(
+        32 * workers / (12 * workers + 32), rel=0.1
+    )
+    assert ticks(True, "1000 TB/s") <= ticks(False, "1000 TB/s")
+
+
 def test_late_worker_is_served_last():
     late = finishes(True, stragglers={1: "40 ms"})
     assert late[1] == pytest.approx(40_000_000 + 15_000_000, rel=0.01)

@@ -217,7 +217,31 @@ def expand(document: Document, path: KeyPath) -> tuple[Document, tuple[str, ...]
         warnings += (
             f"memory preset {name}: {len(open_)} of {len(known['numbers'])} numbers are unverified: {', '.join(open_)}",
         )
-    return _replaced(document, path, merged(known["memory"], own)), warnings
+    whole, unused = _with_nodes(name, merged(known["memory"], own), own)
+    return _replaced(document, path, whole), warnings + unused
+
+
+def _with_nodes(name: str, whole: Any, own: Mapping[str, Any]) -> tuple[Any, tuple[str, ...]]:
+    """Return a memory without `npus_per_node` where no stage is per node, and a warning if the file gave that key.
+
+    So presets can be exchanged, in a sweep for instance, without touching other keys. A memory that is described
+    without a preset is not excused: there the key and the stage are likely to be one mistake.
+    """
+    stages = whole.get("stages")
+    if "npus_per_node" not in whole or not isinstance(stages, list):
+        return whole, ()
+    if any(isinstance(stage, Mapping) and stage.get("per") == "node" for stage in stages):
+        return whole, ()
+    left = {key: value for key, value in whole.items() if key != "npus_per_node"}
+    if "npus_per_node" not in own:
+        return left, ()
+    given = own["npus_per_node"]
+    # What is no number is refused with the rest.
+    if not isinstance(given, int):
+        return whole, ()
+    return left, (
+        f"remote_memory.npus_per_node {given} has no effect: no stage of memory preset {name} is per node",
+    )
 
 
 def _at(document: Document, path: KeyPath) -> Any:
