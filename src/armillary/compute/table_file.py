@@ -13,6 +13,7 @@ import numpy as np
 from armillary.base.csv_text import CsvRows
 from armillary.base.errors import InputError, nearest
 from armillary.base.reading import MOST_TEXT, read_unpacked
+from armillary.base.units import whole
 from armillary.compute.model import Floats, Ints
 
 COLUMNS = ("m", "n", "k", "time", "precision")
@@ -134,9 +135,10 @@ def _text(path: Path) -> str:
 
 
 def _whole(path: Path, line: int, name: str, text: str) -> int:
-    if not text.isdecimal() or not 1 <= int(text) < 2**31:
+    number = whole(text)
+    if number is None or not 1 <= number < 2**31:
         raise InputError(f"{path}:{line}: {name} is '{text}', expected a whole number of 1 or more")
-    return int(text)
+    return number
 
 
 def _time(path: Path, line: int, text: str) -> float:
