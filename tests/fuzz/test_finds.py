@@ -6,13 +6,13 @@ from pathlib import Path
 
 import fuzz_files
 import pytest
-from armillary.trace.process_groups import read_groups
 from fuzz_readers import Reader, readers
 
 from armillary.base.errors import InputError
 from armillary.base.units import whole
 from armillary.trace import GraphBuilder, Trace, write_trace
 from armillary.trace.communication import read_communication
+from armillary.trace.trace import read_groups
 
 READERS = {reader.name: reader for reader in readers()}
 DIGITS = "7" * 5000
