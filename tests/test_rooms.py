@@ -34,9 +34,7 @@ CIRCLES = {
     frozenset(f"armillary.base.{name}" for name in ("accessors", "bounds_kernel", "jit", "tables")),
 }
 # The same where an import serves types only.
-TYPE_CIRCLES = {
-    frozenset(f"armillary.lab.extrapolation.recorded.{name}" for name in ("operator_dims", "tensors")),
-}
+TYPE_CIRCLES: set[frozenset[str]] = set()
 
 
 def _name(file: Path) -> str:

@@ -12,7 +12,7 @@ import pytest
 from click.testing import Result
 
 from armillary.trace import GraphBuilder, Node, Trace, graph_of, write_graph, write_trace
-from armillary.trace.node import NodeType
+from armillary.trace.columns import NodeType
 
 from .conftest import STUDY
 

@@ -39,10 +39,17 @@ mlp0  -1  32291 ALLGATHER 37632  32291 ALLREDUCE 37632  32291 ALLREDUCE 37632  3
 mlp1  -1   7488 ALLGATHER 65536   7488 ALLREDUCE 65536   7488 ALLREDUCE 65536   749
 """
 PLAN = """\
-count: 96
+count: 24
 seed: 0
-nodes: 4000
-choices: {layers: [4, 8], hidden: [1024, 2048], tp: [1, 2], dp: [1, 2]}
+nodes: 5000
+choices:
+  layers: [4, 8, 12]
+  hidden: [2048, 4096, 5120]
+  ffn: [8192, 11008, 14336]
+  vocabulary: [50304, 128256]
+  kv_heads: [4, 8, 16]
+  tp: [1, 2, 4]
+  dp: [1, 2, 4]
 """
 
 
@@ -94,10 +101,10 @@ CASES = {
             "--model-parallel",
             "8",
             "-o",
-            "mlp",
+            "out",
         ),
         {"mlp.txt": TEXT},
-        ("mlp.*",),
+        ("out.*",),
     ),
     "learn": Case(
         ("generate", "learn", "corpus", "corpus", "--generate", "plan.yaml", "--workers", "2"),
@@ -214,7 +221,7 @@ def test_a_command_that_is_killed_leaves_what_is_whole_and_nobody(name: str, tmp
                 assert made(case, folder).keys() == good.keys()
             for each in [path for pattern in case.makes for path in folder.glob(pattern)]:
                 shutil.rmtree(each) if each.is_dir() else each.unlink()
-        if name == "convert" and (folder / "mlp.0.et").exists():
+        if name == "convert" and (folder / "out.0.et").exists():
             assert {file for file in made(case, folder) if file.endswith(".et")} == {
                 file for file in good if file.endswith(".et")
             }

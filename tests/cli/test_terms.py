@@ -59,6 +59,7 @@ def test_terms_can_be_left_out_and_priced(tmp_path: Path) -> None:
         ({"collectives": {"node": "node"}}, (), "expected only with fit"),
         ({"terms": {"overlap": {"kompute": "5 %"}}}, (), "did you mean 'compute'"),
         ({"terms": {"straggler": "101 %"}}, (), "expected at most 100 %"),
+        ({"terms": {"communication": {"inside": "1001 %"}}}, (), "expected at most 1000 %"),
         ({"terms": {"launch": "5"}}, (), "platform.terms.launch"),
         ({}, ("--network-model", "packet"), "platform.collectives.fit has no effect"),
         ({"terms": {}}, ("--term-costs",), "all terms are off"),

@@ -25,6 +25,9 @@ from armillary.convert.collected import read_collected
 from armillary.engine.common.timeline import Timeline
 from armillary.evidence.calibrate.attention import COLUMNS, read_prefills, read_shares
 from armillary.evidence.calibrate.nccl_tables import read_file
+from armillary.evidence.calibrate.observe.profile import read_profile
+from armillary.evidence.calibrate.observe.read import observe
+from armillary.evidence.calibrate.observe.steps import read_steps
 from armillary.evidence.validate.sniff import headers, suite_of
 from armillary.evidence.validate.suites import suites
 from armillary.evidence.validate.training.formats import read_cases
@@ -183,6 +186,27 @@ TORCHTITAN = """\
 MAXTEXT = "completed step: 15, seconds: 17.182, TFLOP/s/device: 301.2, Tokens/s/device: 476.7, total_weights: 65536, loss: 3.1\n"
 SIMUMAX = [{"case": "llama2_7b_tp1_pp2_dp4_mbc8", "model": "llama2-7b", "parallel": "tp1_pp2_dp4", "layer_num": 32,
             "mbc": 8, "real_ms": 1000.5, "max_allocated_mb": [100, 200], "real_alloc_gib": 10.5}]  # fmt: skip
+STEPS = """\
+model: {kind: decoder, name: a, layers: 2, hidden: 256, vocabulary: 512, context: 64, tied: false, norm: rms,
+  activation: swiglu, attention: {heads: 4}, mlp: {size: 512}}
+software: torchtitan
+ranks: 8
+plan: {sequence: 64, sharding: fsdp}
+steps:
+- {plan: {batch: 16, tp: 2}, seconds: [1.62, 1.60]}
+- {plan: {batch: 32}, seconds: 3.15, ranks: 4}
+"""
+STEP_TABLE = "model,seconds,ranks,batch,parallel.tp,data.sharding\nllama-2-7b,1.5,8,16,2,fsdp\nllama-2-7b,1.6,8,16,2,fsdp\n"
+PROFILE = {"deviceProperties": [{"name": "NVIDIA H100"}], "distributedInfo": {"world_size": 4}, "traceEvents": [
+    {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "ts": 1, "dur": 5, "pid": 1, "tid": 1, "args": {
+        "External id": 7, "Input Dims": [[8, 16], [16, 32]], "Input type": ["float", "float"]}},
+    {"ph": "X", "cat": "kernel", "name": "gemm", "ts": 2, "dur": 3.5, "args": {"External id": 7, "stream": 7}},
+    {"ph": "X", "cat": "kernel", "name": "ncclDevKernel_AllReduce", "ts": 9, "dur": 20, "args": {
+        "Collective name": "allreduce", "In msg nelems": 1024, "Group size": 4, "dtype": "Float",
+        "Process Group Ranks": "[0, 1, 2, 3]"}},
+    {"ph": "X", "cat": "user_annotation", "name": "gloo:all_gather", "ts": 9, "dur": 20, "args": {
+        "Input Dims": [[1024]], "Input type": ["float"]}},
+]}  # fmt: skip
 LEGEND = {"armillary_obfuscation_map": 1, "names": {"a": "b"}, "groups": {"1": 2}}
 COLLECTED = {"format": "armillary-collected-1", "rank": 0, "world_size": 1, "torch": "2.5", "backend": "gloo",
              "accelerator": "", "warmup": 1, "steps": 2, "host": "host_0.json", "device": "device_0.json",
@@ -226,6 +250,10 @@ def rows() -> list[Target]:
         ("measured-md", "measured.md", made(TORCHTITAN), text, measured),
         ("measured-log", "measured.log", made(MAXTEXT), text, measured),
         ("measured-json", "measured.json", made(SIMUMAX), mutate.JSON, measured),
+        ("steps", "steps.yaml", made(STEPS), yaml, read_steps),
+        ("observed-steps", "steps.csv", made(STEP_TABLE), text, observed),
+        ("observed-profile", "rank0.json", made(PROFILE), mutate.JSON, read_profile),
+        ("observed", "a.csv", made(NCCL_LOG, NCCL_CSV, GEMMS.replace("us", "time"), PROFILE), text, observed),
         ("legend", "map.json", made(LEGEND), mutate.JSON, read_legend),
         ("collected", "collected_0.json", made(COLLECTED), mutate.JSON, lambda path: read_collected(path.parent)),
         ("issue-log", "sim.log", made(ISSUES), text, issues),
@@ -297,6 +325,13 @@ def measured(path: Path) -> None:
             read(path)
         except ArmillaryError:
             continue
+
+
+def observed(path: Path) -> None:
+    found = observe([path])
+    found.gemms()
+    found.collectives(8)
+    assert found.ranks >= 1
 
 
 def issues(path: Path) -> None:

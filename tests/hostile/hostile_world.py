@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from armillary.trace import GraphBuilder, Trace, write_trace
-from armillary.trace.node import NodeType
+from armillary.trace.columns import NodeType
 
 TERMINAL = "\x1b]0;pwned\x07\x1b[31m\x9b2J\u202e\x08\x7f"
 MARKUP = "[bold red]x[/][link=http://pwned.invalid]y[/link]:skull:"

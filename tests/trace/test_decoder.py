@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from armillary.base.errors import InputError
 from armillary.trace import Graph, Node, decode, encode, graph_of, nodes_of
-from armillary.trace.node import KINDS, RANGES, STRING
+from armillary.trace.columns import KINDS, RANGES, STRING
 
 TEXT = st.text(max_size=6) | st.sampled_from(["", "comm_size", "é", "漢字", "🜨", "involved_dim"])
 UINT64 = st.integers(0, 2**64 - 1) | st.sampled_from([0, 1, 127, 128, 2**63, 2**64 - 1])

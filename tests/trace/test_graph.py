@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from armillary.base.errors import InputError
 from armillary.trace import Graph, Node, graph_of
-from armillary.trace.node import KINDS
+from armillary.trace.columns import KINDS
 
 
 def attrs(*lists: list[tuple[Any, ...]]) -> Graph:

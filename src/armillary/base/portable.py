@@ -105,6 +105,18 @@ def power(x: Any, y: float) -> Any:
     return _where(_is_zero(x), at_zero, _where(_is_infinite(x), at_infinity, found))
 
 
+@overload
+def hypot(x: float, *others: float) -> float: ...
+@overload
+def hypot(x: Floats, *others: Floats) -> Floats: ...
+def hypot(x: Any, *others: Any) -> Any:
+    """Return the root of the sum of squares, which must not leave the range of float64."""
+    squares = x * x
+    for other in others:
+        squares = squares + other * other
+    return np.sqrt(squares) if isinstance(squares, np.ndarray) else math.sqrt(squares)
+
+
 def dot(left: Floats, right: Floats) -> Any:
     """Return ``left @ right``, summed up in the order of NumPy's own sums instead of that of a BLAS."""
     if right.ndim == 1:

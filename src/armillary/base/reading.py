@@ -43,8 +43,10 @@ MOST_VALUES = 10_000_000
 """Values of a JSON document; as Python objects they take about 1.5 GB."""
 MOST_DEPTH = 200
 """Levels of lists and objects within each other."""
-PIPE_SECONDS = 10.0
-"""Seconds for which a pipe may give nothing."""
+WRITER_SECONDS = 1.0
+"""Seconds after which somebody must have a pipe open for writing."""
+PIPE_SECONDS = 25.0
+"""Seconds for which a pipe that somebody writes to may give nothing."""
 _BLOCK = 1 << 16
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 _WHEN_EMPTY = "expected a file, or a pipe that somebody writes to"
@@ -126,12 +128,12 @@ def _read(descriptor: int, path: StrPath, most: float) -> bytes | memoryview:
     if not (more := _some(descriptor, path, pipe) if first else b""):
         return first
     # An array: to make room for one is faster than to let bytes grow.
+    if pipe:
+        return _rest_of_pipe(descriptor, path, bytearray(first + more), most)
     room = bytearray(max(found.st_size, 2 * _BLOCK) + 1)
     size = len(first) + len(more)
     room[:size] = first + more
     while True:
-        if pipe:
-            _wait(descriptor, path)
         with memoryview(room) as view:
             got = (
                 os.readv(descriptor, [view[size:]])
@@ -143,15 +145,9 @@ def _read(descriptor: int, path: StrPath, most: float) -> bytes | memoryview:
         size += got
         if size > most:
             _too_large(path, size, most)
-        # A pipe has no size in advance, and a file may grow.
+        # The file has grown.
         if size == len(room):
             room.extend(bytes(len(room)))
-
-
-def _some(descriptor: int, path: StrPath, pipe: bool) -> bytes:
-    if pipe:
-        _wait(descriptor, path)
-    return os.read(descriptor, _BLOCK)
 
 
 def _copy(descriptor: int, view: memoryview) -> int:
@@ -160,15 +156,38 @@ def _copy(descriptor: int, view: memoryview) -> int:
     return len(found)
 
 
-def _wait(descriptor: int, path: StrPath) -> None:
-    """Wait until a pipe has something, or is at its end."""
-    seconds = limit(PIPE_SECONDS)
+def _rest_of_pipe(descriptor: int, path: StrPath, found: bytearray, most: float) -> memoryview:
+    while more := _of_pipe(descriptor, path):
+        found += more
+        if len(found) > most:
+            _too_large(path, len(found), most)
+    return memoryview(found).toreadonly()
+
+
+def _some(descriptor: int, path: StrPath, pipe: bool) -> bytes:
+    return _of_pipe(descriptor, path) if pipe else os.read(descriptor, _BLOCK)
+
+
+def _of_pipe(descriptor: int, path: StrPath) -> bytes:
+    """Return what a pipe gives next, "" at its end; it has been opened so that no read waits."""
     poll = select.poll()
     poll.register(descriptor, select.POLLIN)
-    if not poll.poll(None if math.isinf(seconds) else int(seconds * 1000)):
-        raise InputError(
-            f"{os.fspath(path)}: is a pipe that has given nothing for {seconds:g} s, {_WHEN_EMPTY}"
-        )
+    for seconds in (0.0, WRITER_SECONDS, limit(PIPE_SECONDS)):
+        ready = poll.poll(None if math.isinf(seconds) else int(seconds * 1000))
+        try:
+            found = os.read(descriptor, _BLOCK)
+        # Somebody has it open for writing, and has not written yet.
+        except BlockingIOError:
+            continue
+        # At the end of what was written, poll says so at once.
+        if found or ready:
+            return found
+        if seconds:
+            _refuse(path, "is a pipe that nobody writes to")
+    raise InputError(
+        f"{os.fspath(path)}: is a pipe that has given nothing for {limit(PIPE_SECONDS):g} s, {_WHEN_EMPTY} "
+        f"({how_to_raise(2)})"
+    )
 
 
 def _too_large(path: StrPath, size: float, most: float) -> NoReturn:
@@ -181,7 +200,11 @@ def _too_large(path: StrPath, size: float, most: float) -> NoReturn:
 def check_size(path: StrPath, most: float) -> None:
     """Refuse a file that another library opens by its name: one that is none, or is too large; see `read_bytes`."""
     os.close(open_file(path))
-    size = os.stat(path).st_size  # noqa: PTH116
+    found = os.stat(path)  # noqa: PTH116
+    # Such a library goes back and forth in it.
+    if not stat.S_ISREG(found.st_mode):
+        raise InputError(f"{os.fspath(path)}: is a pipe, expected a file")
+    size = found.st_size
     if size > limit(most):
         _too_large(path, size, limit(most))
 

@@ -137,7 +137,7 @@ def _text(path: Path) -> str:
 def _whole(path: Path, line: int, name: str, text: str) -> int:
     number = whole(text)
     if number is None or not 1 <= number < 2**31:
-        raise InputError(f"{path}:{line}: {name} is '{text}', expected a whole number of 1 or more")
+        raise InputError(f"{path}:{line}: {name} is '{text[:40]}', expected a whole number of 1 or more")
     return number
 
 

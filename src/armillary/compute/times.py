@@ -17,10 +17,9 @@ from armillary.compute.roofline import Roofline, with_endless_memory
 from armillary.platform.kernels import COMPUTE_MODELS
 from armillary.platform.model import Platform
 from armillary.trace.attention import ATTENTION, to_attention
-from armillary.trace.columns import distinct_columns
+from armillary.trace.columns import NodeType, distinct_columns
 from armillary.trace.gemm import GEMM, to_gemms
 from armillary.trace.graph import Graph
-from armillary.trace.node import NodeType
 
 Row = tuple[str, int, int, str, tuple[int, ...], int, tuple[int, ...]]
 """A kernel: name, operations, bytes, precision, GEMMs, recorded ns, attention."""

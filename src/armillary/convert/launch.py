@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from armillary.base.errors import ArmillaryError, InputError
+from armillary.base.posix import needs_posix
 from armillary.convert.collect_script import REFUSED
 from armillary.convert.collected import CollectedRank, read_collected
 from armillary.convert.processes import RankProcesses
@@ -61,6 +62,7 @@ def collect_script(
         raise InputError(f"{path}: no such file, expected a Python script")
     if ranks < 1:
         raise InputError(f"collect: ranks is {ranks}, expected 1 or more")
+    needs_posix("armillary capture")
     import_torch("armillary capture")
     try:
         target.mkdir(parents=True, exist_ok=True)

@@ -14,6 +14,8 @@ from collections.abc import Mapping, Sequence
 from types import FrameType, TracebackType
 from typing import Any
 
+from armillary.base.posix import needs_posix
+
 GRACE_SECONDS = 3.0
 """How long a process may take to end after SIGTERM before it is killed."""
 _POLL_SECONDS = 0.01
@@ -36,6 +38,7 @@ class RankProcesses:
         self._before: Any = None
 
     def __enter__(self) -> RankProcesses:
+        needs_posix("running a program on all ranks")
         # SIGTERM would end this process without `__exit__` and leave the ranks behind; as an exception it
         # does not. Python allows handlers in the main thread only.
         if threading.current_thread() is threading.main_thread():

@@ -137,6 +137,8 @@ WHOLE_TIME = Number(high=MOST_NS, most="2501 h", whole=True)
 POSITIVE = RATE = Number(above=True)
 SHARE = Number(0, 1, above=True, most="100 %")
 SHARE_OR_NONE = Number(0, 1, most="100 %")
+LONGER = Number(0, 10, most="1000 %")
+"""A share by which something takes longer than alone; fits of training reach twice 400 %."""
 BYTES = Number(high=MOST_BYTES, whole=True)
 SEED = Number(high=2**63 - 1, whole=True)
 FLAG = Kind(bool, "true or false")

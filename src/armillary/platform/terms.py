@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 from armillary.base.units import format_time
-from armillary.platform.limits import COUNT, RATE, SHARE_OR_NONE, TEXT, TIME, Kind, Number, check
+from armillary.platform.limits import COUNT, LONGER, RATE, SHARE_OR_NONE, TEXT, TIME, Kind, Number, check
 
 
 @dataclass(frozen=True)
@@ -91,8 +91,8 @@ class Terms:
 
     def __post_init__(self) -> None:
         """Validate the fields, see `armillary.platform.limits`."""
-        # Shares may be 0 (off) up to 100 %; times and numbers have their own limits.
-        rules = dict.fromkeys(TIMES, TIME) | NUMBERS
+        # Shares may be 0 (off) up to 100 %; times, numbers and communication have their own limits.
+        rules = dict.fromkeys(TIMES, TIME) | dict.fromkeys(COMMUNICATION, LONGER) | NUMBERS
         check(self, **{each.name: rules.get(each.name, SHARE_OR_NONE) for each in fields(self)})
 
     @property
@@ -126,6 +126,8 @@ class Terms:
 
 TIMES = ("launch", "step_time")
 """Terms that are times."""
+COMMUNICATION = ("communication", "communication_inside", "communication_between")
+"""Terms that may more than double a time."""
 PROCESSORS, TRAFFIC = Number(high=10_000), Number(high=100)
 NUMBERS = {"overlap_processors": PROCESSORS, "overlap_traffic": TRAFFIC}
 """Terms that are plain numbers, and their rules; the others are shares."""

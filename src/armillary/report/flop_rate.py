@@ -7,6 +7,7 @@ operations take at their peaks, over the step time, and cannot exceed 100 %.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 
@@ -44,7 +45,7 @@ def flops(timeline: Timeline) -> Flops | None:
     # Nodes that took no time would make the rate of the others look higher than it is.
     if timeline.info.get("free_nodes"):
         return None
-    each, by_precision, at_peak = [], dict.fromkeys((*PRECISIONS, ""), 0), 0.0
+    each, by_precision, at_peak = [], dict.fromkeys((*PRECISIONS, ""), 0), Fraction(0)
     for cls, ranks in enumerate(class_sizes(timeline).tolist()):
         table, ran = timeline.table(cls), timeline.spans(cls)[0] >= 0
         own = {
@@ -57,7 +58,8 @@ def flops(timeline: Timeline) -> Flops | None:
             by_precision[name] += done * ranks
         peaks = timeline.peaks(cls)
         # Time in ns at the peaks; without a peak (0) a division by infinity leaves the node out.
-        at_peak += ranks * float((table.flops / np.where(peaks, peaks, np.inf))[ran].sum())
+        # Exact over classes, so that the share is the same however ranks were folded.
+        at_peak += ranks * Fraction(float((table.flops / np.where(peaks, peaks, np.inf))[ran].sum()))
     total = sum(by_precision.values())
     seconds = float(nanoseconds(timeline, timeline.total_ticks)) / 1e9
     if not total or not seconds:
@@ -66,7 +68,7 @@ def flops(timeline: Timeline) -> Flops | None:
     npus = int(timeline.info.get("npus", timeline.n_ranks)) or 1
     peak = timeline.info.get("peak_flops_per_ns")
     rate = total / seconds
-    share = at_peak / 1e9 / seconds / npus if peak else None
+    share = float(at_peak) / 1e9 / seconds / npus if peak else None
     above = share is not None and share > 1 + 1e-9  # a sum of quotients may be off by its last bits
     return Flops(
         total=total,

@@ -15,7 +15,8 @@ from armillary.report.trace_drawing import CTRL, DATA, MAX_NODES, Drawing, drawi
 from armillary.report.trace_graph_html import COLOURS, about, graph_page
 from armillary.report.trace_times import KINDS, durations
 from armillary.trace import Graph
-from armillary.trace.node import node_at, type_name
+from armillary.trace.columns import type_name
+from armillary.trace.node import node_at
 
 TABLES = (".dot", ".gv", ".graphml")
 PICTURES = (".html", ".svg", ".pdf", ".png")

@@ -12,12 +12,13 @@ if TYPE_CHECKING:
     from armillary.trace._encode import encode
     from armillary.trace._info import info
     from armillary.trace.builder import GraphBuilder
+    from armillary.trace.columns import CollectiveType, NodeType
     from armillary.trace.feeder import Feeder
     from armillary.trace.files import load_trace, read_graph
     from armillary.trace.graph import Graph
     from armillary.trace.grid import RankGrid
     from armillary.trace.json_layout import graph_from_json, graph_from_nodes, graph_to_json
-    from armillary.trace.node import CollectiveType, Node, NodeType, graph_of, node_at, nodes_of
+    from armillary.trace.node import Node, graph_of, node_at, nodes_of
     from armillary.trace.trace import Trace
     from armillary.trace.write import write_graph, write_group_file, write_trace
 
@@ -60,7 +61,8 @@ __getattr__ = lazy(
         ".graph": ("Graph",),
         ".grid": ("RankGrid",),
         ".json_layout": ("graph_from_json", "graph_from_nodes", "graph_to_json"),
-        ".node": ("CollectiveType", "Node", "NodeType", "graph_of", "node_at", "nodes_of"),
+        ".columns": ("CollectiveType", "NodeType"),
+        ".node": ("Node", "graph_of", "node_at", "nodes_of"),
         ".trace": ("Trace",),
         ".write": ("write_graph", "write_group_file", "write_trace"),
     },

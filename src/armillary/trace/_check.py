@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.base.errors import InputError
+from armillary.trace.columns import CollectiveType, NodeType, type_name
 from armillary.trace.graph import LIMIT, Graph
 from armillary.trace.grid import AXIS
-from armillary.trace.node import REPLAY_ONLY, CollectiveType, NodeType, type_name
+from armillary.trace.node import REPLAY_ONLY
 from armillary.trace.structure import find_cycle
 
 Severity = Literal["error", "warning"]

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from armillary.base import jit
 from armillary.trace import columns as c
+from armillary.trace.columns import STRING
 from armillary.trace.graph import Graph
-from armillary.trace.node import STRING
 
 KERNEL = "armillary.trace.encode_kernel"
 

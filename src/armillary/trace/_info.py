@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from armillary.base.errors import InputError
+from armillary.trace.columns import CollectiveType, NodeType, type_name
 from armillary.trace.graph import Graph, exact_sum
-from armillary.trace.node import CollectiveType, NodeType, type_name
 
 
 def info(graph: Graph) -> dict[str, Any]:

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from armillary.base.errors import InputError
 from armillary.trace import columns as c
-from armillary.trace.columns import Columns, intern
-from armillary.trace.node import (
+from armillary.trace.columns import (
     BOOL,
     BOOL_LIST,
     BYTES,
@@ -25,6 +24,8 @@ from armillary.trace.node import (
     KIND_NAMES,
     STRING,
     UINT64,
+    Columns,
+    intern,
 )
 
 I64 = NDArray[np.int64]

@@ -9,10 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.base.errors import InputError
-from armillary.trace.columns import distinct_columns
+from armillary.trace.columns import NodeType, distinct_columns
 from armillary.trace.graph import Graph
 from armillary.trace.grid import AXIS, RankGrid
-from armillary.trace.node import NodeType
 from armillary.trace.trace import WORLD, Trace
 
 Ints = NDArray[np.int64]

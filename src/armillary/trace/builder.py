@@ -6,8 +6,9 @@ from collections.abc import Iterable, Sequence
 from typing import TypedDict, Unpack
 
 from armillary.base.errors import InputError
+from armillary.trace.columns import VERSION, CollectiveType, NodeType
 from armillary.trace.graph import Graph
-from armillary.trace.node import VERSION, Attribute, CollectiveType, Node, NodeType, graph_of
+from armillary.trace.node import Attribute, Node, graph_of
 
 Size = int | str
 """Bytes, or text with a unit such as ``"1 GiB"``."""

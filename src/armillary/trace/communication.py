@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 
 from armillary.base.units import format_bytes, whole
 from armillary.trace._check import validate
+from armillary.trace.columns import CollectiveType, NodeType
 from armillary.trace.graph import Graph
-from armillary.trace.node import REPLAY_ONLY, CollectiveType, NodeType
+from armillary.trace.node import REPLAY_ONLY
 from armillary.trace.structure import csr, issue_order
 from armillary.trace.trace import WORLD, Groups, Trace
 

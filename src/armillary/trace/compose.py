@@ -9,11 +9,10 @@ from typing import NamedTuple
 import numpy as np
 
 from armillary.base.errors import InputError, nearest
-from armillary.trace.columns import I64
+from armillary.trace.columns import I64, NodeType
 from armillary.trace.expand import expand_for
 from armillary.trace.graph import Graph
 from armillary.trace.join import Edit, Gate, Part, join_graphs
-from armillary.trace.node import NodeType
 from armillary.trace.trace import WORLD, Groups, Trace, check_whole, read_groups
 
 MOST_NODES = 20_000_000

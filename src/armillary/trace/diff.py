@@ -11,11 +11,11 @@ import numpy as np
 
 from armillary.trace import columns as c
 from armillary.trace._encode import encode
-from armillary.trace.columns import I64
+from armillary.trace.columns import I64, STRING, type_name
 from armillary.trace.graph import Graph, distinct, duration_ns, exact_sum, locate
 from armillary.trace.json_layout import node_to_dict, plain
 from armillary.trace.match import Codes, match, occurrence, text_codes
-from armillary.trace.node import STRING, Node, node_at, type_name
+from armillary.trace.node import Node, node_at
 from armillary.trace.structure import owners
 from armillary.trace.trace import Trace
 

@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 from armillary.base.errors import InputError
 from armillary.trace import columns as c
 from armillary.trace.axis_sets import AxisSets, Route, routes_of
-from armillary.trace.columns import Columns
+from armillary.trace.columns import KINDS, Columns, NodeType
 from armillary.trace.graph import Graph
 from armillary.trace.grid import AXIS, MOST_NODES, RankGrid
-from armillary.trace.node import KINDS, NodeType
 from armillary.trace.trace import WORLD, Trace
 
 Ints = NDArray[np.int64]

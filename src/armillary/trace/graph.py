@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from armillary.base.errors import InputError
 from armillary.trace import columns as c
 from armillary.trace.attributes import AttributeColumns, triples
-from armillary.trace.columns import Columns
-from armillary.trace.node import KIND_NAMES
+from armillary.trace.columns import KIND_NAMES, Columns
 
 
 def locate(ids: NDArray[np.uint64], wanted: NDArray[np.uint64]) -> NDArray[np.int64]:

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from armillary.trace import columns as c
-from armillary.trace.columns import I64, Columns
+from armillary.trace.columns import BYTES, I64, KINDS, STRING, VERSION, Columns, NodeType
 from armillary.trace.expand import part_of
 from armillary.trace.graph import Graph
-from armillary.trace.node import BYTES, DELAY, KINDS, STRING, VERSION, NodeType
+from armillary.trace.node import DELAY
 
 TEXTS = (STRING, BYTES)
 TEXT_LISTS = (STRING + 1, BYTES + 1)

@@ -21,8 +21,9 @@ from armillary.base.errors import InputError, nearest, one_of
 from armillary.base.files import replacing
 from armillary.base.reading import parse_json
 from armillary.base.text import json_text
+from armillary.trace.columns import VERSION, NodeType, type_name
 from armillary.trace.graph import Graph
-from armillary.trace.node import VERSION, Attribute, Node, NodeType, graph_of, node_at, type_name
+from armillary.trace.node import Attribute, Node, graph_of, node_at
 
 FORMAT = "armillary-trace-1"
 

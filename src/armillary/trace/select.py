@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 
 from armillary.base.errors import InputError, nearest, one_of
 from armillary.trace import columns as c
-from armillary.trace.columns import intern
+from armillary.trace.columns import CollectiveType, NodeType, intern
 from armillary.trace.graph import Graph
-from armillary.trace.node import CollectiveType, NodeType
 from armillary.trace.reach import ancestors, around, descendants
 from armillary.trace.trace import Trace
 

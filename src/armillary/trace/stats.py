@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from armillary.base import jit
 from armillary.trace import columns as c
 from armillary.trace import structure
+from armillary.trace.columns import CollectiveType, NodeType, type_name
 from armillary.trace.graph import Graph, duration_ns, exact_sum
-from armillary.trace.node import CollectiveType, NodeType, type_name
 from armillary.trace.trace import Trace
 
 I64 = NDArray[np.int64]

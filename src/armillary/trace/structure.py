@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 from armillary.base import jit
 from armillary.base.errors import InputError
 from armillary.trace import columns as c
-from armillary.trace.columns import I64, Columns
+from armillary.trace.columns import I64, STRING, Columns, NodeType
 from armillary.trace.graph import Graph, distinct, duration_ns, locate
-from armillary.trace.node import STRING, NodeType
 
 T = TypeVar("T", bound=np.generic)
 

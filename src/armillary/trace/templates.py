@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.trace import columns as c
-from armillary.trace.columns import Columns
+from armillary.trace.columns import VERSION, Columns
 from armillary.trace.graph import Graph, distinct
-from armillary.trace.node import VERSION, Attribute, Node, Packer
+from armillary.trace.node import Attribute, Node, Packer
 
 Ints = NDArray[np.int64]
 LABEL = -1

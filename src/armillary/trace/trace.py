@@ -13,9 +13,10 @@ from armillary.base.errors import InputError
 from armillary.base.reading import json_within
 from armillary.base.units import whole
 from armillary.trace._check import Diagnostic
+from armillary.trace.columns import NodeType
 from armillary.trace.graph import Graph
 from armillary.trace.grid import RankGrid
-from armillary.trace.node import Node, NodeType, graph_of
+from armillary.trace.node import Node, graph_of
 
 IGNORED = ("comm_src", "comm_dst", "pg_name", "comm_splits")
 """Attributes that usually differ between ranks that otherwise do the same."""

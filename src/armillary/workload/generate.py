@@ -22,7 +22,7 @@ from armillary.workload.memory.advice import advise
 from armillary.workload.models import Model, default_sequence
 from armillary.workload.models.schema import Decoder
 from armillary.workload.pipeline.partition import partition
-from armillary.workload.pipeline.tasks import tasks
+from armillary.workload.pipeline.tasks import chunks_of, tasks, virtual_stage
 from armillary.workload.plan.numbers import stores
 from armillary.workload.plan.ranks import microbatches, rank_grid
 from armillary.workload.plan.schema import Plan
@@ -65,8 +65,10 @@ def generate(model: Model, plan: Plan) -> Trace:
         boundaries = [each[-1].boundary for each in virtual]
         numbered = _numbered(virtual)
         for stage in range(stages):
-            # Virtual stage v runs on pipeline rank v % pp.
-            chunks = numbered[stage::stages]
+            chunks = [
+                numbered[virtual_stage(schedule, stages, stage, chunk)]
+                for chunk in range(chunks_of(schedule, plan.pipeline.virtual))
+            ]
             made = Stage(plan, grid, chunks, order[stage], stage, pieces, boundaries, _tied(model, plan))
             graphs.append(made.graph())
     of_rank = grid.coordinate("pp")

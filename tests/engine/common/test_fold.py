@@ -316,6 +316,28 @@ def test_bundles_that_take_no_time_have_their_turn_within_the_tick() -> None:
     check(case)
 
 
+def test_a_message_that_was_there_before_its_receive_is_taken_when_the_tick_has_run() -> None:
+    """Rank 0 ends two chunk steps at 4,020 ns; the first posts the receive of a message of 3,020 ns.
+
+    Were it taken at once, the second chunk step would count it, and send one message more.
+    """
+    case = Case(
+        {"topology": ["Switch"], "npus_count": [4], "bandwidth": [50.0], "latency": [500.0]},
+        {
+            "scheduling-policy": "FIFO", "endpoint-delay": 10, "active-chunks-per-dimension": 1,
+            "preferred-dataset-splits": 1, "local-mem-bw": 0,
+            **{f"{kind}-implementation": ["direct2"] for kind in KINDS},
+        },
+        None,
+        None,
+        ("--num-queues-per-dim=1", "--rendezvous-protocol=false"),
+        (("pipeline", (), 1, 0, 1), ("collective", (0,), 0, 1, None, None, None)),
+    )  # fmt: skip
+    check(case)
+    expected, _ = outcome(case, *VARIANTS[0])
+    assert [expected[rank][0] for rank in range(4)] == [6050, 6040, 6050, 6050]
+
+
 @settings(max_examples=60, deadline=None)
 @given(cases())
 def test_variants_agree_to_the_tick(case: Case) -> None:

@@ -23,7 +23,7 @@ from armillary.evidence.reproduce.comet_workload import DEGREES, name, share
 from armillary.evidence.reproduce.outcome import Outcome
 from armillary.report.communication import dimensions
 from armillary.trace import GraphBuilder, Trace
-from armillary.trace.node import NodeType
+from armillary.trace.columns import NodeType
 from armillary.workload.models import flops, load_model, parameters
 
 CHOSEN = Assumptions()

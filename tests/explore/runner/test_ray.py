@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
+import signal
+import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +25,16 @@ pytestmark = pytest.mark.slow
 Make = Callable[..., Sweep]
 Told = Callable[[list[Row]], list[tuple[Any, ...]]]
 
+# Ray listens on all interfaces: nobody else gets in without the token, and that of the user is not touched.
+ALONE = {
+    "RAY_AUTH_MODE": "token",
+    "RAY_AUTH_TOKEN": secrets.token_hex(32),
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+    # A busy machine may take minutes.
+    "RAY_raylet_start_wait_time_s": "600",
+}
+
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
@@ -28,15 +43,7 @@ def cluster() -> Iterator[Any]:
     (folder / "ray").mkdir()
     before = dict(os.environ)
     here = str(Path(__file__).parent)
-    # The last one makes Ray stay on the loopback, whatever the name says.
-    alone = {
-        "RAY_AUTH_TOKEN_PATH": str(folder / "token"),
-        "RAY_USAGE_STATS_ENABLED": "0",
-        "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
-        # A busy machine may take minutes.
-        "RAY_raylet_start_wait_time_s": "600",
-    }
-    os.environ |= {"RAY_TMPDIR": str(folder), **alone}
+    os.environ |= {"RAY_TMPDIR": str(folder), **ALONE}
     cluster_utils = pytest.importorskip(
         "ray.cluster_utils", reason="Ray is not installed: pip install armillary[ray]"
     )
@@ -117,32 +124,60 @@ def test_a_node_that_is_killed_while_it_holds_points_costs_no_row(
     assert lost and all(times_begun(log, number) > 1 for number in lost)
 
 
+# A process of its own: Ray ends whoever has started a head and loses it.
+HEAD = """
+import sys
+from ray.cluster_utils import Cluster
+
+made = Cluster()
+head = made.add_node(
+    num_cpus=1, object_store_memory=80 << 20, node_ip_address="127.0.0.1", include_dashboard=False, temp_dir=sys.argv[1]
+)
+processes = {name: [each.process.pid for each in some] for name, some in head.all_processes.items()}
+print(made.address, *processes["gcs_server"], *(pid for name in processes for pid in processes[name]), flush=True)
+sys.stdin.read()
+"""
+
+
 @pytest.mark.parametrize("killed", ["gcs", "all"])
 def test_a_head_that_is_killed_ends_the_run_with_what_is_done(
-    cluster: Any, small: Make, tmp_path: Path, killed: str, monkeypatch: pytest.MonkeyPatch
+    small: Make, tmp_path: Path, killed: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from ray.cluster_utils import Cluster
+    pytest.importorskip("ray", reason="Ray is not installed: pip install armillary[ray]")
     from strange import Strange
 
-    sweep, made = small(40), Cluster()
-    node = {"num_cpus": 1, "object_store_memory": 80 << 20, "node_ip_address": "127.0.0.1"}
+    sweep = small(40)
     folder = Path(tempfile.mkdtemp(prefix="ray"))
-    head = made.add_node(**node, include_dashboard=False, temp_dir=str(folder))
-    monkeypatch.setenv("RAY_ADDRESS", made.address)
+    here = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+    for name, value in {**ALONE, "RAY_TMPDIR": str(folder), "PYTHONPATH": here}.items():
+        monkeypatch.setenv(name, value)
+    head = subprocess.Popen(
+        [sys.executable, "-c", HEAD, str(folder)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    assert head.stdout
+    address, gcs, *others = head.stdout.readline().split()
+    monkeypatch.setenv("RAY_ADDRESS", address)
+
+    def end(*processes: str) -> None:
+        for process in processes:
+            with suppress(ProcessLookupError):
+                os.kill(int(process), signal.SIGKILL)
 
     def kill(counts: Any) -> None:
         if counts.simulated > 3:
-            if killed == "gcs":
-                head.kill_gcs_server(check_alive=False)
-            else:
-                head.kill_all_processes(check_alive=False, allow_graceful=False)
+            end(*([gcs] if killed == "gcs" else others))
 
     try:
         evaluator = Strange({}, seconds=0.3)
-        with pytest.raises(CutShortError, match=f"executor ray: the .*cluster at {made.address}"):
+        with pytest.raises(CutShortError, match=f"executor ray: the .*cluster at {address}"):
             rows_of(sweep, tmp_path / "s", evaluator=evaluator, executor="ray", progress=kill)
     finally:
-        head.kill_all_processes(check_alive=False, allow_graceful=False)
+        end(str(head.pid), *others)
+        head.wait()
         shutil.rmtree(folder, ignore_errors=True)
     with Stored(tmp_path / "s") as store:
         assert 3 < len(store.rows()) < 40

@@ -10,6 +10,7 @@ import yaml
 
 import armillary
 from armillary.base.errors import InputError
+from armillary.explore.runner import CutShortError
 
 from .test_planner import GENERATE, MODEL, sweep
 
@@ -71,3 +72,22 @@ def test_a_storage_goes_on(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
         armillary.search(given | {"where": ["tp <= 4"]}, trials=5)
     with pytest.raises(InputError, match="storage"):
         armillary.search(given | {"search": {"method": "tpe", "storage": "/dev/null/trials.db"}})
+
+
+@pytest.mark.parametrize("name", ["trials.log", "trials.db"])
+def test_a_storage_that_fails_is_one_line_and_keeps_its_trials(name: str, tmp_path: Path) -> None:
+    optuna = pytest.importorskip("optuna")
+    given = sweep(VARY, []) | {"search": {"method": "tpe", "storage": str(tmp_path / name), "trials": 6}}
+    tell, calls = optuna.Study.tell, []
+
+    def full(study: Any, *rest: Any) -> Any:
+        calls.append(rest)
+        if len(calls) > 2:
+            raise OSError(28, "No space left on device")
+        return tell(study, *rest)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(optuna.Study, "tell", full)
+        with pytest.raises(CutShortError, match=r"No space left on device\); 2 trials are done and kept"):
+            armillary.search(given)
+    assert armillary.search(given).points >= 1

@@ -34,6 +34,7 @@ from armillary.cli.values import OUTPUT_FOLDER
 def command(files: tuple[Path, ...], software: str, device: str, out: Path | None) -> None:
     """Fit, print and write."""
     from armillary.base.files import make_folder, write_text
+    from armillary.base.reading import read_plain
     from armillary.evidence.calibrate.recipes import RECIPES
     from armillary.evidence.calibrate.training_files import calibrate
     from armillary.evidence.validate.training.formats import read_cases
@@ -67,7 +68,7 @@ def command(files: tuple[Path, ...], software: str, device: str, out: Path | Non
             **({"base": recipe.base} if recipe.base else {}),
             **({"plan": plan} if plan and not recipe.base else {}),
             "script": "armillary calibrate training",
-            "source": {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files},
+            "source": {path.name: hashlib.sha256(read_plain(path)).hexdigest() for path in files},
             "devices": {ALL: found.document()},
             "seen": digests(mine),
         }

@@ -33,7 +33,7 @@ class Problem:
     """One collective whose chunks are to be planned.
 
     Attributes:
-        operation: One of `levels.SCHEDULABLE`.
+        operation: One of `chunk_order.SCHEDULABLE`.
         levels: The dimensions that it spans, innermost first.
         sizes: Bytes of the plain chunks.
         within: Which chunk a port serves first, one of `WITHIN`.

@@ -64,8 +64,8 @@ def chunks_for(
 
     Args:
         how: Name of a scheduler, built in or of another package.
-        within: One of `levels.WITHIN`.
-        operation: One of `levels.SCHEDULABLE`.
+        within: One of `chunk_order.WITHIN`.
+        operation: One of `chunk_order.SCHEDULABLE`.
         levels: The dimensions, innermost first.
         size: Bytes of the collective.
         chunks: Plain chunks that it is divided into.

@@ -59,7 +59,7 @@ def search(
     """Return the best plan found.
 
     Args:
-        operation: One of `levels.SCHEDULABLE`.
+        operation: One of `chunk_order.SCHEDULABLE`.
         levels: The dimensions, innermost first.
         sizes: Bytes of plain chunks.
         within: Which chunk a port serves first.

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from armillary.base import portable
 from armillary.collective.fitted.between import Spanning
 from armillary.collective.fitted.mechanism import Mechanism, timed
 from armillary.collective.fitted.regimes import Curve, at_members, share
@@ -141,4 +141,4 @@ class CollectiveFit:
             found.append(self.unseen.get("place", 0.0))
         elif (operation, place) not in self.measured:
             found.append(self.unseen.get("operation", 0.0))
-        return math.hypot(*found)
+        return portable.hypot(0.0, *found)

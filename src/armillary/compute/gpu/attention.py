@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from armillary.base import portable
 from armillary.compute.gpu.device import AttentionFit, Gpu
 from armillary.compute.gpu.gemm import ELEMENT, together
 from armillary.compute.gpu.power import Power
@@ -56,7 +57,7 @@ def attention_seconds(
     # s per score on one SM, of the tensor cores and of the softmax; units that overlap only in part add up as
     # a hypotenuse.
     gemms = flops / (rate * np.where(back, fit.backward_rate, fit.rate))
-    score = np.hypot(gemms, np.where(back, fit.backward_score, fit.score) / sustained)
+    score = portable.hypot(gemms, np.where(back, fit.backward_score, fit.score) / sustained)
     if power:
         # Tensor cores wait for the softmax: their load is less than that of a GEMM.
         score = score / power.clocks(flops / (rate * gpu.gemm_fit(precision).rate) / score)

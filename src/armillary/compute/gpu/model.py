@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from armillary.base import portable
 from armillary.base.errors import InputError, one_of
 from armillary.compute.gpu.attention import attention_seconds
 from armillary.compute.gpu.device import SECOND, Factors, Gpu, load_gpu
@@ -162,7 +163,7 @@ class GpuModel(ComputeModel):
                 # Heads of 128 elements on a device that they fill.
                 flops, score = float(work.operations[at]), fit.score / clocks
                 # 512 = 2 * (128 + 128) operations per score.
-                busy = float(np.hypot(flops / (peak * fit.rate), flops / 512 * score / self.gpu.sms))
+                busy = portable.hypot(flops / (peak * fit.rate), flops / 512 * score / self.gpu.sms)
                 moved = max(int(work.size[at]), 0) / (self.gpu.bandwidth * fit.memory)
                 ns[at] = (max(busy, moved) + fit.launch) * self.factors.attention * SECOND
             for at in mine:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-import numpy as np
-
+from armillary.base import portable
 from armillary.compute.gpu.device import SUBSTITUTE, Gpu
 
 Kind = Literal["gemm", "grouped", "attention", "attention backward", "memory"]
@@ -31,7 +30,7 @@ def kernel_spread(gpu: Gpu, kind: Kind, precision: str = "bf16", ns: float | Non
         precision: Of a GEMM; one without constants of its own takes those of the nearest that has some.
         ns: Predicted time of a GEMM; absent: a long one.
     """
-    return float(np.hypot(own_spread(gpu, kind, precision, ns), device_spread(gpu)))
+    return portable.hypot(own_spread(gpu, kind, precision, ns), device_spread(gpu))
 
 
 def device_spread(gpu: Gpu) -> float:

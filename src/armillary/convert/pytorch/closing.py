@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from armillary.base.units import format_time
 from armillary.convert.pytorch.rank import Rank
 from armillary.trace import Graph
-from armillary.trace.node import COMMUNICATION
+from armillary.trace.columns import COMMUNICATION
 
 Times = NDArray[np.int64]
 

@@ -256,7 +256,7 @@ def _splits(node: HostNode, operand: Any) -> tuple[int, ...]:
 def _add_said(made: Communication, node: HostNode) -> None:
     """Take the bytes from the attributes that PyTorch records with a collective, if present."""
     # Message sizes are in elements, of the dtype that stands beside them.
-    each = element_bytes(node.extra.get("dtype"))
+    each = element_bytes(str(node.extra.get("dtype")))
     given, got = (_count(node.extra.get(key)) for key in ("in_msg_nelems", "out_msg_nelems"))
     if made.sized or not each or (given is None and got is None):
         return

@@ -315,7 +315,9 @@ def post(prog, st, mem, at, tick, heap, base, size):
             continue
         mem[slot] = lk.POSTED
         if state == lk.ARRIVED:
-            size = receive(prog, st, mem, at, tick, mem[slot + 1], heap, base, size)
+            # ASTRA-sim registers it behind all else of this tick: a chunk step that completes now does not count it.
+            st[lk.V_SEQ] += 1
+            size = push(heap, base, size, tick, tick, tick, st[lk.V_SEQ], lk.EV_LATE, at, mem[slot + 1])
         elif state == lk.WAITING:
             sender = other(prog, mem, at, receive_rows.peer(prog, row))
             match = receive_rows.match(prog, row)
@@ -406,6 +408,8 @@ def deliver(prog, st, mem, heap, pc, line, positions, members):
             size = begin(prog, st, mem, a, tick, b, heap, base, size)
         elif code == lk.EV_MESSAGE:
             size = arrive(prog, st, mem, a, b, tick, sent, heap, base, size)
+        elif code == lk.EV_LATE:
+            size = receive(prog, st, mem, a, tick, b, heap, base, size)
         else:
             size = complete(prog, st, mem, a, tick, heap, base, size)
             i = (a - first) // each

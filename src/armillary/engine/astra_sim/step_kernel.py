@@ -30,7 +30,12 @@ touch, doubt, freed, taken, served = (
 )
 collective_kernel = use("armillary.engine.astra_sim.collective_kernel")
 at_once = use("armillary.engine.astra_sim.congestion.queue_kernel").at_once
-arrive, complete, finished = phase_kernel.arrive, phase_kernel.complete, phase_kernel.finished
+arrive, complete, finished, receive = (
+    phase_kernel.arrive,
+    phase_kernel.complete,
+    phase_kernel.finished,
+    phase_kernel.receive,
+)
 bus_event, bus_go_on = bus_kernel.bus_event, bus_kernel.bus_go_on
 schedule, schedule_now, node_row, CONTENTION = (
     rank_kernel.schedule,
@@ -306,6 +311,8 @@ def run(prog, st, mem, heap, budget, heap_room, member_state_room):
             # The first event of a rank: nothing can have come before it.
             st[lk.V_DOUBT] = 0
             issue_free(prog, st, mem, heap, a, tick)
+        elif code == lk.EV_LATE:
+            st[lk.V_HEAP] = receive(prog, st, mem, a, tick, b, heap, 0, st[lk.V_HEAP])
         elif code >= lk.EV_BUS_SENT:
             st[lk.V_THROUGH] = 0
             st[lk.V_HEAP] = bus_event(prog, st, mem, code, a, tick, heap, 0, st[lk.V_HEAP])

@@ -22,7 +22,8 @@ from armillary.engine.common.network import LIMIT
 from armillary.platform.model import Platform
 from armillary.trace import CollectiveType, Graph, NodeType
 from armillary.trace._check import validate
-from armillary.trace.node import COMMUNICATION, REPLAY_ONLY
+from armillary.trace.columns import COMMUNICATION
+from armillary.trace.node import REPLAY_ONLY
 
 if TYPE_CHECKING:
     from armillary.compute import KernelTimes

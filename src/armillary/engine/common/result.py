@@ -18,8 +18,7 @@ from armillary.engine.common.timeline import KINDS, GraphTable, Timeline, sum_by
 from armillary.platform.kernels import PRECISIONS
 from armillary.platform.model import Platform
 from armillary.trace import Graph, NodeType
-from armillary.trace.columns import distinct_columns
-from armillary.trace.node import COMMUNICATION
+from armillary.trace.columns import COMMUNICATION, distinct_columns
 
 Ints = NDArray[np.int64]
 _KIND_OF = {

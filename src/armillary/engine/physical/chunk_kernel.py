@@ -13,9 +13,9 @@ from armillary.engine.physical import layout as lk
 
 choice = use("armillary.engine.physical.choice_kernel")
 phase_row, must_ask, choose_all = choice.phase_row, choice.must_ask, choice.choose_all
-touch_chunk_flow = use("armillary.engine.physical.share_kernel").touch_chunk_flow
+share = use("armillary.engine.physical.share_kernel")
+touch_chunk_flow, phase_of = share.touch_chunk_flow, share.phase_of
 complete_node = use("armillary.engine.physical.rank_kernel").complete_node
-phase_of = use("armillary.engine.physical.chunk_batch_kernel").phase_of
 arrivals, asking, comms, item_state = accessors(lk.ARRIVALS, lk.ASKING, lk.COMMS, lk.ITEM_STATE)
 items, chunk_flows, line_members, lines = accessors(lk.ITEMS, lk.CHUNK_FLOWS, lk.LINES, lk.LINE_ROWS)
 members, phases, plans, ring_entries = accessors(lk.MEMBERS, lk.PHASES, lk.PLANS, lk.RING_ENTRY)

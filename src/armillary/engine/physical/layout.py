@@ -58,7 +58,7 @@ PL_PHASES = PLANS.column("phases", "phases of a chunk")
 PL_CHUNKS = PLANS.column("chunks", "its first chunk, in CHUNKS")
 PL_LINES = PLANS.column("lines", "lines of all phases together")
 PL_CHOICES = PLANS.column("choices", "levels among which a chunk chooses its route while it runs, 0: none")
-PL_CHUNK_BATCH = PLANS.column("chunk_batch", "1: its chunks are a chunk batch, see `chunk_batch_kernel`")
+PL_CHUNK_BATCH = PLANS.column("chunk_batch", "1: its chunks are a chunk batch, see `share_kernel`")
 PL_BIGGER = PLANS.column(
     "bigger", "of a chunk batch: how many chunks are of the bigger of two sizes; they come first"
 )

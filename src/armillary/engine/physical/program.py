@@ -157,7 +157,7 @@ class Plan:
     lines: int = 0
     """Lines of all phases of one chunk."""
     chunk_batch: bool = False
-    """Whether the chunks are a chunk batch, see `chunk_batch_kernel`."""
+    """Whether the chunks are a chunk batch, see `share_kernel`."""
     placed: list[tuple[PhysicalPhase, int]] = field(default_factory=list)
     """The phases of each route and size of a chunk, with that size."""
 
@@ -358,7 +358,7 @@ def fill_spans(
     for example in whole[kinds].tolist():
         number = int(plan[example])
         rows = phases[tables["CHUNKS"][int(plans[number, lk.PL_CHUNKS]) : after[number]]]
-        # As in `chunk_batch_kernel.ticks_of`: each chunk rounded up on its own.
+        # As in `share_kernel.ticks_of`: each chunk rounded up on its own.
         each = -(-rows[:, lk.PH_VOLUME] // rate[example])
         through = np.cumsum(each)
         begins.append(through - each)

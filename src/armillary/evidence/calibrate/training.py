@@ -172,9 +172,18 @@ def fit(
             columns.append((at(moved) - here) / step)
         return np.stack(columns, axis=1)
 
+    # The first trust region is as large as where the search starts: from 0 alone it would not move.
     found = least_squares(
-        at, begin, jac=slopes, bounds=(low / width, high / width), loss="soft_l1", f_scale=LOUD, x_scale=1.0,
-        max_nfev=rounds, xtol=1e-3, ftol=1e-3,
-    )  # fmt: skip
+        at,
+        begin if begin.any() else begin + STEP,
+        jac=slopes,
+        bounds=(low / width, high / width),
+        loss="soft_l1",
+        f_scale=LOUD,
+        x_scale=1.0,
+        max_nfev=rounds,
+        xtol=1e-3,
+        ftol=1e-3,
+    )
     count = len(cases)
     return Fit(values(found.x), np.asarray(found.fun[:count]), slopes(found.x)[:count], found.x - begin)

@@ -88,12 +88,13 @@ class Results:
         return pandas.DataFrame(self.records(), columns=self.columns)
 
     def write_csv(self, path: Path) -> None:
-        """Write `records` as CSV."""
-        rows = ([record.get(name) for name in self.columns] for record in self.records())
-        write_text(path, csv_text(self.columns, rows))
+        """Write `records` as CSV, without `seconds`: the same points give the same file, whoever evaluated them."""
+        columns = [name for name in self.columns if name != "seconds"]
+        rows = ([record.get(name) for name in columns] for record in self.records())
+        write_text(path, csv_text(columns, rows))
 
     def write_json(self, path: Path) -> None:
-        """Write the objectives and the rows as JSON; measures with their units."""
+        """Write the objectives and the rows as JSON; measures with their units, nothing that depends on the run."""
         known = [name for name in self.columns if name in MEASURES]
         document = {
             "objectives": [{"measure": each.name, "goal": each.goal} for each in self.sweep.objectives],
@@ -101,7 +102,7 @@ class Results:
             "rows": [
                 {
                     "number": row.number, "values": dict(row.values), "key": row.key, "status": row.status,
-                    "reason": row.reason, "measures": dict(row.measures), "seconds": row.seconds,
+                    "reason": row.reason, "measures": dict(row.measures),
                 }
                 for row in self.rows
             ],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import shutil
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING
 from armillary.base import VERSION
 from armillary.base.errors import InputError
 from armillary.base.files import replacing
+from armillary.base.posix import needs_posix
 from armillary.explore.runner.executor import CutShortError
 from armillary.explore.runner.identity import Identity, sweep_digest
 from armillary.explore.runner.salvage import seal
@@ -38,6 +38,9 @@ class WriterLock:
         Raises:
             InputError: another process writes to it (or this one, by another `Store`), or the folder cannot be written.
         """
+        needs_posix("a sweep or search")
+        import fcntl
+
         self._name = path.with_name(f"{path.name}.lock")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -77,12 +77,12 @@ class StepBound:
 
         Collectives and messages count as if alone in profile ``physical``, kernels by the compute model. What is not
         known takes no time: memory outside of the NPU, all-to-alls of uneven parts, whatever
-        ``online-greedy`` chooses, kernels with jitter. Inference and parameter servers have bound 0.
+        ``online-greedy`` chooses, kernels with jitter. Inference, parameter servers and dualpipe have bound 0.
 
         Raises:
             InputError: the plan is impossible.
         """
-        if plan.serve or plan.data.sharding == "parameter-server":
+        if plan.serve or plan.data.sharding == "parameter-server" or plan.pipeline.schedule == "dualpipe":
             return 0
         grid, count = rank_grid(plan), microbatches(plan)
         # Without a flush between iterations all of them are one long pipeline.
@@ -90,7 +90,7 @@ class StepBound:
             count *= plan.iterations
         virtual = partition(self._layers_of(model, plan), plan)
         tied = 0
-        if isinstance(model, Decoder) and model.tied and plan.parallel.pp > 1:
+        if isinstance(model, Decoder) and model.tied and plan.parallel.pp > 1 and not plan.lora:
             # Elements of the embedding on each rank of the first and last stage, which reduce its gradient.
             tied = -(-model.vocabulary // plan.parallel.tp) * model.hidden
         return max(

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from armillary.base.errors import InputError
 from armillary.base.files import check_writable, make_folder
+from armillary.explore.runner.executor import CutShortError
 from armillary.explore.search.found import EvaluateMany, Found, best_of, objectives_of, once
 from armillary.explore.search.optimistic import Optimist, values, vector
 from armillary.explore.search.planner import Progress, serially
@@ -89,6 +92,7 @@ def by_optuna(
 
     Raises:
         InputError: Optuna is not installed, or the storage is of another search.
+        CutShortError: the storage cannot be written; the trials before are in it.
     """
     try:
         import optuna
@@ -101,21 +105,40 @@ def by_optuna(
     objectives = objectives_of(sweep)
     looks = _Looks(sweep, once(evaluate or serially(sweep)))
     study = _study(optuna, sweep, how, len(objectives))
-    old = [trial for trial in study.trials if trial.state == optuna.trial.TrialState.COMPLETE]
-    for trial in old:
-        _remember(looks, trial)
+    with _stored(how, 0):
+        old = [trial for trial in study.trials if trial.state == optuna.trial.TrialState.COMPLETE]
+        for trial in old:
+            _remember(looks, trial)
     study.sampler = _sampler(optuna, how, len(old))
     for done in range(len(old), how.trials):
-        trial = study.ask()
-        row = looks.look(_suggested(sweep, trial))
+        with _stored(how, done):
+            trial = study.ask()
+            point = _suggested(sweep, trial)
+        row = looks.look(point)
         own = values(objectives, row.measures) if row.status == "ok" else None
-        # Samplers treat a positive value as infeasible, so WORST does not distort their models.
-        trial.set_constraint("possible", 0.0 if own else 1.0)
-        trial.set_user_attr(_ROW, _written(row))
-        study.tell(trial, list(own or [WORST] * len(objectives)))
+        with _stored(how, done):
+            # Samplers treat a positive value as infeasible, so WORST does not distort their models.
+            trial.set_constraint("possible", 0.0 if own else 1.0)
+            trial.set_user_attr(_ROW, _written(row))
+            study.tell(trial, list(own or [WORST] * len(objectives)))
         if progress:
             progress("looked at", done + 1, how.trials)
     return looks.found(how.method)
+
+
+@contextmanager
+def _stored(how: Search, done: int) -> Iterator[None]:
+    """Tell in one line that a storage fails, whatever its backend raises."""
+    try:
+        yield
+    except Exception as error:
+        if not how.storage or isinstance(error, InputError):
+            raise
+        said = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise CutShortError(
+            f"storage {how.storage}: cannot be used any more ({said}); {done} trials are done and kept in it, and the "
+            "same command goes on from there"
+        ) from error
 
 
 def _suggested(sweep: Sweep, trial: Any) -> Point:

@@ -11,6 +11,7 @@ from armillary.explore.training.candidates import candidates
 from armillary.explore.training.machine import Machine
 from armillary.platform.files.preset import merged
 from armillary.workload.models import Model, default_sequence
+from armillary.workload.pipeline.tasks import DEFERRING
 from armillary.workload.plan.schema import Plan
 
 CHOSEN = (
@@ -46,6 +47,11 @@ def completed(given: Mapping[str, Any], usual: Mapping[str, Any]) -> dict[str, A
     """
     if given.get("batch") is None:
         raise InputError("plan: missing key 'batch': samples of one step, over all replicas")
+    schedule = (given.get("pipeline") or {}).get("schedule")
+    if schedule in DEFERRING and "parallel" in usual:
+        # Their gradients of weights follow on their own, so that no order within a backward pass is left to choose.
+        own = {key: value for key, value in usual["parallel"].items() if key != "backward"}
+        usual = {**usual, "parallel": own}
     whole: dict[str, Any] = merged(usual, given)
     return whole
 

@@ -9,10 +9,10 @@ by on another; software without rows of its own adds what it may differ by.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import fsum, sqrt
+from math import fsum
 from pathlib import Path
 
-from armillary.base.portable import exp
+from armillary.base.portable import exp, hypot
 from armillary.compute.gpu.device import load_gpu
 from armillary.compute.gpu.spread import device_spread
 from armillary.explore.training.fitted import NORMAL
@@ -38,7 +38,7 @@ def deviation(step: Step, software: Software, parts: Mapping[str, float]) -> flo
         found += [ELSEWHERE, device_spread(load_gpu(step.device)) if step.device else ELSEWHERE]
     if software.base:
         found.append(BORROWED)
-    return sqrt(fsum(each * each for each in found))
+    return hypot(*found)
 
 
 def interval_of(step: Step, software: Software, parts: Mapping[str, float]) -> tuple[float, float]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from math import fsum, sqrt
+from math import fsum
 from typing import Any
 
 from pydantic import ValidationError
 
 from armillary.base.document import Source
 from armillary.base.errors import InputError
-from armillary.base.portable import log
+from armillary.base.portable import hypot, log
 from armillary.compute.gpu.device import load_gpu
 from armillary.explore.training.constants import Constants
 from armillary.explore.training.defaults import chosen, completed, with_sequence
@@ -238,5 +238,5 @@ def tells_apart(one: Prediction, other: Prediction) -> bool:
     """
     known = one.software.fitted.spread
     exposes = known.exposed * (exposed(other.parts) - exposed(one.parts))
-    spread = sqrt(2 * known.step * known.step + exposes * exposes)
+    spread = hypot(known.step, known.step, exposes)
     return abs(log(other.step_time_s / one.step_time_s)) > NORMAL * spread

@@ -65,6 +65,6 @@ def csv_text(rows: Sequence[Row], sweep: Any) -> str:
     for row in columns.rows:
         values = [row.values.get(name) for name in axes]
         found = [row.measures.get(name) for name in columns.measures]
-        lines.append([row.number, *values, row.status, row.reason, *found, row.seconds])
-    header = ["number", *axes, "status", "reason", *columns.measures, "seconds"]
+        lines.append([row.number, *values, row.status, row.reason, *found])
+    header = ["number", *axes, "status", "reason", *columns.measures]
     return table_text(header, lines)

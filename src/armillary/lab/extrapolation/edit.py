@@ -10,10 +10,9 @@ from numpy.typing import NDArray
 
 from armillary.convert.pytorch.arguments import Arguments
 from armillary.trace import columns as c
-from armillary.trace.columns import Columns
+from armillary.trace.columns import KINDS, Columns
 from armillary.trace.expand import part_of
 from armillary.trace.graph import Graph
-from armillary.trace.node import KINDS
 from armillary.trace.structure import issue_order
 
 Ints = NDArray[np.int64]

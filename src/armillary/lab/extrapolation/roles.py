@@ -17,8 +17,9 @@ import numpy as np
 from armillary.base.errors import InputError, nearest, one_of
 from armillary.lab.extrapolation.edit import with_texts
 from armillary.lab.extrapolation.kernels import SMALL, UPDATE, Nodes
+from armillary.lab.extrapolation.recorded.calls import flat
 from armillary.lab.extrapolation.recorded.seeds import calls_of_collectives, counting_dims
-from armillary.lab.extrapolation.recorded.tensors import flat, has_program, program_of
+from armillary.lab.extrapolation.recorded.tensors import has_program, program_of
 from armillary.lab.extrapolation.symbolic import ALONE
 from armillary.trace import CollectiveType, Graph, NodeType, Trace
 from armillary.trace.axis_sets import grid_of

@@ -13,8 +13,7 @@ from armillary.lab.learned.tokens import Tokens, parents_of
 from armillary.lab.learned.vocabulary import AT, LISTS, NUMBERS, Vocabulary
 from armillary.trace import Graph
 from armillary.trace import columns as c
-from armillary.trace.columns import Columns
-from armillary.trace.node import KINDS, VERSION
+from armillary.trace.columns import KINDS, VERSION, Columns
 
 Ints = NDArray[np.int64]
 

@@ -14,8 +14,8 @@ from armillary.base.errors import InputError
 from armillary.lab.learned.archive import whole
 from armillary.trace import CollectiveType, NodeType
 from armillary.trace.attention import ATTENTION, Attention
+from armillary.trace.columns import INTEGER_KINDS, KINDS
 from armillary.trace.gemm import GEMM
-from armillary.trace.node import INTEGER_KINDS, KINDS
 
 GEMMS = 2
 """GEMMs of a node that have columns."""

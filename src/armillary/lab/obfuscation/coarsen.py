@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from armillary.lab.obfuscation.keyed import I64, Floats
 from armillary.lab.obfuscation.rows import MISSING, Rows
-from armillary.trace.node import NodeType
+from armillary.trace.columns import NodeType
 from armillary.trace.structure import topological
 
 _KNOWN = (

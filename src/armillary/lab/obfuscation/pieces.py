@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from armillary.lab.obfuscation.coarsen import WORK, Joined
 from armillary.lab.obfuscation.keyed import I64
 from armillary.lab.obfuscation.rows import MISSING, Rows
-from armillary.trace.node import CollectiveType, NodeType
+from armillary.trace.columns import CollectiveType, NodeType
 from armillary.trace.structure import csr, topological
 
 

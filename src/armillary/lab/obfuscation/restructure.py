@@ -15,7 +15,7 @@ from armillary.lab.obfuscation.pieces import even_out, join_runs, shuffle, split
 from armillary.lab.obfuscation.relabel import Draft
 from armillary.lab.obfuscation.rows import MISSING, Coded, Rows
 from armillary.trace.axis_sets import AxisSets
-from armillary.trace.node import NodeType
+from armillary.trace.columns import NodeType
 
 How = Literal["windows", "runs"]
 PIECES = 3

@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 
 from armillary.trace import columns as c
 from armillary.trace._check import validate
-from armillary.trace.columns import Columns
+from armillary.trace.columns import KINDS, VERSION, Columns, NodeType
 from armillary.trace.expand import TEXTS as DEFINITION
 from armillary.trace.graph import Graph
-from armillary.trace.node import KINDS, VERSION, NodeType
 from armillary.trace.structure import csr, owners
 
 I64 = NDArray[np.int64]

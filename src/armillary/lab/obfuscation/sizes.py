@@ -9,7 +9,7 @@ import numpy as np
 from armillary.lab.obfuscation.keyed import I64, Floats, digest, generator, uniform
 from armillary.lab.obfuscation.relabel import Draft
 from armillary.lab.obfuscation.rows import MISSING, Coded, Rows
-from armillary.trace.node import NodeType
+from armillary.trace.columns import NodeType
 
 _COMPUTE = (NodeType.COMP_NODE, NodeType.INVALID_NODE, NodeType.METADATA_NODE)
 

@@ -11,7 +11,7 @@ from armillary.base.units import whole
 from armillary.lab.obfuscation.keyed import I64
 from armillary.lab.obfuscation.relabel import Draft
 from armillary.lab.obfuscation.rows import MISSING, Coded, Rows
-from armillary.trace.node import CollectiveType, NodeType
+from armillary.trace.columns import CollectiveType, NodeType
 
 OPERATIONS, BYTES, TIMES, MESSAGES, MEMORY = "operations", "bytes", "times", "messages", "memory"
 

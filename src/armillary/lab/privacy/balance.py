@@ -27,7 +27,7 @@ from armillary.lab.obfuscation.totals import (
     scaled,
 )
 from armillary.lab.privacy.machines import Machine
-from armillary.trace.node import NodeType
+from armillary.trace.columns import NodeType
 
 STEPS = 7
 LEAST = 0.3

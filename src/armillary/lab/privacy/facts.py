@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from armillary.base.units import whole
 from armillary.trace.axis_sets import AxisSets, routes_of
+from armillary.trace.columns import CollectiveType, NodeType
 from armillary.trace.graph import Graph
-from armillary.trace.node import CollectiveType, NodeType
 from armillary.trace.trace import WORLD, Trace, read_groups
 
 I64 = NDArray[np.int64]

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.lab.privacy.facts import OPERATIONS, Circle, Facts, facts_of, work_of
+from armillary.trace.columns import NodeType
 from armillary.trace.graph import Graph
-from armillary.trace.node import NodeType
 from armillary.trace.trace import Trace
 
 Floats = NDArray[np.float64]

@@ -20,7 +20,7 @@ from armillary.lab.privacy.facts import Circle, facts_of
 from armillary.lab.privacy.machines import usual_machines
 from armillary.lab.privacy.population import BATCH, PP, RANKS, SEQUENCE, TP, Configuration
 from armillary.lab.privacy.surrogate import RECOMPUTE, SHARDING
-from armillary.trace.node import CollectiveType
+from armillary.trace.columns import CollectiveType
 from armillary.trace.trace import Trace
 from armillary.workload.models.counts import parameters
 from armillary.workload.models.read import load_model

@@ -11,7 +11,7 @@ from armillary.lab.privacy.facts import facts_of, work_of
 from armillary.lab.privacy.obfuscate import Obfuscated
 from armillary.lab.privacy.public import named
 from armillary.lab.privacy.rules import attack
-from armillary.trace.node import NodeType
+from armillary.trace.columns import NodeType
 from armillary.trace.trace import Trace
 
 NEAREST = "public model"

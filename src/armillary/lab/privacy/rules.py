@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from armillary.lab.privacy.facts import Circle, Facts, facts_of, work_of
+from armillary.trace.columns import NodeType
 from armillary.trace.gemm import GEMM
 from armillary.trace.graph import Graph
-from armillary.trace.node import NodeType
 from armillary.trace.trace import Trace
 
 _STEP = 64

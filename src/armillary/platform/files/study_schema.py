@@ -28,7 +28,7 @@ from armillary.platform.fields import (
     WholeTime,
 )
 from armillary.platform.files.network_schema import Collectives, Memory, NetworkDimension, RemoteMemory
-from armillary.platform.limits import SEED, SHARE_OR_NONE
+from armillary.platform.limits import LONGER, SEED, SHARE_OR_NONE
 from armillary.platform.model import CollectiveName, ProfileName, SchedulingName
 from armillary.platform.network import NETWORK_MODELS
 from armillary.platform.terms import PROCESSORS, TRAFFIC, Terms
@@ -112,6 +112,7 @@ class Job(Part):
 
 
 Share = Annotated[float, Quantity(units.parse_percent, "percent", "10 %", SHARE_OR_NONE)]
+Longer = Annotated[float, Quantity(units.parse_percent, "percent", "10 %", LONGER)]
 
 
 class OverlapKeys(Part):
@@ -137,8 +138,8 @@ class OverlapKeys(Part):
 class CommunicationKeys(Part):
     """What collectives and messages take longer in a step than alone, by how far they go."""
 
-    inside: Share = Field(default=0.0, description="Within a node, over links such as NVLink.")
-    between: Share = Field(default=0.0, description="Between nodes, over NICs.")
+    inside: Longer = Field(default=0.0, description="Within a node, over links such as NVLink.")
+    between: Longer = Field(default=0.0, description="Between nodes, over NICs.")
 
 
 class StepKeys(Part):
@@ -149,7 +150,7 @@ class StepKeys(Part):
 
 
 Communication = Annotated[
-    Annotated[Share, Tag(TAGS[0])] | Annotated[CommunicationKeys, Tag(TAGS[1])], BY_TYPE
+    Annotated[Longer, Tag(TAGS[0])] | Annotated[CommunicationKeys, Tag(TAGS[1])], BY_TYPE
 ]
 
 

@@ -12,7 +12,7 @@ from armillary.workload.emit.rank import Nodes, Rank
 from armillary.workload.emit.replicas import STRATEGIES, update
 from armillary.workload.emit.template import NO_HOST, Piece, piece
 from armillary.workload.layers.layer import Layer
-from armillary.workload.pipeline.tasks import Task
+from armillary.workload.pipeline.tasks import Task, virtual_stage
 from armillary.workload.plan.numbers import gradient, weight
 from armillary.workload.plan.schema import Host, Plan
 
@@ -66,8 +66,9 @@ class Stage:
         self.plan, self.chunks, self.tasks, self.stage, self.pieces = plan, chunks, tasks, stage, pieces
         self.boundaries = boundaries
         self.stages = plan.parallel.pp
+        self.both_ends = plan.pipeline.schedule == "dualpipe"
         # With one stage embedding and head are one weight already, and nobody has to sum.
-        self.tied = tied if stage in (0, self.stages - 1) and self.stages > 1 else 0
+        self.tied = tied if stage in (0, self.stages - 1) and self.stages > 1 and not self.both_ends else 0
         self.rank = Rank(f"stage {stage}", grid, plan.pipeline.handshake)
         self.replicas = STRATEGIES[plan.data.sharding](self.rank, plan)
         self.outputs: dict[tuple[int, int], Nodes] = {}
@@ -137,15 +138,35 @@ class Stage:
             self.replicas.reduced = [
                 self.rank.collective("tied embedding", CollectiveType.ALL_REDUCE, "pp.ends", size, after)
             ]
+        if self.both_ends:
+            self.replicas.reduced = [self._summed_with_copy()]
         update(self.rank, self.plan, self.replicas, self.plan.pipeline.schedule != "pipedream")
 
+    def _summed_with_copy(self) -> int:
+        """Add the gradients of the rank with the other copy of the weights, as far from the other end."""
+        done = self.replicas.reduce()
+        size, steps = self.replicas.owned * gradient(self.plan), self.stages - 1 - 2 * self.stage
+        tag = 4 * self.stages
+        sent = self.rank.send("send gradients to the copy", "pp", steps, size, tag, done)
+        there = self.rank.recv("receive gradients of the copy", "pp", steps, size, tag)
+        return self.rank.kernel("add gradients of the copy", 3 * size, [*done, sent, there])
+
+    def _place(self, task: Task) -> tuple[int, int, int]:
+        """Return the virtual stage of a task, ranks to the next one, and the tag of activations into it.
+
+        Tags: activations into virtual stage v have 2v, gradients into it 2v + 1, so directions never mix; the same
+        beyond these in a pipeline that begins at the other end.
+        """
+        virtual = virtual_stage(self.plan.pipeline.schedule, self.stages, self.stage, task.chunk)
+        turned = self.both_ends and task.chunk == 1
+        return virtual, -1 if turned else 1, 2 * (virtual + turned * self.stages)
+
     def _forward(self, task: Task) -> None:
-        # Tags: activations into virtual stage v have 2v, gradients into it 2v + 1, so directions never mix.
-        virtual = task.chunk * self.stages + self.stage
+        virtual, ahead, tag = self._place(task)
         now: Nodes = ()
         self.rank.labels["layer"] = -1
         if virtual:
-            now = self._receive("activations", -1, self.boundaries[virtual - 1], 2 * virtual)
+            now = self._receive("activations", -ahead, self.boundaries[virtual - 1], tag)
         for number, layer in self.chunks[task.chunk]:
             self.rank.labels["layer"] = number
             now = self._use(layer, number, "F", now, ())
@@ -156,17 +177,17 @@ class Stage:
                 ]
         self.outputs[task.microbatch, task.chunk] = now
         if virtual < len(self.boundaries) - 1:
-            self._send("activations", 1, self.boundaries[virtual], 2 * virtual + 2, now)
+            self._send("activations", ahead, self.boundaries[virtual], tag + 2, now)
 
     def _backward(self, task: Task, kind: str, last: bool) -> None:
-        virtual = task.chunk * self.stages + self.stage
+        virtual, ahead, tag = self._place(task)
         now: Nodes = ()
         self.rank.labels["layer"] = -1
         if kind != "W":
             # The last virtual stage goes back at once from its own loss.
             now = self.outputs.pop((task.microbatch, task.chunk))
             if virtual < len(self.boundaries) - 1:
-                now = self._receive("gradients", 1, self.boundaries[virtual], 2 * virtual + 1)
+                now = self._receive("gradients", ahead, self.boundaries[virtual], tag + 1)
         for number, layer in reversed(self.chunks[task.chunk]):
             self.rank.labels["layer"] = number
             also: Nodes = ()
@@ -178,7 +199,7 @@ class Stage:
         if kind != "W" and virtual:
             # Frameworks send when the whole backward pass has returned, gradients of weights included.
             after = [*now, *self.rank.chain]
-            self._send("gradients", -1, self.boundaries[virtual - 1], 2 * virtual - 1, after)
+            self._send("gradients", -ahead, self.boundaries[virtual - 1], tag - 1, after)
 
     def _part(self, size: int) -> int:
         """Return the bytes of a message: with `scatter`, each rank of tp sends a part of the boundary."""

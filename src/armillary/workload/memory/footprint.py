@@ -13,7 +13,14 @@ from armillary.workload.memory.chunk import Chunk, Ints
 from armillary.workload.memory.outside import NOTHING, Outside
 from armillary.workload.memory.outside import outside as outside_of
 from armillary.workload.memory.states import States, left, states
-from armillary.workload.pipeline.tasks import Task, in_flight, tasks, weight_versions
+from armillary.workload.pipeline.tasks import (
+    Task,
+    chunks_of,
+    in_flight,
+    tasks,
+    virtual_stage,
+    weight_versions,
+)
 from armillary.workload.plan.numbers import MOMENTS, gradient, weight
 from armillary.workload.plan.ranks import microbatches, rank_grid
 from armillary.workload.plan.schema import Plan
@@ -133,11 +140,11 @@ def footprint(
     if plan.data.sharding == "parameter-server":
         # Servers train nothing: the workers alone make up the grid.
         plan = plan.model_copy(update={"ranks": plan.ranks - plan.data.servers})
-    pp, virtual = plan.parallel.pp, plan.pipeline.virtual
-    schedule = plan.pipeline.schedule
+    pp, schedule = plan.parallel.pp, plan.pipeline.schedule
+    virtual = chunks_of(schedule, plan.pipeline.virtual)
     count = microbatches(plan) * (plan.iterations if schedule == "pipedream" else 1)
-    order = tuple(tasks(schedule, pp, virtual, count)[stage])
-    chunks = [list(stages[chunk * pp + stage]) for chunk in range(virtual)]
+    order = tuple(tasks(schedule, pp, plan.pipeline.virtual, count)[stage])
+    chunks = [list(stages[virtual_stage(schedule, pp, stage, chunk)]) for chunk in range(virtual)]
     grid = rank_grid(plan)
     # Layers of one shape are one object, so each state is computed once.
     known = {id(layer): states(layer, plan, grid) for layers in chunks for layer in layers}
@@ -148,8 +155,9 @@ def footprint(
     lengths = np.array([len(chunks[task.chunk]) for task in order], np.int64)
     starts = np.concatenate(([0], np.cumsum(lengths)))
     points = int(starts[-1]) + 1
-    # A zero-bubble schedule keeps activations until the W.
-    splits = any(task.kind == "W" for task in order)
+    # A B that has a W of its own keeps activations until then.
+    later = {task[1:] for task in order if task.kind == "W"}
+    splits = [task[1:] in later for task in order]
 
     line = {category: np.zeros(points, np.int64) for category in CATEGORIES}
     versions = weight_versions(schedule, pp, stage, count)
@@ -162,7 +170,10 @@ def footprint(
     for category in ("activations", "logits"):
         totals = np.array([each.total(category) for each in forward], np.int64)
         # The running microbatch layer by layer, all others in flight as a constant over the task.
-        moving = [forward[task.chunk].held(category, task.kind, splits) for task in order]
+        moving = [
+            forward[task.chunk].held(category, task.kind, split)
+            for task, split in zip(order, splits, strict=True)
+        ]
         line[category][:-1] = np.concatenate(moving) + np.repeat(others @ totals, lengths)
     line["working"][:-1] = np.concatenate([forward[task.chunk].working(task.kind) for task in order])
     line["communication"][:-1] = np.concatenate([forward[task.chunk].moved(task.kind) for task in order])
@@ -194,7 +205,11 @@ def worst(
     # None ends the layers of a virtual stage, so that the same layers divided differently are not alike.
     firsts: dict[tuple[int, ...], int] = {}
     for stage in range(pp):
-        mine = tuple(id(layer) for layers in stages[stage::pp] for layer in (*layers, None))
+        own = [
+            stages[virtual_stage(plan.pipeline.schedule, pp, stage, chunk)]
+            for chunk in range(chunks_of(plan.pipeline.schedule, plan.pipeline.virtual))
+        ]
+        mine = tuple(id(layer) for layers in own for layer in (*layers, None))
         firsts.setdefault(mine, stage)
     found = [
         footprint(stages, plan, stage, fragmentation=fragmentation, outside=outside)
@@ -213,7 +228,7 @@ def _others(order: Sequence[Task], virtual: int) -> Ints:
 
 
 def _gradients(
-    order: Sequence[Task], held: list[list[States]], starts: Ints, plan: Plan, splits: bool
+    order: Sequence[Task], held: list[list[States]], starts: Ints, plan: Plan, splits: Sequence[bool]
 ) -> Ints:
     """Return the bytes of retained gradients, (points,)."""
     line = np.zeros(int(starts[-1]) + 1, np.int64)
@@ -222,8 +237,12 @@ def _gradients(
         start = 0
         if plan.data.sharding in LAZY:
             # The first microbatch allocates the shards, from the last layer to the first.
-            maker = Task("W" if splits else "B", 0, chunk)
-            start = int(starts[order.index(maker)]) + len(mine)
+            makes = (
+                number
+                for number, (task, split) in enumerate(zip(order, splits, strict=True))
+                if task.chunk == chunk and task.kind == ("W" if split else "B")
+            )
+            start = int(starts[next(makes)]) + len(mine)
             line[start - len(mine) : start] += np.cumsum(sizes[::-1])
         line[start:] += sizes.sum()
     return line

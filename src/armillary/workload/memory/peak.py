@@ -10,7 +10,7 @@ import numpy as np
 from armillary.trace.grid import RankGrid
 from armillary.workload.layers.layer import Layer
 from armillary.workload.memory.chunk import Chunk, Ints
-from armillary.workload.memory.footprint import FRAGMENTATION, LAZY, buckets, buffers, messages
+from armillary.workload.memory.footprint import FRAGMENTATION, LAZY, buckets, buffers, messages, worst
 from armillary.workload.memory.outside import Outside
 from armillary.workload.memory.outside import outside as outside_of
 from armillary.workload.memory.states import States, states
@@ -50,6 +50,9 @@ def most_needed(
     pp, virtual, schedule = plan.parallel.pp, plan.pipeline.virtual, plan.pipeline.schedule
     count = microbatches(plan) * (plan.iterations if schedule == "pipedream" else 1)
     check_schedule(schedule, pp, virtual, count)
+    if schedule == "dualpipe":
+        # Its order is no simple function of the rank, so that only the tasks themselves say it.
+        return worst(stages, plan, fragmentation=fragmentation, outside=outside).needed
     # gpipe holds all microbatches at once, so its peak grows with their number.
     if schedule != "gpipe":
         count = min(count, _TURNS * pp)

@@ -34,7 +34,7 @@ def load_model(name: str | Path) -> Model:
     path, names = Path(name), preset_names()
     if name in names:
         return read_model(PRESETS / f"{name}.yaml")
-    if path.suffix == ".json" or path.is_dir():
+    if path.suffix == ".json" or (is_there(path) and path.is_dir()):
         return from_hugging_face(path)
     # Before the general case, as such a name looks like a path in a folder.
     if _REPOSITORY.fullmatch(str(name)) and not is_there(path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
@@ -11,7 +12,9 @@ from numpy.typing import NDArray
 from armillary.base.errors import InputError, nearest, one_of
 from armillary.workload.layers.shard import near
 
-SCHEDULES = ("gpipe", "1f1b", "interleaved", "zero-bubble", "pipedream")
+SCHEDULES = ("gpipe", "1f1b", "interleaved", "zero-bubble", "pipedream", "dualpipe")
+DEFERRING = ("zero-bubble", "dualpipe")
+"""Schedules in which gradients of weights have tasks of their own."""
 
 
 class Task(NamedTuple):
@@ -20,7 +23,7 @@ class Task(NamedTuple):
     Attributes:
         kind: F forward, B backward, W gradients of the weights. B makes these, too, unless its own W follows.
         microbatch: Counted from 0.
-        chunk: Which of the rank's virtual stages; chunk c of pipeline rank s is virtual stage c x pp + s.
+        chunk: Which of the rank's virtual stages, see `virtual_stage`.
     """
 
     kind: Literal["F", "B", "W"]
@@ -39,12 +42,17 @@ def tasks(schedule: str, stages: int, virtual: int, microbatches: int) -> list[l
       microbatches later, which fills the bubble and takes on no rank more memory than 1F1B on the first.
     - ``pipedream``: 1F1B that never waits for other microbatches (arXiv 1806.03377): give it those of all iterations.
       A stage updates its weights after each B, and keeps `weight_versions` of them.
+    - ``dualpipe``: microbatches enter at both ends, so that a rank has two stages and each stage two ranks
+      (DeepSeek-V3, arXiv 2412.19437, §3.2.1); while the pipeline fills and drains, gradients of weights follow on
+      their own.
 
     Raises:
         InputError: no such schedule, virtual stages in another than ``interleaved``, or microbatches that
             ``interleaved`` cannot take in turns.
     """
     check_schedule(schedule, stages, virtual, microbatches)
+    if schedule == "dualpipe":
+        return [_from_both_ends(stages, microbatches, stage) for stage in range(stages)]
     forward = _turns("F", stages, virtual, microbatches)
     backward = _turns("B", stages, virtual, microbatches)
     if schedule == "gpipe":
@@ -79,6 +87,31 @@ def check_schedule(schedule: str, stages: int, virtual: int, microbatches: int) 
         raise InputError(
             f"{microbatches} microbatches: schedule interleaved expects a multiple of pp {stages} (nearest: {best})"
         )
+
+    if schedule == "dualpipe":
+        if stages % 2:
+            raise InputError(f"pp {stages}: schedule dualpipe expects an even number (nearest: {stages + 1})")
+        if microbatches % 2 or microbatches < 2 * stages:
+            best = max(2 * stages, microbatches + 1)
+            raise InputError(
+                f"{microbatches} microbatches: schedule dualpipe expects an even number, at least twice pp {stages} "
+                f"(nearest: {best})"
+            )
+
+
+def chunks_of(schedule: str, virtual: int) -> int:
+    """Return how many virtual stages a rank has."""
+    return 2 if schedule == "dualpipe" else virtual
+
+
+def virtual_stage(schedule: str, stages: int, stage: int, chunk: int) -> int:
+    """Return the place in the model of a chunk of a pipeline rank: they are dealt out in turn.
+
+    With ``dualpipe`` the first chunks of all ranks are the model, and the second ones are it once more, backward.
+    """
+    if schedule == "dualpipe":
+        return stage if chunk == 0 else stages - 1 - stage
+    return chunk * stages + stage
 
 
 def weight_versions(schedule: str, stages: int, stage: int, microbatches: int) -> int:
@@ -136,3 +169,50 @@ def _deferred(order: list[Task], delay: int) -> list[Task]:
                 found.append(Task("W", done))
                 done += 1
     return found + [Task("W", microbatch) for microbatch in range(done, made)]
+
+
+def _from_both_ends(stages: int, microbatches: int, stage: int) -> list[Task]:
+    """Return the tasks of a rank with ``dualpipe``, in the eight steps of its authors' code (deepseek-ai/DualPipe).
+
+    The first half of the microbatches goes through chunk 0, the other half through chunk 1. For ranks of the second
+    half of the pipeline the two change places. `near` is the distance to the nearer end.
+    """
+    half, count, near_end = stages // 2, microbatches // 2, min(stage, stages - 1 - stage)
+    turned = stage >= half
+    made = {(kind, chunk): 0 for kind in "FB" for chunk in (0, 1)}
+    found: list[Task] = []
+    left: deque[Task] = deque()
+
+    def run(kind: Literal["F", "B"], side: int, *, deferred: bool = False) -> None:
+        chunk = side ^ turned
+        microbatch = made[kind, chunk] + chunk * count
+        made[kind, chunk] += 1
+        found.append(Task(kind, microbatch, chunk))
+        if deferred:
+            left.append(Task("W", microbatch, chunk))
+
+    for _ in range(2 * (half - near_end - 1)):
+        run("F", 0)
+    for _ in range(near_end + 1):
+        run("F", 0)
+        run("F", 1)
+    for _ in range(half - near_end - 1):
+        run("B", 1, deferred=True)
+        found.append(left.popleft())
+        run("F", 1)
+    for _ in range(count - stages + near_end + 1):
+        run("F", 0)
+        run("B", 1)
+        run("F", 1)
+        run("B", 0)
+    for _ in range(half - near_end - 1):
+        run("B", 1)
+        run("F", 1)
+        run("B", 0)
+    # Gradients of weights are deferred in the second half of these, 2 (near_end + 1) tasks.
+    for number in range(2 * (near_end + 1)):
+        run("B", 1 - number % 2, deferred=number > near_end)
+    for _ in range(half - near_end - 1):
+        found.append(left.popleft())
+        run("B", 0, deferred=True)
+    return [*found, *left]

@@ -50,7 +50,7 @@ class Parallel(Part):
 class Pipeline(Part):
     """Which microbatch a stage works on when."""
 
-    schedule: Literal["gpipe", "1f1b", "interleaved", "zero-bubble", "pipedream"] = Field(
+    schedule: Literal["gpipe", "1f1b", "interleaved", "zero-bubble", "pipedream", "dualpipe"] = Field(
         default="1f1b", description="Order of the microbatches of a stage."
     )
     virtual: Count = Field(
@@ -319,8 +319,8 @@ class Plan(Part):
             why = "in inference, which has no backward pass"
         elif self.data.sharding == "parameter-server":
             why = "with data.sharding parameter-server"
-        elif self.pipeline.schedule == "zero-bubble":
-            why = "with schedule zero-bubble, which defers gradients of weights"
+        elif self.pipeline.schedule in ("zero-bubble", "dualpipe"):
+            why = f"with schedule {self.pipeline.schedule}, which defers gradients of weights"
         elif own.backward == "serial" and own.overlap:
             why = "or in-order with parallel.overlap, which hides collectives of tp"
         if own.backward != "any" and why:

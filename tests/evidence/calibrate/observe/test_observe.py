@@ -146,7 +146,9 @@ def test_two_plans_move_one_constant_and_none_ends_at_a_bound(folder: Path, trut
     known.write_steps(folder / "steps.yaml", truth, plans)
     found = found_in(folder, "gemms.csv", "all_reduce.log", "steps.yaml")
     found.write(folder / "stepped.yaml")
-    assert len(found.steps.names) == 1 and found.steps.base == "torchtitan"
+    # What steps take outside of kernels is half of such small ones.
+    assert found.steps.names == ("step",) and found.steps.base == "torchtitan"
+    assert found.steps.constants["step"] == pytest.approx(known.CONSTANTS["step"], rel=0.25)
     own = software_of(str(folder / "mine.software.yaml"), str(folder / "mine.device.yaml"))
     assert own.fitted.on == ("mine.device",) and own.base == ""
     for again, row in zip(found.again, found.steps.rows, strict=True):

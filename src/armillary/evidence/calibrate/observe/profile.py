@@ -139,7 +139,7 @@ def _input_bytes(op: CpuOp) -> int:
     total = 0
     for shape, kind in zip(dims, types, strict=False):
         if isinstance(shape, list) and shape and all(type(n) is int and 0 <= n < _LARGEST for n in shape):
-            total += prod(shape) * element_bytes(kind)
+            total += prod(shape) * element_bytes(str(kind))
     return total
 
 

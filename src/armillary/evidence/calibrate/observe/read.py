@@ -75,7 +75,7 @@ class Observed:
         return max(
             (
                 *(sample.members for sample in self.samples),
-                *(max(call.members, *(rank + 1 for rank in call.ranks)) for call in self.calls),
+                *(max((call.members, *(rank + 1 for rank in call.ranks))) for call in self.calls),
                 *(step.ranks or 1 for step in self.steps),
             ),
             default=1,

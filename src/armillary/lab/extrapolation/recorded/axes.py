@@ -9,9 +9,10 @@ import numpy as np
 
 from armillary.base.errors import InputError
 from armillary.lab.extrapolation.kernels import Mask, Nodes
+from armillary.lab.extrapolation.recorded.calls import Call, Tensor, flat
 from armillary.lab.extrapolation.recorded.costs import elements, resize
 from armillary.lab.extrapolation.recorded.dimensions import Factors
-from armillary.lab.extrapolation.recorded.operator_dims import ATTENTION
+from armillary.lab.extrapolation.recorded.layer_dims import ATTENTION
 from armillary.lab.extrapolation.recorded.seeds import (
     calls_of_collectives,
     follow_shards,
@@ -20,7 +21,7 @@ from armillary.lab.extrapolation.recorded.seeds import (
     summed_dims,
     token_dims,
 )
-from armillary.lab.extrapolation.recorded.tensors import Call, Program, Tensor, flat, program_of
+from armillary.lab.extrapolation.recorded.tensors import Program, program_of
 from armillary.lab.extrapolation.scaling import Scaling
 from armillary.lab.extrapolation.shapes import Sizes, token_sizes
 from armillary.trace import CollectiveType

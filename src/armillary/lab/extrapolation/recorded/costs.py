@@ -12,8 +12,9 @@ import numpy as np
 from armillary.convert.pytorch.arguments import Arguments
 from armillary.convert.pytorch.flops import Work, exclusive, gemm, work
 from armillary.lab.extrapolation.kernels import Mask, Nodes
+from armillary.lab.extrapolation.recorded.calls import Argument, Call, Tensor, flat
 from armillary.lab.extrapolation.recorded.dimensions import Factors
-from armillary.lab.extrapolation.recorded.tensors import Argument, Call, Program, Tensor, flat
+from armillary.lab.extrapolation.recorded.tensors import Program
 from armillary.lab.extrapolation.scaling import OPERATIONS, SIZE, Scaling
 
 

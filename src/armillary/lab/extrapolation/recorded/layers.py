@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from armillary.base.errors import InputError
+from armillary.lab.extrapolation.recorded.calls import Call, Tensor, flat
 from armillary.lab.extrapolation.recorded.stages import (
     BACKWARD,
     Kind,
@@ -22,7 +23,7 @@ from armillary.lab.extrapolation.recorded.stages import (
     Unit,
     signature,
 )
-from armillary.lab.extrapolation.recorded.tensors import Call, Program, Tensor, flat
+from armillary.lab.extrapolation.recorded.tensors import Program
 
 ACCUMULATES = BACKWARD + "torch::autograd::AccumulateGrad"
 BEFORE = -1

@@ -12,9 +12,10 @@ import numpy as np
 from armillary.convert.pytorch.arguments import Arguments
 from armillary.convert.pytorch.flops import work
 from armillary.lab.extrapolation.kernels import Mask, Nodes
+from armillary.lab.extrapolation.recorded.calls import Call, Tensor
 from armillary.lab.extrapolation.recorded.costs import resize
 from armillary.lab.extrapolation.recorded.dimensions import Dim, Factors
-from armillary.lab.extrapolation.recorded.tensors import Call, Program, Tensor
+from armillary.lab.extrapolation.recorded.tensors import Program
 from armillary.lab.extrapolation.scaling import SIZE, Scaling
 
 DIVIDES = ("aten::tensor_split", "aten::chunk", "aten::split")

@@ -17,14 +17,8 @@ import numpy as np
 from armillary.base.errors import InputError
 from armillary.lab.extrapolation.edit import with_texts
 from armillary.lab.extrapolation.kernels import Mask, Nodes
-from armillary.lab.extrapolation.recorded.tensors import (
-    Argument,
-    Call,
-    Program,
-    Tensor,
-    has_program,
-    program_of,
-)
+from armillary.lab.extrapolation.recorded.calls import Argument, Call, Tensor
+from armillary.lab.extrapolation.recorded.tensors import Program, has_program, program_of
 from armillary.trace import CollectiveType, Graph, NodeType, Trace
 from armillary.trace.axis_sets import grid_of
 from armillary.trace.graph import duration_ns

@@ -11,9 +11,10 @@ import numpy as np
 from armillary.base.errors import InputError
 from armillary.convert.pytorch.arguments import size
 from armillary.lab.extrapolation.kernels import Mask, Nodes
+from armillary.lab.extrapolation.recorded.calls import Call, Tensor, flat
 from armillary.lab.extrapolation.recorded.costs import elements
 from armillary.lab.extrapolation.recorded.dimensions import Dim, Factors
-from armillary.lab.extrapolation.recorded.tensors import BUFFERS, Call, Program, Tensor, flat
+from armillary.lab.extrapolation.recorded.tensors import BUFFERS, Program
 from armillary.lab.extrapolation.shapes import Sizes
 from armillary.trace import CollectiveType, NodeType
 

@@ -8,22 +8,28 @@ when the last operator that it called has finished.
 
 from __future__ import annotations
 
-import ast
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from functools import lru_cache
+from dataclasses import dataclass
 from math import prod
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from armillary.base.reading import json_within
-from armillary.convert.pytorch.arguments import UNDEFINED, Arguments, kind_of
-from armillary.convert.pytorch.op_schema import Schema, parse_schema
+from armillary.convert.pytorch.op_schema import parse_schema
+from armillary.lab.extrapolation.recorded.calls import (
+    Argument,
+    Call,
+    Record,
+    Tensor,
+    call_of,
+    flat,
+    flat_records,
+    records_of,
+)
+from armillary.lab.extrapolation.recorded.dim_rules import RULES
 from armillary.lab.extrapolation.recorded.dimensions import Dim, regroup, same
-from armillary.lab.extrapolation.recorded.operator_dims import RULES, apply_rule
+from armillary.lab.extrapolation.recorded.operator_dims import apply_rule
 from armillary.trace import Graph
 
 SUBCLASS = "PythonSubclass"
@@ -32,98 +38,6 @@ SUBCLASS = "PythonSubclass"
 
 BUFFERS = re.compile(r"c10d::|fsdp::(all_gather_copy_in|split_with_sizes_copy|chunk_cat)$")
 """Operators on flat buffers that hold many tensors, or the parts of all members of a group."""
-
-
-@dataclass(eq=False, slots=True)
-class Tensor:
-    """A tensor during the lifetime of its memory.
-
-    Attributes:
-        dims: Its dimensions.
-        storage: Number of its storage, and the offset in it.
-        memory: Number of the allocation; a storage gets a new one each time it is allocated.
-        at: Node that made it; -1: it existed before the graph began.
-        writers: Calls that wrote it.
-        integer: Whether its elements are whole numbers or truth values.
-        width: Bytes of an element.
-    """
-
-    dims: tuple[Dim, ...]
-    storage: tuple[int, int]
-    memory: int
-    at: int
-    writers: list[Call] = field(default_factory=list)
-    integer: bool = False
-    width: int = 0
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Sizes of its dimensions."""
-        return tuple(dim.size for dim in self.dims)
-
-
-Argument = Tensor | list[Any] | None
-
-
-@dataclass(eq=False)
-class Call:
-    """A call of an operator.
-
-    Attributes:
-        node: Position in the graph.
-        name: Such as ``aten::mm``.
-        schema: As PyTorch declares it.
-        given: Inputs as recorded.
-        made: Outputs as recorded.
-        inputs: Tensors, lists of them, or None for what is no tensor.
-        outputs: Likewise.
-        known: Whether a rule says which dimensions are the same.
-        inside: Whether it called other operators.
-    """
-
-    node: int
-    name: str
-    schema: Schema
-    text: str
-    given: Arguments
-    made: Arguments
-    inputs: list[Argument] = field(default_factory=list)
-    outputs: list[Argument] = field(default_factory=list)
-    known: bool = False
-    inside: bool = False
-
-    def at(self, name: str, default: int) -> int:
-        """Return the position of an argument."""
-        return self.schema.position.get(name, default)
-
-    def argument(self, name: str, default: int = -1) -> Argument:
-        """Return a tensor argument, or a list of some; None where there is none."""
-        at = self.at(name, default)
-        return self.inputs[at] if 0 <= at < len(self.inputs) else None
-
-    def tensor(self, name: str, default: int = -1) -> Tensor | None:
-        """Return a tensor argument."""
-        found = self.argument(name, default)
-        return found if isinstance(found, Tensor) else None
-
-    def value(self, name: str, default: int = -1) -> Any:
-        """Return the recorded value of an argument; None where there is none."""
-        at = self.at(name, default)
-        return self.given.values[at] if 0 <= at < len(self.given.values) else None
-
-    def result(self, number: int = 0) -> Tensor | None:
-        """Return a result."""
-        found = self.outputs[number] if number < len(self.outputs) else None
-        return found if isinstance(found, Tensor) else None
-
-
-def flat(argument: Argument) -> Iterator[Tensor]:
-    """Yield the tensors of an argument."""
-    if isinstance(argument, Tensor):
-        yield argument
-    elif isinstance(argument, list):
-        for each in argument:
-            yield from flat(each)
 
 
 @dataclass
@@ -178,7 +92,7 @@ def program_of(graph: Graph) -> Program:
         outer = int(buffered[above[node]]) if above[node] >= 0 else -1
         buffered[node] = outer if outer >= 0 else node if schema and BUFFERS.match(names[node]) else -1
         if schema is not None and not whole[node] and outer < 0:
-            call = _call(graph, node, names[node], schema, schemas[codes[node]])
+            call = call_of(graph, node, names[node], schema, schemas[codes[node]])
             if call is not None:
                 call.inputs = memory.start(call)
                 call.inside = last[node] > node
@@ -203,76 +117,6 @@ def callers(graph: Graph) -> NDArray[np.int64]:
     return found
 
 
-@lru_cache(maxsize=1 << 12)
-def _list(text: str) -> list[Any]:
-    """Return a list as Python writes it, which a trace has as text; [] where it is none."""
-    try:
-        # JSON is the fast path: lists differ from it in quotes and constants only, but for a few that
-        # `literal_eval` reads.
-        found = json_within(
-            text.replace("'", '"').replace("True", "true").replace("False", "false").replace("None>", "none>")
-        )
-    except ValueError:
-        try:
-            found = ast.literal_eval(text)
-        except (ValueError, SyntaxError, MemoryError, RecursionError):
-            return []
-    return found if isinstance(found, list) else []
-
-
-def arguments_of(io: tuple[str, str, str]) -> Arguments:
-    """Return the inputs or outputs of a node."""
-    values, shapes, types = (_list(text) for text in io)
-    return Arguments(values, shapes, types)
-
-
-def _call(graph: Graph, node: int, name: str, schema: Schema, text: str) -> Call | None:
-    io = graph.io(node)
-    given, made = (arguments_of(io.get(side, ("[]", "[]", "[]"))) for side in ("inputs", "outputs"))
-    if any(not len(side.values) == len(side.shapes) == len(side.types) for side in (given, made)):
-        return None
-    return Call(node, name, schema, text, given, made)
-
-
-_Record = tuple[int, int, int, tuple[int, ...], bool, int]
-
-
-def _records(side: Arguments) -> list[Any]:
-    """Return the tensors of one side, lists of them, or None.
-
-    A tensor is (number, storage, offset, shape, whole numbers, bytes of an element).
-    """
-    return [
-        _record(kind_of(text), value, shape, text)
-        for text, value, shape in zip(side.types, side.values, side.shapes, strict=True)
-    ]
-
-
-def _record(kind: Any, value: Any, shape: Any, text: str) -> Any:
-    if kind is None or kind == UNDEFINED or not isinstance(value, list):
-        return None
-    if isinstance(kind, tuple):
-        if not isinstance(shape, list) or not len(kind) == len(value) == len(shape):
-            return None
-        return [_record(*each, text) for each in zip(kind, value, shape, strict=True)]
-    if (
-        len(value) < 5
-        or not isinstance(shape, list)
-        or not all(type(each) is int for each in (*value[:5], *shape))
-    ):
-        return None
-    integer = any(word in text for word in ("int", "long", "bool", "short", "char", "byte"))
-    return int(value[0]), int(value[1]), int(value[2]), tuple(shape), integer, int(value[4])
-
-
-def _flat(records: Any) -> Iterator[_Record]:
-    for each in records:
-        if isinstance(each, list):
-            yield from _flat(each)
-        elif each is not None:
-            yield each
-
-
 class _Memory:
     """Which tensors there are at a time."""
 
@@ -281,7 +125,7 @@ class _Memory:
         self.gathers: list[tuple[Tensor, Tensor]] = []
         self._sharded: dict[int, list[Tensor]] = {}
         self._weights: dict[int, tuple[Tensor, int, dict[tuple[int, ...], Tensor]]] = {}
-        self._coming: dict[_Record, list[int]] = {}
+        self._coming: dict[Record, list[int]] = {}
         self._tensors: dict[int, Tensor] = {}
         self._storages: dict[int, list[Tensor]] = {}
         self._memories: dict[int, int] = {}
@@ -291,10 +135,10 @@ class _Memory:
         """Return the inputs of a call; what it is to make is not what was in its memory before."""
         # A result is announced before the operators inside run: one that reads the same address meanwhile
         # reads the new tensor.
-        given = _records(call.given)
+        given = records_of(call.given)
         # In-place results are inputs, too, and are not new.
-        old = set(_flat(given))
-        for record in _flat(_records(call.made)):
+        old = set(flat_records(given))
+        for record in flat_records(records_of(call.made)):
             if record not in old:
                 self._coming.setdefault(record, []).append(call.node)
         return [self._read(each) for each in given]
@@ -338,12 +182,12 @@ class _Memory:
         # Inputs count as taken, so that an in-place result is recognised as its input.
         taken = {id(each) for argument in call.inputs for each in flat(argument)}
         buffers = BUFFERS.match(call.name) is not None
-        new, made = call.schema.new_results, _records(call.made)
+        new, made = call.schema.new_results, records_of(call.made)
         call.outputs = [
             self._made(record, call, not buffers and (at >= len(new) or new[at]), taken)
             for at, record in enumerate(made)
         ]
-        for record in _flat(made):
+        for record in flat_records(made):
             if call.node in self._coming.get(record, ()):
                 self._coming[record].remove(call.node)
                 if not self._coming[record]:
@@ -405,7 +249,7 @@ class _Memory:
         self._keep(number, found)
         return found
 
-    def _is_fresh(self, record: _Record) -> bool:
+    def _is_fresh(self, record: Record) -> bool:
         """Say whether a tensor that no operator made is in memory that was freed and allocated again.
 
         PyTorch turns a number, such as the factor of ``mul``, into a tensor of 8 bytes without an operator. Without one
@@ -427,7 +271,7 @@ class _Memory:
         # FSDP2 pads a weight to a multiple of the members: less than one share is padding.
         return whole - prod(shard.shape) < elements <= whole
 
-    def _tensor(self, record: _Record, at: int) -> Tensor:
+    def _tensor(self, record: Record, at: int) -> Tensor:
         _, storage, offset, shape, integer, width = record
         memory = self._memories.setdefault(storage, self._count())
         return Tensor(tuple(Dim(size) for size in shape), (storage, offset), memory, at, [], integer, width)
@@ -440,7 +284,7 @@ class _Memory:
         self._tensors[number] = tensor
         self._storages.setdefault(tensor.storage[0], []).append(tensor)
 
-    def _live(self, record: _Record, *, exact: bool = False) -> Tensor | None:
+    def _live(self, record: Record, *, exact: bool = False) -> Tensor | None:
         number, storage, offset, shape, *_ = record
         own = self._storages.get(storage, [])
         found = self._tensors.get(number)

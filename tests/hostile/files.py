@@ -1,0 +1,267 @@
+"""Files that want too much: each has the command that reads it and what its one line must say."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import socket
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+
+MIB = 1 << 20
+MACHINE = "platform: {preset: hgx-h100}\n"
+STUDY = "workload: {generate: {model: llama-2-7b, batch: 8, sequence: 128, parallel: {tp: 8}}}\n" + MACHINE
+SWEEP = "study: study.yaml\nvary:\n  workload.generate.batch: [8, 16]\n"
+
+
+@dataclass(frozen=True)
+class Case:
+    """A file to write, the command that reads it, a part of the line that it must print, and its exit code."""
+
+    name: str
+    write: Callable[[Path], object]
+    command: tuple[str, ...]
+    said: str
+    code: int = 2
+
+
+def text(content: str | bytes | Callable[[], str | bytes]) -> Callable[[Path], object]:
+    """Return what writes a file; what is large is made only then."""
+
+    def write(path: Path) -> None:
+        made = content() if callable(content) else content
+        path.write_bytes(made.encode() if isinstance(made, str) else made)
+
+    return write
+
+
+def zeros_gzip(size: int, start: bytes = b"", filler: bytes = b" ") -> bytes:
+    pack = zlib.compressobj(9, wbits=31)
+    block = filler * (MIB // len(filler))
+    return pack.compress(start) + b"".join(pack.compress(block) for _ in range(size // MIB)) + pack.flush()
+
+
+def zeros_zstd(size: int) -> bytes:
+    import zstandard
+
+    out = io.BytesIO()
+    with zstandard.ZstdCompressor().stream_writer(out, closefd=False) as stream:
+        for _ in range(size // MIB):
+            stream.write(bytes(MIB))
+    return out.getvalue()
+
+
+def merges(depth: int = 11) -> str:
+    lines = ["a0: &a0 {x: 1, y: 2}"]
+    lines += [f"a{i}: &a{i}\n  <<: [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, depth)]
+    return "\n".join(lines) + "\n"
+
+
+def aliases(depth: int = 11) -> str:
+    lines = ["a0: &a0 [1, 2]"] + [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, depth)]
+    return "\n".join(lines) + "\n"
+
+
+def archive(**arrays: bytes | Callable[[], bytes]) -> Callable[[Path], object]:
+    def write(path: Path) -> None:
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as found:
+            for name, data in arrays.items():
+                found.writestr(f"{name}.npy", data() if callable(data) else data)
+
+    return write
+
+
+def array_of(shape: tuple[int, ...], content: bytes = b"") -> bytes:
+    out = io.BytesIO()
+    np.lib.format.write_array_header_1_0(out, {"descr": "<i8", "fortran_order": False, "shape": shape})
+    return out.getvalue() + content
+
+
+def listening(path: Path) -> None:
+    """Make a socket that nobody serves."""
+    # A path of a socket has at most 108 bytes.
+    here = Path.cwd()
+    os.chdir(path.parent)
+    socket.socket(socket.AF_UNIX).bind(path.name)
+    os.chdir(here)
+
+
+ENTITIES = (
+    '<!DOCTYPE algo [<!ENTITY a "aaaaaaaaaa">'
+    + "".join(f'<!ENTITY {b} "{f"&{a};" * 10}">' for a, b in zip("abcdefgh", "bcdefghi", strict=True))
+    + ']><algo name="&i;"/>'
+)
+
+MANY = "[" + "{}," * 12_000_000 + "{}]"
+
+READS: dict[str, tuple[str, ...]] = {
+    "study.yaml": ("run", "@"),
+    "sweep.yaml": ("sweep", "@"),
+    "search.yaml": ("plan", "search", "@"),
+    "machine.yaml": ("machine", "show", "@"),
+    "plan.yaml": ("generate", "train", "llama-2-7b", "--plan", "@", "-o", "@.made"),
+    "model.yaml": ("generate", "show", "@"),
+    "corpus.yaml": ("generate", "learn", "corpus", "@.made", "--generate", "@"),
+    "costs.yaml": ("plan", "cost", "+study.yaml", "--costs", "@"),
+    "device.yaml": ("calibrate", "gemm", "@", "--device", "h100-sxm", "-o", "@.made"),
+    "network.yaml": ("machine", "show", "--system", "+system.json", "--network", "@"),
+    "fit.yaml": ("collective", "time", "@", "all-reduce", "1 MiB"),
+    "system.json": ("machine", "show", "--system", "@", "--network", "+network.yaml"),
+    "groups.json": (
+        "run",
+        "--workload",
+        "+w",
+        "--system",
+        "+system.json",
+        "--network",
+        "+network.yaml",
+        "--comm-groups",
+        "@",
+    ),
+    "w.0.et": ("trace", "info", "@"),
+    "w.0.json": ("trace", "info", "@"),
+    "step.npz": ("explain", "@"),
+    "model.npz": ("generate", "learn", "show", "@"),
+    "store.db": ("sweep", "results", "@"),
+    "device.json": ("trace", "convert", "--from", "pytorch", "@", "-o", "@.made"),
+    "work.txt": ("trace", "convert", "--from", "text", "@", "-o", "@.made"),
+    "task.graph": ("trace", "convert", "--from", "flexflow", "@", "-o", "@.made"),
+    "algo.xml": ("trace", "convert", "--from", "msccl", "@", "--size", "1 MiB", "-o", "@.made"),
+    "old.0.eg": ("trace", "convert", "--from", "eg", "@", "-o", "@.made"),
+    "step.hlo": ("trace", "convert", "--from", "hlo", "@", "-o", "@.made"),
+    "gemm.csv": ("calibrate", "gemm", "@", "--device", "h100-sxm", "-o", "@.made"),
+    "nccl.log": ("calibrate", "nccl", "@", "-o", "@.made"),
+    "measured.csv": ("validate", "--data", "@"),
+    "measured.json": ("validate", "--data", "@"),
+    "measured.md": ("validate", "--data", "@"),
+}
+"""File of each reader -> the command that reads it: @ is the file, +NAME a sound one beside it."""
+
+
+def cases() -> Iterator[Case]:
+    """Yield all cases."""
+    yield from kinds_of_path()
+    yield from packed()
+    yield from documents()
+    yield from counts()
+
+
+def kinds_of_path() -> Iterator[Case]:
+    """Yield what is no file, for each reader."""
+    for name, command in READS.items():
+        yield Case(f"device {name}", lambda path: path.symlink_to("/dev/zero"), command, "")
+        yield Case(f"fifo {name}", os.mkfifo, command, "")
+        yield Case(f"folder {name}", Path.mkdir, command, "")
+        yield Case(f"socket {name}", listening, command, "")
+        yield Case(f"nothing {name}", text(b""), command, "")
+        yield Case(f"noise {name}", text(b"\x00\xff\xfe\x80" * 100), command, "")
+        if name not in ("step.npz", "model.npz", "store.db"):
+            yield Case(f"system {name}", lambda path: path.symlink_to("/proc/self/maps"), command, "")
+
+
+def packed() -> Iterator[Case]:
+    """Yield small files that unpack to much."""
+    bomb = "unpacks to more than"
+    yield Case("gzip w.0.et", text(lambda: zeros_gzip(320 * MIB)), READS["w.0.et"], bomb)
+    yield Case("gzip w.0.json", text(lambda: zeros_gzip(320 * MIB, b"[")), READS["w.0.json"], bomb)
+    yield Case(
+        "gzip device.json", text(lambda: zeros_gzip(320 * MIB, b"[", b"{},")), READS["device.json"], bomb
+    )
+    yield Case("gzip measured.csv", text(lambda: zeros_gzip(320 * MIB)), READS["measured.csv"], bomb)
+    yield Case(
+        "gzip gemm.csv.gz", text(lambda: zeros_gzip(320 * MIB, b"", b"1,2\n")), READS["gemm.csv"], bomb
+    )
+    yield Case("gzip-members w.0.et", text(lambda: zeros_gzip(30 * MIB) * 60), READS["w.0.et"], bomb)
+    yield Case("gzip-cut w.0.et", text(lambda: zeros_gzip(MIB)[:200]), READS["w.0.et"], "damaged gzip file")
+    if find_spec("zstandard"):
+        yield Case("zstd w.0.et", text(lambda: zeros_zstd(6 << 30)), READS["w.0.et"], bomb)
+    big = array_of((1 << 60,))
+    yield Case("shape step.npz", archive(head=big), READS["step.npz"], "for its shape")
+    yield Case("shape model.npz", archive(header=big), READS["model.npz"], "for its shape")
+
+    def much() -> bytes:
+        return array_of((1 << 27,), bytes(1 << 30))
+
+    yield Case("zip step.npz", archive(head=much), READS["step.npz"], "expected at most")
+    yield Case("zip model.npz", archive(header=much), READS["model.npz"], "unpacked")
+
+
+def documents() -> Iterator[Case]:
+    """Yield documents with too many values, or too deep ones."""
+    yamls = [name for name in READS if name.endswith(".yaml") and name != "device.yaml"]
+    for name in yamls:
+        yield Case(f"merges {name}", text(merges()), READS[name], "aliases written out")
+        yield Case(f"aliases {name}", text(aliases()), READS[name], "aliases written out")
+        yield Case(f"itself {name}", text("a: &a [*a]\n"), READS[name], "within itself")
+        yield Case(f"deep {name}", text("a: " + "[" * 2000 + "]" * 2000), READS[name], "nested too deeply")
+        yield Case(f"values {name}", text(lambda: "a:\n" + "- 1\n" * 2_000_000), READS[name], "values")
+        yield Case(f"long {name}", text(lambda: b"#" * (17 * MIB)), READS[name], "expected at most 16 MiB")
+    for name in ("system.json", "groups.json", "w.0.json", "measured.json"):
+        yield Case(f"deep {name}", text('{"a": ' + "[" * 50_000 + "]" * 50_000 + "}"), READS[name], "deep")
+        yield Case(f"values {name}", text(lambda: f'{{"a": {MANY}}}'), READS[name], "values")
+    record = "record of more than"
+    inside = text(lambda: f'{{"traceEvents": [{{"a": {MANY}}}]}}')
+    yield Case("record device.json", inside, READS["device.json"], record)
+    beside = text(lambda: f'{{"a": {MANY}, "traceEvents": []}}')
+    yield Case("header device.json", beside, READS["device.json"], record)
+    yield Case("entities algo.xml", text(ENTITIES), READS["algo.xml"], "declares the entity")
+    field = "m,n,k,time\n" + "9" * 300_000 + ",1,1,1\n"
+    yield Case("field gemm.csv", text(field), READS["gemm.csv"], "")
+    yield Case("field measured.csv", text("#\n" + "a" * 300_000 + "\n"), READS["measured.csv"], "")
+    yield Case("return measured.csv", text("a\rb,c\n1\r2,3\n"), READS["measured.csv"], "")
+
+
+def counts() -> Iterator[Case]:
+    """Yield what is to be repeated without end."""
+    job = (
+        "{name: a, npus: 1, every: 1 us, repeat: 1000000000, workload: {collective: all-reduce, size: 1 MiB}}"
+    )
+    yield Case("repeat study.yaml", text(f"jobs: [{job}]\n{MACHINE}"), READS["study.yaml"], "1 G of them")
+    for key, value in {"batch": 2147483640, "iterations": 2147483640}.items():
+        plan = {"model": "llama-2-7b", "batch": 8, "microbatch": 1, "sequence": 128, "parallel": {"tp": 8}}
+        work = json.dumps({"workload": {"generate": plan | {key: value}}, "platform": {"preset": "dgx-h100"}})
+        yield Case(f"{key} study.yaml", text(work), READS["study.yaml"], "expected at most")
+    ring = "{topology: Ring, size: 2000000000, bandwidth: 1 GB/s, latency: 1 us}"
+    work = f"workload: {{collective: all-reduce, size: 1 MiB}}\nplatform: {{network: [{ring}, {ring}]}}\n"
+    yield Case("npus study.yaml", text(work), READS["study.yaml"], "expected at most")
+    layers = "DATA\n1\na -1 5 NONE 0 5 NONE 0 5 ALLREDUCE 1024 5\n"
+    passes = (*READS["work.txt"], "--npus", "8", "--passes", "100000000")
+    yield Case("passes work.txt", text(layers), passes, "fewer --passes")
+    program = "  compute: {model: subprocess, command: [touch, STARTED]}\n"
+    study = STUDY.replace("platform: {preset: hgx-h100}", f"platform:\n  preset: hgx-h100\n{program}")
+    for command in (
+        READS["study.yaml"], ("compare", "@", "+study.yaml"), ("plan", "cost", "@", "--costs", "h100"),
+        ("plan", "whole-run", "@", "--tokens", "1e9"), ("machine", "gemm", "@", "64x64x64"),
+        ("train", "llama-2-7b", "--machine", "@", "--batch", "8"),
+        ("generate", "train", "llama-2-7b", "--ranks", "8", "--batch", "8", "--machine", "@"),
+    ):  # fmt: skip
+        yield Case(f"program {' '.join(command[:2])} study.yaml", text(study), command, "--allow-programs")
+    swept = SWEEP.replace(
+        "study: study.yaml", "study:\n" + "".join(f"  {line}\n" for line in study.splitlines())
+    )
+    for command in (("sweep", "@", "--store", "@.db"), READS["search.yaml"]):
+        yield Case(f"program {command[0]} sweep.yaml", text(swept), command, "--allow-programs")
+
+
+def sound(folder: Path) -> None:
+    """Write the sound files that +NAME means."""
+    folder.mkdir()
+    (folder / "study.yaml").write_text(STUDY)
+    (folder / "sweep.yaml").write_text(SWEEP)
+    (folder / "system.json").write_text('{"all-reduce-implementation": ["ring"]}')
+    (folder / "network.yaml").write_text(
+        "topology: [Ring]\nnpus_count: [8]\nbandwidth: [100.0]\nlatency: [500.0]\n"
+    )
+    from armillary.trace import GraphBuilder, write_graph
+
+    builder = GraphBuilder()
+    builder.all_reduce("sum", "1 MiB", group=1)
+    for rank in range(8):
+        write_graph(folder / f"w.{rank}.et", builder.graph())
