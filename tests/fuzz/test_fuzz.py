@@ -7,20 +7,61 @@ import subprocess
 import sys
 from pathlib import Path
 
+import fuzz_files
 import pytest
 import run
 from fuzz_readers import Reader, readers
-from run import fuzz
+from run import attempt, corpus, fuzz, guided
 
 CASES = 150
+FEW = 8
+"""Cases of a reader of small files in the fast run."""
 READERS = [reader for reader in readers() if reader.name != "et-twins"]  # the compiled one starts slowly
 
 
-@pytest.mark.parametrize("reader", READERS, ids=lambda reader: reader.name)
+FILES = {row[0] for row in fuzz_files.rows()}
+
+
+@pytest.mark.parametrize(
+    "reader", [reader for reader in READERS if not reader.slow], ids=lambda reader: reader.name
+)
 def test_nothing_but_clear_errors(reader: Reader) -> None:
-    result = fuzz(reader, 0, cases=CASES)
+    result = fuzz(reader, 0, cases=FEW if reader.name in FILES else CASES)
     assert result["failures"] == []
-    assert result["refused"] > 0
+    assert result["refused"] > 0 or reader.name in FILES
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("reader", READERS, ids=lambda reader: reader.name)
+def test_many_cases_of_small_files_and_programs(reader: Reader) -> None:
+    assert fuzz(reader, 200, cases=3 if reader.slow else CASES)["failures"] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("reader", READERS, ids=lambda reader: reader.name)
+def test_seeds_and_the_corpus(reader: Reader, tmp_path: Path) -> None:
+    """What is given is read or refused; of the seeds of small files each is read, or breaking it shows nothing."""
+    for data in corpus(reader):
+        assert attempt(reader, data, tmp_path, 6) in ("read", "refused")
+    if reader.name in FILES:
+        assert attempt(reader, reader.seeds()[0], tmp_path, 6) == "read"
+
+
+def test_guided_cases_go_towards_new_lines(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(run, "CORPUS", tmp_path / "corpus")
+    reader = next(reader for reader in READERS if reader.name == "costs")
+    result = guided(reader, 0, 1.5, keep=True)
+    assert result["failures"] == [] and result["lines"] > 0 and result["pool"] >= 1
+    assert (
+        sum(path.stat().st_size for path in (tmp_path / "corpus").rglob("*") if path.is_file())
+        <= run.KEPT_BYTES
+    )
+
+
+def test_the_corpus_is_small() -> None:
+    files = [path for path in run.CORPUS.rglob("*") if path.is_file()]
+    assert sum(path.stat().st_size for path in files) < 1_000_000
 
 
 @pytest.mark.slow

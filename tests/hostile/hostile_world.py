@@ -292,6 +292,7 @@ CALLS: Mapping[str, list[list[str]]] = {
     "calibrate keys": [[NAME, "--device", NAME]],
     "calibrate nccl": [["nccl.csv", "--device", "h100-sxm", "--name", NAME, "--out", "fit.yaml", "--plot", "fit.svg"],
                        ["nccl.log", "--device", "h100-sxm"], ["nccl.csv", "--device", NAME]],
+    "calibrate observe": [["nccl.csv", "gemm.csv", "--machine", "dgx-h100"], ["measured.md"], ["nccl.log", "mpt.csv"]],
     "calibrate training": [["gemm.csv"], ["measured.md", "--software", NAME], ["measured.json"]],
     "astra-sim": [
         [f"--workload-configuration={FILE}", "--system-configuration=system.json", "--network-configuration=network.yml",

@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 from armillary.base.errors import InputError, nearest, one_of
 from armillary.base.hints import KeyPath, key_text, show
 from armillary.base.reading import MOST_TEXT, MOST_YAML, parse_json, read_plain
+from armillary.base.units import whole
 from armillary.base.yaml_text import load_yaml, yaml_nodes
 
 Source = str | Path | Mapping[str, Any]
@@ -222,11 +223,9 @@ def _load_json(text: str, path: Path, duplicates: list[str]) -> Any:
     try:
         return parse_json(text, path, object_pairs_hook=pairs, parse_constant=constant)
     except json.JSONDecodeError as error:
-        raise InputError(
-            f"{path}:{error.lineno}:{error.colno}: not valid JSON: {error.msg.lower()}"
-        ) from None
-    except ValueError:  # an integer of thousands of digits
-        raise InputError(f"{path}: not valid JSON: a number is too large") from None
+        # Of a number that is too long Python does not say the place.
+        place = f":{error.lineno}:{error.colno}" if error.doc else ""
+        raise InputError(f"{path}{place}: not valid JSON: {error.msg.lower()}") from None
 
 
 def _yaml_lines(text: str) -> dict[KeyPath, int]:
@@ -243,8 +242,8 @@ def _yaml_lines(text: str) -> dict[KeyPath, int]:
         if isinstance(node, yaml.MappingNode):
             for key, value in node.value:
                 if isinstance(key, yaml.ScalarNode):
-                    number = key.tag.endswith(":int") and key.value.isdigit()
-                    name = int(key.value) if number else key.value
+                    number = whole(key.value) if key.tag.endswith(":int") else None
+                    name = key.value if number is None else number
                     lines[*path, name] = key.start_mark.line + 1
                     walk(value, (*path, name))
         elif isinstance(node, yaml.SequenceNode):

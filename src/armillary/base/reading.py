@@ -354,13 +354,18 @@ def parse_json(text: str | bytes | bytearray | memoryview, where: StrPath, **hoo
 
     Raises:
         InputError: it is nested too deeply or has too many values.
-        ValueError: it is no JSON (``json.JSONDecodeError``), or a number in it has thousands of digits.
+        json.JSONDecodeError: it is no JSON, or a number in it has thousands of digits.
+        UnicodeDecodeError: its bytes are no text.
     """
     check_json(text, where)
     try:
         found = json.loads(bytes(text) if isinstance(text, memoryview) else text, **hooks)
     except RecursionError:
         raise _too_deep(where) from None
+    except (json.JSONDecodeError, UnicodeDecodeError):
+        raise
+    except ValueError:
+        raise json.JSONDecodeError("a number has thousands of digits", "", 0) from None
     check_depth(found, where)
     return found
 

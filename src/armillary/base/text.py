@@ -20,10 +20,10 @@ COMMANDS = re.compile(
 # What XML 1.0 forbids even as a reference.
 _NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 # A spreadsheet takes a cell that begins so for a formula; the wide forms stand for the narrow ones there.
-_FORMULA = re.compile(r"\s*[=+\-@\uff1d\uff0b\uff0d\uff20](?!$)|[\t\r\n]")
+_FORMULA = re.compile(r"\s*(?:[=@\uff1d\uff20]|[+\-\uff0b\uff0d](?!$))|[\t\r\n]")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?(inf|nan)")
 # The same behind what separates cells for other readers: a quoted cell of ours may be several of theirs.
-_INNER = re.compile(r"([;,\t\n]\s*)(?=[=@\uff1d\uff20]|[+\-\uff0b\uff0d](?!\s*[\d.]+\s*(?:[,;)\]}]|$)))")
+_INNER = re.compile(r"([;,\t\n][\s\"]*)(?=[=@\uff1d\uff20]|[+\-\uff0b\uff0d](?!\s*[\d.]+\s*(?:[,;)\]}]|$)))")
 # Blanks, semicolons and tabs separate cells for some readers.
 _QUOTED = re.compile(r'[",;\t\r\n]|^\s|\s$')
 

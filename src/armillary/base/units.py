@@ -61,6 +61,14 @@ _MOST_RATE = 10**40
 """Idealised machines have rates that are as good as endless."""
 
 
+def whole(text: str) -> int | None:
+    """Return the whole number that a text is, in decimal digits without a sign; None for any other text.
+
+    More than 18 digits count as none: no number of ours has them, and Python refuses those of thousands.
+    """
+    return int(text) if text.isdecimal() and len(text) <= 18 else None
+
+
 def parse_bytes(text: object) -> int:
     """Return a size such as ``"80 GiB"`` in bytes.
 

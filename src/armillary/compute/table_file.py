@@ -13,6 +13,7 @@ import numpy as np
 from armillary.base.csv_text import CsvRows
 from armillary.base.errors import InputError, nearest
 from armillary.base.reading import MOST_TEXT, read_unpacked
+from armillary.base.units import whole
 from armillary.compute.model import Floats, Ints
 
 COLUMNS = ("m", "n", "k", "time", "precision")
@@ -134,10 +135,10 @@ def _text(path: Path) -> str:
 
 
 def _whole(path: Path, line: int, name: str, text: str) -> int:
-    # More than ten digits are not read at all: Python refuses thousands of them.
-    if not text.isdecimal() or len(text) > 10 or not 1 <= int(text) < 2**31:
+    number = whole(text)
+    if number is None or not 1 <= number < 2**31:
         raise InputError(f"{path}:{line}: {name} is '{text[:40]}', expected a whole number of 1 or more")
-    return int(text)
+    return number
 
 
 def _time(path: Path, line: int, text: str) -> float:

@@ -18,6 +18,7 @@ from typing import Any
 
 from armillary.base.errors import InputError
 from armillary.base.files import replacing
+from armillary.base.units import whole
 from armillary.convert.collected import CollectedRank, ProcessGroup, write_collected
 from armillary.convert.group_notes import GroupNotes
 from armillary.convert.torch_import import import_torch
@@ -239,9 +240,9 @@ class Collector:
 
 def _number(variable: str, default: int) -> int:
     text = os.environ.get(variable, str(default))
-    if not text.isdecimal():
+    if (number := whole(text)) is None:
         raise InputError(f"collect: the environment's {variable} is {text!r}, expected a number")
-    return int(text)
+    return number
 
 
 def _move(source: Path, target: Path, *, compress: bool) -> None:

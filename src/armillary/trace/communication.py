@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from armillary.base.units import format_bytes
+from armillary.base.units import format_bytes, whole
 from armillary.trace._check import validate
 from armillary.trace.columns import CollectiveType, NodeType
 from armillary.trace.graph import Graph
@@ -117,7 +117,9 @@ def read_communication(trace: Trace, groups: Groups) -> list[Communication]:
 
 def _collectives(graph: Graph, at: I64, groups: Groups, masks: dict[tuple[bool, ...], int]) -> Collectives:
     codes, names = graph.strings("pg_name")
-    numbers = [WORLD if name == "" else int(name) if name.isdecimal() else UNDEFINED for name in names]
+    numbers = [
+        WORLD if name == "" else UNDEFINED if (number := whole(name)) is None else number for name in names
+    ]
     numbers = [number if number in groups else UNDEFINED for number in numbers]
     # An absent group means all ranks.
     of_code = np.array([*numbers, WORLD], dtype=np.int64)  # code -1 is the last

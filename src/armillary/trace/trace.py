@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from armillary.base.errors import InputError
 from armillary.base.reading import json_within
+from armillary.base.units import whole
 from armillary.trace._check import Diagnostic
 from armillary.trace.columns import NodeType
 from armillary.trace.graph import Graph
@@ -257,8 +258,8 @@ def _parse(text: str) -> list[tuple[int, tuple[int, ...]]]:
     # PyTorch writes the JSON as the only text of a list: ['[…]'].
     for group in json_within(text[2:-2]):
         name, ranks = group["pg_name"], group["ranks"]
-        number = int(name) if str(name).isdecimal() else -1
-        if number < 0:
+        number = whole(str(name))
+        if number is None:
             raise ValueError(f"pg_name is {name!r}, expected a number")
         if not isinstance(ranks, list) or any(type(rank) is not int for rank in ranks):
             raise ValueError(f"the ranks of group {number} are {ranks!r}, expected a list of ranks")

@@ -4,8 +4,8 @@ const safe = (text) => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;")
 function csvText(lines) {
   const cell = (value) => {
     let text = String(value);
-    if (/^\s*[=+\-@＝＋－＠](?!$)|^[\t\r\n]/.test(text) && !(text.trim() && Number.isFinite(Number(text)))) text = `'${text}`;
-    text = text.replace(/([;,\t\n]\s*)(?=[=@＝＠]|[+\-＋－](?!\s*[\d.]+\s*([,;)\]}]|$)))/g, "$1'");
+    if (/^\s*([=@＝＠]|[+\-＋－](?!$))|^[\t\r\n]/.test(text) && !(text.trim() && Number.isFinite(Number(text)))) text = `'${text}`;
+    text = text.replace(/([;,\t\n][\s"]*)(?=[=@＝＠]|[+\-＋－](?!\s*[\d.]+\s*([,;)\]}]|$)))/g, "$1'");
     return /[",;\t\r\n]|^\s|\s$/.test(text) ? `"${text.replace(/"/g, '""')}"` : text;
   };
   return lines.map((line) => line.map(cell).join(",") + "\n").join("");

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
+from armillary.base.units import whole
 from armillary.cli.command import Command, option
 from armillary.cli.generate import SUBCOMMANDS
 from armillary.cli.options import (
@@ -244,9 +245,9 @@ def _numbers(option: str, text: str, read: Callable[[str], _T]) -> list[_T]:
 
 
 def _members(word: str) -> int:
-    if not word.isdecimal():
+    if (number := whole(word)) is None:
         raise ValueError(f"got '{word}', expected numbers of ranks, e.g. 8,64, or all")
-    return int(word)
+    return number
 
 
 def _ratio(word: str) -> float:

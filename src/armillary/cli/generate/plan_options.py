@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import click
 
 from armillary.base.errors import InputError
+from armillary.base.units import whole
 from armillary.cli.command import option
 
 if TYPE_CHECKING:
@@ -253,10 +254,10 @@ def _shown(default: Any, value: dict[str, Any]) -> str:
 def _numbers(context: click.Context, parameter: click.Parameter, text: str | None) -> list[int] | None:
     if text is None:
         return None
-    words = text.split(",")
-    if not all(word.strip().isdecimal() for word in words):
+    numbers = [number for word in text.split(",") if (number := whole(word.strip())) is not None]
+    if len(numbers) < text.count(",") + 1:
         raise InputError(f"{parameter.opts[0]} '{text}': expected numbers of layers, e.g. 8,9,9,6")
-    return [int(word) for word in words]
+    return numbers
 
 
 def _names(context: click.Context, parameter: click.Parameter, text: str | None) -> list[str] | None:

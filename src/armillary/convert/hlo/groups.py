@@ -24,7 +24,7 @@ _LISTS = re.compile(r"\{\s*(?:\{[\d,\s]*\}\s*,?\s*)*\}")
 _LIST = re.compile(r"\{([\d,\s]*)\}")
 _IOTA = re.compile(r"\[([\d,]+)\](?:<=\[([\d,]+)\](?:T\(([\d,]+)\))?)?")
 _MESH = re.compile(r"@?mesh[\[<]([^\]>]*)[\]>](?:, ?device_ids=\((.*)\))? ?(?:\{([^{}]*)\})?")
-_AXIS = re.compile(r"'?([\w.\-]+)'?(?:=(\d+)|:\((\d+)\)(\d+))?")
+_AXIS = re.compile(r"'?([\w.\-]+)'?(?:=(\d{1,18})|:\((\d{1,18})\)(\d{1,18}))?")
 _SELF_EXPLAINED = ("all-reduce", "all-gather", "reduce-scatter")
 """Collectives with the attribute ``use_global_device_ids``, whose absence then means false."""
 

@@ -14,11 +14,11 @@ _BITS = {
     "pred": 8, "token": 0, "opaque": 0, "bf16": 16, "tf32": 32, "c64": 64, "c128": 128,
 }  # fmt: skip
 _SIZES = frozenset((0, 1, 2, 4, 6, 8, 16, 32, 64, 128))
-_NUMBER = re.compile(r"[suf](\d+)(?:e\d+m\d+\w*)?")
+_NUMBER = re.compile(r"[suf](\d{1,18})(?:e\d+m\d+\w*)?")
 
 ARRAY = re.compile(r"([a-z]\w*)\[([^\]\n]*)\](?:\{[^{}\n]*\})?")
 # A bounded dynamic dimension, <=8, counts at its bound.
-_DIMENSION = re.compile(r"\s*(?:<=)?(\d+)\s*")
+_DIMENSION = re.compile(r"\s*(?:<=)?(\d{1,18})\s*")
 _DEEPEST = 100
 
 

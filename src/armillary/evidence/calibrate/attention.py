@@ -94,6 +94,8 @@ def prefills_of(path: Path, text: str) -> Kernels:
     for name in COLUMNS:
         if name not in header:
             raise InputError(f"{path}: no column '{name}'; it has {', '.join(header) or 'none'}")
+    if short := next((row for row in rows[1:] if len(row) < len(header)), None):
+        raise InputError(f"{path}: got a row of {len(short)} values, expected {len(header)} as in the header")
     column = {name: [row[header.index(name)] for row in rows[1:]] for name in COLUMNS}
     try:
         # All columns but the device and the two data types.

@@ -26,7 +26,7 @@ PROGRAMS = {
 _PREFIX = re.compile(r"^(\[\d+,\d+\]<std\w+>:?|\d+:)\s*")
 _PROGRAM = re.compile(r"\b(" + "|".join(PROGRAMS) + r")_perf\b")
 # "#  Rank  0 Group  0 Pid … on HOST device  0 [0x1b] NVIDIA H100": rank, host and device.
-_RANK = re.compile(r"#\s+Rank\s+(\d+)\s.*\bon\s+(\S+)\s+device\s+\d+\s+\[\S+\]\s*(.*\S)?")
+_RANK = re.compile(r"#\s+Rank\s+(\d{1,18})\s.*\bon\s+(\S+)\s+device\s+\d+\s+\[\S+\]\s*(.*\S)?")
 # Third word of a row, by which it is told from other lines of numbers.
 _TYPES = (
     "int8",
@@ -44,7 +44,8 @@ _TYPES = (
     "fp8_e4m3",
     "fp8_e5m2",
 )
-_SIZE = re.compile(r"\d+")
+# 18 digits: Python refuses to read thousands.
+_SIZE = re.compile(r"\d{1,18}")
 
 
 def program_of(text: str) -> str:
@@ -78,7 +79,7 @@ def read_log(path: Path, text: str, operation: str = "", per_node: int | None = 
             if int(rank[1]) == 0:
                 ranks = {}
             ranks[int(rank[1])] = (rank[2], rank[3] or "")
-        elif (header := re.search(r"#\s+nThread\s+(\d+)\s+nGpus\s+(\d+)", line)) is not None:
+        elif (header := re.search(r"#\s+nThread\s+(\d{1,18})\s+nGpus\s+(\d{1,18})\b", line)) is not None:
             # Without a list of ranks, threads times GPUs take part.
             ranks, gpus = {}, int(header[1]) * int(header[2])
         elif line.startswith("#") and "size" in line and "time" in line:

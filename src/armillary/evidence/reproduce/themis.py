@@ -12,7 +12,7 @@ from math import prod
 from typing import Any
 
 from armillary.base.errors import InputError, nearest
-from armillary.base.units import format_bytes, format_time
+from armillary.base.units import format_bytes, format_time, whole
 from armillary.evidence.reproduce import readers
 from armillary.evidence.reproduce.assumptions import assumed
 from armillary.evidence.reproduce.judge import (
@@ -92,7 +92,7 @@ def read_machines(text: str) -> tuple[tuple[str, Dims], ...]:
         for each in rest.split(","):
             words = each.split(maxsplit=2)
             # One dimension of one NPU would be none.
-            if not colon or len(words) != 3 or not words[1].isdecimal() or int(words[1]) < 2:
+            if not colon or len(words) != 3 or (whole(words[1]) or 0) < 2:
                 raise ValueError(f"got {part.strip()!r}, expected 'NAME: TOPOLOGY NPUS BANDWIDTH, …'")
             if words[0] not in TOPOLOGIES:
                 raise ValueError(

@@ -10,7 +10,7 @@ from typing import Any
 
 from armillary.base.errors import InputError, nearest
 from armillary.base.hints import KeyPath
-from armillary.base.units import unit_pattern
+from armillary.base.units import unit_pattern, whole
 from armillary.platform.files.preset import is_preset, read_preset
 
 _KINDS = ("bytes", "bandwidth", "time", "flops", "frequency", "percent")
@@ -73,7 +73,7 @@ def find_key(text: str, base: Mapping[str, Any]) -> Key:
         places = found
         held = held.get(part) if isinstance(held, Mapping) else None
         # A mapping may have numbers as keys, which YAML reads as int.
-        path.append(int(part) if part.isdigit() else part)
+        path.append(part if (number := whole(part)) is None else number)
         # A preset has a network that the study does not show; keys over it merge by name.
         if path == ["platform", "network"] and held is None and _preset(base):
             held = {}
@@ -146,8 +146,8 @@ def _member(part: str, held: list[Any], before: str) -> int:
     names = [each.get("name") for each in held if isinstance(each, Mapping)]
     if part in names:
         return names.index(part)
-    if part.isdigit() and int(part) < len(held):
-        return int(part)
+    if (number := whole(part)) is not None and number < len(held):
+        return number
     known = [str(name) for name in names if name is not None]
     members = f"it has {', '.join(known)}" if known else f"expected 0 to {len(held) - 1}"
     raise InputError(f"{before} has no member '{part}'{nearest(part, known) or '; ' + members}")

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.base.errors import InputError
+from armillary.base.units import whole
 from armillary.lab.extrapolation.edit import inserted, kept_nodes, with_ints, with_texts, without
 from armillary.lab.extrapolation.mesh_dims import MeshDim, grid_of_mesh_dims, mesh_dim_numbers, mesh_dims_of
 from armillary.trace import Graph, NodeType, Trace
@@ -119,7 +120,7 @@ def _class(trace: Trace, example: int, ranks: Ints, groups: Groups) -> _Class:
         own = trace.graph(rank)
         codes, names = own.strings("pg_name")
         # -1, a name that is no number, is never in `groups` and is reported next.
-        numbers = [0 if name == "" else int(name) if name.isdecimal() else -1 for name in names]
+        numbers = [0 if name == "" else -1 if (number := whole(name)) is None else number for name in names]
         for number, name in zip(numbers, names, strict=True):
             if number not in groups:
                 at = int(np.argmax(codes == names.index(name)))

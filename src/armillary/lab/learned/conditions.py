@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from armillary.base.errors import InputError, nearest, one_of
+from armillary.base.units import whole
 from armillary.trace.grid import RankGrid
 from armillary.workload.models.schema import Attention, Decoder, Experts, Mlp
 from armillary.workload.pipeline.partition import even
@@ -261,6 +262,6 @@ def read_settings(settings: Sequence[str]) -> dict[str, Value]:
         key, equals, value = text.partition("=")
         if not equals or not key or not value:
             raise InputError(f"--set {text}: expected key=value, e.g. layers=40")
-        digits = value.replace("_", "")
-        found[key.strip()] = int(digits) if digits.isdigit() else value.strip()
+        number = whole(value.replace("_", ""))
+        found[key.strip()] = value.strip() if number is None else number
     return found

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.base.errors import InputError
+from armillary.base.units import whole
 from armillary.lab.obfuscation.keyed import generator, word
 from armillary.lab.obfuscation.rows import MISSING, Coded, Rows, kept, read, write
 from armillary.platform.kernels import PRECISIONS
@@ -50,7 +51,8 @@ class Draft:
     def definition(self, rows: Rows) -> str:
         """Return the definition of the groups that rows use, in PyTorch's format; "" where there are none."""
         # Only groups that this graph uses: others would tell how the rest of the run is divided.
-        used = {int(name) for name in rows.words["pg_name"].values if name.isdecimal()} & set(self.groups)
+        numbers = {whole(name) for name in rows.words["pg_name"].values}
+        used = {number for number in self.groups if number in numbers}
         table = [
             {"pg_name": str(group), "ranks": list(self.groups[group]), "group_size": len(self.groups[group])}
             for group in sorted(used - {WORLD})
@@ -180,7 +182,7 @@ def _regrouped(
         if findings:
             raise InputError(findings[0].message)
         # The world group keeps its number: simulators know it without a definition.
-        numbers = {int(name) if name.isdecimal() else name for name in used} - {WORLD, ""}
+        numbers = {name if (number := whole(name)) is None else number for name in used} - {WORLD, ""}
         defined = sorted(number for number in numbers if isinstance(number, int) and number in found)
         rest = sorted(numbers - set(defined), key=str)
         places = generator(key, "groups").permutation(len(defined)) + 1
@@ -188,7 +190,9 @@ def _regrouped(
         # Groups without a definition still need a number that no defined one has.
         new |= {name: len(defined) + 1 + i for i, name in enumerate(rest)}
         table = {
-            name: name if name == "" else str(new.get(int(name) if name.isdecimal() else name, WORLD))
+            name: name
+            if name == ""
+            else str(new.get(name if (number := whole(name)) is None else number, WORLD))
             for name in used
         }
         return table, {}, None, {new[number]: tuple(found[number].tolist()) for number in defined}

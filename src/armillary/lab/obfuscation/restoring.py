@@ -12,6 +12,7 @@ import numpy as np
 from armillary.base.errors import InputError, nearest
 from armillary.base.files import replacing
 from armillary.base.text import json_text
+from armillary.base.units import whole
 from armillary.lab.obfuscation.relabel import Draft, Legend, mapped, renamed
 from armillary.lab.obfuscation.rows import read, write
 from armillary.trace.graph import Graph
@@ -83,7 +84,8 @@ def restore(trace: Trace, legend: Legend) -> Trace:
             f"the map is of {len(legend.rank_graph)} ranks; expected {trace.n_ranks}, as the trace has"
         )
     found, _ = read_groups(trace)
-    number = {int(new): int(old) for new, old in legend.groups.items() if new.isdecimal() and old.isdecimal()}
+    pairs = [(whole(new), whole(old)) for new, old in legend.groups.items()]
+    number = {new: old for new, old in pairs if new is not None and old is not None}
     groups = {number.get(group, group): tuple(ranks.tolist()) for group, ranks in found.items()}
     # Without a rank_graph all ids counted from 0, so it does not matter which graph of the original a rank
     # ran.

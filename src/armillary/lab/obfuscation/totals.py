@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from armillary.base.units import whole
 from armillary.lab.obfuscation.keyed import I64
 from armillary.lab.obfuscation.relabel import Draft
 from armillary.lab.obfuscation.rows import MISSING, Coded, Rows
@@ -89,7 +90,7 @@ def communication_kinds(rows: Rows, draft: Draft) -> tuple[I64, list[str]]:
     for operation, group in known.T.tolist():
         axis_set = groups.values[group] if group >= 0 else ""
         if draft.grid is None:
-            ranks = draft.groups.get(int(axis_set) if axis_set.isdecimal() else 0, ())
+            ranks = draft.groups.get(whole(axis_set) or 0, ())
             axis_set = str(len(ranks) or len(draft.rank_graph))
         operation_name = (
             CollectiveType(operation).name if operation in CollectiveType.__members__.values() else operation

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from armillary.base.units import whole
 from armillary.trace.axis_sets import AxisSets, routes_of
 from armillary.trace.columns import CollectiveType, NodeType
 from armillary.trace.graph import Graph
@@ -105,7 +106,7 @@ def _members(trace: Trace) -> Callable[[str], tuple[int, int]]:
 
     def of_group(name: str) -> tuple[int, int]:
         # Names that are no number, or of no listed group, mean all ranks.
-        ranks = groups.get(int(name) if name.isdecimal() else WORLD, groups[WORLD])
+        ranks = groups.get(whole(name) or WORLD, groups[WORLD])
         return len(ranks), int(ranks[1] - ranks[0]) if len(ranks) > 1 else 0
 
     return of_group

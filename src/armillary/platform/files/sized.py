@@ -21,7 +21,7 @@ from typing import Any
 
 from armillary.base.errors import InputError
 
-_COUNTED = re.compile(r"(\d+)\s*x\s*(.+)")
+_COUNTED = re.compile(r"(\d{1,18})\s*x\s*(.+)")
 MOST = 2**24
 """Most devices of a machine that is counted."""
 

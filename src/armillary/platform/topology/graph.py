@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from armillary.base.errors import InputError, nearest
+from armillary.base.units import whole
 from armillary.platform.network import Dimension
 
 Ints = NDArray[np.int64]
@@ -146,14 +147,14 @@ class Topology:
         else:
             sort, _, number = name.rpartition(" ")
             for tier in self.tiers:
-                if tier.name == sort and number.isdigit() and int(number) < tier.count:
-                    return tier.first + int(number)
+                if tier.name == sort and (at := whole(number)) is not None and at < tier.count:
+                    return tier.first + at
         # For the hint: the number that was asked for and the last one of each tier, not a million names.
         names = self.labels or [
             f"{tier.name} {i}"
             for tier in self.tiers
             for i in (number, tier.count - 1)
-            if str(i).isdigit() and int(i) < tier.count
+            if (at := whole(str(i))) is not None and at < tier.count
         ]
         raise InputError(
             f"{self.name}: no node '{name}'{nearest(name, names) or f', expected e.g. {names[0]}'}"

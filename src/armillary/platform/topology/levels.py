@@ -58,7 +58,7 @@ def panels(levels: Sequence[Level]) -> list[Panel]:
 def _family(dimension: Dimension) -> tuple[object, ...]:
     # "pod.0", "pod.1": axes of one shape, as the reader of study files names them.
     name, _, axis = dimension.name.rpartition(".")
-    if axis.isdigit() and TOPOLOGIES[dimension.topology].shaped:
+    if axis.isdecimal() and TOPOLOGIES[dimension.topology].shaped:
         return name, dimension.topology, dimension.bandwidth, dimension.latency
     if TOPOLOGIES[dimension.topology].shaped:
         return "grid", dimension.topology, dimension.bandwidth, dimension.latency

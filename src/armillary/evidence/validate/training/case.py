@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from pydantic import ValidationError
+
+from armillary.base.errors import InputError
 from armillary.explore.training.step import Step
 from armillary.workload.models.schema import Attention, Decoder, Mlp
 
@@ -56,7 +59,20 @@ class Case:
 
 
 def gpt(layers: int, hidden: int, heads: int, sequence: int, vocabulary: int) -> Decoder:
-    """Return a GPT with learned positions, biases, layer norms, GeLU and a tied head."""
+    """Return a GPT with learned positions, biases, layer norms, GeLU and a tied head.
+
+    Raises:
+        InputError: there is no such decoder: a size is too large, or the heads do not divide the width.
+    """
+    try:
+        return _gpt(layers, hidden, heads, sequence, vocabulary)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(map(str, first["loc"]))
+        raise InputError(f"a GPT of {layers} layers, {hidden} wide: {key}: {first['msg']}") from None
+
+
+def _gpt(layers: int, hidden: int, heads: int, sequence: int, vocabulary: int) -> Decoder:
     # Sizes of the model that rows name; all else is the same in these papers.
     return Decoder(
         name=f"GPT {layers}x{hidden}",

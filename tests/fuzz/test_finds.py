@@ -1,0 +1,61 @@
+"""What the fuzzer found: each is read, or refused with one line, since."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import fuzz_files
+import pytest
+from fuzz_readers import Reader, readers
+
+from armillary.base.errors import InputError
+from armillary.base.units import whole
+from armillary.trace import GraphBuilder, Trace, write_trace
+from armillary.trace.communication import read_communication
+from armillary.trace.trace import read_groups
+
+READERS = {reader.name: reader for reader in readers()}
+DIGITS = "7" * 5000
+MPT = fuzz_files.MPT.replace(",2048,", ",4294967296,")
+FINDS = {
+    "libyaml overran the stack": ("model", "kind: decoder\nmlp: " + '{"a":' * 60_000),
+    "and with lists": ("device", "a: " + "[" * 140_000),
+    "a number of thousands of digits": ("gemm-table", fuzz_files.GEMMS.replace("4096", DIGITS)),
+    "in a log": ("nccl-log", fuzz_files.NCCL_LOG.replace("67108864", DIGITS)),
+    "in JSON": ("measured-json", f'[{{"case": {DIGITS}}}]'),
+    "a cell of megabytes": ("gemm-table", "m,n,k,us\n" + "x" * 200_000),
+    "a short row": ("prefills", fuzz_files.PREFILLS + "1,2\n"),
+    "no system file": ("shares", "[1]"),
+    "a model that is none": ("measured-csv", MPT),
+    "an encoding that is none": ("edges-graphml", fuzz_files.GRAPHML.replace("utf-8", "null")),
+    "a quote that stays open": ("nccl-csv", fuzz_files.NCCL_CSV.replace("26,", '"26,')),
+}
+
+
+@pytest.mark.parametrize("find", FINDS)
+def test_it_is_read_or_refused(find: str, tmp_path: Path) -> None:
+    name, text = FINDS[find]
+    reader: Reader = READERS[name]
+    path = tmp_path / reader.file
+    path.write_text(text)
+    try:
+        reader.read(path)
+    except InputError as error:
+        assert "\n" not in str(error)
+
+
+def test_a_group_of_thousands_of_digits_is_none(tmp_path: Path) -> None:
+    builder = GraphBuilder()
+    builder.all_reduce("sum", size="1 MiB", group=DIGITS)
+    trace = Trace.replicate(builder.graph(), ranks=2)
+    write_trace(tmp_path / "w", trace)
+    found, findings = read_groups(trace)
+    assert findings or found
+    assert read_communication(trace, found)
+
+
+@pytest.mark.parametrize(
+    ("text", "number"), [("12", 12), ("", None), ("-1", None), ("²", None), ("9" * 19, None), ("1_0", None)]
+)
+def test_whole(text: str, number: int | None) -> None:
+    assert whole(text) == number
