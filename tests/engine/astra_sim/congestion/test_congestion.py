@@ -13,7 +13,7 @@ import armillary
 from armillary.base import working_memory
 from armillary.base.errors import InputError, ShortageError, StuckError
 from armillary.base.jit import Mode
-from armillary.base.working_memory import room
+from armillary.base.tables import room
 from armillary.engine.astra_sim import run as engine_run
 from armillary.engine.astra_sim.program import lower
 from armillary.engine.astra_sim.run import execute
