@@ -86,6 +86,16 @@ def programs_option(function: Any) -> Any:
     )(function)  # fmt: skip
 
 
+out_option: Decorator = option(
+    "-o",
+    "--out",
+    required=True,
+    type=OUTPUT,
+    metavar="OUT",
+    help="The file to write, or the prefix of files.",
+)
+
+
 def json_option(text: str = "Write the same as JSON.") -> Decorator:
     """Add ``--json``; the command receives ``json_file``."""
     return option("--json", "json_file", type=OUTPUT, metavar="FILE", help=text)

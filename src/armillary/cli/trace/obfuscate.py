@@ -10,7 +10,7 @@ import click
 
 from armillary.base.errors import InputError
 from armillary.cli.command import Command, option
-from armillary.cli.options import comm_groups_option, json_option, machine_option
+from armillary.cli.options import comm_groups_option, json_option, machine_option, out_option
 from armillary.cli.outputs import say, show_table, working, write_json
 from armillary.cli.trace import SUBCOMMANDS
 from armillary.cli.trace.group_file import read_group_file
@@ -46,14 +46,7 @@ _BACK = "The way back"
     ),
 )
 @click.argument("source", type=click.Path(), metavar="INPUT")
-@option(
-    "-o",
-    "--out",
-    required=True,
-    type=OUTPUT,
-    metavar="OUT",
-    help="The file to write, or the prefix of files.",
-)
+@out_option
 @option(
     "--level",
     type=click.IntRange(1, 4),

@@ -10,11 +10,10 @@ import click
 
 from armillary.base.errors import InputError
 from armillary.cli.command import Command, option
-from armillary.cli.options import comm_groups_option
+from armillary.cli.options import comm_groups_option, out_option
 from armillary.cli.outputs import say, working
 from armillary.cli.trace import SUBCOMMANDS
 from armillary.cli.trace.group_file import read_group_file
-from armillary.cli.values import OUTPUT
 
 if TYPE_CHECKING:
     from armillary.trace import Trace
@@ -39,14 +38,7 @@ _NODES, _NEAR = "Which nodes", "And what is near them"
     ),
 )
 @click.argument("source", type=click.Path(), metavar="INPUT")
-@option(
-    "-o",
-    "--out",
-    required=True,
-    type=OUTPUT,
-    metavar="OUT",
-    help="The file to write, or the prefix of files.",
-)
+@out_option
 @option(
     "--nodes", multiple=True, metavar="A-B", heading=_NODES, help="Nodes with ids from A to B (or just A)."
 )

@@ -8,7 +8,7 @@ import numpy as np
 
 from armillary.base.errors import InputError
 from armillary.base.jit import Mode, load
-from armillary.base.working_memory import at_least
+from armillary.base.tables import at_least
 from armillary.collective.synthesis.edges import Edges
 from armillary.collective.synthesis.event_kernel import (
     H_COLUMNS,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from armillary.base.jit import Mode, load
-from armillary.base.working_memory import at_least
+from armillary.base.tables import at_least
 from armillary.collective.synthesis.edges import Edges
 from armillary.collective.synthesis.event_kernel import (
     H_COLUMNS,

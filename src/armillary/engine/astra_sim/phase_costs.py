@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.base.jit import Mode, load
-from armillary.base.working_memory import room
+from armillary.base.tables import room
 from armillary.engine.astra_sim import layout as lk
 from armillary.engine.astra_sim.collective import Role, Schedule
 from armillary.engine.astra_sim.congestion.network import Links

@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.base.jit import Mode, load
-from armillary.base.tables import Guards, Part
-from armillary.base.working_memory import at_least, room
+from armillary.base.tables import Guards, Part, at_least, room
 from armillary.engine.astra_sim import layout as lk
 from armillary.engine.astra_sim.congestion.start import fire, first_rows
 from armillary.engine.astra_sim.program import Lowered

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from armillary.base.errors import InputError, StuckError
 from armillary.base.jit import Mode, load
-from armillary.base.working_memory import at_least
+from armillary.base.tables import at_least
 from armillary.collective.synthesis.edges import Edges
 from armillary.collective.synthesis.event_kernel import H_COLUMNS, S_HEAP
 from armillary.collective.synthesis.spread import Spread

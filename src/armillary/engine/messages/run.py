@@ -6,8 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.base.jit import Mode, load
-from armillary.base.tables import Guards
-from armillary.base.working_memory import at_least, room
+from armillary.base.tables import Guards, at_least, room
 from armillary.engine.common.layout import HEAP_COLUMNS
 from armillary.engine.common.lowered import BUDGET, FIRST_WORDS
 from armillary.engine.messages import layout as lk

@@ -25,8 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.base.jit import Mode, load
-from armillary.base.tables import Guards, Layout
-from armillary.base.working_memory import at_least, room
+from armillary.base.tables import Guards, Layout, at_least, room
 from armillary.engine.common.demands import Demands
 from armillary.engine.common.items import FROM_MEMORY, View, channel_at
 from armillary.engine.common.layout import HEAP_COLUMNS

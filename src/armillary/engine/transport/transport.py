@@ -25,8 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.base.jit import Mode
-from armillary.base.tables import before_table
-from armillary.base.working_memory import at_least, room
+from armillary.base.tables import at_least, before_table, room
 from armillary.engine.transport import layout as lk
 from armillary.engine.transport.deadlock import down_links
 from armillary.engine.transport.fifo_layout import M_AT, WAIT

@@ -11,9 +11,17 @@ from hypothesis import strategies as st
 
 from armillary.base.errors import InputError
 from armillary.engine.astra_sim.collective import OPERATIONS, Schedule, schedule_for
-from armillary.engine.astra_sim.collective.dataflow import Execution, end_blocks, operation_done, payloads
+from armillary.engine.astra_sim.collective.dataflow import Execution, operation_done, payloads
 
 SIZES = range(2, 34)
+
+
+def end_blocks(schedule: Schedule, member: int) -> tuple[int, ...]:
+    """Return the blocks that `member` holds at the end, complete."""
+    n, operation = schedule.n, operation_done(schedule)
+    if operation == "reduce-scatter":
+        return (member,)
+    return tuple(range(member, n * n, n)) if operation == "all-to-all" else tuple(range(n))
 
 
 def check(schedule: Schedule, seed: int) -> None:

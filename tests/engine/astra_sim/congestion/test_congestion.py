@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import armillary
-from armillary.base import working_memory
+from armillary.base import tables
 from armillary.base.errors import InputError, ShortageError, StuckError
 from armillary.base.jit import Mode
-from armillary.base.working_memory import room
+from armillary.base.tables import room
 from armillary.engine.astra_sim import run as engine_run
 from armillary.engine.astra_sim.program import lower
 from armillary.engine.astra_sim.run import execute
@@ -187,7 +187,7 @@ def test_memory_grows_while_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = ticks(machine, 70_000)
     grown = []
     monkeypatch.setattr(engine_run, "FIRST_WORDS", 0)
-    monkeypatch.setattr(working_memory, "room", lambda *a: grown.append(1) or room(*a))
+    monkeypatch.setattr(tables, "room", lambda *a: grown.append(1) or room(*a))
     assert ticks(machine, 70_000) == whole
     assert grown
 

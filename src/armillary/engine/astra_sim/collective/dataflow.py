@@ -57,14 +57,6 @@ def start_blocks(schedule: Schedule, member: int) -> tuple[int, ...]:
     return tuple(range(first, first + n))
 
 
-def end_blocks(schedule: Schedule, member: int) -> tuple[int, ...]:
-    """Return the blocks that `member` holds at the end, complete."""
-    n, operation = schedule.n, operation_done(schedule)
-    if operation == "reduce-scatter":
-        return (member,)
-    return tuple(range(member, n * n, n)) if operation == "all-to-all" else tuple(range(n))
-
-
 def payloads(schedule: Schedule, member: int) -> list[Payload]:
     """Return what each send of `member` carries, in the order of its sends.
 
