@@ -255,7 +255,9 @@ def sound(folder: Path) -> None:
     folder.mkdir()
     (folder / "study.yaml").write_text(STUDY)
     (folder / "sweep.yaml").write_text(SWEEP)
-    (folder / "system.json").write_text('{"all-reduce-implementation": ["ring"], "preferred-dataset-splits": 1}')
+    (folder / "system.json").write_text(
+        '{"all-reduce-implementation": ["ring"], "preferred-dataset-splits": 1}'
+    )
     (folder / "network.yaml").write_text(
         "topology: [Ring]\nnpus_count: [8]\nbandwidth: [100.0]\nlatency: [500.0]\n"
     )

@@ -86,7 +86,7 @@ def test_describe(corpus: Corpus) -> None:
         ("choices: {hidden: []}", "no value"),
         ("count: 0\nchoices: {hidden: [2]}", "count 0: expected a positive integer"),
         ("conut: 3\nchoices: {hidden: [2]}", "conut: no such key"),
-        ("[", "not valid YAML"),
+        ("[", "plan.yaml:1:2: not valid YAML"),
         ("count: 3", "choices: expected a list of values"),
     ],
 )
