@@ -42,9 +42,10 @@ PART = (
     "tests/evidence/calibrate/test_gemm.py",  # scipy: least squares
     "tests/explore/cost/test_allocation.py",  # scipy: linear programs
     "tests/explore/runner/test_ray.py::test_ray_gives_the_rows_of_one_process",  # ray
+    "tests/explore/runner/test_dask.py::test_dask_gives_the_rows_of_one_process",  # distributed
 )
-"""Fast tests, and one of Ray, that touch every dependency but PyTorch and ns-3, whose wheels take gigabytes; all fast
-tests would take most of an hour for each case."""
+"""Fast tests, and one each of Ray and Dask, that touch every dependency but PyTorch and ns-3, whose wheels take
+gigabytes; all fast tests would take most of an hour for each case."""
 
 
 def requirements() -> Iterator[str]:

@@ -60,16 +60,16 @@ class Dask(Futures):
         self._executor = self._client.get_executor(pure=False)
 
     def _start_here(self) -> Any:
-        # Nothing but the loopback, and no web pages. A process per worker: a task is done by a process of its own in
-        # any case, and a worker that is lost takes one task with it.
+        # Nothing but the loopback; without an address, status pages would be on all interfaces. A process per worker: a
+        # task is done by a process of its own in any case, and a worker that is lost takes one task with it.
         return self._distributed.LocalCluster(
             n_workers=self.slots,
             threads_per_worker=1,
             processes=True,
             host="127.0.0.1",
             protocol="tcp://",
-            dashboard_address=None,
-            worker_dashboard_address=None,
+            dashboard_address="127.0.0.1:0",
+            worker_dashboard_address="127.0.0.1:0",
             silence_logs=50,
         )
 
