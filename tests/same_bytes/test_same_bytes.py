@@ -101,7 +101,8 @@ def test_other_versions(usual: dict[str, bytes], python: str, versions: str, tmp
     subprocess.run([*pip, "install", "--no-compile", *wanted, *others], check=True)
     found = answers(binary, tmp_path / "files", XDG_CACHE_HOME=str(tmp_path / "cache"))
     shutil.rmtree(tmp_path / "venv")
-    assert not differing(found, usual)
+    # Tables are as wide as their version of Rich makes them.
+    assert not [name for name in differing(found, usual) if not name.endswith(".txt")]
 
 
 @pytest.mark.slow

@@ -117,7 +117,7 @@ def hypot(x: Any, *others: Any) -> Any:
     return np.sqrt(squares) if isinstance(squares, np.ndarray) else math.sqrt(squares)
 
 
-def dot(left: Floats, right: Floats) -> Any:
+def dot(left: NDArray[Any], right: NDArray[Any]) -> Any:
     """Return ``left @ right``, summed up in the order of NumPy's own sums instead of that of a BLAS."""
     if right.ndim == 1:
         return (left * right).sum(axis=-1)

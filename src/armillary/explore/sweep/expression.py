@@ -156,7 +156,7 @@ def _power(a: Any, b: Any) -> Any:
         return a**b
     # Powers of floats are the C library's, which differ from machine to machine in the last bit.
     if math.isinf(found := portable.power(float(a), float(b))):
-        raise OverflowError("too large")
+        raise OverflowError("out of range")
     return found
 
 
