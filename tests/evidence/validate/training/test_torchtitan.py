@@ -105,7 +105,7 @@ def test_odd_pages(tmp_path, text, said):
 
 def test_large_pages_are_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(markdown, "LARGEST", 100)
-    with pytest.raises(InputError, match="expected at most 100 of a page"):
+    with pytest.raises(InputError, match="expected at most 100 B"):
         list(torchtitan.cases(write(tmp_path, PAGE)))
     monkeypatch.undo()
     monkeypatch.setattr(markdown, "MOST_ROWS", 1)
