@@ -45,7 +45,6 @@ QUICK = {
     "trace info",
     "trace graph",
     "explain",
-    "sweep results",
     "machine show",
     "generate show",
     "collective show",

@@ -188,7 +188,8 @@ class Stored:
         """Return the content of a sweep file of this store, by default the last."""
         number = self.last_sweep if sweep is None else sweep
         found = self._base.execute("SELECT document FROM sweeps WHERE id = ?", (number,)).fetchone()
-        return dict(json.loads(found[0])) if found else {}
+        document = json.loads(found[0]) if found else {}
+        return document if isinstance(document, dict) else {}
 
     def close(self) -> None:
         """Close the file."""
