@@ -2,20 +2,20 @@
 
     torchrun --nproc-per-node 2 measure.py FOLDER
 
-It writes gemms.csv, collectives.csv, steps.yaml and the model's description, model.yaml, to FOLDER. On GPUs it runs NCCL,
-on CPUs gloo, in fp32 either way.
+It writes gemms.csv, collectives.csv, steps.yaml and the model's description, model.yaml, to FOLDER. On GPUs it runs
+NCCL, on CPUs gloo, in fp32 either way.
 """
 
 import os
-import statistics
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.nn import functional as F
+from torch.nn import functional
 
 SIZES = [(64, 256, 256), (128, 256, 256), (256, 256, 256), (256, 256, 1024), (256, 1024, 256), (512, 512, 512),
          (64, 1024, 1024), (1024, 256, 1024), (512, 1024, 1024), (1024, 1024, 1024)]  # fmt: skip
@@ -63,7 +63,7 @@ class Layer(nn.Module):
         seen = scores.masked_fill(~mask, float("-inf")).softmax(-1) @ parts[2]
         x = x + self.out(seen.transpose(1, 2).reshape(batch, sequence, HIDDEN))
         y = self.norms[1](x)
-        return x + self.down(F.silu(self.gate(y)) * self.up(y))
+        return x + self.down(functional.silu(self.gate(y)) * self.up(y))
 
 
 def main() -> None:
@@ -81,13 +81,16 @@ def main() -> None:
         left, right = torch.randn(m, k, device=device), torch.randn(k, n, device=device)
         # All ranks compute at a time, as they do in a step.
         dist.barrier()
-        gemms += [f"{m},{n},{k},{1e6 * each:.3f},fp32" for each in timed(lambda: left @ right, REPEATS)]
+        gemms += [
+            f"{m},{n},{k},{1e6 * each:.3f},fp32"
+            for each in timed(partial(torch.matmul, left, right), REPEATS)
+        ]
 
     calls = ["device,op,dtype,gpus,bytes,us"]
     for size in BYTES:
         data = torch.zeros(size // 4, device=device)
         calls += [f"{name},all_reduce,float,{ranks},{size},{1e6 * each:.3f}"
-                  for each in timed(lambda: dist.all_reduce(data), REPEATS)]  # fmt: skip
+                  for each in timed(partial(dist.all_reduce, data), REPEATS)]  # fmt: skip
 
     torch.manual_seed(0)
     layers = [nn.Embedding(WORDS, HIDDEN), *(Layer() for _ in range(LAYERS)), nn.RMSNorm(HIDDEN)]
@@ -100,14 +103,12 @@ def main() -> None:
 
         def step(words: torch.Tensor = words) -> None:
             optimizer.zero_grad()
-            F.cross_entropy(model(words).flatten(0, 1), words.flatten()).backward()
+            functional.cross_entropy(model(words).flatten(0, 1), words.flatten()).backward()
             optimizer.step()
 
         seconds = timed(step, REPEATS)
         plan = f"{{batch: {batch}, microbatch: {batch // ranks}}}"
         steps.append(f"  - {{plan: {plan}, seconds: [{', '.join(f'{each:.6f}' for each in seconds)}]}}")
-        if rank == 0:
-            print(f"batch {batch}: {statistics.median(seconds):.4f} s", flush=True)
 
     if rank == 0:
         texts = {
