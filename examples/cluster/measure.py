@@ -7,7 +7,6 @@ NCCL, on CPUs gloo, in fp32 either way.
 """
 
 import os
-import statistics
 import sys
 import time
 from functools import partial
@@ -16,6 +15,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.nn import functional
 
 SIZES = [(64, 256, 256), (128, 256, 256), (256, 256, 256), (256, 256, 1024), (256, 1024, 256), (512, 512, 512),
          (64, 1024, 1024), (1024, 256, 1024), (512, 1024, 1024), (1024, 1024, 1024)]  # fmt: skip
@@ -63,7 +63,7 @@ class Layer(nn.Module):
         seen = scores.masked_fill(~mask, float("-inf")).softmax(-1) @ parts[2]
         x = x + self.out(seen.transpose(1, 2).reshape(batch, sequence, HIDDEN))
         y = self.norms[1](x)
-        return x + self.down(nn.functional.silu(self.gate(y)) * self.up(y))
+        return x + self.down(functional.silu(self.gate(y)) * self.up(y))
 
 
 def main() -> None:
@@ -103,15 +103,12 @@ def main() -> None:
 
         def step(words: torch.Tensor = words) -> None:
             optimizer.zero_grad()
-            nn.functional.cross_entropy(model(words).flatten(0, 1), words.flatten()).backward()
+            functional.cross_entropy(model(words).flatten(0, 1), words.flatten()).backward()
             optimizer.step()
 
         seconds = timed(step, REPEATS)
         plan = f"{{batch: {batch}, microbatch: {batch // ranks}}}"
         steps.append(f"  - {{plan: {plan}, seconds: [{', '.join(f'{each:.6f}' for each in seconds)}]}}")
-        if rank == 0:
-            sys.stdout.write(f"batch {batch}: {statistics.median(seconds):.4f} s\n")
-            sys.stdout.flush()
 
     if rank == 0:
         texts = {
