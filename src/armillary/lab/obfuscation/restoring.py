@@ -84,8 +84,8 @@ def restore(trace: Trace, legend: Legend) -> Trace:
             f"the map is of {len(legend.rank_graph)} ranks; expected {trace.n_ranks}, as the trace has"
         )
     found, _ = read_groups(trace)
-    pairs = [(whole(new), whole(old)) for new, old in legend.groups.items()]
-    number = {new: old for new, old in pairs if new is not None and old is not None}
+    numbered = [(whole(new), whole(old)) for new, old in legend.groups.items()]
+    number = {new: old for new, old in numbered if new is not None and old is not None}
     groups = {number.get(group, group): tuple(ranks.tolist()) for group, ranks in found.items()}
     # Without a rank_graph all ids counted from 0, so it does not matter which graph of the original a rank
     # ran.
