@@ -31,7 +31,7 @@ def test_options_are_those_that_mean_something() -> None:
     names = {option.opts[-1].removeprefix("--") for option in command.params[1:]}
     serve = {"prompt", "outputs", "phase"}
     sizes = {"ranks", "batch", "microbatch", "tp", "pp", "dp", "ep", "etp", "order", "stage-layers"}
-    others = {"precision", "attention", "causal", "plan", "out", "machine", "efficiency"}
+    others = {"precision", "attention", "causal", "plan", "out", "machine", "efficiency", "allow-programs"}
     own = {f"{what}-precision" for what in ("weight", "embedding", "cache", "activation")}
     assert names == serve | sizes | others | own | {"json", "timeline", "plot", "links", "save"}
     assert len(list(_leaves("both"))) == len(list(_leaves("training"))) + len(serve | own)

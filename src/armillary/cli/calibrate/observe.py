@@ -8,9 +8,10 @@ import click
 
 from armillary.cli.calibrate import SUBCOMMANDS
 from armillary.cli.command import Command, option
-from armillary.cli.options import machine_option, ranks_option
+from armillary.cli.options import MACHINE, machine_option, ranks_option
 from armillary.cli.values import STORE, complete_software
 
+_FILES = "What files do not say"
 _HELP = f"""{SUBCOMMANDS["observe"]}
 
 A FILE is told by what it holds: a log of nccl-tests or a table of such times, a PyTorch profile of a rank (JSON, with
@@ -25,36 +26,40 @@ Any of these is enough; what was not observed is that of a machine like yours, a
     examples=(
         "armillary calibrate observe all_reduce.log gemms.csv steps.yaml --out mycluster.yaml",
         "armillary calibrate observe rank0.json --machine 2xdgx-h100 --out mycluster.yaml",
-        "armillary train llama-3-8b --machine mycluster.yaml --batch 64",
     ),
 )
 @click.argument("files", metavar="FILE…", nargs=-1, required=True, type=click.Path(path_type=Path))
 @machine_option(
     "Machine that yours is like, perhaps counted (2xdgx-h100); absent: by the device that files name."
 )
-@ranks_option("Devices of the machine; absent: those of --machine, or as many as were observed.")
+@ranks_option(
+    "Devices of the machine; absent: those of --machine, or as many as were observed.", heading=MACHINE
+)
 @option(
-    "--software", metavar="NAME", shell_complete=complete_software,
+    "--software", metavar="NAME", shell_complete=complete_software, heading=MACHINE,
     help="What steps were measured with; absent: what files say, or what trains on such a machine.",
 )  # fmt: skip
 @option(
     "--gpus-per-node",
     type=click.IntRange(min=1),
     metavar="N",
+    heading=_FILES,
     help="GPUs of a node, where a log does not list its ranks.",
 )
 @option(
-    "--operation", metavar="NAME", help="Operation of logs that do not name their program, e.g. all-reduce."
-)
+    "--operation", metavar="NAME", heading=_FILES,
+    help="Operation of logs that do not name their program, e.g. all-reduce.",
+)  # fmt: skip
 @option(
     "--unit",
     type=click.Choice(("ns", "us", "ms", "s")),
     default="us",
     show_default=True,
+    heading=_FILES,
     help="Unit of GEMMs' times.",
 )
 @option("--precision", type=click.Choice(("fp32", "bf16", "fp8")), default="bf16", show_default=True,
-        help="Precision of GEMMs where no column says it.")  # fmt: skip
+        heading=_FILES, help="Precision of GEMMs where no column says it.")  # fmt: skip
 @option(
     "-o", "--out", type=STORE, metavar="FILE", help="Machine file to write (.yaml); its parts go beside it."
 )

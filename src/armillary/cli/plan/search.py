@@ -61,7 +61,7 @@ _HOW = "How it searches"
 @seed_option(heading=_HOW)
 @workers_option("Points at a time.", heading=_HOW)
 @option("--store", type=STORE, metavar="FILE", help="Keep what is simulated in a store of sweeps.")
-@top_option("Points", 5)
+@top_option("Points", 5, heading="What it shows")
 @csv_option
 @json_option("Write what was found as JSON, in base units.")
 @programs_option
