@@ -16,6 +16,7 @@ import sys
 import asyncio, multiprocessing.connection, numpy, rich.console, click, selectors, signal, socket, subprocess, tempfile
 import concurrent.futures, ctypes, logging, pathlib, pydantic, shutil, sqlite3, threading, uuid, yaml, zipfile
 import os, sysconfig, zoneinfo
+import click._termui_impl
 from pydantic import BaseModel
 
 sysconfig.get_config_vars()

@@ -7,7 +7,6 @@ a spreadsheet compute. Pages have functions of their own in `armillary.base.page
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -45,6 +44,9 @@ def json_text(value: Any, **options: Any) -> str:
         value: Of dictionaries, lists, texts, numbers, None.
         options: Those of ``json.dumps``.
     """
+    # Late: `armillary --help` writes no JSON.
+    import json
+
     # Such characters stand only inside strings, where their escapes mean the same.
     return printable(json.dumps(value, ensure_ascii=False, **options))
 

@@ -13,7 +13,16 @@ from hypothesis import strategies as st
 
 import armillary
 from armillary.base.jit import Mode
-from armillary.collective.chunk_order import SCHEDULABLE, WITHIN, Level, Order, chunk_routes, greedy, loads
+from armillary.collective.chunk_order import (
+    SCHEDULABLE,
+    WITHIN,
+    Level,
+    Order,
+    chunk_routes,
+    greedy,
+    loads,
+    plain_sizes,
+)
 from armillary.collective.chunk_order.alone import Alone
 from armillary.collective.chunk_order.bound import best_shares, cheapest
 from armillary.collective.chunk_order.choose import chunks_for
@@ -145,7 +154,7 @@ def test_round_robin_begins_one_level_later_each_time() -> None:
 
 def test_flexible_chunks_even_the_loads_out() -> None:
     found = levels("reduce-scatter", (16, 200.0, 0.0), (8, 100.0, 0.0), (4, 50.0, 0.0))
-    plan = greedy.themis_flex("reduce-scatter", found, greedy.plain_sizes(10**9, 64))
+    plan = greedy.themis_flex("reduce-scatter", found, plain_sizes(10**9, 64))
     sizes = {each for each, _ in plan}
     assert len(sizes) > 2 and max(sizes) == 10**9 // 64 and len(plan) <= 4 * 64
 
@@ -203,7 +212,7 @@ def test_a_plan_alone_takes_as_long_as_its_simulation(space: tuple[Platform, str
     costs = costs_of(job, everyone, machine)
     found = levels_of(costs, size, chunks)
     if how == "online-greedy" and operation != "all-gather":
-        plan = online_greedy(operation, n, greedy.plain_sizes(size, chunks), within, costs)
+        plan = online_greedy(operation, n, plain_sizes(size, chunks), within, costs)
     else:
         how = "baseline" if how == "online-greedy" else how
         plan = chunks_for(how, within, operation, found, size, chunks, costs)
@@ -240,7 +249,7 @@ def test_the_search_is_never_worse_than_the_greedy_and_never_better_than_the_bou
     machine: tuple[str, list[Level]], within: str, chunks: int
 ) -> None:
     operation, found = machine
-    sizes = greedy.plain_sizes(6_000, chunks)
+    sizes = plain_sizes(6_000, chunks)
     best = search(
         operation, found, sizes, within, Rounded(operation, tuple(found)), tries=60, mode="interpreted"
     )

@@ -33,7 +33,8 @@ def cluster(name: str, chosen: Assumptions) -> Platform:
     return replace(
         platform,
         compute=Compute("tiled", {"buffer": chosen.buffer}, kernels=kernels),
-        collectives=replace(platform.collectives, chunks=chosen.chunks),
+        # No fit: collectives of one cluster alone were measured, and all are compared by their links.
+        collectives=replace(platform.collectives, chunks=chosen.chunks, fit=None),
     )
 
 

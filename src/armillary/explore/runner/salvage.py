@@ -7,7 +7,6 @@ The format is that of https://www.sqlite.org/fileformat2.html.
 
 from __future__ import annotations
 
-import json
 import math
 import struct
 import zlib
@@ -16,6 +15,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from armillary.base.reading import json_within, read_bytes
 
 _PAGE = 4096
 """Bytes of a page where the header of the file does not say."""
@@ -61,11 +62,12 @@ def salvage(path: Path) -> Salvaged:
     """Return what is whole of the store at a path, and of the log beside it.
 
     Raises:
+        InputError: it is larger than a file may be.
         OSError: it cannot be read.
     """
-    data = path.read_bytes()
+    data = bytes(read_bytes(path))
     log = path.with_name(f"{path.name}-wal")
-    frames = log.read_bytes() if log.exists() else b""
+    frames = bytes(read_bytes(log)) if log.exists() else b""
     size = _page_size(data, frames)
     pages = _Pages(size)
     for start in range(0, len(data), size):
@@ -98,18 +100,18 @@ def _take(found: Salvaged, rowid: int | None, row: Row) -> None:
         key, rules, status, reason, measures, seconds, *rest = values[:-1]
         texts = (key, rules, status, reason, *rest)
         if all(isinstance(text, str) for text in texts) and math.isfinite(seconds):
-            dict(json.loads(measures))
+            dict(json_within(measures))
             found.work[rowid] = values
     elif rowid is not None and columns == _SWEEP and row[0] is None:
         # No checksum: its parts are texts, two of them JSON.
         _, digest, path, document, study, version, started = row
-        dict(json.loads(document)), dict(json.loads(study))
+        dict(json_within(document)), dict(json_within(study))
         if all(isinstance(text, str) for text in (digest, path, version, started)):
             found.sweeps[rowid] = row[1:]
     elif rowid is None and columns in (_POINT, _POINT + 1):
         values = _sealed(row, _POINT)
         sweep, number, key, rules, point, known, _ = values
-        dict(json.loads(known))
+        dict(json_within(known))
         if isinstance(sweep, int) and isinstance(number, int) and isinstance(point, str):
             found.points[sweep, number] = values
     elif rowid is None and columns == _META and row[0] == "last sweep":

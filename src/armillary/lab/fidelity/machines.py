@@ -27,6 +27,9 @@ def machine(name: str, ranks: int) -> Platform:
     from armillary.platform.files.preset import read_preset
 
     platform: dict[str, Any] = dict(read_preset(name).document.data["platform"])
+    # Measured on machines of other sizes, and not on all of these.
+    for measured in ("compute", "collectives"):
+        platform.pop(measured, None)
     first = dict(platform["network"][0])
     if name == "tpuv4-pod":
         # A prime number of ranks has no torus of two or more sides: a ring.
