@@ -37,7 +37,7 @@ WRITES = """\
 """
 COMPUTES = """\
     print("ready", flush=True)
-    hashlib.pbkdf2_hmac("sha256", b"x", b"y", 1 << 31)
+    hashlib.pbkdf2_hmac("sha256", b"x", b"y", (1 << 31) - 1)
 """
 FORKS = """\
     child = multiprocessing.get_context("fork").Process(target=time.sleep, args=(300,))
