@@ -97,8 +97,8 @@ def test_an_undirected_edge_is_two_links_and_text_may_have_units() -> None:
         ("a.yaml", YAML.replace("[b, a]", "[b, cc]"), "npus: 'cc' has no link"),
         ("a.yaml", YAML.replace("[b, a]", "[b, b]"), "expected a list of different names"),
         ("a.yaml", YAML.replace("true", "perhaps"), "expected true or false"),
-        ("a.graphml", "<graphml>", "a.graphml: not valid GraphML"),
-        ("a.graphml", "hello", "a.graphml: not valid GraphML"),
+        ("a.graphml", "<graphml>", "a.graphml:1: not XML"),
+        ("a.graphml", "hello", "a.graphml:1: not XML"),
     ),
 )
 def test_errors_name_the_place(tmp_path: Path, name: str, text: str, message: str) -> None:
