@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, settings
 
 TESTS = Path(__file__).parent
 EXAMPLES = {"max_examples", "phases"}
-"""What a test may choose for itself; a deadline only to say that there is none."""
+"""What a test may choose for itself; a deadline and a database only to say that there is none."""
 
 
 def test_the_profile_has_no_deadline() -> None:
@@ -24,5 +24,5 @@ def test_no_test_brings_back_what_the_profile_leaves_out() -> None:
                 continue
             for given in node.keywords:
                 none = isinstance(given.value, ast.Constant) and given.value.value is None
-                allowed = given.arg in EXAMPLES or (given.arg == "deadline" and none)
+                allowed = given.arg in EXAMPLES or (given.arg in ("deadline", "database") and none)
                 assert allowed, f"{path.relative_to(TESTS)}:{node.lineno}: settings of {given.arg}"

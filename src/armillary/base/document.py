@@ -224,7 +224,7 @@ def _load_json(text: str, path: Path, duplicates: list[str]) -> Any:
         return parse_json(text, path, object_pairs_hook=pairs, parse_constant=constant)
     except json.JSONDecodeError as error:
         # Of a number that is too long Python does not say the place.
-        place = f":{error.lineno}:{error.colno}" if error.doc else ""
+        place = f":{error.lineno}:{error.colno}" if error.doc or not text else ""
         raise InputError(f"{path}{place}: not valid JSON: {error.msg.lower()}") from None
 
 

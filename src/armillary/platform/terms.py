@@ -54,7 +54,7 @@ class FitChoice:
 
     def __post_init__(self) -> None:
         """Validate the fields, see `armillary.platform.limits`."""
-        check(self, name=TEXT, inner=COUNT, host=Kind(HostPath, "a HostPath or None", none=True))
+        check(self, name=TEXT, inner=COUNT, host=Kind(HostPath, "a HostPath or None", none=True), preset=TEXT)
 
 
 @dataclass(frozen=True)
