@@ -80,5 +80,5 @@ def test_a_folder_in_use_is_refused(tmp_path):
         write_cases(tmp_path, [])
     with pytest.raises(InputError, match="is a file"):
         write_cases(tmp_path / "old", [])
-    with pytest.raises(InputError, match="cannot be (made|written)"):
+    with pytest.raises(InputError, match=r"cannot be (made|written)"):
         write_cases(tmp_path / "old" / "new", [])
