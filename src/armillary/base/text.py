@@ -74,25 +74,21 @@ def _cell(value: object) -> str:
 
 def xml_text(text: str) -> str:
     """Return text as the content of an XML element; what XML cannot hold becomes U+FFFD."""
-    return escape(_not_xml(text))
+    return escape(xml_document(text))
 
 
 def xml_attribute(text: str) -> str:
     """Return text as the value of an XML attribute, with its quotes."""
-    return quoteattr(_not_xml(text))
-
-
-def _not_xml(text: str) -> str:
-    return printable(_NOT_XML.sub("\ufffd", text))
+    return quoteattr(xml_document(text))
 
 
 def xml_document(text: str) -> str:
-    """Return a whole XML document that a library made, without the characters that XML forbids."""
-    return _not_xml(text)
+    """Return text, or a whole document that a library made, without the characters that XML forbids."""
+    return printable(_NOT_XML.sub("\ufffd", text))
 
 
 def dot_text(text: str) -> str:
     """Return text as a quoted identifier or label of Graphviz."""
     # Graphviz's own escapes, such as \N, begin with a backslash; a label in angle brackets is HTML only without quotes.
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")
-    return f'"{_not_xml(escaped)}"'
+    return f'"{xml_document(escaped)}"'
