@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from armillary.base.errors import InputError
-from armillary.base.reading import json_within
+from armillary.base.json_text import json_within
 from armillary.convert.pytorch.arguments import Arguments
 from armillary.convert.pytorch.records import Records, uncollected
 
