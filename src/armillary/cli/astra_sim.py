@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from armillary.cli import COMMANDS
-from armillary.cli.options import network_model_option
+from armillary.cli.options import network_model
 from armillary.cli.outputs import say, working
 
 # Not checked for existence: a workload is a prefix, and errors should be ours.
@@ -29,7 +29,7 @@ _PATH = click.Path()
 @click.option("--compute-scale", metavar="X", help="Without effect, as there.")
 @click.option("--logging-configuration", metavar="TOML", help="Without effect.")
 @click.option("--logging-folder", metavar="FOLDER", help="Without effect.")
-@network_model_option
+@network_model("analytical")
 def command(
     workload_configuration: str,
     system_configuration: str,

@@ -63,76 +63,28 @@ class OneOf(click.ParamType):  # type: ignore[type-arg]  # generic in newer vers
 Completer = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
 
-def _names_or_files(names: Callable[[], Iterable[str]]) -> Completer:
+def _begins(where: str, *, files: bool = True) -> Completer:
+    """Return what completes the names that "module:function" lists, or those of files too."""
+
     def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        found = [CompletionItem(name) for name in names() if name.startswith(incomplete)]
+        # Imported when the shell asks for it: completion must not load the package.
+        module, _, function = where.partition(":")
+        names: Iterable[str] = getattr(importlib.import_module(f"armillary.{module}"), function)()
         # In bash an item of type file drops the items before it: it goes first.
-        return [CompletionItem(incomplete, type="file"), *found]
+        first = [CompletionItem(incomplete, type="file")] if files else []
+        return [*first, *(CompletionItem(name) for name in names if name.startswith(incomplete))]
 
     return complete
 
 
-# Each list is imported when the shell asks for it: completion must not load the package.
-def _models() -> Iterable[str]:
-    from armillary.workload.models import preset_names
-
-    return preset_names()
-
-
-def _machines() -> Iterable[str]:
-    from armillary.platform.files.preset import preset_names
-
-    return preset_names()
-
-
-def _devices() -> Iterable[str]:
-    from armillary.compute.gpu.device import gpu_names
-
-    return gpu_names()
-
-
-def _fits() -> Iterable[str]:
-    from armillary.collective.fitted import fit_names
-
-    return fit_names()
-
-
-def _costs() -> Iterable[str]:
-    from armillary.explore.cost import cost_preset_names
-
-    return cost_preset_names()
-
-
-def _failures() -> Iterable[str]:
-    from armillary.explore.whole_run.failures import failure_preset_names
-
-    return failure_preset_names()
-
-
-def _software() -> Iterable[str]:
-    from armillary.explore.training.fitted import stack_names
-
-    return stack_names()
-
-
-def _formats() -> Iterable[str]:
-    from armillary.convert import names
-
-    return names()
-
-
-complete_models = _names_or_files(_models)
-complete_machines = _names_or_files(_machines)
-complete_devices = _names_or_files(_devices)
-complete_fits = _names_or_files(_fits)
-complete_costs = _names_or_files(_costs)
-complete_failures = _names_or_files(_failures)
-complete_software = _names_or_files(_software)
-
-
-def complete_formats(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Return the front ends that begin so."""
-    return [CompletionItem(name) for name in _formats() if name.startswith(incomplete)]
+complete_models = _begins("workload.models:preset_names")
+complete_machines = _begins("platform.files.preset:preset_names")
+complete_devices = _begins("compute.gpu.device:gpu_names")
+complete_fits = _begins("collective.fitted:fit_names")
+complete_costs = _begins("explore.cost:cost_preset_names")
+complete_failures = _begins("explore.whole_run.failures:failure_preset_names")
+complete_software = _begins("explore.training.fitted:stack_names")
+complete_formats = _begins("convert:names", files=False)
 
 
 # A key of click's context, which all options of a command share.

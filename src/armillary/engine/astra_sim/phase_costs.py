@@ -304,7 +304,6 @@ def evaluate(
         messages: Move every message even where the recurrence would do.
     """
     n, members = schedule.n, len(starts)
-    kernel = load("armillary.engine.astra_sim.phase_kernel", mode)
     line = np.zeros(n, np.int64) if members == 1 else np.arange(n)
     # Positions of the line, then one position per member state.
     lines = np.concatenate([line, np.arange(members)])
@@ -315,7 +314,7 @@ def evaluate(
         st[at + i] = start
     pc = base["COSTS"]
     if prog[pc + lk.PC_CHAIN] and not messages:
-        kernel.chain(prog, st, pc, members)
+        load("armillary.engine.astra_sim.chain_kernel", mode).chain(prog, st, pc, members)
     else:
         costs = members * (lk.M_COLUMNS + 2 * max(len(role.recv_peer) for role in schedule.roles))
         pending = members * (
@@ -323,6 +322,7 @@ def evaluate(
         )
         heap = room((pending + members) * lk.HEAP_COLUMNS, mode)
         line_at = base["LINES"]
+        kernel = load("armillary.engine.astra_sim.phase_kernel", mode)
         kernel.deliver(prog, st, room(costs, mode), heap, pc, line_at, line_at + n, members)
     places = [st[lk.STATE.places[name]] for name in ("ENDS", "REGISTERED", "SENT")]
     columns = [st[place : place + members] for place in places]

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from armillary.base.errors import InputError
 from armillary.base.files import replacing
-from armillary.base.reading import MOST_FILE, check_members, check_size, parse_json
+from armillary.base.json_text import parse_json
+from armillary.base.reading import MOST_FILE, check_size
 from armillary.platform.kernels import PRECISIONS
 
 if TYPE_CHECKING:
@@ -265,6 +266,9 @@ class Timeline:
         Raises:
             InputError: the file is missing or is not such a timeline.
         """
+        # Late: a run that saves nothing reads no archive.
+        from armillary.base.packing import check_members
+
         try:
             if Path(path).is_file() and not zipfile.is_zipfile(path):
                 raise InputError(

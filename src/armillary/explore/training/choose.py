@@ -17,8 +17,8 @@ from armillary.explore.training.machine import Machine, machine_of
 from armillary.explore.training.parts import parts_of
 from armillary.explore.training.plan_keys import nested
 from armillary.explore.training.software import Software, software_of, usual
-from armillary.explore.training.step import Step, platform_of
-from armillary.explore.training.train import Prediction, of_plan, plan_of
+from armillary.explore.training.step import platform_of
+from armillary.explore.training.train import Prediction, of_parts, plan_of, step_of
 from armillary.platform.files.preset import merged
 from armillary.workload.models import Model, load_model
 
@@ -129,7 +129,10 @@ def _ranked(
     if not timed:
         raise InputError(f"no plan is possible: {rejected[0].why}" if rejected else "no plans to rank")
     timed.sort(key=lambda each: each.seconds)
-    best = [of_plan(model, machine, used, each.plan, assumed, each.parts) for each in timed[:top]]
+    best = [
+        of_parts(step_of(model, machine, each.plan), machine, used, each.parts, assumed)
+        for each in timed[:top]
+    ]
     return Choice(tuple(best), (*_slower(timed, top), *rejected), len(timed), assumed)
 
 
@@ -165,7 +168,8 @@ def _searched(
         tell("simulated", done + 1, len(waiting))
     if not timed:
         raise InputError(_impossible(given, machine, rejected))
-    best = tuple(of_plan(model, machine, software, each.plan, assumed, each.parts) for each in timed[:top])
+    steps = [(step_of(model, machine, each.plan), each.parts) for each in timed[:top]]
+    best = tuple(of_parts(step, machine, software, parts, assumed) for step, parts in steps)
     return Choice(best, (*rejected, *_slower(timed, top)), len(timed), assumed)
 
 
@@ -201,7 +205,7 @@ def _screened(
             rejected.append(Rejected(values, "slower", problem))
             continue
         # Plans of a search have one precision, so the constants of the software make one machine for all of them.
-        bound = bound or StepBound(platform_of(_step(model, machine, values), software.fitted.constants))
+        bound = bound or StepBound(platform_of(step_of(model, machine, values), software.fitted.constants))
         waiting.append((bound.ticks(model, plan) * 1e-9, values))
         tell("screened", done + 1, len(tried))
     return sorted(waiting, key=lambda each: each[0]), rejected
@@ -228,7 +232,7 @@ class _Timed:
 
 def _timed(model: Model, machine: Machine, software: Software, values: dict[str, Any]) -> _Timed:
     plan_of(values, machine)
-    return _Timed(values, parts_of(_step(model, machine, values), software.fitted.constants))
+    return _Timed(values, parts_of(step_of(model, machine, values), software.fitted.constants))
 
 
 def _slower(timed: Sequence[_Timed], top: int) -> list[Rejected]:
@@ -237,10 +241,6 @@ def _slower(timed: Sequence[_Timed], top: int) -> list[Rejected]:
         Rejected(each.plan, "slower", f"takes {format_time(each.seconds * 1e9)}, the best {best}")
         for each in timed[top:]
     ]
-
-
-def _step(model: Model, machine: Machine, values: Mapping[str, Any]) -> Step:
-    return Step(model, values, machine.keys, machine.npus, machine.device)
 
 
 def _impossible(given: Mapping[str, Any], machine: Machine, rejected: Sequence[Rejected]) -> str:

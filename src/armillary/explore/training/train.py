@@ -120,9 +120,9 @@ def predicted(model: Model, machine: Machine, given: Mapping[str, Any], software
     whole = completed(given, used.plan)
     plan_of(whole, machine)  # wrong keys are refused before any is chosen
     values, reasons = chosen(model, machine, whole)
-    found = of_plan(model, machine, used, values, ())
+    found = of_plan(model, machine, used, values)
     if not software:
-        step = Step(model, values, machine.keys, machine.npus, machine.device)
+        step = step_of(model, machine, values)
         more = 100 * (found.step_time_s / seconds(step, Constants()) - 1)
         assumed.append(
             f"software {used.name}: {used.title}; it adds {more:.0f} % to kernels and collectives alone"
@@ -130,22 +130,32 @@ def predicted(model: Model, machine: Machine, given: Mapping[str, Any], software
     return replace(found, assumptions=(*assumed, *reasons, *found.assumptions))
 
 
+def step_of(model: Model, machine: Machine, values: Mapping[str, Any]) -> Step:
+    """Return a step of a plan on a machine."""
+    return Step(model, values, machine.keys, machine.npus, machine.device)
+
+
 def of_plan(
     model: Model,
     machine: Machine,
     software: Software,
     values: Mapping[str, Any],
-    assumed: tuple[str, ...],
-    parts: Mapping[str, float] | None = None,
 ) -> Prediction:
-    """Predict a step of a whole plan, from `parts` if it was simulated already.
+    """Predict a step of a whole plan.
 
     Raises:
         InputError: the plan is impossible.
     """
-    plan = plan_of(values, machine)
-    step = Step(model, values, machine.keys, machine.npus, machine.device)
-    parts = parts or parts_of(step, software.fitted.constants)
+    plan_of(values, machine)  # a wrong plan is refused before it is simulated
+    step = step_of(model, machine, values)
+    return of_parts(step, machine, software, parts_of(step, software.fitted.constants), ())
+
+
+def of_parts(
+    step: Step, machine: Machine, software: Software, parts: Mapping[str, float], assumed: tuple[str, ...]
+) -> Prediction:
+    """Return the prediction of a step whose `parts` were simulated."""
+    model, plan = step.model, plan_of(step.plan, machine)
     time = fsum(parts.values())
     sequence = plan.sequence or models.default_sequence(model)
     needed = _flops(model, plan)

@@ -35,7 +35,6 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from armillary.base.counts import MOST_JOBS, check_count
 from armillary.base.document import Document, Source, check_path, is_there, read_document
 from armillary.base.errors import InputError, nearest
 from armillary.base.hints import KeyPath, show
@@ -155,6 +154,9 @@ def _jobs(study: Study, jobs: list[Job], document: Document) -> Iterator[StudyJo
 
     taken: set[int] = set()
     names: set[str] = set()
+    # Late: most studies have no jobs.
+    from armillary.base.counts import MOST_JOBS, check_count
+
     check_count(
         sum(job.repeat for job in jobs), MOST_JOBS, f"{document.where(('jobs',))}: jobs", "a smaller repeat"
     )

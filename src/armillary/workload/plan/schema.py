@@ -25,7 +25,7 @@ class Parallel(Part):
     )
     overlap: bool = Field(
         default=False,
-        description="With sequence: gather and scatter in pieces beside the GEMMs that they belong to.",
+        description="With sequence parallelism: gather and scatter in pieces beside the GEMMs that they belong to.",
     )
     backward: Literal["any", "in-order", "serial"] = Field(
         default="any",
@@ -66,7 +66,8 @@ class Pipeline(Part):
     )
     scatter: bool = Field(
         default=False,
-        description="Without sequence: each rank of tp sends a part of an activation, which the receivers gather.",
+        description="Without sequence parallelism: each rank of tp sends a part of an activation, which the receivers "
+        "gather.",
     )
     handshake: WholeTime = Field(
         default=0,
