@@ -38,6 +38,7 @@ _NAMES: dict[KeyPath, str] = {
     ("offload", "activations"): "offload-activations",
     ("experts", "skew"): "expert-skew",
     ("experts", "dispatch"): "expert-dispatch",
+    ("experts", "align"): "expert-align",
     ("lora", "rank"): "lora-rank",
     ("lora", "targets"): "lora-targets",
 }

@@ -12,7 +12,7 @@ from armillary.base.units import format_bytes, format_time
 from armillary.explore.search.bound import StepBound
 from armillary.explore.sweep.memory import needed
 from armillary.explore.training.candidates import candidates
-from armillary.explore.training.defaults import completed, with_sequence
+from armillary.explore.training.defaults import completed, with_recipe, with_sequence
 from armillary.explore.training.machine import Machine, machine_of
 from armillary.explore.training.parts import parts_of
 from armillary.explore.training.plan_keys import nested
@@ -104,6 +104,8 @@ def plan(
         assumed.append(f"software {used.name}: {used.title}")
     whole = completed(given, used.plan)
     plan_of(whole, found)  # wrong keys are refused before any is tried
+    whole, scaled = with_recipe(whole, used.name, found.device)
+    assumed += scaled
     return _searched(read, found, used, whole, top, tuple(assumed), tell)
 
 
@@ -121,7 +123,7 @@ def _ranked(
     )
     for done, (each, own) in enumerate(zip(among, whole, strict=True)):
         try:
-            values = completed(own, used.plan)
+            values, _ = with_recipe(completed(own, used.plan), used.name, machine.device)
             timed.append(_timed(model, machine, used, values))
         except InputError as error:
             rejected.append(Rejected(each, "impossible", str(error)))

@@ -14,7 +14,7 @@ from armillary.base.errors import InputError
 from armillary.base.portable import hypot, log
 from armillary.compute.gpu.device import load_gpu
 from armillary.explore.training.constants import Constants
-from armillary.explore.training.defaults import chosen, completed, with_sequence
+from armillary.explore.training.defaults import chosen, completed, with_recipe, with_sequence
 from armillary.explore.training.fitted import NORMAL
 from armillary.explore.training.interval import interval_of
 from armillary.explore.training.machine import Machine, machine_of
@@ -119,6 +119,7 @@ def predicted(model: Model, machine: Machine, given: Mapping[str, Any], software
     given, assumed = with_sequence(model, given)
     whole = completed(given, used.plan)
     plan_of(whole, machine)  # wrong keys are refused before any is chosen
+    whole, scaled = with_recipe(whole, used.name, machine.device)
     values, reasons = chosen(model, machine, whole)
     found = of_plan(model, machine, used, values)
     if not software:
@@ -127,7 +128,7 @@ def predicted(model: Model, machine: Machine, given: Mapping[str, Any], software
         assumed.append(
             f"software {used.name}: {used.title}; it adds {more:.0f} % to kernels and collectives alone"
         )
-    return replace(found, assumptions=(*assumed, *reasons, *found.assumptions))
+    return replace(found, assumptions=(*assumed, *scaled, *reasons, *found.assumptions))
 
 
 def step_of(model: Model, machine: Machine, values: Mapping[str, Any]) -> Step:
