@@ -1,4 +1,4 @@
-"""ASTRA-sim's inputs, unchanged: run them and get the same ticks."""
+"""ASTRA-sim's inputs, unchanged: run them and get the same ticks, and the same lines."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from armillary.engine.common.timeline import Timeline
+    from armillary.platform.model import Platform
+    from armillary.report.astra_log import ResultLog
     from armillary.trace import Trace
 
 Source = str | Path | dict[str, Any]
@@ -46,20 +48,53 @@ def simulate(
         InputError: something in the input is wrong; the message says where.
         StuckError: the simulation cannot finish; the message says who waits for what.
     """
-    from armillary.base.memory import SIMULATED
     from armillary.engine import simulate as run
     from armillary.platform.files.astra_sim import read_platform
-    from armillary.trace import Trace, load_trace
 
     platform = read_platform(system, network, memory, comm_groups, cli)
-    trace = (
-        workload
-        if isinstance(workload, Trace)
-        else load_trace(workload, ranks=platform.npus, bytes_per_node=SIMULATED)
-    )
-    if not isinstance(workload, Trace) and (surplus := Path(f"{workload}.{platform.npus}.et")).exists():
+    trace, platform = _loaded(workload, platform)
+    return run(trace, platform, profile=profile, fold=fold, network_model=network_model)
+
+
+def log(
+    workload: str | Path | Trace,
+    system: Source,
+    network: Source,
+    memory: Source | None = None,
+    comm_groups: Source | None = None,
+    cli: Iterable[str] = (),
+    network_model: str | None = None,
+) -> ResultLog:
+    """Simulate an ASTRA-sim configuration, and return what that program prints of it and writes to its log.
+
+    The arguments are those of `simulate`. `ResultLog.text` has its lines;
+    `armillary.report.astra_log.write_log_files` writes its folder of logs.
+
+    Raises:
+        InputError: as `simulate`; also if local memory is to be tracked and a node does not say what it writes.
+        StuckError: the simulation cannot finish; the message says who waits for what.
+    """
+    from armillary.engine import simulate as run
+    from armillary.platform.files.astra_sim import read_log_keys, read_platform
+    from armillary.report.astra_log import result_log
+
+    keys = read_log_keys(system)
+    trace, platform = _loaded(workload, read_platform(system, network, memory, comm_groups, cli, logged=True))
+    timeline = run(trace, platform, profile="astra-sim", network_model=network_model, finish_order=True)
+    return result_log(timeline, trace, platform, issues=keys.issues, memory=keys.memory)
+
+
+def _loaded(workload: str | Path | Trace, platform: Platform) -> tuple[Trace, Platform]:
+    """Return the trace for a machine, and the machine with a warning about ranks that have no NPU."""
+    from armillary.base.memory import SIMULATED
+    from armillary.trace import Trace, load_trace
+
+    if isinstance(workload, Trace):
+        return workload, platform
+    trace = load_trace(workload, ranks=platform.npus, bytes_per_node=SIMULATED)
+    if (surplus := Path(f"{workload}.{platform.npus}.et")).exists():
         note = (
             f"{surplus.name}: ranks from {platform.npus} on are ignored, the network has {platform.npus} NPUs"
         )
         platform = replace(platform, warnings=(*platform.warnings, note))
-    return run(trace, platform, profile=profile, fold=fold, network_model=network_model)
+    return trace, platform

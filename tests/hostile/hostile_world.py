@@ -298,6 +298,8 @@ CALLS: Mapping[str, list[list[str]]] = {
         [f"--workload-configuration={FILE}", "--system-configuration=system.json", "--network-configuration=network.yml",
          "--remote-memory-configuration=memory.json", "--comm-group-configuration=empty"],
         ["--workload-configuration=bad", f"--system-configuration={NAME}", "--network-configuration=keys.yaml"],
+        ["--workload-configuration=bad", "--system-configuration=system.json", "--network-configuration=network.yml",
+         f"--logging-configuration={NAME}", f"--logging-folder={NAME}", f"--{NAME}"],
     ],
     "chakra trace_link": [["--rank", "0", "--pytorch-et-file", "host.json", "--kineto-file", "device.json",
                            "--output-file", "cl.json"]],
