@@ -18,6 +18,13 @@ from armillary.base.errors import InputError
 PROGRAMS: Mapping[str, tuple[str, ...]] = {
     "AstraSim_Analytical_Congestion_Unaware": ("astra-sim", "--network-model=analytical"),
     "AstraSim_Analytical_Congestion_Aware": ("astra-sim", "--network-model=congestion"),
+    "chakra_converter": ("chakra", "converter"),
+    "chakra_trace_link": ("chakra", "trace_link"),
+    "chakra_visualizer": ("chakra", "visualizer"),
+    "chakra_jsonizer": ("chakra", "jsonizer"),
+    "chakra_generator": ("chakra", "generator"),
+    "chakra_timeline_visualizer": ("chakra", "timeline_visualizer"),
+    "et_converter": ("chakra", "et_converter"),
 }
 """Name -> the words that stand before those of a call."""
 _BUILD = "build/astra_analytical/build"
@@ -29,6 +36,8 @@ ASTRA_SIM = {
     f"{_BUILD}/AstraCongestion/bin/AstraCongestion": "AstraSim_Analytical_Congestion_Aware",
 }
 """Path below ASTRA-sim's folder -> the program that scripts expect there."""
+CHAKRA = {name: name for name, words in PROGRAMS.items() if words[0] == "chakra"}
+"""The same of Chakra, in a folder on the path."""
 _MARK = "# A program of Armillary under the name of another: `armillary "
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from armillary.cli.programs import ASTRA_SIM, PROGRAMS
+from armillary.cli.programs import ASTRA_SIM, CHAKRA, PROGRAMS
 from armillary.trace import GraphBuilder, Trace, write_trace
 
 # Written for these tests after the description of ASTRA-sim's: it cleans lines, and compares them with a reference.
@@ -124,4 +124,33 @@ def test_more_lines_where_loggers_ask(inputs, call):
 
 def test_every_program_is_installed_under_its_name():
     project = (Path(__file__).parents[3] / "pyproject.toml").read_text()
-    assert all(f"\n{name} = " in project for name in PROGRAMS)
+    # Chakra's own would be replaced by scripts of their names.
+    assert {name for name in PROGRAMS if f"\n{name} = " in project} == set(PROGRAMS) - set(CHAKRA)
+
+
+def test_chakras_programs(inputs, call):
+    assert call("chakra install bin").exit_code == 0
+    done = subprocess.run(
+        ["bin/chakra_jsonizer", "--input_filename", "step.0.et", "--output_filename", "step.json"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stderr == "wrote step.json: 2 nodes\n"
+    Path("bin/et_converter").write_text("theirs")
+    result = call("chakra install bin")
+    assert result.exit_code == 2 and "bin/et_converter is there already" in result.stderr
+
+
+MICRO = "MICRO\n1\nconv1 -1 1000 NONE 0 1000 NONE 0 1000 ALLREDUCE 65536 100\n"
+
+
+def test_the_converter_of_2024(inputs, call):
+    Path("micro.txt").write_text(MICRO)
+    words = (
+        "chakra et_converter --input_type Text --input_filename micro.txt --output_filename text --num_dims 1"
+    )
+    result = call(words)
+    assert result.exit_code == 2 and "needs --num_npus" in result.stderr
+    assert call(f"{words} --num_npus 2 --num_passes 1 --log_filename debug.log").exit_code == 0
+    today = "chakra converter Text --input micro.txt --output today --num-npus 2 --num-passes 1"
+    assert call(today).exit_code == 0
+    assert Path("text.1.et").read_bytes() == Path("today.1.et").read_bytes()

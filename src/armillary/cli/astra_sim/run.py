@@ -51,9 +51,7 @@ _PATH = click.Path()
     help="For log.log and err.log.",
 )  # fmt: skip
 @click.option("--terse", is_flag=True, help="Print one line for each rank, and write no log.")
-@click.pass_context
 def command(
-    ctx: click.Context,
     workload_configuration: str,
     system_configuration: str,
     network_configuration: str,
@@ -70,7 +68,7 @@ def command(
     from armillary.report.astra_log import read_logging, write_log_files
     from armillary.report.astra_log.log_files import make_folder
 
-    for warning in _unknown(ctx):
+    for warning in _unknown(click.get_current_context()):
         say(f"armillary: warning: {warning}", err=True)
     # What cannot be written is known before the simulation.
     logging = read_logging(logging_configuration)
