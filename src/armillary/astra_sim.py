@@ -68,7 +68,9 @@ def log(
     """Simulate an ASTRA-sim configuration, and return what that program prints of it and writes to its log.
 
     The arguments are those of `simulate`. `ResultLog.text` has its lines;
-    `armillary.report.astra_log.write_log_files` writes its folder of logs.
+    `armillary.report.astra_log.write_log_files` writes its folder of logs. Network models that ASTRA-sim's analytical
+    networks do not have run in profile ``physical``: "flow", "packet", "ns3", and "credit", which is "packet" with
+    protocol credit. A warning then says what the bandwidths of the file became.
 
     Raises:
         InputError: as `simulate`; also if local memory is to be tracked and a node does not say what it writes.
@@ -76,12 +78,32 @@ def log(
     """
     from armillary.engine import simulate as run
     from armillary.platform.files.astra_sim import read_log_keys, read_platform
+    from armillary.platform.network import ASTRA_SIM_MODELS
     from armillary.report.astra_log import result_log
 
     keys = read_log_keys(system)
     trace, platform = _loaded(workload, read_platform(system, network, memory, comm_groups, cli, logged=True))
-    timeline = run(trace, platform, profile="astra-sim", network_model=network_model, finish_order=True)
+    profile = "astra-sim" if network_model is None or network_model in ASTRA_SIM_MODELS else "physical"
+    if profile == "physical":
+        platform = replace(platform, warnings=(*platform.warnings, _converted(platform, str(network_model))))
+    if network_model == "credit":
+        from armillary.platform.model import Packets
+
+        network_model, platform = "packet", replace(platform, packets=Packets("credit"))
+    timeline = run(trace, platform, profile=profile, network_model=network_model, finish_order=True)
     return result_log(timeline, trace, platform, issues=keys.issues, memory=keys.memory)
+
+
+def _converted(platform: Platform, network_model: str) -> str:
+    """Return what another network model makes of the bandwidths of a network file."""
+    from armillary.platform.model import ports
+
+    rates = ", ".join(
+        f"{each.name} {each.topology} of {each.size}: {each.bandwidth * 1e9 / 2**30:g} GiB/s of a link are "
+        f"{each.bandwidth:.6g} GB/s, {port.out:.6g} GB/s of an NPU"
+        for each, port in zip(platform.dimensions, ports(platform), strict=True)
+    )
+    return f"network model {network_model} is of profile physical, its ticks are not ASTRA-sim's; {rates}"
 
 
 def _loaded(workload: str | Path | Trace, platform: Platform) -> tuple[Trace, Platform]:

@@ -101,6 +101,25 @@ def test_terse_writes_nothing(inputs, call):
     assert set(inputs.iterdir()) == before
 
 
+@pytest.mark.parametrize("model", ["flow", "packet", "credit"])
+def test_networks_that_are_shared(inputs, call, model):
+    result = call(f"{FLAGS} --network-model={model} --terse")
+    assert result.exit_code == 0 and len(result.stdout.splitlines()) == 4
+    assert f"network model {model} is of profile physical" in result.stderr
+    assert "50 GiB/s of a link are 53.6871 GB/s, 107.374 GB/s of an NPU" in result.stderr
+    study = call(
+        "run --workload step --system system.json --network network.yml --profile physical --network-model flow"
+    )
+    if model == "flow":
+        ticks = result.stdout.split()[2]
+        assert f"{int(ticks):,} ticks" in study.stdout
+
+
+def test_a_network_model_that_is_none(inputs, call):
+    result = call(f"{FLAGS} --network-model=flaw")
+    assert result.exit_code == 2 and "did you mean 'flow'" in result.stderr
+
+
 def test_folders_and_configurations(inputs, call):
     assert call(f"{FLAGS} --logging-folder=logs --logging-configuration=empty").exit_code == 0
     assert Path("logs/log.log").exists() and not Path("log").exists()

@@ -39,8 +39,9 @@ _PATH = click.Path()
 @click.option("--comm-scale", metavar="X", help="Without effect, as there.")
 @click.option("--compute-scale", metavar="X", help="Without effect, as there.")
 @click.option(
-    "--network-model", type=OneOf("armillary.platform.network:NETWORK_MODELS"),
-    help="How messages share links; by default analytical, which is that program's congestion-unaware network.",
+    "--network-model", type=OneOf("armillary.platform.network:NETWORK_MODELS", "credit"),
+    help="How messages share links; by default analytical, which is that program's congestion-unaware network. Those "
+    "but congestion, its aware one, share links as profile physical does; credit is packet with protocol credit.",
 )  # fmt: skip
 @click.option(
     "--logging-configuration", type=_PATH, metavar="TOML",
