@@ -39,7 +39,8 @@ MAY = {
     "base/pictures.py": OURS, "base/memory.py": "/proc", "base/reading.py": "the one place",
     "base/packing.py": "the one place", "base/json_text.py": "the one place",
     "base/files.py": WRITES,
-    "base/document.py": CHECKED, "cli/__init__.py": OURS, "cli/command.py": OURS, "cli/values.py": OURS,
+    "base/document.py": CHECKED, "cli/__init__.py": OURS, "cli/command.py": OURS,
+    "cli/programs.py": "the head of a program, to see whether it is ours", "cli/values.py": OURS,
     "compute/_supervise.py": "with consent", "compute/_supervised.py": "with consent",
     "compute/program.py": "answers of a program, bounded", "convert/collect.py": WRITES,
     "convert/collect_script.py": "the script of the command line", "convert/launch.py": WRITES,
@@ -55,7 +56,8 @@ MAY = {
     "explore/sweep/facts.py": CHECKED, "explore/sweep/prepared.py": CHECKED, "explore/training/step.py": CHECKED,
     "explore/views/page.py": OURS, "lab/extrapolation/recorded/calls.py": CHECKED,
     "lab/learned/archive.py": "members are checked before", "lab/learned/corpus.py": "members are checked before",
-    "lab/learned/neural/network_torch.py": OURS, "report/chrome_trace.py": WRITES, "report/trace_graph.py": WRITES,
+    "lab/learned/neural/network_torch.py": OURS, "report/astra_log/log_files.py": WRITES,
+    "report/chrome_trace.py": WRITES, "report/trace_graph.py": WRITES,
     "report/trace_graph_html.py": OURS, "testing/front_end.py": "tests", "trace/json_layout.py": WRITES,
 }  # fmt: skip
 """Module -> why it may open, run or import something itself, in place of `armillary.base.reading`."""

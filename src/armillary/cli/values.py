@@ -29,10 +29,10 @@ class OneOf(click.ParamType):  # type: ignore[type-arg]  # generic in newer vers
 
     name = "name"
 
-    def __init__(self, where: str) -> None:
-        """Take "module:attribute" of the point: its module is imported when it is asked for."""
+    def __init__(self, where: str, *more: str) -> None:
+        """Take "module:attribute" of the point: its module is imported when it is asked for; and names besides."""
         # A text, not the object: help and completion must not import the engine.
-        self.where = where
+        self.where, self.more = where, more
 
     @property
     def point(self) -> ExtensionPoint:
@@ -43,13 +43,13 @@ class OneOf(click.ParamType):  # type: ignore[type-arg]  # generic in newer vers
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
         """Return the names as `click.Choice` shows them."""
-        return f"[{'|'.join(self.point)}]"
+        return f"[{'|'.join([*self.point, *self.more])}]"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Refuse a name that is none."""
         from armillary.platform.limits import Choice
 
-        if problem := Choice(self.point)(value):
+        if value not in self.more and (problem := Choice(self.point)(value)):
             self.fail(problem, param, ctx)
         return value
 
@@ -57,7 +57,7 @@ class OneOf(click.ParamType):  # type: ignore[type-arg]  # generic in newer vers
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
         """Return the names that begin so."""
-        return [CompletionItem(name) for name in self.point if name.startswith(incomplete)]
+        return [CompletionItem(name) for name in (*self.point, *self.more) if name.startswith(incomplete)]
 
 
 Completer = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]

@@ -121,6 +121,9 @@ class Timeline:
     (str). Where the roofline model timed compute nodes: roofline ({compute_efficiency, memory_efficiency,
     kernel_overhead_ns}); where another compute model did, or overrides hold, compute_model
     ({name, file, overrides}). What the trace says of itself (`Trace.about`)."""
+    finish_place: NDArray[np.int64] = field(default_factory=lambda: _absent(np.int64))
+    """Place of each class among those that finished, 0 for one without nodes; empty where the order of ranks that
+    finish at one tick is not known."""
     node_least: NDArray[np.int64] = field(default_factory=lambda: _absent(np.int64))
     """Like `node_start`: the fewest ticks a node can take on an otherwise idle machine (a compute node its
     own time, communication its latency and bytes ÷ bandwidth alone); 0 where it is not known."""
@@ -205,6 +208,12 @@ class Timeline:
     def finish_ticks(self) -> NDArray[np.int64]:
         """Finish tick of every rank, int64 (n_ranks,)."""
         return self.finish[self.rank_class]
+
+    @property
+    def finish_order(self) -> NDArray[np.int64]:
+        """The ranks in the order in which they finish, int64 (n_ranks,); within a tick by rank, unless it is known."""
+        place = self.finish_place if len(self.finish_place) else np.zeros_like(self.finish)
+        return np.lexsort((np.arange(self.n_ranks), place[self.rank_class], self.finish_ticks))
 
     @property
     def total_ticks(self) -> int:
