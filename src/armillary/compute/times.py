@@ -20,6 +20,7 @@ from armillary.trace.attention import ATTENTION, to_attention
 from armillary.trace.columns import NodeType, distinct_columns
 from armillary.trace.gemm import GEMM, SCALING, to_gemms
 from armillary.trace.graph import Graph
+from armillary.trace.templates import PackedGraph
 
 Row = tuple[str, int, int, str, tuple[int, ...], int, tuple[int, ...], str]
 """A kernel: name, operations, bytes, precision, GEMMs, recorded ns, attention, recipe of its operands."""
@@ -42,10 +43,14 @@ class KernelTimes:
         self.warnings: list[str] = []
         self._known: dict[Row, int] = {}
         self._of: dict[int, tuple[NDArray[np.int64], NDArray[np.int64]]] = {}
+        self._used: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []
+        """Kernels of the nodes of each graph, and of how many nodes each of these is."""
         chosen = platform.compute
         for graph in graphs:
             # By identity: graphs are large, and shared between ranks.
-            self._of[id(graph)] = self._read(graph)
+            self._of[id(graph)] = nodes, kernels = self._read(graph)
+            times = graph.times[nodes] if isinstance(graph, PackedGraph) else np.ones(len(nodes), np.int64)
+            self._used.append((kernels, times))
         work = _work(self._known)
         times = ask(platform, work, modelled=chosen.modelled, fill=fill)
         self._ns = times.ns
@@ -124,7 +129,7 @@ class KernelTimes:
         if times.beyond is None or not (times.beyond > 1).any():
             return
         outside = times.beyond > 1
-        nodes = sum(int(outside[kernels].sum()) for _, kernels in self._of.values())
+        nodes = sum(int((outside[kernels] * copies).sum()) for kernels, copies in self._used)
         worst = int(np.argmax(times.beyond))
         shape = ", ".join(map(str, work.gemms[worst][:2]))
         self.warnings.append(
