@@ -138,7 +138,12 @@ class PlacedGraph(Graph):
     """
 
     def __init__(
-        self, packed: PackedGraph, copies: Ints, placed: Ints, edges: tuple[Ints, Ints], labels: dict[str, Ints]
+        self,
+        packed: PackedGraph,
+        copies: Ints,
+        placed: Ints,
+        edges: tuple[Ints, Ints],
+        labels: dict[str, Ints],
     ) -> None:
         """Keep the parts of the graph.
 

@@ -139,6 +139,24 @@ def test_a_message_that_was_there_before_its_receive_is_taken_when_the_tick_has_
     assert [expected[rank][0] for rank in range(4)] == [6050, 6040, 6050, 6050]
 
 
+def test_messages_that_come_in_the_tick_of_their_receive_are_taken_in_the_order_of_registration() -> None:
+    """On links of less than a tick the direct algorithm ends after 4 ns; with the receives first it would take 5."""
+    case = Case(
+        {"topology": ["Ring"], "npus_count": [4], "bandwidth": [50.0], "latency": [0.6]},
+        {
+            "scheduling-policy": "FIFO", "endpoint-delay": 1, "active-chunks-per-dimension": 1,
+            "preferred-dataset-splits": 1, "local-mem-bw": 0,
+            **{f"{kind}-implementation": ["direct"] for kind in KINDS},
+        },
+        None,
+        {"1": list(range(4))},
+        ("--num-queues-per-dim=1", "--rendezvous-protocol=false"),
+        (("collective", (), 0, 1, None, None, None),),
+    )  # fmt: skip
+    check(case)
+    assert not outcome(case, *VARIANTS[0])[1]
+
+
 def test_ranks_that_may_be_stuck_by_a_tie_are_run_in_the_order_of_registration() -> None:
     """Evaluated by phases, ranks wait for each other before the tie that led there is seen."""
     everyone = ["1"] * 4

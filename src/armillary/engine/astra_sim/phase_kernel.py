@@ -253,6 +253,8 @@ def post(prog, st, mem, at, tick, heap, base, size):
         mem[slot] = lk.POSTED
         if state == lk.ARRIVED:
             # ASTRA-sim registers it behind all else of this tick: a chunk step that completes now does not count it.
+            if member_states.early(mem, at) == tick:
+                st[lk.V_TIED] = 1
             st[lk.V_SEQ] += 1
             size = push(heap, base, size, tick, tick, tick, st[lk.V_SEQ], lk.EV_LATE, at, mem[slot + 1])
         elif state == lk.WAITING:
@@ -294,9 +296,13 @@ def arrive(prog, st, mem, at, k, tick, sent, heap, base, size):
     """Message of receive `k` is there; returns the new heap size."""
     slot = at + lk.M_COLUMNS + 2 * k
     if mem[slot] == lk.POSTED:
+        # Had it come before its receive, it would count only when the tick has run.
+        if not CONTENTION and mem[slot + 1] == tick:
+            st[lk.V_TIED] = 1
         return receive(prog, st, mem, at, tick, sent, heap, base, size)
     mem[slot] = lk.ARRIVED
     mem[slot + 1] = sent
+    member_states.set_early(mem, at, tick)
     return size
 
 
