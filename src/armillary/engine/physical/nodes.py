@@ -32,10 +32,10 @@ from armillary.trace import Graph, NodeType
 from armillary.trace._check import validate
 from armillary.trace.columns import distinct_columns
 from armillary.trace.node import DELAY
-from armillary.trace.templates import PlacedGraph
 
 if TYPE_CHECKING:
     from armillary.compute import KernelTimes
+    from armillary.trace.templates import PlacedGraph
 
 Ints = NDArray[np.int64]
 ANY, COMPUTE, CPU, COMM, MEMORY = range(5)
@@ -144,7 +144,9 @@ def placed_view(view: View, graph: PlacedGraph, platform: Platform) -> View:
     own = item[items]
     item[items] = np.arange(len(items))
     counts = np.diff(ptr)
-    child_ptr, children = _children(parent.astype(np.int64), np.repeat(np.arange(len(copies)), counts), len(copies))
+    child_ptr, children = _children(
+        parent.astype(np.int64), np.repeat(np.arange(len(copies)), counts), len(copies)
+    )
     without = _untimed(graph, platform) if packed.untimed else np.zeros(len(copies), np.bool_)
     nodes = replace(
         packed, graph=graph, order=np.arange(len(copies)), kind=packed.kind[copies], slot=packed.slot[copies],
