@@ -49,8 +49,8 @@ class KernelTimes:
         for graph in graphs:
             # By identity: graphs are large, and shared between ranks.
             self._of[id(graph)] = nodes, kernels = self._read(graph)
-            times = graph.times[nodes] if isinstance(graph, PackedGraph) else np.ones(len(nodes), np.int64)
-            self._used.append((kernels, times))
+            copies = graph.times[nodes] if isinstance(graph, PackedGraph) else np.ones(len(nodes), np.int64)
+            self._used.append((kernels, copies))
         work = _work(self._known)
         times = ask(platform, work, modelled=chosen.modelled, fill=fill)
         self._ns = times.ns

@@ -160,7 +160,7 @@ class PlacedGraph(Graph):
         self._placed, self._edges, self._labels = placed, edges, labels
 
     @cached_property
-    def columns(self) -> Columns:
+    def columns(self) -> Columns:  # type: ignore[override]  # the base class has an attribute of this name
         """The columns of this graph alone."""
         packed, n = self.packed.columns, self.n_nodes
         attr_ptr, at = _gather(packed.rows[c.ATTR_AT], self.copies + 1)

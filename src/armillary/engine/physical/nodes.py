@@ -32,10 +32,10 @@ from armillary.trace import Graph, NodeType
 from armillary.trace._check import validate
 from armillary.trace.columns import distinct_columns
 from armillary.trace.node import DELAY
-from armillary.trace.templates import PlacedGraph
 
 if TYPE_CHECKING:
     from armillary.compute import KernelTimes
+    from armillary.trace.templates import PlacedGraph
 
 Ints = NDArray[np.int64]
 ANY, COMPUTE, CPU, COMM, MEMORY = range(5)
