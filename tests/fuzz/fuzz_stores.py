@@ -51,10 +51,13 @@ def store(path: Path) -> None:
 
 
 SEALED = {
-    "work": "key, rules, status, reason, measures, seconds, limits, version, finished",
-    "points": "sweep, number, key, rules, point, vals",
+    "work": (
+        "key = ? AND rules = ?",
+        "key, rules, status, reason, measures, seconds, limits, version, finished",
+    ),
+    "points": ("sweep = ? AND number = ?", "sweep, number, key, rules, point, vals"),
 }
-"""Table of a store -> what its checksum is of, in order."""
+"""Table of a store -> which row has two first values, and what its checksum is of, in order."""
 
 
 def store_of(sweep: str, path: Path) -> None:
@@ -76,9 +79,9 @@ def store_of(sweep: str, path: Path) -> None:
             with suppress(sqlite3.Error, UnicodeError):
                 base.execute(f"UPDATE {table} SET {column} = ?", (text,))
     # With checksums that fit: rows without are left out before anything reads them.
-    for table, columns in SEALED.items():
-        for row, *values in base.execute(f"SELECT rowid, {columns} FROM {table}").fetchall():
-            base.execute(f"UPDATE {table} SET seal = ? WHERE rowid = ?", (seal(values), row))
+    for table, (keys, columns) in SEALED.items():
+        for values in base.execute(f"SELECT {columns} FROM {table}").fetchall():
+            base.execute(f"UPDATE {table} SET seal = ? WHERE {keys}", (seal(values), *values[:2]))
     base.commit()
     base.close()
     store(made)
