@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import click
 
 from armillary.base.hints import nearest
@@ -67,15 +69,13 @@ def command(
     """Simulate, print and write."""
     from armillary import astra_sim
     from armillary.report.astra_log import read_logging, write_log_files
-    from armillary.report.astra_log.log_files import make_folder
+    from armillary.report.astra_log.log_files import folder_of_logs
 
     for warning in _unknown(click.get_current_context()):
         say(f"armillary: warning: {warning}", err=True)
     # What cannot be written is known before the simulation.
     logging = read_logging(logging_configuration)
-    if not terse:
-        make_folder(logging_folder)
-    with working("simulating"):
+    with nullcontext() if terse else folder_of_logs(logging_folder), working("simulating"):
         log = astra_sim.log(
             workload_configuration,
             system_configuration,

@@ -9,6 +9,7 @@ import click
 
 from armillary.cli.chakra import SUBCOMMANDS
 from armillary.cli.outputs import say, working
+from armillary.cli.values import OutputPrefix
 
 _FILE = click.Path(path_type=Path)
 
@@ -22,7 +23,7 @@ _FILE = click.Path(path_type=Path)
 )
 @click.option("--input_filename", type=_FILE, required=True, metavar="FILE", help="The file.")
 @click.option(
-    "--output_filename", required=True, metavar="NAME",
+    "--output_filename", type=OutputPrefix(".0.et"), required=True, metavar="NAME",
     help="Write NAME.<rank>.et; of PyTorch, where there is one rank, NAME.",
 )  # fmt: skip
 @click.option(
@@ -56,7 +57,8 @@ def command(
         # That program's text workloads count in µs.
         options = {"npus": num_npus, "passes": num_passes, "time_unit": "us"}
     alone = input_type == "PyTorch"
-    check_writable("--output_filename", output_filename if alone else f"{output_filename}.0.et")
+    if alone:
+        check_writable("--output_filename", output_filename)
     with working("converting"):
         converted = front_end(input_type.lower()).convert([input_filename], **options)
         if alone:

@@ -10,7 +10,8 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -157,18 +158,18 @@ def write_log_files(lines: LogText, folder: str | os.PathLike[str], logging: Log
     Raises:
         InputError: a file cannot be written.
     """
-    make_folder(folder)
-    text = lines.detail
-    # Levels are found line by line only where that is asked for.
-    errors = [line for line in text.splitlines(keepends=True) if _level(line) >= LEVELS["error"]] if (
-        "] [error] " in text or "] [critical] " in text
-    ) else []  # fmt: skip
-    append(Path(folder, "log.log"), text, MOST, KEPT)
-    append(Path(folder, "err.log"), "".join(errors), MOST, KEPT)
-    for sink in logging.sinks if logging else ():
-        if sink.file is not None:
-            wanted = (line for line in text.splitlines(keepends=True) if _wanted(line, [sink]))
-            append(sink.file, "".join(wanted), sink.most, sink.kept, anew=sink.anew)
+    with folder_of_logs(folder):
+        text = lines.detail
+        # Levels are found line by line only where that is asked for.
+        errors = [line for line in text.splitlines(keepends=True) if _level(line) >= LEVELS["error"]] if (
+            "] [error] " in text or "] [critical] " in text
+        ) else []  # fmt: skip
+        append(Path(folder, "log.log"), text, MOST, KEPT)
+        append(Path(folder, "err.log"), "".join(errors), MOST, KEPT)
+        for sink in logging.sinks if logging else ():
+            if sink.file is not None:
+                wanted = (line for line in text.splitlines(keepends=True) if _wanted(line, [sink]))
+                append(sink.file, "".join(wanted), sink.most, sink.kept, anew=sink.anew)
 
 
 def _parts(line: str) -> Sequence[str]:
@@ -185,19 +186,29 @@ def _wanted(line: str, sinks: Iterable[Sink]) -> bool:
     return any(sink.wants(logger, level) for sink in sinks)
 
 
-def make_folder(folder: str | os.PathLike[str]) -> None:
-    """Make the folder of logs, but none above it, as that program does.
+@contextmanager
+def folder_of_logs(folder: str | os.PathLike[str]) -> Iterator[None]:
+    """Make the folder of logs, but none above it, as that program does; it goes again if nothing comes to stand there.
 
     Raises:
         InputError: it cannot be made.
     """
+    path = Path(folder)
+    there = path.is_dir()
     try:
-        Path(folder).mkdir(exist_ok=True)
+        path.mkdir(exist_ok=True)
     except OSError as error:
         raise InputError(
             f"--logging-folder {os.fspath(folder)}: cannot be made ({error.strerror}), expected one in a "
             "folder that exists"
         ) from error
+    try:
+        yield
+    except BaseException:
+        if not there:
+            with suppress(OSError):
+                path.rmdir()
+        raise
 
 
 def append(path: Path, text: str, most: int | None, kept: int, *, anew: bool = False) -> None:
