@@ -13,7 +13,7 @@ import pytest
 import armillary
 from armillary.base.errors import InputError
 from armillary.report.astra_log import LogText, read_logging, write_log_files
-from armillary.report.astra_log.log_files import append
+from armillary.report.astra_log.log_files import append_lines
 from armillary.trace import GraphBuilder, NodeType, Trace
 
 NOW = datetime(2026, 3, 4, 5, 6, 7, 890_000)
@@ -272,7 +272,7 @@ def test_wrong_configurations(text: str, words: str, tmp_path: Path) -> None:
 def test_files_are_turned_over(tmp_path: Path) -> None:
     log = tmp_path / "log.log"
     for number in range(5):
-        append(log, "".join(f"{number}{row}{'x' * 8}\n" for row in range(4)), 25, 3)
+        append_lines(log, "".join(f"{number}{row}{'x' * 8}\n" for row in range(4)), 25, 3)
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "log.1.log",
         "log.2.log",
@@ -281,6 +281,6 @@ def test_files_are_turned_over(tmp_path: Path) -> None:
     ]
     assert all(path.stat().st_size <= 25 for path in tmp_path.iterdir())
     assert log.read_text().endswith("43xxxxxxxx\n")
-    append(tmp_path / "wide.log", "y" * 40 + "\n", 25, 1)
+    append_lines(tmp_path / "wide.log", "y" * 40 + "\n", 25, 1)
     assert (tmp_path / "wide.log").read_text() == "y" * 40 + "\n"
     assert json.dumps(sorted(path.name for path in tmp_path.glob("wide*"))) == '["wide.log"]'

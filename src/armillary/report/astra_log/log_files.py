@@ -18,6 +18,7 @@ from typing import Any
 
 from armillary.base.document import read_text
 from armillary.base.errors import InputError
+from armillary.base.files import append, write_text
 from armillary.base.hints import show
 from armillary.report.astra_log.result_log import LogText
 
@@ -164,12 +165,12 @@ def write_log_files(lines: LogText, folder: str | os.PathLike[str], logging: Log
         errors = [line for line in text.splitlines(keepends=True) if _level(line) >= LEVELS["error"]] if (
             "] [error] " in text or "] [critical] " in text
         ) else []  # fmt: skip
-        append(Path(folder, "log.log"), text, MOST, KEPT)
-        append(Path(folder, "err.log"), "".join(errors), MOST, KEPT)
+        append_lines(Path(folder, "log.log"), text, MOST, KEPT)
+        append_lines(Path(folder, "err.log"), "".join(errors), MOST, KEPT)
         for sink in logging.sinks if logging else ():
             if sink.file is not None:
                 wanted = (line for line in text.splitlines(keepends=True) if _wanted(line, [sink]))
-                append(sink.file, "".join(wanted), sink.most, sink.kept, anew=sink.anew)
+                append_lines(sink.file, "".join(wanted), sink.most, sink.kept, anew=sink.anew)
 
 
 def _parts(line: str) -> Sequence[str]:
@@ -211,7 +212,7 @@ def folder_of_logs(folder: str | os.PathLike[str]) -> Iterator[None]:
         raise
 
 
-def append(path: Path, text: str, most: int | None, kept: int, *, anew: bool = False) -> None:
+def append_lines(path: Path, text: str, most: int | None, kept: int, *, anew: bool = False) -> None:
     """Append lines to a file, and turn it over before a line that would make it larger than `most` bytes.
 
     Args:
@@ -227,7 +228,7 @@ def append(path: Path, text: str, most: int | None, kept: int, *, anew: bool = F
     rest = text.encode()
     try:
         if anew:
-            path.write_bytes(b"")
+            write_text(path)
         while True:
             size = path.stat().st_size if path.exists() else 0
             room = len(rest) if most is None else most - size
@@ -235,8 +236,7 @@ def append(path: Path, text: str, most: int | None, kept: int, *, anew: bool = F
             # A line that is larger than a file has one of its own.
             if rest and not cut and not size:
                 cut = rest.index(b"\n") + 1
-            with path.open("ab") as stream:
-                stream.write(rest[:cut])
+            append(path, rest[:cut])
             rest = rest[cut:]
             if not rest:
                 return
