@@ -35,7 +35,7 @@ CHECKED = "its text has been read and bounded, or is our own"
 MAY = {
     "base/__init__.py": OURS, "__init__.py": OURS, "base/accessors.py": OURS, "base/checked.py": OURS,
     "base/extension.py": "installed packages, by name", "base/jit.py": OURS, "base/page.py": OURS,
-    "base/kernel_files.py": "the user's own cache, if its seal is whole",
+    "base/kernel_files.py": "the user's own cache, if its seal is whole", "base/patience.py": "the user's own cache",
     "base/pictures.py": OURS, "base/memory.py": "/proc", "base/reading.py": "the one place",
     "base/packing.py": "the one place", "base/json_text.py": "the one place",
     "base/files.py": WRITES,
