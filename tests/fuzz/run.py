@@ -127,11 +127,12 @@ def attempt(reader: Reader, data: bytes, folder: Path, patience: int = 1) -> str
 
 
 def warm(reader: Reader, folder: Path) -> None:
-    """Read one unbroken file, so that no case has to wait for imports and compiled code."""
+    """Read the unbroken files, so that no case has to wait for imports and compiled code."""
     path = folder / reader.file
-    path.write_bytes(reader.seeds()[0])
-    with suppress(Exception):  # a case will say so, with its seed
-        reader.read(path)
+    for data in reader.seeds()[:8]:
+        path.write_bytes(data)
+        with suppress(Exception):  # a case will say so, with its seed
+            reader.read(path)
 
 
 def where(trace: Any) -> str:
