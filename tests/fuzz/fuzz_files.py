@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import fuzz_mutations as mutate
+import fuzz_named
 from fuzz_stores import store, store_of, stored
 
 import armillary
@@ -23,15 +24,18 @@ from armillary.compute.table_file import read_table
 from armillary.convert.collected import read_collected
 from armillary.engine.common.timeline import Timeline
 from armillary.evidence.calibrate.attention import COLUMNS, read_prefills, read_shares
+from armillary.evidence.calibrate.loaded import read_loaded
 from armillary.evidence.calibrate.nccl_tables import read_file
 from armillary.evidence.calibrate.observe.profile import read_profile
 from armillary.evidence.calibrate.observe.read import observe
 from armillary.evidence.calibrate.observe.steps import read_steps
+from armillary.evidence.validate.gemm import run_gemm
 from armillary.evidence.validate.sniff import headers, suite_of
 from armillary.evidence.validate.suites import suites
 from armillary.evidence.validate.training.formats import read_cases
 from armillary.explore.compare.sides import read_side
 from armillary.explore.cost.schema import load_costs
+from armillary.explore.sweep.evaluate import evaluate_study
 from armillary.explore.sweep.load import load_sweep
 from armillary.explore.training.among import read_plans
 from armillary.explore.whole_run.failures import load_failures
@@ -152,6 +156,7 @@ NCCL_CSV = (
     "ngpus,size_bytes,oop_us,oop_busbw_GBps,ip_us,ip_busbw_GBps\n8,1024,20.5,1,1,1\n8,1048576,26,1,1,1\n"
 )
 GEMMS = "m,n,k,precision,us\n64,512,512,bf16,5.5\n4096,4096,4096,fp8,100\n"
+LATENCIES = "device,gemm_dtype,m,n,k,latency\nNVIDIA H100 80GB HBM3,bf16,4096,4096,4096,0.25\nNVIDIA H100 80GB HBM3,bf16,64,512,512,0.006\n"
 PREFILLS = f"{','.join(COLUMNS)}\n{','.join('1' if name != 'device' and 'dtype' not in name else 'x' for name in COLUMNS)}\n"
 SHARES = {"accelerator": {"op": {
     name: {"tflops": 989, "accurate_efficient_factor": {
@@ -226,6 +231,7 @@ def rows() -> list[Target]:
         ("astra-groups", "groups.json", made({"1": [0, 1, 2], "2": [3, 7]}), mutate.JSON, partial(astra, "comm_groups")),
         ("sweep", "sweep.yaml", made(SWEEP), yaml, sweep),
         ("side", "side.yaml", made(STUDY, GRAPHS), yaml, side),
+        ("evaluated", "study.yaml", made(STUDY, GRAPHS), yaml, evaluated),
         ("costs", "costs.yaml", made(COSTS, "preset: h100\n"), yaml, load_costs),
         ("failures", "failures.yaml", made(FAILURES), yaml, lambda path: load_failures(str(path))),
         ("plans", "plans.yaml", made(PLANS), yaml, read_plans),
@@ -235,6 +241,7 @@ def rows() -> list[Target]:
         ("device", "device.yaml", packed("compute/gpu/devices/*.yaml"), yaml, lambda path: load_gpu(str(path))),
         ("fit", "fit.yaml", packed("collective/fitted/fits/*.yaml"), yaml, fit),
         ("gemm-table", "gemm.csv", made(GEMMS), text, lambda path: read_table(path, {"time": "us"}, 1000.0, "bf16")),
+        ("validated-gemms", "gemms.csv", made(LATENCIES), text, lambda path: run_gemm([path], lambda *_: None)),
         ("prefills", "prefills.csv", made(PREFILLS), text, read_prefills),
         ("shares", "shares.json", made(SHARES), mutate.JSON, read_shares),
         ("nccl-log", "nccl.log", made(NCCL_LOG), text, lambda path: read_file(path, "all-reduce", 8)),
@@ -249,6 +256,14 @@ def rows() -> list[Target]:
         ("observed", "a.csv", made(NCCL_LOG, NCCL_CSV, GEMMS.replace("us", "time"), PROFILE), text, observed),
         ("legend", "map.json", made(LEGEND), mutate.JSON, read_legend),
         ("collected", "collected_0.json", made(COLLECTED), mutate.JSON, lambda path: read_collected(path.parent)),
+        ("configuration", "config.yaml", made(fuzz_named.CONFIGURATION), yaml, fuzz_named.configuration),
+        ("plan", "plan.yaml", made(fuzz_named.PLAN), yaml, fuzz_named.plan),
+        ("groups", "groups.json", made(fuzz_named.GROUPS), mutate.JSON, fuzz_named.groups),
+        ("routing-table", "routes.csv", made(fuzz_named.ROUTES), text, fuzz_named.routes),
+        ("loggers", "log.toml", made(fuzz_named.LOGGERS), [*text, mutate.nested], fuzz_named.loggers),
+        ("kernels-under-load", "system.json", made(fuzz_named.UNDER_LOAD), mutate.JSON, read_loaded),
+        ("corpus", "part.npz", fuzz_named.corpora, mutate.BYTES, fuzz_named.corpus),
+        ("corpus-header", "header.json", fuzz_named.corpus_headers, mutate.JSON, fuzz_named.corpus_of_header),
         ("issue-log", "sim.log", made(ISSUES), text, issues),
         ("timeline", "run.npz", saved, mutate.BYTES, timeline),
         ("store", "store.db", partial(stored, SWEEP), mutate.BYTES, store),
@@ -276,6 +291,13 @@ def packed(*patterns: str) -> Callable[[], Sequence[bytes]]:
 def study(path: Path) -> None:
     with_step(path)
     load_study(path)
+
+
+def evaluated(path: Path) -> None:
+    with_step(path)
+    row = evaluate_study(path)
+    # What would be a traceback elsewhere: points are done one by one, and others go on.
+    assert row.status != "failed", row.reason
 
 
 def side(path: Path) -> None:
