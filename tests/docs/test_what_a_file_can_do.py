@@ -57,7 +57,7 @@ MAY = {
     "explore/views/page.py": OURS, "lab/extrapolation/recorded/calls.py": CHECKED,
     "lab/learned/archive.py": "members are checked before", "lab/learned/corpus.py": "members are checked before",
     "lab/learned/neural/network_torch.py": OURS,
-    "report/chrome_trace.py": WRITES, "report/trace_graph.py": WRITES,
+    "report/chrome_trace.py": WRITES, "report/track_event.py": WRITES, "report/trace_graph.py": WRITES,
     "report/trace_graph_html.py": OURS, "testing/front_end.py": "tests", "trace/json_layout.py": WRITES,
 }  # fmt: skip
 """Module -> why it may open, run or import something itself, in place of `armillary.base.reading`."""
