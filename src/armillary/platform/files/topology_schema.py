@@ -24,7 +24,7 @@ from armillary.platform.fields import (
     first_error,
 )
 from armillary.platform.files.network_schema import InNetwork, NetworkDimension, dimensions_of, in_network_of
-from armillary.platform.files.topology import read_graph
+from armillary.platform.files.topology import listed, read_graph
 from armillary.platform.topology.aggregation import named_switches
 from armillary.platform.topology.failures import Failure, degraded
 from armillary.platform.topology.graph import UNBOUNDED, Topology
@@ -165,6 +165,17 @@ class FileKind(_Any):
     file: str = Field(min_length=1, description="A .csv, .yaml or .graphml file.")
 
 
+class EdgesKind(_Any):
+    """An edge list, in the file itself."""
+
+    kind: Literal["edges"]
+    links: list[dict[str, Any]] = Field(min_length=1, description="Each from, to, bandwidth, latency, …")
+    npus: list[str] | None = Field(
+        default=None, description="Names of the NPUs by rank; absent: npu 0, npu 1, …"
+    )
+    forward: bool = Field(default=False, description="Messages may pass through NPUs.")
+
+
 class LinkKeys(Part):
     """What a link of an InfraGraph is capable of, instead of what the file states."""
 
@@ -196,6 +207,7 @@ KINDS: dict[str, type[_Any]] = {
     "hypercube": HypercubeKind,
     "optical-torus": OpticalTorusKind,
     "file": FileKind,
+    "edges": EdgesKind,
     "infragraph": InfraGraphKind,
 }
 _BUILDERS: dict[str, Callable[..., Topology]] = {
@@ -296,6 +308,9 @@ def _build(named: str, kind: _Any, document: Document, path: KeyPath, folder: Pa
     buffer = UNBOUNDED if kind.buffer is None else kind.buffer
     if isinstance(kind, FileKind):
         return _Built(read_graph(folder / kind.file))
+    if isinstance(kind, EdgesKind):
+        keys = {"links": kind.links, "npus": kind.npus, "forward": kind.forward}
+        return _Built(listed(document, path, keys, "edges"))
     if isinstance(kind, InfraGraphKind):
         from armillary.platform.files.infragraph import read_infragraph
 

@@ -8,6 +8,7 @@ from armillary.base import lazy
 
 if TYPE_CHECKING:
     from armillary.platform.files.infragraph import InfraGraph, read_infragraph
+    from armillary.platform.files.network_convert import Written, convert_network
     from armillary.platform.files.network_graph import load_network, panels_of
     from armillary.platform.files.topology import edges, from_networkx, read_graph, to_networkx
     from armillary.platform.files.topology_schema import read_topology
@@ -36,7 +37,9 @@ __all__ = [
     "Static",
     "Topology",
     "Widest",
+    "Written",
     "check_connected",
+    "convert_network",
     "degraded",
     "distances",
     "dragonfly",
@@ -61,6 +64,7 @@ __getattr__ = lazy(
     __name__,
     {
         "..files.infragraph": ("InfraGraph", "read_infragraph"),
+        "..files.network_convert": ("Written", "convert_network"),
         "..files.network_graph": ("load_network", "panels_of"),
         "..files.topology": ("edges", "from_networkx", "read_graph", "to_networkx"),
         "..files.topology_schema": ("read_topology",),
