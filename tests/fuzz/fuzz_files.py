@@ -42,6 +42,7 @@ from armillary.explore.whole_run.failures import load_failures
 from armillary.lab.learned.requests import read_request
 from armillary.lab.obfuscation.restoring import read_legend
 from armillary.platform.files.astra_sim import read_platform
+from armillary.platform.files.infragraph import read_infragraph
 from armillary.platform.files.native import load_platform, load_study
 from armillary.platform.files.topology import read_graph as read_edges
 from armillary.platform.show import table as shown_platform
@@ -116,6 +117,23 @@ EDGES = "from,to,bandwidth,latency,kind,buffer\n" + "".join(
 LINKS = json.dumps({"npus": ["a", "b"], "forward": True, "links": [
     {"from": a, "to": b, "bandwidth": "50 GB/s", "latency": "1 us"} for a, b in ("ab", "ba")
 ]})  # fmt: skip
+INFRAGRAPH = json.dumps({"infrastructure": {
+    "name": "two", "links": [{"name": "eth", "physical": {"bandwidth": {"gigabits_per_second": 400}, "latency": {"us": 1}}}],
+    "devices": [
+        {"name": "host", "links": [{"name": "nvlink"}],
+         "components": [{"name": "xpu", "count": 4, "choice": "xpu", "xpu": {}}, {"name": "nvsw", "count": 2, "choice": "switch"},
+                        {"name": "card", "count": 2, "choice": "device"}],
+         "edges": [{"ep1": {"component": "xpu"}, "ep2": {"component": "nvsw"}, "scheme": "many2many", "link": "nvlink"},
+                   {"ep1": {"component": "xpu[0:2]"}, "ep2": {"component": "card.asic"}, "scheme": "one2one", "link": "nvlink"}]},
+        {"name": "card", "components": [{"name": "asic", "count": 1, "choice": "nic"}, {"name": "port", "count": 2, "choice": "port"}],
+         "links": [{"name": "ic"}],
+         "edges": [{"ep1": {"component": "asic"}, "ep2": {"component": "port"}, "scheme": "many2many", "link": "ic"}]},
+    ],
+    "instances": [{"name": "host", "device": "host", "count": 2}],
+    "edges": [{"ep1": {"instance": "host[0]", "component": "card[0].port[1]"},
+               "ep2": {"instance": "host[1]", "component": "card[-1].port"}, "scheme": "ring", "link": "eth"}],
+}, "annotations": {"nodes": [{"name": f"host.{i}.xpu.{j}", "attributes": [{"attribute": "rank", "value": str(4 * i + j)}]}
+                             for i in range(2) for j in range(4)]}})  # fmt: skip
 GRAPHML = """<?xml version="1.0" encoding="utf-8"?>
 <graphml xmlns="http://graphml.graphdrawing.org/xmlns">
 <key id="n" for="node" attr.name="npu" attr.type="long"/><key id="b" for="edge" attr.name="bandwidth" attr.type="string"/>
@@ -224,6 +242,7 @@ def rows() -> list[Target]:
         ("platform", "machine.yaml", made(STUDY, GRAPHS, PRESET), yaml, platform),
         ("edges", "edges.csv", made(EDGES), text, edges),
         ("edges-yaml", "edges.yaml", made(LINKS), yaml, edges),
+        ("infragraph", "infra.yaml", made(INFRAGRAPH), yaml, infragraph),
         ("edges-graphml", "edges.graphml", made(GRAPHML), text, edges),
         ("astra-network", "network.yml", made(NETWORK), yaml, partial(astra, "network")),
         ("astra-system", "system.json", made(SYSTEM), mutate.JSON, partial(astra, "system")),
@@ -298,6 +317,11 @@ def evaluated(path: Path) -> None:
     row = evaluate_study(path)
     # What would be a traceback elsewhere: points are done one by one, and others go on.
     assert row.status != "failed", row.reason
+
+
+def infragraph(path: Path) -> None:
+    read_infragraph(path)
+    shown_platform(load_platform(path))
 
 
 def side(path: Path) -> None:

@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 
 from armillary import convert
 from armillary.base.errors import ArmillaryError
+from armillary.collective.mscclpp_write import plan_of
 from armillary.convert.pytorch.device import read_device
 from armillary.convert.pytorch.host import read_host
 from armillary.convert.pytorch.link_files import link_files
@@ -159,6 +160,7 @@ def model_of_header(path: Path) -> None:
 FRONT_ENDS: dict[str, tuple[str, str, Sequence[mutate.Mutation], dict[str, Any]]] = {
     "text": ("w.txt", "astra1_text/**/*.txt", mutate.TEXT, {"npus": 8}),
     "flexflow": ("w.graph", "chakra_flexflow/*.graph", mutate.JSON, {}),
+    "mscclpp": ("w.json", "", mutate.JSON, {"size": "1 MiB"}),
     "msccl": ("w.xml", "msccl/**/*.xml", mutate.TEXT, {"size": "1 MiB"}),
     "eg": ("w.0.eg", "eg_old/*.eg", mutate.FRAMES, {}),
     "hlo": ("w.hlo", "convert/hlo/**/*.hlo", mutate.TEXT, {}),
@@ -171,7 +173,24 @@ def front_end_row(name: str) -> Reader:
     """Return the row of a front end; one that is not listed gets small files of several kinds."""
     unlisted = ("input", "", [*mutate.TEXT, *mutate.JSON, *mutate.FRAMES], {})
     file, pattern, mutations, options = FRONT_ENDS.get(name, unlisted)
-    return Reader(name, file, partial(seeds, pattern), mutations, partial(converted, name, **options))
+    found = mscclpp_seeds if name == "mscclpp" else partial(seeds, pattern)
+    return Reader(name, file, found, mutations, partial(converted, name, **options))
+
+
+@cache
+def mscclpp_seeds() -> list[bytes]:
+    """Return plans of both protocols, and one with barriers, semaphores, reads and a thread-block group."""
+    made: list[Any] = [plan_of("ring", "all-reduce", 2, "Simple"), plan_of("direct", "all-gather", 3, "LL")]
+    blocks = made[0]["gpus"][0]["threadblocks"]
+    blocks.append({"id": 1, "ops": [
+        {"name": "barrier", "barrier_id": 0, "num_threadblocks": 1}, {"name": "sem_release", "semaphore_ids": [0]},
+        {"name": "sem_acquire", "semaphore_ids": [0]}, {"name": "flush", "channel_type": "port", "channel_ids": []},
+        {"name": "pipeline", "iter_context": {"unit_size": 4096, "num_chunks": 1}, "ops": [
+            {"name": "copy", "src_buff": [{"type": "i", "index": 0, "size": 1}],
+             "dst_buff": [{"type": "i", "index": 0, "size": 1}], "tbg_info": {"tb_id": 0, "tbg_size": 2}}]},
+    ]})  # fmt: skip
+    made[0]["gpus"][0]["semaphores"] = [{"init_value": 1}]
+    return [json.dumps(each).encode() for each in made]
 
 
 def converted(name: str, path: Path, **options: Any) -> None:

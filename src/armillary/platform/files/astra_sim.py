@@ -79,7 +79,7 @@ def read_platform(
     warnings: list[str] = []
     # Flags first: their values scale what the files say.
     flags = read_flags(cli, warnings)
-    dimensions = _read_network(read_document(network, "network configuration", "yaml"), warnings)
+    dimensions = read_dimensions(network, warnings)
     npus = math.prod(dimension.size for dimension in dimensions)
     document = read_document(system, "system configuration", "json")
     # A file without a policy leaves it to each profile; without an endpoint delay, too.
@@ -101,7 +101,13 @@ def read_platform(
     )
 
 
-def _read_network(document: Document, warnings: list[str]) -> tuple[Dimension, ...]:
+def read_dimensions(network: Source, warnings: list[str]) -> tuple[Dimension, ...]:
+    """Return the dimensions of an analytical-network YAML, and add what is odd about it to `warnings`.
+
+    Raises:
+        InputError: The file is missing, malformed or has a value out of range.
+    """
+    document = read_document(network, "network configuration", "yaml")
     _note_ignored(document, document.check_keys(NETWORK_KEYS, ignored=NETWORK_IGNORED), warnings)
     columns = {}
     for key in NETWORK_KEYS:
