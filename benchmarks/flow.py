@@ -102,6 +102,15 @@ def random(name: str, topology: Topology, messages: int) -> dict[str, Any]:
     return row(name, made, [(np.arange(messages), rng.integers(10_000, 2_000_000, messages))])
 
 
+def at_once(name: str, topology: Topology, **claims: float) -> dict[str, Any]:
+    """Direct all-to-all of 64 KiB: every NPU sends to all others at once."""
+    count = topology.npus
+    source, step = np.divmod(np.arange(count * (count - 1)), count - 1)
+    made = Rounds(topology, source, (source + step + 1) % count)
+    every = np.arange(len(source))
+    return row(name, made, [(every, np.full(len(source), 1 << 16))], **claims)
+
+
 def main() -> None:
     """Measure all cases."""
     Rounds(leaf_spine(2, 1, 2, 50.0, 500.0), np.zeros(1, np.int64), np.ones(1, np.int64)).run(
@@ -111,6 +120,9 @@ def main() -> None:
     for case in (
         lambda: shift_rounds("fat tree of 128, all-to-all in 127 rounds", fat_tree(8, 50.0, 500.0)),
         lambda: shift_rounds("fat tree of 1024, all-to-all in 1023 rounds", tree, limit=20),
+        lambda: at_once(
+            "leaf-spine of 512, all-to-all at once", leaf_spine(16, 32, 32, 50.0, 500.0), limit=1
+        ),
         lambda: random("fat tree of 1024, 2000 random messages at once", tree, 2000),
         lambda: random("fat tree of 1024, 20000 random messages at once", tree, 20_000),
     ):

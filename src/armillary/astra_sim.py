@@ -1,4 +1,4 @@
-"""ASTRA-sim's inputs, unchanged: run them and get the same ticks."""
+"""ASTRA-sim's inputs, unchanged: run them and get the same ticks, and the same lines."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from armillary.engine.common.timeline import Timeline
+    from armillary.platform.model import Platform
+    from armillary.report.astra_log import ResultLog
     from armillary.trace import Trace
 
 Source = str | Path | dict[str, Any]
@@ -46,20 +48,75 @@ def simulate(
         InputError: something in the input is wrong; the message says where.
         StuckError: the simulation cannot finish; the message says who waits for what.
     """
-    from armillary.base.memory import SIMULATED
     from armillary.engine import simulate as run
     from armillary.platform.files.astra_sim import read_platform
-    from armillary.trace import Trace, load_trace
 
     platform = read_platform(system, network, memory, comm_groups, cli)
-    trace = (
-        workload
-        if isinstance(workload, Trace)
-        else load_trace(workload, ranks=platform.npus, bytes_per_node=SIMULATED)
+    trace, platform = _loaded(workload, platform)
+    return run(trace, platform, profile=profile, fold=fold, network_model=network_model)
+
+
+def log(
+    workload: str | Path | Trace,
+    system: Source,
+    network: Source,
+    memory: Source | None = None,
+    comm_groups: Source | None = None,
+    cli: Iterable[str] = (),
+    network_model: str | None = None,
+) -> ResultLog:
+    """Simulate an ASTRA-sim configuration, and return what that program prints of it and writes to its log.
+
+    The arguments are those of `simulate`. `ResultLog.text` has its lines;
+    `armillary.report.astra_log.write_log_files` writes its folder of logs. Network models that ASTRA-sim's analytical
+    networks do not have run in profile ``physical``: "flow", "packet", "ns3", and "credit", which is "packet" with
+    protocol credit. A warning then says what the bandwidths of the file became.
+
+    Raises:
+        InputError: as `simulate`; also if local memory is to be tracked and a node does not say what it writes.
+        StuckError: the simulation cannot finish; the message says who waits for what.
+    """
+    from armillary.engine import simulate as run
+    from armillary.platform.files.astra_sim import read_log_keys, read_platform
+    from armillary.platform.network import ASTRA_SIM_MODELS
+    from armillary.report.astra_log import result_log
+
+    keys = read_log_keys(system)
+    trace, platform = _loaded(workload, read_platform(system, network, memory, comm_groups, cli, logged=True))
+    profile = "astra-sim" if network_model is None or network_model in ASTRA_SIM_MODELS else "physical"
+    if profile == "physical":
+        platform = replace(platform, warnings=(*platform.warnings, _converted(platform, str(network_model))))
+    if network_model == "credit":
+        from armillary.platform.model import Packets
+
+        network_model, platform = "packet", replace(platform, packets=Packets("credit"))
+    timeline = run(trace, platform, profile=profile, network_model=network_model, finish_order=True)
+    return result_log(timeline, trace, platform, issues=keys.issues, memory=keys.memory)
+
+
+def _converted(platform: Platform, network_model: str) -> str:
+    """Return what another network model makes of the bandwidths of a network file."""
+    from armillary.platform.model import ports
+
+    rates = ", ".join(
+        f"{each.name} {each.topology} of {each.size}: {each.bandwidth * 1e9 / 2**30:g} GiB/s of a link are "
+        f"{each.bandwidth:.6g} GB/s, {port.out:.6g} GB/s of an NPU"
+        for each, port in zip(platform.dimensions, ports(platform), strict=True)
     )
-    if not isinstance(workload, Trace) and (surplus := Path(f"{workload}.{platform.npus}.et")).exists():
+    return f"network model {network_model} is of profile physical, its ticks are not ASTRA-sim's; {rates}"
+
+
+def _loaded(workload: str | Path | Trace, platform: Platform) -> tuple[Trace, Platform]:
+    """Return the trace for a machine, and the machine with a warning about ranks that have no NPU."""
+    from armillary.base.memory import SIMULATED
+    from armillary.trace import Trace, load_trace
+
+    if isinstance(workload, Trace):
+        return workload, platform
+    trace = load_trace(workload, ranks=platform.npus, bytes_per_node=SIMULATED)
+    if (surplus := Path(f"{workload}.{platform.npus}.et")).exists():
         note = (
             f"{surplus.name}: ranks from {platform.npus} on are ignored, the network has {platform.npus} NPUs"
         )
         platform = replace(platform, warnings=(*platform.warnings, note))
-    return run(trace, platform, profile=profile, fold=fold, network_model=network_model)
+    return trace, platform

@@ -11,11 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from armillary.base import reading
+from armillary.base import json_text, packing, reading
 from armillary.base.allowed import FACTOR, allow, allowed, factor
 from armillary.base.document import read_document
 from armillary.base.errors import InputError
-from armillary.base.reading import check_depth, parse_json, read_bytes, read_unpacked, unpacked
+from armillary.base.json_text import check_depth, parse_json
+from armillary.base.packing import read_unpacked, unpacked
+from armillary.base.reading import read_bytes
 from armillary.base.yaml_text import load_yaml
 
 pipes = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs FIFOs")
@@ -128,14 +130,14 @@ def test_unpacked_is_what_was_packed(tmp_path: Path, size: int) -> None:
 
 def test_what_unpacks_to_much_is_refused_unless_it_is_allowed(tmp_path: Path) -> None:
     path = tmp_path / "file"
-    path.write_bytes(gzip.compress(bytes(reading.SURE_UNPACKED + 1)))
+    path.write_bytes(gzip.compress(bytes(packing.SURE_UNPACKED + 1)))
     with pytest.raises(InputError, match="unpacks to more than 64 MiB, expected less"):
         read_unpacked(path)
     with allow(limits=2):
-        assert len(read_unpacked(path)) == reading.SURE_UNPACKED + 1
+        assert len(read_unpacked(path)) == packing.SURE_UNPACKED + 1
     # Large ones may give more.
-    path.write_bytes(gzip.compress(os.urandom(1 << 19)) + gzip.compress(bytes(reading.SURE_UNPACKED)))
-    assert len(read_unpacked(path)) == (1 << 19) + reading.SURE_UNPACKED
+    path.write_bytes(gzip.compress(os.urandom(1 << 19)) + gzip.compress(bytes(packing.SURE_UNPACKED)))
+    assert len(read_unpacked(path)) == (1 << 19) + packing.SURE_UNPACKED
 
 
 def test_json_is_bounded() -> None:
@@ -145,7 +147,7 @@ def test_json_is_bounded() -> None:
             parse_json(text, "file")
     with pytest.raises(json.JSONDecodeError):
         parse_json("[" * 100, "file")
-    many = "[" + "1," * reading.MOST_VALUES + "1]"
+    many = "[" + "1," * json_text.MOST_VALUES + "1]"
     with pytest.raises(InputError, match="file: has about 10 M values, expected at most 10 M"):
         parse_json(many, "file")
 

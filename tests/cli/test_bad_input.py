@@ -257,7 +257,6 @@ COMMANDS: dict[str, str] = {
     "run study.yaml --json .": "is a folder",
     "run study.yaml --json a --save a": "the same file",
     "run study.yaml --plot out.xyz": "out.xyz",
-    f"{ASTRA} --num-queue-per-dim=2": "--num-queues-per-dim",
     f"{ASTRA} --num-queues-per-dim=0": "num-queues-per-dim",
     f"{ASTRA} --rendezvous-protocol=maybe": "rendezvous-protocol",
     f"{ASTRA} --network-model congested": "expected one of",

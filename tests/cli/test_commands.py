@@ -19,7 +19,7 @@ Call = Callable[[str], Result]
 ASTRA = (
     "astra-sim --workload-configuration=step --system-configuration=system.json "
     "--network-configuration=network.yml --remote-memory-configuration=memory.json "
-    "--comm-group-configuration=empty"
+    "--comm-group-configuration=empty --terse"
 )
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from armillary import convert
-from armillary.base import counts, memory, reading, yaml_text
+from armillary.base import counts, json_text, memory, packing, reading, yaml_text
 from armillary.platform.files import topology
 from armillary.platform.kernels import COMPUTE_MODELS
 from armillary.trace.files import SUFFIXES
@@ -36,8 +36,11 @@ MAY = {
     "base/__init__.py": OURS, "__init__.py": OURS, "base/accessors.py": OURS, "base/checked.py": OURS,
     "base/extension.py": "installed packages, by name", "base/jit.py": OURS, "base/page.py": OURS,
     "base/kernel_files.py": "the user's own cache, if its seal is whole",
-    "base/pictures.py": OURS, "base/memory.py": "/proc", "base/reading.py": "the one place", "base/files.py": WRITES,
-    "base/document.py": CHECKED, "cli/__init__.py": OURS, "cli/command.py": OURS, "cli/values.py": OURS,
+    "base/pictures.py": OURS, "base/memory.py": "/proc", "base/reading.py": "the one place",
+    "base/packing.py": "the one place", "base/json_text.py": "the one place",
+    "base/files.py": WRITES,
+    "base/document.py": CHECKED, "cli/__init__.py": OURS, "cli/command.py": OURS,
+    "cli/programs.py": "the head of a program, to see whether it is ours", "cli/values.py": OURS,
     "compute/_supervise.py": "with consent", "compute/_supervised.py": "with consent",
     "compute/program.py": "answers of a program, bounded", "convert/collect.py": WRITES,
     "convert/collect_script.py": "the script of the command line", "convert/launch.py": WRITES,
@@ -53,7 +56,8 @@ MAY = {
     "explore/sweep/facts.py": CHECKED, "explore/sweep/prepared.py": CHECKED, "explore/training/step.py": CHECKED,
     "explore/views/page.py": OURS, "lab/extrapolation/recorded/calls.py": CHECKED,
     "lab/learned/archive.py": "members are checked before", "lab/learned/corpus.py": "members are checked before",
-    "lab/learned/neural/network_torch.py": OURS, "report/chrome_trace.py": WRITES, "report/trace_graph.py": WRITES,
+    "lab/learned/neural/network_torch.py": OURS, "report/astra_log/log_files.py": WRITES,
+    "report/chrome_trace.py": WRITES, "report/trace_graph.py": WRITES,
     "report/trace_graph_html.py": OURS, "testing/front_end.py": "tests", "trace/json_layout.py": WRITES,
 }  # fmt: skip
 """Module -> why it may open, run or import something itself, in place of `armillary.base.reading`."""
@@ -119,8 +123,8 @@ def test_the_only_model_that_starts_programs_is_named() -> None:
     ("value", "shown"),
     [
         (reading.MOST_FILE, "4 GiB"), (reading.MOST_TEXT, "256 MiB"), (reading.MOST_YAML, "16 MiB"),
-        (reading.SURE_UNPACKED, "64 MiB"), (reading.MOST_UNPACKED, "1 GiB"), (reading.MOST_VALUES, "10 million"),
-        (reading.RATIO, "256 times"), (reading.MOST_DEPTH, "200"), (yaml_text.MOST_VALUES, "250,000"),
+        (packing.SURE_UNPACKED, "64 MiB"), (packing.MOST_UNPACKED, "1 GiB"), (json_text.MOST_VALUES, "10 million"),
+        (packing.RATIO, "256 times"), (json_text.MOST_DEPTH, "200"), (yaml_text.MOST_VALUES, "250,000"),
         (reading.PIPE_SECONDS, "25 s"), (counts.MOST_JOBS, "100,000"), (counts.MOST_RECORDED, "2 million"),
         (memory.MOST, "8 GB"), (memory.SIMULATED, "1.2 kB"),
     ],

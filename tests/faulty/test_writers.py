@@ -236,6 +236,27 @@ def test_a_kernel_is_kept_whole_or_not(tmp_path: Path, faults: Any, below: Any) 
         assert not list(tmp_path.rglob("*.part"))
 
 
+def test_lines_are_added_to_a_log_or_it_is_as_it_was(tmp_path: Path, faults: Any, below: Any) -> None:
+    from armillary.report.astra_log.log_files import append_lines
+
+    failed = 0
+    for number, fault in enumerate(faults):
+        for old in ("", "a line of before\n"):
+            path = tmp_path / f"{number}{bool(old)}" / "log.log"
+            path.parent.mkdir()
+            if old:
+                path.write_text(old)
+            try:
+                with below(path.parent, fault) as layer:
+                    append_lines(path, "a line\n" * 1000, None, 0)
+            except (InputError, KeyboardInterrupt):
+                assert layer.failed and contents(path.parent) == ({path.name: old.encode()} if old else {})
+                failed += 1
+            else:
+                assert path.read_text() == old + "a line\n" * 1000, f"{fault} was not told"
+    assert failed >= 20
+
+
 def test_a_trace_that_replaces_another_is_never_a_mixture(tmp_path: Path, faults: Any, below: Any) -> None:
     from armillary.trace import load_trace
 
@@ -263,6 +284,7 @@ def test_a_trace_that_replaces_another_is_never_a_mixture(tmp_path: Path, faults
 
 # To a stream or a name that `replacing` has given; the rest goes into temporary folders of a run.
 GIVEN = {
+    "base/files.py: path.open",
     "base/pictures.py: figure.savefig",
     "engine/common/timeline.py: np.savez_compressed",
     "lab/learned/archive.py: np.savez_compressed",

@@ -5,16 +5,15 @@ from __future__ import annotations
 
 import itertools
 import json
-import sqlite3
 import tempfile
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from fractions import Fraction
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import fuzz_mutations as mutate
+from fuzz_stores import store, store_of, stored
 
 import armillary
 from armillary.base.errors import ArmillaryError
@@ -33,14 +32,8 @@ from armillary.evidence.validate.suites import suites
 from armillary.evidence.validate.training.formats import read_cases
 from armillary.explore.compare.sides import read_side
 from armillary.explore.cost.schema import load_costs
-from armillary.explore.runner.identity import Identity
-from armillary.explore.runner.store import Store
-from armillary.explore.runner.stored import Stored
 from armillary.explore.sweep.load import load_sweep
-from armillary.explore.sweep.point import Row
 from armillary.explore.training.among import read_plans
-from armillary.explore.views.page import page_data
-from armillary.explore.views.stored_rows import csv_text, stored_columns
 from armillary.explore.whole_run.failures import load_failures
 from armillary.lab.learned.requests import read_request
 from armillary.lab.obfuscation.restoring import read_legend
@@ -258,9 +251,9 @@ def rows() -> list[Target]:
         ("collected", "collected_0.json", made(COLLECTED), mutate.JSON, lambda path: read_collected(path.parent)),
         ("issue-log", "sim.log", made(ISSUES), text, issues),
         ("timeline", "run.npz", saved, mutate.BYTES, timeline),
-        ("store", "store.db", stored, mutate.BYTES, store),
+        ("store", "store.db", partial(stored, SWEEP), mutate.BYTES, store),
         ("store-rows", "rows.json", made({"vals": {"size": "1 MiB", "bandwidth": 50}, "measures": {"step_time": 0.5, "npus": 4}, "status": "ok",
-                              "reason": "no", "seconds": 0.5, "document": {"objectives": ["minimize step_time"]}, "path": "x"}), mutate.JSON, store_of),
+                              "reason": "no", "seconds": 0.5, "document": {"objectives": ["minimize step_time"]}, "path": "x"}), mutate.JSON, partial(store_of, SWEEP)),
     ]  # fmt: skip
 
 
@@ -352,57 +345,6 @@ def timeline(path: Path) -> None:
     from armillary import report
 
     report.to_json(Timeline.load(path))
-
-
-@cache
-def stored() -> list[bytes]:
-    with tempfile.TemporaryDirectory() as name:
-        source, path = Path(name, "sweep.yaml"), Path(name, "store.db")
-        source.write_text(SWEEP)
-        found = load_sweep(source)
-        points = list(itertools.islice(found.space.points(), 4))
-        known = [Identity(f"work {point.number}", "rules") for point in points]
-        done = [
-            Row(point.number, point.values, point.key, "ok", "", {"step_time": 0.5}, 0.1) for point in points
-        ]
-        with Store(path) as kept:
-            kept.ask(kept.begin(found), zip(points, known, strict=True))
-            kept.add(zip(known, done, strict=True))
-        base = sqlite3.connect(path)
-        base.execute("PRAGMA journal_mode = DELETE")
-        base.close()
-        return [path.read_bytes()]
-
-
-def store(path: Path) -> None:
-    with Stored(path) as found:
-        found.document()
-    columns = stored_columns(path)
-    page_data(columns)
-    csv_text(columns.rows, columns)
-
-
-def store_of(path: Path) -> None:
-    """Read a store in whose columns of text stands what the file says, by the names of the columns."""
-    try:
-        texts = json.loads(path.read_bytes())
-    except (ValueError, RecursionError):
-        return
-    if not isinstance(texts, dict):
-        return
-    made = path.with_name("made.db")
-    made.write_bytes(stored()[0])
-    base = sqlite3.connect(made)
-    for column, table in (("vals", "points"), ("measures", "work"), ("status", "work"), ("reason", "work"),
-                          ("seconds", "work"), ("document", "sweeps"), ("path", "sweeps")):  # fmt: skip
-        if column in texts:
-            value = texts[column]
-            text = value if isinstance(value, str | None) else json.dumps(value)
-            with suppress(sqlite3.Error, UnicodeError):
-                base.execute(f"UPDATE {table} SET {column} = ?", (text,))
-    base.commit()
-    base.close()
-    store(made)
 
 
 def with_step(path: Path) -> None:

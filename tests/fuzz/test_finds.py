@@ -28,6 +28,12 @@ FINDS = {
     "no system file": ("shares", "[1]"),
     "a model that is none": ("measured-csv", MPT),
     "an encoding that is none": ("edges-graphml", fuzz_files.GRAPHML.replace("utf-8", "null")),
+    "measures of a store that are a list": ("store-rows", '{"measures": "[[\\"step_time\\", 1]]"}'),
+    "measures that are no JSON": ("store-rows", '{"measures": "{"}'),
+    "a value beyond a float": ("store-rows", '{"vals": "{\\"size\\": 1' + "0" * 400 + '}"}'),
+    "objectives that are a number": ("store-rows", '{"document": "{\\"objectives\\": 1}"}'),
+    "objectives that are lists": ("store-rows", '{"document": "{\\"objectives\\": [[1]]}"}'),
+    "a status that is none": ("store-rows", '{"status": "fine"}'),
     "a quote that stays open": ("nccl-csv", fuzz_files.NCCL_CSV.replace("26,", '"26,')),
 }
 

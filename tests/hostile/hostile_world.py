@@ -7,10 +7,12 @@ import gzip
 import json
 import sqlite3
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
 
+from armillary.explore.runner.salvage import seal
 from armillary.trace import GraphBuilder, Trace, write_trace
 from armillary.trace.columns import NodeType
 
@@ -191,18 +193,26 @@ def html_cell(text: str) -> str:
 
 
 def spoil_store(path: Path) -> None:
-    """Make every text of the last sweep of a store hostile, as a stranger's store may be."""
-    with sqlite3.connect(path) as store:
+    """Make every text of the last sweep of a store hostile, as a stranger's store may be: its checksums fit."""
+    work = "key, rules, status, reason, measures, seconds, limits, version, finished"
+    with closing(sqlite3.connect(path)) as store, store:
         store.execute("update sweeps set path = ?", (NAME,))
-        store.execute("update work set reason = ?", (NAME,))
-        for row, text in store.execute("select id, measures from work where status = 'ok'").fetchall():
-            measures = json.loads(text)
-            changed = json.dumps({**measures, NAME: measures["step_time"]})
-            store.execute("update work set measures = ? where id = ?", (changed, row))
-        for key, text in store.execute("select key, vals from points").fetchall():
-            changed = json.dumps({**json.loads(text), NAME: NAME, f"-{NAME}": f"@{NAME}"})
-            store.execute("update points set vals = ? where key = ?", (changed, key))
-    store.close()
+        for row, *values in store.execute(f"select id, {work} from work").fetchall():
+            measures = json.loads(values[4])
+            values[3] = NAME
+            if values[2] == "ok":
+                values[4] = json.dumps({**measures, NAME: measures["step_time"]})
+            store.execute(
+                "update work set reason = ?, measures = ?, seal = ? where id = ?",
+                (values[3], values[4], seal(values), row),
+            )
+        points = "sweep, number, key, rules, point, vals"
+        for *values, text in store.execute(f"select {points} from points").fetchall():
+            values.append(json.dumps({**json.loads(text), NAME: NAME, f"-{NAME}": f"@{NAME}"}))
+            store.execute(
+                "update points set vals = ?, seal = ? where sweep = ? and number = ?",
+                (values[-1], seal(values), *values[:2]),
+            )
 
 
 BAD = f"{FILE}.0.et"
@@ -298,11 +308,17 @@ CALLS: Mapping[str, list[list[str]]] = {
         [f"--workload-configuration={FILE}", "--system-configuration=system.json", "--network-configuration=network.yml",
          "--remote-memory-configuration=memory.json", "--comm-group-configuration=empty"],
         ["--workload-configuration=bad", f"--system-configuration={NAME}", "--network-configuration=keys.yaml"],
+        ["--workload-configuration=bad", "--system-configuration=system.json", "--network-configuration=network.yml",
+         f"--logging-configuration={NAME}", f"--logging-folder={NAME}", f"--{NAME}"],
     ],
     "chakra trace_link": [["--rank", "0", "--pytorch-et-file", "host.json", "--kineto-file", "device.json",
                            "--output-file", "cl.json"]],
     "chakra converter PyTorch": [["--input", "joined.json", "--output", "cp"], ["--input", "host.json", "--output", "cp2"]],
     "chakra converter Text": [["--input", "x.txt", "--output", "ct", "--num-npus", "2", "--num-passes", "1"]],
+    "chakra et_converter": [["--input_type", "Text", "--input_filename", "x.txt", "--output_filename", "ce", "--num_npus", "2",
+                             "--num_passes", "1"]],
+    "chakra install": [[f"{FILE}.d"]],
+    "astra-sim install": [[f"{FILE}.d"]],
     "chakra jsonizer": [["--input_filename", "bad.0.et", "--output_filename", "cj.json"]],
     "chakra visualizer": [["--input_filename", "bad.0.et", "--output_filename", "cv.dot"],
                           ["--input_filename", BAD, "--output_filename", "cv.html"]],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from hypothesis import given
@@ -68,3 +69,14 @@ def test_graph_of_templates_equals_the_nodes_one_by_one(kinds: list[Spec], data:
     graph = graph_of_templates.graph()
     assert graph.version == graph_of([]).version
     assert nodes_of(graph) == nodes_of(graph_of(_slowly(placed)))
+    slow = graph_of(_slowly(placed))
+    # What is read from packed nodes is what the columns of all nodes say.
+    for one, other in ((graph.types, slow.types), (graph.ids, slow.ids), (graph.parents()[0], slow.parents()[0]),
+                       (graph.parents()[1], slow.parents()[1]), (graph.ints("label", 7), slow.ints("label", 7)),
+                       (graph.has("label"), slow.has("label")), (graph.names(), slow.names())):  # fmt: skip
+        assert list(one) == list(other)
+    for name, read in (("text", "strings"), ("sizes", "int_lists")):
+        (codes, values), (codes_, values_) = (getattr(each, read)(name) for each in (graph, slow))
+        assert (codes.tolist(), values) == (codes_.tolist(), values_)
+    counts = Counter(graph.copies.tolist())
+    assert graph.packed.times.tolist() == [counts[at] for at in range(graph.packed.n_nodes)]

@@ -18,7 +18,8 @@ from armillary.workload.models import Decoder, load_model, parameters
 from armillary.workload.models.schema import Dlrm
 from armillary.workload.plan.schema import Plan
 
-from .plan_formulas import Moved, Size, add, decoder, mixture, operations
+from .mixture_formulas import mixture
+from .plan_formulas import Moved, Size, add, decoder, operations
 
 HUGE = "1 TB"
 

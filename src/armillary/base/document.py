@@ -14,7 +14,8 @@ from typing import Any, NoReturn
 
 from armillary.base.errors import InputError, nearest, one_of
 from armillary.base.hints import KeyPath, key_text, show
-from armillary.base.reading import MOST_TEXT, MOST_YAML, parse_json, read_plain
+from armillary.base.json_text import parse_json
+from armillary.base.reading import MOST_TEXT, MOST_YAML, read_plain
 from armillary.base.units import whole
 from armillary.base.yaml_text import load_yaml, yaml_nodes
 

@@ -217,6 +217,28 @@ def write_text(path: StrPath, *pieces: str) -> None:
         stream.writelines(pieces)
 
 
+def append(path: Path, data: bytes) -> None:
+    """Add to the end of a file, which an error leaves as it was; a process that is killed may leave a part of `data`.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    old = path.stat().st_size if path.exists() else None
+    try:
+        with path.open("ab", buffering=0) as stream:
+            left = memoryview(data)
+            while left:
+                left = left[stream.write(left) :]
+    except BaseException:
+        # Nothing is lost where the file cannot be opened either.
+        with suppress(OSError):
+            if old is None:
+                path.unlink()
+            else:
+                os.truncate(path, old)
+        raise
+
+
 def make_folder(folder: StrPath) -> None:
     """Make a folder that several files are written to, and those above it, where they are missing.
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from importlib.resources import files
 from typing import Any
 
-from armillary.base.text import json_text, xml_document
+from armillary.base.text import COMMANDS, xml_document
 
 DATA = "page-data"
 """The id of the element that holds the data of a page."""
@@ -57,9 +57,15 @@ def html_page(
 
 
 def script_data(value: Any) -> str:
-    """Return a value as JSON that may stand inside a script element."""
-    # There "</script" would end it, and "<!--" change how it is parsed.
-    return json_text(value, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
+    """Return a value as JSON that may stand inside a script element; what turns text around is spelled out."""
+    # Late: `armillary --help` writes no JSON.
+    import json
+
+    plain = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    # With two backslashes: to scripts, too, it is an escape to read, or a page would show what follows backwards.
+    spelled = COMMANDS.sub(lambda found: f"\\\\u{ord(found[0]):04x}", plain)
+    # "</script" would end the script, and "<!--" change how it is parsed.
+    return spelled.replace("<", "\\u003c")
 
 
 def text_script() -> str:

@@ -123,6 +123,9 @@ class Option(click.Option):
         """Take the heading; without one, a file to write stands under `FILES` and all else under Options."""
         # A type of file says the heading, so that commands need not.
         super().__init__(*args, **extra)
+        # For click's INTEGER RANGE and FLOAT RANGE; the limits stand behind the text.
+        if self.metavar is None and isinstance(self.type, (type(click.INT), type(click.FLOAT))):
+            self.metavar = "N" if isinstance(self.type, type(click.INT)) else "X"
         if not heading and isinstance(self.type, (OutputFile, OutputFolder, OutputPrefix)):
             heading = FILES
         self.heading = heading

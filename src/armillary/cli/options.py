@@ -54,12 +54,16 @@ MACHINE = "Machine"
 WORKLOAD = "Workload"
 IMAGE = "(.png, .svg or .pdf)"
 
-network_model_option: Decorator = option(
-    "--network-model",
-    type=OneOf("armillary.platform.network:NETWORK_MODELS"),
-    heading=MACHINE,
-    help="How messages share links; by default what the study says, else analytical, or flow where the network is a "
-    "graph.",
+
+def network_model(usual: str) -> Decorator:
+    """Return the option of the network model, with what says which one it `usual`ly is."""
+    where = OneOf("armillary.platform.network:NETWORK_MODELS")
+    text = f"How messages share links; by default {usual}."
+    return option("--network-model", type=where, heading=MACHINE, help=text)
+
+
+network_model_option = network_model(
+    "what the study says, else analytical, or flow where the network is a graph"
 )
 comm_groups_option: Decorator = option(
     "--comm-groups", type=click.Path(path_type=Path), metavar="JSON", heading=WORKLOAD,

@@ -87,7 +87,9 @@ def present(found: Prediction) -> None:
 def take_away(folder: Path | None, found: Prediction, name: str) -> None:
     """Write what there is to take away of a prediction for a model of this name, if a folder is given."""
     if folder:
-        from armillary.explore.training.takeaway import write
+        from armillary.explore.training.takeaway import left_out, write
 
         for path in write(folder, found, name):
             say(f"wrote {path}", err=True)
+        for file, why in left_out(found.plan).items():
+            say(f"{file} is not written: {why}", err=True)

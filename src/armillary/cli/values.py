@@ -29,10 +29,10 @@ class OneOf(click.ParamType):  # type: ignore[type-arg]  # generic in newer vers
 
     name = "name"
 
-    def __init__(self, where: str) -> None:
-        """Take "module:attribute" of the point: its module is imported when it is asked for."""
+    def __init__(self, where: str, *more: str) -> None:
+        """Take "module:attribute" of the point: its module is imported when it is asked for; and names besides."""
         # A text, not the object: help and completion must not import the engine.
-        self.where = where
+        self.where, self.more = where, more
 
     @property
     def point(self) -> ExtensionPoint:
@@ -43,13 +43,13 @@ class OneOf(click.ParamType):  # type: ignore[type-arg]  # generic in newer vers
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
         """Return the names as `click.Choice` shows them."""
-        return f"[{'|'.join(self.point)}]"
+        return f"[{'|'.join([*self.point, *self.more])}]"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Refuse a name that is none."""
         from armillary.platform.limits import Choice
 
-        if problem := Choice(self.point)(value):
+        if value not in self.more and (problem := Choice(self.point)(value)):
             self.fail(problem, param, ctx)
         return value
 
@@ -57,82 +57,34 @@ class OneOf(click.ParamType):  # type: ignore[type-arg]  # generic in newer vers
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
         """Return the names that begin so."""
-        return [CompletionItem(name) for name in self.point if name.startswith(incomplete)]
+        return [CompletionItem(name) for name in (*self.point, *self.more) if name.startswith(incomplete)]
 
 
 Completer = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
 
-def _names_or_files(names: Callable[[], Iterable[str]]) -> Completer:
+def _begins(where: str, *, files: bool = True) -> Completer:
+    """Return what completes the names that "module:function" lists, or those of files too."""
+
     def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        found = [CompletionItem(name) for name in names() if name.startswith(incomplete)]
+        # Imported when the shell asks for it: completion must not load the package.
+        module, _, function = where.partition(":")
+        names: Iterable[str] = getattr(importlib.import_module(f"armillary.{module}"), function)()
         # In bash an item of type file drops the items before it: it goes first.
-        return [CompletionItem(incomplete, type="file"), *found]
+        first = [CompletionItem(incomplete, type="file")] if files else []
+        return [*first, *(CompletionItem(name) for name in names if name.startswith(incomplete))]
 
     return complete
 
 
-# Each list is imported when the shell asks for it: completion must not load the package.
-def _models() -> Iterable[str]:
-    from armillary.workload.models import preset_names
-
-    return preset_names()
-
-
-def _machines() -> Iterable[str]:
-    from armillary.platform.files.preset import preset_names
-
-    return preset_names()
-
-
-def _devices() -> Iterable[str]:
-    from armillary.compute.gpu.device import gpu_names
-
-    return gpu_names()
-
-
-def _fits() -> Iterable[str]:
-    from armillary.collective.fitted import fit_names
-
-    return fit_names()
-
-
-def _costs() -> Iterable[str]:
-    from armillary.explore.cost import cost_preset_names
-
-    return cost_preset_names()
-
-
-def _failures() -> Iterable[str]:
-    from armillary.explore.whole_run.failures import failure_preset_names
-
-    return failure_preset_names()
-
-
-def _software() -> Iterable[str]:
-    from armillary.explore.training.fitted import stack_names
-
-    return stack_names()
-
-
-def _formats() -> Iterable[str]:
-    from armillary.convert import names
-
-    return names()
-
-
-complete_models = _names_or_files(_models)
-complete_machines = _names_or_files(_machines)
-complete_devices = _names_or_files(_devices)
-complete_fits = _names_or_files(_fits)
-complete_costs = _names_or_files(_costs)
-complete_failures = _names_or_files(_failures)
-complete_software = _names_or_files(_software)
-
-
-def complete_formats(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Return the front ends that begin so."""
-    return [CompletionItem(name) for name in _formats() if name.startswith(incomplete)]
+complete_models = _begins("workload.models:preset_names")
+complete_machines = _begins("platform.files.preset:preset_names")
+complete_devices = _begins("compute.gpu.device:gpu_names")
+complete_fits = _begins("collective.fitted:fit_names")
+complete_costs = _begins("explore.cost:cost_preset_names")
+complete_failures = _begins("explore.whole_run.failures:failure_preset_names")
+complete_software = _begins("explore.training.fitted:stack_names")
+complete_formats = _begins("convert:names", files=False)
 
 
 # A key of click's context, which all options of a command share.

@@ -63,6 +63,7 @@ class Work:
         gemms: The GEMMs of a kernel that does nothing else, in the order in which they run; else ().
         recorded: Recorded duration in ns; 0: none.
         attention: Shape of a kernel that is fused attention, else None; empty: of none is it known.
+        scalings: Recipe by which other kernels have quantised the operands of a GEMM, else ""; empty: of none.
     """
 
     names: tuple[str, ...]
@@ -72,6 +73,7 @@ class Work:
     gemms: tuple[tuple[Gemm, ...], ...]
     recorded: Ints
     attention: tuple[Attention | None, ...] = ()
+    scalings: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.names)
@@ -79,6 +81,10 @@ class Work:
     def attention_of(self, at: int) -> Attention | None:
         """Return the shape of kernel `at`, if it is fused attention."""
         return self.attention[at] if self.attention else None
+
+    def scaling_of(self, at: int) -> str:
+        """Return the recipe by which the operands of GEMM `at` were quantised before it; "": they were not."""
+        return self.scalings[at] if self.scalings else ""
 
     def kind(self, at: int) -> str:
         """Return which of `KINDS` kernel `at` is."""

@@ -12,7 +12,8 @@ import numpy as np
 
 from armillary.base.csv_text import CsvRows
 from armillary.base.errors import InputError, nearest
-from armillary.base.reading import MOST_TEXT, read_unpacked
+from armillary.base.packing import read_unpacked
+from armillary.base.reading import MOST_TEXT
 from armillary.base.units import whole
 from armillary.compute.model import Floats, Ints
 

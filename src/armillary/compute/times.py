@@ -18,11 +18,12 @@ from armillary.platform.kernels import COMPUTE_MODELS
 from armillary.platform.model import Platform
 from armillary.trace.attention import ATTENTION, to_attention
 from armillary.trace.columns import NodeType, distinct_columns
-from armillary.trace.gemm import GEMM, to_gemms
+from armillary.trace.gemm import GEMM, SCALING, to_gemms
 from armillary.trace.graph import Graph
+from armillary.trace.templates import PackedGraph
 
-Row = tuple[str, int, int, str, tuple[int, ...], int, tuple[int, ...]]
-"""A kernel: name, operations, bytes, precision, GEMMs, recorded ns, attention."""
+Row = tuple[str, int, int, str, tuple[int, ...], int, tuple[int, ...], str]
+"""A kernel: name, operations, bytes, precision, GEMMs, recorded ns, attention, recipe of its operands."""
 
 
 class KernelTimes:
@@ -42,10 +43,14 @@ class KernelTimes:
         self.warnings: list[str] = []
         self._known: dict[Row, int] = {}
         self._of: dict[int, tuple[NDArray[np.int64], NDArray[np.int64]]] = {}
+        self._used: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []
+        """Kernels of the nodes of each graph, and of how many nodes each of these is."""
         chosen = platform.compute
         for graph in graphs:
             # By identity: graphs are large, and shared between ranks.
-            self._of[id(graph)] = self._read(graph)
+            self._of[id(graph)] = nodes, kernels = self._read(graph)
+            copies = graph.times[nodes] if isinstance(graph, PackedGraph) else np.ones(len(nodes), np.int64)
+            self._used.append((kernels, copies))
         work = _work(self._known)
         times = ask(platform, work, modelled=chosen.modelled, fill=fill)
         self._ns = times.ns
@@ -70,6 +75,7 @@ class KernelTimes:
         all_names = graph.names()
         name = np.array([names.setdefault(all_names[node], len(names)) for node in nodes.tolist()], np.int64)
         precision, precisions = graph.strings("precision")
+        scaling, scalings = graph.strings(SCALING)
         gemm, lists = graph.int_lists(GEMM)
         attention, shapes = graph.int_lists(ATTENTION)
         recorded = graph.duration_micros[nodes].astype(np.int64) * 1000
@@ -78,7 +84,7 @@ class KernelTimes:
         columns = np.stack(
             [
                 name, graph.ints("num_ops", -1)[nodes], graph.ints("tensor_size", -1)[nodes], precision[nodes],
-                gemm[nodes], np.where(exact >= 0, exact, recorded), attention[nodes],
+                gemm[nodes], np.where(exact >= 0, exact, recorded), attention[nodes], scaling[nodes],
             ]
         )  # fmt: skip
         # -1 stands for absent, so a negative value in the file must be refused and not be taken for it.
@@ -93,7 +99,7 @@ class KernelTimes:
         known = list(names)
         # Kernels are numbered over all graphs, so each goes to the model once.
         numbers = []
-        for at, (word, operations, size, code, shape, took, fused) in zip(
+        for at, (word, operations, size, code, shape, took, fused, scaled) in zip(
             first.tolist(), columns[:, first].T.tolist(), strict=True
         ):
             numbers_of = lists[shape] if shape >= 0 else ()
@@ -114,6 +120,7 @@ class KernelTimes:
                 numbers_of,
                 took,
                 attends,
+                scalings[scaled] if scaled >= 0 else "",
             )
             numbers.append(self._known.setdefault(row_of, len(self._known)))
         return nodes, np.array(numbers, np.int64)[inverse]
@@ -122,7 +129,7 @@ class KernelTimes:
         if times.beyond is None or not (times.beyond > 1).any():
             return
         outside = times.beyond > 1
-        nodes = sum(int(outside[kernels].sum()) for _, kernels in self._of.values())
+        nodes = sum(int((outside[kernels] * copies).sum()) for kernels, copies in self._used)
         worst = int(np.argmax(times.beyond))
         shape = ", ".join(map(str, work.gemms[worst][:2]))
         self.warnings.append(
@@ -179,12 +186,12 @@ def _some(work: Work, which: NDArray[np.bool_]) -> Work:
 
 
 def _work(rows: Iterable[Row]) -> Work:
-    # No kernel at all: seven empty columns.
-    columns: list[Any] = list(zip(*rows, strict=True)) or [()] * 7
-    names, operations, size, precisions, shapes, recorded, attention = columns
+    # No kernel at all: eight empty columns.
+    columns: list[Any] = list(zip(*rows, strict=True)) or [()] * 8
+    names, operations, size, precisions, shapes, recorded, attention, scalings = columns
     return Work(
         names, np.array(operations, np.int64), np.array(size, np.int64), precisions,
-        tuple(map(to_gemms, shapes)), np.array(recorded, np.int64), tuple(map(to_attention, attention)),
+        tuple(map(to_gemms, shapes)), np.array(recorded, np.int64), tuple(map(to_attention, attention)), scalings,
     )  # fmt: skip
 
 

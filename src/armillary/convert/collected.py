@@ -10,7 +10,8 @@ from typing import Any
 
 from armillary.base.errors import InputError
 from armillary.base.files import write_text
-from armillary.base.reading import parse_json, read_plain
+from armillary.base.json_text import parse_json
+from armillary.base.reading import read_plain
 
 FORMAT = "armillary-collected-1"
 

@@ -36,6 +36,7 @@ def simulate(
     fold: bool = True,
     network_model: str | None = None,
     messages: bool = False,
+    finish_order: bool = False,
 ) -> Timeline:
     """Simulate a trace on a platform.
 
@@ -52,6 +53,8 @@ def simulate(
             analytical where the network is given by dimensions, flow where it is a graph.
         messages: Move every message of every rank, in profile astra-sim in that program's order within a tick. Without,
             it is done where that order has an effect and the run is not too large; a warning says if it is.
+        finish_order: In profile astra-sim, also find in which order ranks finish that do so at one tick
+            (`Timeline.finish_place`), if that takes no more than a moment.
 
     Returns:
         The timeline of every rank.
@@ -121,7 +124,9 @@ def simulate(
         # This engine reads listed ranks only: a grid is written out rank by rank.
         ranks = expand_for(trace, "profile astra-sim")
         platform = astra_sim_view(platform)
-        program, run = run_astra_sim(ranks, platform, fold=fold, messages=messages, contention=contention)
+        program, run = run_astra_sim(
+            ranks, platform, fold=fold, messages=messages, contention=contention, finish_order=finish_order
+        )
         lowered, info = program, {"folded": fold and not program.listed}
     # The same for all engines: raises if a rank has nodes left, and says who waits for what.
     if not lowered.finished(run):

@@ -42,7 +42,7 @@ class Quantity:
         if isinstance(text, str) and (match := _NEGATIVE.fullmatch(text)) and (value := self.parse(match[1])):
             raise ValueError(f"got {show(text)}, which is negative, expected {self.limits.least}")
         value = self.parse(text)
-        if problem := self.limits.out_of_range(value, show(text)):
+        if problem := self.limits.out_of_range(value, text):
             # The example helps who wrote too small a value; who wrote too large a one knows the unit already.
             raise ValueError(problem + (f", e.g. '{self.example}'" if value <= self.limits.low else ""))
         # 2.5 GB/s has no integer value in bytes per ns, the unit that ASTRA-sim's integer arithmetic needs.

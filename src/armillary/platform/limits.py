@@ -67,18 +67,18 @@ class Number:
         # bool is a subclass of int: without this, `latency=True` would be 1 ns.
         if isinstance(value, bool) or not isinstance(value, kind):
             return f"got {show(value)}, expected {'a whole number' if self.whole else 'a number'}"
-        return self.out_of_range(value, show(value))  # type: ignore[arg-type]
+        return self.out_of_range(value, value)  # type: ignore[arg-type]
 
-    def out_of_range(self, value: float, text: str) -> str:
-        """Return what is wrong with a number that `text` writes."""
+    def out_of_range(self, value: float, given: object) -> str:
+        """Return what is wrong with a number that was `given` so."""
         # Integers are always finite, and math.isfinite overflows on those above 1e308.
         if not isinstance(value, Integral) and not math.isfinite(value):
-            return f"got {text}, expected a finite number"
+            return f"got {show(given)}, expected a finite number"
         if value < self.low or (self.above and value == self.low):
-            return f"got {text}, expected {self.least}"
+            return f"got {show(given)}, expected {self.least}"
         if value > self.high:
             most = f"at most {self.most}" if self.most else f"{self.high:.16g} or less"
-            return f"got {text}, expected {most}"
+            return f"got {show(given)}, expected {most}"
         return ""
 
     @property

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from armillary.base.errors import InputError
-from armillary.base.reading import read_unpacked
+from armillary.base.packing import read_unpacked
 from armillary.trace._decode import Data, decode, decode_many
 from armillary.trace.graph import Graph
 from armillary.trace.trace import Trace

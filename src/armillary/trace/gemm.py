@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 GEMM = "gemm"
 """Attribute of a node that consists of GEMMs only: calls, batch, m, n, k of each, as int64_list."""
+SCALING = "scaling"
+"""Attribute of such a node: the recipe by which other nodes have quantised its operands, as string."""
 
 
 class Gemm(NamedTuple):

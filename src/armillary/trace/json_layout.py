@@ -19,7 +19,7 @@ from typing import Any
 
 from armillary.base.errors import InputError, nearest, one_of
 from armillary.base.files import replacing
-from armillary.base.reading import parse_json
+from armillary.base.json_text import parse_json
 from armillary.base.text import json_text
 from armillary.trace.columns import VERSION, NodeType, type_name
 from armillary.trace.graph import Graph

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -84,45 +86,167 @@ class GraphOfTemplates:
         self.n_nodes += len(template.nodes)
         return base
 
-    def graph(self) -> Graph:
+    def graph(self) -> PlacedGraph:
         """Return the graph."""
-        packed = self._packer.columns()
-        # Everything below is one gather: node k is a copy of packed frame `frames[k]`.
-        placed = np.array(self._placed, np.int64).reshape(-1, 3)
-        base = np.repeat(placed[:, 1], placed[:, 2])
-        frames = np.arange(self.n_nodes) - base + np.repeat(placed[:, 0], placed[:, 2])
-        data_ptr, at = _gather(packed.rows[c.DATA_AT], frames)
-        counts = np.diff(data_ptr)
-        child = np.concatenate(
-            [np.repeat(np.arange(self.n_nodes), counts), np.array(self._children, np.int64)]
-        )
-        # Inside a template a dependency is an index; the placement's first id turns it into an id.
-        parent = np.concatenate(
-            [packed.data[at] + np.repeat(base, counts), np.array(self._parents, np.int64)]
-        )
-        # Sorts by child, and drops edges that both a template and a port give.
-        child, parent = np.divmod(distinct(child * max(self.n_nodes, 1) + parent), max(self.n_nodes, 1))
-        attr_ptr, at = _gather(packed.rows[c.ATTR_AT], frames)
+        packed, placed = self._packer.columns(), np.array(self._placed, np.int64).reshape(-1, 3)
+        # Node k is a copy of packed frame `frames[k]`; frame 0 is the GlobalMetadata.
+        shift = np.repeat(placed[:, 0] - placed[:, 1], placed[:, 2])
+        copies = np.arange(self.n_nodes) + shift - 1
+        edges = np.array(self._children, np.int64), np.array(self._parents, np.int64)
+        labels = {name: np.array(values, np.int64) for name, values in self._labels.items()}
+        return PlacedGraph(PackedGraph(packed, self.source, copies), copies, placed, edges, labels)
+
+
+class PackedGraph(Graph):
+    """The nodes of templates, each once, without dependencies: what all copies of a node share.
+
+    Nodes are in the order of their first copies, so that what a reader finds first here is what it would find first in
+    the graph of the copies.
+    """
+
+    def __init__(self, columns: Columns, source: str, copies: Ints) -> None:
+        super().__init__(columns, 0, source)
+        self._copies = copies
+
+    @cached_property
+    def times(self) -> Ints:
+        """How often each node was placed, int64 (n_nodes,)."""
+        return np.bincount(self._copies, minlength=self.n_nodes)
+
+    @property
+    def ids(self) -> NDArray[np.uint64]:
+        """Node ids, uint64 (n_nodes,): places among the packed nodes."""
+        return np.arange(self.n_nodes, dtype=np.uint64)
+
+    @cached_property
+    def _parents(self) -> tuple[Ints, NDArray[np.int32], list[tuple[int, int]]]:
+        return np.zeros(self.n_nodes + 1, np.int64), np.zeros(0, np.int32), []
+
+    def node(self, position: int) -> str:
+        """Return the text by which messages identify the first copy of a node."""
+        return f"{self.source}: node {int(np.argmax(self._copies == position))} '{self.name(position)}'"
+
+
+class PlacedGraph(Graph):
+    """A graph of placed templates: every node is a copy of a packed one, but for its id, labels and dependencies.
+
+    What readers ask for is read from the packed nodes, which are few, and copied; `columns` are made on first use.
+
+    Attributes:
+        packed: The packed nodes.
+        copies: Which of them each node is a copy of, int64 (n_nodes,).
+    """
+
+    def __init__(
+        self,
+        packed: PackedGraph,
+        copies: Ints,
+        placed: Ints,
+        edges: tuple[Ints, Ints],
+        labels: dict[str, Ints],
+    ) -> None:
+        """Keep the parts of the graph.
+
+        Args:
+            packed: See above.
+            copies: See above.
+            placed: First frame, first id and number of nodes of every placement, (placements, 3).
+            edges: Children and parents of the dependencies through ports.
+            labels: Values of labels, by name, (placements).
+        """
+        self.packed, self.copies = packed, copies
+        self.first, self.index, self.source, self.n_nodes = 1, 0, packed.source, len(copies)
+        self.kept = {}
+        self._placed, self._edges, self._labels = placed, edges, labels
+
+    @cached_property
+    def columns(self) -> Columns:  # type: ignore[override]  # the base class has an attribute of this name
+        """The columns of this graph alone."""
+        packed, n = self.packed.columns, self.n_nodes
+        attr_ptr, at = _gather(packed.rows[c.ATTR_AT], self.copies + 1)
         attr_name, attr_value = packed.attr_name[at], packed.attr_value[at]
-        for name, values in self._labels.items():
+        for name in self._labels:
             # Attribute i belongs to the last node whose attributes begin at or before i.
             which = np.flatnonzero((attr_name == packed.name_code.get(name, -1)) & (attr_value == LABEL))
-            of_node = np.repeat(np.array(values, np.int64), placed[:, 2])
-            attr_value[which] = of_node[np.searchsorted(attr_ptr, which, side="right") - 1]
-        rows = np.zeros((c.ROW_FIELDS, self.n_nodes + 2), np.int64)
+            attr_value[which] = self._label(name)[np.searchsorted(attr_ptr, which, side="right") - 1]
+        rows = np.zeros((c.ROW_FIELDS, n + 2), np.int64)
         # Frame 0 is the GlobalMetadata: no dependencies and no attributes, hence offsets of 0.
         rows[: c.CTRL_AT, 0] = packed.rows[: c.CTRL_AT, 0]
-        rows[: c.CTRL_AT, 1:-1] = packed.rows[: c.CTRL_AT, frames]
-        rows[c.ID, 1:-1] = np.arange(self.n_nodes)
-        rows[c.DATA_AT, 1:] = np.concatenate([[0], np.cumsum(np.bincount(child, minlength=self.n_nodes))])
-        rows[c.ATTR_AT, 1:] = attr_ptr
-        columns = Columns(
-            frame_ptr=np.array([0, self.n_nodes + 1], np.int64), unknown=packed.unknown, rows=rows,
-            ctrl=packed.ctrl, data=parent, attr_name=attr_name, attr_kind=packed.attr_kind[at],
-            attr_value=attr_value, list_ptr=packed.list_ptr, items=packed.items, string_ptr=packed.string_ptr,
-            pool=packed.pool, io=packed.io, docs=packed.docs, names=packed.names,
+        rows[: c.CTRL_AT, 1:-1] = packed.rows[: c.CTRL_AT, self.copies + 1]
+        rows[c.ID, 1:-1] = np.arange(n)
+        ptr, parent = self.parents()
+        rows[c.DATA_AT, 1:], rows[c.ATTR_AT, 1:] = ptr, attr_ptr
+        return replace(
+            packed, frame_ptr=np.array([0, n + 1], np.int64), rows=rows, data=parent.astype(np.int64),
+            attr_name=attr_name, attr_kind=packed.attr_kind[at], attr_value=attr_value,
         )  # fmt: skip
-        return Graph(columns, 0, self.source)
+
+    def _label(self, name: str) -> Ints:
+        return np.repeat(self._labels[name], self._placed[:, 2])
+
+    @cached_property
+    def _parents(self) -> tuple[Ints, NDArray[np.int32], list[tuple[int, int]]]:
+        n, packed = max(self.n_nodes, 1), self.packed.columns
+        ptr, at = _gather(packed.rows[c.DATA_AT], self.copies + 1)
+        counts = np.diff(ptr)
+        # Inside a template a dependency is an index; the placement's first id turns it into an id.
+        base = np.repeat(self._placed[:, 1], self._placed[:, 2])
+        inside = np.repeat(np.arange(self.n_nodes) * n + base, counts) + packed.data[at]
+        # Sorts by child, and drops edges that both a template and a port give.
+        child, parent = np.divmod(distinct(np.concatenate([inside, self._edges[0] * n + self._edges[1]])), n)
+        ptr = np.concatenate([[0], np.cumsum(np.bincount(child, minlength=self.n_nodes))])
+        return ptr, parent.astype(np.int32), []
+
+    @property
+    def ids(self) -> NDArray[np.uint64]:
+        """Node ids, uint64 (n_nodes,)."""
+        return np.arange(self.n_nodes, dtype=np.uint64)
+
+    @cached_property
+    def types(self) -> NDArray[np.int32]:
+        """`NodeType` of every node, int32 (n_nodes,)."""
+        return self.packed.types[self.copies]
+
+    @property
+    def duration_micros(self) -> NDArray[np.uint64]:
+        """Durations in microseconds, uint64 (n_nodes,)."""
+        return self.packed.duration_micros[self.copies]
+
+    @property
+    def attr_names(self) -> list[str]:
+        """Attribute names."""
+        return self.packed.attr_names
+
+    @cached_property
+    def metadata(self) -> list[tuple[str, str, Any]]:
+        """GlobalMetadata.attr as (name, kind, value) triples."""
+        return self.packed.metadata
+
+    def name_codes(self) -> tuple[Ints, list[str]]:
+        """Return the names of all nodes as codes, int64 (n_nodes,), and the distinct names."""
+        codes, names = self.packed.name_codes()
+        return codes[self.copies], names
+
+    def has(self, name: str) -> NDArray[np.bool_]:
+        """Return for every node whether it has the attribute, bool (n_nodes,)."""
+        return self.packed.has(name)[self.copies]
+
+    def ints(self, name: str, default: int = 0) -> Ints:
+        """Return an integer attribute of every node, int64 (n_nodes,); see `AttributeColumns.ints`."""
+        found = self.packed.ints(name, default)[self.copies]
+        if name not in self._labels:
+            return found
+        return np.where(self.has(name) & (found == LABEL), self._label(name), found)
+
+    def strings(self, name: str) -> tuple[NDArray[np.int32], list[str]]:
+        """Return a string attribute: codes int32 (n_nodes,), -1 where absent, and the distinct values."""
+        codes, found = self.packed.strings(name)
+        return codes[self.copies], found
+
+    def int_lists(self, name: str) -> tuple[NDArray[np.int32], list[tuple[int, ...]]]:
+        """Return an attribute that is a list of integers: codes int32 (n_nodes,), -1 where absent, and the lists."""
+        codes, found = self.packed.int_lists(name)
+        return codes[self.copies], found
 
 
 def _gather(offsets: Ints, frames: Ints) -> tuple[Ints, Ints]:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.base.errors import InputError
-from armillary.base.reading import json_within
+from armillary.base.json_text import json_within
 from armillary.base.units import whole
 from armillary.trace._check import Diagnostic
 from armillary.trace.columns import NodeType

@@ -16,7 +16,7 @@ import numpy as np
 
 from armillary.base.errors import InputError
 from armillary.base.files import StrPath, replacing, write_text
-from armillary.base.reading import zstandard_for
+from armillary.base.packing import zstandard_for
 from armillary.trace._encode import choose_mode, encode
 from armillary.trace.axis_sets import AxisSets
 from armillary.trace.files import SUFFIXES

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from armillary.convert.pytorch.arguments import element_bytes
 from armillary.convert.pytorch.communicating_nodes import communications
 from armillary.convert.pytorch.communication import Communication, kind_of
 from tests.convert.pytorch.recording import Recording, tensor
@@ -299,21 +298,6 @@ def test_sizes_no_memory_can_hold_are_none() -> None:
 )
 def test_kind_of_a_name(name: str, kind: str | None) -> None:
     assert kind_of(name) == kind
-
-
-BYTES = {
-    1: ("signed char", "unsigned char", "Char", "Byte", "bool", "c10::Float8_e4m3fn", "Float8_e5m2", "UInt8"),
-    2: ("c10::BFloat16", "BFloat16", "c10::Half", "Half", "short", "unsigned short", "short int", "Short"),
-    4: ("float", "Float", "int", "unsigned int", "Int", "torch.float32", "c10::complex<c10::Half>"),
-    8: ("long int", "long", "unsigned long", "long long", "Long", "double", "c10::complex<float>"),
-    16: ("c10::complex<double>", "ComplexDouble"),
-    0: ("", "None", "TensorList", "Scalar", "mine"),
-}
-
-
-@pytest.mark.parametrize(("size", "name"), [(size, name) for size, names in BYTES.items() for name in names])
-def test_bytes_of_a_dtype(size: int, name: str) -> None:
-    assert element_bytes(name) == size
 
 
 def test_an_operator_hides_nothing_of_other_calls() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from armillary.convert.pytorch.rank import Rank, build
 from armillary.convert.pytorch.steps import SHORT, Step
 from tests.convert.pytorch.recording import Recording, tensor
@@ -9,6 +11,11 @@ from tests.convert.pytorch.test_steps import check_exact
 
 US = 1000
 PG = "<Object>"
+ALL_REDUCE = (
+    "c10d::allreduce_(Tensor[] tensors, __torch__.torch.classes.c10d.ProcessGroup process_group, "
+    "__torch__.torch.classes.c10d.ReduceOp reduce_op, Tensor? sparse_indices, bool async_op=True, int timeout=-1) "
+    "-> (Tensor[], __torch__.torch.classes.c10d.Work)"
+)
 T = tensor(1, 1000)
 
 
@@ -20,7 +27,8 @@ def reduce(
     rec: Recording, start: int, end: int, event: tuple[int, int], *, thread: int = 99, tid: int = 1
 ) -> None:
     """Add an all-reduce that is issued from `start` to `end` and runs on a thread of gloo; times in us."""
-    rec.op("c10d::allreduce_", start * US, end * US, tid=tid, inputs=([T], PG, PG, "<None>", False, -1))
+    given = ([T], PG, PG, "<None>", False, -1)
+    rec.op("c10d::allreduce_", start * US, end * US, tid=tid, inputs=given, schema=ALL_REDUCE)
     rec.gloo("gloo:all_reduce", start * US + 1, event[0] * US, event[1] * US, tid=thread)
     rec.ops[-1].tid = tid
 
@@ -122,4 +130,80 @@ def test_without_an_event_it_takes_no_time_where_it_was_issued() -> None:
     (comm,) = comms(rank)
     assert comm.begin == comm.end
     assert comm.end - rank.start == 400 * US
+    check_exact(rank)
+
+
+ADD = "aten::add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"
+ADD_ = "aten::add_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)"
+
+
+def use(rec: Recording, start: int, end: int, name: str = "aten::add", schema: str = ADD) -> None:
+    """Let an operator use what is reduced; times in us."""
+    rec.op(name, start * US, end * US, inputs=(T, tensor(5, 1000)), outputs=(tensor(6, 1000),), schema=schema)
+
+
+@pytest.mark.parametrize("ended", [400, 505, 600, 1900])
+@pytest.mark.parametrize(("name", "schema"), [("aten::add", ADD), ("aten::add_", ADD_)])
+def test_who_uses_the_result_waited_however_late_the_annotation_ends(
+    ended: int, name: str, schema: str
+) -> None:
+    """gloo completes DDP's future before it closes the annotation, which a busy machine can delay."""
+    rec = recording()
+    reduce(rec, 100, 120, (110, ended))
+    rec.op("aten::view", 450 * US, 455 * US)
+    use(rec, 500, 510, name, schema)
+    use(rec, 520, 530)
+    rank = build(rec.linked())
+    (comm,) = comms(rank)
+    assert comm.end - rank.start == (450 if ended > 500 else ended) * US
+    waiting = [step.name for step in rank.steps if comm in step.waits]
+    assert waiting[:2] == ["step", name]
+    check_exact(rank)
+
+
+def test_who_uses_the_result_before_it_is_reduced_did_not_wait() -> None:
+    rec = recording()
+    use(rec, 50, 60)
+    reduce(rec, 100, 120, (110, 500))
+    (comm,) = comms(rank := build(rec.linked()))
+    assert comm.end - rank.start == 500 * US
+    assert not any(comm in step.waits for step in rank.steps if step.name == "aten::add")
+
+
+@pytest.mark.parametrize(
+    ("name", "schema"),
+    [
+        (
+            "aten::_has_compatible_shallow_copy_type",
+            "aten::_has_compatible_shallow_copy_type(Tensor self, Tensor from) -> bool",
+        ),
+        ("mine::add", "mine::add(Tensor self, Tensor other) -> Tensor"),
+        ("_c10d_functional::wait_tensor", "_c10d_functional::wait_tensor(Tensor tensor) -> Tensor"),
+    ],
+)
+def test_what_needs_no_data_or_may_have_waited_itself_tells_no_end(name: str, schema: str) -> None:
+    rec = recording()
+    reduce(rec, 100, 120, (110, 900))
+    use(rec, 500, 510, name, schema)
+    (comm,) = comms(rank := build(rec.linked()))
+    assert comm.end - rank.start == 900 * US
+
+
+def test_what_follows_on_the_backends_thread_lasts_from_the_end_that_was_found() -> None:
+    rec = recording()
+    reduce(rec, 100, 120, (110, 900))
+    use(rec, 500, 510)
+    other = tensor(7, 1000)
+    rec.op(
+        "c10d::allreduce_",
+        600 * US,
+        620 * US,
+        inputs=([other], PG, PG, "<None>", False, -1),
+        schema=ALL_REDUCE,
+    )
+    rec.gloo("gloo:all_reduce", 600 * US + 1, 900 * US, 1200 * US)
+    rec.ops[-1].tid = 1
+    rank = build(rec.linked())
+    first, second = comms(rank)
+    assert (first.end - rank.start, second.end - rank.start) == (500 * US, 1200 * US)
     check_exact(rank)

@@ -13,11 +13,13 @@ from armillary.base.document import Document
 from armillary.base.errors import InputError
 from armillary.cli import main
 from armillary.explore.training.plan_keys import nested
+from armillary.explore.training.show import plan_text
 from armillary.explore.training.software import NAMES, software_of
 from armillary.explore.training.step import Step, platform_of, seconds, trace_of
-from armillary.explore.training.takeaway import study
+from armillary.explore.training.takeaway import megatron, study
 from armillary.platform.files.native import study_of
 from armillary.workload import study_trace
+from armillary.workload.models import load_model
 from armillary.workload.plan.request import keys_of
 
 SMALL = {"batch": 16, "sequence": 1024}
@@ -99,6 +101,33 @@ def test_the_command_says_what_python_says(tmp_path) -> None:
     flags = (tmp_path / "run" / "megatron-core.sh").read_text()
     assert "--tensor-model-parallel-size 2" in flags and "--global-batch-size 16" in flags
     assert "tensor_parallel_degree = 2" in (tmp_path / "run" / "torchtitan.toml").read_text()
+
+
+def test_no_flags_for_a_pipeline_that_a_software_lacks(tmp_path) -> None:
+    words = ["train", "llama-2-7b", "--machine", "8xh100", "--batch", "16", "--sequence", "1024", "--pp", "2"]
+    ran = CliRunner().invoke(main, [*words, "--schedule", "dualpipe", "--out", str(tmp_path / "run")])
+    assert ran.exit_code == 0, ran.output
+    assert [path.name for path in (tmp_path / "run").iterdir()] == ["study.yaml"]
+    assert "torchtitan.toml is not written: torchtitan has no schedule dualpipe" in ran.output
+    assert "megatron-core.sh is not written" in ran.output
+
+
+def test_recipes_have_a_default_by_device_and_software() -> None:
+    def recipe(machine: str, **more: object) -> str | None:
+        return armillary.train("llama-2-7b", machine, **SMALL, **more).plan.numbers.recipe
+
+    assert recipe("dgx-h100") is None and recipe("dgx-h100", precision="fp8") == "current"
+    assert recipe("dgx-b200", precision="fp8") == "mx" and recipe("dgx-b200", precision="fp4") == "nvfp4"
+    # Only of software whose GEMMs in fp8 run in Transformer Engine.
+    assert recipe("dgx-h100", precision="fp8", software="torchtitan") is None
+    found = armillary.train("llama-2-7b", "dgx-b200", precision="fp8", recipe="current", tp=2, **SMALL)
+    usual = armillary.train("llama-2-7b", "dgx-b200", precision="fp8", tp=2, **SMALL)
+    assert found.plan.numbers.recipe == "current" and not any("recipe" in text for text in found.assumptions)
+    assert any(text.startswith("recipe mx of fp8") for text in usual.assumptions)
+    assert "fp8 (mx)" in plan_text(usual.plan)
+    assert any("--fp8-recipe mxfp8" in line for line in megatron(usual, load_model("llama-2-7b")))
+    with pytest.raises(InputError, match="mx: h100-sxm scales whole tensors and blocks"):
+        armillary.train("llama-2-7b", "dgx-h100", precision="fp8", recipe="mx", **SMALL)
 
 
 def test_the_study_to_take_away_takes_as_long() -> None:

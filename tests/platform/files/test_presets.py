@@ -228,3 +228,12 @@ def test_overrides_stand_beside_a_preset() -> None:
     overrides = [{"kind": "gemm", "factor": 2}, {"name": "*.attend", "duration": "3 us"}]
     platform = load_platform({"preset": "hgx-h100", "compute": {"overrides": overrides}})
     assert [each.factor for each in platform.compute.overrides] == [2, None]
+
+
+def test_devices_that_are_counted_are_those_that_presets_say() -> None:
+    """Names are found without parsing whole presets."""
+    folder = Path(armillary.__file__).parent / "platform" / "files" / "presets"
+    said = {
+        name: yaml.safe_load((folder / f"{name}.yaml").read_text()).get("scale") for name in preset_names()
+    }
+    assert dict(device_names()) == {scale["device"]: name for name, scale in said.items() if scale}

@@ -78,3 +78,35 @@ def test_all_devices_are_there_or_the_nearest_numbers_are(count: int, device: st
 def test_names_that_are_no_counts() -> None:
     assert counted("dgx-h100") is None and counted("64 x h100") == (64, "h100")
     assert is_preset("64xanything") and not is_preset("anything")
+
+
+NODE = """
+platform:
+  network: [{name: nvlink, topology: Switch, size: 8, bandwidth: 450 GB/s, latency: 1 us}]
+  npu: {peak: 1 PFLOP/s, memory: {bandwidth: 3 TB/s}}
+"""
+
+
+def test_a_file_of_ones_own_is_counted(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    between = "between: {name: fabric, topology: Switch, bandwidth: 50 GB/s, latency: 5 us}\n"
+    (tmp_path / "node.yaml").write_text(NODE + between)
+    (tmp_path / "lone.yaml").write_text(NODE)
+    pod = NODE.replace("}]", "}, {name: rail, topology: Switch, size: 4, bandwidth: 25 GB/s, latency: 5 us}]")
+    (tmp_path / "pod.yaml").write_text(pod)
+    assert [each.size for each in load_platform("node.yaml").dimensions] == [8]
+    found = load_platform("64xnode.yaml").dimensions
+    assert [(each.name, each.size) for each in found] == [("nvlink", 8), ("fabric", 64)]
+    # Without it the outermost dimension grows.
+    assert [each.size for each in load_platform("3xpod.yaml").dimensions] == [8, 12]
+    assert [each.size for each in load_platform("1xlone.yaml").dimensions] == [8]
+    for name, words in (
+        ("2xlone.yaml", "nothing joins 2 of them, expected in the file 'between"),
+        ("0xnode.yaml", "0 devices, expected 1 to"),
+        ("2xno.yaml", "no.yaml: no such file"),
+    ):
+        with pytest.raises(InputError, match=words):
+            load_platform(name)
+    # A file of that name wins.
+    (tmp_path / "2xlone.yaml").write_text(NODE)
+    assert [each.size for each in load_platform("2xlone.yaml").dimensions] == [8]

@@ -31,7 +31,7 @@ DENSE = Decoder(name="dense", mlp=Mlp(size=2048), **COMMON)
 SPARSE = Decoder(name="sparse", experts=Experts(count=16, top_k=2, size=256), **COMMON)
 
 
-def run(model: Decoder, platform: dict[str, Any], host: dict[str, str], **plan: Any) -> Timeline:
+def run(model: Decoder, platform: dict[str, Any], host: dict[str, Any], **plan: Any) -> Timeline:
     wish = {"ranks": 4, "batch": 8, "microbatch": 2, "optimizer": "none"} | plan
     trace = generate(model, Plan.model_validate(wish | {"host": host}))
     return armillary.simulate(trace, with_roofline(load_platform(platform)))
@@ -64,6 +64,20 @@ def test_it_waits_once_in_every_layer_of_experts(recompute: str) -> None:
     # 2 samples of each of 4 replicas are one microbatch.
     assert of_cpu(waits, "synchronise") == SPARSE.layers * passes
     assert waits.total_ticks == plain.total_ticks + SPARSE.layers * passes * 3_000_000
+
+
+@pytest.mark.parametrize("model", [DENSE, SPARSE])
+def test_a_graph_is_issued_once(model: Decoder) -> None:
+    plain, some, most = (
+        run(model, FAST, {"issue": "20 us", "graphs": graphs})
+        for graphs in ([], ["attention"], ["attention", "router"])
+    )
+    # Forward: norm, projection, positions, core, output projection, residual; backward five of these, and then the
+    # gradients of two weights. One graph remains of each.
+    assert of_cpu(plain, "issue") - of_cpu(some, "issue") == model.layers * (6 + 5 + 2 - 3)
+    # Forward norm, router and permutation.
+    assert of_cpu(some, "issue") - of_cpu(most, "issue") >= model.layers * (0 if model is DENSE else 2)
+    assert most.total_ticks <= some.total_ticks < plain.total_ticks
 
 
 def test_what_waits_is_folded_exactly() -> None:

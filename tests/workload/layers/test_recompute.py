@@ -119,3 +119,59 @@ def test_other_models_refuse_them(name: str) -> None:
     plan = Plan.model_validate({"ranks": 1, "batch": 1, "recompute": "full", "recompute_every": 2})
     with pytest.raises(InputError, match="recompute_every"):
         generate(load_model(name), plan)
+
+
+MODULES = {
+    "core_attn": {"core"},
+    "layernorm": {"attention.norm", "mlp.norm"},
+    "mlp": {"mlp.up", "mlp.activation"},
+    "moe_act": {"experts.activation"},
+    "moe": {"router", "dispatch", "experts.up", "experts.activation", "experts.down", "combine"},
+    "mla_up_proj": {"q.up", "kv.up", "positions"},
+}
+
+
+def block_of(step: Step) -> str:
+    return step.name.removeprefix("again.").rpartition(".")[0]
+
+
+@pytest.mark.parametrize("module", MODULES)
+@pytest.mark.parametrize("name", ["llama-3-8b", "mixtral-8x7b", "deepseek-v3"])
+def test_modules_run_again_once(module: str, name: str) -> None:
+    at = {"deepseek-v3": 10}.get(name, 2)
+    data = {"ranks": 1, "batch": 1, "sequence": 1024, "causal": True, "parallel": {"backward": "in-order"}}
+
+    def made(**changes: object) -> Layer:
+        return layers_of(load_model(name), Plan.model_validate(data | changes))[at]
+
+    whole, some = made(), made(recompute="selective", recompute_modules=[module])
+    forward = [step for step in some.forward if block_of(step) in MODULES[module]]
+    for steps in (some.backward, some.in_order):
+        rerun = [step for step in steps if step.name.startswith("again.")]
+        assert sorted(step.name.removeprefix("again.") for step in rerun) == sorted(
+            step.name for step in forward
+        )
+        assert sum(step.bytes for step in rerun) == sum(step.bytes for step in forward)
+        # Before whatever of the backward pass reads it; putting results together again reads nothing that is kept.
+        assert (
+            not rerun
+            or module == "moe"
+            or "again." in next(step.name for step in steps if block_of(step) in MODULES[module])
+        )
+    assert some.saved <= whole.saved
+    # Fused attention keeps next to nothing of its core beside its inputs.
+    assert bool(forward) == (some.saved < whole.saved) or module == "core_attn"
+
+
+def test_all_modules_together_keep_least() -> None:
+    data = {"ranks": 1, "batch": 1, "sequence": 1024, "causal": True}
+    kept = []
+    for modules in ([], ["moe_act"], ["moe_act", "moe"], ["moe_act", "moe", "layernorm"]):
+        plan = {"recompute": "selective", "recompute_modules": modules} if modules else {}
+        kept.append(layers_of(load_model("mixtral-8x7b"), Plan.model_validate(data | plan))[2].saved)
+    assert kept == sorted(set(kept), reverse=True)
+
+
+def test_modules_are_of_selective_recomputation() -> None:
+    with pytest.raises(ValidationError, match="expected recompute selective"):
+        Plan.model_validate({"ranks": 1, "batch": 1, "recompute": "full", "recompute_modules": ["moe"]})

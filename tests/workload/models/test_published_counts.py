@@ -47,6 +47,8 @@ PRINTED = {
     "gemma-3-27b": (27.02, 0.03, "arXiv 2503.19786, table 1: 1,416M and 25,600M"),
     "llama-4-scout": (109, 3, "its model card, with about 1 of an image encoder"),
     "llama-4-maverick": (400, 2, "its model card"),
+    "qwen3-next-80b-a3b": (80, 1, "its model card: 80B in total, 79B without embeddings"),
+    "nemotron-3-nano": (31.6, 0.1, "its model card: 31.6B in total"),
     "kimi-k2": (1000, 100, "arXiv 2507.20534, abstract: '1 trillion total parameters'"),
     "gpt-3-175b": (174.6, 0.1, "arXiv 2005.14165, table D.1"),
     "turing-nlg-17b": (17, 1, "the title of its announcement"),

@@ -1,6 +1,7 @@
 "use strict";
-// Texts from files: `safe` for HTML and for the markup that Plotly reads in every text, `csvText` for a table.
-const safe = (text) => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;").replace(/"/g, "&quot;");
+// Texts from files: `safe` for HTML and for the markup that Plotly reads in most texts, `csvText` for a table.
+// Plotly knows few entities by name, and a quotation mark by its number only.
+const safe = (text) => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;").replace(/"/g, "&#34;");
 function csvText(lines) {
   const cell = (value) => {
     let text = String(value);

@@ -13,7 +13,9 @@ SUBCOMMANDS = {
     "jsonizer": "Write a trace as valid JSON.",
     "visualizer": "Draw the dependencies: .pdf, .dot or .graphml.",
     "timeline_visualizer": "Turn a log of issues and callbacks into a timeline for chrome://tracing.",
+    "et_converter": "Turn a text, PyTorch or FlexFlow workload into Chakra traces, with the flags of 2024.",
     "generator": "Write the smallest traces: one family for each kind of node.",
+    "install": "Put programs named like Chakra's into a folder.",
 }
 """Name -> one-line help; `chakra_` before it is accepted, and dashes for underscores."""
 

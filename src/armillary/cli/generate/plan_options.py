@@ -38,6 +38,7 @@ _NAMES: dict[KeyPath, str] = {
     ("offload", "activations"): "offload-activations",
     ("experts", "skew"): "expert-skew",
     ("experts", "dispatch"): "expert-dispatch",
+    ("experts", "align"): "expert-align",
     ("lora", "rank"): "lora-rank",
     ("lora", "targets"): "lora-targets",
 }
@@ -211,7 +212,7 @@ def _option(name: str, schema: dict[str, Any], heading: str) -> Callable[[F], F]
     value = schema["anyOf"][0] if "anyOf" in schema else schema
     text, default = schema.get("description", ""), schema.get("default")
     # Defaults of flags are written as yes or no below.
-    if default is not None and value["type"] != "boolean":
+    if default not in (None, []) and value["type"] != "boolean":
         text += f"  [default: {_shown(default, value)}]"
     extra: dict[str, Any] = {"type": str, "metavar": "TEXT"}
     if value["type"] == "boolean":
@@ -248,7 +249,7 @@ def _shown(default: Any, value: dict[str, Any]) -> str:
     kind = _kind(value)
     if kind in ("bytes", "time") and isinstance(default, int):
         return format_bytes(default) if kind == "bytes" else format_time(default)
-    return str(default)
+    return ",".join(default) if isinstance(default, list) else str(default)
 
 
 def _numbers(context: click.Context, parameter: click.Parameter, text: str | None) -> list[int] | None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from armillary.base.hints import one_line
-from armillary.cli.command import Command
+from armillary.cli.command import Command, option
 from armillary.cli.generate import SUBCOMMANDS
 from armillary.cli.options import json_option
 from armillary.cli.outputs import say, show_table, write_json
@@ -36,16 +36,16 @@ Operations are those of GEMMs, two per multiply-add.
     ),
 )
 @click.argument("name", metavar="MODEL", shell_complete=complete_models)
-@click.option("--batch", type=int, default=1, show_default=True, help="Samples.")
-@click.option("--sequence", type=int, help="Tokens per sample; if absent the model's own length.")
-@click.option(
+@option("--batch", type=int, default=1, show_default=True, help="Samples.")
+@option("--sequence", type=int, help="Tokens per sample; if absent the model's own length.")
+@option(
     "--recompute",
     type=click.Choice(("none", "selective", "full")),
     default="none",
     show_default=True,
     help="What the backward pass computes again: nothing, attention scores, or all but the head.",
 )
-@click.option("--causal", is_flag=True, help="Count only the attention scores that a causal mask keeps.")
+@option("--causal", is_flag=True, help="Count only the attention scores that a causal mask keeps.")
 @json_option()
 def command(
     name: str, batch: int, sequence: int | None, recompute: Any, causal: bool, json_file: Path | None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from armillary.cli.command import Command
+from armillary.cli.command import Command, option
 from armillary.cli.machine import SUBCOMMANDS
 from armillary.cli.options import json_option, machine_argument
 from armillary.cli.outputs import say, show_table, write_json
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 )
 @machine_argument()
 @click.argument("sizes", nargs=-1, required=True, metavar="MxNxK…")
-@click.option("--precision", type=click.Choice(("fp32", "bf16", "fp8")), default="bf16", show_default=True)
-@click.option("--batch", type=click.IntRange(1), default=1, show_default=True, help="GEMMs in a kernel.")
+@option("--precision", type=click.Choice(("fp32", "bf16", "fp8")), default="bf16", show_default=True)
+@option("--batch", type=click.IntRange(1), default=1, show_default=True, help="GEMMs in a kernel.")
 @json_option("Write the same as JSON, in ns.")
 def command(machine: str, sizes: tuple[str, ...], precision: str, batch: int, json_file: Path | None) -> None:
     """Ask the model and print."""

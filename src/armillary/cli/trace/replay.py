@@ -67,7 +67,7 @@ _REPLAY = "The replay"
     help="Times before that.",
 )
 @option("--timeout", type=click.FloatRange(0, min_open=True), default=60.0, show_default=True,
-        heading=_REPLAY, help="Seconds without progress after which it is stuck.")  # fmt: skip
+        heading=_REPLAY, metavar="SECONDS", help="Time without progress after which it is stuck.")  # fmt: skip
 @machine_option("Machine to simulate it on; the workload of a study is ignored.")
 @astra_sim_options
 @comm_groups_option

@@ -32,7 +32,7 @@ _FILE = click.Path(path_type=Path)
     cls=Command,
     help=_HELP,
     examples=(
-        "armillary validate 'published-*' --html validation.html",
+        "armillary validate 'megatron-*' --html validation.html",
         "armillary validate --data measured.csv --json predicted.json",
     ),
     beside=SUBCOMMANDS,

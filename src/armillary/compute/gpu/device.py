@@ -166,9 +166,21 @@ class Gpu:
     basis: str = "measured"
     spread: Mapping[str, float] = field(default_factory=dict)
 
-    def gemm_fit(self, precision: str) -> GemmFit:
-        """Return the constants of a precision, or of the nearest that has some."""
-        return next(self.gemm[each] for each in (precision, *SUBSTITUTE[precision]) if each in self.gemm)
+    def gemm_fit(self, precision: str, scaling: str = "") -> GemmFit:
+        """Return the constants of a precision, or of the nearest that has some.
+
+        Args:
+            precision: Of the operands.
+            scaling: Recipe by which other kernels have quantised them; "": the GEMM casts one of them before.
+        """
+        names = (precision, *SUBSTITUTE[precision])
+        fit = next(self.gemm[each] for each in names if each in self.gemm)
+        if not scaling:
+            return fit
+        # Of a kernel of one operand and its cast, measured together, what is there however small the operand is all
+        # cast, but for the launch of any GEMM.
+        fit = self.gemm.get(f"{precision} {scaling}", fit)
+        return dataclasses.replace(fit, cast=0.0, launch=min(fit.launch, self.gemm["bf16"].launch))
 
     def attention_fit(self, precision: str) -> AttentionFit:
         """Return the constants of a precision, or of the nearest that has some."""

@@ -23,6 +23,15 @@ LINEAR = ("gemm", *LAYOUTS)
 """Last words of the names of GEMMs of linear layers, of which those of several experts are issued one by one."""
 FUSED = ("attend",)
 """Words in the names of fused attention."""
+SCAN = "scan"
+"""Last word of the names of kernels that pass states from chunk to chunk: linear attention, state spaces."""
+SCAN_RATE, SCAN_MEMORY = 0.93e12, 0.66
+"""FLOP/s of an SM in such kernels, and the share of their bytes that reaches the memory.
+
+Kernels of Gated DeltaNet take 1.9, 1.67 and 1.5 ns per token and head of 128 x 128 on an H100, H200 and B200
+(aiconfigurator, TensorRT-LLM 1.3.0rc10, from 16,384 tokens and 32 heads on): they follow neither the peak of the tensor
+cores nor the memory alone, and these two numbers give 1.94, 1.71 and 1.45 ns.
+"""
 
 
 @dataclass(frozen=True)
@@ -58,6 +67,7 @@ class GpuModel(ComputeModel):
         kinds = [self._kind(work, at) for at in range(len(work))]
         self._gemms(work, [at for at, kind in enumerate(kinds) if kind == "gemm"], ns, bound)
         self._attention(work, [at for at, kind in enumerate(kinds) if kind == "attention"], ns, bound)
+        self._scans(work, [at for at, kind in enumerate(kinds) if kind == "scan"], ns, bound)
         self._others(work, [at for at, kind in enumerate(kinds) if kind == "other"], ns, bound)
         note = f"constants of {self.gpu.name} are derived from {self.gpu.like}" if self.gpu.derived else ""
         if self.gpu.basis == "sheet":
@@ -70,6 +80,8 @@ class GpuModel(ComputeModel):
         kind = work.kind(at)
         if kind in ("gemm", "unknown"):
             return kind
+        if kind == "flops" and work.names[at].rpartition(".")[2] == SCAN:
+            return "scan"
         fused = bool(work.attention_of(at)) or any(word in work.names[at] for word in FUSED)
         return "attention" if kind == "flops" and fused else "other"
 
@@ -84,8 +96,9 @@ class GpuModel(ComputeModel):
 
     def _gemms(self, work: Work, which: Sequence[int], ns: Floats, bound: list[str]) -> None:
         # GEMMs of one precision are timed together, whatever kernel they belong to.
-        for precision in sorted({work.precisions[at] for at in which}):
-            mine = [at for at in which if work.precisions[at] == precision]
+        kinds = {at: (work.precisions[at], work.scaling_of(at)) for at in which}
+        for precision, scaling in sorted(set(kinds.values())):
+            mine = [at for at in which if kinds[at] == (precision, scaling)]
             rows = [(at, gemm) for at in mine for gemm in work.gemms[at]]
             # GEMMs of experts run one after another, each too small for the device. Of 120 measured ones on an A100
             # and a B200 a loop is off by a factor of 1.07 and 13 %, one kernel for all by 1.35 and 25 %.
@@ -98,8 +111,9 @@ class GpuModel(ComputeModel):
             )
             written = np.array([self._written(work, at) for at, _ in rows])
             seconds, limit = gemm_seconds(
-                self.gpu, precision, sizes, written, sustained=self.factors.sustained, power=self._power
-            )
+                self.gpu, precision, sizes, written, self.gpu.gemm_fit(precision, scaling),
+                sustained=self.factors.sustained, power=self._power,
+            )  # fmt: skip
             seconds *= np.array(
                 [
                     each.calls * calls * self._layout(work.names[at], calls)
@@ -168,6 +182,14 @@ class GpuModel(ComputeModel):
                 ns[at] = (max(busy, moved) + fit.launch) * self.factors.attention * SECOND
             for at in mine:
                 bound[at] = "compute"
+
+    def _scans(self, work: Work, which: Sequence[int], ns: Floats, bound: list[str]) -> None:
+        for at in which:
+            computing = float(work.operations[at]) / (SCAN_RATE * self.gpu.sms)
+            moving = SCAN_MEMORY * max(int(work.size[at]), 0) / (self.gpu.bandwidth * self.gpu.share)
+            busy = portable.hypot(computing, moving * self.factors.memory)
+            ns[at] = (busy + self.gpu.launch) * SECOND
+            bound[at] = "compute" if computing > moving else "memory"
 
     def _others(self, work: Work, which: Sequence[int], ns: Floats, bound: list[str]) -> None:
         if not which:

@@ -14,6 +14,9 @@ from armillary.base.hints import KeyPath
 from armillary.compute.gpu.power import Power
 
 PRECISIONS = ("fp32", "bf16", "fp8", "fp4")
+SCALED = ("fp8 block",)
+"""GEMMs that are slower by their recipe than others of their precision: scales of blocks are applied to partial sums
+outside of the tensor cores of Hopper."""
 LAYOUTS = ("input", "weight", "grouped")
 BASES = ("measured", "sibling", "derived", "sheet")
 SPREADS = (
@@ -164,7 +167,7 @@ class Reader:
         """Return constants by precision."""
         self._asked.add(key)
         given = self.given(key)
-        self._known((key,), given, PRECISIONS)
+        self._known((key,), given, (*PRECISIONS, *SCALED) if key == "gemm" else PRECISIONS)
         found = default | {name: self.record((key, name), kind, default.get(name)) for name in given}
         if "bf16" not in found:
             self.reject((key,), given or None, "constants of bf16 at least")

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from armillary.base.reading import json_within
+from armillary.base.json_text import json_within
 from armillary.convert.hlo.shapes import Shape
 from armillary.convert.hlo.source import Source
 

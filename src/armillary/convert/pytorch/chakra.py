@@ -110,14 +110,9 @@ def nodes_of_rank(
 
 
 def _gemm(source: HostNode) -> Gemm | None:
-    from armillary.convert.pytorch.flops import Arguments, gemm
+    from armillary.convert.pytorch.flops import gemm
 
-    return gemm(
-        source.name,
-        source.op_schema,
-        Arguments(source.inputs, source.input_shapes, source.input_types),
-        Arguments(source.outputs, source.output_shapes, source.output_types),
-    )
+    return gemm(source.name, source.op_schema, *source.arguments)
 
 
 def _on_device(source: HostNode) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from armillary.base.reading import json_within
+from armillary.base.json_text import json_within
 from armillary.convert.pytorch.arguments import element_bytes
 from armillary.convert.pytorch.device import CpuOp, DeviceTrace
 from armillary.convert.pytorch.host import HostNode, HostTrace

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from armillary.base.errors import InputError
-from armillary.base.reading import json_within
+from armillary.base.json_text import json_within
+from armillary.convert.pytorch.arguments import Arguments
 from armillary.convert.pytorch.records import Records, uncollected
 
 SCHEMAS = ("1.0.1", "1.0.2", "1.0.3", "1.0.4", "1.1.0", "1.1.1")
@@ -39,6 +40,14 @@ class HostNode:
     output_types: list[Any]
     extra: Mapping[str, Any] = field(default_factory=dict)
     """Other attributes, such as collective_name and pg_name of schema 1.1.0."""
+
+    @property
+    def arguments(self) -> tuple[Arguments, Arguments]:
+        """Its arguments and its results."""
+        return (
+            Arguments(self.inputs, self.input_shapes, self.input_types),
+            Arguments(self.outputs, self.output_shapes, self.output_types),
+        )
 
     @property
     def is_structure(self) -> bool:

@@ -194,19 +194,11 @@ def _rank(value: object) -> int:
 
 
 def _work(linked: Linked) -> list[tuple[int, int]]:
-    from armillary.convert.pytorch.flops import Arguments, exclusive, work
+    from armillary.convert.pytorch.flops import exclusive, work
 
     nodes = linked.host.nodes
     index = {node.id: at for at, node in enumerate(nodes)}
-    works = [
-        work(
-            node.name,
-            node.op_schema,
-            Arguments(node.inputs, node.input_shapes, node.input_types),
-            Arguments(node.outputs, node.output_shapes, node.output_types),
-        )
-        for node in nodes
-    ]
+    works = [work(node.name, node.op_schema, *node.arguments) for node in nodes]
     # A parent behind its child is damage. Without it the calls stay a tree, which `exclusive` needs.
     parents = [above if (above := index.get(node.parent, -1)) < at else -1 for at, node in enumerate(nodes)]
     return [(own.flops, own.bytes) for own in exclusive(works, parents, [node.name for node in nodes])]

@@ -19,7 +19,7 @@ from armillary.convert.pytorch.communication import (
     of_operator,
 )
 from armillary.convert.pytorch.communication_kernels import UNSAID, names_its_kind
-from armillary.convert.pytorch.data_waits import add_data_waits
+from armillary.convert.pytorch.data_waits import add_data_waits, end_before_use, uses
 from armillary.convert.pytorch.delays import add_delays
 from armillary.convert.pytorch.device import CpuOp, DeviceOp, RuntimeCall
 from armillary.convert.pytorch.device_only import DEVICE_ONLY
@@ -32,7 +32,7 @@ from armillary.convert.pytorch.segments import Item
 from armillary.convert.pytorch.steps import SHORT, Step, Thread, connect, fork_and_join
 from armillary.convert.pytorch.streams import add_kernels, blocks
 from armillary.convert.pytorch.tracks import StreamKey
-from armillary.convert.pytorch.workers import add_workers, cut_at_issue, match_events
+from armillary.convert.pytorch.workers import add_workers, cut_at_issue, match_events, wake
 
 
 @dataclass
@@ -109,8 +109,13 @@ def build(linked: Linked, *, alone: bool = False) -> Rank:
         if event is not None:
             add_event(comm, linked.node_of(event))
     # What ran on no stream ran on a backend's threads, or left no trace of its time.
-    steps += add_workers(threads, heads, rest)
-    add_data_waits(steps, linked, comms)
+    workers = add_workers(threads, heads, rest)
+    steps += workers
+    used = uses(steps, linked, comms)
+    # Before the ends of communications tell who waited for them.
+    end_before_use(used, threads, linked)
+    wake(threads.values(), workers)
+    add_data_waits(used)
     # Waits that end after the step are refuted by the times. This also sets durations and keys, so it
     # follows the last wait.
     for step in steps:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from armillary.base.errors import InputError
-from armillary.base.reading import read_unpacked
+from armillary.base.packing import read_unpacked
 
 _BLANK = re.compile(r"[ \t\n\r]*")
 _MOST_RECORD = 1 << 24

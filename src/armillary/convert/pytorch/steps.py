@@ -121,6 +121,18 @@ class Thread:
             if owner and owner.has_children and segment.end - max(segment.start, start) >= SHORT:
                 yield min(segment.end, end)
 
+    def idle_until(self, start: int, end: int) -> int | None:
+        """Return when, from `start` to `end`, the longest time between operators ended; None if all are short."""
+        found = [
+            (segment.end - max(segment.start, start), segment.end)
+            for segment in self.raw[
+                max(bisect_right(self._starts, start) - 1, 0) : bisect_left(self._starts, end)
+            ]
+            if segment.end <= end and (segment.owner is None or segment.owner.has_children)
+        ]
+        longest, until = max(found, default=(0, 0))
+        return until if longest >= SHORT else None
+
     def cut_at_launches(self, launches: Iterable[tuple[int, int]]) -> None:
         """Cut segments where launches (end of the call, start of the kernel) end, if long or longer than that start."""
         last = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from armillary.convert.pytorch.communication import Communication
 from armillary.convert.pytorch.device import CpuOp
@@ -52,7 +52,7 @@ def cut_at_issue(threads: dict[int, Thread], issued: Issued) -> None:
 
 
 def add_workers(threads: dict[int, Thread], heads: dict[int, Step], issued: Issued) -> list[Step]:
-    """Return steps for communications outside of device streams, and let the threads that waited for them wait."""
+    """Return steps for communications outside of device streams."""
     made: list[Step] = []
     last: dict[int, Step] = {}
     for comm, event in sorted(issued, key=lambda pair: pair[1].start if pair[1] else 0):
@@ -84,8 +84,6 @@ def add_workers(threads: dict[int, Thread], heads: dict[int, Step], issued: Issu
         step.waits, step.begin = waits, max((wait.end for wait in waits), default=event.start)
         last[event.tid] = step
         made.append(step)
-        # Not only the issuing thread: another one may call ``wait()``.
-        _wake(threads.values(), step, event.start)
     return made
 
 
@@ -95,19 +93,28 @@ def _is_within(item: Item | None, node: int) -> bool:
     return item is not None
 
 
-def _wake(threads: Iterable[Thread], comm: Step, start: int) -> None:
-    for thread in threads:
-        # What a thread was in when the communication ended may have been a wait for it.
-        step = thread.covering(comm.end)
-        if step is None or (step.item is None and step.kind != "gap"):
-            continue
-        item = step.item
-        computes = item is not None and not item.has_children and not _waits(item.name)
-        # A waiting step ends soon after the communication. A quarter of its length is allowed, as it may do
-        # its own work then.
-        late = step.end - comm.end
-        if not computes and late <= max(WAKING, (step.end - step.begin) // 4):
-            step.waits.append(comm)
+def wake(threads: Collection[Thread], made: Iterable[Step]) -> None:
+    """Let the threads that waited for communication wait: not only the issuing one may call ``wait()``."""
+    for comm in made:
+        # The one before it on its thread may have been found to end earlier than recorded.
+        comm.begin = max((step.end for step in comm.waits), default=comm.begin)
+        if comm.kind == "comm" and comm.track >= 0:
+            for thread in threads:
+                _wake(thread, comm)
+
+
+def _wake(thread: Thread, comm: Step) -> None:
+    # What a thread was in when the communication ended may have been a wait for it.
+    step = thread.covering(comm.end)
+    if step is None or (step.item is None and step.kind != "gap"):
+        return
+    item = step.item
+    computes = item is not None and not item.has_children and not _waits(item.name)
+    # A waiting step ends soon after the communication. A quarter of its length is allowed, as it may do
+    # its own work then.
+    late = step.end - comm.end
+    if not computes and late <= max(WAKING, (step.end - step.begin) // 4):
+        step.waits.append(comm)
 
 
 def _waits(name: str) -> bool:

@@ -17,7 +17,8 @@ pair_kernel = use("armillary.engine.astra_sim.pair_kernel")
 route_kernel = use("armillary.engine.astra_sim.route_kernel")
 enqueue = use("armillary.engine.astra_sim.order_kernel").enqueue
 touch = use("armillary.engine.astra_sim.tie_kernel").touch
-begin, chain, deliver = phase_kernel.begin, phase_kernel.chain, phase_kernel.deliver
+chain = use("armillary.engine.astra_sim.chain_kernel").chain
+begin, deliver = phase_kernel.begin, phase_kernel.deliver
 set_up, member_state_size = phase_kernel.set_up, phase_kernel.member_state_size
 node_row, schedule_now, next_seq, CONTENTION = (
     rank_kernel.node_row,

@@ -10,21 +10,11 @@ from __future__ import annotations
 from armillary.base.tables import Layout, record
 from armillary.engine.common import layout as common
 
-FIXED, COLLECTIVE, SEND, RECV, MEMORY = (
-    common.FIXED,
-    common.COLLECTIVE,
-    common.SEND,
-    common.RECV,
-    common.MEMORY,
-)
+FIXED, COLLECTIVE, MEMORY = common.FIXED, common.COLLECTIVE, common.MEMORY
+SEND, RECV = common.SEND, common.RECV
 SKIP, PART, PART_SEND, PART_RECV = common.SKIP, common.PART, common.PART_SEND, common.PART_RECV
-OK, GROW, MISMATCH, TOO_LONG, CARRIED = (
-    common.OK,
-    common.GROW,
-    common.MISMATCH,
-    common.TOO_LONG,
-    common.CARRIED,
-)
+OK, GROW, MISMATCH = common.OK, common.GROW, common.MISMATCH
+TOO_LONG, CARRIED = common.TOO_LONG, common.CARRIED
 CPU, COMPUTE, COMM, NONE, INNER = common.CPU, common.COMPUTE, common.COMM, common.NONE, common.INNER
 HEAP_COLUMNS = common.HEAP_COLUMNS
 NODES, CHILDREN = common.NODES, common.CHILDREN
@@ -123,16 +113,13 @@ ROUTES = PROGRAM.rows(
     "ROUTES", "routes of plans", "How many chunks until the routes repeat, then the route of each."
 )
 ROUTES.column("route", "route, or that number")
-AFTER = PROGRAM.rows(
-    "AFTER", "pairs of plans", "The routes of a plan after work of another plan was left over."
-)
+AFTER = PROGRAM.rows("AFTER", "pairs of plans", "The routes of a plan where another one left work over.")
 AFTER.column("routes", "as in PLANS, -1: not known")
 LINK_DIMS = PROGRAM.rows("LINK_DIMS", "dimensions", "A dimension of links.")
 LINK_DIMS.column("kind", "LOOP, LINE, ALL_PAIRS, STAR")
 LINK_DIMS.column("size", "NPUs along it")
 LINK_DIMS.column("stride", "from one of these to the next")
 LINK_DIMS.column("first", "its first link")
-LD_COLUMNS = LINK_DIMS.width
 LOOP, LINE, ALL_PAIRS, STAR = range(4)
 LINK_COSTS = PROGRAM.rows("LINK_COSTS", "dimensions of size classes", "A message on a link.")
 LINK_COSTS.column("held", "how long it holds the link", "ticks")
@@ -143,9 +130,7 @@ Z_QUEUES = PROGRAM.scalar("queues of a dimension")
 Z_LIMIT = PROGRAM.scalar("streams that run in a queue at a time")
 Z_TREES = PROGRAM.scalar("pairs of trees")
 Z_MESSAGES = PROGRAM.scalar("1: messages of phases are moved one by one")
-Z_ORDER = PROGRAM.scalar(
-    "order of those that wait for a dimension: IN_TURN, ALTERNATE, SMALLEST, FEWEST_LEFT"
-)
+Z_ORDER = PROGRAM.scalar("order of what waits for a dimension: IN_TURN, ALTERNATE, SMALLEST, FEWEST_LEFT")
 Z_CARRIES = PROGRAM.scalar("1: work may be left over from one collective to the next")
 Z_PLANS = PROGRAM.scalar("plans")
 Z_BUS_L = PROGRAM.scalar("LogGP bus: L, ticks")
@@ -217,6 +202,7 @@ RANK_STATE = STATE.columns("", "ranks", "A rank.")
 RANK_STATE.column("flying", "nodes that were issued and have not ended")
 RANK_STATE.column("left", "nodes that have not ended")
 RANK_STATE.column("finish", "when the last node ended", "ticks")
+RANK_STATE.column("finisher", "its place among the ranks that finished, from 1; 0: it has no node")
 RANK_STATE.column("turn", "which route the next collective begins with, where these are taken in turn")
 DEFERRED = STATE.rows(
     "DEFERRED", "deferred", "Children of skipped nodes, which wait for the end of an event."
@@ -325,6 +311,7 @@ V_STATUS = STATE.scalar("OK, GROW, MISMATCH, TOO_LONG, CARRIED")
 V_A = STATE.scalar("MISMATCH, CARRIED: an item")
 V_B = STATE.scalar("another item, or a plan")
 V_EVENTS = STATE.scalar("events so far")
+V_FINISHERS = STATE.scalar("ranks that have finished")
 V_DEFERRED = STATE.scalar("children of skipped nodes")
 V_REQUESTS = STATE.scalar("list of free requests of the bus, 0: none")
 V_THROUGH = STATE.scalar("the member state whose chunk step just left the bus, 0: none")
@@ -347,6 +334,7 @@ MEMBER_STATE.column("sends", "sends posted")
 MEMBER_STATE.column("receives", "receives posted")
 MEMBER_STATE.column("sent", "when the last message that it took was sent", "ticks")
 MEMBER_STATE.column("seq", "its sequence number")
+MEMBER_STATE.column("early", "when the last message came that met no receive", "ticks")
 MEMBER_STATE.column("owner", "what the caller wants to know when it finishes")
 M_COST = MEMBER_STATE.column("cost", "address of the cost of its phase")
 MEMBER_STATE.column("position", "its position")

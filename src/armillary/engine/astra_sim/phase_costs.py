@@ -61,7 +61,8 @@ class PhaseCosts:
     member_state: int = 0
     """Most memory that one member of a phase needs."""
     instant: bool = False
-    """Some message takes no time, endpoint included: only moving it tells its turn within the tick."""
+    """Only moving messages tells their turn within the tick: some message takes no time, endpoint included, or comes in
+    the tick in which its receive is posted."""
     all_chains: bool = True
     """No phase needs messages to be evaluated."""
     bursts: int = 1
@@ -139,9 +140,11 @@ class PhaseCosts:
         self._measure(schedule)
         # Phases that share a bus never run alone: there is nothing to know in advance.
         apart = (self.timing.bus is None or not on_bus) and self.links is None
-        equal = _equal(block, schedule, shared) if apart else np.zeros((schedule.n, 3), np.int64)
+        equal, tied = (
+            _equal(block, schedule, shared) if apart else (np.zeros((schedule.n, 3), np.int64), False)
+        )
         # A message and its chunk step that take no time make the order within a tick matter.
-        self.instant |= endpoint == 0 and any((row == 0).any() for row in rows)
+        self.instant |= tied or (endpoint == 0 and any((row == 0).any() for row in rows))
         block.attach(lk.PC_EQUAL, equal)
         at = self.length
         self.longest[at] = float(equal[:, 0].max()) if apart else self.on_bus
@@ -281,14 +284,18 @@ def _one_at_a_time(role: Role) -> bool:
     )
 
 
-def _equal(block: _Block, schedule: Schedule, shared: bool) -> Ints:
-    """Evaluate the phase for starts all at tick 0: rows of (finish, registered, sent)."""
+def _equal(block: _Block, schedule: Schedule, shared: bool) -> tuple[Ints, bool]:
+    """Evaluate the phase for starts all at tick 0.
+
+    Returns:
+        Rows of (finish, registered, sent), and whether the order within a tick may make a difference.
+    """
     members = 1 if shared else schedule.n
     steps = len(schedule.roles[0].send_peer) * members
     chain = bool(block.head[lk.PC_CHAIN])
     # A step of the recurrence takes less than moving a message, hence the factor.
     mode: Mode = "compiled" if steps > INTERPRETED_STEPS * (4 if chain else 1) else "interpreted"
-    return evaluate(block.table, schedule, np.zeros(members, np.int64), mode)
+    return _evaluated(block.table, schedule, np.zeros(members, np.int64), mode)
 
 
 def evaluate(
@@ -303,8 +310,14 @@ def evaluate(
         mode: Which kernel.
         messages: Move every message even where the recurrence would do.
     """
+    return _evaluated(table, schedule, starts, mode, messages=messages)[0]
+
+
+def _evaluated(
+    table: Callable[[int], Ints], schedule: Schedule, starts: Ints, mode: Mode, *, messages: bool = False
+) -> tuple[Ints, bool]:
+    """Return `evaluate`, and whether the order within a tick may make a difference."""
     n, members = schedule.n, len(starts)
-    kernel = load("armillary.engine.astra_sim.phase_kernel", mode)
     line = np.zeros(n, np.int64) if members == 1 else np.arange(n)
     # Positions of the line, then one position per member state.
     lines = np.concatenate([line, np.arange(members)])
@@ -315,7 +328,7 @@ def evaluate(
         st[at + i] = start
     pc = base["COSTS"]
     if prog[pc + lk.PC_CHAIN] and not messages:
-        kernel.chain(prog, st, pc, members)
+        load("armillary.engine.astra_sim.chain_kernel", mode).chain(prog, st, pc, members)
     else:
         costs = members * (lk.M_COLUMNS + 2 * max(len(role.recv_peer) for role in schedule.roles))
         pending = members * (
@@ -323,7 +336,8 @@ def evaluate(
         )
         heap = room((pending + members) * lk.HEAP_COLUMNS, mode)
         line_at = base["LINES"]
+        kernel = load("armillary.engine.astra_sim.phase_kernel", mode)
         kernel.deliver(prog, st, room(costs, mode), heap, pc, line_at, line_at + n, members)
     places = [st[lk.STATE.places[name]] for name in ("ENDS", "REGISTERED", "SENT")]
     columns = [st[place : place + members] for place in places]
-    return np.array(columns, np.int64).T
+    return np.array(columns, np.int64).T, bool(st[lk.V_TIED])

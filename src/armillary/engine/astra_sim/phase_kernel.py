@@ -1,8 +1,8 @@
 """When each member of one collective phase finishes, given when each of them starts.
 
-The pipeline is that of `engine.astra_sim.collective.schedule`. Two evaluators, equal to the tick:
-`chain` follows schedules that have one chunk step at a time by a recurrence over the steps; `deliver`
-moves every message through an event heap and takes any schedule. A phase cost `pc` is an address in `prog`.
+The pipeline is that of `engine.astra_sim.collective.schedule`. Two evaluators, equal to the tick: `chain_kernel`
+follows schedules that have one chunk step at a time by a recurrence over the steps; `deliver` moves every message
+through an event heap and takes any schedule. A phase cost `pc` is an address in `prog`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from armillary.engine.common import layout as common
 heap_kernel = use("armillary.engine.common.heap_kernel")
 bus_kernel = use("armillary.engine.astra_sim.bus_kernel")
 queue_kernel = use("armillary.engine.astra_sim.congestion.queue_kernel")
+peer_of = use("armillary.engine.astra_sim.chain_kernel").peer_of
 send_message = use("armillary.engine.astra_sim.congestion.link_kernel").send_message
 push, pop = heap_kernel.push, heap_kernel.pop
 at_rank, at_end = queue_kernel.at_rank, queue_kernel.at_end
@@ -25,70 +26,6 @@ charges, costs, events, member_states, member = accessors(
 receive_rows, roles, send_rows = accessors(lk.RECEIVE_ROW, lk.ROLE, lk.SEND_ROW)
 CONTENTION = in_variant("contention")
 """Messages wait for links (`armillary.engine.astra_sim.congestion`)."""
-
-
-@inner
-def peer_of(relative, n, member, peer):
-    """Return the member on the other side of a transfer."""
-    if relative == 0:
-        return (member + peer) % n
-    if relative == 1:
-        # The lower half of each block of 2 * peer looks up, the upper half down.
-        return (member + peer) % n if member // peer % 2 == 0 else (member - peer) % n
-    return peer
-
-
-@njit
-def chain(prog, st, pc, members):
-    """Evaluate a phase whose members have one chunk step at a time: STARTS to ENDS, REGISTERED, SENT.
-
-    Chunk step k of a member completes at its READY_AT; it then posts send k and receive k; receive k
-    happens when the message is there and the receive is posted. With ``members == 1`` the member
-    stands for all (equal starts): its own messages come back to it.
-    """
-    n = costs.n(prog, pc)
-    relative = costs.relative(prog, pc)
-    role = costs.roles(prog, pc)
-    stride = costs.delay_stride(prog, pc)
-    delays = costs.delay(prog, pc)
-    control = costs.control(prog, pc)
-    charge = roles.charge(prog, role)
-    wait = charges.wait(prog, charge)
-    reduce = charges.reduce(prog, charge)
-    for i in range(members):
-        member.set_ready_at(st, i, member.starts(st, i) + wait + reduce)
-        member.set_sent(st, i, member.starts(st, i))
-        # The last wait decides the turn: a reduction is registered when the endpoint delay is over.
-        member.set_registered(st, i, member.ready_at(st, i) - (reduce if reduce > 0 else wait))
-    for k in range(roles.sends(prog, role)):
-        row = roles.send(prog, role) + k * lk.SE_COLUMNS
-        peer = send_rows.peer(prog, row)
-        column = send_rows.delay(prog, row)
-        # Charge k + 1 is that of the chunk step which receive k inserts.
-        charge += lk.CH_COLUMNS
-        wait = charges.wait(prog, charge)
-        reduce = charges.reduce(prog, charge)
-        # All members post step k before any receives it: arrivals of a step depend on the step before only.
-        for i in range(members):
-            to = 0 if members == 1 else peer_of(relative, n, i, peer)
-            inject = member.ready_at(st, i)
-            # Rendezvous: the receiver posts its receive when its own chunk step k completes.
-            if control >= 0:
-                inject = max(inject, member.ready_at(st, to) + prog[control + i * stride + column])
-            member.set_send_at(st, to, member.ready_at(st, i))
-            member.set_arrive_at(st, to, inject + prog[delays + i * stride + column])
-        for i in range(members):
-            received = max(member.arrive_at(st, i), member.ready_at(st, i))
-            tick = received + wait + reduce
-            cause = received if reduce > 0 else member.send_at(st, i)
-            if tick == member.ready_at(st, i) and member.registered(st, i) == tick:
-                # Both chunk steps take no time: the turn within the tick is that of the later of them.
-                cause = max(cause, member.sent(st, i))
-            member.set_ready_at(st, i, tick)
-            member.set_registered(st, i, received + wait if reduce > 0 else received)
-            member.set_sent(st, i, cause)
-    for i in range(members):
-        member.set_ends(st, i, member.ready_at(st, i))
 
 
 @inner
@@ -316,6 +253,8 @@ def post(prog, st, mem, at, tick, heap, base, size):
         mem[slot] = lk.POSTED
         if state == lk.ARRIVED:
             # ASTRA-sim registers it behind all else of this tick: a chunk step that completes now does not count it.
+            if member_states.early(mem, at) == tick:
+                st[lk.V_TIED] = 1
             st[lk.V_SEQ] += 1
             size = push(heap, base, size, tick, tick, tick, st[lk.V_SEQ], lk.EV_LATE, at, mem[slot + 1])
         elif state == lk.WAITING:
@@ -357,9 +296,13 @@ def arrive(prog, st, mem, at, k, tick, sent, heap, base, size):
     """Message of receive `k` is there; returns the new heap size."""
     slot = at + lk.M_COLUMNS + 2 * k
     if mem[slot] == lk.POSTED:
+        # Had it come before its receive, it would count only when the tick has run.
+        if not CONTENTION and mem[slot + 1] == tick:
+            st[lk.V_TIED] = 1
         return receive(prog, st, mem, at, tick, sent, heap, base, size)
     mem[slot] = lk.ARRIVED
     mem[slot + 1] = sent
+    member_states.set_early(mem, at, tick)
     return size
 
 

@@ -26,7 +26,7 @@ from armillary.engine.common.items import (
     read_workload,
     unreceived,
 )
-from armillary.engine.common.lowered import Simulated, Tables, as_table, join
+from armillary.engine.common.lowered import Run, Simulated, Tables, as_table, join
 from armillary.engine.common.network import CollectiveCall, Communicator, quotient_comms
 from armillary.engine.common.nodes import lower_nodes
 from armillary.platform.model import Platform
@@ -68,6 +68,10 @@ class Lowered(Simulated):
     def listed(self) -> bool:
         """Whether events are in lists, in the order in which they were registered."""
         return lk.Z_BUCKETS in self.scalars
+
+    def finish_place(self, run: Run) -> Ints:
+        """See `Simulated`: events in lists have ASTRA-sim's order."""
+        return run.table("FINISHER").copy() if self.listed else super().finish_place(run)
 
     def wanted(self, run: Any) -> Carried:
         """Return what `lower` must know as carried for a run that stopped for lack of it; else nothing."""

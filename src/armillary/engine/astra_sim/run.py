@@ -107,9 +107,9 @@ def _state(lowered: Lowered, mode: Mode) -> tuple[Any, dict[str, slice]]:
     }  # fmt: skip
     ends = ranks * lk.ENDS_PER_RANK if lowered.costs.timing.bus else 0
     sizes = {
-        "BUSY": 3 * ranks, "FLYING": ranks, "FINISH": ranks, "DEFERRED": z["deferred"], "QUEUE_TAIL": z["queues"],
-        "QUEUE_RUNNING": z["queues"], "STREAM_NEXT": z["streams"], "STREAM_PHASE": z["streams"],
-        "STREAM_ITEM": z["streams"], "QUEUE_BASE": z["bases"], "TREE_BASE": z["bases"],
+        "BUSY": 3 * ranks, "FLYING": ranks, "FINISH": ranks, "FINISHER": ranks, "DEFERRED": z["deferred"],
+        "QUEUE_TAIL": z["queues"], "QUEUE_RUNNING": z["queues"], "STREAM_NEXT": z["streams"],
+        "STREAM_PHASE": z["streams"], "STREAM_ITEM": z["streams"], "QUEUE_BASE": z["bases"], "TREE_BASE": z["bases"],
         "COUNTERS": ranks * (levels * 3 + z["trees"]), "ITEM_LEFT": z["items"], "PARTS_LEFT": z["items"],
         "ITEM_INSTANCE": z["items"], "ORDINALS": z["ordinals"], "INSTANCE_ITEM": z["instance_items"],
         "ARRIVED_AT": z["arrived"], "CHANNEL": z["channels"] * lk.CS_COLUMNS, "SEND_TICK": z["pairs"],

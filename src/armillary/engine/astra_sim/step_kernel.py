@@ -94,6 +94,14 @@ def issue_free(prog, st, mem, heap, r, tick):
 
 
 @inner
+def finish(st, r, tick):
+    """A rank has no node left: note when, and how many did so before."""
+    rank_state.set_finish(st, r, tick)
+    st[lk.V_FINISHERS] += 1
+    rank_state.set_finisher(st, r, st[lk.V_FINISHERS])
+
+
+@inner
 def issue(prog, st, mem, heap, r, node, slot, tick):
     """Start one node."""
     row = node_row(prog, r, node)
@@ -105,7 +113,7 @@ def issue(prog, st, mem, heap, r, node, slot, tick):
         nodes_now.set_node_end(st, state + node, tick)
         rank_state.add_left(st, r, -1)
         if rank_state.left(st, r) == 0:
-            rank_state.set_finish(st, r, tick)
+            finish(st, r, tick)
         first = nodes.child(prog, row)
         for i in range(first, first + nodes.children(prog, row)):
             child = children.node(prog, i)
@@ -179,7 +187,7 @@ def complete_node(prog, st, mem, heap, r, node, tick):
     rank_state.add_left(st, r, -1)
     # The finish of a rank is the end of its last node.
     if rank_state.left(st, r) == 0:
-        rank_state.set_finish(st, r, tick)
+        finish(st, r, tick)
     for i in range(first, first + nodes.children(prog, row)):
         child = children.node(prog, i)
         nodes_now.add_indegree(st, state + child, -1)

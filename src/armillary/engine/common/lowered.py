@@ -100,6 +100,10 @@ class Simulated(ABC):
     holds = "chunks held in queues of {} on other ranks: each rank runs its chunks in another order"
     """Text of errors: what a rank waits for in a collective that all members have joined."""
 
+    def finish_place(self, run: Run) -> Ints:
+        """Return `Timeline.finish_place`; empty where the order within a tick is not known."""
+        return np.zeros(0, np.int64)
+
     def finished(self, run: Run) -> bool:
         """Tell whether all ranks have run all nodes; if not, `diagnose` says why."""
         return run.scalar(self.layout.V_STATUS) == lk.OK and not run.table("LEFT").any()

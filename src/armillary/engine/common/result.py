@@ -178,6 +178,7 @@ def timeline_of(lowered: Simulated, run: Run, platform: Platform, info: dict[str
         representative=lowered.representatives,
         class_graph=np.array([index[id(view)] for view in lowered.views], np.int32),
         finish=run.table("FINISH").copy(),
+        finish_place=lowered.finish_place(run),
         graphs=LazyTables(makers),
         node_ptr=ptr,
         node_start=start,

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from armillary.base.errors import InputError
 from armillary.base.files import replacing
-from armillary.base.reading import MOST_FILE, check_members, check_size, parse_json
+from armillary.base.json_text import parse_json
+from armillary.base.reading import MOST_FILE, check_size
 from armillary.platform.kernels import PRECISIONS
 
 if TYPE_CHECKING:
@@ -120,6 +121,9 @@ class Timeline:
     (str). Where the roofline model timed compute nodes: roofline ({compute_efficiency, memory_efficiency,
     kernel_overhead_ns}); where another compute model did, or overrides hold, compute_model
     ({name, file, overrides}). What the trace says of itself (`Trace.about`)."""
+    finish_place: NDArray[np.int64] = field(default_factory=lambda: _absent(np.int64))
+    """Place of each class among those that finished, 0 for one without nodes; empty where the order of ranks that
+    finish at one tick is not known."""
     node_least: NDArray[np.int64] = field(default_factory=lambda: _absent(np.int64))
     """Like `node_start`: the fewest ticks a node can take on an otherwise idle machine (a compute node its
     own time, communication its latency and bytes ÷ bandwidth alone); 0 where it is not known."""
@@ -206,6 +210,12 @@ class Timeline:
         return self.finish[self.rank_class]
 
     @property
+    def finish_order(self) -> NDArray[np.int64]:
+        """The ranks in the order in which they finish, int64 (n_ranks,); within a tick by rank, unless it is known."""
+        place = self.finish_place if len(self.finish_place) else np.zeros_like(self.finish)
+        return np.lexsort((np.arange(self.n_ranks), place[self.rank_class], self.finish_ticks))
+
+    @property
     def total_ticks(self) -> int:
         """The tick at which the last rank finishes."""
         return int(self.finish.max(initial=0))
@@ -265,6 +275,9 @@ class Timeline:
         Raises:
             InputError: the file is missing or is not such a timeline.
         """
+        # Late: a run that saves nothing reads no archive.
+        from armillary.base.packing import check_members
+
         try:
             if Path(path).is_file() and not zipfile.is_zipfile(path):
                 raise InputError(

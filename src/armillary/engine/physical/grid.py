@@ -23,13 +23,14 @@ from armillary.engine.common.items import (
 from armillary.engine.common.network import CollectiveCall, Communicator, Communicators
 from armillary.engine.physical.grid_messages import GridMessages
 from armillary.engine.physical.memory import Groups
-from armillary.engine.physical.nodes import PhysicalNodes, lower_nodes
+from armillary.engine.physical.nodes import PhysicalNodes, has_accesses, lower_nodes, placed_view
 from armillary.engine.physical.splits import Rows, join, read_splits, with_calls
 from armillary.engine.physical.workload import SET, PhysicalWorkload
 from armillary.platform.model import Platform
 from armillary.trace import Graph, NodeType, Trace
 from armillary.trace.axis_sets import AxisSets, grid_of, routes_of
 from armillary.trace.expand import refuse_outsider
+from armillary.trace.templates import PlacedGraph
 from armillary.trace.trace import WORLD
 
 Ints = NDArray[np.int64]
@@ -82,12 +83,20 @@ class GridWorkload(PhysicalWorkload):
         self.comms = GridGroups(platform, self.axis_sets)
         self.views: list[View] = []
         routes = []
-        times = kernel_times(platform, trace.graphs, fill=True)
-        for graph in trace.graphs:
-            route, found = routes_of(graph, grid_of(trace))
-            nodes = lower_nodes(graph, platform, times)
-            self.views.append(read_view(graph, self._in_axis_sets(nodes), platform, self.comms, route))
-            routes.append(found if self.views[-1].pairs() else [])
+        # Copies of a node are lowered once; accesses of remote memory are told apart by their order.
+        distinct = [
+            graph.packed if isinstance(graph, PlacedGraph) and not has_accesses(graph.packed) else graph
+            for graph in trace.graphs
+        ]
+        times = kernel_times(platform, distinct, fill=True)
+        for graph, pattern in zip(trace.graphs, distinct, strict=True):
+            route, found = routes_of(pattern, grid_of(trace))
+            nodes = lower_nodes(pattern, platform, times)
+            view = read_view(pattern, self._in_axis_sets(nodes), platform, self.comms, route)
+            if isinstance(graph, PlacedGraph) and pattern is not graph:
+                view = placed_view(view, graph, platform)
+            self.views.append(view)
+            routes.append(found if view.pairs() else [])
         if times:
             self.views[0].nodes.warnings += times.warnings
         # Still by axis set; `slots` turns these into numbers of groups for one rank.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -35,6 +35,7 @@ from armillary.trace.node import DELAY
 
 if TYPE_CHECKING:
     from armillary.compute import KernelTimes
+    from armillary.trace.templates import PlacedGraph
 
 Ints = NDArray[np.int64]
 ANY, COMPUTE, CPU, COMM, MEMORY = range(5)
@@ -112,20 +113,60 @@ def lower_nodes(graph: Graph, platform: Platform, times: KernelTimes | None) -> 
     place = np.empty(n, np.int64)
     place[order] = np.arange(n)
     parents, children = place[parent], place[np.repeat(np.arange(n), counts)]
-    # CSR by parent, children ascending: what ends frees its children in issue order.
-    by_parent = np.lexsort((children, parents))
-    child_ptr = np.concatenate([[0], np.cumsum(np.bincount(parents, minlength=n))]).astype(np.int64)
+    child_ptr, children = _children(parents, children, n)
     needs_row = np.isin(kind, (lk.COLLECTIVE, lk.SEND, lk.RECV, lk.MEMORY, lk.TRANSFER))
     item = np.where(needs_row, np.cumsum(needs_row) - 1, -1)
     return PhysicalNodes(
-        graph, order, kind, slot, ticks, counts[order].astype(np.int64), child_ptr,
-        children[by_parent].astype(np.int64),
+        graph, order, kind, slot, ticks, counts[order].astype(np.int64), child_ptr, children,
         item, np.flatnonzero(needs_row), diagnose(graph), free=unrecorded(graph, platform),
         idle=int(untimed_on_cpu(graph).sum()),
         stream=stream.astype(np.int64), group=graph.strings("pg_name")[0][order].astype(np.int64), roofline=timed,
         untimed=int(without.sum()), unmoved=int((without & (graph.ints("tensor_size", 0) > 0)).sum())
         if platform.npu.memory.bandwidth <= 0 else 0,
     )  # fmt: skip
+
+
+def has_accesses(graph: Graph) -> bool:
+    """Tell whether a graph has loads from, or stores to, remote memory."""
+    types = graph.types
+    return bool(((types == NodeType.MEM_LOAD_NODE) | (types == NodeType.MEM_STORE_NODE)).any())
+
+
+def placed_view(view: View, graph: PlacedGraph, platform: Platform) -> View:
+    """Return the view of a graph, given that of its packed nodes."""
+    packed, copies = view.nodes, graph.copies
+    assert isinstance(packed, PhysicalNodes)
+    assert packed.stream is not None
+    assert packed.group is not None
+    ptr, parent = graph.parents()
+    item = packed.item[copies]
+    items = np.flatnonzero(item >= 0)
+    own = item[items]
+    item[items] = np.arange(len(items))
+    counts = np.diff(ptr)
+    child_ptr, children = _children(
+        parent.astype(np.int64), np.repeat(np.arange(len(copies)), counts), len(copies)
+    )
+    without = _untimed(graph, platform) if packed.untimed else np.zeros(len(copies), np.bool_)
+    nodes = replace(
+        packed, graph=graph, order=np.arange(len(copies)), kind=packed.kind[copies], slot=packed.slot[copies],
+        ticks=packed.ticks[copies], indegree=counts, child_ptr=child_ptr, children=children, item=item, items=items,
+        warnings=diagnose(graph) if packed.warnings else [], free=unrecorded(graph, platform),
+        idle=int(untimed_on_cpu(graph).sum()) if packed.idle else 0, stream=packed.stream[copies],
+        group=packed.group[copies], untimed=int(without.sum()),
+        unmoved=int((without & (graph.ints("tensor_size", 0) > 0)).sum()) if packed.unmoved else 0,
+    )  # fmt: skip
+    return replace(
+        view, nodes=nodes, call=view.call[own], peer=view.peer[own], tag=view.tag[own], size=view.size[own]
+    )
+
+
+def _children(parents: Ints, children: Ints, n: int) -> tuple[Ints, Ints]:
+    """Return CSR by parent, children ascending: what ends frees its children in issue order."""
+    key = np.sort(parents * n + children)
+    parents = key // max(n, 1)
+    child_ptr = np.concatenate([[0], np.cumsum(np.bincount(parents, minlength=n))]).astype(np.int64)
+    return child_ptr, key - parents * n
 
 
 def _untimed(graph: Graph, platform: Platform) -> NDArray[np.bool_]:

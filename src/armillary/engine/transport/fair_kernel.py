@@ -92,9 +92,10 @@ def _quick_level(net, at, level):
 
 @inner
 def _touch(table, net, pool, link, key, level):
-    """Note what a link has for flows of a key, and have it looked at."""
-    # One pass over the flows on the link collects what later updates of `_open` and `_hold` keep
-    # incrementally.
+    """Note what a link has for flows of a key, and have it looked at.
+
+    It comes before any of them is open or has a new level; `_open` and `_hold` keep what it finds up to date.
+    """
     stamp = value.stamp(net, net[fk.N_VALUES])
     at = share_of(net, link)
     room = room_of(table, net, link)
@@ -102,6 +103,16 @@ def _touch(table, net, pool, link, key, level):
     full = top = -1
     top_weight = 0
     place = shares.first(net, at)
+    if value.least(net, net[fk.N_VALUES]) == value.highest(net, net[fk.N_VALUES]):
+        # All flows have one key: what the link has is known without looking at them.
+        place = 0
+        used = shares.rate(net, at)
+        top = shares.most(net, at)
+        if shares.held(net, at) > 0:
+            full = top = shares.held_at(net, at)
+            top_weight = shares.held(net, at)
+            # No flow is above the level at which the link is full.
+            shares.set_most(net, at, top)
     while place > 0:
         row = flow_at(pool, place)
         place = pool[place]
@@ -122,7 +133,7 @@ def _touch(table, net, pool, link, key, level):
                 if flows.level(pool, row) > top:
                     top = flows.level(pool, row)
                     top_weight = 0
-                if flows.level(pool, row) == top:
+                if flows.level(pool, row) == top and flows.link(pool, row) == link:
                     top_weight += flows.weight(pool, row)
     room = max(room, 0)
     shares.set_stamp(net, at, stamp)
@@ -153,7 +164,6 @@ def _choose(net, pool, row, mark):
 @inner
 def _open(table, net, pool, row, key, level):
     """Let the level of a flow rise from where it is."""
-    _choose(net, pool, row, 0)
     weight = flows.weight(pool, row)
     was = weight * max(flows.level(pool, row), 0)
     stamp = value.stamp(net, net[fk.N_VALUES])
@@ -163,15 +173,14 @@ def _open(table, net, pool, row, key, level):
         at = share_of(net, other)
         if shares.stamp(net, at) < stamp:
             _touch(table, net, pool, other, key, level)
-        # The first contact counts all flows; `row` is already marked open, so nothing is added twice.
-        else:
-            shares.add_left(net, at, was)
-            shares.add_weight(net, at, weight)
-            # The flow no longer retains the top level; a weight of 0 only makes the quick test less often
-            # decisive.
-            if flows.level(pool, row) == shares.top(net, at):
-                shares.add_top_weight(net, at, -weight)
-            _await(net, at, _least(net, at, level))
+        shares.add_left(net, at, was)
+        shares.add_weight(net, at, weight)
+        # A weight of 0 at the top only makes the quick test less often decisive.
+        if flows.link(pool, row) == other and flows.level(pool, row) == shares.top(net, at):
+            shares.add_top_weight(net, at, -weight)
+        _await(net, at, _least(net, at, level))
+    # Only now: `_touch` takes it for one that keeps its level.
+    _choose(net, pool, row, 0)
 
 
 @inner
@@ -179,12 +188,6 @@ def _hold(table, net, pool, row, key, level, link):
     """Let a flow have a level: it is held back by a link."""
     # Marks of earlier passes are lower than twice this stamp.
     retained = flows.mark(pool, row) < 2 * value.stamp(net, net[fk.N_VALUES])
-    if retained:
-        _choose(net, pool, row, 1)
-    else:
-        flows.add_mark(pool, row, 1)
-    flows.set_new(pool, row, level)
-    flows.set_link(pool, row, link)
     weight = flows.weight(pool, row)
     stamp = value.stamp(net, net[fk.N_VALUES])
     route = flows.route(pool, row)
@@ -193,14 +196,25 @@ def _hold(table, net, pool, row, key, level, link):
         at = share_of(net, other)
         if shares.stamp(net, at) < stamp:
             _touch(table, net, pool, other, key, level)
-        elif retained:
+        if retained:
             # A retained flow gives back what its level falls by.
             shares.add_left(net, at, weight * (flows.level(pool, row) - level))
-            if flows.level(pool, row) == shares.top(net, at):
+            if flows.link(pool, row) == other and flows.level(pool, row) == shares.top(net, at):
                 shares.add_top_weight(net, at, -weight)
         else:
             shares.add_left(net, at, -(weight * level))
             shares.add_weight(net, at, -weight)
+        shares.set_most(net, at, max(shares.most(net, at), level))
+    if flows.link(pool, row) >= 0:
+        shares.add_held(net, share_of(net, flows.link(pool, row)), -weight)
+    shares.add_held(net, share_of(net, link), weight)
+    shares.set_held_at(net, share_of(net, link), level)
+    if retained:
+        _choose(net, pool, row, 1)
+    else:
+        flows.add_mark(pool, row, 1)
+    flows.set_new(pool, row, level)
+    flows.set_link(pool, row, link)
 
 
 @inner
@@ -250,18 +264,16 @@ def share(table, net, pool, key):
     value.add_stamp(net, values, 1)
     value.set_chosen(net, values, 0)
     stamp = value.stamp(net, values)
-    # New flows first: touching a link counts its open flows, and their weight must be known.
-    for i in range(value.dirty(net, values)):
-        place = shares.first(net, share_of(net, dirty.link(net, i)))
-        while place > 0:
-            row = flow_at(pool, place)
-            place = pool[place]
-            if (
-                flows.level(pool, row) < 0
-                and flows.key(pool, row) == key
-                and (flows.mark(pool, row) < 2 * stamp)
-            ):
-                _open(table, net, pool, row, key, 0)
+    row = value.fresh(net, values)
+    value.set_fresh(net, values, 0)
+    while row > 0:
+        after = rows.next(pool, row)
+        if flows.key(pool, row) == key:
+            _open(table, net, pool, row, key, 0)
+        else:
+            rows.set_next(pool, row, value.fresh(net, values))
+            value.set_fresh(net, values, row)
+        row = after
     for i in range(value.dirty(net, values)):
         if shares.stamp(net, share_of(net, dirty.link(net, i))) < stamp:
             _touch(table, net, pool, dirty.link(net, i), key, 0)

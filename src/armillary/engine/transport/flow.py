@@ -2,8 +2,9 @@
 
 Messages are fluid: each has one rate on all links of its route, and rates are max-min fair by weight, the most urgent
 key first. Ignored: packets, queues, buffers, losses, and the time that rate control needs to converge; every message
-gets its fair rate at once. An event is the begin or end of a message; it costs the flows whose rate changes times
-their hops, which is one flow for disjoint routes and all of them in the worst case, each with O(log) of heap work.
+gets its fair rate at once. An event is the begin or end of a message; it costs its links, and the flows whose rate
+changes times their hops, each with O(log) of heap work: none in most events of an all-to-all, all of them in the worst
+case. Where messages have several keys it also costs the flows on these links, which are looked at one by one.
 """
 
 from __future__ import annotations
@@ -70,7 +71,8 @@ class Flow(Transport):
         """See `Transport.state`."""
         values = np.zeros(fk.VALUES, np.int64)
         # Sentinels: no key has changed yet, and none has been seen.
-        values[fk.V_LOWEST], values[fk.V_HIGHEST] = fk.NEVER, -fk.NEVER
+        values[fk.V_LOWEST] = values[fk.V_LEAST] = fk.NEVER
+        values[fk.V_HIGHEST] = -fk.NEVER
         rows = np.zeros(topology.links * fk.K_COLUMNS, np.int64)
         return [
             rows,
@@ -81,12 +83,5 @@ class Flow(Transport):
 
     def blocked(self, net: Ints, pool: Ints, table: Ints, topology: Topology) -> list[int]:
         """See `Transport.blocked`."""
-        links = set()
-        for link in range(topology.links):
-            place = int(net[net[fk.N_ROWS] + link * fk.K_COLUMNS + fk.K_FIRST])
-            while place and link not in links:
-                # A chain whose flow is 0 belongs to a message that has ended and is not yet unlinked.
-                if pool[place - place % lk.P_COLUMNS + fk.C_FLOW] > 0:
-                    links.add(link)
-                place = int(pool[place])
-        return down_links(net, table, links)
+        shares = np.reshape(net[net[fk.N_ROWS] :][: topology.links * fk.K_COLUMNS], (-1, fk.K_COLUMNS))
+        return down_links(net, table, np.flatnonzero(shares[:, fk.K_FIRST]).tolist())

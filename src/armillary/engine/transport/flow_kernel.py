@@ -162,21 +162,28 @@ def _begin(table, net, pool, queue, row, now):
     flows.set_since(pool, row, now)
     flows.set_bound(pool, row, bound)
     flows.set_mark(pool, row, 0)
+    flows.set_link(pool, row, -1)
+    rows.set_next(pool, row, value.fresh(net, values))
+    value.set_fresh(net, values, row)
+    value.set_least(net, values, min(value.least(net, values), key))
     value.set_lowest(net, values, min(value.lowest(net, values), key))
     value.set_highest(net, values, max(value.highest(net, values), key))
     chain = 0
     for i in range(first, last):
         link = route_links.link(table, i)
-        # A place is an address: the word holds the next place on the same link, and rounding down gives the
-        # row.
+        # A place is an address: its two words hold the next place on the same link and the one before, and
+        # rounding down gives the row.
         if (i - first) % fk.PLACES == 0:
             chain = new_row(net, pool)
             pool[chain] = flows.chain(pool, row)
             chains.set_flow(pool, chain, row)
             flows.set_chain(pool, row, chain)
-        place = chain + fk.C_PLACES + (i - first) % fk.PLACES
+        place = chain + fk.C_PLACES + 2 * ((i - first) % fk.PLACES)
         at = share_of(net, link)
         pool[place] = shares.first(net, at)
+        pool[place + 1] = 0
+        if pool[place] > 0:
+            pool[pool[place] + 1] = place
         shares.set_first(net, at, place)
         _look_at(net, link)
     return True
@@ -196,9 +203,8 @@ def change(table, net, pool, queue, now):
             value.set_lowest(net, values, -fk.NEVER)
             place = shares.first(net, share_of(net, link))
             while place > 0:
-                if flow_at(pool, place) > 0:
-                    # The bound was computed with the old bandwidth.
-                    flows.set_bound(pool, flow_at(pool, place), 0)
+                # The bound was computed with the old bandwidth.
+                flows.set_bound(pool, flow_at(pool, place), 0)
                 place = pool[place]
     value.set_stage(net, values, net[lk.N_STAGE])
     net[lk.N_NOW] = max(net[lk.N_NOW], now)
@@ -214,33 +220,41 @@ def _end(table, net, pool, queue, row, now):
     # The end is rounded up to a ps, so the rate times the time exceeds the volume by a fraction.
     # What it would have moved beyond its last byte in this ps was not carried.
     beyond = (size - flows.left(pool, row) << scale) + part - flows.part(pool, row)
+    if flows.link(pool, row) >= 0:
+        shares.add_held(net, share_of(net, flows.link(pool, row)), -flows.weight(pool, row))
     route = flows.route(pool, row)
     time = now
-    for i in range(routes.first(table, route), routes.first(table, route + 1)):
+    first = routes.first(table, route)
+    chain = flows.chain(pool, row)
+    flows.set_chain(pool, row, 0)
+    # From the last link on, as the rows of places are found.
+    for i in range(routes.first(table, route + 1) - 1, first - 1, -1):
         link = route_links.link(table, i)
         time += links.latency(table, link_row(table, net, link))
         at = share_of(net, link)
         shares.add_gone(net, at, rate)
         shares.add_part(net, at, -beyond)
         _look_at(net, link)
-    # Lists of places are singly linked, so unlinking here would cost a scan per link. The chains are only
-    # declared dead: `_forget_ended` scans each affected link once for all that ended.
-    chain = flows.chain(pool, row)
-    flows.set_chain(pool, row, 0)
-    while chain > 0:
-        after = pool[chain]
-        chains.set_flow(pool, chain, 0)
-        pool[chain] = value.dead(net, values)
-        value.set_dead(net, values, chain)
-        chain = after
+        place = chain + fk.C_PLACES + 2 * ((i - first) % fk.PLACES)
+        after, before = pool[place], pool[place + 1]
+        if before > 0:
+            pool[before] = after
+        else:
+            shares.set_first(net, at, after)
+        if after > 0:
+            pool[after + 1] = before
+        if (i - first) % fk.PLACES == 0:
+            other = pool[chain]
+            free_row(net, pool, chain)
+            chain = other
     value.set_lowest(net, values, min(value.lowest(net, values), flows.key(pool, row)))
     move(queue, 0, net[lk.N_QUEUE], pool, fk.M_PLACE, row, time)
     _begin_from(table, net, pool, queue, left(net, pool, flows.route(pool, row), fk.M_KEY), now)
 
 
 @inner
-def _forget_ended(table, net, pool, now):
-    """Take flows that have ended off their links."""
+def _forget_ended(table, net, now):
+    """Take the rates of flows that have ended off their links."""
     values = net[fk.N_VALUES]
     for i in range(value.dirty(net, values)):
         at = share_of(net, dirty.link(net, i))
@@ -248,26 +262,6 @@ def _forget_ended(table, net, pool, now):
         shares.add_rate(net, at, -shares.gone(net, at))
         # Subtracted here and not in `_end`: until now the links carried at the full rate.
         shares.set_gone(net, at, 0)
-        if value.dead(net, values) == 0:
-            continue
-        retained = 0
-        place = shares.first(net, at)
-        while place > 0:
-            after = pool[place]
-            # Flow 0: the chain is dead.
-            if flow_at(pool, place) == 0:
-                if retained == 0:
-                    shares.set_first(net, at, after)
-                else:
-                    pool[retained] = after
-            else:
-                retained = place
-            place = after
-    # No link refers to the dead chains any more: their rows can be reused.
-    while value.dead(net, values) > 0:
-        chain = value.dead(net, values)
-        value.set_dead(net, values, pool[chain])
-        free_row(net, pool, chain)
 
 
 @inner
@@ -304,6 +298,10 @@ def _set_rate(table, net, pool, queue, row, now):
 @inner
 def _next_key(net, pool, key):
     """Return the lowest key above `key` on the links that are to be looked at."""
+    values = net[fk.N_VALUES]
+    # With one key there is nothing to look for.
+    if value.least(net, values) == value.highest(net, values):
+        return value.least(net, values) if key < value.least(net, values) else fk.NEVER
     lowest = fk.NEVER
     for i in range(value.dirty(net, net[fk.N_VALUES])):
         place = shares.first(net, share_of(net, dirty.link(net, i)))
@@ -319,7 +317,7 @@ def _next_key(net, pool, key):
 def _settle(table, net, pool, queue, now):
     """Set the rates that hold after all that has begun and ended in this ps, the most urgent key first."""
     values = net[fk.N_VALUES]
-    _forget_ended(table, net, pool, now)
+    _forget_ended(table, net, now)
     # In ascending order of keys: a key's room is what the more urgent ones leave.
     key = _next_key(net, pool, value.lowest(net, values) - 1)
     while key < fk.NEVER:

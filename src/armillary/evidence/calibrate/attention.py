@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from armillary.base.csv_text import CsvRows
 from armillary.base.errors import InputError
-from armillary.base.reading import parse_json
+from armillary.base.json_text import parse_json
 from armillary.compute.gpu.attention import attention_seconds, context_seconds, scores
 from armillary.compute.gpu.device import AttentionFit, Gpu
 from armillary.compute.model import Floats, Ints

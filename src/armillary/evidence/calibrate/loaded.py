@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.base.errors import InputError
-from armillary.base.reading import parse_json, read_plain
+from armillary.base.json_text import parse_json
+from armillary.base.reading import read_plain
 from armillary.compute.gpu.device import Gpu
 from armillary.compute.gpu.gemm import gemm_seconds
 from armillary.compute.gpu.power import REST, VOLTAGE, Power

@@ -8,7 +8,8 @@ from pathlib import Path
 from statistics import median
 
 from armillary.base.errors import InputError
-from armillary.base.reading import MOST_TEXT, read_unpacked
+from armillary.base.packing import read_unpacked
+from armillary.base.reading import MOST_TEXT
 
 
 @dataclass(frozen=True)

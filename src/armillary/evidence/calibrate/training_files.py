@@ -124,7 +124,8 @@ def sample(cases: Sequence[Case]) -> Sequence[Case]:
 
 
 def _possible(case: Case, start: Callable[[Case], Constants]) -> bool:
-    if case.model is None:
+    # Rows that are shown apart are not what a software's constants are for.
+    if case.model is None or case.apart:
         return False
     try:
         residuals([case], start)

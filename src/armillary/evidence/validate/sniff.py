@@ -11,7 +11,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from armillary.base.errors import InputError, nearest
-from armillary.base.reading import MOST_TEXT, parse_json, read_unpacked
+from armillary.base.json_text import parse_json
+from armillary.base.packing import read_unpacked
+from armillary.base.reading import MOST_TEXT
 from armillary.evidence.validate.table import Suite
 
 # Comments above a header may be long.

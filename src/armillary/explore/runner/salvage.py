@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from armillary.base.reading import json_within, read_bytes
+from armillary.base.json_text import json_within
+from armillary.base.reading import read_bytes
 
 _PAGE = 4096
 """Bytes of a page where the header of the file does not say."""

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, get_args
 
 from armillary.base.errors import InputError
+from armillary.base.json_text import json_within
 from armillary.explore.runner.salvage import Salvaged, salvage, seal
-from armillary.explore.sweep.point import Row
+from armillary.explore.sweep.point import Row, Status
 
 APPLICATION = 0x41524D4C
 """SQLite's `application_id` of our stores: "ARML"."""
@@ -31,7 +32,29 @@ CREATE INDEX work_by_key ON work(key, rules);
 PRAGMA application_id = {APPLICATION};
 PRAGMA user_version = {LAYOUT};
 """
+_TEXT = partial(str, encoding="utf-8", errors="replace")
+"""Text that is none does not end the reading: its row has another checksum."""
 _EXPECTED = "a store of sweeps (SQLite), or a new file"
+
+
+_NEEDED = {
+    "meta": {"name", "value"},
+    "sweeps": {"id", "document"},
+    "points": {"sweep", "number", "key", "rules", "point", "vals"},
+    "work": {
+        "id",
+        "key",
+        "rules",
+        "status",
+        "reason",
+        "measures",
+        "seconds",
+        "limits",
+        "version",
+        "finished",
+    },
+}
+"""Columns of a store that are read; versions without checksums had no others."""
 
 
 def fits(known: int | None, values: tuple[object, ...]) -> bool:
@@ -66,6 +89,28 @@ def say(warning: str) -> None:
     sys.stderr.write(f"warning: {warning}\n")
 
 
+def _row(
+    number: int, values: str, point: str, status: Status, reason: str, measures: str, seconds: float
+) -> Row:
+    """Return a row as it is stored.
+
+    Raises:
+        ValueError, TypeError: a stranger wrote what no run writes.
+    """
+    known, found = json_within(values), json_within(measures)
+    if not isinstance(known, dict) or not isinstance(found, dict):
+        raise TypeError("values or measures are no mapping")
+    texts = (point, status, reason, *known, *found)
+    numbers = (seconds, *found.values(), *(each for each in known.values() if isinstance(each, int | float)))
+    if not all(isinstance(each, str) for each in texts) or status not in get_args(Status):
+        raise TypeError("a text, or a status, is none")
+    if not all(isinstance(each, int | float) and abs(each) < 1e300 for each in numbers):
+        raise TypeError("a number is none")
+    if any(isinstance(each, list | dict) for each in known.values()):
+        raise TypeError("a value is none")
+    return Row(number, known, point, status, reason, found, seconds)
+
+
 class Stored:
     """Reads a store.
 
@@ -88,11 +133,16 @@ class Stored:
         try:
             # mode=ro also takes locks in a WAL store, so that it sees complete transactions.
             self._base = sqlite3.connect(f"{name}?mode=ro", uri=True, timeout=30)
+            self._base.text_factory = _TEXT
             problem = self._problem()
         except sqlite3.OperationalError:  # a folder that cannot be written, where SQLite would put its index
             # immutable: no locks and no index file; safe only because nobody can write there.
             self._base = sqlite3.connect(f"{name}?immutable=1", uri=True)
-            problem = self._problem()
+            self._base.text_factory = _TEXT
+            try:
+                problem = self._problem()
+            except sqlite3.OperationalError as error:  # no lock, no index, and still unreadable
+                problem = str(error)
         if problem:
             self._read_what_is_whole(problem)
         self._seals = "seal" in self._columns("points")
@@ -109,7 +159,8 @@ class Stored:
         except sqlite3.OperationalError:
             # A subclass of DatabaseError: locked or unreadable, which is no damage.
             raise
-        except sqlite3.DatabaseError as error:
+        # SQLite's own message may quote what is no text.
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
             return str(error)
         if wrong != "ok":
             return str(wrong).strip().splitlines()[-1]
@@ -119,7 +170,10 @@ class Stored:
             raise InputError(
                 f"{self.path}: has layout {known[1]} of another version, expected layout {LAYOUT}"
             )
-        return ""
+        sealed = {"seal"} & self._columns("points")
+        needed = _NEEDED | {"work": _NEEDED["work"] | sealed}
+        lacking = [name for name, columns in needed.items() if not columns <= self._columns(name)]
+        return f"table {lacking[0]} lacks a column" if lacking else ""
 
     def _whole(self, problem: str) -> Salvaged:
         """Return what is whole of a damaged store.
@@ -171,7 +225,12 @@ class Stored:
                 if not (fits(of_work, work) and fits(of_point, (sweep, number, key, rules, point, values))):
                     damaged += 1
                     continue
-            yield Row(number, json.loads(values), point, status, reason, json.loads(measures), seconds)
+            try:
+                row = _row(number, values, point, status, reason, measures, seconds)
+            except (ValueError, TypeError):
+                damaged += 1
+                continue
+            yield row
         if damaged:
             say(
                 f"{self.path}: {damaged} rows are damaged and left out; a sweep that is run into it does them again"
@@ -182,13 +241,16 @@ class Stored:
         """The number of the sweep that was run last; 0 if none was."""
         found = self._base.execute("SELECT value FROM meta WHERE name = 'last sweep'").fetchone()
         # 0 is the number of no sweep, so that `rows` finds nothing.
-        return int(found[0]) if found else 0
+        return int(found[0]) if found and str(found[0]).isdecimal() and len(str(found[0])) < 19 else 0
 
     def document(self, sweep: int | None = None) -> dict[str, Any]:
         """Return the content of a sweep file of this store, by default the last."""
         number = self.last_sweep if sweep is None else sweep
         found = self._base.execute("SELECT document FROM sweeps WHERE id = ?", (number,)).fetchone()
-        document = json.loads(found[0]) if found else {}
+        try:
+            document = json_within(found[0]) if found else {}
+        except (ValueError, TypeError):
+            return {}
         return document if isinstance(document, dict) else {}
 
     def close(self) -> None:

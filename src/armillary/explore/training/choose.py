@@ -12,13 +12,13 @@ from armillary.base.units import format_bytes, format_time
 from armillary.explore.search.bound import StepBound
 from armillary.explore.sweep.memory import needed
 from armillary.explore.training.candidates import candidates
-from armillary.explore.training.defaults import completed, with_sequence
+from armillary.explore.training.defaults import completed, with_recipe, with_sequence
 from armillary.explore.training.machine import Machine, machine_of
 from armillary.explore.training.parts import parts_of
 from armillary.explore.training.plan_keys import nested
 from armillary.explore.training.software import Software, software_of, usual
-from armillary.explore.training.step import Step, platform_of
-from armillary.explore.training.train import Prediction, of_plan, plan_of
+from armillary.explore.training.step import platform_of
+from armillary.explore.training.train import Prediction, of_parts, plan_of, step_of
 from armillary.platform.files.preset import merged
 from armillary.workload.models import Model, load_model
 
@@ -104,6 +104,8 @@ def plan(
         assumed.append(f"software {used.name}: {used.title}")
     whole = completed(given, used.plan)
     plan_of(whole, found)  # wrong keys are refused before any is tried
+    whole, scaled = with_recipe(whole, used.name, found.device)
+    assumed += scaled
     return _searched(read, found, used, whole, top, tuple(assumed), tell)
 
 
@@ -121,7 +123,7 @@ def _ranked(
     )
     for done, (each, own) in enumerate(zip(among, whole, strict=True)):
         try:
-            values = completed(own, used.plan)
+            values, _ = with_recipe(completed(own, used.plan), used.name, machine.device)
             timed.append(_timed(model, machine, used, values))
         except InputError as error:
             rejected.append(Rejected(each, "impossible", str(error)))
@@ -129,7 +131,10 @@ def _ranked(
     if not timed:
         raise InputError(f"no plan is possible: {rejected[0].why}" if rejected else "no plans to rank")
     timed.sort(key=lambda each: each.seconds)
-    best = [of_plan(model, machine, used, each.plan, assumed, each.parts) for each in timed[:top]]
+    best = [
+        of_parts(step_of(model, machine, each.plan), machine, used, each.parts, assumed)
+        for each in timed[:top]
+    ]
     return Choice(tuple(best), (*_slower(timed, top), *rejected), len(timed), assumed)
 
 
@@ -165,7 +170,8 @@ def _searched(
         tell("simulated", done + 1, len(waiting))
     if not timed:
         raise InputError(_impossible(given, machine, rejected))
-    best = tuple(of_plan(model, machine, software, each.plan, assumed, each.parts) for each in timed[:top])
+    steps = [(step_of(model, machine, each.plan), each.parts) for each in timed[:top]]
+    best = tuple(of_parts(step, machine, software, parts, assumed) for step, parts in steps)
     return Choice(best, (*rejected, *_slower(timed, top)), len(timed), assumed)
 
 
@@ -201,7 +207,7 @@ def _screened(
             rejected.append(Rejected(values, "slower", problem))
             continue
         # Plans of a search have one precision, so the constants of the software make one machine for all of them.
-        bound = bound or StepBound(platform_of(_step(model, machine, values), software.fitted.constants))
+        bound = bound or StepBound(platform_of(step_of(model, machine, values), software.fitted.constants))
         waiting.append((bound.ticks(model, plan) * 1e-9, values))
         tell("screened", done + 1, len(tried))
     return sorted(waiting, key=lambda each: each[0]), rejected
@@ -228,7 +234,7 @@ class _Timed:
 
 def _timed(model: Model, machine: Machine, software: Software, values: dict[str, Any]) -> _Timed:
     plan_of(values, machine)
-    return _Timed(values, parts_of(_step(model, machine, values), software.fitted.constants))
+    return _Timed(values, parts_of(step_of(model, machine, values), software.fitted.constants))
 
 
 def _slower(timed: Sequence[_Timed], top: int) -> list[Rejected]:
@@ -237,10 +243,6 @@ def _slower(timed: Sequence[_Timed], top: int) -> list[Rejected]:
         Rejected(each.plan, "slower", f"takes {format_time(each.seconds * 1e9)}, the best {best}")
         for each in timed[top:]
     ]
-
-
-def _step(model: Model, machine: Machine, values: Mapping[str, Any]) -> Step:
-    return Step(model, values, machine.keys, machine.npus, machine.device)
 
 
 def _impossible(given: Mapping[str, Any], machine: Machine, rejected: Sequence[Rejected]) -> str:

@@ -24,7 +24,6 @@ class Constants:
         handshake: us that the CPU takes over a message of a pipeline.
         issue: us that the CPU takes to issue an operation, where no graph does.
         synchronise: us that the CPU takes to read the token counts of experts, where it must.
-        fp4: What GEMMs in fp4 take besides, over `gemm`: their operands are scaled and rounded by kernels of their own.
         communication: Share by which collectives take longer than alone.
         communication_inside: The same within a node, besides.
         communication_between: The same between nodes, besides.
@@ -45,7 +44,6 @@ class Constants:
     handshake: float = 0.0
     issue: float = 0.0
     synchronise: float = 0.0
-    fp4: float = 1.0
     communication: float = 0.0
     communication_inside: float = 0.0
     communication_between: float = 0.0
@@ -56,14 +54,12 @@ class Constants:
     straggler: float = 0.0
     step: float = 0.0
 
-    def platform(self, device: str, precision: str = "bf16") -> dict[str, Any]:
+    def platform(self, device: str) -> dict[str, Any]:
         """Return these constants as keys of a platform: ``compute`` and ``terms``.
 
         Args:
             device: Name of the constants of kernels; "": another model times them, which factors do not reach.
-            precision: Of the GEMMs of the plan.
         """
-        gemm = self.gemm * (self.fp4 if precision == "fp4" else 1.0)
         attention = self.attention * (self.hopper if _family(device) == HOPPER else 1.0)
         compute = {
             "model": "gpu",
@@ -72,7 +68,7 @@ class Constants:
             # Six digits: a study file should read.
             "factors": {
                 name: round(value, 6)
-                for name, value in (("gemm", gemm), ("attention", attention), ("memory", self.memory))
+                for name, value in (("gemm", self.gemm), ("attention", attention), ("memory", self.memory))
             },
         }
         return ({"compute": compute} if device else {}) | {
@@ -103,14 +99,18 @@ class Constants:
         return {"inside": _percent(inside), "between": _percent(between)}
 
     def plan(self, plan: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a plan with these constants; what it says of the host itself, e.g. that it has no work, stays."""
+        """Return a plan with these constants; what it says of the host itself, e.g. that it has no work, stays.
+
+        A plan that says no more of the host than its graphs leaves its times to them.
+        """
         found = {**plan}
         # ns: a pipeline's messages are short.
         if wait := round(self.handshake * 1e3):
             found["pipeline"] = {**plan.get("pipeline", {}), "handshake": f"{wait} ns"}
         host = {name: f"{ns} ns" for name in HOST if (ns := round(getattr(self, name) * 1e3))}
-        if host and "host" not in plan:
-            found["host"] = host
+        own = plan.get("host")
+        if host and (own is None or set(own) == {"graphs"}):
+            found["host"] = {**(own or {}), **host}
         return found
 
     def changed(self, values: Mapping[str, float]) -> Constants:

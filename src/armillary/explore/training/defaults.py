@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from armillary.base.errors import InputError
+from armillary.base.errors import InputError, one_of
+from armillary.compute.gpu.device import load_gpu
 from armillary.explore.sweep.memory import needed
 from armillary.explore.training.candidates import candidates
 from armillary.explore.training.machine import Machine
+from armillary.explore.training.software import TRANSFORMER_ENGINE
 from armillary.platform.files.preset import merged
 from armillary.workload.models import Model, default_sequence
 from armillary.workload.pipeline.tasks import DEFERRING
+from armillary.workload.plan.scaling import RECIPES
 from armillary.workload.plan.schema import Plan
 
 CHOSEN = (
@@ -54,6 +57,40 @@ def completed(given: Mapping[str, Any], usual: Mapping[str, Any]) -> dict[str, A
         usual = {**usual, "parallel": own}
     whole: dict[str, Any] = merged(usual, given)
     return whole
+
+
+def with_recipe(given: Mapping[str, Any], software: str, device: str) -> tuple[dict[str, Any], list[str]]:
+    """Return the keys of a plan with how operands of fp8 or fp4 are scaled, and a sentence where they did not say.
+
+    Args:
+        given: The keys.
+        software: Name of the software; one without Transformer Engine has no default.
+        device: Name of the constants of the machine's kernels; "": not known.
+
+    Raises:
+        InputError: the device has no such GEMMs.
+    """
+    numbers = dict(given.get("numbers") or {})
+    compute, own = numbers.get("compute", "bf16"), numbers.get("recipe")
+    peaks = load_gpu(device).peaks if device else {}
+    # Scales of 16 or 32 values are applied by tensor cores, of which those with fp4 are the first.
+    small = "fp4" in peaks
+    if own in SMALL and device and not small:
+        raise InputError(
+            f"numbers.recipe {own}: {device} scales whole tensors and blocks of 128, expected "
+            f"{one_of([each for each in RECIPES if each not in SMALL])}"
+        )
+    if own or compute not in ("fp8", "fp4") or not device or software not in TRANSFORMER_ENGINE:
+        return {**given}, []
+    chosen_ = "nvfp4" if compute == "fp4" else "mx" if small else "current"
+    if chosen_ == "nvfp4" and not small:
+        return {**given}, []
+    text = f"recipe {chosen_} of {compute}, usual on {device}: kernels quantise operands before GEMMs"
+    return {**given, "numbers": {**numbers, "recipe": chosen_}}, [text]
+
+
+SMALL = ("mx", "nvfp4")
+"""Recipes with scales of a few values."""
 
 
 def chosen(model: Model, machine: Machine, given: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:

@@ -15,6 +15,7 @@ ALONE = {
     "virtual-pipeline": ("pipeline", "virtual"),
     "sharding": ("data", "sharding"),
     "precision": ("numbers", "compute"),
+    "recipe": ("numbers", "recipe"),
 }
 """Key -> where it stands in a plan; the names are those of the command line."""
 

@@ -54,6 +54,8 @@ def plan_text(plan: Plan) -> str:
     parts.append(f"dp {plan.ranks // (own.tp * own.pp * own.cp)}")
     parts += [f"microbatch {plan.microbatch}", plan.data.sharding]
     parts += [] if plan.recompute == "none" else [f"{plan.recompute} recomputation"]
+    if plan.numbers.recipe:
+        parts.append(f"{plan.numbers.compute} ({plan.numbers.recipe})")
     return ", ".join(parts)
 
 

@@ -18,6 +18,8 @@ NAMES = (
     "megatron-core", "nemo", "torchtitan", "fsdp2", "llm-foundry", "deepspeed", "maxtext", "megatron-lm-2022",
 )  # fmt: skip
 """What a user may name; other files are of single sets of measurements."""
+TRANSFORMER_ENGINE = ("megatron-core", "nemo")
+"""Those whose GEMMs in fp8 and fp4 run in Transformer Engine, by one of its recipes."""
 SHARDED = ("fsdp", "hsdp", "zero-3")
 """Shardings of weights, which PyTorch's own software has and Megatron is rarely run with."""
 

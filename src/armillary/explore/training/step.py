@@ -133,8 +133,7 @@ def trace_of(step: Step, constants: Constants = NEUTRAL) -> Trace:
 def _texts(step: Step, constants: Constants) -> tuple[str, str, str]:
     """Return model, plan and machine as text, which is exact, and by which results are kept."""
     plan = {"ranks": step.npus, **constants.plan(step.plan)}
-    precision = (step.plan.get("numbers") or {}).get("compute", "bf16")
-    machine = merged(step.machine, constants.platform(step.device, precision))
+    machine = merged(step.machine, constants.platform(step.device))
     return step.model.model_dump_json(), json.dumps(plan, sort_keys=True), json.dumps(machine, sort_keys=True)
 
 

@@ -23,11 +23,17 @@ RECOMPUTE = {
 """Recomputation -> flags of Megatron-core."""
 
 
+SCHEDULES = {"gpipe": "GPipe", "1f1b": "1F1B", "interleaved": "Interleaved1F1B"}
+"""Schedule of a pipeline -> its name in torch.distributed.pipelining, which torchtitan takes."""
+MEGATRON_RECIPES = {"delayed": "delayed", "current": "tensorwise", "block": "blockwise", "mx": "mxfp8"}
+"""Recipe of fp8 -> its name in Megatron-core."""
+
+
 def study(found: Prediction, model: str) -> dict[str, Any]:
     """Return the study file whose simulation is the prediction, but for what a long step leaves out."""
     constants = found.software.fitted.constants
     values = {key: value for key, value in constants.plan(keys_of(found.plan)).items() if key != "ranks"}
-    own = constants.platform(found.machine.device, found.plan.numbers.compute)
+    own = constants.platform(found.machine.device)
     return {
         "workload": {"generate": {"model": model, **values}},
         "platform": merged(dict(found.machine.keys), own),
@@ -66,11 +72,37 @@ def megatron(found: Prediction, model: Decoder) -> Iterator[str]:
         yield "--use-distributed-optimizer"
     if plan.data.overlap:
         yield "--overlap-grad-reduce" + ("" if plan.data.sharding == "ddp" else " --overlap-param-gather")
-    if RECOMPUTE[plan.recompute]:
+    if plan.recompute_modules:
+        yield f"--recompute-granularity selective --recompute-modules {' '.join(plan.recompute_modules)}"
+    elif RECOMPUTE[plan.recompute]:
         yield RECOMPUTE[plan.recompute]
-    yield "--bf16" + (" --fp8-format hybrid" if plan.numbers.compute == "fp8" else "")
+    yield "--bf16" + _low_precision(plan)
     if plan.numbers.gradients == "bf16":
         yield "--grad-reduce-in-bf16"
+
+
+def _low_precision(plan: Plan) -> str:
+    """Return the flags of GEMMs in fp8 or fp4, and of their recipe."""
+    recipe = MEGATRON_RECIPES.get(plan.numbers.recipe or "", "")
+    if plan.numbers.compute == "fp8":
+        form = "e4m3" if plan.numbers.recipe in ("mx", "block") else "hybrid"
+        return f" --fp8-format {form}" + (f" --fp8-recipe {recipe}" if recipe else "")
+    return " --fp4-format e2m1 --fp4-recipe nvfp4" if plan.numbers.compute == "fp4" else ""
+
+
+def left_out(plan: Plan) -> dict[str, str]:
+    """Return the files that are not written of a plan -> why: the software has no such pipeline."""
+    schedule = plan.pipeline.schedule
+    if plan.parallel.pp == 1:
+        return {}
+    found = {}
+    if schedule not in ("1f1b", "interleaved"):
+        found["megatron-core.sh"] = f"Megatron-core has no schedule {schedule}"
+    if schedule not in SCHEDULES:
+        found["torchtitan.toml"] = f"torchtitan has no schedule {schedule}" + (
+            ", its DualPipeV has one copy of the weights and not two" if schedule == "dualpipe" else ""
+        )
+    return found
 
 
 def torchtitan(found: Prediction, model: Decoder) -> Iterator[str]:
@@ -93,7 +125,7 @@ def torchtitan(found: Prediction, model: Decoder) -> Iterator[str]:
     yield f"context_parallel_degree = {own.cp}"
     yield f"pipeline_parallel_degree = {own.pp}"
     if own.pp > 1:
-        yield f'pipeline_parallel_schedule = "{"Interleaved1F1B" if plan.pipeline.virtual > 1 else "1F1B"}"'
+        yield f'pipeline_parallel_schedule = "{SCHEDULES[plan.pipeline.schedule]}"'
         yield f"pipeline_parallel_microbatch_size = {plan.microbatch}"
     if model.experts:
         yield f"expert_parallel_degree = {own.ep}"
@@ -104,6 +136,8 @@ def torchtitan(found: Prediction, model: Decoder) -> Iterator[str]:
 
 def write(folder: Path, found: Prediction, name: str) -> list[Path]:
     """Write ``study.yaml``, ``megatron-core.sh`` and ``torchtitan.toml`` to a folder, and return them.
+
+    Files of a software that cannot run the plan are left out, see `left_out`.
 
     Args:
         folder: It is made.
@@ -121,12 +155,14 @@ def write(folder: Path, found: Prediction, name: str) -> list[Path]:
         "study.yaml": f"# {on_one_line(headline(found))}\n"
         + yaml.safe_dump(study(found, said), sort_keys=False, width=110, allow_unicode=True)
     }
-    if isinstance(model, Decoder):
+    refused = left_out(found.plan)
+    if isinstance(model, Decoder) and "megatron-core.sh" not in refused:
         texts["megatron-core.sh"] = "\n".join(
             ["# Flags of pretrain_gpt.py; data, tokenizer and learning rate are yours.", "FLAGS=("]
             + [f"  {line}" for line in megatron(found, model)]
             + [")", ""]
         )
+    if isinstance(model, Decoder) and "torchtitan.toml" not in refused:
         texts["torchtitan.toml"] = "\n".join([*torchtitan(found, model), ""])
     make_folder(folder)
     paths = [folder / each for each in texts]

@@ -14,7 +14,7 @@ from armillary.base.errors import InputError
 from armillary.base.portable import hypot, log
 from armillary.compute.gpu.device import load_gpu
 from armillary.explore.training.constants import Constants
-from armillary.explore.training.defaults import chosen, completed, with_sequence
+from armillary.explore.training.defaults import chosen, completed, with_recipe, with_sequence
 from armillary.explore.training.fitted import NORMAL
 from armillary.explore.training.interval import interval_of
 from armillary.explore.training.machine import Machine, machine_of
@@ -119,15 +119,21 @@ def predicted(model: Model, machine: Machine, given: Mapping[str, Any], software
     given, assumed = with_sequence(model, given)
     whole = completed(given, used.plan)
     plan_of(whole, machine)  # wrong keys are refused before any is chosen
+    whole, scaled = with_recipe(whole, used.name, machine.device)
     values, reasons = chosen(model, machine, whole)
-    found = of_plan(model, machine, used, values, ())
+    found = of_plan(model, machine, used, values)
     if not software:
-        step = Step(model, values, machine.keys, machine.npus, machine.device)
+        step = step_of(model, machine, values)
         more = 100 * (found.step_time_s / seconds(step, Constants()) - 1)
         assumed.append(
             f"software {used.name}: {used.title}; it adds {more:.0f} % to kernels and collectives alone"
         )
-    return replace(found, assumptions=(*assumed, *reasons, *found.assumptions))
+    return replace(found, assumptions=(*assumed, *scaled, *reasons, *found.assumptions))
+
+
+def step_of(model: Model, machine: Machine, values: Mapping[str, Any]) -> Step:
+    """Return a step of a plan on a machine."""
+    return Step(model, values, machine.keys, machine.npus, machine.device)
 
 
 def of_plan(
@@ -135,17 +141,22 @@ def of_plan(
     machine: Machine,
     software: Software,
     values: Mapping[str, Any],
-    assumed: tuple[str, ...],
-    parts: Mapping[str, float] | None = None,
 ) -> Prediction:
-    """Predict a step of a whole plan, from `parts` if it was simulated already.
+    """Predict a step of a whole plan.
 
     Raises:
         InputError: the plan is impossible.
     """
-    plan = plan_of(values, machine)
-    step = Step(model, values, machine.keys, machine.npus, machine.device)
-    parts = parts or parts_of(step, software.fitted.constants)
+    plan_of(values, machine)  # a wrong plan is refused before it is simulated
+    step = step_of(model, machine, values)
+    return of_parts(step, machine, software, parts_of(step, software.fitted.constants), ())
+
+
+def of_parts(
+    step: Step, machine: Machine, software: Software, parts: Mapping[str, float], assumed: tuple[str, ...]
+) -> Prediction:
+    """Return the prediction of a step whose `parts` were simulated."""
+    model, plan = step.model, plan_of(step.plan, machine)
     time = fsum(parts.values())
     sequence = plan.sequence or models.default_sequence(model)
     needed = _flops(model, plan)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from armillary.base.errors import InputError
+from armillary.base.hints import show
 from armillary.base.text import csv_text as table_text
 from armillary.explore.runner.stored import Stored
 from armillary.explore.sweep.constraint import known_names, objective
@@ -29,9 +30,13 @@ def stored_columns(path: str | Path) -> Columns:
     if not rows:
         raise InputError(f"{path}: no point is done yet")
     # Values of `let` follow from others: as axes they would only repeat these.
-    computed = {str(key).rpartition(".")[2] for key in document.get("let") or {}}
+    given = document.get("let")
+    computed = {str(key).rpartition(".")[2] for key in given} if isinstance(given, dict) else set()
     names = dict.fromkeys(name for row in rows for name in row.values if name not in computed)
-    goals = [objective(text) for text in document.get("objectives") or [_DEFAULT]]
+    wanted = document.get("objectives") or [_DEFAULT]
+    if not isinstance(wanted, list) or not all(isinstance(text, str) for text in wanted):
+        raise InputError(f"{path}: objectives: got {show(wanted)}, expected a list of texts")
+    goals = [objective(text) for text in wanted]
     return Columns(
         tuple(axis_of(name, (), rows) for name in names),
         tuple(Objective(goal.name, "less" if goal.goal == "minimize" else "more") for goal in goals),

@@ -10,7 +10,7 @@ from operator import mul
 import numpy as np
 
 from armillary.base.errors import InputError, nearest, one_of
-from armillary.base.reading import json_within
+from armillary.base.json_text import json_within
 from armillary.lab.extrapolation.mesh_dims import mesh_dim_numbers, mesh_dims_of
 from armillary.lab.extrapolation.roles import ROLES, Evidence, named
 from armillary.lab.extrapolation.symbolic import ALONE, from_one_rank, groups_of_trace, symbolic

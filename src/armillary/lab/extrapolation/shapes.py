@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from armillary.base.reading import json_within
+from armillary.base.json_text import json_within
 from armillary.lab.extrapolation.scaling import Floats
 from armillary.trace import Graph
 

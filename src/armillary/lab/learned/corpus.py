@@ -16,8 +16,10 @@ import numpy as np
 
 from armillary.base.errors import InputError
 from armillary.base.files import make_folder, replacing, write_text
+from armillary.base.json_text import parse_json
+from armillary.base.packing import check_members
 from armillary.base.pool import process_pool
-from armillary.base.reading import MOST_FILE, check_members, check_size, parse_json
+from armillary.base.reading import MOST_FILE, check_size
 from armillary.lab.learned.records import Record, arrays_of, record_of, records_of
 from armillary.lab.learned.requests import Request, draw, read_request
 from armillary.lab.learned.vocabulary import COLUMNS, Vocabulary

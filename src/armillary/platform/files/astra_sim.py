@@ -17,6 +17,7 @@ from armillary.platform.collectives import COLLECTIVES, algorithm_text, read_alg
 from armillary.platform.files.astra_sim_keys import (
     INTER_DIMENSION,
     INTRA_DIMENSION,
+    LOG_KEYS,
     MEMORY_KEYS,
     NETWORK_IGNORED,
     NETWORK_KEYS,
@@ -55,6 +56,8 @@ def read_platform(
     memory: Source | None = None,
     comm_groups: Source | None = None,
     cli: Iterable[str] = (),
+    *,
+    logged: bool = False,
 ) -> Platform:
     """Read a platform described in ASTRA-sim's formats.
 
@@ -64,6 +67,7 @@ def read_platform(
         memory: Remote-memory JSON; None means no remote memory.
         comm_groups: Communicator-group JSON; None, or a file name that contains ``empty``, means no groups.
         cli: Command-line flags, ``--num-queues-per-dim=2`` or as two words.
+        logged: The keys of the log are obeyed (`read_log_keys`); without, a warning says that they have no effect.
 
     Returns:
         The platform, in dialect ``astra-sim``; odd but accepted input is named in its `warnings`.
@@ -79,7 +83,7 @@ def read_platform(
     document = read_document(system, "system configuration", "json")
     # A file without a policy leaves it to each profile; without an endpoint delay, too.
     policies: dict[str, SchedulingName] = {"LIFO": "lifo", "FIFO": "fifo", "EXPLICIT": "priority"}
-    parts = _read_system(document, len(dimensions), flags, warnings)
+    parts = _read_system(document, len(dimensions), flags, warnings, logged=logged)
     return Platform(
         dimensions=dimensions,
         npu=parts.npu,
@@ -136,6 +140,27 @@ def _read_network(document: Document, warnings: list[str]) -> tuple[Dimension, .
     return tuple(dimensions)
 
 
+class LogKeys(NamedTuple):
+    """What a system file says of the log: the files get a line for each node; the prefix of traces of memory, or ""."""
+
+    issues: bool = False
+    memory: str = ""
+
+
+def read_log_keys(system: Source) -> LogKeys:
+    """Return the keys of a system file that say what is told of a run.
+
+    Raises:
+        InputError: the file cannot be read, or a value is none.
+    """
+    document = read_document(system, "system configuration", "json")
+    name = document.data.get("local-mem-trace-filename", "local_mem_trace")
+    if not isinstance(name, str) or not name:
+        document.reject(("local-mem-trace-filename",), name, "the prefix of files")
+    tracked = _switch(document, "track-local-mem")
+    return LogKeys(_switch(document, "trace-enabled"), name if tracked else "")
+
+
 class _System(NamedTuple):
     """What a system file says, by the parts of a machine."""
 
@@ -146,11 +171,14 @@ class _System(NamedTuple):
 
 
 def _read_system(
-    document: Document, dimensions: int, flags: Mapping[str, Any], warnings: list[str]
+    document: Document, dimensions: int, flags: Mapping[str, Any], warnings: list[str], *, logged: bool
 ) -> _System:
     data = document.data
     # Fatal only if a key is unknown; keys that the documentation names but the program skips give a warning.
-    _note_ignored(document, document.check_keys(SYSTEM_KEYS, ignored=SYSTEM_IGNORED), warnings)
+    known, ignored = SYSTEM_KEYS, [*SYSTEM_IGNORED, *LOG_KEYS]
+    if logged:
+        known, ignored = (*SYSTEM_KEYS, *LOG_KEYS), SYSTEM_IGNORED
+    _note_ignored(document, document.check_keys(known, ignored=ignored), warnings)
     whole = functools.partial(_truncated, document, warnings)
     splits = document.require("preferred-dataset-splits", "the number of chunks of a collective")
     if "scheduling-policy" in data:

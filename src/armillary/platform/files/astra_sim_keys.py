@@ -45,11 +45,10 @@ SYSTEM_IGNORED = [
     "injection-scale",
     "comm-scale",
     "compute-scale",
-    "trace-enabled",
-    "track-local-mem",
-    "local-mem-trace-filename",
     "packet-routing",
 ]
+# They change no tick, but what is said of a run.
+LOG_KEYS = ("trace-enabled", "track-local-mem", "local-mem-trace-filename")
 MEMORY_KEYS = ("memory-type", "remote-mem-latency", "remote-mem-bw", "num-nodes", "num-npus-per-node")
 # Their values, with the names that version 1.0 also knows; the first is what version 2 always does.
 INTER_DIMENSION = {

@@ -302,7 +302,8 @@ def compute_of(compute: Compute, document: Document, path: KeyPath) -> values.Co
         ),
         replay=compute.replay,
         kernels=values.Kernels(*both, overhead=compute.kernel_overhead),
-        source=f"{document.where(path)}: {key_text(path)}",
+        # Lines of a file are counted for errors alone, and recorded durations have none.
+        source=f"{document.where(path)}: {key_text(path)}" if compute.times or compute.overrides else "",
         folder=document.path.parent if document.path else values.Compute().folder,
         uncertainty=Interval(own.low, own.high, own.of) if (own := compute.uncertainty) else None,
     )

@@ -35,7 +35,6 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from armillary.base.counts import MOST_JOBS, check_count
 from armillary.base.document import Document, Source, check_path, is_there, read_document
 from armillary.base.errors import InputError, nearest
 from armillary.base.hints import KeyPath, show
@@ -155,6 +154,9 @@ def _jobs(study: Study, jobs: list[Job], document: Document) -> Iterator[StudyJo
 
     taken: set[int] = set()
     names: set[str] = set()
+    # Late: most studies have no jobs.
+    from armillary.base.counts import MOST_JOBS, check_count
+
     check_count(
         sum(job.repeat for job in jobs), MOST_JOBS, f"{document.where(('jobs',))}: jobs", "a smaller repeat"
     )
@@ -242,7 +244,11 @@ def platform_document(path: Source) -> Document:
         return read_document(path, "platform file", "yaml")
     check_path(path, "platform file")
     from armillary.platform.files.preset import is_preset, preset_document, preset_names, read_preset
+    from armillary.platform.files.sized import counted
 
+    many = counted(str(path))
+    if many and Path(many[1]).suffix in (".yaml", ".yml") and not is_there(path):
+        return _many(str(path), *many)
     # A file of the same name wins over a preset.
     if is_preset(str(path)) and not is_there(path):
         # Its errors need no file beside them.
@@ -255,6 +261,22 @@ def platform_document(path: Source) -> Document:
         f"{path}: neither a file nor a preset{nearest(str(path), preset_names())}; "
         f"presets: {', '.join(preset_names())}"
     )
+
+
+def _many(name: str, count: int, file: str) -> Document:
+    """Return the document of `count` machines of a file, joined by ``between`` or its outermost dimension.
+
+    Raises:
+        InputError: the file is malformed, or says nothing of a network between its machines.
+    """
+    from armillary.platform.files.sized import multiplied
+
+    document = platform_document(file)
+    at = ("platform",) if "platform" in document.data else ()
+    document, _ = _expanded(document, at)
+    keys = document.data["platform"] if at else document.data
+    grown = multiplied(name, keys, document.data.get("between") if at else None, count)
+    return replace(document, data={**document.data, "platform": grown} if at else grown)
 
 
 def json_schema() -> dict[str, Any]:

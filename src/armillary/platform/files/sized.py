@@ -8,6 +8,9 @@ A preset that can grow says how under ``scale``::
       part: 8                 # a domain that is not used whole has a multiple of so many devices
       between: {name: fabric, topology: Switch, bandwidth: 50 GB/s, latency: 5 us}
 
+A user's own file may be counted, too, as `64xmycluster.yaml`; what joins its copies stands there as ``between``, or is
+its outermost dimension.
+
 ``between`` joins domains; its size follows. A domain that is a torus (``shape``) takes the shape that is nearest to a
 square or a cube.
 """
@@ -59,6 +62,48 @@ def sized(name: str, platform: Mapping[str, Any], scale: Mapping[str, Any], devi
     if devices > used:
         network.append({"size": devices // used, **scale["between"]})
     return {**platform, "network": network}
+
+
+def multiplied(name: str, platform: Mapping[str, Any], between: Any, count: int) -> dict[str, Any]:
+    """Return a platform of `count` machines.
+
+    Args:
+        name: As the user wrote it, for errors.
+        platform: One machine, of the user's file.
+        between: A dimension without its size that joins them; None: the outermost dimension grows.
+        count: How many.
+
+    Raises:
+        InputError: nothing joins them, or there would be too many devices.
+    """
+    network = platform.get("network")
+    if not isinstance(network, list) or not all(isinstance(each, Mapping) for each in network):
+        raise InputError(f"machine {name}: expected a file with a list of dimensions as its network")
+    inner = math.prod(_devices(name, each) for each in network)
+    if not 1 <= count <= MOST // max(inner, 1):
+        raise InputError(f"machine {name}: {count * inner:,} devices, expected 1 to {MOST:,}")
+    if count == 1:
+        return {**platform}
+    if between is not None:
+        if not isinstance(between, Mapping) or "size" in between:
+            raise InputError(f"machine {name}: between: expected a dimension without its size")
+        return {**platform, "network": [*network, {**between, "size": count}]}
+    last = network[-1]
+    if len(network) < 2 or "size" not in last:
+        raise InputError(
+            f"machine {name}: nothing joins {count:,} of them, expected in the file 'between: "
+            "{name: fabric, topology: Switch, bandwidth: 50 GB/s, latency: 5 us}'"
+        )
+    return {**platform, "network": [*network[:-1], {**last, "size": last["size"] * count}]}
+
+
+def _devices(name: str, dimension: Mapping[str, Any]) -> int:
+    sides_ = dimension["shape"] if "shape" in dimension else [dimension.get("size")]
+    if not isinstance(sides_, list) or not all(isinstance(each, int) and each > 0 for each in sides_):
+        raise InputError(
+            f"machine {name}: expected a size or a shape of dimension {dimension.get('name', '')}".rstrip()
+        )
+    return math.prod(sides_)
 
 
 def devices_of(dimension: Mapping[str, Any]) -> int:

@@ -331,6 +331,11 @@ class StudyFile(Part):
     assumptions: list[str] = Field(
         default=[], description="What the machine takes from elsewhere, a sentence each (train, plan)."
     )
+    between: dict[str, Any] | None = Field(
+        default=None,
+        description="A dimension without its size, which joins copies of the machine where it is counted "
+        "(64xmycluster.yaml); absent: the outermost dimension grows.",
+    )
     workload: Workload | None = Field(
         default=None, description="May be left out of a file that is only a platform."
     )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from armillary.trace import NodeType
 from armillary.trace.attention import ATTENTION
-from armillary.trace.gemm import GEMM, to_numbers
+from armillary.trace.gemm import GEMM, SCALING, to_numbers
 from armillary.trace.grid import AXIS
 from armillary.trace.node import Attribute
 from armillary.trace.templates import LABEL, Template
@@ -57,6 +57,7 @@ def piece(*lists: Sequence[Step], host: Host = NO_HOST) -> Piece:
     called: dict[str, tuple[int, ...]] = {}
     first: tuple[int, ...] = ()
     kernel = issued = None
+    within = ""
     for number, steps in enumerate(lists):
         # Later lists start at the result of the first one, or at the input if it had no steps.
         before: tuple[int, ...] | None = first if number else None
@@ -74,7 +75,13 @@ def piece(*lists: Sequence[Step], host: Host = NO_HOST) -> Piece:
             ports = (IN, CHAIN) if opens else (CHAIN,) if not after else ()
             # Calls of one communicator run in the order of the program, as in NCCL.
             after = (*after, *called.get(step.axes, ()))
-            if work := host.issue + host.synchronise * step.synchronises:
+            graph = graph_of(step.name, host)
+            work = host.synchronise * step.synchronises
+            # A CUDA graph is issued once.
+            if not (graph and graph == within):
+                work += host.issue
+            within = graph
+            if work:
                 issued = _issue(template, step, work, issued, (after, ports) if step.synchronises else None)
                 after = (*after, issued)
             before = _add(template, step, after, ports)
@@ -88,6 +95,21 @@ def piece(*lists: Sequence[Step], host: Host = NO_HOST) -> Piece:
     followed = {parent for node in template.nodes for parent in node.data_deps}
     ends = tuple(node for node in range(len(template.nodes)) if node not in followed)
     return Piece(template, first, kernel, ends, called, issued)
+
+
+GRAPHS = {
+    "router": ("mlp.norm", "router", "dispatch.permute"),
+    "attention": ("attention", "qkv", "positions", "core", "gate", "out", "down", "q", "kv", "mixer"),
+}
+"""Key of ``host.graphs`` -> how the names of the steps that it holds begin."""
+
+
+def graph_of(name: str, host: Host) -> str:
+    """Return the CUDA graph that a step of a layer is in; "": the CPU issues it alone."""
+    block = f"{name.removeprefix('again.')}."
+    return next(
+        (graph for graph in host.graphs if any(block.startswith(f"{each}.") for each in GRAPHS[graph])), ""
+    )
 
 
 def _issue(
@@ -136,6 +158,8 @@ def kernel_attributes(step: Step) -> list[Attribute]:
     # bf16 is what readers take without the attribute.
     if step.flops and step.precision != "bf16":
         found.append(("precision", "string", step.precision))
+    if step.scaling and step.flops:
+        found.append((SCALING, "string", step.scaling))
     if step.gemms and step.flops:
         found.append((GEMM, "int64_list", to_numbers(step.gemms)))
     if step.attention:

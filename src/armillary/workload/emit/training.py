@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from math import ceil
 
 from armillary.trace import CollectiveType, Graph
 from armillary.trace.grid import RankGrid
@@ -14,7 +15,11 @@ from armillary.workload.emit.template import NO_HOST, Piece, piece
 from armillary.workload.layers.layer import Layer
 from armillary.workload.pipeline.tasks import Task, virtual_stage
 from armillary.workload.plan.numbers import gradient, weight
+from armillary.workload.plan.scaling import AMAX, TENSORS, recipe_of, weight_traffic
 from armillary.workload.plan.schema import Host, Plan
+
+AGREE = "tp+cp+dp"
+"""Axes over which delayed scaling reduces largest values, as Megatron-core's amax reduction group."""
 
 
 @dataclass
@@ -71,6 +76,9 @@ class Stage:
         self.tied = tied if stage in (0, self.stages - 1) and self.stages > 1 and not self.both_ends else 0
         self.rank = Rank(f"stage {stage}", grid, plan.pipeline.handshake)
         self.replicas = STRATEGIES[plan.data.sharding](self.rank, plan)
+        recipe = recipe_of(plan)
+        self.history = bool(recipe and recipe.history) and self.rank.members(AGREE) > 1
+        """Whether ranks with the same layers agree on the largest values of tensors after each pass."""
         self.outputs: dict[tuple[int, int], Nodes] = {}
         """Last nodes of forward tasks whose backward task has not begun, by (microbatch, chunk)."""
         self.here: dict[int, deque[Nodes]] = {}
@@ -141,6 +149,9 @@ class Stage:
         if self.both_ends:
             self.replicas.reduced = [self._summed_with_copy()]
         update(self.rank, self.plan, self.replicas, self.plan.pipeline.schedule != "pipedream")
+        low = sum(layer.low for chunk in self.chunks for _, layer in chunk)
+        if moved := ceil(low * weight_traffic(self.plan)):
+            self.rank.kernel("quantize weights", moved, [])
 
     def _summed_with_copy(self) -> int:
         """Add the gradients of the rank with the other copy of the weights, as far from the other end."""
@@ -175,6 +186,7 @@ class Stage:
                 self.stored[task.microbatch, number] = [
                     self.rank.memory("store activations", False, size, now)
                 ]
+        self._agree("forward", task, now)
         self.outputs[task.microbatch, task.chunk] = now
         if virtual < len(self.boundaries) - 1:
             self._send("activations", ahead, self.boundaries[virtual], tag + 2, now)
@@ -196,10 +208,23 @@ class Stage:
                 # Loaded when the kernels before are done: earlier would hold the memory that offloading frees.
                 also = [self.rank.memory("load activations", True, size, [*stored, *self.rank.chain])]
             now = self._use(layer, number, kind, now, also, last)
+        if kind != "W":
+            self._agree("backward", task, now)
         if kind != "W" and virtual:
             # Frameworks send when the whole backward pass has returned, gradients of weights included.
             after = [*now, *self.rank.chain]
             self._send("gradients", -ahead, self.boundaries[virtual - 1], tag - 1, after)
+
+    def _agree(self, direction: str, task: Task, after: Nodes) -> None:
+        """Reduce the largest values of the tensors of a pass; what follows is scaled by them."""
+        # One GEMM of the forward pass for each linear layer.
+        layers = sum(bool(step.scaling) for _, layer in self.chunks[task.chunk] for step in layer.forward)
+        if self.history and layers:
+            self.rank.labels["layer"] = -1
+            size = layers * TENSORS[direction] * AMAX
+            after = [*after, *self.rank.chain]
+            node = self.rank.collective(f"amax {direction}", CollectiveType.ALL_REDUCE, AGREE, size, after)
+            self.rank.chain = [node]
 
     def _part(self, size: int) -> int:
         """Return the bytes of a message: with `scatter`, each rank of tp sends a part of the boundary."""

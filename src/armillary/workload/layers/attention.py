@@ -36,8 +36,10 @@ def attention_blocks(
         if not shard.training and shard.queries < shard.keys:
             return [*first[:-1], *_absorbed(shard, latent, heads, first[-1]), out]
         return [*first, core(shard, heads), out]
-    width = heads.query * heads.key + heads.kv_size
-    columns = {"q": heads.query * heads.key, "k": heads.kv * heads.key, "v": heads.kv * heads.value}
+    gate = model.attention.gate
+    queries = heads.query * heads.key * (2 if gate else 1)
+    width = queries + heads.kv_size
+    columns = {"q": queries, "k": heads.kv * heads.key, "v": heads.kv * heads.value}
     blocks = [column(shard, "qkv", model.hidden, width, bias=qkv_bias, results=columns)]
     # Learned positions were added in the embedding; rotary ones turn queries and keys here.
     if model.attention.qk_norm or model.learned_positions is None:
@@ -46,7 +48,20 @@ def attention_blocks(
     sinks = (
         {"dp+cp": heads.query} if model.attention.sinks else {}
     )  # their gradient comes from the same kernel
-    return [*blocks, replace(attend, parameters=sinks), out]
+    blocks.append(replace(attend, parameters=sinks))
+    if gate:
+        # Of queries' size: read with the output, which is written again.
+        held = shard.tokens * heads.query * heads.key * shard.element
+        blocks.append(
+            Block(
+                "gate",
+                (Step("apply", bytes=3 * held),),
+                (Step("apply", bytes=5 * held),),
+                saved=2 * held,
+                working=3 * held,
+            )
+        )
+    return [*blocks, out]
 
 
 def _positions(shard: Shard, model: Decoder, heads: Heads) -> Block:

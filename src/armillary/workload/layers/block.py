@@ -71,8 +71,26 @@ class Block:
     for_weights: tuple[str, ...] = ()
 
 
-def layer(name: str, shard: Shard, blocks: Sequence[Block], boundary: int, cache: int = 0) -> Layer:
-    """Return the layer of some blocks; full recomputation is left to `recomputed`."""
+@dataclass(frozen=True)
+class Again:
+    """What a layer makes again in its backward pass.
+
+    Attributes:
+        before: Name of a block -> blocks that run again right before its backward pass, in order.
+        dropped: Name of a block -> bytes of `saved` that it does not keep.
+    """
+
+    before: Mapping[str, Sequence[Block]] = field(default_factory=dict)
+    dropped: Mapping[str, int] = field(default_factory=dict)
+
+
+NOTHING = Again()
+
+
+def layer(
+    name: str, shard: Shard, blocks: Sequence[Block], boundary: int, cache: int = 0, again: Again = NOTHING
+) -> Layer:
+    """Return the layer of some blocks, which makes some of them `again`; full recomputation is left to `recomputed`."""
     forward = _chained((block.name, block.forward) for block in blocks)
     parameters: Counter[str] = Counter()
     frozen: Counter[str] = Counter()
@@ -84,13 +102,11 @@ def layer(name: str, shard: Shard, blocks: Sequence[Block], boundary: int, cache
         return Layer(name, forward, parameters=parameters, working=working, boundary=boundary, cache=cache)
     back: list[tuple[str, Steps]] = []
     both: list[tuple[str, Steps, Steps]] = []
-    again = 0
     for block in reversed(blocks):
-        # As late as possible: right before the block's own backward pass.
-        if shard.recompute == "selective" and block.dropped:
-            back.append((f"again.{block.name}", block.forward))
+        # As late as possible: right before the backward pass of the block that needs it.
+        for each in again.before.get(block.name, ()):
+            back.append((f"again.{each.name}", each.forward))
             both.append((*back[-1], ()))
-            again += block.dropped
         back.append((block.name, block.backward))
         both.append((*back[-1], _added(shard, block)))
     return Layer(
@@ -100,9 +116,9 @@ def layer(name: str, shard: Shard, blocks: Sequence[Block], boundary: int, cache
         _chained((block.name, _added(shard, block)) for block in reversed(blocks)),
         parameters,
         sum(block.partial for block in blocks),
-        saved=sum(block.saved for block in blocks) - again,
-        working=_beyond(shard, blocks),
-        back=_beyond(shard, blocks, boundary),
+        saved=sum(block.saved for block in blocks) - sum(again.dropped.values()),
+        working=_beyond(again, blocks),
+        back=_beyond(again, blocks, boundary),
         shapes=frozenset(
             (gemm.m, gemm.n)
             for block in blocks
@@ -124,17 +140,17 @@ def layer(name: str, shard: Shard, blocks: Sequence[Block], boundary: int, cache
     )
 
 
-def _beyond(shard: Shard, blocks: Sequence[Block], boundary: int | None = None) -> int:
+def _beyond(again: Again, blocks: Sequence[Block], boundary: int | None = None) -> int:
     """Return the most bytes that blocks need beyond what all of them save.
 
     While a block runs forward, later ones have saved nothing yet; while it runs backward, they have freed it.
 
     Args:
-        shard: With selective recomputation a block drops what it makes again right before its backward pass.
+        again: What is dropped, and made again right before the backward pass that needs it.
         blocks: In the order of the forward pass.
         boundary: Bytes of the gradient of the residual, which bypasses the blocks of a backward pass; None: forward.
     """
-    kept = [block.saved - block.dropped * (shard.recompute == "selective") for block in blocks]
+    kept = [block.saved - again.dropped.get(block.name, 0) for block in blocks]
     most = until = 0
     for block, own in zip(blocks, kept, strict=True):
         if boundary is None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import gcd
+from typing import Literal
 
 from armillary.base.errors import InputError
+from armillary.workload.layers.again import made_again
 from armillary.workload.layers.attention import attention_blocks, cache_bytes
 from armillary.workload.layers.block import Block, layer, recomputed
 from armillary.workload.layers.embedding import embedding, head
@@ -13,6 +15,8 @@ from armillary.workload.layers.experts import check_experts, expert_blocks
 from armillary.workload.layers.layer import Layer
 from armillary.workload.layers.linear import mlp_blocks, norm, residual
 from armillary.workload.layers.lora import check_lora, with_adapters
+from armillary.workload.layers.mixer import check_mixer, mixer_blocks
+from armillary.workload.layers.scaling import with_scaling
 from armillary.workload.layers.shard import Shard, divisors, inference_shard, near, training_shard
 from armillary.workload.models.schema import Decoder
 from armillary.workload.plan.schema import Plan
@@ -26,11 +30,17 @@ class Kind:
     window: int | None
     kept: bool = False
     """Whether it keeps all that recomputation of other layers drops."""
+    mixes: Literal["attention", "linear", ""] = "attention"
+    feeds: bool = True
+    """Whether it has a feed-forward block, or experts."""
 
     @property
     def name(self) -> str:
         """For people."""
         words = ["experts"] * self.experts + ["window"] * (self.window is not None) + ["kept"] * self.kept
+        words += ["linear"] * (self.mixes == "linear")
+        # Layers of one block.
+        words += ["mixer"] * (not self.feeds) + ["feed-forward"] * (not self.mixes and not self.experts)
         return " ".join([*words, "layer"])
 
 
@@ -38,7 +48,9 @@ def kind_of(model: Decoder, index: int) -> Kind:
     """Return the kind of layer `index`, counted from 0."""
     own = model.attention
     # The first `full_layers` are without the window.
-    return Kind(model.has_experts(index), own.window if index >= own.full_layers else None)
+    mixes, feeds = model.mixes(index), model.feeds(index)
+    window = own.window if index >= own.full_layers and mixes == "attention" else None
+    return Kind(feeds == "experts", window, mixes=mixes, feeds=bool(feeds))
 
 
 def decoder_layers(model: Decoder, plan: Plan, expert_rank: int) -> list[Layer]:
@@ -52,6 +64,7 @@ def decoder_layers(model: Decoder, plan: Plan, expert_rank: int) -> list[Layer]:
     check_width(plan.parallel.tp, model)
     shard = training_shard(plan, sequence, expert_rank, longest=model.learned_positions)
     check_experts(shard, model)
+    check_mixer(shard, model)
     if plan.lora:
         check_lora(model, plan.lora)
     return _all(shard, model, shares_table=model.tied and plan.parallel.pp == 1)
@@ -69,6 +82,7 @@ def decoder_inference(model: Decoder, plan: Plan, tokens: int, context: int, bat
     divided = model.experts is not None and plan.parallel.etp not in (None, plan.parallel.tp)
     shard = inference_shard(plan, tokens, context, batch, divided=divided)
     check_experts(shard, model)
+    check_mixer(shard, model)
     return _all(shard, model, shares_table=model.tied and plan.parallel.pp == 1)
 
 
@@ -83,36 +97,55 @@ def transformer_layer(shard: Shard, model: Decoder, kind: Kind, *, qkv_bias: boo
     """
     if kind.kept:
         shard = replace(shard, recompute="none")
+    blocks: list[Block] = []
+    if kind.mixes:
+        blocks += _mixing(shard, model, kind, qkv_bias)
+    if kind.feeds:
+        blocks += _feeding(shard, model, kind)
+    hidden = model.hidden
+    blocks = with_scaling(shard, with_adapters(shard, blocks))
+    boundary = shard.own * hidden * shard.element
+    cache = 0 if shard.training else cache_bytes(shard, model, kind.window)
+    made = layer(kind.name, shard, blocks, boundary, cache, made_again(shard, blocks))
+    if not shard.training or shard.recompute != "full":
+        return made
+    # Nothing of the backward pass works on what the last GEMM and residual make.
+    idle = (1 if kind.experts else 2) if shard.early_stop else 0
+    return recomputed(made, shard, blocks[: len(blocks) - idle], boundary)
+
+
+def _mixing(shard: Shard, model: Decoder, kind: Kind, qkv_bias: bool | None) -> list[Block]:
+    """Return norm, attention or a linear mixer, and residual."""
     hidden, bias = model.hidden, model.attention.bias
-    weights = hidden * (2 if model.norm == "layer" else 1)
-    blocks: list[Block] = [
-        norm(shard, "attention.norm", hidden, weights),
-        *attention_blocks(
+    mixer = (
+        mixer_blocks(shard, model)
+        if kind.mixes == "linear"
+        else attention_blocks(
             shard,
             model,
             kind.window,
             qkv_bias=bias != "none" if qkv_bias is None else qkv_bias,
             out_bias=bias == "all",
-        ),
+        )
+    )
+    return [
+        norm(shard, "attention.norm", hidden, hidden * (2 if model.norm == "layer" else 1)),
+        *mixer,
         residual(shard, "attention.residual", hidden),
-        norm(shard, "mlp.norm", hidden, weights),
     ]
+
+
+def _feeding(shard: Shard, model: Decoder, kind: Kind) -> list[Block]:
+    """Return norm, feed-forward block or experts, and residual."""
+    hidden = model.hidden
+    blocks = [norm(shard, "mlp.norm", hidden, hidden * (2 if model.norm == "layer" else 1))]
     if kind.experts:
         blocks += expert_blocks(shard, model)
     else:
         assert model.mlp is not None
         own = model.mlp
         blocks += mlp_blocks(shard, hidden, own.size, gated=model.gated, bias=own.bias)
-    blocks.append(residual(shard, "mlp.residual", hidden))
-    blocks = with_adapters(shard, blocks)
-    boundary = shard.own * hidden * shard.element
-    cache = 0 if shard.training else cache_bytes(shard, model, kind.window)
-    made = layer(kind.name, shard, blocks, boundary, cache)
-    if not shard.training or shard.recompute != "full":
-        return made
-    # Nothing of the backward pass works on what the last GEMM and residual make.
-    idle = (1 if kind.experts else 2) if shard.early_stop else 0
-    return recomputed(made, shard, blocks[: len(blocks) - idle], boundary)
+    return [*blocks, residual(shard, "mlp.residual", hidden)]
 
 
 def _all(shard: Shard, model: Decoder, *, shares_table: bool) -> list[Layer]:
@@ -140,7 +173,7 @@ def check_width(tp: int, model: Decoder) -> None:
     """
     own, experts = model.attention, model.experts
     sizes = {"heads": own.heads}
-    if model.mlp and not all(model.has_experts(index) for index in range(model.layers)):
+    if model.mlp and any(model.feeds(index) == "mlp" for index in range(model.layers)):
         sizes["mlp size"] = model.mlp.size
     if experts and experts.shared:
         sizes["size of shared experts"] = experts.shared * (experts.shared_size or experts.size)

@@ -18,11 +18,28 @@ class Load:
         sent: Vectors that this rank sends, itself included: one per token and expert that it visits.
         received: Vectors that the experts of this rank receive, likewise.
         splits: Vectors to each member; empty: equally many to all.
+        experts: Of those received, how many each expert of this rank gets; empty: equally many.
     """
 
     sent: int
     received: int
     splits: tuple[int, ...] = ()
+    experts: tuple[int, ...] = ()
+
+    def rows(self, local: int, times: int, align: int) -> int:
+        """Return the rows that the GEMMs of `local` experts compute, with padding.
+
+        Args:
+            local: Experts of this rank.
+            times: How often each vector received counts, as members of etp have others.
+            align: The number of which the rows of an expert are a multiple.
+        """
+        if align == 1:
+            return self.received * times
+        # Experts without tokens are skipped.
+        used = min(local, self.received * times)
+        counts = self.experts or (-(-self.received // used) if used else 0,) * used
+        return sum(-(-count * times // align) * align for count in counts)
 
 
 def load(own: Experts, tokens: int, ep: int, expert_rank: int, skew: float) -> Load:
@@ -47,7 +64,8 @@ def load(own: Experts, tokens: int, ep: int, expert_rank: int, skew: float) -> L
     local = own.count // ep
     splits = tuple(sum(chosen[rank * local : (rank + 1) * local]) for rank in range(ep))
     # Every rank sends this one the same number, as all choose alike.
-    return Load(slots, ep * splits[expert_rank], splits)
+    mine = tuple(ep * each for each in chosen[expert_rank * local : (expert_rank + 1) * local])
+    return Load(slots, ep * splits[expert_rank], splits, mine)
 
 
 def places(own: Experts, count: int) -> float:

@@ -87,7 +87,7 @@ def _routed(shard: Shard, model: Decoder, own: Experts, loads: Load) -> list[Blo
     local, inner = own.count // shard.ep, own.size // shard.etp
     wide = inner * (2 if model.gated else 1)
     # Members of etp gather each other's tokens; without sequence parallelism they have the same ones.
-    rows = loads.received * (shard.etp if shard.distinct else 1)
+    rows = loads.rows(local, shard.etp if shard.distinct else 1, shard.align)
     read = min(local, rows)  # kernels skip the weights of experts without tokens
     up = gemms(shard, rows, hidden, wide, count=read)
     down = gemms(shard, rows, inner, hidden, count=read)
@@ -118,8 +118,37 @@ def _routed(shard: Shard, model: Decoder, own: Experts, loads: Load) -> list[Blo
             results=made(shard, rows, {"down": hidden}),
             back=rows * (hidden + inner) * element,
         ),
+        *([_biased(shard, rows, hidden)] if own.bias and shard.training else []),
         _exchange(shard, "combine", own, loads, hidden),
     ]
+
+
+def _biased(shard: Shard, rows: int, hidden: int) -> Block:
+    """Return the addition of the experts' biases to what they make, each expert's times the probability of a token.
+
+    Megatron-core has no kernel for it (``TEGroupedMLP._apply_bias``): probabilities in fp32 widen the product and the
+    sum, whose parts are copied into one tensor and made narrow again. The bias of the first GEMM is added by the
+    activation's kernel.
+    """
+    count, element = rows * hidden, shard.element
+    wide = 4 * count
+    return Block(
+        "experts.bias",
+        (
+            Step("product", bytes=wide),
+            Step("sum", bytes=2 * wide + count * element),
+            Step("join", bytes=2 * wide),
+            Step("narrow", bytes=wide + count * element),
+        ),
+        # Gradients: made wide; of biases the sum over tokens, of probabilities the sum over columns; made narrow.
+        (
+            Step("widen", bytes=wide + count * element),
+            Step("products", bytes=2 * wide),
+            Step("sums", bytes=2 * wide),
+            Step("narrow", bytes=wide + count * element),
+        ),
+        working=2 * wide,
+    )
 
 
 def _exchange(shard: Shard, name: str, own: Experts, loads: Load, hidden: int) -> Block:

@@ -37,6 +37,7 @@ class Step:
         gemms: The GEMMs of a kernel that does nothing else, including padding of groups.
         attention: Shape of a fused attention kernel.
         synchronises: Whether the CPU reads a result of the steps before it, and issues this one only then.
+        scaling: Recipe by which other kernels have quantised the operands of its GEMMs; "": it finds or casts them.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Step:
     gemms: tuple[Gemm, ...] = ()
     attention: Attention | None = None
     synchronises: bool = False
+    scaling: str = ""
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,6 +25,10 @@ def layers_of(model: Model, plan: Plan, place: int = 0) -> list[Layer]:
     """
     if plan.lora and not isinstance(model, Decoder):
         raise InputError(f"lora of '{model.name}': expected a model of kind 'decoder', got '{model.kind}'")
+    if plan.numbers.recipe and not isinstance(model, Decoder):
+        raise InputError(
+            f"numbers.recipe of '{model.name}': expected a model of kind 'decoder', got '{model.kind}'"
+        )
     return _layers(model, plan, place)
 
 

@@ -8,6 +8,7 @@ from typing import Literal
 from armillary.base.errors import InputError
 from armillary.workload.layers.layer import Precision
 from armillary.workload.plan.numbers import Stores, dispatch, gradient, stored, stores
+from armillary.workload.plan.scaling import alignment
 from armillary.workload.plan.schema import ELEMENT, Context, Lora, Plan
 
 
@@ -51,6 +52,7 @@ class Shard:
         dropout: Whether masks are kept.
         recompute: What the backward pass recomputes.
         keep: Results that full recomputation keeps.
+        modules: What selective recomputation makes again; empty: scores of attention.
         recompute_every: Of so many layers one is recomputed.
         lora: What is trained beside frozen weights; None: all weights.
         compiled: Whether element-wise operations are fused into one kernel each.
@@ -59,6 +61,8 @@ class Shard:
         loss: ``fused``: the gradient of the logits overwrites them; ``softmax``: it overwrites their probabilities in
             fp32; ``dense``: it is apart from both.
         dummies: Whether GEMMs that accumulate gradients return others for autograd.
+        recipe: How operands in fp8 or fp4 are scaled; None: each GEMM casts its own.
+        align: Tokens to a multiple of which those of an expert are padded.
     """
 
     batch: int
@@ -89,9 +93,12 @@ class Shard:
     loss: Literal["fused", "softmax", "dense"]
     dummies: bool
     keep: tuple[str, ...] = ()
+    modules: tuple[str, ...] = ()
     recompute_every: int = 1
     compiled: bool = True
     lora: Lora | None = None
+    recipe: str | None = None
+    align: int = 1
     stores: Stores | None = None
     """Storage precisions of inference; None in training."""
 
@@ -225,6 +232,7 @@ def _shard(
         dropout=plan.dropout and training,
         recompute=plan.recompute,
         keep=tuple(plan.keep),
+        modules=tuple(plan.recompute_modules),
         recompute_every=plan.recompute_every,
         compiled=plan.compiled or not training,
         early_stop=plan.early_stop,
@@ -233,6 +241,8 @@ def _shard(
         loss="fused" if plan.loss == "fused" else "dense" if torch else "softmax",
         dummies=plan.numbers.fused and not torch,
         lora=plan.lora,
+        recipe=plan.numbers.recipe,
+        align=alignment(plan),
         stores=None if training else stores(plan),
     )
 

@@ -8,6 +8,7 @@ from math import ceil, prod
 from armillary.trace.grid import RankGrid
 from armillary.workload.layers.layer import Layer
 from armillary.workload.plan.numbers import MOMENTS, gradient, state, weight
+from armillary.workload.plan.scaling import recipe_of
 from armillary.workload.plan.schema import Plan
 
 LAYERWISE = ("zero-3", "fsdp", "hsdp")
@@ -77,7 +78,9 @@ def states(layer: Layer, plan: Plan, grid: RankGrid) -> States:
         # Without resharding the gathered weights stay beside the shard for the whole step.
         total["weights"] += element * whole
     if sharding not in _MASTERS:
-        total["weights"] += ceil(layer.low * CACHED.get(plan.numbers.compute, 0))
+        recipe = recipe_of(plan)
+        copies = 2 * float(recipe.element) if recipe else CACHED.get(plan.numbers.compute, 0.0)
+        total["weights"] += ceil(layer.low * copies)
     return States(
         weights=left(total["weights"], plan.offload.weights),
         gradients=total["gradients"],

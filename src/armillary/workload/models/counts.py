@@ -17,6 +17,7 @@ class Parameters:
     Attributes:
         embedding: Tables of tokens, positions, patches, classes or features.
         attention: Projections with their biases.
+        linear: Linear mixers in place of attention.
         mlp: Dense blocks.
         experts: Routed and shared experts.
         router: Weights and biases that choose experts, and gates of shared ones.
@@ -29,6 +30,7 @@ class Parameters:
 
     embedding: int = 0
     attention: int = 0
+    linear: int = 0
     mlp: int = 0
     experts: int = 0
     router: int = 0
@@ -69,9 +71,11 @@ def _count(model: Model) -> Parameters:
 def _decoder(model: Decoder) -> Parameters:
     hidden, norm = model.hidden, 2 if model.norm == "layer" else 1
     attention, small_norms = _attention(model)
-    moe = sum(model.has_experts(layer) for layer in range(model.layers))
-    dense, projections = model.layers - moe, 3 if model.gated else 2
-    mlp = model.mlp
+    every = range(model.layers)
+    mixers, feeds = [model.mixes(layer) for layer in every], [model.feeds(layer) for layer in every]
+    moe, dense, full = feeds.count("experts"), feeds.count("mlp"), mixers.count("attention")
+    projections = 3 if model.gated else 2
+    mlp, linear = model.mlp, model.linear
     experts = routed = shared = router = idle = 0
     if model.experts:
         own = model.experts
@@ -80,14 +84,19 @@ def _decoder(model: Decoder) -> Parameters:
         router = own.count * (hidden + own.router_bias) + hidden * own.shared_gate
         # A token visits top_k routed experts and all shared ones.
         experts, idle = own.count * routed + shared, (own.count - own.top_k) * routed
+    # One norm before each block, and the final one.
+    norms = sum(map(bool, (*mixers, *feeds))) + 1
     return Parameters(
         embedding=hidden * (model.vocabulary + (model.learned_positions or 0)),
-        attention=model.layers * attention,
+        attention=full * attention,
+        linear=mixers.count("linear") * (hidden * (linear.inputs + linear.values) + linear.small)
+        if linear
+        else 0,
         mlp=dense * _block(hidden, mlp.size, projections, mlp.bias) if mlp else 0,
         experts=moe * experts,
         router=moe * router,
-        # Two norms per layer and the final one, besides the small ones inside attention.
-        norms=norm * ((2 * model.layers + 1) * hidden + model.layers * small_norms),
+        # Besides the small ones inside attention.
+        norms=norm * (norms * hidden + full * small_norms),
         head=0 if model.tied else hidden * model.vocabulary,
         idle=moe * idle,
     )
@@ -111,7 +120,9 @@ def _attention(model: Decoder) -> tuple[int, int]:
     query, kv = own.heads * model.head_size, model.kv_heads * model.head_size
     bias = {"none": 0, "qkv": query + 2 * kv, "all": query + 2 * kv + hidden}[own.bias]
     sinks = own.heads * own.sinks
-    return hidden * (2 * query + 2 * kv) + bias + sinks, 2 * model.head_size * own.qk_norm
+    return hidden * (
+        (3 if own.gate else 2) * query + 2 * kv
+    ) + bias + sinks, 2 * model.head_size * own.qk_norm
 
 
 def _block(hidden: int, size: int, projections: int, bias: bool) -> int:

@@ -166,6 +166,76 @@ def _qwen3_moe(config: _Config) -> _Built:
     return model, data | _qwen_experts(config, {})
 
 
+def _qwen3_next(config: _Config) -> _Built:
+    """Build Qwen3-Next without the module that predicts further tokens."""
+    model, data = _qwen3(config)
+    shared = config.whole("shared_expert_intermediate_size")
+    data["attention"]["gate"] = True
+    data["linear"] = {
+        "kind": "gated-delta",
+        "heads": config.whole("linear_num_value_heads"),
+        "key_heads": config.whole("linear_num_key_heads"),
+        "key_size": config.whole("linear_key_head_dim"),
+        "value_size": config.whole("linear_value_head_dim"),
+        "conv": config.whole("linear_conv_kernel_dim", 4),
+    }
+    every = config.whole("full_attention_interval", 4)
+    kinds = [
+        "full_attention" if (layer + 1) % every == 0 else "linear_attention"
+        for layer in range(data["layers"])
+    ]
+    if config.given("layer_types"):
+        config.only("layer_types", kinds, f"of every {every} layers the last has attention")
+    data["full_every"] = every
+    return model, data | _qwen_experts(config, {"shared": 1, "shared_size": shared, "shared_gate": True})
+
+
+def _nemotron_h(config: _Config) -> _Built:
+    """Build Nemotron-H, or Nemotron 3 Nano, whose layers have one block each."""
+    layout = str(config.document.require("hybrid_override_pattern", "a letter for each layer, such as MEM*"))
+    bias = config.true("mlp_bias", False)
+    data: dict[str, Any] = {
+        "layers": config.whole("num_hidden_layers"),
+        "hidden": config.whole("hidden_size"),
+        "vocabulary": config.whole("vocab_size"),
+        "context": config.whole("max_position_embeddings", 4096),
+        "tied": config.true("tie_word_embeddings", False),
+        "norm": "rms",
+        # Squared ReLU: one input projection.
+        "activation": "relu",
+        "attention": {
+            "heads": config.whole("num_attention_heads"),
+            "kv_heads": config.whole("num_key_value_heads"),
+            "head_size": config.whole("head_dim", 128),
+            "bias": "all" if config.true("attention_bias", False) else "none",
+        },
+        "layout": layout,
+    }
+    if "M" in layout:
+        data["linear"] = {
+            "kind": "mamba-2",
+            "heads": config.whole("mamba_num_heads"),
+            "key_heads": config.whole("n_groups", 8),
+            "key_size": config.whole("ssm_state_size", 128),
+            "value_size": config.whole("mamba_head_dim"),
+            "conv": config.whole("conv_kernel", 4),
+            "chunk": config.whole("chunk_size", 128),
+        }
+    if "-" in layout:
+        data["mlp"] = {"size": config.whole("intermediate_size"), "bias": bias}
+    if "E" in layout:
+        data["experts"] = {
+            "count": config.whole("n_routed_experts"),
+            "top_k": config.whole("num_experts_per_tok"),
+            "size": config.whole("moe_intermediate_size"),
+            "shared": config.whole("n_shared_experts", 1, low=0),
+            "shared_size": config.whole("moe_shared_expert_intermediate_size"),
+            "router_bias": True,
+            "bias": bias,
+        }
+    return Decoder, data
+
+
 def _qwen_experts(config: _Config, shared: dict[str, Any]) -> dict[str, Any]:
     # The schema has a number of dense layers at the start; other places cannot be described.
     dense = config.document.data.get("mlp_only_layers") or []
@@ -299,6 +369,8 @@ ARCHITECTURES: dict[str, Callable[[_Config], _Built]] = {
     "qwen2_moe": _qwen2_moe,
     "qwen3": _qwen3,
     "qwen3_moe": _qwen3_moe,
+    "qwen3_next": _qwen3_next,
+    "nemotron_h": _nemotron_h,
     "deepseek_v2": _deepseek,
     "deepseek_v3": _deepseek,
     "gpt2": _gpt2,

@@ -142,9 +142,9 @@ def _forward(model: Model, batch: int, sequence: int, causal: bool) -> dict[str,
 @_forward.register
 def _decoder(model: Decoder, batch: int, sequence: int, causal: bool) -> dict[str, int]:
     parts: Counter[str] = Counter()
-    alike: dict[tuple[bool, bool], list[int]] = {}
+    alike: dict[tuple[str, str, bool], list[int]] = {}
     for layer in range(model.layers):
-        kind = (model.has_experts(layer), layer < model.attention.full_layers)
+        kind = (model.mixes(layer), model.feeds(layer), layer < model.attention.full_layers)
         alike.setdefault(kind, []).append(layer)
     # Layers of one kind have equal counts, so one of them is counted and multiplied.
     for layers in alike.values():
@@ -154,6 +154,23 @@ def _decoder(model: Decoder, batch: int, sequence: int, causal: bool) -> dict[st
 
 
 def _layer(model: Decoder, layer: int, batch: int, sequence: int, causal: bool) -> dict[str, int]:
+    mixer = model.mixes(layer)
+    parts = _attention(model, layer, batch, sequence, causal) if mixer == "attention" else {}
+    if mixer == "linear":
+        parts = _linear(model, batch * sequence)
+    return parts | _feeds(model, layer, batch * sequence)
+
+
+def _linear(model: Decoder, tokens: int) -> dict[str, int]:
+    own = model.linear
+    assert own is not None
+    return {
+        "linear projections": 2 * tokens * model.hidden * (own.inputs + own.values),
+        "linear states": tokens * own.operations,
+    }
+
+
+def _attention(model: Decoder, layer: int, batch: int, sequence: int, causal: bool) -> dict[str, int]:
     own, hidden, tokens = model.attention, model.hidden, batch * sequence
     if own.latent:
         latent = own.latent
@@ -164,24 +181,31 @@ def _layer(model: Decoder, layer: int, batch: int, sequence: int, causal: bool) 
         weights += latent.kv_rank * own.heads * (latent.plain_size + value) + own.heads * value * hidden
     else:
         key = value = model.head_size
-        weights = 2 * hidden * key * (own.heads + model.kv_heads)
+        weights = hidden * key * ((3 if own.gate else 2) * own.heads + 2 * model.kv_heads)
     # A window applies after the first full layers.
     pairs = batch * _pairs(sequence, own.window if layer >= own.full_layers else None, causal)
-    parts = {
+    return {
         "attention projections": 2 * tokens * weights,
         SCORES: 2 * pairs * own.heads * (key + value),
     }
+
+
+def _feeds(model: Decoder, layer: int, tokens: int) -> dict[str, int]:
+    kind, hidden = model.feeds(layer), model.hidden
     projections = 3 if model.gated else 2
-    if not model.has_experts(layer):
+    if kind == "mlp":
         assert model.mlp is not None
-        return parts | {"mlp": 2 * tokens * projections * hidden * model.mlp.size}
+        return {"mlp": 2 * tokens * projections * hidden * model.mlp.size}
     experts = model.experts
-    assert experts is not None
+    if not kind or experts is None:
+        return {}
     slots = tokens * experts.top_k
     if experts.capacity_factor is not None:  # buffers of fixed size are computed whole
         slots = experts.count * -int(-experts.capacity_factor * slots // experts.count)
-    parts["router"] = 2 * tokens * hidden * (experts.count + experts.shared_gate)
-    parts["routed experts"] = 2 * slots * projections * hidden * experts.size
+    parts = {
+        "router": 2 * tokens * hidden * (experts.count + experts.shared_gate),
+        "routed experts": 2 * slots * projections * hidden * experts.size,
+    }
     if experts.shared:
         size = experts.shared * (experts.shared_size or experts.size)
         parts["shared experts"] = 2 * tokens * projections * hidden * size

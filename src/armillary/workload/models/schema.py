@@ -41,6 +41,9 @@ class Attention(Part):
     kv_heads: Count | None = Field(default=None, description="Absent: as many as heads.")
     head_size: Count | None = Field(default=None, description="Absent: hidden / heads.")
     bias: Literal["none", "qkv", "all"] = Field(default="none", description="Which projections have one.")
+    gate: bool = Field(
+        default=False, description="The output is gated, by as many columns as queries have (Qwen3-Next)."
+    )
     qk_norm: bool = Field(default=False, description="A norm over each query and key head (Qwen3).")
     sinks: bool = Field(
         default=False, description="A learned score per head beside those of the keys (gpt-oss)."
@@ -55,9 +58,74 @@ class Attention(Part):
         if self.kv_heads is not None and self.heads % self.kv_heads:
             raise ValueError(f"got {self.heads} heads for {self.kv_heads} kv_heads, expected a multiple")
         # Latent attention has its own sizes, so these keys would be ignored.
-        if self.latent and (self.kv_heads or self.head_size or self.qk_norm or self.bias != "none"):
-            raise ValueError("latent attention has no kv_heads, head_size, qk_norm or bias of its own")
+        if self.latent and (
+            self.kv_heads or self.head_size or self.qk_norm or self.gate or self.bias != "none"
+        ):
+            raise ValueError("latent attention has no kv_heads, head_size, gate, qk_norm or bias of its own")
         return self
+
+
+class Linear(Part):
+    """A mixer of tokens whose cost grows with their number, in place of attention.
+
+    ``gated-delta``: Gated DeltaNet (arXiv 2412.06464), of Qwen3-Next; ``mamba-2`` (arXiv 2405.21060), of Nemotron-H.
+    """
+
+    kind: Literal["gated-delta", "mamba-2"]
+    heads: Count = Field(description="Heads of values; each has a state of key_size x value_size.")
+    key_heads: Count = Field(description="Heads of keys and queries (groups of Mamba-2, of B and C).")
+    key_size: Count = Field(description="Elements of a key (Mamba-2: of the state, per element of a value).")
+    value_size: Count = Field(description="Elements of a value.")
+    conv: Count = Field(default=4, description="Tokens that the convolution before it sees.")
+    chunk: Count = Field(
+        default=64, description="Tokens that kernels work on at a time (Mamba-2: usually 128 or 256)."
+    )
+
+    @model_validator(mode="after")
+    def _heads_fit(self) -> Linear:
+        if self.heads % self.key_heads:
+            raise ValueError(f"got {self.heads} heads for {self.key_heads} key_heads, expected a multiple")
+        return self
+
+    @property
+    def values(self) -> int:
+        """Elements of the values of a token."""
+        return self.heads * self.value_size
+
+    @property
+    def keys(self) -> int:
+        """Elements of the keys of a token, and of its queries."""
+        return self.key_heads * self.key_size
+
+    @property
+    def channels(self) -> int:
+        """Elements of a token that pass the convolution: queries, keys and values."""
+        return 2 * self.keys + self.values
+
+    @property
+    def inputs(self) -> int:
+        """Columns of the input projection: what passes the convolution, a gate, and numbers of each head."""
+        return self.channels + self.values + self.heads * (2 if self.kind == "gated-delta" else 1)
+
+    @property
+    def operations(self) -> int:
+        """Operations of a forward pass per token, beside the projections: those of GEMMs of kernels in chunks."""
+        k, v, chunk = self.key_size, self.value_size, self.chunk
+        if self.kind == "gated-delta":
+            # Scores of keys and of queries, keys and values through the inverse, values by scores; three GEMMs with the
+            # state; the inverse itself.
+            return self.heads * (2 * chunk * (3 * k + 2 * v) + 6 * k * v + chunk * chunk)
+        # Scores of B and C, which heads share, and values by scores; the state written and read.
+        return 2 * chunk * k * self.key_heads + self.heads * (2 * chunk * v + 4 * k * v)
+
+    @property
+    def small(self) -> int:
+        """Parameters beside the projections: convolution, norm, and numbers of each head."""
+        if self.kind == "gated-delta":
+            # Decay and time step of each head; one norm for all heads.
+            return self.channels * self.conv + 2 * self.heads + self.value_size
+        # A bias of the convolution; decay, skip and time step of each head; a norm of all values.
+        return self.channels * (self.conv + 1) + 3 * self.heads + self.values
 
 
 class Mlp(Part):
@@ -131,6 +199,33 @@ class Decoder(Described):
     attention: Attention
     mlp: Mlp | None = None
     experts: Experts | None = None
+    linear: Linear | None = Field(default=None, description="What some layers have in place of attention.")
+    full_every: Count | None = Field(
+        default=None, description="Of every so many layers the last has attention, the others are linear."
+    )
+    layout: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=100_000,
+        description="Layers of one block each, a letter for each: M linear, * attention, E experts, - feed-forward "
+        "(Nemotron-H's hybrid_override_pattern).",
+    )
+
+    @model_validator(mode="after")
+    def _mixers(self) -> Decoder:
+        if self.layout is not None:
+            if strange := sorted(set(self.layout) - set(LETTERS)):
+                raise ValueError(f"got '{strange[0]}' in layout, expected only M, *, E and -")
+            if len(self.layout) != self.layers:
+                raise ValueError(f"got a layout of {len(self.layout)} for {self.layers} layers")
+            for letter, (name, what) in LETTERS.items():
+                if letter in self.layout and getattr(self, name) is None:
+                    raise ValueError(f"got '{letter}' in layout, expected {name}: {what}")
+            if self.full_every or (self.experts and (self.experts.dense_first or self.experts.every > 1)):
+                raise ValueError("got a layout, expected no full_every, dense_first nor every beside it")
+        if (self.linear is not None) != bool(self.full_every or "M" in (self.layout or "")):
+            raise ValueError("expected linear with full_every or with M in layout, and only there")
+        return self
 
     @model_validator(mode="after")
     def _fits(self) -> Decoder:
@@ -138,7 +233,7 @@ class Decoder(Described):
         # Without a head size it is hidden / heads, which must be whole.
         if self.attention.head_size is None and self.attention.latent is None and self.hidden % heads:
             raise ValueError(f"got hidden {self.hidden} for {heads} heads, expected a multiple, or head_size")
-        if self.mlp is None and not all(self.has_experts(layer) for layer in range(self.layers)):
+        if self.mlp is None and any(self.feeds(layer) == "mlp" for layer in range(self.layers)):
             raise ValueError("expected mlp: some layers are dense")
         return self
 
@@ -160,8 +255,29 @@ class Decoder(Described):
     def has_experts(self, layer: int) -> bool:
         """Return whether layer `layer`, counted from 0, is a mixture of experts."""
         experts = self.experts
+        if self.layout is not None:
+            return self.layout[layer] == "E"
         # ``decoder_sparse_step`` of Qwen2-MoE: every n-th layer, counted from 1.
         return experts is not None and layer >= experts.dense_first and (layer + 1) % experts.every == 0
+
+    def mixes(self, layer: int) -> Literal["attention", "linear", ""]:
+        """Return what mixes the tokens in layer `layer`, counted from 0; "": nothing does."""
+        if self.layout is not None:
+            return {"*": "attention", "M": "linear"}.get(self.layout[layer], "")  # type: ignore[return-value]
+        return "linear" if self.full_every and (layer + 1) % self.full_every else "attention"
+
+    def feeds(self, layer: int) -> Literal["mlp", "experts", ""]:
+        """Return the feed-forward block of layer `layer`; "": it has none."""
+        if self.has_experts(layer):
+            return "experts"
+        return "mlp" if self.layout is None or self.layout[layer] == "-" else ""
+
+
+LETTERS = {
+    "M": ("linear", "a linear mixer"), "*": ("attention", "attention"), "E": ("experts", "a mixture of experts"),
+    "-": ("mlp", "a feed-forward block"),
+}  # fmt: skip
+"""Letter of a layout -> the key that describes such a layer, and what it is."""
 
 
 class Table(Part):

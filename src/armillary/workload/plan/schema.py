@@ -12,8 +12,12 @@ from armillary.workload.layers.layer import Precision
 Natural = Annotated[int, Field(ge=0, le=2**31 - 1)]
 Kept = Literal["q", "k", "v", "attention", "out", "gate", "up", "down"]
 """Results of a layer: projections, attention itself, output projection; the feed-forward block's projections."""
+Module = Literal["core_attn", "layernorm", "mla_up_proj", "mlp", "moe_act", "moe"]
 Share = Annotated[float, Field(gt=0, le=1)]
+Graphed = Literal["attention", "router"]
 Context = Literal["ring", "all-gather", "all-to-all"]
+Scaling = Literal["delayed", "current", "block", "mx", "nvfp4"]
+"""How operands of GEMMs in fp8 or fp4 are scaled, see `armillary.workload.plan.scaling`."""
 
 
 class Parallel(Part):
@@ -25,7 +29,7 @@ class Parallel(Part):
     )
     overlap: bool = Field(
         default=False,
-        description="With sequence: gather and scatter in pieces beside the GEMMs that they belong to.",
+        description="With sequence parallelism: gather and scatter in pieces beside the GEMMs that they belong to.",
     )
     backward: Literal["any", "in-order", "serial"] = Field(
         default="any",
@@ -66,7 +70,8 @@ class Pipeline(Part):
     )
     scatter: bool = Field(
         default=False,
-        description="Without sequence: each rank of tp sends a part of an activation, which the receivers gather.",
+        description="Without sequence parallelism: each rank of tp sends a part of an activation, which the receivers "
+        "gather.",
     )
     handshake: WholeTime = Field(
         default=0,
@@ -117,6 +122,12 @@ class Data(Part):
         return self
 
 
+OF_RECIPE: dict[str, Precision] = {
+    "delayed": "fp8", "current": "fp8", "block": "fp8", "mx": "fp8", "nvfp4": "fp4",
+}  # fmt: skip
+"""Recipe -> the precision that it is of."""
+
+
 class Numbers(Part):
     """Types of numbers; sizes in bytes follow from them."""
 
@@ -136,11 +147,26 @@ class Numbers(Part):
         default=None,
         description="Between kernels and in messages of inference; absent: bf16, or fp32 with compute fp32.",
     )
+    recipe: Scaling | None = Field(
+        default=None,
+        description="How training scales operands of fp8: delayed, current (a scale per tensor), block, mx; of fp4: "
+        "nvfp4. Kernels quantise them, and tp gathers them so; absent: each GEMM casts an operand of its own.",
+    )
     gradients: Literal["fp32", "bf16"] = Field(default="fp32", description="As they are summed and reduced.")
     fused: bool = Field(
         default=True,
         description="Add up gradients of weights in the GEMMs that make them; else by kernels of their own.",
     )
+
+    @model_validator(mode="after")
+    def _recipe_of_precision(self) -> Numbers:
+        if self.recipe and (found := OF_RECIPE[self.recipe]) != self.compute:
+            fits = [name for name, each in OF_RECIPE.items() if each == self.compute]
+            expected = f"{' or '.join(fits)}" if fits else "none"
+            raise ValueError(
+                f"got recipe {self.recipe}, which is of {found}, with compute {self.compute}, expected {expected}"
+            )
+        return self
 
 
 class Offload(Part):
@@ -158,6 +184,11 @@ class ExpertLoad(Part):
 
     skew: Annotated[float, Field(ge=0, le=10)] = Field(
         default=0.0, description="Exponent of a Zipf law over the experts; 0: all alike."
+    )
+    align: Count | None = Field(
+        default=None,
+        description="Tokens of an expert are padded to a multiple of this; absent: to what the recipe of the numbers "
+        "needs, 16 (delayed, current, block), 32 (mx) or 64 (nvfp4).",
     )
     domain: Count | None = Field(
         default=None,
@@ -193,6 +224,11 @@ class Host(Part):
         description="What it takes to read a result of the device and to go on: how many tokens each expert gets, in "
         "every layer of experts. It waits for the kernels before, and issues the others only then.",
     )
+    graphs: list[Graphed] = Field(
+        default=[],
+        description="What it issues as one CUDA graph: attention (or what takes its place) with its norm and "
+        "projections, the router of experts with the permutation of tokens.",
+    )
 
 
 class Serve(Part):
@@ -226,6 +262,11 @@ class Plan(Part):
     numbers: Numbers = Numbers()
     recompute: Literal["none", "selective", "full"] = Field(
         default="none", description="What the backward pass computes a second time instead of keeping it."
+    )
+    recompute_modules: list[Module] = Field(
+        default=[],
+        description="What selective recomputation makes again, as Megatron-core names it; absent: the scores of "
+        "attention, where they are kept. core_attn: all of it, also of fused kernels.",
     )
     recompute_every: Count = Field(
         default=1,
@@ -275,6 +316,11 @@ class Plan(Part):
         if self.keep and self.recompute != "full":
             raise ValueError(
                 f"got keep {', '.join(self.keep)} with recompute {self.recompute}, expected recompute full"
+            )
+        if self.recompute_modules and self.recompute != "selective":
+            raise ValueError(
+                f"got recompute_modules {', '.join(self.recompute_modules)} with recompute {self.recompute}, expected "
+                "recompute selective"
             )
         if "attention" in self.keep and self.attention != "flash":
             raise ValueError(f"got keep attention with attention {self.attention}, expected attention flash")
@@ -329,6 +375,8 @@ class Plan(Part):
 
     @model_validator(mode="after")
     def _stores_of_inference(self) -> Plan:
+        if self.serve is not None and self.numbers.recipe:
+            raise ValueError(f"got numbers.recipe {self.numbers.recipe}, expected it in training only")
         for name in ("weights", "embeddings", "cache", "activations"):
             # Training derives all of these from `compute`, so a value given would have no effect.
             if self.serve is None and getattr(self.numbers, name) is not None:

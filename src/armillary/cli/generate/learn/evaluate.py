@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from armillary.base.terminal import unfiltered
-from armillary.cli.command import Command
+from armillary.cli.command import Command, option
 from armillary.cli.generate.learn import SUBCOMMANDS
 from armillary.cli.options import html_option, json_option, plot_option
 from armillary.cli.outputs import say, show_table
@@ -34,9 +34,9 @@ _PATH = click.Path(path_type=Path)
 )
 @click.argument("path", metavar="MODEL.npz", type=_PATH)
 @click.argument("folder", metavar="CORPUS", type=_PATH)
-@click.option("--held-out", "plans", metavar="PLAN.yaml", multiple=True, required=True, type=_PATH,
+@option("--held-out", "plans", metavar="PLAN.yaml", multiple=True, required=True, type=_PATH,
               help="What to draw; may be repeated.")  # fmt: skip
-@click.option("--count", type=click.IntRange(1), help="Conditions of each file, instead of what it says.")
+@option("--count", type=click.IntRange(1), help="Conditions of each file, instead of what it says.")
 @json_option("Write all numbers as JSON.")
 @plot_option("made against true step times")
 @html_option("Write picture and tables as one page.", PLOTTED_PAGE)

@@ -26,16 +26,16 @@ if TYPE_CHECKING:
     ),
 )
 @click.argument("path", metavar="MODEL.npz", type=click.Path(path_type=Path))
-@click.option(
+@option(
     "--set",
     "settings",
     metavar="KEY=VALUE",
     multiple=True,
     help="E.g. layers=40.",
 )
-@click.option("--count", type=click.IntRange(1), default=1, show_default=True, help="Traces.")
+@option("--count", type=click.IntRange(1), default=1, show_default=True, help="Traces.")
 @seed_option("Random seed of the first trace.", default=0, show_default=True)
-@click.option("--temperature", type=click.FloatRange(0, 4), default=0.0, show_default=True,
+@option("--temperature", type=click.FloatRange(0, 4), default=0.0, show_default=True,
               help="Scale of what is drawn of measured durations; sizes follow from the condition.")  # fmt: skip
 @option("-o", "--out", metavar="DIR", type=NEW_FOLDER,
         help="Write traces and groups of ranks to a new folder; of several traces each to its own.")  # fmt: skip

@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     help="Write the model (.npz).",
 )
 @seed_option("Random seed of the choice among many examples.", default=0, show_default=True)
-@click.option("--kind", type=click.Choice(["statistical", "neural"]), default="statistical", show_default=True,
+@option("--kind", type=click.Choice(["statistical", "neural"]), default="statistical", show_default=True,
               help="Kind of model; a neural one needs PyTorch to be trained, but not to be used.")  # fmt: skip
-@click.option(
+@option(
     "--steps", type=click.IntRange(1), help="Steps of a neural model's gradient descent.  [default: 2000]"
 )
 def command(folder: Path, out: Path, seed: int, kind: str, steps: int | None) -> None:

@@ -215,7 +215,7 @@ def _again(parts: _Parts, steps: Steps | None, folder: Path) -> tuple[Prediction
         machine = parts.machine(row.machine.npus)
         own: Software = software_of(str(folder / f"{parts.name}.{SOFTWARE}.yaml"), machine.device)
         assert row.case.step is not None
-        found.append(of_plan(row.case.step.model, machine, own, row.values, ()))
+        found.append(of_plan(row.case.step.model, machine, own, row.values))
     return tuple(found)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from armillary.evidence.validate.training.case import Case
 from armillary.evidence.validate.training.machines import MACHINES
 from armillary.evidence.validate.training.rows import read_rows
 from armillary.workload.models import load_model
-from armillary.workload.models.schema import Attention, Decoder, Experts
+from armillary.workload.models.schema import Decoder
 
 COLUMNS = (
     "release", "task", "System", "Model", "#-GPUs", "Precision", "GBS", "MBS", "Sequence Length", "FSDP", "TP", "PP",
@@ -34,31 +35,73 @@ MODELS = {
     "qwen3235ba22b": "qwen3-235b-a22b",
     "gptoss120b": "gpt-oss-120b",
     "kimik2": "kimi-k2",
+    "nemotron3nano": "nemotron-3-nano",
 }
 """Presets by name without signs."""
-# "-CS" and "MX" are ways of scaling within fp8, which the model does not tell apart; "" names none and is
-# fp8.
-PRECISIONS = {
-    "BF16": "bf16",
-    "FP8": "fp8",
-    "FP8-CS": "fp8",
-    "MXFP8": "fp8",
-    "FP8-MX": "fp8",
-    "NVFP4": "fp4",
-    "": "fp8",
+# "CS" is a scale per tensor of its own largest value, which rows of fp8 that name none have, too: the only other recipe
+# of scripts/performance is MX.
+PRECISIONS: dict[str, dict[str, str]] = {
+    "BF16": {"compute": "bf16"},
+    **{name: {"compute": "fp8", "recipe": "current"} for name in ("FP8", "FP8-CS", "")},
+    **{name: {"compute": "fp8", "recipe": "mx"} for name in ("MXFP8", "FP8-MX")},
+    "NVFP4": {"compute": "fp4", "recipe": "nvfp4"},
 }
-# Releases are "26.06": text compares as they do.
-GRAPHS = "26.06"
-"""From this release on experts run in CUDA graphs of whole steps, and their messages beside other microbatches."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """How mixtures of experts run, by scripts/performance/configs.
+
+    Attributes:
+        overlap: Whether messages of experts run beside other microbatches (``moe_a2a_overlap``).
+        graphs: What runs in CUDA graphs (``cuda_graph_scope``); None: the whole step (``full_iteration``).
+        again: What the backward pass makes again (``recompute_modules``).
+    """
+
+    overlap: bool = False
+    graphs: tuple[str, ...] | None = ()
+    again: tuple[str, ...] = ()
+
+
+WHOLE: tuple[str, ...] = ("attention", "router")
+LATENT = ("mla_up_proj",)
+SMALL = ("layernorm", "moe_act")
+RUNS: tuple[tuple[str, str, str, str, Run], ...] = (
+    # Model, devices, recipe, first release: the first that fits. Releases are "26.06": text compares as they do.
+    ("deepseek-v3", "GB300", "mx", "26.06", Run(True, None)),
+    ("deepseek-v3", "GB200 B300", "mx", "26.06", Run(True, None, LATENT)),
+    ("deepseek-v3", "GB200", "", "", Run(False, WHOLE, LATENT)),
+    ("deepseek-v3", "B200", "mx", "26.04.01", Run(True, WHOLE, (*LATENT, "mlp"))),
+    ("deepseek-v3", "B300", "mx", "26.04.01", Run(False, WHOLE, LATENT)),
+    ("deepseek-v3", "H100", "", "", Run(True, (), (*LATENT, "mlp"))),
+    ("deepseek-v3", "", "", "", Run(again=LATENT)),
+    ("kimi-k2", "", "", "", Run(again=LATENT)),
+    ("gpt-oss-120b", "GB200 GB300", "mx", "26.06", Run(True, None)),
+    ("gpt-oss-120b", "B300", "mx", "", Run(True, WHOLE)),
+    ("gpt-oss-120b", "GB200", "", "26.04", Run(True, (), SMALL)),
+    ("gpt-oss-120b", "GB300 B300", "", "", Run(False, WHOLE)),
+    ("gpt-oss-120b", "", "", "", Run(again=SMALL)),
+    ("qwen3-235b-a22b", "GB200 GB300", "mx", "26.06", Run(True, None)),
+    ("qwen3-235b-a22b", "GB200 GB300", "", "", Run(False, WHOLE)),
+    ("qwen3-235b-a22b", "B300 H100", "", "", Run(True)),
+    ("qwen3-30b-a3b", "GB200 GB300", "mx", "26.06", Run(True, None)),
+    ("qwen3-30b-a3b", "B200", "", "26.04", Run(False, WHOLE)),
+    ("qwen3-30b-a3b", "GB200 GB300 B200 B300", "", "", Run(False, ("router",))),
+    ("nemotron-3-nano", "H100", "", "", Run(False, ("attention",), ("moe", "layernorm", "core_attn"))),
+    ("nemotron-3-nano", "", "", "", Run(False, WHOLE)),
+)
+"""The two stored states of these files do not say from which release on a line holds; where they differ, the release at
+which rows of the same plan change is taken."""
 SYSTEMS = {
     "DGX-H100": "dgx-h100", "DGX-B200": "dgx-b200", "DGX-B300": "dgx-b300", "DGX-GB200": "nvl72-gb200",
     "DGX-GB300": "nvl72-gb300",
 }  # fmt: skip
 
 NOTES = (
-    "Nemotron 3 Nano is taken for attention with a window; Super and Ultra are refused. "
+    "Nemotron 3 Super and Ultra are refused. "
     "LoRA is shown apart: adapters of rank 16 on the projections of queries, keys and values, as in the recipes.",
-    "Rows of one plan differ by 10 to 60 % between releases; constants know only before and after 26.06.",
+    "Rows of one plan differ by 10 to 60 % between releases; what runs in CUDA graphs, and whether messages of experts "
+    "run beside other microbatches, is from the recipes.",
 )
 
 
@@ -115,14 +158,12 @@ def _case(path: Path, line: int, row: dict[str, str]) -> Case:
         else {
             "sharding": "zero-1",
             "bucket": "500 MiB",
-            # What Megatron-core does to its buffer of gradients.
+            # What Megatron-core does to its buffer of gradients; scripts/performance turns the look for NaN off.
             "average": "kernel",
-            "check": True,
             "clear": True,
         },
-        "numbers": {"compute": PRECISIONS.get(word, "bf16"), "gradients": "bf16"},
-        # Transformer Engine had no fused kernel for learned sinks then: scores go through memory.
-        "attention": "unfused" if _sinks(model) and row["release"].split()[0] < GRAPHS else "flash",
+        "numbers": {**PRECISIONS.get(word, {}), "gradients": "bf16"},
+        "attention": "flash",
         "causal": True,
     }
     if lora:
@@ -135,11 +176,16 @@ def _case(path: Path, line: int, row: dict[str, str]) -> Case:
     moe = model is not None and model.experts is not None
     if moe:
         plan["experts"] = {"domain": MACHINES[SYSTEMS[system]].domain}
-        if release >= GRAPHS:
-            # From 26.06 on messages run beside other microbatches.
+        run = _run(row["Model"], system, plan["numbers"].get("recipe", ""), release)
+        if run.overlap:
             plan["pipeline"] = {**plan.get("pipeline", {}), "overlap": True}
+        if run.graphs is None:
             # CUDA graphs of whole steps leave the CPU nothing to do.
             plan["host"] = {}
+        elif run.graphs:
+            plan["host"] = {"graphs": list(run.graphs)}
+        if run.again:
+            plan |= {"recompute": "selective", "recompute_modules": list(run.again)}
     return Case(
         label=f"{name} {system} x{npus} {word or 'FP8'} batch {batch} ({release})",
         group=system,
@@ -167,39 +213,29 @@ LORA = {"rank": 16, "targets": ["qkv"]}
 """Adapters of the recipes for performance: only the projections of queries, keys and values have one."""
 
 
-def _sinks(model: Decoder | None) -> bool:
-    return model is not None and model.attention.sinks
+def _run(name: str, system: str, recipe: str, release: str) -> Run:
+    plain = _plain(name)
+    for model, devices, scaled, first, run in RUNS:
+        if (
+            MODELS.get(plain) == model
+            and (not devices or system.removeprefix("DGX-") in devices.split())
+            and scaled in ("", recipe)
+            and release >= first
+        ):
+            return run
+    return Run()
 
 
-def nano() -> Decoder:
-    """Return a decoder that costs what Nemotron 3 Nano does: 23 layers of Mamba-2, 6 of attention, 23 of experts.
-
-    Mamba-2 takes as long as FlashAttention-2 over 2,048 keys (arXiv 2405.21060, figure 10): a window of that size; six
-    layers see all keys. Keys and values are widened until all projections together are as large as those of both
-    kinds of layers, to 2 %. Its convolution is left out. Numbers: config.json of
-    nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16.
-    """
-    return Decoder(
-        name="Nemotron 3 Nano (as attention)",
-        layers=23,
-        hidden=2688,
-        vocabulary=131072,
-        context=262144,
-        tied=False,
-        norm="rms",
-        activation="relu",
-        attention=Attention(heads=64, kv_heads=64, head_size=64, window=2048, full_layers=6),
-        experts=Experts(count=128, top_k=6, size=1856, shared=1, shared_size=3712, router_bias=True),
-    )
+def _plain(name: str) -> str:
+    """Return the name of a model as rows have it, without signs, case and what stands in brackets."""
+    return re.sub(r"[^a-z0-9]", "", name.split("(", maxsplit=1)[0].lower())
 
 
 def _model(name: str) -> tuple[Decoder | None, str]:
-    plain = re.sub(r"[^a-z0-9]", "", name.split("(", maxsplit=1)[0].lower())
-    if plain == "nemotron3nano":
-        return nano(), ""
-    if plain.startswith("nemotron3"):
+    plain = _plain(name)
+    if plain.startswith("nemotron3") and plain not in MODELS:
         # Refused rather than taken for something else.
-        return None, f"{name} has experts on a latent vector and Mamba-2, which models cannot describe"
+        return None, f"{name} has experts on a latent vector, which models cannot describe"
     if plain not in MODELS:
         return None, f"no model '{name}', expected {', '.join(MODELS.values())}"
     model = load_model(MODELS[plain])

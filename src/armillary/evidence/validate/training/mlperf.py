@@ -108,6 +108,8 @@ def _case(path: Path, line: int, row: dict[str, str]) -> Case:
     if model.attention.heads % parallel["tp"] or parallel["tp"] > domain:
         return refused(f"a replica of {replica} GPUs: no parallelism is known for it")
     precision = "fp4" if device in FP4 and (not lora or _container(system) >= NVFP4_SINCE) else "fp8"
+    # Older GPUs scale by the largest values of earlier steps, Blackwell's fp8 is that of blocks of 32.
+    recipe = "nvfp4" if precision == "fp4" else "mx" if device in FP4 else "delayed"
     plan: dict[str, Any] = {
         "batch": batch,
         "microbatch": microbatch,
@@ -116,9 +118,11 @@ def _case(path: Path, line: int, row: dict[str, str]) -> Case:
         **({"pipeline": pipeline} if pipeline else {}),
         "data": {"sharding": "zero-1", "bucket": "500 MiB"},
         **({"lora": LORA} if lora else {}),
-        "numbers": {"compute": precision, "gradients": "bf16"},
+        "numbers": {"compute": precision, "recipe": recipe, "gradients": "bf16"},
         "attention": "flash",
         "causal": True,
+        # These submissions run in CUDA graphs: the CPU has nothing to do.
+        "host": {},
     }
     axes = " ".join(f"{name} {size}" for name, size in parallel.items() if isinstance(size, int) and size > 1)
     return Case(

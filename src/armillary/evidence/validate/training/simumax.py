@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from armillary.base.errors import InputError, one_of
-from armillary.base.reading import parse_json
+from armillary.base.json_text import parse_json
 from armillary.evidence.calibrate.samples import measured_text
 from armillary.evidence.validate.training.case import Case, padded
 from armillary.workload.models import load_model

@@ -157,7 +157,7 @@ function drawParallel() {
     const open = lines.some((row) => axis.codes[row] < 0);
     return {
       label: safe(axis.name), range: [open ? -1.3 : -0.4, axis.values.length - 0.6], tickvals: [...(open ? [-1] : []), ...codes],
-      ticktext: [...(open ? ["not varied"] : []), ...codes.map((code) => short(axis.values[code]))],
+      ticktext: [...(open ? ["not varied"] : []), ...codes.map((code) => cut(axis.values[code]))],
       values: lines.map((row) => axis.codes[row] + 0.5 * (place.get(row) - 0.5) * (axis.codes[row] < 0 ? 0 : 1)),
       constraintrange: kept ? [...kept].sort((a, b) => a - b).map((code) => [code - 0.3, code + 0.3]) : undefined, multiselect: true,
     };
@@ -170,7 +170,7 @@ function drawParallel() {
     const range = state.ranges[measure.name];
     dimensions.push({
       label: safe(measure.title), values: lines.map((row) => turn(measure.values[row])), range: [low, high], multiselect: false, tickvals: ticks,
-      ticktext: ticks.map((value, i) => (i % 10 ? "\u200b".repeat(i) : safe(shown(measure, Number((log ? Math.exp(value) : value).toPrecision(3)))))),
+      ticktext: ticks.map((value, i) => (i % 10 ? "\u200b".repeat(i) : shown(measure, Number((log ? Math.exp(value) : value).toPrecision(3))))),
       constraintrange: range ? range.map((value) => Math.min(Math.max(turn(value), low), high)) : undefined,
     });
   }
@@ -179,8 +179,9 @@ function drawParallel() {
   { font: FONT, margin: { l: 70, r: 70, t: 46, b: 16 } }, BARE);
   drawnRanges = measureBrushes();
 }
-// Plotly reads markup in every text.
-const short = (text) => safe(text.length > 14 ? `${text.slice(0, 13)}…` : text);
+const cut = (text) => (text.length > 14 ? `${text.slice(0, 13)}…` : text);
+// Plotly reads markup in every text but at the ticks of parallel axes.
+const short = (text) => safe(cut(text));
 function brushed() {
   // The chart keeps its own brushes: read them all, so that both say the same.
   const dimensions = at("parallel").data[0].dimensions;

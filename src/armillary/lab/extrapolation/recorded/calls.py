@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from armillary.base.reading import json_within
+from armillary.base.json_text import json_within
 from armillary.convert.pytorch.arguments import UNDEFINED, Arguments, kind_of
 from armillary.convert.pytorch.op_schema import Schema
 from armillary.lab.extrapolation.recorded.dimensions import Dim

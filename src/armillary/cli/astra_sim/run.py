@@ -1,0 +1,107 @@
+"""`armillary astra-sim` with flags: simulate, print that program's lines, and write its logs."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+
+import click
+
+from armillary.base.hints import nearest
+from armillary.cli import COMMANDS
+from armillary.cli.outputs import say, working
+from armillary.cli.values import OneOf
+
+# Not checked for existence: a workload is a prefix, and errors should be ours.
+_PATH = click.Path()
+
+
+@click.command(
+    help=f"{COMMANDS['astra-sim']}\n\nFlags that it does not know are ignored with a warning, as that program ignores "
+    "them. Standard output gets that program's lines and nothing else. `armillary astra-sim "
+    "install DIR` puts programs where scripts expect those of ASTRA-sim.",
+    context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
+)
+@click.option(
+    "--workload-configuration",
+    required=True,
+    type=_PATH,
+    metavar="PREFIX",
+    help="PREFIX.<rank>.et",
+)
+@click.option("--system-configuration", required=True, type=_PATH, metavar="JSON", help="System file.")
+@click.option("--network-configuration", required=True, type=_PATH, metavar="YAML", help="Network file.")
+@click.option("--remote-memory-configuration", type=_PATH, metavar="JSON", help="Remote-memory file.")
+@click.option("--comm-group-configuration", type=_PATH, metavar="JSON", help="'empty' means none.")
+@click.option("--num-queues-per-dim", metavar="N", help="Queues per dimension.  [default: 1]")
+@click.option(
+    "--rendezvous-protocol", is_flag=False, flag_value="true", metavar="BOOL",
+    help="Receivers ask first.",
+)  # fmt: skip
+@click.option("--injection-scale", metavar="X", help="Scales the endpoint delay.")
+@click.option("--comm-scale", metavar="X", help="Without effect, as there.")
+@click.option("--compute-scale", metavar="X", help="Without effect, as there.")
+@click.option(
+    "--network-model", type=OneOf("armillary.platform.network:NETWORK_MODELS", "credit"),
+    help="How messages share links; by default analytical, which is that program's congestion-unaware network. Those "
+    "but congestion, its aware one, share links as profile physical does; credit is packet with protocol credit.",
+)  # fmt: skip
+@click.option(
+    "--logging-configuration", type=_PATH, metavar="TOML",
+    help="Loggers that write more, as spdlog_setup has them.",
+)  # fmt: skip
+@click.option(
+    "--logging-folder", type=_PATH, metavar="FOLDER", default="log", show_default=True,
+    help="For log.log and err.log.",
+)  # fmt: skip
+@click.option("--terse", is_flag=True, help="Print one line for each rank, and write no log.")
+def command(
+    workload_configuration: str,
+    system_configuration: str,
+    network_configuration: str,
+    remote_memory_configuration: str | None,
+    comm_group_configuration: str | None,
+    network_model: str | None,
+    logging_configuration: str | None,
+    logging_folder: str,
+    terse: bool,
+    **flags: str | None,
+) -> None:
+    """Simulate, print and write."""
+    from armillary import astra_sim
+    from armillary.report.astra_log import read_logging, write_log_files
+    from armillary.report.astra_log.log_files import folder_of_logs
+
+    for warning in _unknown(click.get_current_context()):
+        say(f"armillary: warning: {warning}", err=True)
+    # What cannot be written is known before the simulation.
+    logging = read_logging(logging_configuration)
+    with nullcontext() if terse else folder_of_logs(logging_folder), working("simulating"):
+        log = astra_sim.log(
+            workload_configuration,
+            system_configuration,
+            network_configuration,
+            remote_memory_configuration,
+            comm_group_configuration,
+            # Flags go through as text: the reader of ASTRA-sim's files also parses their values.
+            [f"--{name.replace('_', '-')}={value}" for name, value in flags.items() if value is not None],
+            network_model,
+        )
+    for warning in [*log.timeline.info["warnings"], *log.warnings, *logging.warnings]:
+        say(f"armillary: warning: {warning}", err=True)
+    if terse:
+        click.echo(log.terse(), nl=False)
+        return
+    log.write_memory()
+    text = log.text()
+    write_log_files(text, logging_folder, logging)
+    click.echo(logging.console(text), nl=False)
+
+
+def _unknown(ctx: click.Context) -> list[str]:
+    """Return a warning for each word that is no flag of this command, nor the value of one."""
+    known = [name for param in ctx.command.params for name in param.opts if name.startswith("--")]
+    return [
+        f"{word.partition('=')[0]} is ignored, as in ASTRA-sim{nearest(word.partition('=')[0], known, {})}"
+        for word in ctx.args
+        if word.startswith("-")
+    ]

@@ -1,0 +1,104 @@
+"""Programs under the names of other people's, and what puts them where scripts look for them.
+
+A program is a command of ours with some words before those that it is called with. Console scripts call the functions
+at the end; what `install` writes calls this module with the name.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NoReturn
+
+from armillary.base.errors import InputError
+
+PROGRAMS: Mapping[str, tuple[str, ...]] = {
+    "AstraSim_Analytical_Congestion_Unaware": ("astra-sim", "--network-model=analytical"),
+    "AstraSim_Analytical_Congestion_Aware": ("astra-sim", "--network-model=congestion"),
+    "chakra_converter": ("chakra", "converter"),
+    "chakra_trace_link": ("chakra", "trace_link"),
+    "chakra_visualizer": ("chakra", "visualizer"),
+    "chakra_jsonizer": ("chakra", "jsonizer"),
+    "chakra_generator": ("chakra", "generator"),
+    "chakra_timeline_visualizer": ("chakra", "timeline_visualizer"),
+    "et_converter": ("chakra", "et_converter"),
+}
+"""Name -> the words that stand before those of a call."""
+_BUILD = "build/astra_analytical/build"
+ASTRA_SIM = {
+    f"{_BUILD}/bin/AstraSim_Analytical_Congestion_Unaware": "AstraSim_Analytical_Congestion_Unaware",
+    f"{_BUILD}/bin/AstraSim_Analytical_Congestion_Aware": "AstraSim_Analytical_Congestion_Aware",
+    # The paths of before, at which there are links still.
+    f"{_BUILD}/AnalyticalAstra/bin/AnalyticalAstra": "AstraSim_Analytical_Congestion_Unaware",
+    f"{_BUILD}/AstraCongestion/bin/AstraCongestion": "AstraSim_Analytical_Congestion_Aware",
+}
+"""Path below ASTRA-sim's folder -> the program that scripts expect there."""
+CHAKRA = {name: name for name, words in PROGRAMS.items() if words[0] == "chakra"}
+"""The same of Chakra, in a folder on the path."""
+_MARK = "# A program of Armillary under the name of another: `armillary "
+
+
+def install(folder: Path, paths: Mapping[str, str], origin: str) -> list[Path]:
+    """Put programs at paths below a folder, all or none of them; those that were put there before are replaced.
+
+    Args:
+        folder: It is made where it is missing.
+        paths: Path below it -> name of the program.
+        origin: The command that installs them, ``astra-sim install``.
+
+    Returns:
+        The files.
+
+    Raises:
+        InputError: something else is at one of the paths, or cannot be written.
+    """
+    from armillary.base.files import check_folder, replacing
+
+    check_folder(origin, folder)
+    for path in paths:
+        at = folder / path
+        if os.path.lexists(at) and not _ours(at):
+            raise InputError(
+                f"{origin}: {at} is there already and is no program of Armillary, expected no such file"
+            )
+    for path, name in paths.items():
+        command = f"exec {shlex.quote(sys.executable)} -m {__name__} {shlex.quote(name)}"
+        # A shell and not "#!python": such a line may be at most 127 bytes long and have no blanks.
+        text = f'#!/bin/sh\n{_MARK}{origin}`\n{command} "$@"\n'
+        with replacing(folder / path) as temporary:
+            temporary.write_text(text, encoding="utf-8")
+            temporary.chmod(0o755)
+    return [folder / path for path in paths]
+
+
+def _ours(path: Path) -> bool:
+    try:
+        with path.open("rb") as stream:
+            return _MARK.encode() in stream.read(256)
+    except OSError:
+        return False
+
+
+def call(name: str, words: list[str]) -> NoReturn:
+    """Run a program and exit with its status."""
+    from armillary.cli import main
+
+    main([*PROGRAMS[name], *words])
+    raise AssertionError  # it has exited
+
+
+def congestion_unaware() -> NoReturn:
+    """Be ``AstraSim_Analytical_Congestion_Unaware``."""
+    call("AstraSim_Analytical_Congestion_Unaware", sys.argv[1:])
+
+
+def congestion_aware() -> NoReturn:
+    """Be ``AstraSim_Analytical_Congestion_Aware``."""
+    call("AstraSim_Analytical_Congestion_Aware", sys.argv[1:])
+
+
+if __name__ == "__main__":
+    call(sys.argv[1], sys.argv[2:])
