@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import fuzz_mutations as mutate
+import numpy as np
 from fuzz_stores import store, store_of, stored
 
 import armillary
@@ -42,6 +43,9 @@ from armillary.platform.files.native import load_platform, load_study
 from armillary.platform.files.topology import read_graph as read_edges
 from armillary.platform.show import table as shown_platform
 from armillary.report.issue_log import write_issue_log
+from armillary.serving.load import load_requests
+from armillary.serving.replica import Engine, serve_replica
+from armillary.serving.step_table import StepTable
 from armillary.trace import GraphBuilder, Trace, load_trace, write_trace
 from armillary.workload.models import from_hugging_face, load_model, parameters
 
@@ -106,6 +110,13 @@ tokens: 15.6 T
 limits: {time: 60 s, memory: 4 GiB}
 search: {method: random, trials: 4, seed: 1}
 """
+REQUESTS = "".join(
+    json.dumps({"arrival_s": at / 4, "input_tokens": 40, "output_tokens": 3}) + "\n" for at in range(3)
+)
+MOONCAKE = '{"timestamp": 0, "input_length": 600, "output_length": 3, "hash_ids": [1, 2]}\n' \
+    '{"timestamp": 50, "input_length": 700, "output_length": 2, "hash_ids": [1, 3]}\n'  # fmt: skip
+AZURE = "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:03.9799600,48,4\n2023-11-16 18:17:04.0319600,37,2\n"
+BURSTGPT = "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n5,ChatGPT,47,18,65,Conversation log\n"
 EDGES = "from,to,bandwidth,latency,kind,buffer\n" + "".join(
     f"npu{i},s,50 GB/s,500 ns,up,1 MiB\ns,npu{i},50 GB/s,500 ns,down,1 MiB\n" for i in range(3)
 )
@@ -249,6 +260,8 @@ def rows() -> list[Target]:
         ("observed", "a.csv", made(NCCL_LOG, NCCL_CSV, GEMMS.replace("us", "time"), PROFILE), text, observed),
         ("legend", "map.json", made(LEGEND), mutate.JSON, read_legend),
         ("collected", "collected_0.json", made(COLLECTED), mutate.JSON, lambda path: read_collected(path.parent)),
+        ("requests", "log.jsonl", made(REQUESTS, MOONCAKE, AZURE, BURSTGPT), text, requests),
+        ("requests-json", "log.jsonl", made(REQUESTS.split("\n")[0], MOONCAKE.split("\n")[0]), mutate.JSON, requests),
         ("issue-log", "sim.log", made(ISSUES), text, issues),
         ("timeline", "run.npz", saved, mutate.BYTES, timeline),
         ("store", "store.db", partial(stored, SWEEP), mutate.BYTES, store),
@@ -325,6 +338,15 @@ def observed(path: Path) -> None:
     found.gemms()
     found.collectives(8)
     assert found.ranks >= 1
+
+
+def requests(path: Path) -> None:
+    """Read a log of requests, and serve those that a small engine can."""
+    found = load_requests(path)
+    if int((found.prompt + found.output).sum()) < 5000:
+        axes = (np.array([0, 64]), np.array([0, 64]), np.array([0, 16]), np.array([1, 64]))
+        table = StepTable(np.full(65, 1000), np.full(17, 10), axes, np.full((2, 2, 2, 2), 5000))
+        serve_replica(found, Engine(64, 16, 16, 400), table, "interpreted")
 
 
 def issues(path: Path) -> None:

@@ -1,15 +1,22 @@
 """Blocks of the KV cache: free ones in the order in which they were freed, and what each still holds.
 
 As in vLLM, a block that is freed keeps its tokens until it is taken, the longest free first, so a request that begins
-with the same tokens finds them. `holds` (blocks) has the content of each, -1: none, and `where` (contents) the block that
-has a content. Free blocks are a doubly linked list, `before` and `behind`; its ends are in the state.
+with the same tokens finds them. A block has a content, -1: none, and `where` (contents) the block
+that has it. Free blocks are a doubly linked list, `before` and `behind`; its ends are in the state.
 """
 
 from __future__ import annotations
 
 from armillary.base.jit import inner
 from armillary.serving.columns import (
-    P_BLOCK, P_CACHED, P_REQUESTS, R_HELD, R_TABLE, S_FIRST_FREE, S_FREE, S_LAST_FREE,
+    P_BLOCK,
+    P_CACHED,
+    P_REQUESTS,
+    R_HELD,
+    R_TABLE,
+    S_FIRST_FREE,
+    S_FREE,
+    S_LAST_FREE,
 )  # fmt: skip
 
 
@@ -50,7 +57,7 @@ def take(par, st, pool, req, tables, r, many):
     if par[P_CACHED] == 0:
         st[S_FREE] -= many
         return
-    table, content, where = tables
+    table, where = tables[0], tables[2]
     first = req[R_TABLE * n + r]
     for i in range(held, held + many):
         block = st[S_FIRST_FREE]

@@ -9,10 +9,49 @@ from __future__ import annotations
 
 from armillary.base.jit import inner, njit, use
 from armillary.serving.columns import (
-    AHEAD, ENDED, L_COLUMNS, L_CONTEXT, L_DECODING, L_END, L_NEW, L_RUNNING, L_START, L_TOKENS, L_WAITING, P_BLOCKS,
-    P_CLIENTS, P_DEPTH, P_EMIT, P_INGEST, P_REQUESTS, P_SEQUENCES, R_ARRIVAL, R_DONE, R_FIRST, R_LAST, R_OUTPUT,
-    R_STATE, RUNS, S_ARRIVED, S_DONE, S_FLIGHT, S_FREE, S_GPU, S_HEAD, S_MOST_BLOCKS, S_NOW, S_OLDEST, S_RUNNING,
-    S_STEPS, S_WAITING, WAITS,
+    ENDED,
+    L_BLOCKS,
+    L_COLUMNS,
+    L_CONTEXT,
+    L_DECODING,
+    L_END,
+    L_NEW,
+    L_RUNNING,
+    L_START,
+    L_TOKENS,
+    L_WAITING,
+    P_BLOCKS,
+    P_CLIENTS,
+    P_DEPTH,
+    P_EMIT,
+    P_INGEST,
+    P_REQUESTS,
+    P_SEQUENCES,
+    R_ARRIVAL,
+    R_BEFORE,
+    R_DISTURBED,
+    R_DONE,
+    R_FIRST,
+    R_INTERFERED,
+    R_LAST,
+    R_OUTPUT,
+    R_STALLED,
+    R_STATE,
+    RUNS,
+    S_ARRIVED,
+    S_DISTURBED,
+    S_DONE,
+    S_FLIGHT,
+    S_FREE,
+    S_GPU,
+    S_HEAD,
+    S_MOST_BLOCKS,
+    S_NOW,
+    S_OLDEST,
+    S_RUNNING,
+    S_STEPS,
+    S_WAITING,
+    WAITS,
 )  # fmt: skip
 
 give_back = use("armillary.serving.blocks_kernel").give_back
@@ -74,14 +113,21 @@ def end(par, st, pool, req, tables, lists, r):
 def results(par, st, pool, req, tables, lists, flights):
     """Take the results of the oldest step in flight."""
     n, most = par[P_REQUESTS], par[P_SEQUENCES]
-    ends, outputs, made = flights
+    ends, outputs, made, disturbed = flights
     slot = st[S_OLDEST]
     st[S_NOW] = max(st[S_NOW], ends[slot])
     for i in range(outputs[slot]):
-        r = made[slot * most + i]
+        # Odd: it was preempted since its last token.
+        r = made[slot * most + i] >> 1
         req[R_DONE * n + r] += 1
         if req[R_DONE * n + r] == 1:
             req[R_FIRST * n + r] = ends[slot] + par[P_EMIT]
+        elif made[slot * most + i] & 1:
+            req[R_STALLED * n + r] += ends[slot] - req[R_BEFORE * n + r]
+        else:
+            req[R_INTERFERED * n + r] += disturbed[slot] - req[R_DISTURBED * n + r]
+        req[R_BEFORE * n + r] = ends[slot]
+        req[R_DISTURBED * n + r] = disturbed[slot]
         if req[R_DONE * n + r] == req[R_OUTPUT * n + r]:
             req[R_LAST * n + r] = ends[slot] + par[P_EMIT]
             end(par, st, pool, req, tables, lists, r)
@@ -101,12 +147,13 @@ def run(par, st, pool, req, tables, lists, sums, flights, price, log):
         tables: Blocks of the requests, contents of these, and the block that has a content.
         lists: Requests that run, in order, and a ring of those that wait.
         sums: (T_COLUMNS) Numbers of the step that is being filled.
-        flights: Ends of the steps in flight, how many tokens they give, and to whom (depth, most sequences).
+        flights: Ends of the steps in flight, how many tokens they give, to whom (depth, most sequences; twice the
+            request, and 1 if it was preempted since its last), and `S_DISTURBED` at their ends.
         price: See `armillary.serving.price_kernel.step_ns`.
-        log: (steps, L_COLUMNS) Filled.
+        log: (steps * L_COLUMNS) Filled.
     """
     n, most = par[P_REQUESTS], par[P_SEQUENCES]
-    ends, outputs, made = flights
+    ends, outputs, made, disturbed = flights
     while st[S_DONE] < n:
         arrive(par, st, req, lists)
         if st[S_FLIGHT] < par[P_DEPTH] and st[S_RUNNING] + st[S_WAITING] > 0:
@@ -121,18 +168,22 @@ def run(par, st, pool, req, tables, lists, sums, flights, price, log):
                 new = sums[T_NEW]
                 before = (sums[T_SCORES] - new * new) // (2 * new) if new > 0 else 0
                 context = sums[T_CONTEXT] // sums[T_DECODING] if sums[T_DECODING] > 0 else 0
-                start = max(st[S_NOW], st[S_GPU])
-                st[S_GPU] = start + step_ns(
-                    price, sums[T_TOKENS], sums[T_OUTPUTS], new, before, sums[T_DECODING], context
-                )
+                start, decoding = max(st[S_NOW], st[S_GPU]), sums[T_DECODING]
+                took = step_ns(price, sums[T_TOKENS], sums[T_OUTPUTS], new, before, decoding, context)
+                if new > 0 and decoding > 0:
+                    alone = step_ns(price, decoding, decoding, 0, 0, decoding, context)
+                    st[S_DISTURBED] += max(0, took - alone)
+                st[S_GPU] = start + took
                 ends[slot] = st[S_GPU]
+                disturbed[slot] = st[S_DISTURBED]
                 outputs[slot] = sums[T_OUTPUTS]
                 st[S_FLIGHT] += 1
                 st[S_MOST_BLOCKS] = max(st[S_MOST_BLOCKS], par[P_BLOCKS] - st[S_FREE])
                 row = st[S_STEPS] * L_COLUMNS
                 log[row + L_START], log[row + L_END] = start, st[S_GPU]
                 log[row + L_TOKENS], log[row + L_NEW] = sums[T_TOKENS], new
-                log[row + L_DECODING], log[row + L_CONTEXT] = sums[T_DECODING], sums[T_CONTEXT]
+                log[row + L_DECODING], log[row + L_CONTEXT] = decoding, sums[T_CONTEXT]
+                log[row + L_BLOCKS] = par[P_BLOCKS] - st[S_FREE]
                 log[row + L_RUNNING], log[row + L_WAITING] = st[S_RUNNING], st[S_WAITING]
                 st[S_STEPS] += 1
                 continue

@@ -54,7 +54,11 @@ def attention(axes, ends, values, chunk, before, decoding, context):
         for j in range(min(2, sizes[1])):
             low_c = 0
             for k in range(min(2, sizes[2])):
-                row = (((a - ends[0] + i) * sizes[1] + b - ends[1] + j) * sizes[2] + c - ends[2] + k) * sizes[3] + d - ends[3]
+                row = (
+                    (((a - ends[0] + i) * sizes[1] + b - ends[1] + j) * sizes[2] + c - ends[2] + k) * sizes[3]
+                    + d
+                    - ends[3]
+                )
                 at_d = values[row]
                 if sizes[3] > 1:
                     at_d = between(values[row], values[row + 1], context, axes[d], axes[d + 1])

@@ -64,7 +64,9 @@ def priced(
     before = [0, *(each for each in CONTEXTS if each < longest)]
     decoding = [each for each in DECODING if each <= sequences]
     contexts = [each for each in CONTEXTS if each < longest] or [1]
-    prefill = [_layers(model, plan, max(1, new), past + max(1, new), 1)[1:-1] for new in chunks for past in before]
+    prefill = [
+        _layers(model, plan, max(1, new), past + max(1, new), 1)[1:-1] for new in chunks for past in before
+    ]
     decode = [_layers(model, plan, 1, past + 1, max(1, many))[1:-1] for many in decoding for past in contexts]
     whole, attention = _timed([*(each[:-1] for each in one), *heads, *prefill, *decode], plan, platform)
     first, second = len(one), len(one) + len(heads)

@@ -9,13 +9,20 @@ from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
 
+MOST_REQUESTS = 2_000_000
+"""Requests of a load: a service of 20 requests a second has so many in a day."""
+MOST_LENGTH = 10**7
+"""Tokens of a prompt or an answer: a context window of today has up to 10 million."""
+MOST_NS = 10**17
+"""ns from the first arrival to the last, three years: sums of times stay below 2**63."""
+
 
 @dataclass(frozen=True)
 class Requests:
-    """Requests in the order in which they come.
+    """A load.
 
     Attributes:
-        arrival: (requests) ns from the begin; -1 where a client of a closed loop sends it.
+        arrival: (requests) ns from the begin, ascending; -1 where a client of a closed loop sends it.
         prompt: (requests) Tokens.
         output: (requests) Tokens.
         clients: Clients of a closed loop, each of which sends its next request when it has its answer; 0: an open loop.
@@ -23,6 +30,7 @@ class Requests:
             first tokens. None: nothing is shared.
         shared_block: Tokens of such a block.
         about: What it is, for people.
+        notes: What was left out or assumed when it was read, a sentence each.
     """
 
     arrival: Ints
@@ -32,6 +40,7 @@ class Requests:
     shared: tuple[tuple[int, ...], ...] | None = None
     shared_block: int = 0
     about: str = ""
+    notes: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.arrival)

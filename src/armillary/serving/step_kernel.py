@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from armillary.base.jit import inner
-from armillary.serving.columns import P_REQUESTS, R_COMPUTED, R_MADE, R_OUTPUT, R_PROMPT
+from armillary.serving.columns import P_REQUESTS, R_COMPUTED, R_LOST, R_MADE, R_OUTPUT, R_PROMPT, R_SEEN
 
 T_TOKENS, T_OUTPUTS, T_NEW, T_SCORES, T_DECODING, T_CONTEXT, T_COLUMNS = range(7)
 """Tokens; sequences that get a token; new tokens of prompts, and twice their scores but for those among themselves;
@@ -28,5 +28,6 @@ def add(par, step, req, r, new):
     # The last token that is known gives the next one.
     if computed + new == known and req[R_MADE * n + r] < req[R_OUTPUT * n + r]:
         req[R_MADE * n + r] += 1
-        made[first + sums[T_OUTPUTS]] = r
+        made[first + sums[T_OUTPUTS]] = 2 * r + (1 if req[R_LOST * n + r] > req[R_SEEN * n + r] else 0)
+        req[R_SEEN * n + r] = req[R_LOST * n + r]
         sums[T_OUTPUTS] += 1

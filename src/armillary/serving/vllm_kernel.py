@@ -10,8 +10,30 @@ from __future__ import annotations
 
 from armillary.base.jit import inner, use
 from armillary.serving.columns import (
-    P_BLOCK, P_BUDGET, P_CACHED, P_LONG, P_REQUESTS, P_SEQUENCES, R_AGAIN, R_BEGUN, R_COMPUTED, R_HELD, R_HIT, R_LOST,
-    R_MADE, R_OUTPUT, R_PROMPT, R_STATE, RUNS, S_FREE, S_HEAD, S_NOW, S_PREEMPTIONS, S_RUNNING, S_WAITING, WAITS,
+    P_BLOCK,
+    P_BUDGET,
+    P_CACHED,
+    P_LONG,
+    P_REQUESTS,
+    P_SEQUENCES,
+    R_AGAIN,
+    R_BEGUN,
+    R_COMPUTED,
+    R_HELD,
+    R_HIT,
+    R_LOST,
+    R_MADE,
+    R_OUTPUT,
+    R_PROMPT,
+    R_STATE,
+    RUNS,
+    S_FREE,
+    S_HEAD,
+    S_NOW,
+    S_PREEMPTIONS,
+    S_RUNNING,
+    S_WAITING,
+    WAITS,
 )  # fmt: skip
 
 _blocks = use("armillary.serving.blocks_kernel")
