@@ -44,6 +44,7 @@ from armillary.platform.files.topology import read_graph as read_edges
 from armillary.platform.show import table as shown_platform
 from armillary.report.issue_log import write_issue_log
 from armillary.serving.load import load_requests
+from armillary.serving.profile import profile_table
 from armillary.serving.replica import Engine, serve_replica
 from armillary.serving.step_table import StepTable
 from armillary.trace import GraphBuilder, Trace, load_trace, write_trace
@@ -110,6 +111,14 @@ tokens: 15.6 T
 limits: {time: 60 s, memory: 4 GiB}
 search: {method: random, trials: 4, seed: 1}
 """
+LAYERS = "prefill_chunk,kv_prefill,n_decode,kv_decode,time_us\n" + "".join(
+    f"{chunk},{before},{count},{kv},{chunk + count * kv / 9 + 1}\n"
+    for chunk in (0, 64) for before in (0, 64) for count in (0, 4) for kv in (0, 64)
+)  # fmt: skip
+PROFILE_OF = {
+    "attention.csv": LAYERS, "dense.csv": "layer,tokens,time_us\nembedding,1,2\nembedding,64,3\n",
+    "per_sequence.csv": "layer,sequences,time_us\nhead,1,2\n", "moe.csv": "tokens,activated_experts,time_us\n1,2,9\n64,8,12\n",
+}  # fmt: skip
 REQUESTS = "".join(
     json.dumps({"arrival_s": at / 4, "input_tokens": 40, "output_tokens": 3}) + "\n" for at in range(3)
 )
@@ -262,6 +271,7 @@ def rows() -> list[Target]:
         ("collected", "collected_0.json", made(COLLECTED), mutate.JSON, lambda path: read_collected(path.parent)),
         ("requests", "log.jsonl", made(REQUESTS, MOONCAKE, AZURE, BURSTGPT), text, requests),
         ("requests-json", "log.jsonl", made(REQUESTS.split("\n")[0], MOONCAKE.split("\n")[0]), mutate.JSON, requests),
+        ("profile", "attention.csv", made(LAYERS), text, layers),
         ("issue-log", "sim.log", made(ISSUES), text, issues),
         ("timeline", "run.npz", saved, mutate.BYTES, timeline),
         ("store", "store.db", partial(stored, SWEEP), mutate.BYTES, store),
@@ -338,6 +348,19 @@ def observed(path: Path) -> None:
     found.gemms()
     found.collectives(8)
     assert found.ranks >= 1
+
+
+def layers(path: Path) -> None:
+    """Read a profile of which the attention is broken, and then all of it."""
+    for broken in ("attention.csv", "dense.csv", "per_sequence.csv", "moe.csv"):
+        with tempfile.TemporaryDirectory() as name:
+            for file, text in PROFILE_OF.items():
+                Path(name, file).write_bytes(path.read_bytes() if file == broken else text.encode())
+            try:
+                profile_table(Path(name), 2, 64, 8, experts=(8, 2))
+            except ArmillaryError:
+                if broken == "attention.csv":
+                    raise
 
 
 def requests(path: Path) -> None:
