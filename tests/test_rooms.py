@@ -22,6 +22,7 @@ ROOMS = (
     "workload",
     "report",
     "explore",
+    "serving",
     "lab",
     "evidence",
     "",

@@ -11,6 +11,7 @@ from armillary import convert
 from armillary.base import counts, json_text, memory, packing, reading, yaml_text
 from armillary.platform.files import infragraph_parts, topology
 from armillary.platform.kernels import COMPUTE_MODELS
+from armillary.serving.requests import MOST_REQUESTS
 from armillary.trace.files import SUFFIXES
 
 ROOT = Path(__file__).parents[2]
@@ -127,6 +128,7 @@ def test_the_only_model_that_starts_programs_is_named() -> None:
         (packing.RATIO, "256 times"), (json_text.MOST_DEPTH, "200"), (yaml_text.MOST_VALUES, "250,000"),
         (reading.PIPE_SECONDS, "25 s"), (counts.MOST_JOBS, "100,000"), (counts.MOST_RECORDED, "2 million"),
         (infragraph_parts.MOST_PARTS, "1 million"),
+        (MOST_REQUESTS, "2 million"),
         (memory.MOST, "8 GB"), (memory.SIMULATED, "1.2 kB"),
     ],
 )  # fmt: skip

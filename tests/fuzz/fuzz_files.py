@@ -14,6 +14,7 @@ from typing import Any
 
 import fuzz_mutations as mutate
 import fuzz_named
+import numpy as np
 from fuzz_stores import store, store_of, stored
 
 import armillary
@@ -47,6 +48,10 @@ from armillary.platform.files.native import load_platform, load_study
 from armillary.platform.files.topology import read_graph as read_edges
 from armillary.platform.show import table as shown_platform
 from armillary.report.issue_log import write_issue_log
+from armillary.serving.load import load_requests
+from armillary.serving.profile import profile_table
+from armillary.serving.replica import Engine, serve_replica
+from armillary.serving.step_table import StepTable
 from armillary.trace import GraphBuilder, Trace, load_trace, write_trace
 from armillary.workload.models import from_hugging_face, load_model, parameters
 
@@ -111,6 +116,21 @@ tokens: 15.6 T
 limits: {time: 60 s, memory: 4 GiB}
 search: {method: random, trials: 4, seed: 1}
 """
+LAYERS = "prefill_chunk,kv_prefill,n_decode,kv_decode,time_us\n" + "".join(
+    f"{chunk},{before},{count},{kv},{chunk + count * kv / 9 + 1}\n"
+    for chunk in (0, 64) for before in (0, 64) for count in (0, 4) for kv in (0, 64)
+)  # fmt: skip
+PROFILE_OF = {
+    "attention.csv": LAYERS, "dense.csv": "layer,tokens,time_us\nembedding,1,2\nembedding,64,3\n",
+    "per_sequence.csv": "layer,sequences,time_us\nhead,1,2\n", "moe.csv": "tokens,activated_experts,time_us\n1,2,9\n64,8,12\n",
+}  # fmt: skip
+REQUESTS = "".join(
+    json.dumps({"arrival_s": at / 4, "input_tokens": 40, "output_tokens": 3}) + "\n" for at in range(3)
+)
+MOONCAKE = '{"timestamp": 0, "input_length": 600, "output_length": 3, "hash_ids": [1, 2]}\n' \
+    '{"timestamp": 50, "input_length": 700, "output_length": 2, "hash_ids": [1, 3]}\n'  # fmt: skip
+AZURE = "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:03.9799600,48,4\n2023-11-16 18:17:04.0319600,37,2\n"
+BURSTGPT = "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n5,ChatGPT,47,18,65,Conversation log\n"
 EDGES = "from,to,bandwidth,latency,kind,buffer\n" + "".join(
     f"npu{i},s,50 GB/s,500 ns,up,1 MiB\ns,npu{i},50 GB/s,500 ns,down,1 MiB\n" for i in range(3)
 )
@@ -283,6 +303,9 @@ def rows() -> list[Target]:
         ("kernels-under-load", "system.json", made(fuzz_named.UNDER_LOAD), mutate.JSON, read_loaded),
         ("corpus", "part.npz", fuzz_named.corpora, mutate.BYTES, fuzz_named.corpus),
         ("corpus-header", "header.json", fuzz_named.corpus_headers, mutate.JSON, fuzz_named.corpus_of_header),
+        ("requests", "log.jsonl", made(REQUESTS, MOONCAKE, AZURE, BURSTGPT), text, requests),
+        ("requests-json", "log.jsonl", made(REQUESTS.split("\n")[0], MOONCAKE.split("\n")[0]), mutate.JSON, requests),
+        ("profile", "attention.csv", made(LAYERS), text, layers),
         ("issue-log", "sim.log", made(ISSUES), text, issues),
         ("timeline", "run.npz", saved, mutate.BYTES, timeline),
         ("store", "store.db", partial(stored, SWEEP), mutate.BYTES, store),
@@ -371,6 +394,28 @@ def observed(path: Path) -> None:
     found.gemms()
     found.collectives(8)
     assert found.ranks >= 1
+
+
+def layers(path: Path) -> None:
+    """Read a profile of which the attention is broken, and then all of it."""
+    for broken in ("attention.csv", "dense.csv", "per_sequence.csv", "moe.csv"):
+        with tempfile.TemporaryDirectory() as name:
+            for file, text in PROFILE_OF.items():
+                Path(name, file).write_bytes(path.read_bytes() if file == broken else text.encode())
+            try:
+                profile_table(Path(name), 2, 64, 8, experts=(8, 2))
+            except ArmillaryError:
+                if broken == "attention.csv":
+                    raise
+
+
+def requests(path: Path) -> None:
+    """Read a log of requests, and serve those that a small engine can."""
+    found = load_requests(path)
+    if int((found.prompt + found.output).sum()) < 5000:
+        axes = (np.array([0, 64]), np.array([0, 64]), np.array([0, 16]), np.array([1, 64]))
+        table = StepTable(np.full(65, 1000), np.full(17, 10), axes, np.full((2, 2, 2, 2), 5000))
+        serve_replica(found, Engine(64, 16, 16, 400), table, "interpreted")
 
 
 def issues(path: Path) -> None:

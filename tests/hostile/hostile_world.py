@@ -159,6 +159,12 @@ def write_world(folder: Path) -> None:
     (folder / "measured.csv").write_text("name,ngpus,size_bytes,oop_us,oop_busbw_GBps,ip_us,ip_busbw_GBps\n")
     one = MPT.splitlines()[1]
     others = (one.replace(word, f",{csv_cell(PLAIN)},") for word in (",1b,", ",h100_80gb,", ",FULL_SHARD,"))
+    (folder / "requests.jsonl").write_text(
+        "".join(
+            json.dumps({"arrival_s": at, "input_tokens": 9, "output_tokens": 2, NAME: NAME}) + "\n"
+            for at in range(3)
+        )
+    )
     (folder / "mpt.csv").write_text(MPT + "\n".join(others) + "\n")
     put(folder, "measured.json", [{NAME: NAME}])
     (folder / "script.py").write_text(f"raise ValueError({NAME!r})\n")
@@ -234,6 +240,8 @@ CALLS: Mapping[str, list[list[str]]] = {
     ],
     "train": [["model.yaml", "--machine", "dgx-h100", "--batch", "8", "--out", "taken", "--json", "train.json"], [NAME, "--machine", NAME],
               ["config.json", "--machine", "dgx-h100", "--batch", "8"]],
+    "serve": [["model.yaml", "--machine", "1xh100", "--load", "requests.jsonl", "--first", "2", "--json", "sv.json", "--requests"],
+              [NAME, "--machine", NAME, "--load", NAME], ["model.yaml", "--machine", "1xh100", "--load", f"poisson:{NAME}=1"]],
     "explain": [["o.npz", "--json", "again.json", "--timeline", "again.tl.json"], ["bad.npz"], ["bad.gz"]],
     "compare": [["bad.yaml", "o.npz", "--json", "c.json", "--plot", "c.svg"], [f"{FILE}.yaml", "bad.yaml"], ["bad.npz", NAME]],
     "sweep": [

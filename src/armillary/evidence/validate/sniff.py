@@ -48,7 +48,8 @@ def headers(path: Path) -> list[list[str]]:
     Of ``.csv`` and ``.csv.gz`` the first line that does not begin with ``#``, and such a line above it with as many
     cells, since a first column may be called ``# GPUs``; of ``.tsv`` the same, between tabs. Of ``.md`` the header of
     each table, and the names in a line of a log (``completed step: 15, seconds: 17.182, …``). Of ``.json`` the keys of
-    the object, and of the first in a list or in a list within the object. A file without one of these suffixes is read
+    the object, and of the first in a list or in a list within the object; of ``.jsonl`` those of its first
+    line. A file without one of these suffixes is read
     as ``.csv``.
 
     Raises:
@@ -57,7 +58,9 @@ def headers(path: Path) -> list[list[str]]:
     # "measured.csv.gz" is a CSV file.
     kind = path.name.lower().removesuffix(".gz").rpartition(".")[2]
     try:
-        found = {"json": _keys, "md": _tables, "tsv": _tabbed}.get(kind, _first_lines)(path)
+        found = {"json": _keys, "jsonl": _first_keys, "md": _tables, "tsv": _tabbed}.get(kind, _first_lines)(
+            path
+        )
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: cannot be read as text ({error})") from error
     except json.JSONDecodeError as error:
@@ -96,6 +99,12 @@ def _first_lines(path: Path, between: str = ",") -> list[list[str]]:
 
 def _cells(path: Path, number: int, line: str, between: str) -> list[str]:
     return [cell.strip() for cell in next(CsvRows(path, [line], number, delimiter=between))]
+
+
+def _first_keys(path: Path) -> list[list[str]]:
+    first = next((line for line in _lines(path) if line.strip()), "{}")
+    found = parse_json(first, path)
+    return [list(found)] if isinstance(found, dict) else []
 
 
 def _keys(path: Path) -> list[list[str]]:
