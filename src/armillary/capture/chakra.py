@@ -93,6 +93,9 @@ def _follows(logs: Sequence[Log], mesh: Mesh) -> bool:
 
 
 def _by_rules(log: Log, mesh: Mesh) -> Name:
+    # Once for each group: it may have 100,000 ranks.
+    groups = [mesh.group(ranks) for ranks in log.groups]
+
     def name(each: Communication) -> list[Attribute] | None:
         if each.type in ("send", "recv"):
             way = mesh.way(log.rank, each.peer)
@@ -103,7 +106,7 @@ def _by_rules(log: Log, mesh: Mesh) -> Name:
             ]
         if len(log.groups[each.group]) == 1:
             return None
-        return [("pg_name", "string", mesh.group(log.groups[each.group]))]
+        return [("pg_name", "string", groups[each.group])]
 
     return name
 

@@ -19,7 +19,7 @@ from armillary.trace.gemm import Gemm
 
 FORMAT = "armillary-capture-1"
 MOST_MEMBERS = 10_000_000
-"""Ranks of a program, and of a group that a file names by a rule."""
+"""Ranks of a program, and of all its groups together."""
 KINDS = (
     "all-reduce", "all-gather", "reduce-scatter", "all-to-all", "broadcast", "reduce", "gather", "scatter", "barrier",
     "send", "recv",
@@ -165,7 +165,10 @@ def read(path: Path) -> Log:
         if content.pop("format") != FORMAT:
             raise ValueError("its format differs")
         log = Log(**content)
-        log.groups = [_long(ranks) for ranks in content["groups"]]
+        log.groups, left = [], MOST_MEMBERS
+        for ranks in content["groups"]:
+            log.groups.append(_long(ranks, left))
+            left -= len(log.groups[-1])
         log.kinds = [_of_kind(each) for each in content["kinds"]]
         log.places = [Place(*each) for each in content["places"]]
         log.communications = [
@@ -207,12 +210,20 @@ def _check(log: Log) -> None:
         if not 0 <= row.place < len(log.places) or not 0 <= row.what < tables.get(row.kind, 2**63):
             raise ValueError(f"row {list(row)}")
     for each in log.communications:
+        numbers = (each.input, each.output, each.group, each.peer, each.tag, *each.splits)
         if (
-            not 0 <= each.group < len(log.groups)
-            or min(each.input, each.output) < 0
-            or each.peer >= log.ranks
+            not all(type(number) is int and -1 <= number < 2**62 for number in numbers)
+            or each.type not in KINDS
         ):
             raise ValueError(f"communication {each}")
+        if not 0 <= each.group < len(log.groups) or min(numbers[:2]) < 0 or each.peer >= log.ranks:
+            raise ValueError(f"communication {each}")
+        if each.type in ("send", "recv") and each.peer < 0:
+            raise ValueError(f"message {each}")
+    if any(
+        len(set(ranks)) < len(ranks) or not all(type(rank) is int for rank in ranks) for ranks in log.groups
+    ):
+        raise ValueError("a group has a rank twice, or one that is no number")
     if any(not ranks or min(ranks) < 0 or max(ranks) >= log.ranks for ranks in log.groups):
         raise ValueError("a group has ranks that the program has not")
     for kind in log.kinds:
@@ -220,6 +231,11 @@ def _check(log: Log) -> None:
             raise ValueError(f"operator '{kind.name}' has no work that is possible")
         if not all(isinstance(each, str) for each in (kind.name, kind.family, kind.precision)):
             raise ValueError("an operator has no name")
+        sizes = (*(kind.gemm or ()), *(kind.attention or ()))
+        if not all(type(each) is int and 0 <= each < 2**40 for each in sizes) or (
+            kind.gemm and not all(kind.gemm)
+        ):
+            raise ValueError(f"operator '{kind.name}' has no size that is possible")
 
 
 def short_ranks(ranks: tuple[int, ...]) -> list[int] | dict[str, int]:
@@ -230,11 +246,11 @@ def short_ranks(ranks: tuple[int, ...]) -> list[int] | dict[str, int]:
     return list(ranks)
 
 
-def _long(ranks: list[int] | dict[str, int]) -> tuple[int, ...]:
+def _long(ranks: list[int] | dict[str, int], most: int) -> tuple[int, ...]:
     if isinstance(ranks, list):
         return tuple(ranks)
     first, count, step = ranks["first"], ranks["count"], ranks["step"]
-    if count > MOST_MEMBERS:
+    if count > most:
         raise ValueError(f"a group of {count} ranks")
     return tuple(range(first, first + count * step, step))
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from math import prod
+
+import numpy as np
 
 from armillary.base.errors import InputError
 from armillary.capture.log import Log
@@ -63,16 +66,16 @@ class Mesh:
         """
         if len(ranks) == self.ranks:
             return WORLD
-        places = [self.coordinates(rank) for rank in ranks]
-        axes = [at for at in range(len(self.sizes)) if len({place[at] for place in places}) > 1]
-        members = 1
-        for at in axes:
-            members *= self.sizes[at]
-        if members == len(set(ranks)):
+        members = np.asarray(ranks, np.int64)
+        places = [
+            np.unique(members // stride % size) for stride, size in zip(self.strides, self.sizes, strict=True)
+        ]
+        axes = [at for at, place in enumerate(places) if len(place) > 1]
+        if prod(self.sizes[at] for at in axes) == len(np.unique(members)):
             return "+".join(self.names[at] for at in axes)
         if len(axes) != 1:
             return ""
-        kept = tuple(sorted({place[axes[0]] for place in places}))
+        kept = tuple(places[axes[0]].tolist())
         name = f"{self.names[axes[0]]}@{','.join(map(str, kept))}"
         self.subsets[name] = self.names[axes[0]], kept
         return name
