@@ -260,6 +260,7 @@ CALLS: Mapping[str, list[list[str]]] = {
     "plan whole-run": [["bad.yaml", "--tokens", NAME], ["bad.yaml", "--tokens", "1 M", "--tokens-per-step", "1000",
                                                        "--mtbf", "1000 h", "--json", "pw.json"]],
     "capture": [["--out", "captured", "script.py", NAME]],
+    "collect": [["--out", "collected", "script.py", NAME]],
     "trace info": [["bad.0.et", BAD, "--json", "i.json"], ["bad.0.et"], ["x.eg"], [NAME[:40]]],
     "trace dump": [["bad.0.et"]],
     "trace check": [["bad", "--json", "k.json"], [FILE], ["bad.0.et", "x.eg"]],
