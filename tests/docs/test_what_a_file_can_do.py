@@ -126,11 +126,21 @@ def test_the_only_model_that_starts_programs_is_named() -> None:
         (packing.SURE_UNPACKED, "64 MiB"), (packing.MOST_UNPACKED, "1 GiB"), (json_text.MOST_VALUES, "10 million"),
         (packing.RATIO, "256 times"), (json_text.MOST_DEPTH, "200"), (yaml_text.MOST_VALUES, "250,000"),
         (reading.PIPE_SECONDS, "25 s"), (counts.MOST_JOBS, "100,000"), (counts.MOST_RECORDED, "2 million"),
-        (memory.MOST, "8 GB"), (memory.SIMULATED, "1.2 kB"),
+        (counts.MOST_CHUNKS, "1 million"), (counts.MOST_EVENTS, "10 billion"), (counts.MOST_POINTS, "10 million"),
+        (counts.MOST_TRIALS, "100,000"), (counts.MOST_DRAWS, "100,000"), (memory.MOST, "8 GB"),
+        (memory.SIMULATED, "1.2 kB"),
     ],
 )  # fmt: skip
 def test_limits_are_those_of_the_page(value: float, shown: str) -> None:
     number, _, unit = shown.partition(" ")
-    scale = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "GB": 1e9, "kB": 1e3, "million": 1e6}.get(unit, 1)
+    scale = {
+        "KiB": 2**10,
+        "MiB": 2**20,
+        "GiB": 2**30,
+        "GB": 1e9,
+        "kB": 1e3,
+        "million": 1e6,
+        "billion": 1e9,
+    }.get(unit, 1)
     assert value == float(number.replace(",", "")) * scale
     assert any(shown in row for row in ROWS), shown
