@@ -39,6 +39,17 @@ COMPUTES = """\
     print("ready", flush=True)
     hashlib.pbkdf2_hmac("sha256", b"x", b"y", (1 << 31) - 1)
 """
+SWALLOWS = """\
+    import ctypes
+
+    def called():
+        print("ready", flush=True)
+        time.sleep(300)
+        return 0
+
+    ctypes.CFUNCTYPE(ctypes.c_int)(called)()
+    time.sleep(300)
+"""
 FORKS = """\
     child = multiprocessing.get_context("fork").Process(target=time.sleep, args=(300,))
     child.start()
@@ -83,6 +94,14 @@ def test_what_computes_and_does_not_listen_ends_all_the_same(tmp_path: Path) -> 
     run, _ = started(tmp_path, COMPUTES, "signals.PATIENCE = 0.1")
     run.terminate()
     assert run.wait(100) == 143
+
+
+@pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_that_c_swallows_comes_again(tmp_path: Path, stop: signal.Signals) -> None:
+    run, _ = started(tmp_path, SWALLOWS, "signals.PATIENCE = 300")
+    run.send_signal(stop)
+    # SIGINT stays an error of Python's own, whose process ends by the signal.
+    assert run.wait(100) == (143 if stop is signal.SIGTERM else -signal.SIGINT)
 
 
 def test_a_signal_that_is_ignored_stays_so_and_one_to_a_child_is_its_own(tmp_path: Path) -> None:

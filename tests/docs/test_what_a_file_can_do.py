@@ -55,7 +55,8 @@ MAY = {
     "explore/runner/executors/ray.py": SENT, "explore/runner/executors/_ray_driver.py": SENT,
     "explore/runner/forked.py": "asks ps", "explore/runner/identity.py": "hashes of files up to a size",
     "explore/runner/keeper.py": SENT, "explore/runner/seat.py": SENT, "explore/runner/store.py": "stores",
-    "explore/runner/stored.py": "stores", "explore/sweep/expression.py": "a checked tree of arithmetic",
+    "explore/runner/stored.py": "stores", "explore/search/storage.py": "storages of Optuna",
+    "explore/sweep/expression.py": "a checked tree of arithmetic",
     "explore/sweep/facts.py": CHECKED, "explore/sweep/prepared.py": CHECKED, "explore/training/step.py": CHECKED,
     "explore/views/page.py": OURS, "lab/extrapolation/recorded/calls.py": CHECKED,
     "lab/learned/archive.py": "members are checked before", "lab/learned/corpus.py": "members are checked before",
@@ -129,13 +130,22 @@ def test_the_only_model_that_starts_programs_is_named() -> None:
         (packing.SURE_UNPACKED, "64 MiB"), (packing.MOST_UNPACKED, "1 GiB"), (json_text.MOST_VALUES, "10 million"),
         (packing.RATIO, "256 times"), (json_text.MOST_DEPTH, "200"), (yaml_text.MOST_VALUES, "250,000"),
         (reading.PIPE_SECONDS, "25 s"), (counts.MOST_JOBS, "100,000"), (counts.MOST_RECORDED, "2 million"),
-        (infragraph_parts.MOST_PARTS, "1 million"),
-        (MOST_REQUESTS, "2 million"),
-        (memory.MOST, "8 GB"), (memory.SIMULATED, "1.2 kB"),
+        (infragraph_parts.MOST_PARTS, "1 million"), (MOST_REQUESTS, "2 million"),
+        (counts.MOST_CHUNKS, "1 million"), (counts.MOST_EVENTS, "10 billion"), (counts.MOST_POINTS, "10 million"),
+        (counts.MOST_TRIALS, "100,000"), (counts.MOST_DRAWS, "100,000"), (memory.MOST, "8 GB"),
+        (memory.SIMULATED, "1.2 kB"),
     ],
 )  # fmt: skip
 def test_limits_are_those_of_the_page(value: float, shown: str) -> None:
     number, _, unit = shown.partition(" ")
-    scale = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "GB": 1e9, "kB": 1e3, "million": 1e6}.get(unit, 1)
+    scale = {
+        "KiB": 2**10,
+        "MiB": 2**20,
+        "GiB": 2**30,
+        "GB": 1e9,
+        "kB": 1e3,
+        "million": 1e6,
+        "billion": 1e9,
+    }.get(unit, 1)
     assert value == float(number.replace(",", "")) * scale
     assert any(shown in row for row in ROWS), shown

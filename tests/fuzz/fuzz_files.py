@@ -15,7 +15,7 @@ from typing import Any
 import fuzz_mutations as mutate
 import fuzz_named
 import numpy as np
-from fuzz_stores import store, store_of, stored
+from fuzz_stores import store, store_of, stored, trials, trials_of
 
 import armillary
 from armillary.base.errors import ArmillaryError
@@ -321,6 +321,7 @@ def rows() -> list[Target]:
         ("issue-log", "sim.log", made(ISSUES), text, issues),
         ("timeline", "run.npz", saved, mutate.BYTES, timeline),
         ("store", "store.db", partial(stored, SWEEP), mutate.BYTES, store),
+        ("trials", "trials.log", trials, [*mutate.JSON, *text], trials_of),
         ("store-rows", "rows.json", made({"vals": {"size": "1 MiB", "bandwidth": 50}, "measures": {"step_time": 0.5, "npus": 4}, "status": "ok",
                               "reason": "no", "seconds": 0.5, "document": {"objectives": ["minimize step_time"]}, "path": "x"}), mutate.JSON, partial(store_of, SWEEP)),
     ]  # fmt: skip

@@ -14,10 +14,28 @@ from armillary.explore.runner.identity import Identity
 from armillary.explore.runner.salvage import seal
 from armillary.explore.runner.store import Store
 from armillary.explore.runner.stored import Stored
+from armillary.explore.search.storage import damage, fits, whole, written
 from armillary.explore.sweep.load import load_sweep
 from armillary.explore.sweep.point import Row
 from armillary.explore.views.page import page_data
 from armillary.explore.views.stored_rows import csv_text, stored_columns
+
+
+@cache
+def trials() -> list[bytes]:
+    """Return a journal of Optuna's with the row of one trial."""
+    row = Row(3, {"size": "1 MiB"}, "key", "ok", "", {"step_time": 0.5}, 0.1)
+    lines = [
+        {"op_code": 0, "worker_id": "w", "study_name": "armillary", "directions": [1]},
+        {"op_code": 8, "worker_id": "w", "trial_id": 0, "user_attr": {"row": written(row, "of")}},
+    ]
+    return ["".join(json.dumps(line) + "\n" for line in lines).encode()]
+
+
+def trials_of(path: Path) -> None:
+    """Look what of a storage of a search is whole, as its next run does."""
+    damage(path)
+    assert all(fits(kept, "of") for kept in whole(path, "of"))
 
 
 @cache

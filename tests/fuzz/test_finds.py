@@ -50,6 +50,15 @@ FINDS = {
         "workload: {trace: 2020-02-02, !!binary xnpu: 2}\nplatform: {}\n",
     ),
     "a size beyond an integer": ("validated-gemms", fuzz_files.LATENCIES.replace("512", "9" * 40)),
+    "a cycle after the end of time": (
+        "issue-log",
+        fuzz_files.ISSUES.replace("cycle=200", "cycle=9223372036854775808"),
+    ),
+    "a number beyond a float": (
+        "measured-json",
+        json.dumps(fuzz_files.SIMUMAX).replace("1000.5", "1" + "0" * 400),
+    ),
+    "half a GPU": ("nccl-csv", fuzz_files.NCCL_CSV.replace("\n8,", "\n0.5,")),
     "a quote that stays open": ("nccl-csv", fuzz_files.NCCL_CSV.replace("26,", '"26,')),
 }
 

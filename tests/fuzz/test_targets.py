@@ -46,6 +46,7 @@ MODULES: dict[str, str] = {
     "evidence/validate/page.py": OURS, "evidence/validate/sniff.py": "measured-csv",
     "evidence/validate/training/markdown.py": "measured-md", "evidence/validate/training/rows.py": "measured-csv",
     "evidence/validate/training/simumax.py": "measured-json",
+    "explore/search/storage.py": "trials",
     "explore/compare/sides.py": "side", "explore/cost/schema.py": "costs", "explore/runner/forked.py": OURS,
     "explore/runner/identity.py": OURS, "explore/runner/salvage.py": "store", "explore/runner/store.py": "store",
     "explore/runner/stored.py": "store", "explore/sweep/evaluate.py": "evaluated", "explore/sweep/load.py": "sweep",
@@ -81,6 +82,7 @@ LINES: dict[str, tuple[str, ...]] = {
     "saved timeline": ("timeline",),
     "learned model": ("learned-model", "learned-archive", "corpus", "corpus-header"),
     "store of a sweep": ("store", "store-rows"),
+    "storage of a search": ("trials",),
     "GEMM table": ("gemm-table",),
     "measurements": (
         "measured-csv", "measured-md", "measured-json", "nccl-csv", "prefills", "shares", "steps", "observed-steps",

@@ -114,7 +114,7 @@ READS: dict[str, tuple[str, ...]] = {
     "costs.yaml": ("plan", "cost", "+study.yaml", "--costs", "@"),
     "device.yaml": ("calibrate", "gemm", "@", "--device", "h100-sxm", "-o", "@.made"),
     "network.yaml": ("machine", "show", "--system", "+system.json", "--network", "@"),
-    "fit.yaml": ("collective", "time", "@", "all-reduce", "1 MiB"),
+    "fit.yaml": ("collective", "time", "@", "all-reduce", "1 MiB", "--gpus-per-node", "8"),
     "system.json": ("machine", "show", "--system", "@", "--network", "+network.yaml"),
     "groups.json": (
         "run",

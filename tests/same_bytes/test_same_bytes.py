@@ -115,11 +115,14 @@ def test_one_worker_and_two(usual: dict[str, bytes]) -> None:
 @pytest.mark.parametrize(("folded", "alone"), [("plain", "unfolded"), ("device", "unfolded_device")])
 def test_every_rank_on_its_own(usual: dict[str, bytes], folded: str, alone: str) -> None:
     """Only what says how ranks were grouped differs."""
-    reports = []
+    reports, lengths = [], []
     for name in (folded, alone):
         report = json.loads(usual[f"{name}.json"])
+        path = report["critical_path"]
+        lengths.append(sum(value for key, value in path.items() if key.endswith("_ticks")))
         # Where a path passes between ranks is known only as far as ranks were told apart: see `critical_path`.
         for key in ("folded", "classes_count", "classes", "critical_path"):
             del report[key]
         reports.append(json.dumps(report))
     assert reports[0] == reports[1]
+    assert lengths[0] == lengths[1] > 0

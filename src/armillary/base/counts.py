@@ -10,6 +10,16 @@ MOST_JOBS = 100_000
 """Jobs of a study, repetitions included: each is placed and reported."""
 MOST_RECORDED = 2_000_000
 """Nodes that a converter makes one by one: 10 s of them, and 3 GB."""
+MOST_EVENTS = 10_000_000_000
+"""Events of a network that moves messages or packets, by their estimate: 40 minutes."""
+MOST_CHUNKS = 1_000_000
+"""Chunks of a collective: each goes through all its phases."""
+MOST_POINTS = 10_000_000
+"""Points of a sweep, each of which is looked at: 1 to 3 hours of one core before the first is simulated."""
+MOST_TRIALS = 100_000
+"""Points that a search looks at one after the other."""
+MOST_DRAWS = 100_000
+"""Traces or training runs that are drawn."""
 
 
 def check_count(count: float, most: float, what: str, change: str) -> None:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 PATIENCE = 20.0
 """Seconds after which a command that has not noticed ends all the same: a compiled kernel lets no Python run."""
+_LATER = 0.1
+"""Seconds after which a signal comes again whose error was lost."""
 _SIGNALS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
 
 
@@ -48,9 +51,12 @@ def ended_cleanly() -> Iterator[None]:
     before = signal.set_wakeup_fd(writes, warn_on_full_buffer=False)
     for number in ours:
         signal.signal(number, _raise)
+    hook = sys.unraisablehook
+    sys.unraisablehook = _once_more(hook)
     try:
         yield
     finally:
+        sys.unraisablehook = hook
         for number in ours:
             signal.signal(number, signal.SIG_DFL)
         signal.set_wakeup_fd(before)
@@ -82,6 +88,26 @@ def _raise(number: int, _: FrameType | None) -> NoReturn:
         if signal.getsignal(each) is _raise:
             signal.signal(each, signal.SIG_IGN)
     raise Ended(number)
+
+
+def _once_more(hook: Callable[[Any], object]) -> Callable[[Any], None]:
+    """Return a hook for errors that nobody can catch: one of a signal comes again, a little later.
+
+    Where C calls Python, as LLVM does while it compiles, such an error is printed and lost.
+    """
+
+    def lost(found: Any) -> None:
+        if not isinstance(found.exc_value, KeyboardInterrupt):
+            hook(found)
+            return
+        number = found.exc_value.number if isinstance(found.exc_value, Ended) else signal.SIGINT
+        if isinstance(found.exc_value, Ended):
+            signal.signal(number, _raise)
+        timer = threading.Timer(_LATER, os.kill, (os.getpid(), number))
+        timer.daemon = True
+        timer.start()
+
+    return lost
 
 
 def _watch(reads: int, done: threading.Event, ours: frozenset[int]) -> None:

@@ -162,6 +162,12 @@ def _events(runs: list[_Run], megahertz: Fraction) -> Iterator[str]:
         members.sort(key=lambda run: (run.begin, -run.end))
         # Exact fractions: cycles of 1.41 GHz are no whole ns.
         spans = [(round(run.begin * 1000 / megahertz), round(run.end * 1000 / megahertz)) for run in members]
+        latest = max(max(span) for span in spans)
+        if latest >= 2**63:
+            raise InputError(
+                f"npu {npu}: cycle {max(max(run.begin, run.end) for run in members)} is {latest:.2g} ns at "
+                f"{float(megahertz):g} MHz, expected one before 9.2e18 ns"
+            )
         level = lanes(*np.array(spans, dtype=np.int64).T).tolist()
         for extra in range(max(level) + 1):
             tid += 1

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from armillary.base.errors import InputError
+from armillary.base.memory import require
 from armillary.trace import CollectiveType, Graph, GraphBuilder, NodeType
 from armillary.trace.node import Attribute
 
@@ -43,6 +44,8 @@ def families(npus: int, sizes: Sizes | None = None) -> Iterator[tuple[str, list[
     """
     if npus < 1:
         raise InputError(f"{npus} NPUs: expected at least 1")
+    # Graphs of one family are made before any is written: 6.4 kB a rank.
+    require(npus * 7_000, f"{npus:,} NPUs: making their graphs", "fewer NPUs")
     next_id = 0
     for name, build in _families(sizes or Sizes()).items():
         graphs = []

@@ -48,8 +48,13 @@ def statuses(folder: Path, executor: str | ThreadPoolExecutor) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("kind", ["serial", "processes", "threads"])
+@pytest.mark.parametrize(
+    "kind", ["serial", "processes", "threads", pytest.param("dask", marks=pytest.mark.slow)]
+)
 def test_consent_reaches_workers(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if kind == "dask":
+        pytest.importorskip("distributed", reason="Dask is not installed: pip install armillary[dask]")
+        monkeypatch.delenv("DASK_SCHEDULER_ADDRESS", raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     with ThreadPoolExecutor(1) as threads:
         executor = threads if kind == "threads" else kind

@@ -16,7 +16,8 @@ from typing import Any
 
 import pytest
 
-from armillary.base.errors import InputError
+import armillary
+from armillary.base.errors import ConsentError, InputError
 from armillary.explore.runner import CutShortError, Store, Stored, make_executor, run
 from armillary.explore.sweep import Row, Sweep
 from armillary.testing.executor import check_executor
@@ -75,6 +76,18 @@ def rows_of(sweep: Sweep, path: Path, **how: Any) -> list[Row]:
 def test_ray_gives_the_rows_of_one_process(cluster: Any, small: Make, told: Told, tmp_path: Path) -> None:
     alone = rows_of(small(80), tmp_path / "alone", executor="serial")
     assert told(rows_of(small(80), tmp_path / "ray", executor="ray")) == told(alone)
+
+
+def test_ray_has_the_consent_of_whoever_starts_the_run(
+    cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from test_consent import statuses  # type: ignore[import-not-found]
+
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    with pytest.raises(ConsentError, match=r"names the program '.*python.*--allow-programs"):
+        statuses(tmp_path, "ray")
+    with armillary.allow(programs=True):
+        assert statuses(tmp_path, "ray") == ["ok", "ok"]
 
 
 def test_ray_keeps_to_the_protocol(cluster: Any) -> None:

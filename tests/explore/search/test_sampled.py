@@ -74,6 +74,60 @@ def test_a_storage_goes_on(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
         armillary.search(given | {"search": {"method": "tpe", "storage": "/dev/null/trials.db"}})
 
 
+def cut(data: bytes) -> bytes:
+    return data[: len(data) - 40]
+
+
+def overwritten(data: bytes) -> bytes:
+    middle, size = len(data) * 2 // 3, len(data) // 12
+    return data[:middle] + b"\xff" * size + data[middle + size :]
+
+
+def headless(data: bytes) -> bytes:
+    return b"\0" * 200 + data[200:]
+
+
+@pytest.mark.parametrize("harm", [cut, overwritten, headless])
+@pytest.mark.parametrize("name", ["trials.log", "trials.db"])
+def test_of_a_damaged_storage_whole_trials_are_kept(
+    name: str, harm: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("optuna")
+    path = tmp_path / name
+    given = sweep(VARY, []) | {"search": {"method": "tpe", "storage": str(path), "trials": 8}}
+    before = {row.number: dict(row.measures) for row in armillary.search(given).rows}
+    data = harm(path.read_bytes())
+    path.write_bytes(data)
+    found = armillary.search(given)
+    said = capsys.readouterr().err
+    assert f"storage {path}: was damaged (" in said and "the damaged file is now" in said
+    assert (tmp_path / f"{name}.damaged").read_bytes() == data
+    kept = int(said.partition("): ")[2].split()[0])
+    assert 0 < kept <= len(before)
+    # What is kept is as it was, and not done again.
+    assert found.simulated <= 8 - kept
+    assert all(dict(row.measures) == before[row.number] for row in found.rows if row.number in before)
+    armillary.search(given)
+    assert capsys.readouterr().err == ""
+
+
+def test_a_row_whose_checksum_does_not_fit_is_lost(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("optuna")
+    path = tmp_path / "trials.log"
+    given = sweep(VARY, []) | {"search": {"method": "tpe", "storage": str(path), "trials": 3}}
+    # Of points that were rejected nothing is changed here.
+    rejected = sum(row.status != "ok" for row in armillary.search(given).rows)
+    changed = path.read_bytes().replace(b'"step_time":', b'"step_time":9')
+    path.write_bytes(changed)
+    armillary.search(given)
+    assert "rows are damaged; their points" in capsys.readouterr().err
+    path.write_bytes(changed + b"x")
+    armillary.search(given)
+    assert f"): {rejected} trials are whole" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("name", ["trials.log", "trials.db"])
 def test_a_storage_that_fails_is_one_line_and_keeps_its_trials(name: str, tmp_path: Path) -> None:
     optuna = pytest.importorskip("optuna")

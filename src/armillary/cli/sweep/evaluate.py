@@ -91,6 +91,7 @@ def command(
     if dry_run and (wanted or store or retry):
         raise click.UsageError("--dry-run writes nothing")
     sweep = load_sweep(file)
+    sweep.space.check_size()
     if dry_run:
         _screen(sweep, executor, workers)
         return

@@ -49,10 +49,12 @@ def command(
     runs: int, seed: int, public: int, workers: int, plot: Path | None, json_file: Path | None
 ) -> None:
     """Evaluate, print and write."""
+    from armillary.base.counts import MOST_DRAWS, check_count
     from armillary.lab.privacy.evaluate import SETTINGS, evaluate
     from armillary.lab.privacy.public import name_public
     from armillary.lab.privacy.show import evaluation_tables, not_hidden, public_table, trade_off_picture
 
+    check_count(runs + public, MOST_DRAWS, "--runs and --public: training runs", "fewer runs")
     # In a pipe the bar is hidden.
     hidden = not sys.stderr.isatty()
     with click.progressbar(

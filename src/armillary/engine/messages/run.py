@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from armillary.base.counts import MOST_EVENTS, check_count
 from armillary.base.jit import Mode, load
 from armillary.base.patience import Patience, as_arrays
 from armillary.base.tables import Guards, at_least, room
@@ -37,9 +38,16 @@ def execute(program: MessageProgram, transport: Transport, mode: Mode | None = N
     z = program.sizes
     topology = program.stages[0].topology
     transport = transport.on(topology, program.routes)
+    events = _estimate(program, transport)
+    check_count(
+        events,
+        MOST_EVENTS,
+        f"network model {transport.name}: events of messages and packets, by their estimate",
+        "smaller collectives, larger packets, or network model flow or congestion",
+    )
     if transport.in_python:
         mode = "interpreted"
-    patience = Patience(KERNEL, transport.kernel, mode, _estimate(program, transport) * PER_EVENT)
+    patience = Patience(KERNEL, transport.kernel, mode, events * PER_EVENT)
     mode = patience.mode
     table = lower_network(
         program.stages, program.routes, transport.options(topology), transport.tables(topology)

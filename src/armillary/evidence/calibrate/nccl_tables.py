@@ -72,6 +72,13 @@ class _Row:
     def text(self, column: str) -> str:
         return self.values[column]
 
+    def whole(self, column: str) -> int:
+        """Return a whole number above 0; a table may write it as 8.0."""
+        value = self.number(column)
+        if not 1 <= value < 2**63:
+            raise InputError(f"{self.where}: {column} {value:g}: expected a whole number above 0")
+        return int(value)
+
     def number(self, column: str) -> float:
         try:
             value = float(self.values[column])
@@ -101,25 +108,25 @@ def _rows(path: Path, header: Sequence[str], lines: Sequence[tuple[int, str]]) -
 
 
 def _single_node(row: _Row) -> Sample:
-    gpus, size = int(row.number("gpus")), int(row.number("bytes"))
+    gpus, size = row.whole("gpus"), row.whole("bytes")
     return Sample(row.text("device"), row.operation("op"), gpus, 1, size, row.number("us") * 1e3)
 
 
 def _nodes(row: _Row) -> Sample:
-    nodes, gpus = int(row.number("nodes")), int(row.number("gpus_per_node"))
-    size = int(row.number("size_bytes"))
+    nodes, gpus = row.whole("nodes"), row.whole("gpus_per_node")
+    size = row.whole("size_bytes")
     return Sample("", row.operation("test"), gpus, nodes, size, row.number("oop_us") * 1e3)
 
 
 def _echo(row: _Row, per_node: int) -> Sample:
-    gpus, size, ns = int(row.number("ngpus")), int(row.number("size_bytes")), row.number("oop_us") * 1e3
+    gpus, size, ns = row.whole("ngpus"), row.whole("size_bytes"), row.number("oop_us") * 1e3
     # Rounded up; then the members are spread evenly.
     nodes = -(-gpus // per_node)
     return Sample("", "all-reduce", gpus // nodes, nodes, size, ns)
 
 
 def _lookup(row: _Row, device: str, gpus: int) -> Sample:
-    return Sample(device, "all-reduce", gpus, 1, int(row.number("size(B)")), row.number("time(ns)"))
+    return Sample(device, "all-reduce", gpus, 1, row.whole("size(B)"), row.number("time(ns)"))
 
 
 def _in_name(path: Path) -> tuple[str, int]:

@@ -133,6 +133,7 @@ def sweep(
         InputError: the sweep is malformed, or the store is not one, or another process writes to it.
     """
     asked = load_sweep(source)
+    asked.space.check_size()
     # Without a store the results live in a temporary one: there is one way to run only.
     with _place(store) as path, Store(path) as kept:
         run(

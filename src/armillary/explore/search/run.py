@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
+from armillary.base.counts import MOST_TRIALS, check_count
 from armillary.base.document import Source
 from armillary.base.errors import InputError
 from armillary.base.hints import key_text
@@ -61,6 +62,11 @@ def search(
     except ValidationError as error:
         place, problem = first_problem(error)
         raise InputError(f"search: {key_text(place)}: {problem}") from None
+    # Every method goes through all points: the others for the bound of those that they did not look at.
+    found.space.check_size()
+    if how.method != "planner":
+        most = min(how.trials, found.space.size) if how.method == "random" else how.trials
+        check_count(most, MOST_TRIALS, "search: trials", "fewer trials")
     with _evaluation(found, store, workers) as evaluate:
         if how.method == "planner":
             return plan(found, evaluate, at_once=workers, progress=progress)

@@ -13,9 +13,11 @@ from typing import Any
 from armillary.base.errors import InputError
 from armillary.base.files import check_writable, make_folder
 from armillary.explore.runner.executor import CutShortError
+from armillary.explore.runner.stored import say
 from armillary.explore.search.found import EvaluateMany, Found, best_of, objectives_of, once
 from armillary.explore.search.optimistic import Optimist, values, vector
 from armillary.explore.search.planner import Progress, serially
+from armillary.explore.search.storage import NAME, ROW, damage, fits, is_base, mend, opened, row_of, written
 from armillary.explore.sweep.constraint import Objective
 from armillary.explore.sweep.evaluate import Evaluator
 from armillary.explore.sweep.point import Point, Row, Value
@@ -24,8 +26,6 @@ from armillary.explore.sweep.sweep import Sweep
 
 WORST = 1e300
 """Value of an objective for Optuna if a point has none; a constraint marks the trial as infeasible as well."""
-_ROW = "row"
-"""User attribute of a trial that stores the row of its point."""
 
 
 @dataclass
@@ -104,26 +104,33 @@ def by_optuna(
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     objectives = objectives_of(sweep)
     looks = _Looks(sweep, once(evaluate or serially(sweep)))
-    study = _study(optuna, sweep, how, len(objectives))
+    study = _study(optuna, sweep, how, objectives)
     with _stored(how, 0):
         old = [trial for trial in study.trials if trial.state == optuna.trial.TrialState.COMPLETE]
-        for trial in old:
-            _remember(looks, trial)
+        damaged = sum(not _remember(looks, trial, _identity(sweep)) for trial in old)
+    if damaged:
+        say(
+            f"storage {how.storage}: {damaged} rows are damaged; their points are done again where they are proposed"
+        )
     study.sampler = _sampler(optuna, how, len(old))
     for done in range(len(old), how.trials):
         with _stored(how, done):
             trial = study.ask()
             point = _suggested(sweep, trial)
         row = looks.look(point)
-        own = values(objectives, row.measures) if row.status == "ok" else None
         with _stored(how, done):
-            # Samplers treat a positive value as infeasible, so WORST does not distort their models.
-            trial.set_constraint("possible", 0.0 if own else 1.0)
-            trial.set_user_attr(_ROW, _written(row))
-            study.tell(trial, list(own or [WORST] * len(objectives)))
+            _tell(study, trial, row, objectives, _identity(sweep))
         if progress:
             progress("looked at", done + 1, how.trials)
     return looks.found(how.method)
+
+
+def _tell(study: Any, trial: Any, row: Row, objectives: tuple[Objective, ...], identity: str) -> None:
+    own = values(objectives, row.measures) if row.status == "ok" else None
+    # Samplers treat a positive value as infeasible, so WORST does not distort their models.
+    trial.set_constraint("possible", 0.0 if own else 1.0)
+    trial.set_user_attr(ROW, written(row, identity))
+    study.tell(trial, list(own or [WORST] * len(objectives)))
 
 
 @contextmanager
@@ -154,29 +161,48 @@ def _suggested(sweep: Sweep, trial: Any) -> Point:
     return sweep.space.point(own)
 
 
-def _study(optuna: Any, sweep: Sweep, how: Search, objectives: int) -> Any:
-    storage = None
-    if how.storage:
-        path = Path(how.storage) if sweep.path is None else sweep.path.parent / how.storage
-        check_writable("storage", path, stream=False)
-        make_folder(path.parent)
-        if path.suffix == ".db":
-            storage = f"sqlite:///{path}"
-        else:
-            backend = optuna.storages.journal.JournalFileBackend(str(path))
-            storage = optuna.storages.JournalStorage(backend)
-    try:
-        # Signs make every objective one to minimize.
-        study = optuna.create_study(
-            directions=["minimize"] * objectives, storage=storage, study_name="armillary", load_if_exists=True
-        )
-    except Exception as error:  # what a storage raises is its backend's own
-        raise InputError(f"storage {how.storage}: cannot be used: {str(error).splitlines()[0]}") from error
+def _study(optuna: Any, sweep: Sweep, how: Search, objectives: tuple[Objective, ...]) -> Any:
     same = _identity(sweep)
-    if study.user_attrs.get("sweep", same) != same:
-        raise InputError(f"storage {how.storage}: holds trials of another sweep, expected another file")
-    study.set_user_attr("sweep", same)
-    return study
+
+    def begin(storage: Any) -> Any:
+        # Signs make every objective one to minimize.
+        directions = ["minimize"] * len(objectives)
+        study = optuna.create_study(
+            directions=directions, storage=storage, study_name=NAME, load_if_exists=True
+        )
+        if study.user_attrs.get("sweep", same) != same:
+            raise InputError(f"storage {how.storage}: holds trials of another sweep, expected another file")
+        study.set_user_attr("sweep", same)
+        return study
+
+    def again(study: Any, kept: dict[str, Any]) -> None:
+        row = row_of(kept, sweep.space)
+        own: dict[str, Value] = {}
+        chosen = {}
+        for axis in sweep.space.axes:
+            if sweep.space.active(axis, own):
+                chosen[axis.name] = axis.values.index(row.values[axis.name])
+            own[axis.name] = row.values[axis.name]
+        study.enqueue_trial(chosen)
+        trial = study.ask()
+        _suggested(sweep, trial)
+        _tell(study, trial, row, objectives, same)
+
+    if not how.storage:
+        return begin(None)
+    path = Path(how.storage) if sweep.path is None else sweep.path.parent / how.storage
+    check_writable("storage", path, stream=False)
+    make_folder(path.parent)
+    try:
+        if problem := damage(path):
+            mend(optuna, path, problem, same, begin, again)
+        return begin(opened(optuna, path, is_base(path)))
+    except InputError:
+        raise
+    except Exception as error:  # what a storage raises is its backend's own
+        raise InputError(
+            f"storage {how.storage}: cannot be used: {(str(error).splitlines() or [''])[0]}"
+        ) from error
 
 
 def _identity(sweep: Sweep) -> str:
@@ -193,27 +219,14 @@ def _sampler(optuna: Any, how: Search, before: int) -> Any:
     return optuna.samplers.NSGAIISampler(seed=seed, population_size=how.population)
 
 
-def _written(row: Row) -> dict[str, Any]:
-    return {
-        "number": row.number, "status": row.status, "reason": row.reason, "measures": dict(row.measures),
-        "seconds": row.seconds,
-    }  # fmt: skip
-
-
-def _remember(looks: _Looks, trial: Any) -> None:
-    """Restore the row of an earlier trial; its number gives its point."""
-    if not (kept := trial.user_attrs.get(_ROW)):
-        return
-    point = looks.sweep.space.at(kept["number"])
-    looks.rows[point.number] = Row(
-        point.number,
-        point.values,
-        point.key,
-        kept["status"],
-        kept["reason"],
-        kept["measures"],
-        kept["seconds"],
-    )
+def _remember(looks: _Looks, trial: Any, identity: str) -> bool:
+    """Restore the row of an earlier trial, whose number gives its point; False if it is not as it was written."""
+    if kept := trial.user_attrs.get(ROW):
+        if not fits(kept, identity):
+            return False
+        row = row_of(kept, looks.sweep.space)
+        looks.rows[row.number] = row
+    return True
 
 
 def objective_names(objectives: tuple[Objective, ...]) -> str:

@@ -39,7 +39,7 @@ def check_sweep(sweep: Sweep) -> None:
     for text, place, names in _asked(sweep):
         _check_measures(sweep, text, place, names & MEASURES.keys())
     # Only the first point and one value at a time: all combinations would be the sweep itself.
-    first = next(iter(sweep.space.points()))
+    first = sweep.space.at(0)
     for path, problem in _problems(first.document):
         owner = _owner(sweep, path)
         # What an axis sets is checked with each of its values below; here only the rest.

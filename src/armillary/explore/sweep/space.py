@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from armillary.base.counts import MOST_POINTS, check_count
 from armillary.base.errors import InputError, nearest
 from armillary.base.hints import show
 from armillary.explore.sweep.expression import Expression
@@ -90,8 +91,16 @@ class Space:
         """Number of points."""
         return self._count(0, {})
 
+    def check_size(self) -> None:
+        """Refuse more points than anybody waits for.
+
+        Raises:
+            InputError: there are more than `counts.MOST_POINTS`.
+        """
+        check_count(self.size, MOST_POINTS, "vary: points", "fewer values")
+
     def points(self) -> Iterator[Point]:
-        """Yield all points, in order and lazily."""
+        """Yield all points, in order and lazily; what goes through all of them calls `check_size` before."""
         return self._points(0, {}, self.base, iter(range(self.size)))
 
     def point(self, values: Mapping[str, Value]) -> Point:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from armillary.base.counts import MOST_DRAWS, check_count
 from armillary.base.errors import InputError, nearest
 from armillary.base.reading import MOST_YAML, read_plain
 from armillary.base.units import format_bytes
@@ -74,6 +75,7 @@ def read_request(path: Path) -> Request:
         if not isinstance(value, int) or value < (key != "seed"):
             raise InputError(f"{path}: {key} {value}: expected a positive integer")
         numbers[key] = value
+    check_count(numbers["count"], MOST_DRAWS, f"{path}: count: traces", "a smaller count")
     choices = {str(key): _values(path, str(key), values) for key, values in found["choices"].items()}
     return Request(choices=choices, text=text, **numbers)
 

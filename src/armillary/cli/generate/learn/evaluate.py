@@ -45,6 +45,7 @@ def command(
     html: Path | None,
 ) -> None:  # fmt: skip
     """Measure and show."""
+    from armillary.base.counts import MOST_DRAWS, check_count
     from armillary.lab.fidelity.measure import measure
     from armillary.lab.fidelity.page import draw_picture, write_page
     from armillary.lab.fidelity.show import tables, write_json
@@ -54,6 +55,7 @@ def command(
 
     requests = [read_request(plan) for plan in plans]
     if count:
+        check_count(count, MOST_DRAWS, f"--count {count}: traces", "a smaller count")
         requests = [replace(request, count=count) for request in requests]
     sampler = open_sampler(path)
     corpus = read_corpus(folder)

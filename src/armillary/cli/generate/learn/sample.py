@@ -45,10 +45,12 @@ def command(
     machine: str | None,
 ) -> None:  # fmt: skip
     """Make, describe, write and simulate traces."""
+    from armillary.base.counts import MOST_DRAWS, check_count
     from armillary.base.units import format_time
     from armillary.lab.learned.conditions import read_settings
     from armillary.lab.learned.neural.model_file import open_sampler
 
+    check_count(count, MOST_DRAWS, f"--count {count}: traces", "a smaller count")
     platform = None
     if machine:
         from armillary.platform import load_platform, with_roofline

@@ -12,7 +12,6 @@ loss. Context parallelism is all-to-all.
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -118,6 +117,9 @@ def rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
         yield where, row
 
 
+_MOST = 1e300
+
+
 def positive(where: str, row: Mapping[str, Any], key: str) -> float:
     """Return a number above 0.
 
@@ -125,7 +127,8 @@ def positive(where: str, row: Mapping[str, Any], key: str) -> float:
         InputError: it is none.
     """
     value = row.get(key)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
+    # An integer may be beyond every float.
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < _MOST:
         raise InputError(f"{where}: {key}: got {value!r}, expected a number above 0")
     return float(value)
 
