@@ -28,6 +28,7 @@ GROUPS = {
         "demo": "Simulate a 512-NPU machine, with a picture and a timeline.",
         "run": "Simulate a study file, or ASTRA-sim's own input files.",
         "train": "Predict a training step of a model on a machine: time, memory, what limits it.",
+        "serve": "Serve requests with a model on a machine: what each waits for.",
         "explain": "Summarise a saved result, and give the reasons for its time.",
     },
     "What would be better?": {
@@ -36,7 +37,8 @@ GROUPS = {
         "plan": "Find the fastest plans of a model; search a sweep; allocate bandwidth; cost a run.",
     },
     "Workloads": {
-        "capture": "Run a PyTorch script and capture its traces.",
+        "capture": "Run a PyTorch script on a CPU as if it were ranks of a GPU cluster, and record a step.",
+        "collect": "Run a PyTorch script on all ranks, here, and collect its traces.",
         "trace": "Chakra execution traces: convert, check, look into, replay them.",
         "generate": "Generate workloads: models, micro-benchmarks, learned traces.",
     },
@@ -76,9 +78,8 @@ ELSEWHERE: Mapping[str, tuple[str, ...]] = {
     "price": ("plan cost",),
     "allocate": ("plan allocate",),
     "whole-run": ("plan whole-run",),
-    "collect": ("capture",),
-    "profile": ("capture",),
-    "record": ("capture",),
+    "profile": ("collect",),
+    "record": ("collect", "capture"),
     "replay": ("trace replay",),
     "workload": ("generate",),
     "learn": ("generate learn",),
@@ -86,6 +87,7 @@ ELSEWHERE: Mapping[str, tuple[str, ...]] = {
     "system": ("machine",),
     "cluster": ("machine",),
     "reproduce": ("validate reproduce",),
+    "inference": ("serve", "generate serve"),
 }
 """What others, and earlier versions, call a command -> where it is."""
 
