@@ -2,9 +2,10 @@
 
 Prints one JSON line per case. `seconds` is the best of five warm reads, `cold_seconds` the first read of a
 fresh process with compiled kernels in the cache, and `peak_mib` the peak memory of that process. `two_passes` is the
-CPU time of decoding the long file by counting first and then writing, as a multiple of that of one pass into columns of
-estimated sizes, both taken in turn. Goal: a million nodes in 0.15 s. The limit is the parser, in which every byte decides what the next one means: on a busy
-core, one pass took 450 ms, of which checking and counting alone 250 ms, and hopping from frame to frame 7 ms.
+CPU time of decoding the long file by counting first and then writing, as a multiple of that of one pass into columns
+of estimated sizes, both taken in turn. Goal: a million nodes in 0.15 s. The limit is the parser, in which every byte
+decides what the next one means: on a busy core, one pass took 450 ms, of which checking and counting alone 250 ms, and
+hopping from frame to frame 7 ms.
 """
 
 from __future__ import annotations
