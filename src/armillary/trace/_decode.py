@@ -131,11 +131,11 @@ def _run(
     """Run both passes; return the kernel's memory, heads of attributes and text."""
     if len(data) >= ONCE_FROM and (room := _estimate(kernel, mode, data, offsets)):
         _check_memory(room, bytes_per_node, sources)
-        error, *found = _pass(kernel, mode, data, offsets, room, k.BOTH)
+        error, memory, heads, pool = _pass(kernel, mode, data, offsets, room, k.BOTH)
         if not error:
-            return found[0], found[1], found[2]
+            return memory, heads, pool
         # Two passes find the same error first that they would have found anyway, or the room that one pass lacked.
-        del found
+        del memory, heads, pool
     # The first pass runs on an empty layout and only counts; its counts size the second.
     count = [0] * k.BASES
     for fill in (k.COUNT, k.WRITE):

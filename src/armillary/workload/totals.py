@@ -84,7 +84,7 @@ def _flops(graph: Graph) -> int:
 def _traffic(graph: Graph) -> dict[tuple[str, str], tuple[int, int]]:
     """Return calls and bytes by operation and axis set or axis."""
     size, kind = graph.ints("comm_size", 0), graph.ints("comm_type", -1)
-    found = {}
+    found: dict[tuple[str, str], tuple[int, int]] = {}
     for node_type, attribute in ((NodeType.COMM_COLL_NODE, "pg_name"), (NodeType.COMM_SEND_NODE, AXIS)):
         codes, names = graph.strings(attribute)
         here = graph.types == node_type
