@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from armillary.base.errors import InputError
-from armillary.trace import Graph, Node, decode, encode, graph_of, nodes_of
+from armillary.trace import Graph, Node, _decode, decode, encode, graph_of, nodes_of
 from armillary.trace.columns import KINDS, RANGES, STRING
 
 TEXT = st.text(max_size=6) | st.sampled_from(["", "comm_size", "é", "漢字", "🜨", "involved_dim"])
@@ -261,3 +261,64 @@ def test_protobuf_refuses_what_we_refuse_as_text(chakra: SimpleNamespace) -> Non
     assert KINDS["string"] == STRING
     with pytest.raises(DecodeError):
         chakra.parse(BROKEN["surrogate"][0])
+
+
+def outcome_of(
+    files: list[bytes], mode: Any, once_from: int, monkeypatch: pytest.MonkeyPatch
+) -> list[Graph] | str:
+    monkeypatch.setattr(_decode, "ONCE_FROM", once_from)
+    try:
+        return _decode.decode_many(files, [f"{i}.et" for i in range(len(files))], mode)
+    except InputError as error:
+        return str(error)
+
+
+def repeated(graph: Graph, times: int) -> bytes:
+    """Return the file of a graph with its nodes several times."""
+    data = encode(graph)
+    size, at, shift = 0, 0, 0
+    while True:
+        size |= (data[at] & 127) << shift
+        shift, at = shift + 7, at + 1
+        if data[at - 1] < 128:
+            break
+    return data[: at + size] + data[at + size :] * times
+
+
+FILES = st.lists(st.builds(repeated, GRAPHS, st.sampled_from([1, 200, 300])), min_size=1, max_size=3)
+EDITS = st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 255)), max_size=2)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    FILES,
+    EDITS,
+    st.sampled_from([0, 1 << 12, 1 << 13, 1 << 16]),
+    st.sampled_from(["compiled", "compiled", "interpreted"]),
+)
+def test_one_pass_finds_what_two_find(
+    files: list[bytes], edits: list[tuple[int, int]], spare: int, mode: str
+) -> None:
+    made = [bytearray(data) for data in files]
+    for at, byte in edits:
+        made[at % len(made)][at % len(made[at % len(made)])] = byte
+    data = [bytes(each) for each in made]
+    if mode == "interpreted":
+        data = [each[:3000] for each in data]
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        # Too little to spare: the pass gives up, and two passes follow.
+        monkeypatch.setattr(_decode, "_SPARE", spare)
+        two, one = (outcome_of(data, mode, at, monkeypatch) for at in (1 << 60, 0))
+    if isinstance(two, str):
+        assert one == two
+    else:
+        assert_columns_equal(two[0], one[0])
+
+
+def test_frames_of_another_kind_at_the_end_end_in_two_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parts of a file do not tell of one large node; nothing is written beyond a column."""
+    small = [Node(id=i, name="n", type=4) for i in range(3000)]
+    large = Node(id=3000, name="x" * 500_000, type=4, data_deps=list(range(3000)) * 40)
+    data = encode(graph_of([*small, large]))
+    two, one = (outcome_of([data], "compiled", at, monkeypatch) for at in (1 << 60, 0))
+    assert_columns_equal(two[0], one[0])

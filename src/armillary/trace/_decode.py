@@ -27,6 +27,15 @@ Data = bytes | memoryview
 COMPILED_FROM = 1024 * 1024
 """Bytes from which the compiled decoder wins over the interpreted one, loading Numba included."""
 
+ONCE_FROM = 4 * 1024 * 1024
+"""Bytes from which one pass into columns of estimated sizes is tried; below, the estimate costs more than a pass."""
+
+_SHARE = 16
+"""The estimate is from a part of 1 / `_SHARE` of all frames."""
+
+_SPARE = 1 << 16
+"""Entries that every estimated column has to spare, besides a tenth: room for a usual frame. Unused memory is free."""
+
 COMPILED_FROM_WARM = 4 * 1024
 """The same once the compiled decoder is loaded."""
 
@@ -94,15 +103,19 @@ def decode_columns(
         rows=column(k.AT_ROWS, k.ROW_FIELDS * count[k.ROW_STRIDE]).reshape(k.ROW_FIELDS, -1),
         ctrl=column(k.AT_CTRL, count[k.CTRL]),
         data=column(k.AT_DATA, count[k.DATA]),
-        attr_name=heads >> 6,
-        attr_kind=heads.astype(np.uint8) & np.uint8(63),
+        attr_name=heads[: count[k.ATTR]] >> 6,
+        attr_kind=heads[: count[k.ATTR]].astype(np.uint8) & np.uint8(63),
         attr_value=column(k.AT_VALUE, count[k.ATTR]),
         list_ptr=column(k.AT_LIST, count[k.LIST] + 1),
         items=column(k.AT_ITEM, count[k.ITEM]),
         string_ptr=column(k.AT_STRING, count[k.STRING] + 1),
         pool=pool[: count[k.BYTE]],
-        io=column(k.AT_IO, 5 * count[k.IO_STRIDE]).reshape(5, -1),
-        docs=column(k.AT_DOC, 2 * count[k.DOC_STRIDE]).reshape(2, -1),
+        io=np.ascontiguousarray(
+            column(k.AT_IO, 5 * count[k.IO_STRIDE]).reshape(5, count[k.IO_STRIDE])[:, : count[k.IO]]
+        ),
+        docs=np.ascontiguousarray(
+            column(k.AT_DOC, 2 * count[k.DOC_STRIDE]).reshape(2, count[k.DOC_STRIDE])[:, : count[k.DOC]]
+        ),
         names=[bytes(data[at : at + size]).decode() for at, size in zip(firsts, sizes, strict=True)],
     )
 
@@ -116,26 +129,75 @@ def _run(
     bytes_per_node: float,
 ) -> tuple[I64, NDArray[np.int32], NDArray[np.uint8]]:
     """Run both passes; return the kernel's memory, heads of attributes and text."""
+    if len(data) >= ONCE_FROM and (room := _estimate(kernel, mode, data, offsets)):
+        _check_memory(room, bytes_per_node, sources)
+        error, memory, heads, pool = _pass(kernel, mode, data, offsets, room, k.BOTH)
+        if not error:
+            return memory, heads, pool
+        # Two passes find the same error first that they would have found anyway, or the room that one pass lacked.
+        del memory, heads, pool
     # The first pass runs on an empty layout and only counts; its counts size the second.
     count = [0] * k.BASES
-    for fill in (False, True):
-        if fill:
+    for fill in (k.COUNT, k.WRITE):
+        if fill == k.WRITE:
             _check_memory(count, bytes_per_node, sources)
-        memory = _layout(count, offsets)
-        heads, pool = np.empty(count[k.ATTR], dtype=np.int32), np.empty(count[k.BYTE_CAP], dtype=np.uint8)
-        if mode == "compiled":
-            # Both forms run the same source; they differ in what indexing costs.
-            error = kernel.decode(np.frombuffer(data, dtype=np.uint8), fill, memory, heads, pool)
-        else:  # plain objects are quicker than arrays there
-            plain = memory.tolist()
-            error = kernel.decode(
-                memoryview(data), fill, plain, memoryview(heads.data), memoryview(pool.data)
-            )
-            memory = np.array(plain, dtype=np.int64)
+        error, memory, heads, pool = _pass(kernel, mode, data, offsets, count, fill)
         count = memory[: k.BASES].tolist()
         if error:
             _fail(error, data, offsets, sources, memory)
     return memory, heads, pool
+
+
+def _pass(
+    kernel: ModuleType, mode: jit.Mode, data: Data, offsets: I64, count: list[int], fill: int
+) -> tuple[int, I64, NDArray[np.int32], NDArray[np.uint8]]:
+    """Run one pass on a layout of `count`; return its error or 0, its memory, heads of attributes and text."""
+    memory = _layout(count, offsets)
+    heads, pool = np.empty(count[k.ATTR], dtype=np.int32), np.empty(count[k.BYTE_CAP], dtype=np.uint8)
+    if mode == "compiled":
+        # Both forms run the same source; they differ in what indexing costs.
+        error = kernel.decode(np.frombuffer(data, dtype=np.uint8), fill, memory, heads, pool)
+    else:  # plain objects are quicker than arrays there
+        plain = memory.tolist()
+        error = kernel.decode(memoryview(data), fill, plain, memoryview(heads.data), memoryview(pool.data))
+        memory = np.array(plain, dtype=np.int64)
+    return int(error), memory, heads, pool
+
+
+def _estimate(kernel: ModuleType, mode: jit.Mode, data: Data, offsets: I64) -> list[int] | None:
+    """Return the exact number of frames and sizes of all else that are likely enough; None if parts do not tell."""
+    memory = _layout([0] * k.BASES, offsets)
+    n_files, width = len(offsets) - 1, 2 * k.PARTS + 1
+    if mode == "compiled":
+        parts = np.zeros(n_files * width, np.int64)
+        rows = kernel.frames(np.frombuffer(data, dtype=np.uint8), _SHARE, memory, parts)
+    else:
+        plain = [0] * (n_files * width)
+        rows = kernel.frames(memoryview(data), _SHARE, memory.tolist(), plain)
+        parts = np.array(plain, np.int64)
+    if rows < 0:
+        return None
+    view, picked, frames = memoryview(data), [], 0
+    for first, (head, *ends) in zip(
+        offsets[:-1].tolist(), parts.reshape(n_files, width).tolist(), strict=True
+    ):
+        # Each part becomes a file of its own, which begins as the one that it is of.
+        for begin, end in zip(ends[::2], ends[1::2], strict=True):
+            if end:
+                picked.append(b"".join((view[first:head], view[begin:end])))
+                frames += end - begin
+    if not frames or frames > len(data) // 4:
+        return None
+    bounds = np.zeros(len(picked) + 1, dtype=np.int64)
+    np.cumsum([len(part) for part in picked], out=bounds[1:])
+    error, memory, _, _ = _pass(kernel, mode, b"".join(picked), bounds, [0] * k.BASES, k.COUNT)
+    if error:
+        return None
+    room = [int(count * 1.1 * len(data) / frames) + _SPARE for count in memory[: k.BASES].tolist()]
+    room[k.ROW] = int(rows)
+    for cursor, most in ((k.ITEM, k.ITEM_CAP), (k.STRING, k.STRING_CAP), (k.BYTE, k.BYTE_CAP)):
+        room[cursor] = room[most] = max(room[cursor], room[most])
+    return room
 
 
 def _check_memory(count: list[int], bytes_per_node: float, sources: Sequence[str]) -> None:
@@ -188,6 +250,7 @@ def _layout(count: list[int], offsets: I64) -> I64:
     )
     # A power of 2 of slots: the mask replaces a modulo.
     memory[k.MASK], memory[k.N_FILES] = slots - 1, n_files
+    memory[k.ROOM + k.CTRL : k.ROOM + k.DOC + 1] = count[k.CTRL : k.DOC + 1]
     memory[k.FILES : k.FILES + n_files + 1] = offsets
     return memory
 

@@ -1,7 +1,8 @@
-"""Decoder of length-delimited Chakra ET: many files in one buffer to columns, in two passes.
+"""Decoder of length-delimited Chakra ET: many files in one buffer to columns, in two passes or in one.
 
-The first pass (`fill` false) checks everything and counts, the second writes. `buf` is a uint8 array
-or, interpreted, a bytes object. All state and all columns live in one int64 array `m`, since every
+Of two passes, the first (`fill` is `COUNT`) checks everything and counts, the second (`WRITE`) writes. One pass
+(`BOTH`) checks and writes into columns of estimated sizes; it gives up before they could overflow. `buf` is a uint8
+array or, interpreted, a bytes object. All state and all columns live in one int64 array `m`, since every
 array handed to a function costs time: ``m[0:BASES]`` are cursors and counts, ``m[BASES:FILES]`` the
 first index of every column. Text goes to the uint8 array `pool`, name and kind of
 attributes (name << 6 | kind) to the int32 array `heads`. Unsigned 64-bit values keep their bits.
@@ -19,7 +20,8 @@ varint, fixed, field, valid_text, wire_of, convert = (
     wire.varint, wire.fixed, wire.field, wire.valid_text, wire.wire_of, wire.convert,
 )  # fmt: skip
 LENGTH, UTF8, ERROR_AT = wire.LENGTH, wire.UTF8, wire.ERROR_AT
-OLD_SCHEMA, EMPTY, NAMES = -7, -8, -9
+OLD_SCHEMA, EMPTY, NAMES, GROW = -7, -8, -9, -10
+COUNT, WRITE, BOTH = 0, 1, 2
 
 # Cursors, which end as counts. The *_CAP ones are high-water marks, since a oneof can be overwritten.
 ROW, CTRL, DATA, ATTR, LIST, ITEM, STRING, BYTE, IO, DOC, NAME = 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
@@ -30,14 +32,16 @@ BASES = 30
 AT_FRAME_PTR, AT_UNKNOWN, AT_ROWS, AT_CTRL, AT_DATA, AT_VALUE, AT_LIST = 30, 31, 32, 33, 34, 35, 36
 AT_ITEM, AT_STRING, AT_IO, AT_DOC, AT_TABLE = 37, 38, 39, 40, 41
 AT_NAME_FIRST, AT_NAME_SIZE, AT_NAME_NEXT = 42, 43, 44
-ROW_STRIDE, IO_STRIDE, DOC_STRIDE, MASK, N_FILES, FILES = 45, 46, 47, 48, 49, 50
+ROW_STRIDE, IO_STRIDE, DOC_STRIDE, MASK, N_FILES = 45, 46, 47, 48, 49
+ROOM, FILES = 50, 60
+"""From `ROOM` on, the sizes of the columns that the cursors from `CTRL` to `DOC` fill, for `BOTH`."""
 
 # Rows of the matrix with one column per frame.
 ID, TYPE, START, DURATION, NAME_AT, CTRL_AT, DATA_AT, ATTR_AT, ROW_FIELDS = 0, 1, 2, 3, 4, 5, 6, 7, 8
 
 
 @inner
-def add_string(buf: Any, pos: int, end: int, fill: bool, m: Any, pool: Any) -> Any:
+def add_string(buf: Any, pos: int, end: int, fill: int, m: Any, pool: Any) -> Any:
     """Append bytes to the pool as one more string; return its index."""
     index = m[STRING]
     if fill:
@@ -96,7 +100,7 @@ def intern(buf: Any, pos: int, end: int, m: Any) -> Any:
 
 
 @inner
-def add_items(buf: Any, pos: int, end: int, kind: int, fill: bool, m: Any, pool: Any) -> Any:
+def add_items(buf: Any, pos: int, end: int, kind: int, fill: int, m: Any, pool: Any) -> Any:
     """Read a list message whose items are of a scalar kind and append them; return `end` or an error."""
     wire_item = wire_of(kind)
     at = m[AT_ITEM]
@@ -107,7 +111,7 @@ def add_items(buf: Any, pos: int, end: int, kind: int, fill: bool, m: Any, pool:
         if number == 1 and wire == wire_item:
             # Delimited fields of a list are strings; packed numbers come in the next branch.
             if wire == 2:
-                if kind == 29 and not fill and not valid_text(buf, value, after):
+                if kind == 29 and fill != WRITE and not valid_text(buf, value, after):
                     return UTF8
                 value = add_string(buf, value, after, fill, m, pool)
             else:
@@ -136,7 +140,7 @@ def add_items(buf: Any, pos: int, end: int, kind: int, fill: bool, m: Any, pool:
 
 
 @inner
-def add_attribute(buf: Any, pos: int, end: int, fill: bool, m: Any, heads: Any, pool: Any) -> Any:
+def add_attribute(buf: Any, pos: int, end: int, fill: int, m: Any, heads: Any, pool: Any) -> Any:
     """Read an AttributeProto and append it; return `end` or an error."""
     name_at, name_end, doc_at, doc_end, kind, bits = pos, pos, pos, pos, 0, 0
     # Where to go back to if a later member of the oneof replaces the first.
@@ -146,7 +150,7 @@ def add_attribute(buf: Any, pos: int, end: int, fill: bool, m: Any, heads: Any, 
         if number < 0:
             return number
         if number == 1 and wire == 2:
-            if name_end > name_at and not fill and not valid_text(buf, name_at, name_end):
+            if name_end > name_at and fill != WRITE and not valid_text(buf, name_at, name_end):
                 return UTF8
             name_at, name_end = value, after
         elif 3 <= number <= 32 and wire == (wire_of(number) if number & 1 else 2):
@@ -160,13 +164,13 @@ def add_attribute(buf: Any, pos: int, end: int, fill: bool, m: Any, heads: Any, 
                 if error < 0:
                     return error
             elif wire == 2:
-                if number == 29 and not fill and not valid_text(buf, value, after):
+                if number == 29 and fill != WRITE and not valid_text(buf, value, after):
                     return UTF8
                 bits = add_string(buf, value, after, fill, m, pool)
             else:
                 bits = convert(number, value)
         elif number == 2 and wire == 2:
-            if not fill and not valid_text(buf, value, after):
+            if fill != WRITE and not valid_text(buf, value, after):
                 return UTF8
             doc_at, doc_end = value, after
         else:
@@ -198,7 +202,7 @@ def add_attribute(buf: Any, pos: int, end: int, fill: bool, m: Any, heads: Any, 
 
 
 @inner
-def add_dependencies(buf: Any, pos: int, end: int, at: int, fill: bool, m: Any) -> Any:
+def add_dependencies(buf: Any, pos: int, end: int, at: int, fill: int, m: Any) -> Any:
     """Write packed ids to ``m[at:]``; return how many, or an error."""
     count = 0
     while pos < end:
@@ -212,14 +216,14 @@ def add_dependencies(buf: Any, pos: int, end: int, at: int, fill: bool, m: Any) 
 
 
 @inner
-def read_io(buf: Any, pos: int, end: int, at: int, fill: bool, m: Any) -> Any:
+def read_io(buf: Any, pos: int, end: int, at: int, fill: int, m: Any) -> Any:
     """Read an IOInfo into the six span slots from ``m[at]``; return `end` or an error."""
     while pos < end:
         number, wire, value, after = field(buf, pos, end, m)
         if number < 0:
             return number
         if number <= 3 and wire == 2:
-            if not fill and not valid_text(buf, value, after):
+            if fill != WRITE and not valid_text(buf, value, after):
                 return UTF8
             m[at + 2 * number - 2] = value
             m[at + 2 * number - 1] = after
@@ -230,7 +234,7 @@ def read_io(buf: Any, pos: int, end: int, at: int, fill: bool, m: Any) -> Any:
 
 
 @inner
-def add_io(buf: Any, side: int, at: int, fill: bool, m: Any, pool: Any) -> None:
+def add_io(buf: Any, side: int, at: int, fill: int, m: Any, pool: Any) -> None:
     """Append the IOInfo in the span slots from ``m[at]`` to the sparse table of them."""
     at_io, stride = m[AT_IO] + m[IO], m[IO_STRIDE]
     if fill:
@@ -247,7 +251,7 @@ def add_io(buf: Any, side: int, at: int, fill: bool, m: Any, pool: Any) -> None:
 
 
 @inner
-def add_frame(buf: Any, pos: int, end: int, head: bool, fill: bool, m: Any, heads: Any, pool: Any) -> Any:
+def add_frame(buf: Any, pos: int, end: int, head: bool, fill: int, m: Any, heads: Any, pool: Any) -> Any:
     """Read one frame, the GlobalMetadata (`head`) or a Node, and append it; return `end` or an error."""
     # GlobalMetadata has version = 1 and attr = 2, Node has name = 2 and attr = 10.
     name_field, attr_field = (1, 2) if head else (2, 10)
@@ -268,7 +272,7 @@ def add_frame(buf: Any, pos: int, end: int, head: bool, fill: bool, m: Any, head
             if error < 0:
                 return error
         elif wire == 2 and number == name_field:
-            if not fill and not valid_text(buf, value, after):
+            if fill != WRITE and not valid_text(buf, value, after):
                 return UTF8
             name_at, name_end = value, after
         elif head:
@@ -328,7 +332,7 @@ def add_frame(buf: Any, pos: int, end: int, head: bool, fill: bool, m: Any, head
 
 
 @njit
-def decode(buf: Any, fill: bool, m: Any, heads: Any, pool: Any) -> Any:
+def decode(buf: Any, fill: int, m: Any, heads: Any, pool: Any) -> Any:
     """Decode the files that lie between the offsets at ``m[FILES:]``; return 0 or an error."""
     for i in range(BASES):
         m[i] = 0
@@ -350,6 +354,11 @@ def decode(buf: Any, fill: bool, m: Any, heads: Any, pool: Any) -> Any:
                 return pos
             if size < 0 or size > end - pos:
                 return LENGTH
+            if fill == BOTH:
+                # A byte of a frame appends no more than one of anything.
+                for cursor in range(CTRL, DOC + 1):
+                    if m[cursor] + size > m[ROOM + cursor]:
+                        return GROW
             pos = add_frame(buf, pos, pos + size, head, fill, m, heads, pool)
             if pos < 0:
                 return pos
@@ -362,3 +371,41 @@ def decode(buf: Any, fill: bool, m: Any, heads: Any, pool: Any) -> Any:
         m[last + CTRL_AT * stride], m[last + DATA_AT * stride] = m[CTRL], m[DATA]
         m[last + ATTR_AT * stride] = m[ATTR]
     return 0
+
+
+PARTS = 8
+"""Parts of each file that `frames` picks."""
+
+
+@njit
+def frames(buf: Any, share: int, m: Any, parts: Any) -> Any:
+    """Return the number of frames of all files, or an error, and pick parts of each file.
+
+    The row of a file in `parts` gets the end of its first frame, and first byte and end of each of `PARTS` parts of
+    whole frames, spread evenly, of about 1 / (`share` * `PARTS`) of the file; 0 where there is none.
+    """
+    rows = 0
+    for f in range(m[N_FILES]):
+        pos, end = m[FILES + f], m[FILES + f + 1]
+        begin, size, row = pos, end - pos, f * (2 * PARTS + 1)
+        picked, inside = 0, False
+        first = True
+        while pos < end:
+            length, pos = varint(buf, pos, end)
+            if pos < 0 or length < 0 or length > end - pos:
+                return LENGTH
+            pos += length
+            rows += 1
+            if first:
+                parts[row] = pos
+                first = False
+            elif inside and pos - parts[row + 2 * picked + 1] >= size // (share * PARTS):
+                parts[row + 2 * picked + 2] = pos
+                picked += 1
+                inside = False
+            if not inside and picked < PARTS and pos < end and pos - begin >= size // PARTS * picked:
+                parts[row + 2 * picked + 1] = pos
+                inside = True
+        if inside:
+            parts[row + 2 * picked + 2] = end
+    return rows
