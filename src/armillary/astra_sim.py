@@ -94,6 +94,46 @@ def log(
     return result_log(timeline, trace, platform, issues=keys.issues, memory=keys.memory)
 
 
+def log_ns3(
+    workload: str | Path | Trace,
+    system: Source,
+    config: str | Path,
+    logical: Source,
+    memory: Source | None = None,
+    comm_groups: Source | None = None,
+    cli: Iterable[str] = (),
+    network_model: str | None = None,
+) -> tuple[str, ResultLog]:
+    """Simulate inputs of ASTRA-sim's ns-3 back end; return the lines that it prints first, and the log.
+
+    Args:
+        workload: Prefix of the trace files, or a trace.
+        system: System JSON: path or its content as a dict.
+        config: The back end's config.txt, which names the physical topology.
+        logical: JSON with ``logical-dims``: path or dict.
+        memory: Remote-memory JSON: path or dict; None: no remote memory.
+        comm_groups: Communicator-group JSON: path or dict.
+        cli: Flags such as ``--num-queues-per-dim=2``.
+        network_model: "packet" (None: too), "flow", "congestion" or "ns3".
+
+    Raises:
+        InputError: something in the input is wrong; the message says where.
+        StuckError: the simulation cannot finish; the message says who waits for what.
+    """
+    from armillary.engine import simulate as run
+    from armillary.platform.files.astra_sim import read_log_keys
+    from armillary.platform.files.ns3_config import read_ns3_machine
+    from armillary.report.astra_log import result_log
+
+    keys, model = read_log_keys(system), network_model or "packet"
+    machine = read_ns3_machine(system, config, logical, memory, comm_groups, cli)
+    note = f"network model {model} of profile physical stands for ns-3: its ticks are not that program's"
+    platform = replace(machine.platform, warnings=(*machine.platform.warnings, note))
+    trace, platform = _loaded(workload, platform)
+    timeline = run(trace, platform, profile="physical", network_model=model, finish_order=True)
+    return machine.heading, result_log(timeline, trace, platform, issues=keys.issues, memory=keys.memory)
+
+
 def _converted(platform: Platform, network_model: str) -> str:
     """Return what another network model makes of the bandwidths of a network file."""
     from armillary.platform.model import ports

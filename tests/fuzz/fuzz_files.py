@@ -47,6 +47,7 @@ from armillary.lab.obfuscation.restoring import read_legend
 from armillary.platform.files.astra_sim import read_platform
 from armillary.platform.files.infragraph import read_infragraph
 from armillary.platform.files.native import load_platform, load_study
+from armillary.platform.files.ns3_config import read_ns3_machine
 from armillary.platform.files.topology import read_graph as read_edges
 from armillary.platform.show import table as shown_platform
 from armillary.report.issue_log import write_issue_log
@@ -139,6 +140,21 @@ EDGES = "from,to,bandwidth,latency,kind,buffer\n" + "".join(
 LINKS = json.dumps({"npus": ["a", "b"], "forward": True, "links": [
     {"from": a, "to": b, "bandwidth": "50 GB/s", "latency": "1 us"} for a, b in ("ab", "ba")
 ]})  # fmt: skip
+STAR = "4 1 3\n3\n" + "".join(f"{i} 3 400Gbps 0.0005ms 0\n" for i in range(3))
+NS3 = """ENABLE_QCN 1
+TOPOLOGY_FILE star.txt
+PACKET_PAYLOAD_SIZE 1000
+CC_MODE 1
+BUFFER_SIZE 32
+KMAX_MAP 1 400000000000 2400
+KMIN_MAP 1 400000000000 800
+PMAX_MAP 1 400000000000 0.2
+LINK_DOWN 0 0 0
+"""
+TREE = "Nodes 8\nTiers 2\nPodsize 8\n" + "".join(
+    f"Tier {tier}\nDownlink_speed_Gbps 400\nDownlink_Latency_ns 500\nSwitch_Latency_ns 100\nRadix_Down 4\nRadix_Up 2\nBundle {1 + tier}\n"
+    for tier in range(2)
+)
 INFRAGRAPH = json.dumps({"infrastructure": {
     "name": "two", "links": [{"name": "eth", "physical": {"bandwidth": {"gigabits_per_second": 400}, "latency": {"us": 1}}}],
     "devices": [
@@ -274,6 +290,9 @@ def rows() -> list[Target]:
         ("edges", "edges.csv", made(EDGES), text, edges),
         ("edges-yaml", "edges.yaml", made(LINKS), yaml, edges),
         ("infragraph", "infra.yaml", made(INFRAGRAPH), yaml, infragraph),
+        ("ns3-topology", "star.txt", made(STAR), text, edges),
+        ("ns3-config", "config.txt", made(NS3), text, ns3_config),
+        ("htsim-topology", "tree.topo", made(TREE), text, edges),
         ("edges-graphml", "edges.graphml", made(GRAPHML), text, edges),
         ("astra-network", "network.yml", made(NETWORK), yaml, partial(astra, "network")),
         ("astra-system", "system.json", made(SYSTEM), mutate.JSON, partial(astra, "system")),
@@ -358,6 +377,11 @@ def evaluated(path: Path) -> None:
 def infragraph(path: Path) -> None:
     read_infragraph(path)
     shown_platform(load_platform(path))
+
+
+def ns3_config(path: Path) -> None:
+    path.with_name("star.txt").write_text(STAR)
+    read_ns3_machine(SYSTEM | {"all-reduce-implementation": ["ring"]}, path, {"logical-dims": ["3"]})
 
 
 def side(path: Path) -> None:

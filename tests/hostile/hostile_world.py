@@ -329,6 +329,12 @@ CALLS: Mapping[str, list[list[str]]] = {
         ["--workload-configuration=bad", "--system-configuration=system.json", "--network-configuration=network.yml",
          f"--logging-configuration={NAME}", f"--logging-folder={NAME}", f"--{NAME}"],
     ],
+    "astra-sim ns3": [
+        [f"--workload-configuration={FILE}", "--system-configuration=system.json", "--network-configuration=x.txt",
+         "--logical-topology-configuration=keys.json"],
+        ["--workload-configuration=bad", "--system-configuration=system.json", f"--network-configuration={NAME}",
+         f"--logical-topology-configuration={NAME}", f"--{NAME}"],
+    ],
     "chakra trace_link": [["--rank", "0", "--pytorch-et-file", "host.json", "--kineto-file", "device.json",
                            "--output-file", "cl.json"]],
     "chakra converter PyTorch": [["--input", "joined.json", "--output", "cp"], ["--input", "host.json", "--output", "cp2"]],

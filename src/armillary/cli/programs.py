@@ -18,6 +18,7 @@ from armillary.base.errors import InputError
 PROGRAMS: Mapping[str, tuple[str, ...]] = {
     "AstraSim_Analytical_Congestion_Unaware": ("astra-sim", "--network-model=analytical"),
     "AstraSim_Analytical_Congestion_Aware": ("astra-sim", "--network-model=congestion"),
+    "ns3.42-AstraSimNetwork-default": ("astra-sim", "ns3"),
     "chakra_converter": ("chakra", "converter"),
     "chakra_trace_link": ("chakra", "trace_link"),
     "chakra_visualizer": ("chakra", "visualizer"),
@@ -31,6 +32,7 @@ _BUILD = "build/astra_analytical/build"
 ASTRA_SIM = {
     f"{_BUILD}/bin/AstraSim_Analytical_Congestion_Unaware": "AstraSim_Analytical_Congestion_Unaware",
     f"{_BUILD}/bin/AstraSim_Analytical_Congestion_Aware": "AstraSim_Analytical_Congestion_Aware",
+    "extern/network_backend/ns-3/build/scratch/ns3.42-AstraSimNetwork-default": "ns3.42-AstraSimNetwork-default",
     # The paths of before, at which there are links still.
     f"{_BUILD}/AnalyticalAstra/bin/AnalyticalAstra": "AstraSim_Analytical_Congestion_Unaware",
     f"{_BUILD}/AstraCongestion/bin/AstraCongestion": "AstraSim_Analytical_Congestion_Aware",
@@ -98,6 +100,11 @@ def congestion_unaware() -> NoReturn:
 def congestion_aware() -> NoReturn:
     """Be ``AstraSim_Analytical_Congestion_Aware``."""
     call("AstraSim_Analytical_Congestion_Aware", sys.argv[1:])
+
+
+def ns3() -> NoReturn:
+    """Be ``ns3.42-AstraSimNetwork-default``."""
+    call("ns3.42-AstraSimNetwork-default", sys.argv[1:])
 
 
 if __name__ == "__main__":

@@ -266,7 +266,7 @@ class _Reader:
         for at, each in enumerate(self._list(block, place, "channels", ())):
             where = (*place, "channels", at)
             kind = each.get("channel_type")
-            if kind in mine:
+            if kind in tuple(mine):
                 ids = self._numbers(each, where, "channel_ids", len(channels[kind]))
                 mine[kind] += [channels[kind][channel] for channel in ids]
         refs: dict[str, list[tuple[int, str]]] = {"memory": [], "port": []}
@@ -318,7 +318,7 @@ class _Reader:
         kind = data.get("channel_type", "memory")
         if name not in ("nop", "barrier") and not name.startswith("sem_"):
             document.choice((*place, "channel_type"), kind, tuple(channels))
-        kind = kind if kind in channels else "memory"
+        kind = kind if kind in tuple(channels) else "memory"
         used = tuple(
             channels[kind][number]
             for number in self._numbers(data, place, "channel_ids", len(channels[kind]))

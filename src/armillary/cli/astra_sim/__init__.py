@@ -7,7 +7,10 @@ import click
 from armillary.cli import COMMANDS
 from armillary.cli.command import DefaultGroup
 
-SUBCOMMANDS = {"install": "Put programs where scripts expect those of ASTRA-sim."}
+SUBCOMMANDS = {
+    "ns3": "Simulate the inputs of ASTRA-sim's ns-3 back end as lossless packets, and print its lines.",
+    "install": "Put programs where scripts expect those of ASTRA-sim.",
+}
 """Command name -> one-line help; the module is the name."""
 
 

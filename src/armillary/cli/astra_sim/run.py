@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from typing import TYPE_CHECKING
 
 import click
 
@@ -10,6 +11,9 @@ from armillary.base.hints import nearest
 from armillary.cli import COMMANDS
 from armillary.cli.outputs import say, working
 from armillary.cli.values import OneOf
+
+if TYPE_CHECKING:
+    from armillary.report.astra_log import Logging, ResultLog
 
 # Not checked for existence: a workload is a prefix, and errors should be ours.
 _PATH = click.Path()
@@ -68,10 +72,10 @@ def command(
 ) -> None:
     """Simulate, print and write."""
     from armillary import astra_sim
-    from armillary.report.astra_log import read_logging, write_log_files
+    from armillary.report.astra_log import read_logging
     from armillary.report.astra_log.log_files import folder_of_logs
 
-    for warning in _unknown(click.get_current_context()):
+    for warning in unknown_words(click.get_current_context()):
         say(f"armillary: warning: {warning}", err=True)
     # What cannot be written is known before the simulation.
     logging = read_logging(logging_configuration)
@@ -86,18 +90,25 @@ def command(
             [f"--{name.replace('_', '-')}={value}" for name, value in flags.items() if value is not None],
             network_model,
         )
+    show_log(log, logging, None if terse else logging_folder)
+
+
+def show_log(log: ResultLog, logging: Logging, folder: str | None, heading: str = "") -> None:
+    """Print a log after a heading, and write its files into a folder; without one print a line for each rank."""
+    from armillary.report.astra_log import write_log_files
+
     for warning in [*log.timeline.info["warnings"], *log.warnings, *logging.warnings]:
         say(f"armillary: warning: {warning}", err=True)
-    if terse:
+    if folder is None:
         click.echo(log.terse(), nl=False)
         return
     log.write_memory()
     text = log.text()
-    write_log_files(text, logging_folder, logging)
-    click.echo(logging.console(text), nl=False)
+    write_log_files(text, folder, logging)
+    click.echo(heading + logging.console(text), nl=False)
 
 
-def _unknown(ctx: click.Context) -> list[str]:
+def unknown_words(ctx: click.Context) -> list[str]:
     """Return a warning for each word that is no flag of this command, nor the value of one."""
     known = [name for param in ctx.command.params for name in param.opts if name.startswith("--")]
     return [

@@ -77,9 +77,27 @@ def read_platform(
         InputError: A file is missing, malformed or has a value out of range.
     """
     warnings: list[str] = []
+    dimensions = read_dimensions(network, warnings)
+    return platform_on(dimensions, system, memory, comm_groups, cli, warnings, logged=logged)
+
+
+def platform_on(
+    dimensions: tuple[Dimension, ...],
+    system: Source,
+    memory: Source | None,
+    comm_groups: Source | None,
+    cli: Iterable[str],
+    warnings: list[str],
+    *,
+    logged: bool,
+) -> Platform:
+    """Return the platform of ASTRA-sim's files over dimensions that some network file describes, see `read_platform`.
+
+    Raises:
+        InputError: A file is missing, malformed or has a value out of range.
+    """
     # Flags first: their values scale what the files say.
     flags = read_flags(cli, warnings)
-    dimensions = read_dimensions(network, warnings)
     npus = math.prod(dimension.size for dimension in dimensions)
     document = read_document(system, "system configuration", "json")
     # A file without a policy leaves it to each profile; without an endpoint delay, too.

@@ -79,7 +79,7 @@ def convert_network(machine: str | Path, to: FormatName) -> Written:
 
 def _read(machine: str | Path) -> _Described:
     path = Path(machine)
-    if path.suffix.lower() in (".graphml", ".csv"):
+    if path.suffix.lower() in SUFFIXES and path.suffix.lower() not in (".yaml", ".yml"):
         return _Described((), Network(read_graph(path), "ecmp"))
     document = platform_document(machine)
     data: Any = document.data
@@ -238,4 +238,5 @@ def _text(value: float, unit: str) -> str:
 
 
 def _dumped(data: dict[str, Any]) -> str:
-    return yaml.safe_dump(data, sort_keys=False, width=110, allow_unicode=True)
+    # Escaped: names may hold what turns the direction of text.
+    return yaml.safe_dump(data, sort_keys=False, width=110)

@@ -33,14 +33,14 @@ if TYPE_CHECKING:
 _NPU = re.compile(r"(?:npu|gpu)[ _-]?(\d{1,9})", re.IGNORECASE)
 # The first four are required, see `_known`.
 _KEYS = ("from", "to", "bandwidth", "latency", "buffer", "kind", "way")
-SUFFIXES = (".csv", ".yaml", ".yml", ".graphml")
+SUFFIXES = (".csv", ".yaml", ".yml", ".graphml", ".topo", ".txt")
 
 Edge = tuple[str, str, float, float, int, str]
 """Tail, head, bytes per ns, ns, bytes, kind: one way."""
 
 
 def read_graph(path: str | Path) -> Topology:
-    """Return the topology of a .csv, .yaml or .graphml file.
+    """Return the topology of a .csv, .yaml or .graphml file, htsim's .topo, or a .txt of ASTRA-sim's ns-3 back end.
 
     Raises:
         InputError: The file is missing or malformed; names the line, the key and what was expected.
@@ -51,6 +51,14 @@ def read_graph(path: str | Path) -> Topology:
         raise InputError(f"{path}: got suffix '{suffix}', expected {one_of(SUFFIXES)} for a graph")
     if suffix == ".graphml":
         return _read_graphml(path)
+    if suffix == ".topo":
+        from armillary.platform.files.htsim_topology import read_htsim
+
+        return read_htsim(path)
+    if suffix == ".txt":
+        from armillary.platform.files.ns3_topology import read_ns3
+
+        return read_ns3(path)[0]
     if suffix == ".csv":
         # skipinitialspace: people align columns after the comma.
         rows = CsvRows(path, read_text(path, "edge list").splitlines(), skipinitialspace=True)

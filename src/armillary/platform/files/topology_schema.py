@@ -159,10 +159,10 @@ class OpticalTorusKind(_Links):
 
 
 class FileKind(_Any):
-    """An edge list or GraphML file."""
+    """An edge list, GraphML, htsim's .topo, or a topology of ASTRA-sim's ns-3 back end (.txt)."""
 
     kind: Literal["file"]
-    file: str = Field(min_length=1, description="A .csv, .yaml or .graphml file.")
+    file: str = Field(min_length=1, description="A .csv, .yaml, .graphml, .topo or .txt file.")
 
 
 class EdgesKind(_Any):
@@ -307,6 +307,11 @@ class _Built(NamedTuple):
 def _build(named: str, kind: _Any, document: Document, path: KeyPath, folder: Path) -> _Built:
     buffer = UNBOUNDED if kind.buffer is None else kind.buffer
     if isinstance(kind, FileKind):
+        if Path(kind.file).suffix.lower() == ".txt":
+            from armillary.platform.files.ns3_topology import read_ns3
+
+            topology, lost = read_ns3(folder / kind.file)
+            return _Built(topology, warnings=tuple(lost))
         return _Built(read_graph(folder / kind.file))
     if isinstance(kind, EdgesKind):
         keys = {"links": kind.links, "npus": kind.npus, "forward": kind.forward}
