@@ -236,6 +236,8 @@ class _Processes:
         environment = {**os.environ, **cluster.environment(rank, ranks), "CUDA_VISIBLE_DEVICES": ""}
         options = {**self._options, "rank": rank, "alike": self.alike}
         line = [sys.executable, "-m", "armillary.capture.script", json.dumps(options), *self._words]
+        # Of an earlier run that was interrupted.
+        (self._folder / f"{REFUSED}{rank}").unlink(missing_ok=True)
         # What the script prints is no output of ours; it stays where the rank fails.
         with printed(self._folder, rank).open("wb") as out:
             return subprocess.Popen(line, env=environment, stdout=out, stderr=subprocess.STDOUT)
