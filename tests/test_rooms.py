@@ -23,6 +23,7 @@ ROOMS = (
     "workload",
     "report",
     "explore",
+    "serving",
     "lab",
     "evidence",
     "",

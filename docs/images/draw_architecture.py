@@ -72,8 +72,8 @@ def rooms() -> Figure:
     """The packages as floors of a house: each imports from floors below and from its left only."""
     floors = [
         [("cli", "one module per command", SLATE), ("testing", "suites for plug-ins", SLATE)],
-        [("explore", "sweep, compare, cost", PURPLE), ("lab", "learn, obfuscate", PURPLE),
-         ("evidence", "validate, calibrate", PURPLE)],
+        [("explore", "sweep, compare", PURPLE), ("serving", "requests", PURPLE),
+         ("lab", "learn, obfuscate", PURPLE), ("evidence", "validate", PURPLE)],
         [("report", "timelines to answers", GREEN)],
         [("convert", "other formats to traces", BLUE), ("workload", "models and plans to traces", BLUE)],
         [("engine", "physical · astra_sim · messages over transport · common", BROWN)],

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from armillary.explore.training.choose import plan
     from armillary.explore.training.train import train
     from armillary.platform import load_platform
+    from armillary.serving.serve import serve
     from armillary.trace import Trace, load_trace
     from armillary.trace.compose import PlacedJob
 
@@ -34,6 +35,7 @@ __all__ = [
     "load_trace",
     "plan",
     "search",
+    "serve",
     "simulate",
     "simulate_jobs",
     "sweep",
@@ -53,6 +55,7 @@ _lazy = lazy(
         ".explore.training.choose": ("plan",),
         ".explore.training.train": ("train",),
         ".platform": ("load_platform",),
+        ".serving.serve": ("serve",),
         ".trace": ("Trace", "load_trace"),
         ".trace.compose": ("PlacedJob",),
     },

@@ -101,6 +101,8 @@ ENTITIES = (
 
 MANY = "[" + "{}," * 12_000_000 + "{}]"
 
+LONG_REQUEST = '{"arrival_s": 0, "input_tokens": 1000000000000, "output_tokens": 1}\n'
+
 READS: dict[str, tuple[str, ...]] = {
     "study.yaml": ("run", "@"),
     "sweep.yaml": ("sweep", "@"),
@@ -134,6 +136,8 @@ READS: dict[str, tuple[str, ...]] = {
     "work.txt": ("trace", "convert", "--from", "text", "@", "-o", "@.made"),
     "task.graph": ("trace", "convert", "--from", "flexflow", "@", "-o", "@.made"),
     "algo.xml": ("trace", "convert", "--from", "msccl", "@", "--size", "1 MiB", "-o", "@.made"),
+    "plan.json": ("trace", "convert", "--from", "mscclpp", "@", "--size", "1 MiB", "-o", "@.made"),
+    "infra.yaml": ("machine", "show", "@"),
     "old.0.eg": ("trace", "convert", "--from", "eg", "@", "-o", "@.made"),
     "step.hlo": ("trace", "convert", "--from", "hlo", "@", "-o", "@.made"),
     "gemm.csv": ("calibrate", "gemm", "@", "--device", "h100-sxm", "-o", "@.made"),
@@ -141,6 +145,8 @@ READS: dict[str, tuple[str, ...]] = {
     "measured.csv": ("validate", "--data", "@"),
     "measured.json": ("validate", "--data", "@"),
     "measured.md": ("validate", "--data", "@"),
+    "requests.jsonl": ("serve", "llama-3.1-8b", "--machine", "1xh100", "--load", "@"),
+    "requests.csv": ("serve", "llama-3.1-8b", "--machine", "1xh100", "--load", "@"),
 }
 """File of each reader -> the command that reads it: @ is the file, +NAME a sound one beside it."""
 
@@ -211,6 +217,12 @@ def documents() -> Iterator[Case]:
     yield Case("record device.json", inside, READS["device.json"], record)
     beside = text(lambda: f'{{"a": {MANY}, "traceEvents": []}}')
     yield Case("header device.json", beside, READS["device.json"], record)
+    log = READS["requests.jsonl"]
+    yield Case("deep requests.jsonl", text('{"a": ' + "[" * 50_000 + "]" * 50_000 + "}"), log, "deep")
+    yield Case("values requests.jsonl", text(lambda: f'{{"a": {MANY}}}'), log, "values")
+    yield Case("lines requests.jsonl", text(lambda: "{}\n" * 2_100_000), log, "expected at most 2 M")
+    yield Case("length requests.jsonl", text(LONG_REQUEST), log, "expected tokens from 1 to 10,000,000")
+    yield Case("field requests.csv", text("Timestamp\n" + "9" * 300_000 + "\n"), READS["requests.csv"], "")
     yield Case("entities algo.xml", text(ENTITIES), READS["algo.xml"], "declares the entity")
     field = "m,n,k,time\n" + "9" * 300_000 + ",1,1,1\n"
     yield Case("field gemm.csv", text(field), READS["gemm.csv"], "")

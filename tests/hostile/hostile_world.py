@@ -132,6 +132,11 @@ def write_world(folder: Path) -> None:
     (folder / "x.xml").write_text(MSCCL.format('"' + html_cell(PLAIN) + '"'))
     words = "".join(letter for letter in PLAIN if not letter.isspace())
     (folder / "x.txt").write_text(f"MICRO\n1\n{words} -1 5 NONE 0 5 NONE 0 5 ALLREDUCE 1024 5\n")
+    put(folder, "x.plan.json", {"name": NAME, "collective": "test", "gpus": [
+        {"id": i, "input_chunks": 1, "output_chunks": 1, "scratch_chunks": 0, "threadblocks": [{"id": 0, "ops": [
+            {"name": "copy", "src_buff": [{"type": "i", "index": 0, "size": 1}], "dst_buff": [{"type": "o", "index": 0, "size": 1}]},
+        ]}]} for i in range(2)
+    ]})  # fmt: skip
     (folder / "x.graph").write_text(json.dumps({NAME: NAME}))
     (folder / "x.eg").write_bytes(NAME.encode("utf-8", "replace"))
     host_ops = [
@@ -154,6 +159,12 @@ def write_world(folder: Path) -> None:
     (folder / "measured.csv").write_text("name,ngpus,size_bytes,oop_us,oop_busbw_GBps,ip_us,ip_busbw_GBps\n")
     one = MPT.splitlines()[1]
     others = (one.replace(word, f",{csv_cell(PLAIN)},") for word in (",1b,", ",h100_80gb,", ",FULL_SHARD,"))
+    (folder / "requests.jsonl").write_text(
+        "".join(
+            json.dumps({"arrival_s": at, "input_tokens": 9, "output_tokens": 2, NAME: NAME}) + "\n"
+            for at in range(3)
+        )
+    )
     (folder / "mpt.csv").write_text(MPT + "\n".join(others) + "\n")
     put(folder, "measured.json", [{NAME: NAME}])
     (folder / "script.py").write_text(f"raise ValueError({NAME!r})\n")
@@ -229,6 +240,8 @@ CALLS: Mapping[str, list[list[str]]] = {
     ],
     "train": [["model.yaml", "--machine", "dgx-h100", "--batch", "8", "--out", "taken", "--json", "train.json"], [NAME, "--machine", NAME],
               ["config.json", "--machine", "dgx-h100", "--batch", "8"]],
+    "serve": [["model.yaml", "--machine", "1xh100", "--load", "requests.jsonl", "--first", "2", "--json", "sv.json", "--requests"],
+              [NAME, "--machine", NAME, "--load", NAME], ["model.yaml", "--machine", "1xh100", "--load", f"poisson:{NAME}=1"]],
     "explain": [["o.npz", "--json", "again.json", "--timeline", "again.tl.json"], ["bad.npz"], ["bad.gz"]],
     "compare": [["bad.yaml", "o.npz", "--json", "c.json", "--plot", "c.svg"], [f"{FILE}.yaml", "bad.yaml"], ["bad.npz", NAME]],
     "sweep": [
@@ -267,7 +280,7 @@ CALLS: Mapping[str, list[list[str]]] = {
     "trace privacy": [["--public", NAME]],
     "trace convert": [
         ["--from", kind, name, "--out", f"made-{kind}", "--json", f"made-{kind}.json"]
-        for kind, name in (("hlo", "x.hlo"), ("msccl", "x.xml"), ("text", "x.txt"), ("flexflow", "x.graph"), ("eg", "x.eg"),
+        for kind, name in (("hlo", "x.hlo"), ("msccl", "x.xml"), ("mscclpp", "x.plan.json"), ("text", "x.txt"), ("flexflow", "x.graph"), ("eg", "x.eg"),
                            ("pytorch", "host.json"), ("pytorch", "joined.json"), (NAME, NAME))
     ],
     "generate list": [["--json", "gl.json"]],
@@ -288,6 +301,10 @@ CALLS: Mapping[str, list[list[str]]] = {
     "machine show": [["bad.yaml", "--plot", "ms.svg", "--html", "ms.html", "--json", "ms.json"],
                      ["edges.yaml", "--plot", "me.svg", "--html", "me.html"], ["keys.yaml"], [NAME],
                      ["--system", "keys.json", "--network", "keys.yaml"]],
+    "machine convert": [["edges.yaml", "--to", "graphml", "--out", "mc.graphml"], ["bad.yaml", "--to", "study", "--out", "mc.yaml"],
+                        ["bad.yaml", "--to", "infragraph", "--out", f"{FILE}.infra.yaml"], ["links.yaml", "--to", "study", "--out", "ml.yaml"],
+                        ["edges.yaml", "--to", "study", "--out", "me.yaml"], ["me.yaml", "--to", "infragraph", "--out", "mi.yaml"],
+                        [NAME, "--to", NAME, "--out", "no"], ["bad.yaml", "--to", "astra-sim", "--out", "mn.yml"]],
     "machine gemm": [["bad.yaml", "64x64x64"], ["dgx-h100", "64x64x64"], ["dgx-h100", NAME], ["dgx-h100", "64,64,64", "--precision", NAME]],
     "collective show": [[NAME, "--ranks", "4"], ["x.xml", "--ranks", "2"], ["ring", "--ranks", "4"]],
     "collective schedule": [["bad.yaml", "--size", "1 MiB"], ["bad.yaml", "--size", NAME]],

@@ -28,6 +28,7 @@ GROUPS = {
         "demo": "Simulate a 512-NPU machine, with a picture and a timeline.",
         "run": "Simulate a study file, or ASTRA-sim's own input files.",
         "train": "Predict a training step of a model on a machine: time, memory, what limits it.",
+        "serve": "Serve requests with a model on a machine: what each waits for.",
         "explain": "Summarise a saved result, and give the reasons for its time.",
     },
     "What would be better?": {
@@ -86,6 +87,7 @@ ELSEWHERE: Mapping[str, tuple[str, ...]] = {
     "system": ("machine",),
     "cluster": ("machine",),
     "reproduce": ("validate reproduce",),
+    "inference": ("serve", "generate serve"),
 }
 """What others, and earlier versions, call a command -> where it is."""
 

@@ -41,7 +41,8 @@ _FILE = click.Path(path_type=Path)
 @option("--list", "only_list", is_flag=True, help="List the validations and the columns of their files.")
 @option(
     "--data", type=_FILE, multiple=True, metavar="FILE",
-    help="Measurements (.csv, .csv.gz, .json, .md) to predict instead; what they are is found by their columns.",
+    help="Measurements (.csv, .csv.gz, .json, .md, .jsonl), or a folder of runs, to predict instead; what they are is "
+    "found by their columns.",
 )  # fmt: skip
 @option(
     "--measured", type=_FILE, metavar="DIR",

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from armillary.base.counts import check_count
 from armillary.base.errors import InputError
 from armillary.evidence.validate.sniff import suite_of
 from armillary.evidence.validate.suites import chosen, suites
@@ -13,6 +15,8 @@ from armillary.evidence.validate.table import Suite, Table
 
 Told = Callable[[str, int, int], None]
 """Called with (name of the suite, done, of) while rows are predicted."""
+LOG = "requests.jsonl"
+"""What the measured requests of a run are called."""
 MEASURED = Path("../shared/measured")
 """Default folder of measurements."""
 
@@ -42,7 +46,7 @@ def plan(
     # With data named, nothing else runs: a user's file is what is asked about.
     if data := tuple(dict.fromkeys(data)):
         files: dict[str, tuple[Path, ...]] = {}
-        for path in data:
+        for path in (file for each in data for file in _inside(each)):
             format_of = set(suite_of(path, picked).columns)
             # Suites of one format: times and memory of the same rows.
             for name in (suite.name for suite in picked if set(suite.columns) == format_of):
@@ -64,6 +68,35 @@ def plan(
     return jobs, skipped
 
 
+MOST_FOLDERS = 10_000
+"""Folders that are looked through for the logs of runs."""
+
+
+def _inside(path: Path) -> tuple[Path, ...]:
+    """Return a file, or of a folder the logs of the runs below it; without any, its own files.
+
+    Raises:
+        InputError: a folder has neither.
+    """
+    if not path.is_dir():
+        return (path,)
+    found = _logs(path) or tuple(sorted(each for each in path.iterdir() if each.is_file()))
+    if not found:
+        raise InputError(
+            f"{path}: there is no file in it, expected measurements, or a run with requests.jsonl"
+        )
+    return found
+
+
+def _logs(folder: Path) -> tuple[Path, ...]:
+    """Return the logs of requests below a folder."""
+    found = []
+    for count, (place, _, names) in enumerate(os.walk(folder)):
+        check_count(count, MOST_FOLDERS, f"{folder}: folders", "a folder of runs")
+        found += [Path(place, name) for name in names if name == LOG]
+    return tuple(sorted(found))
+
+
 def _files(suite: Suite, measured: Path) -> tuple[Path, ...] | None:
     """Return what the suite reads: nothing, a file, or the files of a folder; None where there are none."""
     if not suite.needs:
@@ -73,7 +106,9 @@ def _files(suite: Suite, measured: Path) -> tuple[Path, ...] | None:
     if path.is_dir():
         return (
             # None: an empty folder is as good as none.
-            tuple(sorted(each for each in path.iterdir() if each.is_file() and each.stem != "README")) or None
+            tuple(sorted(each for each in path.iterdir() if each.is_file() and each.stem != "README"))
+            or _logs(path)
+            or None
         )
     return (path,) if path.is_file() else None
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import itertools
 import json
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
+from armillary.base.csv_text import CsvRows
 from armillary.base.errors import InputError, nearest
 from armillary.base.json_text import parse_json
 from armillary.base.packing import read_unpacked
@@ -47,7 +48,8 @@ def headers(path: Path) -> list[list[str]]:
     Of ``.csv`` and ``.csv.gz`` the first line that does not begin with ``#``, and such a line above it with as many
     cells, since a first column may be called ``# GPUs``; of ``.tsv`` the same, between tabs. Of ``.md`` the header of
     each table, and the names in a line of a log (``completed step: 15, seconds: 17.182, …``). Of ``.json`` the keys of
-    the object, and of the first in a list or in a list within the object. A file without one of these suffixes is read
+    the object, and of the first in a list or in a list within the object; of ``.jsonl`` those of its first
+    line. A file without one of these suffixes is read
     as ``.csv``.
 
     Raises:
@@ -56,8 +58,10 @@ def headers(path: Path) -> list[list[str]]:
     # "measured.csv.gz" is a CSV file.
     kind = path.name.lower().removesuffix(".gz").rpartition(".")[2]
     try:
-        found = {"json": _keys, "md": _tables, "tsv": _tabbed}.get(kind, _first_lines)(path)
-    except (UnicodeDecodeError, csv.Error) as error:
+        found = {"json": _keys, "jsonl": _first_keys, "md": _tables, "tsv": _tabbed}.get(kind, _first_lines)(
+            path
+        )
+    except UnicodeDecodeError as error:
         raise InputError(f"{path}: cannot be read as text ({error})") from error
     except json.JSONDecodeError as error:
         raise InputError(f"{path}: is not JSON ({error})") from error
@@ -80,18 +84,27 @@ def _tabbed(path: Path) -> list[list[str]]:
 
 
 def _first_lines(path: Path, between: str = ",") -> list[list[str]]:
-    lines = [line for line in itertools.islice(_lines(path), _LINES) if line.strip()]
-    plain = next((line for line in lines if not line.startswith("#")), None)
-    if plain is None:
+    lines = [pair for pair in enumerate(itertools.islice(_lines(path), _LINES), 1) if pair[1].strip()]
+    place = next((at for at, (_, line) in enumerate(lines) if not line.startswith("#")), None)
+    if place is None:
         return []
-    cells = _cells(plain, between)
-    # Files whose first column is called "# GPUs".
-    above = [_cells(line, between) for line in lines[: lines.index(plain)]]
+    cells = _cells(path, *lines[place], between)
+    above = []
+    # Files whose first column is called "# GPUs"; a comment that is no row of a table is only a comment.
+    for number, line in lines[:place]:
+        with suppress(InputError):
+            above.append(_cells(path, number, line, between))
     return [*(one for one in above if len(one) == len(cells) > 1), cells]
 
 
-def _cells(line: str, between: str) -> list[str]:
-    return [cell.strip() for cell in next(csv.reader([line], delimiter=between))]
+def _cells(path: Path, number: int, line: str, between: str) -> list[str]:
+    return [cell.strip() for cell in next(CsvRows(path, [line], number, delimiter=between))]
+
+
+def _first_keys(path: Path) -> list[list[str]]:
+    first = next((line for line in _lines(path) if line.strip()), "{}")
+    found = parse_json(first, path)
+    return [list(found)] if isinstance(found, dict) else []
 
 
 def _keys(path: Path) -> list[list[str]]:

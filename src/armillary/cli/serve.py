@@ -1,0 +1,127 @@
+"""`armillary serve`: what requests wait for when a model answers them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from armillary.cli import COMMANDS
+from armillary.cli.command import FILES, Command, option
+from armillary.cli.options import counted_machine_option, json_option, seed_option
+from armillary.cli.outputs import say, show_table, working, write_json
+from armillary.cli.values import complete_models
+
+_HELP = f"""{COMMANDS["serve"]}
+
+MODEL is a name of `armillary generate list`, a model file, or a Hugging Face config.json. A load is drawn, as
+poisson:rate=4,requests=500,input=1024,output=256 (or gamma, constant, closed), or is the file of a log: JSON lines with
+arrival_s, input_tokens and output_tokens, or one of Mooncake, vLLM, Azure or BurstGPT.
+"""
+LOAD, REPLICA, ENGINE = "Load", "Replica", "Engine"
+
+
+@click.command(
+    cls=Command,
+    help=_HELP,
+    examples=(
+        "armillary serve llama-3.1-8b --machine 1xh100 --load poisson:rate=4,requests=500,input=1024,output=256",
+        "armillary serve llama-3.1-70b --machine 8xh100 --tp 4 --load log.jsonl --slo ttft=500ms,tpot=50ms --json -",
+    ),
+)
+@click.argument("name", metavar="MODEL", shell_complete=complete_models)
+@counted_machine_option()
+@option(
+    "--load",
+    required=True,
+    metavar="SPEC|FILE",
+    heading=LOAD,
+    help="The requests: a text as above, or a log.",
+)
+@option("--first", type=click.IntRange(1), heading=LOAD, help="Serve only so many requests of it.")
+@option("--speed", type=float, default=1.0, show_default=True, heading=LOAD,
+        help="Divide the time between requests by so much.")  # fmt: skip
+@seed_option(default=0, show_default=True, heading=LOAD)
+@option("--tp", type=int, heading=REPLICA, help="Devices of a replica; by default all of the machine.")
+@option("--ep", type=int, default=1, show_default=True, heading=REPLICA,
+        help="Of these, those that share the experts of a layer.")  # fmt: skip
+@option("--precision", metavar="NAME", heading=REPLICA, help="Of GEMMs; by default bf16.")
+@option(
+    "--weight-precision", metavar="NAME", heading=REPLICA, help="Of stored weights; by default that of GEMMs."
+)
+@option("--cache-precision", metavar="NAME", heading=REPLICA, help="Of keys and values.")
+@option("--budget", type=int, heading=ENGINE,
+        help="Most tokens of a step; by default 8192, or 2048 on devices of less than 70 GiB.")  # fmt: skip
+@option("--sequences", type=int, heading=ENGINE,
+        help="Most sequences that run at a time; by default 1024, or 256 on such devices.")  # fmt: skip
+@option(
+    "--block",
+    type=int,
+    default=16,
+    show_default=True,
+    heading=ENGINE,
+    help="Tokens of a block of the KV cache.",
+)
+@option(
+    "--blocks", type=int, heading=ENGINE, help="Blocks of a replica; by default as many as the memory holds."
+)
+@option("--memory", type=float, default=0.9, show_default=True, heading=ENGINE,
+        help="Share of the memory of a device that the engine uses.")  # fmt: skip
+@option("--cached/--no-cached", default=True, show_default=True, heading=ENGINE,
+        help="Keep blocks for requests that begin alike.")  # fmt: skip
+@option("--ahead/--no-ahead", default=True, show_default=True, heading=ENGINE,
+        help="Schedule a step while the one before runs.")  # fmt: skip
+@option(
+    "--overhead", metavar="TIME", heading=ENGINE, help="What each step takes besides its kernels, e.g. 300us."
+)
+@option(
+    "--slo",
+    metavar="LIMITS",
+    heading=LOAD,
+    help="What a good request meets, e.g. ttft=500ms,tpot=50ms; also e2e.",
+)
+@option("--requests", "each", is_flag=True, heading=FILES, help="List every request in the JSON file.")
+@json_option("Write the same as JSON, in s and tokens.")
+def command(
+    name: str,
+    machine: str,
+    load: str,
+    overhead: str | None,
+    slo: str | None,
+    each: bool,
+    json_file: Path | None,
+    **options: object,
+) -> None:
+    """Serve and print."""
+    from armillary.base.errors import InputError
+    from armillary.base.units import parse_time
+    from armillary.serving.serve import serve
+    from armillary.serving.show import (
+        engine_text,
+        headline,
+        load_text,
+        metrics_table,
+        serving_json,
+        use_text,
+        waits_table,
+    )
+
+    if each and not json_file:
+        raise click.UsageError("--requests lists them in the file of --json, which is missing")
+    try:
+        overhead_ns = round(parse_time(overhead)) if overhead else 0
+    except ValueError as error:
+        raise InputError(f"--overhead: {error}") from None
+    with working("serving"):
+        found = serve(name, machine, load, slo=slo or "", overhead_ns=overhead_ns, **options)  # type: ignore[arg-type]
+    click.echo(headline(found))
+    for text in found.service.assumptions:
+        say(f"Assumed: {text}")
+    say(f"Load: {load_text(found)}")
+    say(f"Engine: {engine_text(found)}")
+    say(use_text(found))
+    click.echo()
+    show_table(metrics_table(found))
+    click.echo("\nWhere the time of a request goes, on average:")
+    show_table(waits_table(found))
+    write_json(json_file, serving_json(found, requests=each))

@@ -1,0 +1,188 @@
+"""Loads: requests that are drawn, by a text like ``poisson:rate=4,requests=500,input=1024,output=256``, or logged.
+
+Draws are those of NumPy's legacy generator, which never change: inputs first, then outputs, then gaps. So a closed loop
+with the lengths of InferenceX (``input=819-1024,output=819-1024``, seed 0) has the requests of its client.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from armillary.base.counts import check_count
+from armillary.base.errors import InputError, nearest, one_of
+from armillary.base.units import whole
+from armillary.serving.requests import MOST_LENGTH, MOST_NS, MOST_REQUESTS, Ints, Requests
+
+NS = 10**9
+_COMMON = {"requests": "1000", "input": "", "output": "", "prefix": "0"}
+KINDS: dict[str, dict[str, str]] = {
+    "poisson": {"rate": "", **_COMMON},
+    "gamma": {"rate": "", "cv": "", **_COMMON},
+    "constant": {"rate": "", **_COMMON},
+    "closed": {"clients": "", **_COMMON},
+}
+"""Kind -> its keys and their defaults; "": it must be given."""
+EXAMPLE = "poisson:rate=4,requests=500,input=1024,output=256"
+
+
+@dataclass(frozen=True)
+class _Spec:
+    """A load that is described.
+
+    Attributes:
+        text: As the user wrote it.
+        values: Key -> text.
+    """
+
+    text: str
+    values: dict[str, str]
+
+    def number(self, key: str, low: float, high: float) -> float:
+        """Return a number from above `low` to `high`."""
+        try:
+            found = float(self.values[key])
+        except ValueError:
+            found = math.nan
+        if not low < found <= high:
+            raise self.error(key, f"a number above {low:g}, up to {high:g}")
+        return found
+
+    def count(self, key: str, low: int, high: int) -> int:
+        """Return a whole number from `low` to `high`."""
+        found = whole(self.values[key])
+        if found is None or not low <= found <= high:
+            raise self.error(key, f"a whole number from {low:,} to {high:,}")
+        return found
+
+    def lengths(self, key: str) -> tuple[int, int]:
+        """Return the ends of a range of tokens: ``1024``, or ``820-1024``."""
+        match = re.fullmatch(r"(\d{1,9})(?:-(\d{1,9}))?", self.values[key])
+        low, high = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
+        if not 1 <= low <= high <= MOST_LENGTH:
+            raise self.error(key, f"tokens from 1 to {MOST_LENGTH:,}, or a range of them, e.g. 820-1024")
+        return low, high
+
+    def error(self, key: str, expected: str) -> InputError:
+        return InputError(f"load {self.text}: {key}: got '{self.values[key]}', expected {expected}")
+
+
+def load_requests(source: str | Path, seed: int = 0) -> Requests:
+    """Return the requests of a load.
+
+    Args:
+        source: A text as above, or the file of a log (`armillary.serving.logs`).
+        seed: Of what is drawn.
+
+    Raises:
+        InputError: it is neither, a value of it is wrong, or there are more requests than are allowed.
+    """
+    kind, colon, rest = str(source).partition(":")
+    if colon and not Path(source).exists() and (kind in KINDS or "=" in rest):
+        return _drawn(_parsed(str(source), kind, rest), kind, seed)
+    from armillary.serving.logs import read_log
+
+    if not Path(source).exists() and not Path(source).suffix:
+        raise InputError(f"load {source}: there is no such file, expected one, or a text like {EXAMPLE}")
+    return read_log(Path(source))
+
+
+def cut(requests: Requests, first: int | None = None, speed: float = 1.0) -> Requests:
+    """Return the first requests, `speed` times as fast.
+
+    Args:
+        requests: The load.
+        first: How many; None: all.
+        speed: By which the time between requests is divided.
+
+    Raises:
+        InputError: there is none to keep, a speed is not above 0, or a closed loop should be faster.
+    """
+    if first is not None and first < 1:
+        raise InputError(f"first: got {first}, expected a whole number from 1")
+    if not 0 < speed < math.inf:
+        raise InputError(f"speed: got {speed}, expected a number above 0")
+    if speed != 1 and requests.clients:
+        raise InputError(
+            f"speed {speed:g}: clients of a closed loop send when they have their answer, expected 1"
+        )
+    arrival = requests.arrival
+    if speed != 1:
+        late = float(arrival.max()) / speed
+        if late > MOST_NS:
+            raise InputError(f"speed {speed:g}: the last request would come after {late / NS:.3g} s, expected at most "
+                             f"{MOST_NS / NS:.3g} s")  # fmt: skip
+        arrival = np.rint(arrival / speed).astype(np.int64)
+    shared = requests.shared
+    return replace(
+        requests, arrival=arrival[:first], prompt=requests.prompt[:first], output=requests.output[:first],
+        shared=None if shared is None else shared[:first],
+    )  # fmt: skip
+
+
+def _parsed(text: str, kind: str, rest: str) -> _Spec:
+    if kind not in KINDS:
+        raise InputError(
+            f"load {text}: no kind '{kind}'{nearest(kind, KINDS)}, expected {one_of(KINDS)}, or a file"
+        )
+    keys, values = KINDS[kind], {}
+    for part in filter(None, rest.split(",")):
+        key, equals, value = (each.strip() for each in part.partition("="))
+        if not equals or key not in keys:
+            near = nearest(key, keys)
+            raise InputError(f"load {text}: no key '{key}'{near}, expected {one_of(keys)}, as in {EXAMPLE}")
+        if key in values:
+            raise InputError(f"load {text}: {key} is given twice, expected once")
+        values[key] = value
+    for key, usual in keys.items():
+        if key not in values and not usual:
+            raise InputError(f"load {text}: missing key '{key}', expected {one_of(keys)}, as in {EXAMPLE}")
+        values.setdefault(key, usual)
+    return _Spec(text, values)
+
+
+def _drawn(spec: _Spec, kind: str, seed: int) -> Requests:
+    n = spec.count("requests", 1, 2**31)
+    check_count(n, MOST_REQUESTS, f"load {spec.text}: requests", "fewer requests")
+    random = np.random.RandomState(seed)
+    prompt, output = (_lengths(random, spec.lengths(key), n) for key in ("input", "output"))
+    prefix = spec.count("prefix", 0, MOST_LENGTH)
+    if prefix > int(prompt.min()):
+        raise spec.error("prefix", f"at most {int(prompt.min()):,}, the shortest input")
+    clients = spec.count("clients", 1, n) if kind == "closed" else 0
+    arrival = _arrivals(spec, kind, random, n) if not clients else np.where(np.arange(n) < clients, 0, -1)
+    # The shared tokens are one block of that size.
+    shared = ((0,),) * n if prefix else None
+    return Requests(arrival.astype(np.int64), prompt, output, clients, shared, prefix, spec.text)
+
+
+def _lengths(random: np.random.RandomState, ends: tuple[int, int], n: int) -> Ints:
+    low, high = ends
+    return random.randint(low, high + 1, n).astype(np.int64)
+
+
+def _arrivals(spec: _Spec, kind: str, random: np.random.RandomState, n: int) -> Ints:
+    gap = NS / spec.number("rate", 0, 1e9)
+    gaps: dict[str, Callable[[], object]] = {
+        "poisson": lambda: random.exponential(gap, n),
+        "constant": lambda: np.full(n, gap),
+        "gamma": lambda: _gamma(random, gap, spec.number("cv", 0, 100), n),
+    }
+    # The first comes at once.
+    at = np.cumsum(np.asarray(gaps[kind](), np.float64)[: n - 1])
+    if len(at) and at[-1] > MOST_NS:
+        raise InputError(
+            f"load {spec.text}: the last request would come after {at[-1] / NS:.3g} s, expected at most "
+            f"{MOST_NS / NS:.3g} s"
+        )
+    return np.concatenate(([0], np.rint(at))).astype(np.int64)
+
+
+def _gamma(random: np.random.RandomState, mean: float, cv: float, n: int) -> object:
+    shape = 1 / cv**2
+    return random.gamma(shape, mean / shape, n)

@@ -1,0 +1,142 @@
+"""Step times of a model on a machine: every kernel and collective of a pass, as the engine times them.
+
+Of all sizes of steps a pass of one layer of each kind is put into one trace, one after another, and simulated once.
+Layers of a kind take the same, and follow each other, so a step is their sum. Attention is timed apart, as it depends
+on what each sequence has in the cache and all else only on how many tokens there are.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from armillary.engine import simulate
+from armillary.platform.model import Platform
+from armillary.serving.step_table import Ints, StepTable
+from armillary.trace import Trace
+from armillary.workload.emit.rank import Rank
+from armillary.workload.emit.template import piece
+from armillary.workload.layers.layer import Layer
+from armillary.workload.layers.of_model import inference_layers
+from armillary.workload.models import Model
+from armillary.workload.plan.ranks import rank_grid
+from armillary.workload.plan.schema import Plan
+
+DECODING = (0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+CHUNKS = (0, 1, 16, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384)
+CONTEXTS = (1, 128, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072)
+"""Points between which attention is linear: its time is, in the scores and in the bytes of the cache."""
+
+
+def priced(
+    model: Model,
+    plan: Plan,
+    platform: Platform,
+    *,
+    budget: int,
+    sequences: int,
+    longest: int,
+    captured: Sequence[int] = (),
+    overhead_ns: int = 0,
+) -> StepTable:
+    """Return the times of steps.
+
+    Args:
+        model: A decoder.
+        plan: Of inference; its batches do not matter.
+        platform: Where it runs.
+        budget: Most tokens of a step.
+        sequences: Most sequences that run at a time.
+        longest: Most tokens of a sequence.
+        captured: Sizes to which steps are filled up, by CUDA graphs of them; beyond the largest nothing is.
+        overhead_ns: What each step takes besides.
+
+    Raises:
+        InputError: the plan is impossible for the model.
+    """
+    tokens = _sizes(budget)
+    one = [_layers(model, plan, 1, 1, count) for count in tokens]
+    counts = [min(sequences, each) for each in _sizes(sequences)]
+    heads = [_layers(model, plan, 1, 1, count)[-1:] for count in counts]
+    chunks = [each for each in CHUNKS if each <= budget and each <= longest] or [1]
+    before = [0, *(each for each in CONTEXTS if each < longest)]
+    decoding = [each for each in DECODING if each <= sequences]
+    contexts = [each for each in CONTEXTS if each < longest] or [1]
+    prefill = [
+        _layers(model, plan, max(1, new), past + max(1, new), 1)[1:-1] for new in chunks for past in before
+    ]
+    decode = [_layers(model, plan, 1, past + 1, max(1, many))[1:-1] for many in decoding for past in contexts]
+    whole, attention = _timed([*(each[:-1] for each in one), *heads, *prefill, *decode], plan, platform)
+    first, second = len(one), len(one) + len(heads)
+    third = second + len(prefill)
+    dense = _fill_up(_each(tokens, (whole - attention)[:first], budget), captured)
+    head = _each(counts, whole[first:second], sequences)
+    head[0] = 0
+    of_prompts = attention[second:third].reshape(len(chunks), len(before))
+    of_answers = attention[third:].reshape(len(decoding), len(contexts))
+    of_prompts[np.array(chunks) == 0] = 0
+    of_answers[np.array(decoding) == 0] = 0
+    both = of_prompts[:, :, None, None] + of_answers[None, None]
+    axes = tuple(np.array(each, np.int64) for each in (chunks, before, decoding, contexts))
+    return StepTable(dense + overhead_ns, head, axes, both * 1000)  # type: ignore[arg-type]
+
+
+def _sizes(most: int) -> list[int]:
+    """Return sizes so close that kernels hardly change between them: their tiles have 64 or 128 rows."""
+    found = [*range(1, 65), *range(72, 257, 8), *range(272, 1025, 16), *range(1088, 4097, 64)]
+    found += range(4352, most + 256, 256)
+    return [each for each in found if each < most] + [most]
+
+
+def _each(sizes: Sequence[int], ns: Ints, most: int) -> Ints:
+    """Return ns at 0, 1, 2 ... `most`, of the next size that was timed: kernels fill up their tiles."""
+    at = np.searchsorted(np.array(sizes), np.arange(most + 1))
+    result: Ints = ns[at]
+    return result
+
+
+def _fill_up(ns: Ints, captured: Sequence[int]) -> Ints:
+    """Return ns where steps are filled up to the sizes of CUDA graphs."""
+    to = np.arange(len(ns))
+    points = np.array([each for each in sorted(captured) if each < len(ns)], np.int64)
+    if len(points):
+        small = to <= points[-1]
+        to[small] = points[np.searchsorted(points, to[small])]
+    result: Ints = ns[to]
+    return result
+
+
+def _layers(model: Model, plan: Plan, new: int, context: int, batch: int) -> list[Layer]:
+    return inference_layers(model, plan, tokens=new, context=context, batch=batch)
+
+
+def _timed(passes: Iterable[Sequence[Layer]], plan: Plan, platform: Platform) -> tuple[Ints, Ints]:
+    """Return ns of each pass, and of attention in it: one simulation, in which they follow each other."""
+    grid = rank_grid(plan)
+    rank = Rank("steps", grid)
+    before: list[int] = []
+    # (pass, times, first node, end, nodes of attention) of each distinct layer.
+    placed: list[tuple[int, int, int, int, list[int]]] = []
+    count = 0
+    for number, layers in enumerate(passes):
+        for layer, times in Counter(layers).items():
+            made = piece(layer.forward)
+            base = rank.piece(made, before)
+            before = [base + node for node in made.last]
+            fused = {step.name for step in layer.forward if step.attention}
+            nodes = made.template.nodes
+            inside = [base + at for at, node in enumerate(nodes) if node.name in fused]
+            placed.append((number, times, base, base + len(nodes), inside))
+        count = number + 1
+    graph = rank.graph()
+    trace = Trace((graph,), np.zeros(plan.ranks, np.int32), grid)
+    timeline = simulate(trace, platform)
+    start, end = timeline.node_start, timeline.node_end
+    whole, attention = np.zeros(count, np.int64), np.zeros(count, np.int64)
+    tick = timeline.info["tick_ns"]
+    for number, times, first, last, inside in placed:
+        whole[number] += times * (end[first:last].max() - start[first:last].min()) * tick
+        attention[number] += times * (end[inside] - start[inside]).sum() * tick
+    return whole, attention

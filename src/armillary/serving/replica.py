@@ -1,0 +1,208 @@
+"""Serve requests on one replica of an engine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from armillary.base.errors import InputError
+from armillary.base.jit import Mode, load
+from armillary.base.memory import require
+from armillary.serving import columns as c
+from armillary.serving.requests import Ints, Requests
+from armillary.serving.step_table import StepTable
+
+FIRST_LOG = 1024
+INTERPRETED = 20_000
+"""Tokens up to which compiling would take longer than interpreting."""
+
+
+@dataclass(frozen=True)
+class Engine:
+    """How an engine schedules.
+
+    Attributes:
+        budget: Most tokens of a step.
+        sequences: Most requests that run at a time.
+        block: Tokens of a block of the KV cache.
+        blocks: Blocks of the KV cache.
+        ahead: Whether it schedules a step while the one before runs.
+        cached: Whether blocks are kept for requests that begin alike.
+        long: Most new tokens of one prompt in a step; 0: no such limit.
+        ingest_ns: From the arrival of a request until it is in the queue.
+        emit_ns: From the end of a step until its tokens are with the client.
+    """
+
+    budget: int = 8192
+    sequences: int = 1024
+    block: int = 16
+    blocks: int = 0
+    ahead: bool = True
+    cached: bool = True
+    long: int = 0
+    ingest_ns: int = 0
+    emit_ns: int = 0
+
+
+@dataclass(frozen=True)
+class Served:
+    """What became of requests on a replica.
+
+    Attributes:
+        requests: The load, with the arrivals that a closed loop found.
+        begun: (requests) ns of the schedule that had it first.
+        first: (requests) ns of its first token.
+        last: (requests) ns of its last token.
+        preempted: (requests) How often it lost its blocks.
+        hit: (requests) Tokens that it found in the cache, also those of its own before a preemption.
+        again: (requests) Tokens that it lost with its blocks.
+        interfered: (requests) ns by which prompts of others lengthened the steps of its tokens.
+        stalled: (requests) ns between tokens with a preemption between them.
+        steps: (steps, L_COLUMNS) See `armillary.serving.columns`.
+        most_blocks: Most blocks in use.
+        engine: The engine.
+    """
+
+    requests: Requests
+    begun: Ints
+    first: Ints
+    last: Ints
+    preempted: Ints
+    hit: Ints
+    again: Ints
+    interfered: Ints
+    stalled: Ints
+    steps: Ints
+    most_blocks: int
+    engine: Engine
+
+
+def serve_replica(requests: Requests, engine: Engine, table: StepTable, mode: Mode | None = None) -> Served:
+    """Return what became of each request.
+
+    Args:
+        requests: The load.
+        engine: How it schedules.
+        table: Times of steps, up to the engine's tokens and sequences.
+        mode: Of the kernels; None: what is sooner done.
+
+    Raises:
+        InputError: a request can never be served: its tokens do not fit into the KV cache.
+        ShortageError: blocks or steps need more memory than there is.
+    """
+    # Where nothing is shared, only a preempted request could find blocks: its own.
+    if engine.cached and requests.shared is None:
+        plain = serve_replica(requests, replace(engine, cached=False), table, mode)
+        if not plain.preempted.any():
+            return replace(plain, engine=engine)
+    n, par, st = len(requests), np.zeros(c.P_COLUMNS, np.int64), np.zeros(c.S_COLUMNS, np.int64)
+    blocks = -(-(requests.prompt + requests.output) // engine.block)
+    check_fits(requests, engine)
+    if engine.cached:
+        require(
+            40 * (int(blocks.sum()) + engine.blocks), f"{n:,} requests have {int(blocks.sum()):,} blocks, which",
+            "fewer or shorter requests, or no prefix cache",
+        )  # fmt: skip
+    depth = 2 if engine.ahead else 1
+    for place, value in (
+        (c.P_REQUESTS, n), (c.P_BUDGET, engine.budget), (c.P_SEQUENCES, engine.sequences), (c.P_BLOCK, engine.block),
+        (c.P_BLOCKS, engine.blocks), (c.P_DEPTH, depth), (c.P_CACHED, int(engine.cached)),
+        (c.P_CLIENTS, requests.clients), (c.P_LONG, engine.long), (c.P_INGEST, engine.ingest_ns),
+        (c.P_EMIT, engine.emit_ns),
+    ):  # fmt: skip
+        par[place] = value
+    req = np.zeros((c.R_COLUMNS, n), np.int64)
+    req[c.R_ARRIVAL], req[c.R_PROMPT], req[c.R_OUTPUT] = requests.arrival, requests.prompt, requests.output
+    req[[c.R_BEGUN, c.R_FIRST, c.R_LAST]] = -1
+    tables = _tables(requests, engine, blocks, req)
+    pool = _pool(engine, st)
+    lists = (np.zeros(engine.sequences, np.int64), np.zeros(max(1, n), np.int64))
+    flights = (
+        np.zeros(depth, np.int64), np.zeros(depth, np.int64), np.zeros(depth * engine.sequences, np.int64),
+        np.zeros(depth, np.int64),
+    )  # fmt: skip
+    work = int(requests.prompt.sum() // max(1, engine.budget) + requests.output.sum())
+    mode = mode or ("interpreted" if work <= INTERPRETED else "compiled")
+    kernel = load("armillary.serving.loop_kernel", mode)
+    log = np.zeros(FIRST_LOG * c.L_COLUMNS, np.int64)
+    arrays = (par, st, pool, req.ravel(), tables, lists, np.zeros(6, np.int64), flights, table.arrays())
+    # The log grows; everything else has its size from the beginning.
+    while (state := kernel.run(*arrays, log)) == kernel.FULL:
+        require(3 * log.nbytes, f"{st[c.S_STEPS]:,} steps and more, whose log", "fewer or shorter requests")
+        log = np.concatenate((log, np.zeros_like(log)))
+    assert state == kernel.FINISHED, "requests wait, and none can go on"
+    done = replace(requests, arrival=req[c.R_ARRIVAL])
+    columns = (c.R_BEGUN, c.R_FIRST, c.R_LAST, c.R_LOST, c.R_HIT, c.R_AGAIN, c.R_INTERFERED, c.R_STALLED)
+    steps = log[: st[c.S_STEPS] * c.L_COLUMNS].reshape(-1, c.L_COLUMNS)
+    begun, first, last, lost, hit, again, interfered, stalled = (req[each] for each in columns)
+    most = int(st[c.S_MOST_BLOCKS])
+    return Served(done, begun, first, last, lost, hit, again, interfered, stalled, steps, most, engine)
+
+
+def check_fits(requests: Requests, engine: Engine) -> None:
+    """Check that the KV cache can hold each request.
+
+    Raises:
+        InputError: it cannot; names the longest.
+    """
+    tokens = requests.prompt + requests.output
+    if not len(tokens):
+        return
+    worst = int(tokens.argmax())
+    if -(-int(tokens[worst]) // engine.block) > engine.blocks:
+        raise InputError(
+            f"request {worst}: {int(tokens[worst]):,} tokens of prompt and output, expected at most "
+            f"{engine.blocks * engine.block:,}, which the KV cache holds"
+        )
+
+
+def _pool(engine: Engine, st: Ints) -> tuple[Ints, Ints, Ints, Ints]:
+    """Return the blocks, all of them free, in their order."""
+    many = engine.blocks if engine.cached else 0
+    before, behind = np.arange(-1, many - 1, dtype=np.int64), np.arange(1, many + 1, dtype=np.int64)
+    if many:
+        behind[-1] = -1
+    st[c.S_FREE], st[c.S_FIRST_FREE], st[c.S_LAST_FREE] = engine.blocks, 0 if many else -1, many - 1
+    return before, behind, np.zeros(many, np.int64), np.full(many, -1, np.int64)
+
+
+def _tables(requests: Requests, engine: Engine, blocks: Ints, req: Ints) -> tuple[Ints, Ints, Ints]:
+    """Return the blocks of each request, their contents, and the block that has each content."""
+    if not engine.cached:
+        none = np.zeros(0, np.int64)
+        return none, none, none
+    ends = np.cumsum(blocks)
+    req[c.R_TABLE] = ends - blocks
+    total = int(ends[-1]) if len(ends) else 0
+    contents, count = np.arange(total, dtype=np.int64), total
+    if requests.shared is not None:
+        places, names = _shared(requests, engine, req[c.R_TABLE])
+        # Those of the requests' own stand before them.
+        _, same = np.unique(names, return_inverse=True)
+        contents[places] = total + same
+        count = total + (int(same.max()) + 1 if len(same) else 0)
+    return np.zeros(total, np.int64), contents, np.full(count, -1, np.int64)
+
+
+def _shared(requests: Requests, engine: Engine, first: Ints) -> tuple[Ints, Ints]:
+    """Return places of the blocks whose tokens others may have, and numbers that are equal where tokens are.
+
+    A block is the same as another if its tokens are, and all before it: if the last of its names is, all names before
+    that one, and its place.
+    """
+    assert requests.shared is not None
+    chains: dict[tuple[int, int], int] = {}
+    places, names = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    size, unit = engine.block, requests.shared_block
+    longest = int((requests.prompt.max() + size) // size) + 1
+    for r, own in enumerate(requests.shared):
+        chain, found = -1, []
+        for name in own:
+            chain = chains.setdefault((chain, name), len(chains))
+            found.append(chain)
+        at = np.arange(min(len(own) * unit, int(requests.prompt[r])) // size)
+        if len(at):
+            places.append(first[r] + at)
+            names.append(np.array(found, np.int64)[(at * size + size - 1) // unit] * longest + at)
+    return np.concatenate(places), np.concatenate(names)

@@ -1,0 +1,267 @@
+"""A model that is served on a machine: how it is spread, how its engine schedules, and how long its steps take."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from pydantic import ValidationError
+
+from armillary.base.errors import InputError, nearest, one_of
+from armillary.base.units import parse_time
+from armillary.compute.gpu.device import load_gpu
+from armillary.explore.training.machine import Machine
+from armillary.explore.training.train import BASES
+from armillary.platform.fields import first_problem
+from armillary.serving.capacity import Capacity, capacity_of
+from armillary.serving.outcome import Outcome, joined
+from armillary.serving.priced import priced
+from armillary.serving.replica import Engine, check_fits, serve_replica
+from armillary.serving.requests import Ints, Requests
+from armillary.serving.step_table import StepTable
+from armillary.workload.layers.shard import near
+from armillary.workload.models import Model
+from armillary.workload.models.schema import Decoder
+from armillary.workload.plan.schema import Plan
+from armillary.workload.plan.serving import check_serving
+
+LARGE_DEVICE = 70 * 2**30
+"""Bytes from which on vLLM's server takes steps of 8,192 tokens and 1,024 sequences, else 2,048 and 256
+(vllm/engine/arg_utils.py)."""
+CAPTURED = (1, 2, 4, *range(8, 257, 8), *range(272, 513, 16))
+"""Tokens of the steps of which vLLM 0.19 has CUDA graphs; others up to the last are filled up to the next."""
+MOST_BUDGET, MOST_SEQUENCES, MOST_BLOCK, MOST_BLOCKS = 2**17, 2**14, 2**12, 2**27
+
+
+@dataclass(frozen=True)
+class Service:
+    """A model that is served.
+
+    Attributes:
+        model: The model.
+        machine: All devices.
+        plan: Of all replicas.
+        engine: Of each replica.
+        capacity: Memory of a device; None: the number of blocks was given.
+        table: Times of its steps.
+        assumptions: Sentences: what nobody said and moves the answer.
+    """
+
+    model: Model
+    machine: Machine
+    plan: Plan
+    engine: Engine
+    capacity: Capacity | None
+    table: StepTable
+    assumptions: tuple[str, ...]
+
+    @property
+    def replicas(self) -> int:
+        """Replicas of the model."""
+        return self.machine.npus // self.plan.parallel.tp
+
+    def run(self, requests: Requests) -> Outcome:
+        """Return what becomes of a load: request r goes to replica r modulo their number, and clients stay with one.
+
+        Raises:
+            InputError: a request can never be served.
+        """
+        check_fits(requests, self.engine)
+        # No more run than the table has times for: a load has no more requests.
+        engine = replace(self.engine, sequences=min(self.engine.sequences, len(self.table.head) - 1))
+        shares = shares_of(requests, self.replicas)
+        parts = [share_of(requests, mine, len(shares), at) for at, mine in enumerate(shares)]
+        return joined(requests, [serve_replica(each, engine, self.table) for each in parts], shares)
+
+
+def shares_of(requests: Requests, replicas: int) -> list[Ints]:
+    """Return the numbers of the requests of each replica that has any, round robin."""
+    used = min(replicas, requests.clients or len(requests))
+    return [np.arange(at, len(requests), used) for at in range(used)]
+
+
+def share_of(requests: Requests, mine: Ints, replicas: int, at: int) -> Requests:
+    """Return the load of one of `replicas`: these requests, of its share of the clients."""
+    clients = (requests.clients + replicas - 1 - at) // replicas
+    arrival = requests.arrival[mine]
+    if clients:
+        arrival = np.where(np.arange(len(mine)) < clients, 0, -1)
+    shared = None if requests.shared is None else tuple(requests.shared[each] for each in mine)
+    return replace(
+        requests, arrival=arrival.astype(np.int64), prompt=requests.prompt[mine], output=requests.output[mine],
+        clients=clients, shared=shared,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """How a model is to be served; None: what suits the machine.
+
+    Attributes:
+        tp: Devices of a replica.
+        ep: Of these, those that share the experts of a layer.
+        precision: Of GEMMs.
+        weight_precision: Of stored weights.
+        cache_precision: Of keys and values.
+        budget: Most tokens of a step.
+        sequences: Most sequences that run at a time.
+        block: Tokens of a block of keys and values.
+        blocks: Blocks of a replica.
+        memory: Share of the memory of a device that the engine may use.
+        cached: Whether blocks are kept for requests that begin alike.
+        ahead: Whether a step is scheduled while the one before runs.
+        overhead_ns: What each step takes besides kernels and collectives.
+    """
+
+    tp: int | None = None
+    ep: int = 1
+    precision: str | None = None
+    weight_precision: str | None = None
+    cache_precision: str | None = None
+    budget: int | None = None
+    sequences: int | None = None
+    block: int = 16
+    blocks: int | None = None
+    memory: float = 0.9
+    cached: bool = True
+    ahead: bool = True
+    overhead_ns: int = 0
+
+
+def service(model: Model, machine: Machine, requests: Requests, wanted: Wanted) -> Service:
+    """Return a model as it is served, for loads like this one: with no longer sequences and no more of them.
+
+    Raises:
+        InputError: it is no decoder, does not fit, or cannot be spread or served so.
+    """
+    assumptions: list[str] = [*requests.notes, *machine.assumptions, *_of_kernels(machine)]
+    tp = machine.npus if wanted.tp is None else wanted.tp
+    plan = _plan(machine, tp, wanted)
+    if not isinstance(model, Decoder):
+        raise InputError(f"serving '{model.name}': expected a model of kind 'decoder', got '{model.kind}'")
+    if wanted.tp is None and tp > 1:
+        assumptions.append(f"tp {tp}: one replica on all devices of the machine")
+    device = machine.platform.npu.memory.capacity
+    small = 0 < device < LARGE_DEVICE
+    budget = _within("budget", wanted.budget, 2048 if small else 8192, MOST_BUDGET)
+    sequences = _within("sequences", wanted.sequences, 256 if small else 1024, MOST_SEQUENCES)
+    block = _within("block", wanted.block, 16, MOST_BLOCK)
+    if not 0 < wanted.memory <= 1:
+        raise InputError(
+            f"memory {wanted.memory:g}: expected a share of the memory of a device, above 0, up to 1"
+        )
+    tokens = requests.prompt + requests.output
+    capacity = None
+    if wanted.blocks is None:
+        if not device:
+            raise InputError(
+                f"machine {machine.name}: npu.memory.capacity is not given, expected it, or a number of blocks"
+            )
+        capacity = capacity_of(
+            model, plan, device, wanted.memory, budget=budget, block=block, tokens=max(1, int(tokens.mean()))
+        )
+        assumptions.append(
+            "blocks of keys and values follow from weights and the working memory of a step; engines measure it, and "
+            "find up to 10 % fewer"
+        )
+    blocks = capacity.blocks if capacity else _within("blocks", wanted.blocks, 1, MOST_BLOCKS)
+    engine = Engine(
+        budget, sequences, block, min(blocks, MOST_BLOCKS), ahead=wanted.ahead, cached=wanted.cached
+    )
+    # Refused before steps are timed.
+    check_fits(requests, engine)
+    if not wanted.overhead_ns:
+        assumptions.append(
+            "what the engine does on the CPU hides behind the device, and takes no time of its own"
+        )
+    if model.experts is not None:
+        assumptions.append("experts get equal numbers of tokens")
+    most = min(sequences, budget, requests.clients or len(requests))
+    table = priced(
+        model, plan, machine.platform, budget=budget, sequences=most, longest=int(tokens.max()), captured=CAPTURED,
+        overhead_ns=wanted.overhead_ns,
+    )  # fmt: skip
+    return Service(model, machine, plan, engine, capacity, table, tuple(assumptions))
+
+
+def _within(name: str, value: int | None, usual: int, most: int) -> int:
+    found = usual if value is None else value
+    if not 1 <= found <= most:
+        raise InputError(f"{name} {found}: expected a whole number from 1 to {most:,}")
+    return found
+
+
+def _plan(machine: Machine, tp: int, wanted: Wanted) -> Plan:
+    """Return the plan of all replicas.
+
+    Raises:
+        InputError: a key is wrong, or the devices cannot be divided so.
+    """
+    npus = machine.npus
+    if tp < 1 or npus % tp:
+        fits = [each for each in range(1, npus + 1) if npus % each == 0]
+        raise InputError(
+            f"tp {tp}: expected a divisor of {npus:,}, the devices of machine {machine.name} "
+            f"(nearest: {near(tp, fits)})"
+        )
+    if wanted.ep < 1 or tp % wanted.ep:
+        raise InputError(f"ep {wanted.ep}: expected a divisor of tp {tp}, the devices of a replica")
+    numbers = {
+        "compute": wanted.precision,
+        "weights": wanted.weight_precision,
+        "cache": wanted.cache_precision,
+    }
+    keys: dict[str, Any] = {
+        "ranks": npus,
+        "batch": npus // tp,
+        "causal": True,
+        "parallel": {"tp": tp, "ep": wanted.ep, "etp": tp // wanted.ep},
+        "numbers": {name: value for name, value in numbers.items() if value is not None},
+        "serve": {"prompt": 1},
+    }
+    try:
+        plan = Plan.model_validate(keys)
+    except ValidationError as error:
+        place, problem = first_problem(error)
+        raise InputError(f"{'.'.join(map(str, place))}: {problem or 'missing'}") from None
+    check_serving(plan)
+    return plan
+
+
+def _of_kernels(machine: Machine) -> list[str]:
+    """Return what is not known of the times of kernels and collectives."""
+    if not machine.device:
+        model = machine.platform.compute.model
+        return [f"kernels of machine {machine.name} are timed by {model}, of whose errors nothing is known"]
+    gpu, found = load_gpu(machine.device), []
+    if gpu.basis in BASES:
+        found.append(f"kernels of {gpu.name} {BASES[gpu.basis]} {gpu.like}")
+    if machine.platform.collectives.fit is None and machine.npus > 1:
+        found.append("collectives follow the links of the data sheet, as none was measured")
+    return found
+
+
+def limits_of(text: str) -> Mapping[str, float]:
+    """Return the limits of a service-level objective, name -> s, of a text like ``ttft=500ms,tpot=50ms``.
+
+    Raises:
+        InputError: a name or a time is wrong.
+    """
+    found: dict[str, float] = {}
+    names = ("ttft", "tpot", "e2e")
+    for part in text.split(","):
+        name, _, value = (each.strip() for each in part.partition("="))
+        if name not in names:
+            raise InputError(
+                f"slo {text}: no limit '{name}'{nearest(name, names)}, expected {one_of(names)}, "
+                "e.g. ttft=500ms,tpot=50ms"
+            )
+        if name in found:
+            raise InputError(f"slo {text}: {name} is given twice, expected once")
+        try:
+            found[name] = parse_time(value) / 1e9
+        except ValueError as error:
+            raise InputError(f"slo {text}: {name}: {error}") from None
+    return found

@@ -1,0 +1,36 @@
+"""Times of steps as tables that the loop reads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class StepTable:
+    """Times of a step of one replica.
+
+    Attributes:
+        dense: (tokens + 1) ns of all kernels and collectives but attention and head, by tokens of the step.
+        head: (sequences + 1) ns of what chooses tokens, by sequences that get one.
+        axes: Points of the axes of `attention`: new tokens of prompts, tokens before them, sequences that decode,
+            tokens before each of these.
+        attention: ps of the attention of all layers, in that order.
+        assumptions: What it takes from elsewhere, a sentence each.
+    """
+
+    dense: Ints
+    head: Ints
+    axes: tuple[Ints, Ints, Ints, Ints]
+    attention: Ints
+    assumptions: tuple[str, ...] = ()
+
+    def arrays(self) -> tuple[Ints, Ints, Ints, Ints, Ints]:
+        """Return what `armillary.serving.price_kernel.step_ns` takes."""
+        ends = np.concatenate(([0], np.cumsum([len(each) for each in self.axes]))).astype(np.int64)
+        flat = np.concatenate(self.axes).astype(np.int64)
+        return self.dense, self.head, flat, ends, np.ascontiguousarray(self.attention.ravel(), np.int64)

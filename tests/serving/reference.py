@@ -1,0 +1,264 @@
+"""The loop of `armillary.serving` in plain Python: slow, obvious, and checking itself after every step.
+
+Requests are objects, blocks are numbers in lists, and what a block holds is the whole text before its end.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from armillary.serving.replica import Engine
+from armillary.serving.requests import Requests
+
+
+@dataclass
+class Request:
+    """One request, and where it is."""
+
+    number: int
+    arrival: int
+    prompt: int
+    output: int
+    text: list[int]
+    """What its tokens are: equal where requests share them."""
+    computed: int = 0
+    made: int = 0
+    done: int = 0
+    blocks: list[int] = field(default_factory=list)
+    begun: int = -1
+    first: int = -1
+    last: int = -1
+    preempted: int = 0
+    hit: int = 0
+    again: int = 0
+    ends: list[int] = field(default_factory=list)
+    """ns of each token."""
+    lost: bool = False
+    """Whether it was preempted since its last token was scheduled."""
+    stalled: int = 0
+
+
+class Cache:
+    """Blocks: who holds each, what it holds, and the free ones, the longest free first."""
+
+    def __init__(self, count: int, size: int, keeps: bool) -> None:
+        self.size, self.keeps = size, keeps
+        self.free = list(range(count))
+        self.holders = [0] * count
+        self.content: dict[int, tuple[int, ...]] = {}
+        self.where: dict[tuple[int, ...], int] = {}
+
+    def block_of(self, content: tuple[int, ...]) -> int | None:
+        return self.where.get(content)
+
+    def found(self, request: Request, tokens: int) -> list[int]:
+        found: list[int] = []
+        # One token at least is left to compute.
+        while self.keeps and (len(found) + 1) * self.size <= tokens - 1:
+            block = self.block_of(tuple(request.text[: (len(found) + 1) * self.size]))
+            if block is None:
+                break
+            found.append(block)
+        return found
+
+    def share(self, request: Request, blocks: list[int]) -> None:
+        for block in blocks:
+            if self.holders[block] == 0:
+                self.free.remove(block)
+            self.holders[block] += 1
+            request.blocks.append(block)
+
+    def take(self, request: Request, count: int) -> None:
+        for _ in range(count):
+            block = self.free.pop(0)
+            self.where.pop(self.content.pop(block, ()), None)
+            self.holders[block] = 1
+            request.blocks.append(block)
+
+    def keep(self, request: Request) -> None:
+        for at in range(request.computed // self.size):
+            content, block = tuple(request.text[: (at + 1) * self.size]), request.blocks[at]
+            if self.keeps and block not in self.content and self.block_of(content) is None:
+                self.content[block] = content
+                self.where[content] = block
+
+    def release(self, request: Request) -> None:
+        for block in reversed(request.blocks):
+            self.holders[block] -= 1
+            if self.holders[block] == 0:
+                self.free.append(block)
+        request.blocks = []
+
+
+@dataclass
+class Step:
+    """What a step does, and when."""
+
+    parts: list[tuple[int, int, int]] = field(default_factory=list)
+    """(request, tokens before, new tokens)."""
+    makes: list[int] = field(default_factory=list)
+    late: list[bool] = field(default_factory=list)
+    """Of those that it makes a token for: whether there was a preemption since the one before."""
+    start: int = 0
+    end: int = 0
+    running: int = 0
+    waiting: int = 0
+    used: int = 0
+
+
+def text_of(requests: Requests, r: int) -> list[int]:
+    """Return what each token of prompt and answer is."""
+    names = requests.shared[r] if requests.shared else ()
+    tokens = int(requests.prompt[r] + requests.output[r])
+    shared = min(len(names) * requests.shared_block, int(requests.prompt[r]))
+    unit = max(1, requests.shared_block)
+    # Numbers, which hash faster than pairs.
+    return [
+        names[at // unit] * 100 + at % unit if at < shared else -(r * 1000 + at + 1) for at in range(tokens)
+    ]
+
+
+class Reference:
+    """One replica."""
+
+    def __init__(
+        self, requests: Requests, engine: Engine, price: Callable[[Step, Callable[[int], Request]], int]
+    ) -> None:
+        self.engine, self.price = engine, price
+        self.requests = [
+            Request(
+                r,
+                int(requests.arrival[r]),
+                int(requests.prompt[r]),
+                int(requests.output[r]),
+                text_of(requests, r),
+            )
+            for r in range(len(requests))
+        ]
+        self.clients = requests.clients
+        self.cache = Cache(engine.blocks, engine.block, engine.cached)
+        self.ahead = deque(self.requests)
+        self.waiting: deque[Request] = deque()
+        self.running: list[Request] = []
+        self.flights: deque[Step] = deque()
+        self.steps: list[Step] = []
+        self.now = self.device = 0
+        self.finished = 0
+
+    def run(self) -> None:
+        while self.finished < len(self.requests):
+            while self.ahead and 0 <= self.ahead[0].arrival <= self.now:
+                self.waiting.append(self.ahead.popleft())
+            if len(self.flights) < (2 if self.engine.ahead else 1) and (self.running or self.waiting):
+                step = self.schedule()
+                self.check()
+                if step.parts:
+                    step.start = max(self.now, self.device)
+                    step.end = self.device = step.start + self.price(step, self.requests.__getitem__)
+                    step.running, step.waiting = len(self.running), len(self.waiting)
+                    step.used = self.engine.blocks - len(self.cache.free)
+                    self.flights.append(step)
+                    self.steps.append(step)
+                    continue
+            if self.flights:
+                self.results(self.flights.popleft())
+                self.check()
+            else:
+                self.now = self.ahead[0].arrival
+
+    def schedule(self) -> Step:
+        engine, step, budget = self.engine, Step(), self.engine.budget
+        preempted, at = False, 0
+        while at < len(self.running) and budget:
+            request = self.running[at]
+            if request.computed == request.prompt + request.output - 1:  # its last token is on its way
+                at += 1
+                continue
+            new = min(request.prompt + request.made - request.computed, budget)
+            blocks = -(-(request.computed + new) // engine.block) - len(request.blocks)
+            while blocks > len(self.cache.free):
+                preempted = True
+                victim = self.running.pop()
+                self.cache.release(victim)
+                victim.again += victim.computed
+                victim.computed = 0
+                victim.preempted += 1
+                victim.lost = True
+                self.waiting.appendleft(victim)
+                if victim is request:
+                    break
+            if not self.running or at >= len(self.running):
+                break
+            self.cache.take(request, blocks)
+            budget -= new
+            self.add(step, request, new)
+            at += 1
+        while not preempted and self.waiting and budget and len(self.running) < engine.sequences:
+            request = self.waiting[0]
+            tokens = request.prompt + request.made
+            found = self.cache.found(request, tokens)
+            idle = sum(self.cache.holders[block] == 0 for block in found)
+            if -(-tokens // engine.block) - len(found) > len(self.cache.free) - idle:
+                break
+            self.waiting.popleft()
+            self.running.append(request)
+            self.cache.share(request, found)
+            request.computed = len(found) * engine.block
+            request.hit += request.computed
+            new = min(tokens - request.computed, budget)
+            self.cache.take(request, -(-(request.computed + new) // engine.block) - len(request.blocks))
+            if request.begun < 0:
+                request.begun = self.now
+            budget -= new
+            self.add(step, request, new)
+        return step
+
+    def add(self, step: Step, request: Request, new: int) -> None:
+        step.parts.append((request.number, request.computed, new))
+        request.computed += new
+        self.cache.keep(request)
+        if request.computed == request.prompt + request.made and request.made < request.output:
+            request.made += 1
+            step.makes.append(request.number)
+            step.late.append(request.lost)
+            request.lost = False
+
+    def results(self, step: Step) -> None:
+        self.now = max(self.now, step.end)
+        for number, late in zip(step.makes, step.late, strict=True):
+            request = self.requests[number]
+            # No token comes before the step that computed the prompt, nor twice.
+            assert request.begun >= 0 and step.end > request.begun
+            request.done += 1
+            request.stalled += step.end - request.ends[-1] if late and request.ends else 0
+            request.ends.append(step.end)
+            if request.done == 1:
+                request.first = step.end
+            if request.done == request.output:
+                request.last = step.end
+                (self.running if request in self.running else self.waiting).remove(request)
+                self.cache.release(request)
+                self.finished += 1
+                if (
+                    self.clients
+                    and self.ahead
+                    and (later := self.clients + self.finished - 1) < len(self.requests)
+                ):
+                    self.requests[later].arrival = step.end
+
+    def check(self) -> None:
+        held = [block for request in self.requests for block in request.blocks]
+        cache = self.cache
+        # Each block is free or held, and as often as it says.
+        assert sorted({*held, *cache.free}) == list(range(self.engine.blocks))
+        assert not {*held} & {*cache.free} and len(cache.free) == len({*cache.free})
+        assert all(cache.holders[block] == held.count(block) for block in range(self.engine.blocks))
+        for request in self.running:
+            assert len(request.blocks) * self.engine.block >= request.computed
+            for at, block in enumerate(request.blocks):
+                own = tuple(request.text[: (at + 1) * self.engine.block])
+                assert cache.content.get(block, own) == own, "a block of another's tokens"
+        places = [request.number for request in (*self.running, *self.waiting)]
+        assert len(places) == len({*places}), "served twice"

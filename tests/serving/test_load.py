@@ -1,0 +1,140 @@
+"""Loads that are described, and logs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from armillary.base.errors import InputError
+from armillary.serving.load import cut, load_requests
+from armillary.serving.requests import Requests
+
+
+def test_a_closed_loop_has_the_lengths_of_inferencex() -> None:
+    """As its client draws them for 1,024 tokens and 4 clients."""
+    found = load_requests("closed:clients=4,requests=40,input=819-1024,output=819-1024")
+    assert found.prompt[:6].tolist() == [991, 866, 936, 1011, 886, 1014]
+    assert found.output[:6].tolist() == [851, 1012, 828, 1004, 946, 851]
+    assert found.clients == 4 and found.arrival.tolist() == [0] * 4 + [-1] * 36
+
+
+@pytest.mark.parametrize(("kind", "cv"), [("poisson", 1.0), ("gamma", 2.0), ("constant", 0.0)])
+def test_open_loops_have_their_rate(kind: str, cv: float) -> None:
+    more = ",cv=2" if kind == "gamma" else ""
+    found = load_requests(f"{kind}:rate=4{more},requests=20000,input=10,output=2")
+    gaps = np.diff(found.arrival) / 1e9
+    assert found.arrival[0] == 0 and gaps.mean() == pytest.approx(0.25, rel=0.05)
+    assert gaps.std() / gaps.mean() == pytest.approx(cv, abs=0.1)
+
+
+def test_seeds_differ_and_repeat() -> None:
+    text = "poisson:rate=4,requests=9,input=1-100,output=1-100"
+    one, same, other = load_requests(text, 1), load_requests(text, 1), load_requests(text, 2)
+    assert one.arrival.tolist() == same.arrival.tolist() and one.prompt.tolist() == same.prompt.tolist()
+    assert one.arrival.tolist() != other.arrival.tolist() and one.prompt.tolist() != other.prompt.tolist()
+
+
+def test_a_prefix_is_shared() -> None:
+    found = load_requests("constant:rate=1,requests=2,input=50,output=1,prefix=40")
+    assert found.shared == ((0,), (0,)) and found.shared_block == 40
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("poison:rate=1,input=1,output=1", "no kind 'poison' (did you mean 'poisson'?)"),
+        ("poisson:rat=1,input=1,output=1", "no key 'rat' (did you mean 'rate'?)"),
+        ("poisson:rate=0,input=1,output=1", "rate: got '0', expected a number above 0"),
+        ("poisson:rate=nan,input=1,output=1", "rate: got 'nan', expected a number above 0"),
+        ("poisson:rate=1,input=1", "missing key 'output'"),
+        ("poisson:rate=1,input=9-1,output=1", "input: got '9-1', expected tokens from 1"),
+        ("poisson:rate=1,input=0,output=1", "input: got '0', expected tokens from 1"),
+        ("poisson:rate=1,input=1,output=1,requests=-1", "requests: got '-1', expected a whole number from 1"),
+        ("poisson:rate=1,input=1,output=1,input=2", "input is given twice"),
+        ("poisson:rate=1,input=1,output=1,requests=3000000", "requests: 3 M of them, expected at most 2 M"),
+        ("poisson:rate=1e-9,input=1,output=1", "expected at most 1e+08 s"),
+        (
+            "closed:clients=9,requests=8,input=1,output=1",
+            "clients: got '9', expected a whole number from 1 to 8",
+        ),
+        (
+            "constant:rate=1,input=5,output=1,prefix=6",
+            "prefix: got '6', expected at most 5, the shortest input",
+        ),
+        ("nothing", "load nothing: there is no such file"),
+    ],
+)
+def test_a_wrong_text_is_refused(text: str, words: str) -> None:
+    with pytest.raises(InputError) as error:
+        load_requests(text)
+    assert words in str(error.value)
+
+
+LOGS = {
+    "ours.jsonl": '{"arrival_s": 2.5, "input_tokens": 7, "output_tokens": 3}\n'
+    '{"arrival_s": 2, "input_tokens": 5, "output_tokens": 1}\n',
+    "mooncake.jsonl": '{"timestamp": 0, "input_length": 5, "output_length": 1, "hash_ids": [3]}\n\n'
+    '{"timestamp": 500, "input_length": 7, "output_length": 3, "hash_ids": []}\n',
+    "vllm.jsonl": '{"request_id": "a", "input_toks": 5, "output_toks": 1, "arrival_time": 1787267980.25}\n'
+    '{"request_id": "b", "input_toks": 7, "output_toks": 3, "arrival_time": 1787267980.75}\n',
+    "azure.csv": "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:03.9799600,5,1\n"
+    "2023-11-16 18:17:04.4799600,7,3\n",
+    "azure2.csv": "TIMESTAMP,ContextTokens,GeneratedTokens\r\n2024-05-10 00:00:00.009930+00:00,5,1\r\n"
+    "2024-05-10 00:00:00.509930+00:00,7,3\r\n",
+    "burst.csv": "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n"
+    "5,ChatGPT,5,1,6,Conversation log\n5.5,GPT-4,7,3,10,API log\n6,GPT-4,7,0,7,API log\n",
+}
+
+
+@pytest.mark.parametrize("name", LOGS)
+def test_logs_are_read(name: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    path.write_text(LOGS[name])
+    found = load_requests(path)
+    assert found.arrival.tolist() == [0, 500_000_000]
+    assert found.prompt.tolist() == [5, 7] and found.output.tolist() == [1, 3]
+    assert found.shared == (((3,), ()) if name.startswith("moon") else None)
+    assert len(found.notes) == (name == "burst.csv")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "there is no request"),
+        ("a,b\n1,2\n", "expected the keys of a log"),
+        ("{}\n", "expected the keys of a log"),
+        ("{\n", "is not JSON"),
+        ('{"arrival_s": 1, "input_tokens": 1, "output_tokens": 1}\n[]\n', ":2: got []"),
+        ('{"arrival_s": 1, "input_tokens": 1, "output_token": 1}', "no 'output_tokens' (did you mean 'output_token'?)"),
+        ('{"arrival_s": -1, "input_tokens": 1, "output_tokens": 1}', "arrival_s: got -1, expected s from 0"),
+        ('{"arrival_s": true, "input_tokens": 1, "output_tokens": 1}', "arrival_s: got True"),
+        ('{"arrival_s": 1e300, "input_tokens": 1, "output_tokens": 1}', "arrival_s: got 1e+300"),
+        ('{"arrival_s": 1, "input_tokens": 0, "output_tokens": 1}', "input_tokens: got 0, expected tokens from 1"),
+        ('{"arrival_s": 1, "input_tokens": 1e99, "output_tokens": 1}', "input_tokens: got 1e+99"),
+        ('{"timestamp": 1, "input_length": 9, "output_length": 1, "hash_ids": [1, 2]}', "hash_ids: got 2"),
+        ('{"timestamp": 1, "input_length": 9, "output_length": 1, "hash_ids": ["a"]}', "hash_ids: got ['a']"),
+        ("TIMESTAMP,ContextTokens,GeneratedTokens\nyesterday,1,1\n", "TIMESTAMP: got 'yesterday'"),
+        ("TIMESTAMP,ContextTokens,GeneratedTokens\n2023-13-16 18:17:03,1,1\n", "TIMESTAMP: got '2023-13-16"),
+    ],
+)  # fmt: skip
+def test_a_wrong_log_is_refused(text: str, words: str, tmp_path: Path) -> None:
+    path = tmp_path / "log.txt"
+    path.write_text(text)
+    with pytest.raises(InputError) as error:
+        load_requests(path)
+    assert words in str(error.value) and str(path) in str(error.value)
+
+
+def test_a_log_cut_and_faster(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    rows = [{"arrival_s": each, "input_tokens": each + 1, "output_tokens": 1} for each in range(5)]
+    path.write_text("\n".join(map(json.dumps, rows)))
+    found = cut(load_requests(path), 3, 2.0)
+    assert found.arrival.tolist() == [0, 5 * 10**8, 10**9] and found.prompt.tolist() == [1, 2, 3]
+    with pytest.raises(InputError, match="speed: got 0"):
+        cut(found, None, 0)
+    with pytest.raises(InputError, match="clients of a closed loop"):
+        cut(Requests(np.zeros(1, np.int64), np.ones(1, np.int64), np.ones(1, np.int64), 1), None, 2)

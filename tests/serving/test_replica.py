@@ -1,0 +1,120 @@
+"""The loop: equal to a plain reference step by step, and true to what every engine keeps."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from armillary.base.errors import InputError
+from armillary.base.jit import load
+from armillary.serving import columns as c
+from armillary.serving.outcome import joined
+from armillary.serving.replica import Engine, Served, serve_replica
+from armillary.serving.requests import Requests
+
+from .conftest import engines, loads, table
+from .reference import Reference, Step
+
+TABLE = table()
+
+
+def price(step: Step, request: object) -> int:
+    """Return ns of a step by the kernel's own table."""
+    kernel = load("armillary.serving.price_kernel", "interpreted")
+    decoding = [before for r, before, new in step.parts if new == 1 and before >= request(r).prompt]  # type: ignore[operator]
+    prompts = [each for each in step.parts if not (each[2] == 1 and each[1] >= request(each[0]).prompt)]  # type: ignore[operator]
+    new = sum(each[2] for each in prompts)
+    scores = sum(each * (2 * before + each) for _, before, each in prompts)
+    return int(
+        kernel.step_ns(
+            TABLE.arrays(), new + len(decoding), len(step.makes), new, (scores - new * new) // (2 * new) if new else 0,
+            len(decoding), sum(decoding) // len(decoding) if decoding else 0,
+        )
+    )  # fmt: skip
+
+
+def served(requests: Requests, engine: Engine) -> Served:
+    return serve_replica(requests, engine, TABLE, "interpreted")
+
+
+@given(st.data())
+def test_it_is_the_reference_step_by_step(data: st.DataObject) -> None:
+    requests = data.draw(loads())
+    engine = data.draw(engines(requests))
+    slow, fast = Reference(requests, engine, price), served(requests, engine)
+    slow.run()
+    columns = (c.L_START, c.L_END, c.L_TOKENS, c.L_RUNNING, c.L_WAITING, c.L_BLOCKS)
+    steps = [
+        (s.start, s.end, sum(each[2] for each in s.parts), s.running, s.waiting, s.used) for s in slow.steps
+    ]
+    assert fast.steps[:, columns].tolist() == [list(each) for each in steps]
+
+    def of(name: str) -> list[int]:
+        return [getattr(each, name) for each in slow.requests]
+
+    for name in ("begun", "first", "last", "preempted", "hit", "again", "stalled"):
+        assert getattr(fast, name).tolist() == of(name), name
+    assert fast.requests.arrival.tolist() == of("arrival")
+
+
+@given(st.data())
+def test_what_every_engine_keeps(data: st.DataObject) -> None:
+    requests = data.draw(loads())
+    engine = data.draw(engines(requests))
+    found = served(requests, engine)
+    arrival, steps = found.requests.arrival, found.steps
+    # No token before its request, its prompt and the tokens before it.
+    assert (arrival <= found.begun).all() and (found.begun < found.first).all()
+    assert (found.last - found.first >= 1000 * (requests.output - 1)).all()
+    # None lost or computed twice, but what a preemption lost.
+    needed, computed = (
+        (requests.prompt + requests.output - 1).sum(),
+        steps[:, c.L_TOKENS].sum() + found.hit.sum(),
+    )
+    # Whose last token is on its way computes nothing again.
+    assert needed <= computed <= needed + found.again.sum()
+    assert engine.ahead or computed == needed + found.again.sum()
+    assert steps[:, c.L_TOKENS].max() <= engine.budget and steps[:, c.L_RUNNING].max() <= engine.sequences
+    assert found.most_blocks == steps[:, c.L_BLOCKS].max() <= engine.blocks
+    # One step at a time, and none is idle while a request is there.
+    assert (steps[1:, c.L_START] >= steps[:-1, c.L_END]).all()
+    for end, start in zip(steps[:-1, c.L_END], steps[1:, c.L_START], strict=True):
+        if start > end:
+            assert not ((arrival < start) & (found.last > end)).any()
+    # Where the time went adds up.
+    waits = joined(requests, [found], [np.arange(len(requests))]).waits
+    assert all((each >= 0).all() for each in waits.values())
+    assert (sum(waits.values()) == found.last - arrival).all()
+
+
+@given(st.data())
+def test_nobody_misses_a_prefix_cache_without_shared_prefixes(data: st.DataObject) -> None:
+    requests = replace(data.draw(loads()), shared=None)
+    engine = replace(data.draw(engines(requests)), cached=True)
+    slow = Reference(requests, engine, price)
+    slow.run()
+    assert served(requests, engine).last.tolist() == [each.last for each in slow.requests]
+
+
+def test_compiled_and_interpreted_are_equal() -> None:
+    random = np.random.RandomState(3)
+    n = 60
+    requests = Requests(
+        np.cumsum(random.randint(0, 3000, n)), random.randint(1, 40, n), random.randint(1, 40, n), 0,
+        tuple((0,) * (each % 3 > 0) for each in range(n)), 1,
+    )  # fmt: skip
+    engine = Engine(32, 16, 4, 40)
+    one, other = (serve_replica(requests, engine, TABLE, mode) for mode in ("interpreted", "compiled"))  # type: ignore[arg-type]
+    assert one.preempted.sum() > 0 and one.hit.sum() > 0
+    assert one.steps.tolist() == other.steps.tolist()
+    assert one.last.tolist() == other.last.tolist()
+
+
+def test_a_request_longer_than_the_cache_is_refused() -> None:
+    requests = Requests(np.zeros(2, np.int64), np.array([8, 30]), np.array([4, 11]))
+    with pytest.raises(InputError, match="request 1: 41 tokens of prompt and output, expected at most 40"):
+        served(requests, Engine(64, 16, 4, 10))
