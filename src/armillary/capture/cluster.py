@@ -115,8 +115,8 @@ def _objects(core: Any, rank: int, mail: Mail) -> dict[str, Callable[..., Any]]:
         **_: Any,
     ) -> None:  # fmt: skip
         path = mail.next(rank, end(dst, group_dst, group))[0]
-        with replacing(path) as part:
-            part.write_bytes(pickle.dumps(objects))
+        with replacing(path) as temporary:
+            temporary.write_bytes(pickle.dumps(objects))
 
     def recv(
         objects: Any, src: int | None = None, group: Any = None, device: Any = None, group_src: int | None = None,

@@ -33,6 +33,8 @@ RUN = "capture.json"
 """File of a folder that says what its ranks are of: those of another run are not taken for this one's."""
 MOST_RANKS = 256
 """Ranks of which each is run, where nothing follows from the others."""
+MOST_PRINTED = 1_000_000
+"""Characters of what a rank printed that are kept where it failed."""
 _POLL_SECONDS = 0.05
 
 
@@ -236,26 +238,25 @@ class _Processes:
         environment = {**os.environ, **cluster.environment(rank, ranks), "CUDA_VISIBLE_DEVICES": ""}
         options = {**self._options, "rank": rank, "alike": self.alike}
         line = [sys.executable, "-m", "armillary.capture.script", json.dumps(options), *self._words]
-        # What the script prints is no output of ours; it stays where the rank fails.
-        with printed(self._folder, rank).open("wb") as out:
+        # What the script prints is no output of ours; it is shown where the rank fails.
+        with printed(self._mail, rank).open("wb") as out:
             return subprocess.Popen(line, env=environment, stdout=out, stderr=subprocess.STDOUT)
 
     def _check(self, rank: int, status: int) -> None:
-        refused, out = self._folder / f"{REFUSED}{rank}", printed(self._folder, rank)
+        refused, out = self._mail / f"{REFUSED}{rank}", printed(self._folder, rank)
+        if not refused.exists() and not status and path_of(self._folder, rank).exists():
+            return
+        write_text(out, printed(self._mail, rank).read_text(errors="replace")[-MOST_PRINTED:])
         if refused.exists():
-            reason = refused.read_text()
-            refused.unlink()
-            raise ArmillaryError(f"{reason} (rank {rank}; what it printed: {out})")
-        if status or not path_of(self._folder, rank).exists():
-            raise ArmillaryError(
-                f"{self._words[0]}: rank {rank} ended with exit code {status} before its step was recorded (what it "
-                f"printed: {out})"
-            )
-        out.unlink()
+            raise ArmillaryError(f"{refused.read_text()} (rank {rank}; what it printed: {out})")
+        raise ArmillaryError(
+            f"{self._words[0]}: rank {rank} ended with exit code {status} before its step was recorded (what it "
+            f"printed: {out})"
+        )
 
 
 def printed(folder: Path, rank: int) -> Path:
-    """Return the file of what a rank printed, which stays if it failed."""
+    """Return the file of what a rank printed."""
     return folder / f"rank_{rank}.txt"
 
 

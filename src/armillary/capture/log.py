@@ -149,9 +149,9 @@ def write(folder: Path, log: Log) -> None:
     content["groups"] = [short_ranks(ranks) for ranks in log.groups]
     content["kinds"] = [_kind(each) for each in log.kinds]
     text = json.dumps({"format": FORMAT, **content}, separators=(",", ":"))
-    with replacing(path_of(folder, log.rank)) as part:
+    with replacing(path_of(folder, log.rank)) as temporary:
         # Without the time of day, so that equal runs are equal files.
-        part.write_bytes(gzip.compress(text.encode(), mtime=0))
+        temporary.write_bytes(gzip.compress(text.encode(), mtime=0))
 
 
 def read(path: Path) -> Log:

@@ -52,11 +52,11 @@ def main() -> None:
         pass
     except ArmillaryError as error:
         status = error.exit_code
-        _refuse(folder, rank, str(error))
+        _refuse(Path(options["mail"]), rank, str(error))
     except BaseException as error:
         traceback.print_exc()
         status = 1
-        _refuse(folder, rank, reason(error, script))
+        _refuse(Path(options["mail"]), rank, reason(error, script))
     # Without the end of the interpreter: threads and objects of the script expect the device that is not there.
     sys.stdout.flush()
     sys.stderr.flush()

@@ -129,9 +129,7 @@ def present(logs: list[Log]) -> None:
     assumed = {place: count for each in found for place, count in each.log.assumed.items()}
     if assumed:
         place, count = max(assumed.items(), key=lambda pair: pair[1])
-        say(
-            f"Assumed: {sum(assumed.values())} values that tensors do not have, most at {place or 'PyTorch'} ({count})"
-        )
+        say(f"Assumed values of tensors: {sum(assumed.values())}, most at {place or 'PyTorch'} ({count})")
     for note in dict.fromkeys(note for each in found for note in each.log.notes):
         say(f"Note: {note}")
     for name, count in unknown(first).items():

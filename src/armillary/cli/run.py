@@ -260,7 +260,8 @@ def say_unpriced(trace: Trace, platform: Platform, host_time: str | None) -> Non
     captured = trace.about["captured"]
     say(
         f"Captured: step {captured['step']} of {captured['script']} on {captured['ranks']} ranks, of which "
-        f"{len(captured['run'])} were run; operators are kernels of their own, as without torch.compile"
+        f"{len(captured['run'])} were run; each operator is a kernel, as without torch.compile, and takes what it "
+        "takes alone"
     )
     if not host_time:
         say("Host: taken to be ahead of the device; --host-time 5us shows what calling operators costs")
