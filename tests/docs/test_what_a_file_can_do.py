@@ -57,7 +57,7 @@ MAY = {
     "explore/sweep/facts.py": CHECKED, "explore/sweep/prepared.py": CHECKED, "explore/training/step.py": CHECKED,
     "explore/views/page.py": OURS, "lab/extrapolation/recorded/calls.py": CHECKED,
     "lab/learned/archive.py": "members are checked before", "lab/learned/corpus.py": "members are checked before",
-    "lab/learned/neural/network_torch.py": OURS, "report/astra_log/log_files.py": WRITES,
+    "lab/learned/neural/network_torch.py": OURS,
     "report/chrome_trace.py": WRITES, "report/trace_graph.py": WRITES,
     "report/trace_graph_html.py": OURS, "testing/front_end.py": "tests", "trace/json_layout.py": WRITES,
 }  # fmt: skip
