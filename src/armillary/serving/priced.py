@@ -25,6 +25,8 @@ from armillary.workload.models.schema import Decoder
 from armillary.workload.plan.ranks import rank_grid
 from armillary.workload.plan.schema import Plan
 
+CLOSE = 1024
+"""Tokens up to which steps are timed at most 16 tokens apart."""
 DECODING = (0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 CHUNKS = (0, 1, 16, 64, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384)
 """New tokens between which attention is linear: it grows with their square, which a line from 2 to 3 exceeds by 4 %."""
@@ -62,7 +64,7 @@ def priced(
     """
     tokens = _sizes(budget)
     one = [_layers(model, plan, 1, 1, count) for count in tokens]
-    counts = [min(sequences, each) for each in _sizes(sequences)]
+    counts = _counts(sequences)
     heads = [_layers(model, plan, 1, 1, count)[-1:] for count in counts]
     chunks = [*(each for each in CHUNKS if each < budget), budget]
     before = [0, BEFORE[0], *(each for each in BEFORE[1:] if each < longest)]
@@ -102,16 +104,26 @@ def _prompt(model: Decoder, plan: Plan, new: int, past: int) -> list[Layer]:
 
 def _sizes(most: int) -> list[int]:
     """Return sizes so close that kernels hardly change between them: their tiles have 64 or 128 rows."""
-    found = [*range(1, 65), *range(72, 257, 8), *range(272, 1025, 16), *range(1088, 4097, 64)]
-    found += range(4352, most + 256, 256)
+    found = [*range(1, 65), *range(72, 257, 8), *range(272, CLOSE + 1, 16), *range(CLOSE + 256, 4097, 256)]
+    found += range(5120, most + 1024, 1024)
+    return [each for each in found if each < most] + [most]
+
+
+def _counts(most: int) -> list[int]:
+    """Return numbers of sequences for the head, which reads its weights for few of them."""
+    found = [*range(1, 17), *range(24, 65, 8), *range(80, 257, 16), *range(320, most + 64, 64)]
     return [each for each in found if each < most] + [most]
 
 
 def _each(sizes: Sequence[int], ns: Ints, most: int) -> Ints:
-    """Return ns at 0, 1, 2 ... `most`, of the next size that was timed: kernels fill up their tiles."""
-    at = np.searchsorted(np.array(sizes), np.arange(most + 1))
-    result: Ints = ns[at]
-    return result
+    """Return ns at 0, 1, 2 ... `most`: of the next size that was timed, as kernels fill up their tiles.
+
+    From `CLOSE` on, where a tile more is little, they are on the line between two sizes.
+    """
+    all_of = np.arange(most + 1)
+    stepped: Ints = ns[np.searchsorted(np.array(sizes), all_of)]
+    straight = np.rint(np.interp(all_of, sizes, ns)).astype(np.int64)
+    return np.asarray(np.where(all_of > CLOSE, straight, stepped))
 
 
 def _fill_up(ns: Ints, captured: Sequence[int]) -> Ints:
