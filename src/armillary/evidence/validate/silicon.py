@@ -19,7 +19,7 @@ from typing import Any, Literal
 import numpy as np
 
 from armillary.base.csv_text import CsvRows
-from armillary.base.errors import ArmillaryError, InputError
+from armillary.base.errors import ArmillaryError, InputError, nearest
 from armillary.base.packing import read_unpacked
 from armillary.base.reading import MOST_TEXT
 from armillary.evidence.validate.table import Bar, Progress, Row, Suite, Table
@@ -94,8 +94,21 @@ def read_cases(path: Path) -> list[Case]:
     Raises:
         InputError: it cannot be read, or a number of a row is none.
     """
-    rows = CsvRows(path, bytes(read_unpacked(path, MOST_TEXT)).decode("utf-8-sig").splitlines())
+    try:
+        text = bytes(read_unpacked(path, MOST_TEXT)).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"{path}: cannot be read as text ({error}), expected a table of serving runs"
+        ) from None
+    # As in other measurements, lines before the header may be comments.
+    lines = [line for line in text.splitlines() if not line.startswith("#")]
+    rows = CsvRows(path, lines)
     header = [each.strip() for each in next(rows, [])]
+    for name in COLUMNS:
+        if name not in header:
+            raise InputError(
+                f"{path}: no column '{name}'{nearest(name, header)}, expected {', '.join(COLUMNS)}"
+            )
     return [_case(f"{path}:{rows.line}", row) for row in rows.named(header)]
 
 
