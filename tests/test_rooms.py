@@ -19,6 +19,7 @@ ROOMS = (
     "collective",
     "engine",
     "convert",
+    "capture",
     "workload",
     "report",
     "explore",

@@ -7,11 +7,12 @@ import json
 import os
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from armillary.base import json_text, packing, reading
+from armillary.base import json_text, packing, reading, yaml_text
 from armillary.base.allowed import FACTOR, allow, allowed, factor
 from armillary.base.document import read_document
 from armillary.base.errors import InputError
@@ -160,6 +161,21 @@ def test_depth_of_what_is_shared_takes_no_time() -> None:
     value.append(value)
     with pytest.raises(InputError, match="nested too deeply"):
         check_depth(value, "file")
+
+
+def test_open_brackets_of_yaml_take_no_time(lines: Callable[[Callable[[], object]], int]) -> None:
+    def read(text: str) -> None:
+        with pytest.raises(InputError, match=r"file: nested too deeply|file:\d+:\d+: not valid YAML"):
+            load_yaml(text, "file")
+
+    read("[")
+    assert lines(lambda: read("a: [x, " + "[" * 4000)) < 100_000
+    assert lines(lambda: read("a: {" + '{"a": ' * 4000)) < 100_000
+    # Within the levels that are allowed, too.
+    assert lines(lambda: read(("[" * 190 + "1" + "]" * 190 + "\n") * 40)) < 100_000
+    many = "[" + ("[" * 20 + "1" + "]" * 20 + ", ") * 300 + "1]"
+    with_more_characters = many + " " * yaml_text.FAST_FROM
+    assert load_yaml(many, "file") == load_yaml(with_more_characters, "file")
 
 
 def test_yaml_may_share_but_not_multiply() -> None:

@@ -18,7 +18,7 @@ MOVED = {
     "cost": "plan cost",
     "allocate": "plan allocate",
     "whole-run": "plan whole-run",
-    "collect": "capture",
+    "profile": "collect",
     "replay": "trace replay",
     "learn": "generate learn",
     "reproduce": "validate reproduce",

@@ -9,7 +9,7 @@ import pytest
 
 from armillary import convert
 from armillary.base import counts, json_text, memory, packing, reading, yaml_text
-from armillary.platform.files import topology
+from armillary.platform.files import infragraph_parts, topology
 from armillary.platform.kernels import COMPUTE_MODELS
 from armillary.serving.requests import MOST_REQUESTS
 from armillary.trace.files import SUFFIXES
@@ -36,8 +36,10 @@ CHECKED = "its text has been read and bounded, or is our own"
 MAY = {
     "base/__init__.py": OURS, "__init__.py": OURS, "base/accessors.py": OURS, "base/checked.py": OURS,
     "base/extension.py": "installed packages, by name", "base/jit.py": OURS, "base/page.py": OURS,
-    "base/kernel_files.py": "the user's own cache, if its seal is whole",
-    "base/pictures.py": OURS, "base/memory.py": "/proc", "base/reading.py": "the one place",
+    "base/kernel_files.py": "the user's own cache, if its seal is whole", "base/patience.py": "the user's own cache",
+    "base/pictures.py": OURS, "capture/cluster.py": SENT, "capture/launch.py": SENT,
+    "capture/library.py": "compiles our own source", "capture/script.py": "the script of the command line",
+    "base/memory.py": "/proc", "base/reading.py": "the one place",
     "base/packing.py": "the one place", "base/json_text.py": "the one place",
     "base/files.py": WRITES,
     "base/document.py": CHECKED, "cli/__init__.py": OURS, "cli/command.py": OURS,
@@ -58,7 +60,7 @@ MAY = {
     "explore/views/page.py": OURS, "lab/extrapolation/recorded/calls.py": CHECKED,
     "lab/learned/archive.py": "members are checked before", "lab/learned/corpus.py": "members are checked before",
     "lab/learned/neural/network_torch.py": OURS,
-    "report/chrome_trace.py": WRITES, "report/trace_graph.py": WRITES,
+    "report/chrome_trace.py": WRITES, "report/track_event.py": WRITES, "report/trace_graph.py": WRITES,
     "report/trace_graph_html.py": OURS, "testing/front_end.py": "tests", "trace/json_layout.py": WRITES,
 }  # fmt: skip
 """Module -> why it may open, run or import something itself, in place of `armillary.base.reading`."""
@@ -127,6 +129,7 @@ def test_the_only_model_that_starts_programs_is_named() -> None:
         (packing.SURE_UNPACKED, "64 MiB"), (packing.MOST_UNPACKED, "1 GiB"), (json_text.MOST_VALUES, "10 million"),
         (packing.RATIO, "256 times"), (json_text.MOST_DEPTH, "200"), (yaml_text.MOST_VALUES, "250,000"),
         (reading.PIPE_SECONDS, "25 s"), (counts.MOST_JOBS, "100,000"), (counts.MOST_RECORDED, "2 million"),
+        (infragraph_parts.MOST_PARTS, "1 million"),
         (MOST_REQUESTS, "2 million"),
         (memory.MOST, "8 GB"), (memory.SIMULATED, "1.2 kB"),
     ],

@@ -27,20 +27,31 @@ class Coverage:
         self.lines: set[Line] = set()
         self._calls: dict[CodeType, int] = {}
         self._new: set[Line] = set()
+        self._monitoring = False
 
     @contextmanager
     def watching(self) -> Iterator[set[Line]]:
         """Yield a set that the body fills with lines which are new."""
         self._new = set()
-        start, stop = (
-            (self._monitor, self._ignore) if hasattr(sys, "monitoring") else (self._trace, self._untrace)
-        )
-        start()
+        monitored = hasattr(sys, "monitoring")
+        if not monitored:
+            sys.settrace(self._call)
+        elif not self._monitoring:
+            self._monitor()
         try:
             yield self._new
         finally:
-            stop()
+            if not monitored:
+                sys.settrace(None)
             self.lines |= self._new
+
+    def close(self) -> None:
+        """Look no longer."""
+        if self._monitoring:
+            tools: Any = sys.monitoring  # type: ignore[attr-defined,unused-ignore]
+            tools.set_events(_TOOL, 0)
+            tools.free_tool_id(_TOOL)
+            self._monitoring = False
 
     def _reached(self, code: CodeType, line: int) -> None:
         key = (code.co_filename, line)
@@ -48,29 +59,24 @@ class Coverage:
             self._new.add(key)
             self._calls[code] = 0
 
-    def _trace(self) -> None:
-        def within(frame: FrameType, event: str, argument: Any) -> Any:
-            if event == "line":
-                self._reached(frame.f_code, frame.f_lineno)
-            return within
+    def _call(self, frame: FrameType, event: str, argument: Any) -> Any:
+        code = frame.f_code
+        if not code.co_filename.startswith(_ROOT):
+            return None
+        calls = self._calls[code] = self._calls.get(code, 0) + 1
+        if calls > _DULL and calls % _RARELY:
+            return None
+        self._reached(code, frame.f_lineno)
+        return self._within
 
-        def call(frame: FrameType, event: str, argument: Any) -> Any:
-            code = frame.f_code
-            if not code.co_filename.startswith(_ROOT):
-                return None
-            calls = self._calls[code] = self._calls.get(code, 0) + 1
-            if calls > _DULL and calls % _RARELY:
-                return None
-            self._reached(code, frame.f_lineno)
-            return within
-
-        sys.settrace(call)
-
-    def _untrace(self) -> None:
-        sys.settrace(None)
+    def _within(self, frame: FrameType, event: str, argument: Any) -> Any:
+        if event == "line":
+            self._reached(frame.f_code, frame.f_lineno)
+        return self._within
 
     def _monitor(self) -> None:
-        # Since Python 3.12, and for nothing: a line is reported once, and then switched off.
+        # Since Python 3.12, and for nothing: a line is reported once, and then switched off. To begin and to end costs
+        # as much as all code there is, so it goes on between cases.
         tools: Any = sys.monitoring  # type: ignore[attr-defined,unused-ignore]
 
         def line(code: CodeType, number: int) -> Any:
@@ -78,11 +84,8 @@ class Coverage:
                 self._reached(code, number)
             return tools.DISABLE
 
-        if tools.get_tool(_TOOL) is None:
-            tools.use_tool_id(_TOOL, "armillary fuzz")
+        tools.use_tool_id(_TOOL, "armillary fuzz")
         tools.register_callback(_TOOL, tools.events.LINE, line)
+        tools.restart_events()
         tools.set_events(_TOOL, tools.events.LINE)
-
-    def _ignore(self) -> None:
-        tools: Any = sys.monitoring  # type: ignore[attr-defined,unused-ignore]
-        tools.set_events(_TOOL, 0)
+        self._monitoring = True

@@ -13,33 +13,40 @@ from pathlib import Path
 from typing import Any
 
 import fuzz_mutations as mutate
+import fuzz_named
 import numpy as np
 from fuzz_stores import store, store_of, stored
 
 import armillary
 from armillary.base.errors import ArmillaryError
+from armillary.capture import trace_of
+from armillary.capture.log import read as read_rank
 from armillary.collective.fitted.read import load_fit
 from armillary.compute.gpu.device import load_gpu
 from armillary.compute.table_file import read_table
 from armillary.convert.collected import read_collected
 from armillary.engine.common.timeline import Timeline
 from armillary.evidence.calibrate.attention import COLUMNS, read_prefills, read_shares
+from armillary.evidence.calibrate.loaded import read_loaded
 from armillary.evidence.calibrate.nccl_tables import read_file
 from armillary.evidence.calibrate.observe.profile import read_profile
 from armillary.evidence.calibrate.observe.read import observe
 from armillary.evidence.calibrate.observe.steps import read_steps
+from armillary.evidence.validate.gemm import run_gemm
 from armillary.evidence.validate.silicon import read_cases as read_cases_of_silicon
 from armillary.evidence.validate.sniff import headers, suite_of
 from armillary.evidence.validate.suites import suites
 from armillary.evidence.validate.training.formats import read_cases
 from armillary.explore.compare.sides import read_side
 from armillary.explore.cost.schema import load_costs
+from armillary.explore.sweep.evaluate import evaluate_study
 from armillary.explore.sweep.load import load_sweep
 from armillary.explore.training.among import read_plans
 from armillary.explore.whole_run.failures import load_failures
 from armillary.lab.learned.requests import read_request
 from armillary.lab.obfuscation.restoring import read_legend
 from armillary.platform.files.astra_sim import read_platform
+from armillary.platform.files.infragraph import read_infragraph
 from armillary.platform.files.native import load_platform, load_study
 from armillary.platform.files.topology import read_graph as read_edges
 from armillary.platform.show import table as shown_platform
@@ -137,6 +144,23 @@ EDGES = "from,to,bandwidth,latency,kind,buffer\n" + "".join(
 LINKS = json.dumps({"npus": ["a", "b"], "forward": True, "links": [
     {"from": a, "to": b, "bandwidth": "50 GB/s", "latency": "1 us"} for a, b in ("ab", "ba")
 ]})  # fmt: skip
+INFRAGRAPH = json.dumps({"infrastructure": {
+    "name": "two", "links": [{"name": "eth", "physical": {"bandwidth": {"gigabits_per_second": 400}, "latency": {"us": 1}}}],
+    "devices": [
+        {"name": "host", "links": [{"name": "nvlink"}],
+         "components": [{"name": "xpu", "count": 4, "choice": "xpu", "xpu": {}}, {"name": "nvsw", "count": 2, "choice": "switch"},
+                        {"name": "card", "count": 2, "choice": "device"}],
+         "edges": [{"ep1": {"component": "xpu"}, "ep2": {"component": "nvsw"}, "scheme": "many2many", "link": "nvlink"},
+                   {"ep1": {"component": "xpu[0:2]"}, "ep2": {"component": "card.asic"}, "scheme": "one2one", "link": "nvlink"}]},
+        {"name": "card", "components": [{"name": "asic", "count": 1, "choice": "nic"}, {"name": "port", "count": 2, "choice": "port"}],
+         "links": [{"name": "ic"}],
+         "edges": [{"ep1": {"component": "asic"}, "ep2": {"component": "port"}, "scheme": "many2many", "link": "ic"}]},
+    ],
+    "instances": [{"name": "host", "device": "host", "count": 2}],
+    "edges": [{"ep1": {"instance": "host[0]", "component": "card[0].port[1]"},
+               "ep2": {"instance": "host[1]", "component": "card[-1].port"}, "scheme": "ring", "link": "eth"}],
+}, "annotations": {"nodes": [{"name": f"host.{i}.xpu.{j}", "attributes": [{"attribute": "rank", "value": str(4 * i + j)}]}
+                             for i in range(2) for j in range(4)]}})  # fmt: skip
 GRAPHML = """<?xml version="1.0" encoding="utf-8"?>
 <graphml xmlns="http://graphml.graphdrawing.org/xmlns">
 <key id="n" for="node" attr.name="npu" attr.type="long"/><key id="b" for="edge" attr.name="bandwidth" attr.type="string"/>
@@ -177,6 +201,7 @@ NCCL_CSV = (
     "ngpus,size_bytes,oop_us,oop_busbw_GBps,ip_us,ip_busbw_GBps\n8,1024,20.5,1,1,1\n8,1048576,26,1,1,1\n"
 )
 GEMMS = "m,n,k,precision,us\n64,512,512,bf16,5.5\n4096,4096,4096,fp8,100\n"
+LATENCIES = "device,gemm_dtype,m,n,k,latency\nNVIDIA H100 80GB HBM3,bf16,4096,4096,4096,0.25\nNVIDIA H100 80GB HBM3,bf16,64,512,512,0.006\n"
 PREFILLS = f"{','.join(COLUMNS)}\n{','.join('1' if name != 'device' and 'dtype' not in name else 'x' for name in COLUMNS)}\n"
 SHARES = {"accelerator": {"op": {
     name: {"tflops": 989, "accurate_efficient_factor": {
@@ -229,6 +254,15 @@ LEGEND = {"armillary_obfuscation_map": 1, "names": {"a": "b"}, "groups": {"1": 2
 COLLECTED = {"format": "armillary-collected-1", "rank": 0, "world_size": 1, "torch": "2.5", "backend": "gloo",
              "accelerator": "", "warmup": 1, "steps": 2, "host": "host_0.json", "device": "device_0.json",
              "groups": [{"name": "0", "description": "default", "backend": "gloo", "ranks": [0]}]}  # fmt: skip
+CAPTURED: dict[str, Any] = {"format": "armillary-capture-1", "rank": 0, "ranks": 8, "device": "h100-sxm", "torch": "2.13.0", "script": "train.py",
+            "step": 3, "groups": [{"first": 0, "count": 4, "step": 2}, [0, 1]],
+            "kinds": [{"name": "aten::mm", "inputs": [[[8, 4], "bfloat16"], [[4, 2], "bfloat16"]], "outputs": [[[8, 2], "bfloat16"]],
+                       "flops": 128, "size": 112, "family": "matmul", "precision": "bf16", "gemm": [8, 2, 4, 1, 1]}],
+            "places": [["", "", False], ["layers.0", "train.py:7", True]],
+            "communications": [{"type": "all-gather", "input": 8, "output": 32, "group": 0, "own_stream": True, "peer": -1, "tag": 0, "splits": []},
+                               {"type": "send", "input": 8, "output": 0, "group": 1, "own_stream": True, "peer": 1, "tag": 3, "splits": []}],
+            "rows": [[0, 0, 0, 1, 3], [1, 0, 0, 1, 1], [4, 0, 0, 0, 0], [2, 5, 0, 0, 0], [3, 5, 1, 0, 0], [1, 1, 1, 0, 0], [5, 0, -1, 0, 0], [0, 0, 0, 1, 1]],
+            "peak_bytes": 4096, "assumed": {"train.py:9": 1}, "notes": []}  # fmt: skip
 ISSUES = "issue,npu_id=0,cycle=100,node_id=7,node_name=COMP_NODE_7\ncallback,npu_id=0,cycle=200,node_id=7,node_name=COMP_NODE_7\n"
 
 Read = Callable[[Path], object]
@@ -244,6 +278,7 @@ def rows() -> list[Target]:
         ("platform", "machine.yaml", made(STUDY, GRAPHS, PRESET), yaml, platform),
         ("edges", "edges.csv", made(EDGES), text, edges),
         ("edges-yaml", "edges.yaml", made(LINKS), yaml, edges),
+        ("infragraph", "infra.yaml", made(INFRAGRAPH), yaml, infragraph),
         ("edges-graphml", "edges.graphml", made(GRAPHML), text, edges),
         ("astra-network", "network.yml", made(NETWORK), yaml, partial(astra, "network")),
         ("astra-system", "system.json", made(SYSTEM), mutate.JSON, partial(astra, "system")),
@@ -251,6 +286,7 @@ def rows() -> list[Target]:
         ("astra-groups", "groups.json", made({"1": [0, 1, 2], "2": [3, 7]}), mutate.JSON, partial(astra, "comm_groups")),
         ("sweep", "sweep.yaml", made(SWEEP), yaml, sweep),
         ("side", "side.yaml", made(STUDY, GRAPHS), yaml, side),
+        ("evaluated", "study.yaml", made(STUDY, GRAPHS), yaml, evaluated),
         ("costs", "costs.yaml", made(COSTS, "preset: h100\n"), yaml, load_costs),
         ("failures", "failures.yaml", made(FAILURES), yaml, lambda path: load_failures(str(path))),
         ("plans", "plans.yaml", made(PLANS), yaml, read_plans),
@@ -260,6 +296,7 @@ def rows() -> list[Target]:
         ("device", "device.yaml", packed("compute/gpu/devices/*.yaml"), yaml, lambda path: load_gpu(str(path))),
         ("fit", "fit.yaml", packed("collective/fitted/fits/*.yaml"), yaml, fit),
         ("gemm-table", "gemm.csv", made(GEMMS), text, lambda path: read_table(path, {"time": "us"}, 1000.0, "bf16")),
+        ("validated-gemms", "gemms.csv", made(LATENCIES), text, lambda path: run_gemm([path], lambda *_: None)),
         ("prefills", "prefills.csv", made(PREFILLS), text, read_prefills),
         ("shares", "shares.json", made(SHARES), mutate.JSON, read_shares),
         ("nccl-log", "nccl.log", made(NCCL_LOG), text, lambda path: read_file(path, "all-reduce", 8)),
@@ -274,10 +311,19 @@ def rows() -> list[Target]:
         ("observed", "a.csv", made(NCCL_LOG, NCCL_CSV, GEMMS.replace("us", "time"), PROFILE), text, observed),
         ("legend", "map.json", made(LEGEND), mutate.JSON, read_legend),
         ("collected", "collected_0.json", made(COLLECTED), mutate.JSON, lambda path: read_collected(path.parent)),
+        ("configuration", "config.yaml", made(fuzz_named.CONFIGURATION), yaml, fuzz_named.configuration),
+        ("plan", "plan.yaml", made(fuzz_named.PLAN), yaml, fuzz_named.plan),
+        ("groups", "groups.json", made(fuzz_named.GROUPS), mutate.JSON, fuzz_named.groups),
+        ("routing-table", "routes.csv", made(fuzz_named.ROUTES), text, fuzz_named.routes),
+        ("loggers", "log.toml", made(fuzz_named.LOGGERS), [*text, mutate.nested], fuzz_named.loggers),
+        ("kernels-under-load", "system.json", made(fuzz_named.UNDER_LOAD), mutate.JSON, read_loaded),
+        ("corpus", "part.npz", fuzz_named.corpora, mutate.BYTES, fuzz_named.corpus),
+        ("corpus-header", "header.json", fuzz_named.corpus_headers, mutate.JSON, fuzz_named.corpus_of_header),
         ("requests", "log.jsonl", made(REQUESTS, MOONCAKE, AZURE, BURSTGPT), text, requests),
         ("requests-json", "log.jsonl", made(REQUESTS.split("\n")[0], MOONCAKE.split("\n")[0]), mutate.JSON, requests),
         ("profile", "attention.csv", made(LAYERS), text, layers),
         ("silicon", "silicon.csv", made(SILICON), text, read_cases_of_silicon),
+        ("captured", "rank_0.json", made(CAPTURED, CAPTURED | {"communications": CAPTURED["communications"][:1] * 2}), mutate.JSON, lambda path: trace_of([read_rank(path)], host_ns=5)),
         ("issue-log", "sim.log", made(ISSUES), text, issues),
         ("timeline", "run.npz", saved, mutate.BYTES, timeline),
         ("store", "store.db", partial(stored, SWEEP), mutate.BYTES, store),
@@ -305,6 +351,18 @@ def packed(*patterns: str) -> Callable[[], Sequence[bytes]]:
 def study(path: Path) -> None:
     with_step(path)
     load_study(path)
+
+
+def evaluated(path: Path) -> None:
+    with_step(path)
+    row = evaluate_study(path)
+    # What would be a traceback elsewhere: points are done one by one, and others go on.
+    assert row.status != "failed", row.reason
+
+
+def infragraph(path: Path) -> None:
+    read_infragraph(path)
+    shown_platform(load_platform(path))
 
 
 def side(path: Path) -> None:

@@ -6,13 +6,14 @@ import gzip
 import json
 import re
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from random import Random
 from typing import Any
 
 Mutation = Callable[[bytes, Random], bytes]
 
-LARGEST = 1 << 18
-"""Files are cut here: small ones find as much, and more of them fit in a minute."""
+LARGEST, USUAL = 1 << 18, 1 << 14
+"""Bytes at which files are cut, one of 64 and the rest: small ones find as much, and more of them fit in a minute."""
 
 ODD_BYTES = [
     b"",
@@ -229,9 +230,13 @@ def _dumped(value: Any) -> bytes:
         return b"[" * 100_000
 
 
+DEPTHS = [50] * 30 + [2000] * 9 + [100_000]
+"""The deepest ones take as long as a hundred others, and find what one of them finds."""
+
+
 def nested(data: bytes, rng: Random) -> bytes:
     """Put deep brackets somewhere."""
-    where, depth = at(data, rng), rng.choice([50, 2000, 100_000])
+    where, depth = at(data, rng), rng.choice(DEPTHS)
     return data[:where] + rng.choice([b"[", b'{"a":', b"(", b"<a>"]) * depth + data[where:]
 
 
@@ -248,12 +253,23 @@ YAML_BITS = [
 
 def yaml_value(data: bytes, rng: Random) -> bytes:
     """Break a value as `json_value` does, and write all of it as JSON, which YAML is too."""
+    found = _as_json(data)
+    return rng.choice(BYTES)(data, rng) if found is None else json_value(found, rng)
+
+
+@lru_cache(512)
+def _as_json(data: bytes) -> bytes | None:
+    """Return YAML as JSON, None if it is none; the same seeds are broken again and again."""
     import yaml
 
+    # libyaml crashes far from there.
+    if data.count(b"[") + data.count(b"{") > 1000:
+        return None
     try:
-        return json_value(json.dumps(yaml.safe_load(data)).encode(), rng)
-    except (yaml.YAMLError, TypeError, ValueError, RecursionError):
-        return rng.choice(BYTES)(data, rng)
+        return json.dumps(yaml.load(data, getattr(yaml, "CSafeLoader", yaml.SafeLoader))).encode()
+    # What the reader makes of it is another matter.
+    except Exception:
+        return None
 
 
 def yaml_bit(data: bytes, rng: Random) -> bytes:
@@ -388,9 +404,10 @@ def compressed(data: bytes, rng: Random) -> bytes:
 def mutated(seeds: Sequence[bytes], mutations: Sequence[Mutation], rng: Random) -> bytes:
     """Return a seed, broken in one to six ways."""
     data = rng.choice(seeds)
+    most = LARGEST if rng.randrange(64) == 0 else max(USUAL, 2 * len(data))
     if rng.random() < 0.05:
         other = rng.choice(seeds)
         data = data[: at(data, rng)] + other[at(other, rng) :]
     for _ in range(rng.choice([1, 1, 1, 2, 3, 6])):
-        data = rng.choice(mutations if rng.random() < 0.75 else BYTES)(data, rng)[:LARGEST]
+        data = rng.choice(mutations if rng.random() < 0.75 else BYTES)(data, rng)[:most]
     return data[: at(data, rng)] if rng.random() < 0.1 else data

@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 
 from armillary import convert
 from armillary.base.errors import ArmillaryError
+from armillary.collective.mscclpp_write import plan_of
 from armillary.convert.pytorch.device import read_device
 from armillary.convert.pytorch.host import read_host
 from armillary.convert.pytorch.link_files import link_files
@@ -46,7 +47,7 @@ from armillary.trace import (
 
 TRACES = Path(__file__).resolve().parents[3] / "shared" / "traces"
 TESTS = Path(__file__).resolve().parents[1]
-LARGEST_SEED = 1 << 17
+LARGEST_SEED, SHORT = 1 << 17, 1 << 14
 HOST, DEVICE = "torch_cpu/coll2/host_0.json.gz", "torch_cpu/coll2/device_0.json.gz"
 
 
@@ -116,6 +117,7 @@ def pytorch_rows() -> list[Reader]:
         Reader("pytorch-device", "device_0.json", devices, mutate.JSON, read_device),
         Reader("pytorch-pair-host", "host_0.json", partial(whole, HOST), mutate.JSON, read_pair),
         Reader("pytorch-pair-device", "device_0.json", partial(whole, DEVICE), mutate.JSON, read_pair),
+        Reader("link", "host_0.json", partial(whole, HOST), mutate.JSON, linked),
         Reader("pytorch-joined", "joined_0.json", joined, mutate.JSON, partial(converted, "pytorch")),
     ]
 
@@ -158,6 +160,7 @@ def model_of_header(path: Path) -> None:
 FRONT_ENDS: dict[str, tuple[str, str, Sequence[mutate.Mutation], dict[str, Any]]] = {
     "text": ("w.txt", "astra1_text/**/*.txt", mutate.TEXT, {"npus": 8}),
     "flexflow": ("w.graph", "chakra_flexflow/*.graph", mutate.JSON, {}),
+    "mscclpp": ("w.json", "", mutate.JSON, {"size": "1 MiB"}),
     "msccl": ("w.xml", "msccl/**/*.xml", mutate.TEXT, {"size": "1 MiB"}),
     "eg": ("w.0.eg", "eg_old/*.eg", mutate.FRAMES, {}),
     "hlo": ("w.hlo", "convert/hlo/**/*.hlo", mutate.TEXT, {}),
@@ -170,7 +173,24 @@ def front_end_row(name: str) -> Reader:
     """Return the row of a front end; one that is not listed gets small files of several kinds."""
     unlisted = ("input", "", [*mutate.TEXT, *mutate.JSON, *mutate.FRAMES], {})
     file, pattern, mutations, options = FRONT_ENDS.get(name, unlisted)
-    return Reader(name, file, partial(seeds, pattern), mutations, partial(converted, name, **options))
+    found = mscclpp_seeds if name == "mscclpp" else partial(seeds, pattern)
+    return Reader(name, file, found, mutations, partial(converted, name, **options))
+
+
+@cache
+def mscclpp_seeds() -> list[bytes]:
+    """Return plans of both protocols, and one with barriers, semaphores, reads and a thread-block group."""
+    made: list[Any] = [plan_of("ring", "all-reduce", 2, "Simple"), plan_of("direct", "all-gather", 3, "LL")]
+    blocks = made[0]["gpus"][0]["threadblocks"]
+    blocks.append({"id": 1, "ops": [
+        {"name": "barrier", "barrier_id": 0, "num_threadblocks": 1}, {"name": "sem_release", "semaphore_ids": [0]},
+        {"name": "sem_acquire", "semaphore_ids": [0]}, {"name": "flush", "channel_type": "port", "channel_ids": []},
+        {"name": "pipeline", "iter_context": {"unit_size": 4096, "num_chunks": 1}, "ops": [
+            {"name": "copy", "src_buff": [{"type": "i", "index": 0, "size": 1}],
+             "dst_buff": [{"type": "i", "index": 0, "size": 1}], "tbg_info": {"tb_id": 0, "tbg_size": 2}}]},
+    ]})  # fmt: skip
+    made[0]["gpus"][0]["semaphores"] = [{"init_value": 1}]
+    return [json.dumps(each).encode() for each in made]
 
 
 def converted(name: str, path: Path, **options: Any) -> None:
@@ -197,6 +217,13 @@ def both_decoders(path: Path) -> None:
         except ArmillaryError as error:
             outcomes.append(str(error))
     assert outcomes[0] == outcomes[1], outcomes
+
+
+def linked(path: Path) -> None:
+    """Join a broken host trace with a device trace."""
+    device = path.with_name("device_0.json")
+    device.write_bytes(whole(DEVICE)[0])
+    link_files(path, device, path.with_name("joined.json"))
 
 
 def read_pair(path: Path) -> None:
@@ -245,10 +272,15 @@ def seeds(*patterns: str) -> list[bytes]:
             if pattern and root.is_dir()
             for path in sorted(root.glob(pattern))
         ]
+        given = []
         for path in files[:: max(len(files) // 20, 1)][:20]:
             if path.is_file():
                 data = unpacked(path)
-                found.append(shortened(data) if data[:1] in (b"{", b"[") else data[:LARGEST_SEED])
+                given.append(shortened(data) if data[:1] in (b"{", b"[") else data[:LARGEST_SEED])
+        # Of the long ones the shortest: they reach the same code, and take ten times as long.
+        given.sort(key=len)
+        short = [data for data in given if len(data) <= SHORT]
+        found += [*short, *given[len(short) : len(short) + 1]]
     return found
 
 

@@ -42,12 +42,14 @@ def stored(sweep: str) -> list[bytes]:
 
 
 def store(path: Path) -> None:
-    """Read a store as a page and a table do."""
+    """Read a store as a page and a table do, and go on with it as a run does."""
     with Stored(path) as found:
         found.document()
     columns = stored_columns(path)
     page_data(columns)
     csv_text(columns.rows, columns)
+    with Store(path) as kept:
+        kept.rows()
 
 
 SEALED = {

@@ -62,6 +62,8 @@ def kinds() -> Mapping[str, Kind]:
         "eg": Kind("w.0.eg", lambda: fuzz_readers.wire_seeds()[0], "trace convert --from eg w.0.eg --out x"),
         "hlo": Kind("m.hlo", hlo.read_bytes, "trace convert --from hlo m.hlo --out x"),
         "msccl": text("a.xml", MSCCL, "trace convert --from msccl @ --out x"),
+        "mscclpp": Kind("p.json", lambda: fuzz_readers.mscclpp_seeds()[0], "trace convert --from mscclpp p.json --out x"),
+        "infragraph": of("infragraph", "machine show @"),
         "text": text("t.txt", TEXT, "trace convert --from text @ --out x"),
         "flexflow": text("f.graph", FLEXFLOW, "trace convert --from flexflow @ --out x"),
         "host": text("host.json", json.dumps(HOST), "trace convert --from pytorch @ --out x"),

@@ -1,6 +1,7 @@
 """Break inputs of every reader for a while: nothing but an ArmillaryError may come out, soon, in bounded memory.
 
 Usage: python tests/fuzz/run.py [--minutes N | --each N] [--reader NAME]... [--first SEED] [--guided] [--keep]
+       python tests/fuzz/run.py --guided --cases N
        python tests/fuzz/run.py --again NAME:SEED   (keeps the broken file, and shows the traceback)
        python tests/fuzz/run.py --again NAME:FILE
 
@@ -10,7 +11,11 @@ a crash, or a loop in compiled code, is found too. A case depends on the reader 
 
 With --guided, what reaches lines of Armillary that nothing before it did is broken further, and so are the files of
 `corpus/NAME`; what fails is kept in `out/fuzz/NAME`, because its seed alone no longer gives it. --keep writes a small
-choice of what reached the most lines back to the corpus, of seeds of this tree only.
+choice of what reached the most lines back to the corpus, of seeds of this tree only. Before Python 3.12 lines are
+looked at in one case of eight, as that takes several times as long as the case.
+
+--cases N ends each reader after so many cases, and programs of the engines after a hundredth of it: they take that much
+longer.
 """
 
 from __future__ import annotations
@@ -19,6 +24,7 @@ import argparse
 import hashlib
 import json
 import mmap
+import os
 import resource
 import shutil
 import signal
@@ -27,7 +33,9 @@ import sys
 import tempfile
 import time
 import traceback
-from contextlib import suppress
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from random import Random
 from types import FrameType
@@ -40,6 +48,7 @@ from fuzz_coverage import Coverage, Line
 from fuzz_mutations import mutated
 from fuzz_readers import Reader, readers
 
+from armillary.base import yaml_text
 from armillary.base.errors import ArmillaryError
 
 CASE_SECONDS = 5
@@ -49,10 +58,22 @@ MESSAGE = 1500
 SLOW_CASE_SECONDS = 120
 TRACED = 6
 """Times slower, where each line is looked at."""
+WATCHED = 1 if hasattr(sys, "monitoring") else 8
+"""Of so many cases the lines of one are looked at."""
+SLOW_SHARE = 100
+"""Programs of the engines take so many times longer than files."""
+PLAIN = 8
+"""One of so many YAML files is read by PyYAML, whatever its size. libyaml, for large ones, is 8 times as fast."""
+POOLED = 1 << 15
+"""Bytes of a file that is broken further: small ones find as much, and more of them fit in a minute."""
+ROOM = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+"""Where cases are: to write a file to a disk may take 50 times as long as to read it."""
 STUCK_SECONDS = 300
 MEMORY_BYTES = 6 << 30
 SHOWN_FAILURES = 20
 CORPUS = Path(__file__).parent / "corpus"
+ANY = 1 << 40
+FAST_FROM = yaml_text.FAST_FROM
 KEPT_FILE, KEPT_BYTES = 3000, 14_000
 """Bytes of one file of the corpus, and of all of a reader."""
 FINDS = Path("out/fuzz")
@@ -76,6 +97,8 @@ def attempt(reader: Reader, data: bytes, folder: Path, patience: int = 1) -> str
     """Return "read", "refused", or what came out instead."""
     path = folder / reader.file
     path.write_bytes(data)
+    # Which library reads YAML depends on its bytes, so that the file alone gives the case again.
+    yaml_text.FAST_FROM = FAST_FROM if zlib.crc32(data) % PLAIN == 0 else 0
     limit = patience * (SLOW_CASE_SECONDS if reader.slow else CASE_SECONDS)
 
     def late(number: int, frame: FrameType | None) -> None:
@@ -99,15 +122,17 @@ def attempt(reader: Reader, data: bytes, folder: Path, patience: int = 1) -> str
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
         signal.signal(signal.SIGPROF, before)
+        yaml_text.FAST_FROM = FAST_FROM
     return "read"
 
 
 def warm(reader: Reader, folder: Path) -> None:
-    """Read one unbroken file, so that no case has to wait for imports and compiled code."""
+    """Read the unbroken files, so that no case has to wait for imports and compiled code."""
     path = folder / reader.file
-    path.write_bytes(reader.seeds()[0])
-    with suppress(Exception):  # a case will say so, with its seed
-        reader.read(path)
+    for data in reader.seeds()[:8]:
+        path.write_bytes(data)
+        with suppress(Exception):  # a case will say so, with its seed
+            reader.read(path)
 
 
 def where(trace: Any) -> str:
@@ -115,14 +140,25 @@ def where(trace: Any) -> str:
     return f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
 
 
+def share(reader: Reader, cases: int) -> int:
+    """Return how many cases a reader gets, of which one of files gets `cases`."""
+    return max(cases // SLOW_SHARE, 1) if reader.slow else cases
+
+
 def fuzz(
-    reader: Reader, first: int, *, seconds: float = 1e9, cases: int = 1 << 60, progress: Any = None
+    reader: Reader,
+    first: int,
+    *,
+    seconds: float = 1e9,
+    cases: int = ANY,
+    progress: Any = None,
+    folder: str | None = None,
 ) -> dict[str, Any]:
     """Run cases from seed `first` on, and return what a line of output holds."""
     counts: dict[str, int] = {"read": 0, "refused": 0}
     failures: list[dict[str, Any]] = []
     places: set[str] = set()
-    with tempfile.TemporaryDirectory() as name:
+    with room(folder) as name:
         warm(reader, Path(name))
         slowest, start, done = (0.0, first), time.monotonic(), 0
         while done < cases and time.monotonic() - start < seconds:
@@ -154,8 +190,27 @@ def fuzz(
     }
 
 
-def guided(reader: Reader, first: int, seconds: float, *, keep: bool, progress: Any = None) -> dict[str, Any]:
-    """Fuzz towards new lines for so long, and return what a line of output holds."""
+@contextmanager
+def room(folder: str | None) -> Iterator[str]:
+    """Yield a folder for cases: that one, or one that is gone afterwards."""
+    if folder is not None:
+        yield folder
+        return
+    with tempfile.TemporaryDirectory(dir=ROOM) as name:
+        yield name
+
+
+def guided(
+    reader: Reader,
+    first: int,
+    seconds: float = 1e9,
+    *,
+    cases: int = ANY,
+    keep: bool = False,
+    progress: Any = None,
+    folder: str | None = None,
+) -> dict[str, Any]:
+    """Fuzz towards new lines for so long, or so many cases, and return what a line of output holds."""
     coverage, rng = Coverage(), Random(f"{reader.name}:{first}")
     pool: list[bytes] = []
     reached: list[tuple[bytes, set[Line]]] = []
@@ -163,10 +218,10 @@ def guided(reader: Reader, first: int, seconds: float, *, keep: bool, progress: 
     failures: dict[str, str] = {}
     slowest = 0.0
     start, done = time.monotonic(), 0
-    with tempfile.TemporaryDirectory() as name:
+    with room(folder) as name:
         warm(reader, Path(name))
         given = [*reader.seeds(), *corpus(reader)]
-        while time.monotonic() - start < seconds:
+        while done < cases and time.monotonic() - start < seconds:
             # What is given comes first as it is; then the newest finds more often than old ones.
             if done < len(given):
                 data = given[done]
@@ -174,19 +229,23 @@ def guided(reader: Reader, first: int, seconds: float, *, keep: bool, progress: 
                 recent = pool[-20:] if rng.random() < 0.5 else pool
                 data = mutated(recent or given, reader.mutations, rng)
             if progress is not None:
-                progress[:8] = done.to_bytes(8, "little")
-                Path(progress_name(reader)).write_bytes(data)
+                progress[:8] = (first + done).to_bytes(8, "little")
             begin = time.monotonic()
-            with coverage.watching() as new:
-                outcome = attempt(reader, data, Path(name), TRACED)
+            if done < len(given) or done % WATCHED == 0:
+                with coverage.watching() as new:
+                    outcome = attempt(reader, data, Path(name), TRACED)
+            else:
+                new = set()
+                outcome = attempt(reader, data, Path(name))
             slowest = max(slowest, time.monotonic() - begin)
             done += 1
             counts[outcome if outcome in counts else "failed"] += 1
             if outcome not in counts and outcome not in failures and len(failures) < SHOWN_FAILURES:
                 failures[outcome] = str(found_file(reader, data))
-            if new or done <= len(given):
+            if done <= len(given) or (new and len(data) <= POOLED):
                 pool.append(data)
                 reached.append((data, set(new)))
+    coverage.close()
     if keep:
         write_corpus(reader, reached)
     spent = time.monotonic() - start
@@ -205,13 +264,6 @@ def found_file(reader: Reader, data: bytes) -> Path:
     return path
 
 
-def progress_name(reader: Reader) -> Path:
-    """Return where the case stands that is tried now, should the process die of it."""
-    path = FINDS / reader.name / "now"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    return path
-
-
 def write_corpus(reader: Reader, reached: list[tuple[bytes, set[Line]]]) -> None:
     """Keep the small files that reached the most new lines for their size."""
     folder = CORPUS / reader.name
@@ -224,19 +276,26 @@ def write_corpus(reader: Reader, reached: list[tuple[bytes, set[Line]]]) -> None
             room -= len(data)
 
 
-def supervised(name: str, first: int, seconds: float, *more: str) -> dict[str, Any]:
+def supervised(reader: Reader, first: int, *more: str) -> dict[str, Any]:
     """Fuzz one reader in another process, and say where it stood if that dies or hangs."""
-    with tempfile.NamedTemporaryFile() as file:
-        file.write(first.to_bytes(8, "little"))
-        file.flush()
-        command = [sys.executable, __file__, "--child", file.name, "--reader", name, "--first", str(first)]
-        process = subprocess.Popen(
-            [*command, "--minutes", str(seconds / 60), *more], stdout=subprocess.PIPE, text=True
-        )
+    with tempfile.TemporaryDirectory(dir=ROOM) as folder:
+        at = Path(folder, "progress")
+        at.write_bytes(first.to_bytes(8, "little"))
+        command = [
+            sys.executable,
+            __file__,
+            "--child",
+            folder,
+            "--reader",
+            reader.name,
+            "--first",
+            str(first),
+        ]
+        process = subprocess.Popen([*command, *more], stdout=subprocess.PIPE, text=True)
         last, since = b"", time.monotonic()
         while process.poll() is None:
             time.sleep(0.2)
-            now = Path(file.name).read_bytes()
+            now = at.read_bytes()
             if now != last:
                 last, since = now, time.monotonic()
             if time.monotonic() - since > STUCK_SECONDS:
@@ -245,11 +304,12 @@ def supervised(name: str, first: int, seconds: float, *more: str) -> dict[str, A
         if process.returncode == 0:
             result: dict[str, Any] = json.loads(output)
             return result
-        seed = int.from_bytes(Path(file.name).read_bytes(), "little")
+        seed = int.from_bytes(at.read_bytes(), "little")
         failure: dict[str, Any] = {"seed": seed, "error": f"the process ended with {process.returncode}"}
-        if "--guided" in more:
-            failure["file"] = str(FINDS / name / "now")
-        return {"reader": name, "cases": seed - first + 1, "failed": 1, "failures": [failure]}
+        tried = Path(folder, reader.file)
+        if "--guided" in more and tried.exists():
+            failure["file"] = str(found_file(reader, tried.read_bytes()))
+        return {"reader": reader.name, "cases": seed - first + 1, "failed": 1, "failures": [failure]}
 
 
 def main() -> int:
@@ -257,7 +317,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--minutes", type=float, default=1.0, help="for all readers together")
+    parser.add_argument("--minutes", type=float, help="for all readers together; 1 unless --cases are given")
+    parser.add_argument("--cases", type=int, default=ANY, help="for each reader, at most")
     parser.add_argument("--each", type=float, default=0.0, help="minutes for each reader, instead")
     parser.add_argument("--guided", action="store_true", help="towards lines that are new")
     parser.add_argument("--keep", action="store_true", help="with --guided: write the corpus anew")
@@ -278,21 +339,28 @@ def main() -> int:
         table[name].read(path)
         return 0
     names = arguments.reader or list(table)
-    seconds = 60 * (arguments.each or arguments.minutes / len(names))
+    minutes = arguments.minutes or (1.0 if arguments.cases == ANY else 1e6)
+    seconds = 60 * (arguments.each or minutes / len(names))
     if arguments.child:
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
-        with open(arguments.child, "r+b") as file, mmap.mmap(file.fileno(), 8) as progress:  # noqa: PTH123
-            reader = table[names[0]]
-            if arguments.guided:
-                result = guided(reader, arguments.first, seconds, keep=arguments.keep, progress=progress)
-            else:
-                result = fuzz(reader, arguments.first, seconds=seconds, progress=progress)
+        reader, folder = table[names[0]], arguments.child
+        with Path(folder, "progress").open("r+b") as file, mmap.mmap(file.fileno(), 8) as progress:
+            how: dict[str, Any] = {
+                "seconds": 60 * arguments.each, "cases": share(reader, arguments.cases), "progress": progress,
+                "folder": folder,
+            }  # fmt: skip
+            result = (
+                guided(reader, arguments.first, keep=arguments.keep, **how)
+                if arguments.guided
+                else fuzz(reader, arguments.first, **how)
+            )
         sys.stdout.write(json.dumps(result))
         return 0
     failed = 0
+    more = ["--guided"] * arguments.guided + ["--keep"] * arguments.keep
+    more += ["--each", str(seconds / 60), "--cases", str(arguments.cases)]
     for name in names:
-        more = ["--guided"] * arguments.guided + ["--keep"] * arguments.keep
-        result = supervised(name, arguments.first, seconds, *more)
+        result = supervised(table[name], arguments.first, *more)
         failed += bool(result["failures"])
         sys.stdout.write(json.dumps(result) + "\n")
         sys.stdout.flush()

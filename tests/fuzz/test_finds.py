@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import fuzz_files
+import fuzz_named
 import pytest
 from fuzz_readers import Reader, readers
 
@@ -34,6 +36,20 @@ FINDS = {
     "objectives that are a number": ("store-rows", '{"document": "{\\"objectives\\": 1}"}'),
     "objectives that are lists": ("store-rows", '{"document": "{\\"objectives\\": [[1]]}"}'),
     "a status that is none": ("store-rows", '{"status": "fine"}'),
+    "choices that change nothing": (
+        "sweep",
+        fuzz_files.SWEEP.replace("h: {platform.npu.memory.bandwidth: 1 TB/s}", "h: {}"),
+    ),
+    "brackets that may all begin a key": ("configuration", "programs: [" + "[" * 4000),
+    "a level that is a list": ("loggers", fuzz_named.LOGGERS.replace('"info"', "[]")),
+    "a name with a NUL": ("loggers", fuzz_named.LOGGERS.replace("../away", "\\u0000")),
+    "a peak of nothing": ("kernels-under-load", json.dumps(fuzz_named.UNDER_LOAD).replace("1000", "0")),
+    "keys that are no texts": ("evaluated", "workload: {trace: step}\n1.5: {}\n"),
+    "keys that are bytes, and a date": (
+        "evaluated",
+        "workload: {trace: 2020-02-02, !!binary xnpu: 2}\nplatform: {}\n",
+    ),
+    "a size beyond an integer": ("validated-gemms", fuzz_files.LATENCIES.replace("512", "9" * 40)),
     "a quote that stays open": ("nccl-csv", fuzz_files.NCCL_CSV.replace("26,", '"26,')),
 }
 

@@ -136,6 +136,8 @@ READS: dict[str, tuple[str, ...]] = {
     "work.txt": ("trace", "convert", "--from", "text", "@", "-o", "@.made"),
     "task.graph": ("trace", "convert", "--from", "flexflow", "@", "-o", "@.made"),
     "algo.xml": ("trace", "convert", "--from", "msccl", "@", "--size", "1 MiB", "-o", "@.made"),
+    "plan.json": ("trace", "convert", "--from", "mscclpp", "@", "--size", "1 MiB", "-o", "@.made"),
+    "infra.yaml": ("machine", "show", "@"),
     "old.0.eg": ("trace", "convert", "--from", "eg", "@", "-o", "@.made"),
     "step.hlo": ("trace", "convert", "--from", "hlo", "@", "-o", "@.made"),
     "gemm.csv": ("calibrate", "gemm", "@", "--device", "h100-sxm", "-o", "@.made"),

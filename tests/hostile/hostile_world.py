@@ -132,6 +132,11 @@ def write_world(folder: Path) -> None:
     (folder / "x.xml").write_text(MSCCL.format('"' + html_cell(PLAIN) + '"'))
     words = "".join(letter for letter in PLAIN if not letter.isspace())
     (folder / "x.txt").write_text(f"MICRO\n1\n{words} -1 5 NONE 0 5 NONE 0 5 ALLREDUCE 1024 5\n")
+    put(folder, "x.plan.json", {"name": NAME, "collective": "test", "gpus": [
+        {"id": i, "input_chunks": 1, "output_chunks": 1, "scratch_chunks": 0, "threadblocks": [{"id": 0, "ops": [
+            {"name": "copy", "src_buff": [{"type": "i", "index": 0, "size": 1}], "dst_buff": [{"type": "o", "index": 0, "size": 1}]},
+        ]}]} for i in range(2)
+    ]})  # fmt: skip
     (folder / "x.graph").write_text(json.dumps({NAME: NAME}))
     (folder / "x.eg").write_bytes(NAME.encode("utf-8", "replace"))
     host_ops = [
@@ -255,6 +260,7 @@ CALLS: Mapping[str, list[list[str]]] = {
     "plan whole-run": [["bad.yaml", "--tokens", NAME], ["bad.yaml", "--tokens", "1 M", "--tokens-per-step", "1000",
                                                        "--mtbf", "1000 h", "--json", "pw.json"]],
     "capture": [["--out", "captured", "script.py", NAME]],
+    "collect": [["--out", "collected", "script.py", NAME]],
     "trace info": [["bad.0.et", BAD, "--json", "i.json"], ["bad.0.et"], ["x.eg"], [NAME[:40]]],
     "trace dump": [["bad.0.et"]],
     "trace check": [["bad", "--json", "k.json"], [FILE], ["bad.0.et", "x.eg"]],
@@ -274,7 +280,7 @@ CALLS: Mapping[str, list[list[str]]] = {
     "trace privacy": [["--public", NAME]],
     "trace convert": [
         ["--from", kind, name, "--out", f"made-{kind}", "--json", f"made-{kind}.json"]
-        for kind, name in (("hlo", "x.hlo"), ("msccl", "x.xml"), ("text", "x.txt"), ("flexflow", "x.graph"), ("eg", "x.eg"),
+        for kind, name in (("hlo", "x.hlo"), ("msccl", "x.xml"), ("mscclpp", "x.plan.json"), ("text", "x.txt"), ("flexflow", "x.graph"), ("eg", "x.eg"),
                            ("pytorch", "host.json"), ("pytorch", "joined.json"), (NAME, NAME))
     ],
     "generate list": [["--json", "gl.json"]],
@@ -295,6 +301,10 @@ CALLS: Mapping[str, list[list[str]]] = {
     "machine show": [["bad.yaml", "--plot", "ms.svg", "--html", "ms.html", "--json", "ms.json"],
                      ["edges.yaml", "--plot", "me.svg", "--html", "me.html"], ["keys.yaml"], [NAME],
                      ["--system", "keys.json", "--network", "keys.yaml"]],
+    "machine convert": [["edges.yaml", "--to", "graphml", "--out", "mc.graphml"], ["bad.yaml", "--to", "study", "--out", "mc.yaml"],
+                        ["bad.yaml", "--to", "infragraph", "--out", f"{FILE}.infra.yaml"], ["links.yaml", "--to", "study", "--out", "ml.yaml"],
+                        ["edges.yaml", "--to", "study", "--out", "me.yaml"], ["me.yaml", "--to", "infragraph", "--out", "mi.yaml"],
+                        [NAME, "--to", NAME, "--out", "no"], ["bad.yaml", "--to", "astra-sim", "--out", "mn.yml"]],
     "machine gemm": [["bad.yaml", "64x64x64"], ["dgx-h100", "64x64x64"], ["dgx-h100", NAME], ["dgx-h100", "64,64,64", "--precision", NAME]],
     "collective show": [[NAME, "--ranks", "4"], ["x.xml", "--ranks", "2"], ["ring", "--ranks", "4"]],
     "collective schedule": [["bad.yaml", "--size", "1 MiB"], ["bad.yaml", "--size", NAME]],

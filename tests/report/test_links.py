@@ -230,11 +230,12 @@ def test_counters(line, tmp_path):
     assert len({event["pid"] for event in events if event["name"] == "process_name"}) == 4
 
 
-def test_perfetto_reads_them(line, tmp_path, trace_processor):
+@pytest.mark.parametrize("name", ["t.json.gz", "t.pftrace"])
+def test_perfetto_reads_them(line, tmp_path, trace_processor, name):
     from perfetto.trace_processor import TraceProcessor
 
-    write_perfetto(line, tmp_path / "t.json.gz")
-    with TraceProcessor(trace=str(tmp_path / "t.json.gz"), config=trace_processor) as processor:
+    write_perfetto(line, tmp_path / name)
+    with TraceProcessor(trace=str(tmp_path / name), config=trace_processor) as processor:
         query = (
             "select max(c.value) as most from counter c join process_counter_track t on c.track_id = t.id "
             "join process using (upid) where process.name = 'network links' and t.name like 'leaf 0 → npu 3: queue%'"

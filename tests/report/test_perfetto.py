@@ -135,11 +135,12 @@ def test_any_timeline_passes_the_checker(build, tmp_path_factory, nodes, phases)
     assert len(checked(path)["X"]) == 1 + len(nodes) + len(phases)
 
 
-def test_perfetto_reads_it(timeline, tmp_path, trace_processor):
+@pytest.mark.parametrize("name", ["t.json.gz", "t.pftrace", "t.perfetto-trace.gz"])
+def test_perfetto_reads_it(timeline, tmp_path, trace_processor, name):
     from perfetto.trace_processor import TraceProcessor
 
-    write_perfetto(timeline, tmp_path / "t.json.gz")
-    with TraceProcessor(trace=str(tmp_path / "t.json.gz"), config=trace_processor) as processor:
+    write_perfetto(timeline, tmp_path / name)
+    with TraceProcessor(trace=str(tmp_path / name), config=trace_processor) as processor:
 
         def rows(query):
             return [tuple(vars(row).values()) for row in processor.query(query)]
@@ -166,5 +167,6 @@ def test_perfetto_reads_it(timeline, tmp_path, trace_processor):
         ) == [(3.0,)]
         assert rows(
             "select distinct int_value as bytes from args join slice using (arg_set_id) "
-            "where key = 'args.bytes' and slice.name like 'all-gather chunk%' order by 1"
+            f"where key = '{'args' if 'json' in name else 'debug'}.bytes' "
+            "and slice.name like 'all-gather chunk%' order by 1"
         ) == [(30,), (150,)]

@@ -18,7 +18,8 @@ from armillary.report.serving import serving_lines
 from armillary.workload.emit.serving import FIRST, NEXT
 from armillary.workload.generate import generate
 from armillary.workload.models import flops, parameters
-from armillary.workload.models.schema import Attention, Decoder, Mlp
+from armillary.workload.models.decoder_parts import Attention, Mlp
+from armillary.workload.models.schema import Decoder
 from armillary.workload.plan.schema import Parallel, Plan, Serve
 
 DENSE = Decoder(

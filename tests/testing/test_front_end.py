@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from armillary.base.errors import InputError
+from armillary.collective.mscclpp_write import plan_of
 from armillary.convert import Converted
 from armillary.convert.front_ends import FRONT_ENDS
 from armillary.testing.front_end import check_front_end
@@ -58,6 +59,7 @@ SAMPLES: dict[str, tuple[str, str | bytes, dict[str, Any]]] = {
     "flexflow": ("a.dot", FLEXFLOW, {}),
     "hlo": ("a.hlo", HLO.read_text(), {}),
     "msccl": ("a.xml", MSCCL, {"size": "1 MiB"}),
+    "mscclpp": ("a.json", json.dumps(plan_of("ring", "all-reduce", 2)), {"size": "1 MiB"}),
     "pytorch": ("rank0.json", recording(), {}),
     "text": ("a.txt", TEXT, {"npus": 4}),
 }

@@ -10,7 +10,8 @@ from armillary.trace.expand import Expansion
 from armillary.trace.stamp import Stamps
 from armillary.workload.generate import generate
 from armillary.workload.models import load_model
-from armillary.workload.models.schema import Attention, Decoder, Experts, Mlp
+from armillary.workload.models.decoder_parts import Attention, Experts, Mlp
+from armillary.workload.models.schema import Decoder
 from armillary.workload.plan.schema import Plan
 
 PLANS = {

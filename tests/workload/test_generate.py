@@ -21,7 +21,8 @@ from armillary.trace.expand import expand
 from armillary.workload.emit.serving import FIRST, NEXT
 from armillary.workload.generate import generate
 from armillary.workload.models import flops, load_model
-from armillary.workload.models.schema import Attention, Decoder, Experts, Gemm, Mlp, Model, Stack, StackLayer
+from armillary.workload.models.decoder_parts import Attention, Experts, Mlp
+from armillary.workload.models.schema import Decoder, Gemm, Model, Stack, StackLayer
 from armillary.workload.plan.schema import (
     Data,
     ExpertLoad,

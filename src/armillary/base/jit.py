@@ -166,6 +166,11 @@ def load(name: str, mode: Mode, variant: str = "") -> ModuleType:
     return sys.modules[key]
 
 
+def is_loaded(name: str, mode: Mode, variant: str = "") -> bool:
+    """Tell whether this process has a kernel module in a mode."""
+    return f"{name}:{mode}:{variant}" in sys.modules
+
+
 def _execute_checked(module: ModuleType, path: str) -> None:
     """Run the source of a kernel module, with its array accesses checked."""
     from armillary.base import checked

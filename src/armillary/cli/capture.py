@@ -1,63 +1,145 @@
-"""`armillary capture`: run a PyTorch script on all ranks and capture its traces."""
+"""`armillary capture`: run a PyTorch script as ranks of a cluster that is not there."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from armillary.cli import COMMANDS
 from armillary.cli.command import Command, option
-from armillary.cli.options import ranks_option
-from armillary.cli.outputs import say, show_table
-from armillary.cli.values import OUTPUT_FOLDER
+from armillary.cli.options import device_option, json_option, ranks_option
+from armillary.cli.outputs import say, show_table, working, write_json
+from armillary.cli.values import OUTPUT_FOLDER, OutputPrefix
+
+if TYPE_CHECKING:
+    from armillary.capture.log import Log
+FEW = 3
+
+
+def _ranks(_: click.Context, param: click.Parameter, text: str) -> str | tuple[int, ...]:
+    """Return the ranks of ``--run``, or its word."""
+    if text in ("auto", "all"):
+        return text
+    try:
+        return tuple(int(each) for each in text.split(","))
+    except ValueError:
+        raise click.BadParameter(
+            f"'{text}' is neither 'auto' nor 'all' nor ranks such as 0,5", param=param
+        ) from None
 
 
 @click.command(
     cls=Command,
-    help=f"{COMMANDS['capture']}\n\nSCRIPT runs unchanged on N processes, with the environment that torchrun gives. "
-    "A step ends when its optimizer has stepped. Options stand before SCRIPT, its arguments after it.",
+    help=f"{COMMANDS['capture']}\n\nSCRIPT runs unchanged, without a GPU and without memory for its tensors, until its "
+    "third optimizer step is recorded. Options stand before SCRIPT, its arguments after it. What it prints is dropped.",
     # Options after SCRIPT belong to the script.
     context_settings={"allow_interspersed_args": False},
     examples=(
-        "armillary capture --ranks 2 train.py",
-        "armillary capture --ranks 8 --steps 3 --out traces train.py --epochs 1",
+        "armillary capture --ranks 512 --device h100 --out cap train.py --layers 32",
+        "armillary capture --ranks 16 --run 0,15 --out cap -m package.train --steps 3",
     ),
 )
-@ranks_option("Processes, one per rank.", default=1, show_default=True)
+@ranks_option("Ranks of the program.", default=1, show_default=True)
+@device_option("The GPU that `torch.cuda` answers as.", default="h100", show_default=True)
 @option(
-    "-o", "--out", type=OUTPUT_FOLDER, default=Path("traces"), show_default=True, metavar="DIR",
-    help="Where the traces go.",
+    "--run", "run", default="auto", show_default=True, callback=_ranks, metavar="auto|all|RANK,…",
+    help="Ranks to run; auto: first, last, one of each pipeline stage and one at random.",
 )  # fmt: skip
-@option("--steps", type=click.IntRange(1), default=1, show_default=True, help="Steps to record.")
-@option("--warmup", type=click.IntRange(0), default=2, show_default=True, help="Steps before those.")
-@option("--whole", is_flag=True, help="Record the whole script as one step.")
-@click.argument("script", type=click.Path(path_type=Path))
+@option(
+    "--step", type=click.IntRange(0), default=3, show_default=True,
+    help="Step to record, or the last one of a script with fewer; 0: all of the script.",
+)  # fmt: skip
+@option("-m", "module", is_flag=True, help="SCRIPT is the name of a module.")
+@option(
+    "-o", "--out", type=OUTPUT_FOLDER, required=True, metavar="DIR", help="Where the files of the ranks go."
+)
+@option(
+    "--traces",
+    type=OutputPrefix(".0.et"),
+    metavar="PREFIX",
+    help="Write Chakra traces of all ranks, PREFIX.<rank>.et.",
+)
+@json_option("Write classes of ranks, their operators and collectives as JSON.")
+@click.argument("script")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[ARGUMENT]...")
 def command(
-    ranks: int, out: Path, steps: int, warmup: int, whole: bool, script: Path, arguments: tuple[str, ...]
+    ranks: int,
+    device: str,
+    run: str | tuple[int, ...],
+    step: int,
+    module: bool,
+    out: Path,
+    traces: str | None,
+    json_file: Path | None,
+    script: str,
+    arguments: tuple[str, ...],
 ) -> None:
-    """Run, and say what was collected."""
+    """Run, and say what was captured."""
+    from armillary.capture.launch import capture_script
+    from armillary.capture.summary import document
+
+    wanted = None if run == "auto" else tuple(range(ranks)) if run == "all" else tuple(map(int, run))
+    with working("capturing"):
+        logs = capture_script(
+            script, arguments, folder=out, ranks=ranks, run=wanted, device=device, step=step, module=module
+        )
+    present(logs)
+    if traces:
+        from armillary.capture.chakra import trace_of
+        from armillary.trace import write_trace
+
+        write_trace(traces, trace_of(logs))
+        say(f"wrote {traces}.0.et to {traces}.{ranks - 1}.et", err=True)
+    write_json(json_file, document(logs))
+
+
+def present(logs: list[Log]) -> None:
+    """Print the classes of ranks, and what was assumed."""
     from rich import box
     from rich.table import Table
 
     from armillary.base.units import format_bytes
-    from armillary.convert.launch import collect_script
+    from armillary.capture.summary import classes, flops, streams, unknown
 
-    found = collect_script(
-        script, arguments, folder=out, ranks=ranks, warmup=warmup, steps=steps, whole=whole
-    )
-    if found.warning:
-        # The script failed after what was wanted: the traces are complete.
-        say(f"warning: {script}: {found.warning} after its steps were recorded", err=True)
-    first = found.ranks[0]
-    machine = f"PyTorch {first.torch}, {first.backend or 'one process'}, {first.accelerator or 'CPU'}"
-    say(f"{out}: {machine}")
+    first = logs[0]
+    run = "all" if len(logs) == first.ranks else f"{len(logs)} of {first.ranks}"
+    step = f"step {first.step}" if first.step else "all of the script"
+    say(f"{first.script}: {run} ranks run on {first.device}, PyTorch {first.torch}, {step}")
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    for name in ("rank", "steps", "groups", "host", "device"):
+    for name in ("ranks", "run", "operators", "FLOP", "peak memory", "collectives", "messages", "streams"):
         table.add_column(name, justify="right")
-    for rank in found.ranks:
-        # Sizes on disk tell at a glance whether a device trace has anything in it.
-        sizes = [format_bytes((out / name).stat().st_size) for name in (rank.host, rank.device)]
-        table.add_row(str(rank.rank), str(rank.steps), str(len(rank.groups)), *sizes)
+    found = classes(logs)
+    for each in found:
+        log = each.log
+        calls = [one for _, one in log.issued()]
+        messages = sum(one.type in ("send", "recv") for one in calls)
+        table.add_row(
+            _listed(each.ranks), _listed(each.run), f"{sum(1 for _ in log.operators()):,}",
+            f"{sum(flops(log).values()):.4g}", format_bytes(log.peak_bytes), str(len(calls) - messages), str(messages),
+            str(len(streams(log))),
+        )  # fmt: skip
     show_table(table)
+    if (known := sum(len(each.ranks) for each in found)) < first.ranks:
+        say(f"What {first.ranks - known} ranks do does not follow from these: --run names more")
+    for each in found:
+        if each.uneven:
+            say(f"Ranks {_listed(each.run)} differ in the shapes of {each.uneven} operators: uneven shards")
+    assumed = {place: count for each in found for place, count in each.log.assumed.items()}
+    if assumed:
+        place, count = max(assumed.items(), key=lambda pair: pair[1])
+        say(
+            f"Assumed: {sum(assumed.values())} values that tensors do not have, most at {place or 'PyTorch'} ({count})"
+        )
+    for note in dict.fromkeys(note for each in found for note in each.log.notes):
+        say(f"Note: {note}")
+    for name, count in unknown(first).items():
+        say(
+            f"Unknown operator: {name}, {count} times: its FLOP are not counted, its time is that of its bytes"
+        )
+
+
+def _listed(ranks: tuple[int, ...]) -> str:
+    """Return ranks as text: all of a few, else how many."""
+    return ", ".join(map(str, ranks)) if len(ranks) <= FEW else f"{ranks[0]} … {ranks[-1]} ({len(ranks)})"

@@ -92,7 +92,8 @@ def output_options(function: F) -> F:
         plot_option("the time breakdown"),
         option(
             "--timeline", type=OUTPUT, metavar="FILE",
-            help="Write a timeline for ui.perfetto.dev or chrome://tracing.",
+            help="Write a timeline for ui.perfetto.dev (.pftrace: small and fast) or chrome://tracing (any other "
+            "name).",
         ),
         option(
             "--links", type=LINKS, metavar="FILE",

@@ -40,7 +40,7 @@ _PATH = click.Path()
     cls=Command,
     help=f"{COMMANDS['run']}\n\nEither STUDY, or --workload with --machine, or with --system and --network. "
     "--pytorch replaces the workload of each; it takes a Kineto trace alone, too. With --pytorch or --workload and no "
-    "machine everything takes its recorded time.",
+    "machine everything takes its recorded time. --captured takes what `armillary capture` wrote.",
     examples=(
         "armillary run examples/all_reduce.yaml --json -",
         "armillary run examples/llama.yaml --plot step.png --save step.npz",
@@ -56,6 +56,17 @@ _PATH = click.Path()
     heading=WORKLOAD,
     help="A PyTorch trace, such as Kineto's, or a folder of those of all ranks.",
 )
+@option(
+    "--captured",
+    type=_PATH,
+    metavar="DIR",
+    heading=WORKLOAD,
+    help="What `armillary capture --out DIR` captured.",
+)
+@option(
+    "--host-time", metavar="TIME", heading=WORKLOAD,
+    help="What calling an operator takes the host of --captured; by default it is ahead of the device.",
+)  # fmt: skip
 @option("--from-one-rank", is_flag=True, heading=WORKLOAD, help="All ranks do what the one of --pytorch did.")
 @comm_groups_option
 @machine_option("Machine to simulate --workload or --pytorch on; the workload of a study is ignored.")
@@ -73,6 +84,8 @@ def command(
     study: str | None,
     workload: str | None,
     pytorch: str | None,
+    captured: str | None,
+    host_time: str | None,
     from_one_rank: bool,
     machine: str | None,
     system: Path | None,
@@ -96,11 +109,17 @@ def command(
         raise click.UsageError(f"STUDY and {given[0]} exclude each other")
     if pytorch and workload:
         raise click.UsageError("--pytorch and --workload exclude each other")
+    if captured and (other := "STUDY" if study else given[0] if given else "--pytorch" if pytorch else ""):
+        raise click.UsageError(f"--captured and {other} exclude each other")
+    if captured and not machine:
+        raise click.UsageError("--captured needs --machine")
+    if host_time and not captured:
+        raise click.UsageError("--host-time is for --captured")
     # A machine replaces the whole description, but --workload.
     if machine and (others := ["STUDY"] * bool(study) + [name for name in given if name != "--workload"]):
         raise click.UsageError(f"--machine and {others[0]} exclude each other")
-    if machine and not (workload or pytorch):
-        raise click.UsageError("--machine needs --workload or --pytorch")
+    if machine and not (workload or pytorch or captured):
+        raise click.UsageError("--machine needs --workload, --pytorch or --captured")
     if from_one_rank and not pytorch:
         raise click.UsageError(
             "--from-one-rank is for --pytorch; `armillary trace extrapolate` has it for .et files"
@@ -126,6 +145,8 @@ def command(
 
     with working("simulating"):
         trace = pytorch_trace(pytorch, from_one_rank) if pytorch else None
+        if captured:
+            trace = captured_trace(captured, host_time)
         if replays and workload and not machine:
             # A machine of recorded times needs a time for all communication.
             trace = recorded_trace(workload)
@@ -186,6 +207,9 @@ def command(
                 fold=not no_fold,
             )
     outputs.present(result)
+    if captured:
+        assert trace is not None and machine is not None
+        say_unpriced(trace, machine_of_study, host_time)
     if (study or machine) and costs:
         print_costs(costs)
 
@@ -214,6 +238,36 @@ def pytorch_trace(source: str, from_one_rank: bool = False) -> Trace:
     whole, _ = recognise_one(graph, rank, count)
     say(f"warning: all {count} ranks are assumed to do what rank {rank} did", err=True)
     return whole
+
+
+def captured_trace(folder: str, host_time: str | None) -> Trace:
+    """Return the trace of all ranks of a folder of `armillary capture`."""
+    from armillary.base.errors import InputError
+    from armillary.base.units import parse_time
+    from armillary.capture import read_captured, trace_of
+
+    try:
+        host_ns = round(parse_time(host_time)) if host_time else 0
+    except ValueError as error:
+        raise InputError(f"--host-time: {error}") from error
+    return trace_of(read_captured(folder), host_ns=host_ns)
+
+
+def say_unpriced(trace: Trace, platform: Platform, host_time: str | None) -> None:
+    """Print what a price is not known of, and what was assumed of the host."""
+    from armillary.capture import unpriced
+
+    captured = trace.about["captured"]
+    say(
+        f"Captured: step {captured['step']} of {captured['script']} on {captured['ranks']} ranks, of which "
+        f"{len(captured['run'])} were run; operators are kernels of their own, as without torch.compile"
+    )
+    if not host_time:
+        say("Host: taken to be ahead of the device; --host-time 5us shows what calling operators costs")
+    for name, (count, share) in unpriced(trace, platform).items():
+        say(
+            f"No price: {name}, {count} times, is timed by its bytes alone: {share:.1%} of the time of kernels"
+        )
 
 
 def recorded_trace(prefix: str) -> Trace:

@@ -28,3 +28,15 @@ def import_torch(purpose: str) -> Any:
             f"{purpose}: PyTorch is {torch.__version__}, expected {'.'.join(map(str, OLDEST))} or newer"
         )
     return torch
+
+
+def torch_part(name: str) -> Any:
+    """Return a module of PyTorch that ``import torch`` does not load.
+
+    Args:
+        name: such as ``distributed.tensor``.
+
+    Raises:
+        ImportError: this PyTorch has none of this name.
+    """
+    return importlib.import_module(f"torch.{name}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import itertools
 from dataclasses import dataclass
 
 import numpy as np
@@ -42,13 +43,45 @@ def lanes(start: Ticks, end: Ticks) -> NDArray[np.int64]:
     A lane is free again at the end of its interval. Uses as few lanes as the deepest overlap.
     """
     lane = np.zeros(len(start), dtype=np.int64)
+    # Greedy by start: a new lane only if all are busy, so no assignment needs fewer.
+    left = np.lexsort((end, start))
+    for number in itertools.count():
+        if not len(left):
+            return lane
+        begin = start[left]
+        # Half-open intervals: one that ends where another begins frees its lane. No interval follows itself.
+        following = np.maximum(np.searchsorted(begin, end[left]), np.arange(1, len(left) + 1))
+        mine = _chain(following)
+        lane[left[mine]] = number
+        left = left[~mine]
+        if number == _LANES:
+            lane[left] = number + 1 + _queued(begin[~mine], end[left])
+            return lane
+    raise AssertionError
+
+
+_LANES = 16
+"""Lanes filled one after the other; more are found interval by interval, as each costs a pass over all that is left."""
+
+
+def _chain(following: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return which intervals a lane takes: the first, and after each one the one that follows it."""
+    taken = np.zeros(len(following), np.bool_)
+    steps, at, found = following.tolist(), 0, []
+    while at < len(steps):
+        found.append(at)
+        at = steps[at]
+    taken[found] = True
+    return taken
+
+
+def _queued(start: Ticks, end: Ticks) -> NDArray[np.int64]:
+    """Return the lanes of intervals in order, from a heap of the free ones."""
+    lane = np.zeros(len(start), dtype=np.int64)
     busy: list[tuple[int, int]] = []
     free: list[int] = []
     opened = 0
-    # Greedy by start: a new lane only if all are busy, so no assignment needs fewer.
-    order = np.lexsort((end, start))
-    for i, begin, stop in zip(order.tolist(), start[order].tolist(), end[order].tolist(), strict=True):
-        # Half-open intervals: one that ends where another begins frees its lane.
+    for i, (begin, stop) in enumerate(zip(start.tolist(), end.tolist(), strict=True)):
         while busy and busy[0][0] <= begin:
             heapq.heappush(free, heapq.heappop(busy)[1])
         if free:

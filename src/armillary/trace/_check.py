@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from armillary.base.errors import InputError
 from armillary.trace.columns import CollectiveType, NodeType, type_name
-from armillary.trace.graph import LIMIT, Graph
+from armillary.trace.graph import LIMIT, Graph, distinct_types
 from armillary.trace.grid import AXIS
 from armillary.trace.node import REPLAY_ONLY
 from armillary.trace.structure import find_cycle
@@ -103,7 +103,7 @@ def _contents(graph: Graph) -> Iterator[Diagnostic]:
     if graph.unknown_fields:
         yield Diagnostic("warning", None, f"{graph.unknown_fields} unknown protobuf fields are skipped")
     types = graph.types
-    present = np.unique(types).tolist()
+    present = distinct_types(types).tolist()
     for number in present:
         if number == NodeType.INVALID_NODE:
             yield _about(graph, types == number, "of type INVALID_NODE, which nothing can run")
@@ -129,7 +129,7 @@ def _values(graph: Graph) -> Iterator[Diagnostic]:
     # Read only to have the kinds checked; a wrong kind raises here.
     for name in _INTEGERS:
         if name in names:
-            graph.ints(name)
+            graph.integers(name)
     graph.strings("pg_name"), graph.bool_lists("involved_dim"), graph.int_lists("comm_splits")
     types = graph.types
     collective = types == NodeType.COMM_COLL_NODE
@@ -160,8 +160,9 @@ def _values(graph: Graph) -> Iterator[Diagnostic]:
         yield from _maybe(
             graph, collective & (size == 0) & ~barrier & ~unknown, "of zero bytes", noun="collective"
         )
-        known = np.isin(operation, [int(member) for member in CollectiveType])
-        yield from _maybe(graph, collective & ~known, "with an unknown comm_type", "error")
+        unlike = collective.copy()
+        unlike[collective] = ~np.isin(operation[collective], [int(member) for member in CollectiveType])
+        yield from _maybe(graph, unlike, "with an unknown comm_type", "error")
     if message.any():
         size, peer = (
             graph.ints("comm_size", -1),

@@ -98,6 +98,16 @@ class AttributeColumns:
         Raises:
             InputError: it is of another kind somewhere, or does not fit into int64.
         """
+        nodes, values = self.integers(name)
+        if len(nodes) == self.n_nodes and bool(np.all(nodes[1:] > nodes[:-1])):
+            return values
+        result = np.full(self.n_nodes, default, dtype=np.int64)
+        result[nodes] = values
+        return result
+
+    @_kept
+    def integers(self, name: str) -> tuple[I64, I64]:
+        """Return the nodes that have an integer attribute, ascending, and their values, int64; errors as of `ints`."""
         found, nodes = self._of_kind(name, INTEGER_KINDS, "an integer (such as int64)")
         values = self.columns.attr_value[found]
         kind = self.columns.attr_kind[found]
@@ -109,9 +119,7 @@ class AttributeColumns:
                 f"{self.node(int(nodes[first]))}: attribute '{name}' is {int(values[first]) + 2**64}, "
                 f"expected at most {2**63 - 1}"
             )
-        result = np.full(self.n_nodes, default, dtype=np.int64)
-        result[nodes] = values
-        return result
+        return nodes, values
 
     @_kept
     def floats(self, name: str, default: float = 0.0) -> NDArray[np.float64]:

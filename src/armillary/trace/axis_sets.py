@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from armillary.base.errors import InputError
 from armillary.trace.columns import NodeType, distinct_columns
 from armillary.trace.graph import Graph
-from armillary.trace.grid import AXIS, RankGrid
+from armillary.trace.grid import AXIS, FURTHER, RankGrid
 from armillary.trace.trace import WORLD, Trace
 
 Ints = NDArray[np.int64]
@@ -49,8 +49,8 @@ class AxisSets:
         self.all = [AxisSet("", WORLD, np.arange(n)[None, :], n)]
         self._at = {"": 0, "0": 0}
         # By mesh dimensions and places: "dp+tp" and "tp+dp" are one axis set, and axes of size 1
-        # add nothing.
-        self._known: dict[object, int] = {(self._everything, None): 0}
+        # add nothing. Further communicators of the same ranks are their own.
+        self._known: dict[object, int] = {(self._everything, None, ""): 0}
         for graph in trace.graphs:
             codes, names = graph.strings("pg_name")
             for code, name in enumerate(names):
@@ -70,7 +70,7 @@ class AxisSets:
             InputError: the grid has no such axes.
         """
         if name not in self._at:
-            key = (self.grid.mesh_dims(name), self.grid.places(name))
+            key = (self.grid.mesh_dims(name), self.grid.places(name), name.partition(FURTHER)[2])
             if key not in self._known:
                 last = self.all[-1]
                 # Group numbers run on from axis set to axis set; the world is 0.
@@ -90,7 +90,9 @@ class AxisSets:
             return True
         if name in self.grid.subsets:
             return False
-        mesh_dims = {mesh_dim for axis in name.split("+") for mesh_dim in self.grid.mesh_dims_of(axis)}
+        mesh_dims = {
+            mesh_dim for axis in self.grid.axes_in(name) for mesh_dim in self.grid.mesh_dims_of(axis)
+        }
         return mesh_dims == set(range(len(self.grid.sizes)))
 
     def number(self, axis_set: int, rank: int) -> int:

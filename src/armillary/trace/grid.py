@@ -3,7 +3,8 @@
 A rank is a number whose digits, one per mesh dimension, innermost first, are its coordinates. An axis such as ``dp`` is
 one or more mesh dimensions; ranks that differ only along some axes are a group, and the groups along the same axes are
 an axis set. In the graphs of a `Trace` that has a grid, ``pg_name`` is the name of an axis set (axes joined by ``+``,
-or a name of `RankGrid.subsets`), and for a message with the attribute ``comm_axis``, ``comm_dst`` or ``comm_src`` is
+or a name of `RankGrid.subsets`; ``#`` and a number after it name a further communicator of the same ranks, as
+``MPI_Comm_dup`` makes one), and for a message with the attribute ``comm_axis``, ``comm_dst`` or ``comm_src`` is
 the number of steps along that axis, cyclically, to the peer.
 """
 
@@ -24,6 +25,8 @@ MOST_NODES = 50_000_000
 
 AXIS = "comm_axis"
 """String attribute of a message: the axis along which its peer is counted."""
+FURTHER = "#"
+"""What follows it in the name of an axis set tells apart communicators of the same ranks."""
 Ints = NDArray[np.int64]
 
 
@@ -68,14 +71,22 @@ class RankGrid:
             InputError: no such axis.
         """
         # Axes may share mesh dimensions, hence a set; one of size 1 tells no members apart.
-        axes = self.subsets[axis_set][0:1] if axis_set in self.subsets else axis_set.split("+")
         found = {
-            mesh_dim for axis in axes for mesh_dim in self.mesh_dims_of(axis) if self.sizes[mesh_dim] > 1
+            mesh_dim
+            for axis in self.axes_in(axis_set)
+            for mesh_dim in self.mesh_dims_of(axis)
+            if self.sizes[mesh_dim] > 1
         }
         return tuple(sorted(found))
 
+    def axes_in(self, axis_set: str) -> tuple[str, ...]:
+        """Return the names of the axes that an axis set joins; that of a subset is along one."""
+        ranks = axis_set.partition(FURTHER)[0]
+        return self.subsets[ranks][:1] if ranks in self.subsets else tuple(ranks.split("+"))
+
     def places(self, axis_set: str) -> tuple[int, ...] | None:
         """Return the coordinates that a subset keeps, each once; None if it keeps all of them, in order."""
+        axis_set = axis_set.partition(FURTHER)[0]
         if axis_set not in self.subsets:
             return None
         axis, places = self.subsets[axis_set]
@@ -103,7 +114,7 @@ class RankGrid:
         places = self.places(axis_set)
         if places is not None:
             # In every group the members at these coordinates are in the same columns.
-            mine = self.coordinate(self.subsets[axis_set][0])[table[0]]
+            mine = self.coordinate(*self.axes_in(axis_set))[table[0]]
             table = table[:, [int(np.flatnonzero(mine == place)[0]) for place in places]]
         return np.ascontiguousarray(table)
 

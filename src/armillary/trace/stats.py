@@ -15,7 +15,7 @@ from armillary.base import jit
 from armillary.trace import columns as c
 from armillary.trace import structure
 from armillary.trace.columns import CollectiveType, NodeType, type_name
-from armillary.trace.graph import Graph, duration_ns, exact_sum
+from armillary.trace.graph import Graph, distinct_types, duration_ns, exact_sum
 from armillary.trace.trace import Trace
 
 I64 = NDArray[np.int64]
@@ -129,7 +129,7 @@ def _add(totals: _Totals, graph: Graph, time: I64, ranks: int) -> None:
     if not n:
         return
     types = graph.types
-    numbers = np.unique(types, return_counts=True)[0]  # without counts it imports numpy.ma
+    numbers = distinct_types(types)
     _add_by(totals.types, np.searchsorted(numbers, types), numbers.tolist(), time, ranks)
     _add_by(totals.durations, np.digitize(time, BOUNDS) - 1, range(len(BOUNDS)), time, ranks)
     _add_lanes(totals, graph, time, ranks)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from armillary.trace import CollectiveType, Graph, NodeType, Trace
-from armillary.trace.grid import AXIS
+from armillary.trace.grid import AXIS, FURTHER
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def _flops(graph: Graph) -> int:
 def _traffic(graph: Graph) -> dict[tuple[str, str], tuple[int, int]]:
     """Return calls and bytes by operation and axis set or axis."""
     size, kind = graph.ints("comm_size", 0), graph.ints("comm_type", -1)
-    found = {}
+    found: dict[tuple[str, str], tuple[int, int]] = {}
     for node_type, attribute in ((NodeType.COMM_COLL_NODE, "pg_name"), (NodeType.COMM_SEND_NODE, AXIS)):
         codes, names = graph.strings(attribute)
         here = graph.types == node_type
@@ -92,8 +92,10 @@ def _traffic(graph: Graph) -> dict[tuple[str, str], tuple[int, int]]:
         for code, number in np.unique(np.stack([codes[here], kind[here]]), axis=1).T.tolist():
             which = here & (codes == code) & (kind == number)
             operation = CollectiveType(number).name.lower().replace("_", "-") if number >= 0 else "send"
-            key = (operation, names[code] if code >= 0 else "")
-            found[key] = (int(which.sum()), int(size[which].sum()))
+            # Communicators of the same ranks are one row.
+            key = (operation, names[code].partition(FURTHER)[0] if code >= 0 else "")
+            calls, moved = found.get(key, (0, 0))
+            found[key] = (calls + int(which.sum()), moved + int(size[which].sum()))
     return found
 
 

@@ -73,7 +73,12 @@ def one(
             feed = turns * depth * (rows + columns) * element / (fit.feed * share * sustained)
             ends = fit.tile * (1 - fit.area + fit.area * rows * columns / RESIDENT)
             latency = waves * depth * fit.step / 64 / sustained + (waves - 1) * ends * fit.overlap
-            limits = (compute, feed, latency, moved)
+            high, wide = ceil(m / rows), ceil(n / columns)
+            walks = ceil(high * wide / units) if min(high, wide) <= units else max(high, wide)
+            operand = (m if high <= wide else n) * k * element
+            lost = 1 - 1 / (1 + (operand / room) ** EVICTION) if gpu.cache else 1
+            walked = fit.again * operand * (walks - 1) * lost * batch / memory
+            limits = (compute, feed, latency, moved + walked)
             time = smooth(limits, fit.sharp) + ends + (waves - 1) * ends * (1 - fit.overlap)
             if parts > 1:
                 time += fit.split + parts * m * n * batch * 8 / (memory * CACHED)

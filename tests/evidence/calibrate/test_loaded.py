@@ -46,6 +46,14 @@ def test_a_file_is_read_by_pass(tmp_path: Path) -> None:
     assert one.seconds[0] == pytest.approx(2 * 4096 * 1024 * 8192 / 5e14) and one.written[0] == 8
     # The weight of an expert is (K, N), summed up over its tokens.
     assert many.sizes.tolist() == [[256, 512, 100, 1]] and many.count[0] == 8 and many.written[0] == 8
+    for change in (
+        {"tflops": 0}, {"tflops": "x"}, {"accurate_efficient_factor": [1]}, {"accurate_efficient_factor": {dense: 0}},
+        {"accurate_efficient_factor": {dense: 10**400}},
+    ):  # fmt: skip
+        other = operators | {"matmul": operators["matmul"] | change}
+        path.write_text(json.dumps({"accelerator": {"op": other}}))
+        with pytest.raises(InputError, match="expected a system file of SimuMax"):
+            read_loaded(path)
     path.write_text('{"accelerator": 5}')
     with pytest.raises(InputError, match="expected a system file of SimuMax"):
         read_loaded(path)

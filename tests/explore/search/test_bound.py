@@ -21,7 +21,8 @@ from armillary.platform.model import Collectives, Npu, Platform
 from armillary.platform.network import Dimension
 from armillary.platform.terms import FitChoice, Terms
 from armillary.workload.generate import generate
-from armillary.workload.models.schema import Attention, Decoder, Experts, Mlp, Model
+from armillary.workload.models.decoder_parts import Attention, Experts, Mlp
+from armillary.workload.models.schema import Decoder, Model
 from armillary.workload.pipeline.tasks import tasks
 from armillary.workload.plan.schema import Plan
 

@@ -57,6 +57,14 @@ def test_errors_name_file_and_line(study, tmp_path):
         ({"vary": {G + "parallel.tp": [1, "two"]}}, "got 'two', expected a whole number (value two)"),
         ({"vary": {"platform.network.fabric.bandwidth": [50]}}, "expected a bandwidth with a unit"),
         ({"vary": {G + "model": ["llama-3-8"]}}, "no such preset, nor a file (did you mean 'llama-3-8b'?)"),
+        (
+            {"vary": {"machine": {"choices": {"a": {}, "b": {G + "model": "llama-3-8"}}}}},
+            "no such preset, nor a file (did you mean 'llama-3-8b'?)",
+        ),
+        (
+            {"vary": {"machine": {"choices": {"a": {}, "b": {}}}}},
+            "the choices a, b change nothing, expected a key",
+        ),
         ({"vary": {G + "parallel.tp": {"from": 1, "too": 8}}}, "tp.too: unknown key (did you mean 'to'?)"),
         ({"vary": {G + "parallel.tp": {"from": 1, "to": 8}}}, "expected one of step, times and count"),
         ({"vary": {G + "parallel.tp": {"values": [1], "step": 1}}}, "and only there"),
@@ -91,6 +99,12 @@ def test_what_is_wrong(study, change, problem):
         load_sweep({"study": study, **change})
     assert problem in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_choices_may_be_called_unlike_the_models_that_they_set(study):
+    models = {"small": {G + "model": "llama-2-7b"}, "other": {G + "model": "llama-3-8b"}}
+    found = load_sweep({"study": study, "vary": {"machine": {"choices": models}}})
+    assert [point.values["machine"] for point in found.space.points()] == ["small", "other"]
 
 
 def test_measures_that_a_workload_cannot_have(study):

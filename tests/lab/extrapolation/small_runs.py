@@ -15,7 +15,8 @@ from armillary.trace import Trace
 from armillary.trace.axis_sets import grid_of
 from armillary.trace.expand import expand
 from armillary.workload.generate import generate
-from armillary.workload.models.schema import Attention, Decoder, Experts, Mlp
+from armillary.workload.models.decoder_parts import Attention, Experts, Mlp
+from armillary.workload.models.schema import Decoder
 from armillary.workload.plan.schema import Plan
 
 TINY = Decoder(

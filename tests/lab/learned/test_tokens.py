@@ -25,7 +25,8 @@ from armillary.platform.model import Npu, Platform
 from armillary.platform.network import Dimension
 from armillary.trace import Graph, GraphBuilder, NodeType, Trace
 from armillary.workload.generate import generate
-from armillary.workload.models.schema import Attention, Decoder, Experts, Mlp
+from armillary.workload.models.decoder_parts import Attention, Experts, Mlp
+from armillary.workload.models.schema import Decoder
 from armillary.workload.plan.schema import Data, Offload, Parallel, Pipeline, Plan
 
 TINY = Decoder(

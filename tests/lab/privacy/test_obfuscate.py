@@ -19,7 +19,8 @@ from armillary.trace import GraphBuilder, Trace, encode, load_trace, write_trace
 from armillary.trace.check_ranks import check_trace
 from armillary.trace.expand import expand
 from armillary.workload.generate import generate
-from armillary.workload.models.schema import Attention, Decoder, Experts, Mlp
+from armillary.workload.models.decoder_parts import Attention, Experts, Mlp
+from armillary.workload.models.schema import Decoder
 from armillary.workload.plan.schema import Data, ExpertLoad, Offload, Parallel, Pipeline, Plan
 
 MODEL = Decoder(

@@ -149,7 +149,7 @@ def test_the_schema_has_every_kind() -> None:
     kinds = [
         schema["$defs"][choice["$ref"].rpartition("/")[2]] for choice in schema["$defs"]["Topology"]["oneOf"]
     ]
-    assert len(kinds) == 9 and all(kind["additionalProperties"] is False for kind in kinds)
+    assert len(kinds) == 11 and all(kind["additionalProperties"] is False for kind in kinds)
     protocols = [choice["$ref"].rpartition("/")[2] for choice in schema["$defs"]["Packets"]["oneOf"]]
     assert all(schema["$defs"][name]["additionalProperties"] is False for name in protocols)
     assert [schema["$defs"][name]["properties"]["protocol"]["const"] for name in protocols] == [

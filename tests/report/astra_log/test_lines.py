@@ -254,12 +254,26 @@ def test_files(demo: LogText, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         write_log_files(demo, "no/log")
 
 
+SINK = '[[logger]]\nname = "x"\nsinks = ["s"]\n[[sink]]\nname = "s"\ntype = "basic_file_sink"\n{}\n'
+
+
+def test_what_a_sink_does_not_use_may_be_anything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "log.toml").write_text(SINK.format('filename = "x"\nmax_files = "many"'))
+    assert [sink.file for sink in read_logging("log.toml").sinks] == [Path("x")]
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
         ("a = [", "is no TOML"),
         ('[[logger]]\nname = "x"\nsinks = ["s"]', "sink 's' is not defined"),
         ('[[logger]]\nname = "x"\nlevel = "loud"\nsinks = ["s"]\n[[sink]]\nname = "s"', "level 'loud'"),
+        ('[[logger]]\nname = "x"\nlevel = []\nsinks = ["s"]\n[[sink]]\nname = "s"', "level \\[\\]"),
+        ('[[logger]]\nname = "x"\nsinks = [{a = 1}]', "is not defined"),
+        (SINK.format('filename = "\\u0000"'), "is not a file name"),
+        ("a = " + "7" * 5000, "is no TOML"),
+        ("a = " + "[" * 100_000, "is no TOML"),
         ("logger = 3", "expected \\[\\[logger\\]\\] tables"),
     ],
 )

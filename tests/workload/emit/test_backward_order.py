@@ -13,7 +13,8 @@ from armillary.engine.common.timeline import KINDS, Timeline
 from armillary.platform.files.native import load_platform
 from armillary.platform.profiles import with_roofline
 from armillary.workload.generate import generate
-from armillary.workload.models.schema import Attention, Decoder, Mlp
+from armillary.workload.models.decoder_parts import Attention, Mlp
+from armillary.workload.models.schema import Decoder
 from armillary.workload.plan.schema import Plan
 
 PLATFORM = {

@@ -7,7 +7,7 @@ import pytest
 from armillary.base.errors import InputError
 from armillary.workload.layers.of_model import inference_layers, layers_of
 from armillary.workload.models import Decoder, load_model
-from armillary.workload.models.schema import Attention, Mlp
+from armillary.workload.models.decoder_parts import Attention, Mlp
 from armillary.workload.plan.schema import Plan
 
 CASES = [

@@ -13,7 +13,8 @@ from armillary.base.errors import InputError
 from armillary.workload.generate import generate
 from armillary.workload.layers.of_model import layers_of
 from armillary.workload.models import flops, load_model, parameters
-from armillary.workload.models.schema import Attention, Decoder, Experts, Linear, Mlp
+from armillary.workload.models.decoder_parts import Attention, Experts, Linear, Mlp
+from armillary.workload.models.schema import Decoder
 from armillary.workload.plan.schema import Plan
 
 KINDS = ("gated-delta", "mamba-2")

@@ -16,7 +16,8 @@ from armillary.trace import CollectiveType, Graph
 from armillary.workload.generate import generate, memory_of
 from armillary.workload.layers.expert_load import Load
 from armillary.workload.models import load_model
-from armillary.workload.models.schema import Attention, Decoder, Experts, Mlp
+from armillary.workload.models.decoder_parts import Attention, Experts, Mlp
+from armillary.workload.models.schema import Decoder
 from armillary.workload.plan.schema import Plan
 
 HIDDEN, INNER, SEQUENCE, LAYERS = 64, 256, 32, 2

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
+from typing import Literal
 
 import click
 
 from armillary.cli.collective import SUBCOMMANDS
 from armillary.cli.command import Command, option
 from armillary.cli.options import ranks_option
+from armillary.cli.outputs import say, write_json
+from armillary.cli.values import OUTPUT
 
 
 @click.command(
@@ -18,6 +22,7 @@ from armillary.cli.options import ranks_option
     examples=(
         "armillary collective show ring --ranks 4",
         "armillary collective show in-switch --ranks 4 --segments 3",
+        "armillary collective show ring --ranks 8 --mscclpp ring.json --protocol LL",
     ),
 )
 @click.argument("algorithm", metavar="ALGORITHM")
@@ -32,14 +37,36 @@ from armillary.cli.options import ranks_option
     metavar="S",
     help="Parts of the data (in-switch, chain and scatterAllGather).",
 )
-def command(algorithm: str, ranks: int, operation: str, window: int | None, segments: int) -> None:
-    """Print the table."""
+@option(
+    "--mscclpp", type=OUTPUT, metavar="FILE", help="Write it as an MSCCL++ execution plan, not the table."
+)
+@option(
+    "--protocol", type=click.Choice(("Simple", "LL")), default="Simple", show_default=True, help="Of that plan.",
+)  # fmt: skip
+def command(
+    algorithm: str,
+    ranks: int,
+    operation: str,
+    window: int | None,
+    segments: int,
+    mscclpp: Path | None,
+    protocol: Literal["Simple", "LL"],
+) -> None:
+    """Print the table, or write the plan."""
     import shutil
 
     from armillary.platform.collectives import ALGORITHMS, BUILT_IN, known_name
 
     width = shutil.get_terminal_size((100, 24)).columns
     algorithm = known_name(algorithm, ALGORITHMS)
+    if mscclpp:
+        from armillary.collective.algorithms import find_algorithm
+        from armillary.collective.mscclpp_write import plan_of
+
+        parts = segments if find_algorithm(algorithm).usual_chunks(2) is not None else None
+        write_json(mscclpp, plan_of(algorithm, operation, ranks, protocol, parts))
+        say(f"wrote {mscclpp}", err=True)
+        return
     # Algorithms that ASTRA-sim also runs are drawn as it runs them.
     if algorithm not in [each.name for each in BUILT_IN if each.astra_sim]:
         from armillary.collective.algorithms import find_algorithm

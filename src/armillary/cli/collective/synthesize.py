@@ -59,6 +59,9 @@ _WHAT, _HOW = "The collective", "How it is found"
     help="What simulates it and the built-in algorithms.",
 )
 @option("--msccl", type=OUTPUT, metavar="FILE", help="Write the schedule as MSCCL XML.")
+@option(
+    "--mscclpp", type=OUTPUT, metavar="FILE", help="Write it as an MSCCL++ execution plan, protocol Simple."
+)
 @option("-o", "--out", type=OUTPUT_FOLDER, metavar="DIR", help="Write Chakra traces DIR/rank.RANK.et.")
 @plot_option("it")
 @json_option("Write the same as JSON, times in ns.")
@@ -71,6 +74,7 @@ def command(
     tries: int,
     network_model: str,
     msccl: Path | None,
+    mscclpp: Path | None,
     out: Path | None,
     plot: Path | None,
     json_file: Path | None,
@@ -108,6 +112,11 @@ def command(
         # MSCCL's format, for its runtime.
         write_text(msccl, to_msccl(found.schedule))
         say(f"wrote {msccl}{note}", err=True)
+    if mscclpp:
+        from armillary.collective.synthesis.plan import to_plan
+
+        write_json(mscclpp, to_plan(found.schedule))
+        say(f"wrote {mscclpp}{note}", err=True)
     if out:
         from armillary.collective.synthesis.traces import to_trace
         from armillary.trace import write_trace

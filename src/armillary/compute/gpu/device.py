@@ -46,6 +46,8 @@ class GemmFit:
         area: Share of `tile` that grows with the size of a tile; the rest is the same for all.
         overlap: Share of `tile` that the next tile of an SM hides.
         cached: How many times as fast as the memory the cache delivers what it holds.
+        again: Share of the operands that waves of tiles read again, past the cache, that comes from the memory; 0 where
+            a library orders tiles so that waves share their operands.
     """
 
     rate: float
@@ -63,6 +65,7 @@ class GemmFit:
     area: float = 0.0
     overlap: float = 0.0
     cached: float = 1.0
+    again: float = 0.0
 
 
 @dataclass(frozen=True)

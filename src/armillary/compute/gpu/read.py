@@ -26,7 +26,7 @@ SPREADS = (
 """Classes of kernels with one spread each; GEMMs of less than 20 us are short."""
 _TIMES = ("step", "tile", "launch", "after", "split", "cast", "score", "backward_score", "context_launch")
 _SHARES = (
-    "rate", "memory", "drop", "cast_memory", "backward_rate", "sustained", "area", "overlap",
+    "rate", "memory", "drop", "cast_memory", "backward_rate", "sustained", "area", "overlap", "again",
 )  # fmt: skip
 _POWER = re.compile(r"(\d{1,6}(?:\.\d{1,3})?) ?W")
 _TILE = re.compile(r"([1-9]\d{0,3})x([1-9]\d{0,3})(?:/([12]))?")
@@ -217,7 +217,7 @@ class Reader:
         if name in _TIMES:
             return self.time(path)
         return (
-            self._share(path, zero=name in ("drop", "area", "overlap"))
+            self._share(path, zero=name in ("drop", "area", "overlap", "again"))
             if name in _SHARES
             else self._number(path)
         )

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.base.jit import Mode, load
+from armillary.base.patience import Patience, as_arrays
 from armillary.base.tables import Guards, Part, at_least, room
 from armillary.engine.astra_sim import layout as lk
 from armillary.engine.astra_sim.congestion.start import fire, first_rows
@@ -16,8 +17,8 @@ from armillary.engine.astra_sim.program import Lowered
 from armillary.engine.common.lowered import BUDGET, FIRST_WORDS, Run
 
 Ints = NDArray[np.int64]
-INTERPRETED_EVENTS = 4_000
-"""Below about this many events the interpreted kernel is done before the compiled one is loaded."""
+PER_EVENT = 8e-6
+"""Seconds of an interpreted event, see `estimate`."""
 
 
 def execute(lowered: Lowered, mode: Mode | None = None) -> Run:
@@ -25,14 +26,14 @@ def execute(lowered: Lowered, mode: Mode | None = None) -> Run:
 
     Args:
         lowered: The program.
-        mode: Which kernel; by default the interpreted one for small programs.
+        mode: Which kernel; by default whichever is sooner done.
     """
-    if mode is None:
-        mode = "interpreted" if estimate(lowered) < INTERPRETED_EVENTS else "compiled"
     links, ranks, listed = lowered.sizes["links"], lowered.sizes["ranks"], lowered.listed
     name, columns = "armillary.engine.astra_sim.step_kernel", lk.HEAP_COLUMNS
     if listed:
         name, columns = "armillary.engine.astra_sim.congestion.loop_kernel", lk.QUEUE_COLUMNS
+    patience = Patience(name, lowered.variant, mode, estimate(lowered) * PER_EVENT)
+    mode = patience.mode
     kernel = load(name, mode, lowered.variant)
     tables: dict[str, Part] = {**lowered.tables, "COSTS": lowered.costs.relocated}
     prog, base = lk.PROGRAM.program(tables, mode, lowered.scalars)
@@ -51,9 +52,13 @@ def execute(lowered: Lowered, mode: Mode | None = None) -> Run:
         # Room for one burst beyond what is in use: the kernel checks between events only.
         heap = at_least(heap, (state[lk.V_HEAP] + burst) * columns, mode)
         mem = at_least(mem, state[lk.V_MEMBER_STATE] + block, mode)
-        kernel.run(
-            prog, state, mem, heap, guards.budget(BUDGET), len(heap) // columns - burst, len(mem) - block
-        )
+        budget = guards.budget(patience.events(BUDGET))
+        kernel.run(prog, state, mem, heap, budget, len(heap) // columns - burst, len(mem) - block)
+        if patience.is_over():
+            mode = patience.mode
+            kernel = load(name, mode, lowered.variant)
+            prog, state, mem, heap = as_arrays(prog, state, mem, heap)
+    patience.end()
     return Run(state, place)
 
 
@@ -70,7 +75,7 @@ def estimate(lowered: Lowered) -> int:
     """Return an estimate of the number of events."""
     # A list of many links takes as long to make as to load the compiled kernel.
     events = lowered.sizes["states"] + lowered.sizes["rows"] + lowered.sizes["links"] // 100
-    return events + lowered.sizes["rows"] * 100 * lowered.scalars[lk.Z_MESSAGES]
+    return events + lowered.sizes["rows"] * 20 * lowered.scalars[lk.Z_MESSAGES]
 
 
 def _relocate(prog: Any, base: dict[str, int], lowered: Lowered) -> None:

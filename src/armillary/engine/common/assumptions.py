@@ -33,7 +33,7 @@ def assumptions(
         for name in total:
             total[name] += getattr(view.nodes, name, 0) * ranks
     free, idle, untimed, unmoved = total.values()
-    found = []
+    found = list(platform.topology.assumed) if platform.topology else []
     if untimed:
         found.append(f"the roofline times {_nodes(untimed)} without a recorded time")
     if unmoved:

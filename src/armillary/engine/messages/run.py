@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.base.jit import Mode, load
+from armillary.base.patience import Patience, as_arrays
 from armillary.base.tables import Guards, at_least, room
 from armillary.engine.common.layout import HEAP_COLUMNS
 from armillary.engine.common.lowered import BUDGET, FIRST_WORDS
@@ -20,8 +21,9 @@ from armillary.engine.transport.transport import first_state as first_net
 
 Ints = NDArray[np.int64]
 HOPS = 4
-INTERPRETED_EVENTS = 50_000
-"""Below about this many events the interpreted kernel is done before the compiled one is loaded."""
+KERNEL = "armillary.engine.messages.loop_kernel"
+PER_EVENT = 15e-6
+"""Seconds of an interpreted event, see `_estimate`."""
 
 
 def execute(program: MessageProgram, transport: Transport, mode: Mode | None = None) -> MessageRun:
@@ -30,19 +32,19 @@ def execute(program: MessageProgram, transport: Transport, mode: Mode | None = N
     Args:
         program: The program.
         transport: What moves its messages.
-        mode: Which kernel; by default the interpreted one for small programs.
+        mode: Which kernel; by default whichever is sooner done.
     """
     z = program.sizes
     topology = program.stages[0].topology
     transport = transport.on(topology, program.routes)
     if transport.in_python:
         mode = "interpreted"
-    elif mode is None:
-        mode = "interpreted" if _estimate(program, transport) < INTERPRETED_EVENTS else "compiled"
+    patience = Patience(KERNEL, transport.kernel, mode, _estimate(program, transport) * PER_EVENT)
+    mode = patience.mode
     table = lower_network(
         program.stages, program.routes, transport.options(topology), transport.tables(topology)
     )
-    kernel = load("armillary.engine.messages.loop_kernel", mode, transport.kernel)
+    kernel = load(KERNEL, mode, transport.kernel)
     prog, _ = lk.PROGRAM.program(program.tables, mode, program.scalars)
     # Twice the chunk flows, because one for which there was no room is looked at once more.
     sizes = {
@@ -70,9 +72,14 @@ def execute(program: MessageProgram, transport: Transport, mode: Mode | None = N
         heap = at_least(heap, (state[physical.V_HEAP] + lk.EVENTS) * HEAP_COLUMNS, mode)
         mem = at_least(mem, state[lk.V_MEMORY] + block, mode)
         rooms.fit(net)
-        more = kernel.run(
-            prog, state, mem, heap, table, net, rooms.pool, rooms.queue, guards.budget(BUDGET), block
-        )
+        budget = guards.budget(patience.events(BUDGET))
+        more = kernel.run(prog, state, mem, heap, table, net, rooms.pool, rooms.queue, budget, block)
+        if patience.is_over():
+            mode = rooms.mode = patience.mode
+            kernel = load(KERNEL, mode, transport.kernel)
+            prog, state, mem, heap, table, net = as_arrays(prog, state, mem, heap, table, net)
+            rooms.pool, rooms.queue = as_arrays(rooms.pool, rooms.queue)
+    patience.end()
     end = np.asarray(net, np.int64)
     # All events are over, so messages still in flight never arrive.
     lost = state[lk.V_FLYING] > 0

@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.base.jit import Mode, load
+from armillary.base.patience import Patience, as_arrays
 from armillary.base.tables import Guards, Layout, at_least, room
 from armillary.engine.common.demands import Demands
 from armillary.engine.common.items import FROM_MEMORY, View, channel_at
@@ -259,8 +260,9 @@ class PhysicalProgram(Simulated):
         return [(plan.comm.number, plan.call, plan.comm.real) for plan in self.plans]
 
 
-INTERPRETED_EVENTS = 3_000
-"""Below about this many events the interpreted kernel is done before the compiled one is loaded."""
+KERNEL = "armillary.engine.physical.fluid_kernel"
+PER_EVENT = 6e-6
+"""Seconds of an interpreted event, see `_estimate`."""
 
 
 def execute(program: PhysicalProgram, mode: Mode | None = None) -> Run:
@@ -268,13 +270,13 @@ def execute(program: PhysicalProgram, mode: Mode | None = None) -> Run:
 
     Args:
         program: The program.
-        mode: Which kernel; by default the interpreted one for small programs.
+        mode: Which kernel; by default whichever is sooner done.
     """
     z = program.sizes
-    if mode is None:
-        # A rough estimate from the numbers of nodes and of phases of chunks.
-        mode = "interpreted" if 2 * z["states"] + 3 * z["rows"] < INTERPRETED_EVENTS else "compiled"
-    kernel = load("armillary.engine.physical.fluid_kernel", mode)
+    # Roughly the number of events, from the numbers of nodes and of phases of chunks.
+    patience = Patience(KERNEL, "", mode, (2 * z["states"] + 3 * z["rows"]) * PER_EVENT)
+    mode = patience.mode
+    kernel = load(KERNEL, mode)
     prog, _ = lk.PROGRAM.program(program.tables, mode, program.scalars)
     state, place = first_state(program, mode)
     heap = room((z["ranks"] + z["slots"]) * HEAP_COLUMNS + FIRST_WORDS, mode)
@@ -286,7 +288,12 @@ def execute(program: PhysicalProgram, mode: Mode | None = None) -> Run:
         events, entries = (state[lk.V_A], state[lk.V_B]) if state[lk.V_STATUS] == lk.GROW else (0, 0)
         heap = at_least(heap, (state[lk.V_HEAP] + events) * HEAP_COLUMNS, mode)
         mem = at_least(mem, state[lk.V_ENTRIES] + entries, mode)
-        more = kernel.run(prog, state, mem, heap, guards.budget(BUDGET))
+        more = kernel.run(prog, state, mem, heap, guards.budget(patience.events(BUDGET)))
+        if patience.is_over():
+            mode = patience.mode
+            kernel = load(KERNEL, mode)
+            prog, state, mem, heap = as_arrays(prog, state, mem, heap)
+    patience.end()
     return Run(state, place)
 
 

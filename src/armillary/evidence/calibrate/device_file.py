@@ -25,6 +25,8 @@ def gemm_keys(fit: GemmFit | AttentionFit) -> dict[str, Any]:
         # Casts exist only in precisions whose left operand is converted first.
         if each.name in ("cast", "cast_memory") and not getattr(fit, "cast", 0):
             continue
+        if each.name == "again" and not value:
+            continue
         if each.name == "feed":
             found[each.name] = f"{value / 1e9:.4g} GB/s"
         elif each.name in _TIMES:

@@ -37,6 +37,9 @@ _FITTED = (
 _CAST = ("cast", "cast_memory")
 # Fitted to bf16, and taken from there by other precisions.
 _SHARED = ("area", "overlap", "cached")
+# Where operands are read again (`again`), clocks are those of bf16: alone they would take the blame for those reads, as
+# in NVFP4 on a B200, whose `drop` ran to its bound, with the same errors.
+_CLOCKS = ("drop", "after")
 # Below these a constant would switch its term off, and its slope with it.
 _LOWEST = {"sharp": 1.5, "drop": 0.005, "after": 1e-4, "area": 0.01, "overlap": 0.01, "cached": 1.0}
 _HIGHEST = {
@@ -320,10 +323,11 @@ def _fit(
     names = tuple(free) or (*_FITTED, *(_CAST if start.cast else ()))
     if precision != "bf16" and not free:
         # What a tile hides and where operands lie has little to do with their precision.
-        shared = {name: getattr(gpu.gemm_fit("bf16"), name) for name in _SHARED}
+        same = (*_SHARED, *(_CLOCKS if start.again else ()))
+        shared = {name: getattr(gpu.gemm_fit("bf16"), name) for name in same}
         start, names = (
             dataclasses.replace(start, **shared),
-            tuple(each for each in names if each not in _SHARED),
+            tuple(each for each in names if each not in same),
         )
     mine = np.flatnonzero(which)
     # Knuth's multiplicative hash: the same rows in every run, from all over the file.

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.base.errors import InputError
+from armillary.base.hints import show
 from armillary.base.json_text import parse_json
 from armillary.base.reading import read_plain
 from armillary.compute.gpu.device import Gpu
@@ -57,7 +58,8 @@ def read_loaded(path: Path) -> tuple[Loaded, Loaded]:
     try:
         operators = parse_json(read_plain(path), path)["accelerator"]["op"]
         return _dense(operators["matmul"]), _grouped(operators["group_matmul"])
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    # ArithmeticError: a kernel at no share of no peak, or numbers beyond those of a float.
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, ArithmeticError) as error:
         raise InputError(
             f"{path}: expected a system file of SimuMax with accelerator.op.matmul: {error}"
         ) from error
@@ -88,7 +90,8 @@ def _grouped(operator: dict[str, object]) -> Loaded:
 
 def _rows(operator: dict[str, object]) -> list[tuple[dict[str, str], float]]:
     factors = operator["accurate_efficient_factor"]
-    assert isinstance(factors, dict)
+    if not isinstance(factors, dict):
+        raise TypeError(f"accurate_efficient_factor is {show(factors)}")
     # Keys are "b=1, m=4096, …".
     return [(dict(re.findall(r"(\w+)=(\w+)", key)), float(share)) for key, share in factors.items()]
 

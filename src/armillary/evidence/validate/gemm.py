@@ -171,9 +171,11 @@ def _read(path: Path, text: str) -> dict[tuple[str, str], _Column]:
             sizes, us = (int(m), int(n), int(k)), float(ms) * 1e3
         except (ValueError, IndexError) as error:
             raise InputError(f"{path}: row {number} below the header: {error}") from error
-        # Sizes below 1 or times that are no number would spoil the mean.
-        if min(sizes) < 1 or not 0 < us < float("inf"):
-            raise InputError(f"{path}: row {number} below the header: expected sizes and a latency above 0")
+        # Sizes below 1 or times that are no number would spoil the mean; larger ones are no GEMMs.
+        if min(sizes) < 1 or max(sizes) >= 2**31 or not 0 < us < float("inf"):
+            raise InputError(
+                f"{path}: row {number} below the header: expected sizes from 1 to 2147483647 and a latency above 0"
+            )
         column = found.setdefault((device, word), _Column())
         column.sizes.append(sizes)
         column.us.append(us)

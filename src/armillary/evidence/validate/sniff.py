@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import itertools
 import json
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
+from armillary.base.csv_text import CsvRows
 from armillary.base.errors import InputError, nearest
 from armillary.base.json_text import parse_json
 from armillary.base.packing import read_unpacked
@@ -60,7 +61,7 @@ def headers(path: Path) -> list[list[str]]:
         found = {"json": _keys, "jsonl": _first_keys, "md": _tables, "tsv": _tabbed}.get(kind, _first_lines)(
             path
         )
-    except (UnicodeDecodeError, csv.Error) as error:
+    except UnicodeDecodeError as error:
         raise InputError(f"{path}: cannot be read as text ({error})") from error
     except json.JSONDecodeError as error:
         raise InputError(f"{path}: is not JSON ({error})") from error
@@ -83,18 +84,21 @@ def _tabbed(path: Path) -> list[list[str]]:
 
 
 def _first_lines(path: Path, between: str = ",") -> list[list[str]]:
-    lines = [line for line in itertools.islice(_lines(path), _LINES) if line.strip()]
-    plain = next((line for line in lines if not line.startswith("#")), None)
-    if plain is None:
+    lines = [pair for pair in enumerate(itertools.islice(_lines(path), _LINES), 1) if pair[1].strip()]
+    place = next((at for at, (_, line) in enumerate(lines) if not line.startswith("#")), None)
+    if place is None:
         return []
-    cells = _cells(plain, between)
-    # Files whose first column is called "# GPUs".
-    above = [_cells(line, between) for line in lines[: lines.index(plain)]]
+    cells = _cells(path, *lines[place], between)
+    above = []
+    # Files whose first column is called "# GPUs"; a comment that is no row of a table is only a comment.
+    for number, line in lines[:place]:
+        with suppress(InputError):
+            above.append(_cells(path, number, line, between))
     return [*(one for one in above if len(one) == len(cells) > 1), cells]
 
 
-def _cells(line: str, between: str) -> list[str]:
-    return [cell.strip() for cell in next(csv.reader([line], delimiter=between))]
+def _cells(path: Path, number: int, line: str, between: str) -> list[str]:
+    return [cell.strip() for cell in next(CsvRows(path, [line], number, delimiter=between))]
 
 
 def _first_keys(path: Path) -> list[list[str]]:

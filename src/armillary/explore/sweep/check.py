@@ -51,9 +51,11 @@ def check_sweep(sweep: Sweep) -> None:
     for number, axis in enumerate(sweep.space.axes):
         place = ("vary", list(sweep.document.data.get("vary", {}))[number])
         for value in islice(axis.values, _TRIED):
-            if isinstance(value, str) and axis.keys[0].path == _MODEL:
-                _check_model(sweep, value, sweep.document, place)
-            for path, problem in _problems(axis.put(first.document, value)):
+            changed = axis.put(first.document, value)
+            named = at(changed, _MODEL)
+            if isinstance(named, str) and any(key.path == _MODEL for key in axis.keys):
+                _check_model(sweep, named, sweep.document, place)
+            for path, problem in _problems(changed):
                 # Other problems of this document come from the first point or from a combination.
                 if problem and _is_of(axis, path):
                     raise sweep.document.error(place, f"{problem} (value {value})")

@@ -128,6 +128,10 @@ def _axis(text: str, varied: Varied, base: Document) -> Axis:
     }
     # Choices need not set the same keys: the axis owns all of them.
     keys = tuple(dict.fromkeys(key for own in choices.values() for key in own))
+    if not keys:
+        raise InputError(
+            f"the choices {', '.join(choices)} change nothing, expected a key of the study in one"
+        )
     return Axis(varied.name or text, keys, tuple(choices), when, choices, "study")
 
 

@@ -36,8 +36,24 @@ class Point:
     def key(self) -> str:
         """Hash of the document: points of equal documents are the same work."""
         # 128 of the 256 bits rule out collisions for any number of points that can be run.
-        text = json.dumps(self.document, sort_keys=True, separators=(",", ":"))
+        try:
+            text = json.dumps(self.document, sort_keys=True, separators=(",", ":"))
+        # YAML has keys that are no texts, and dates: no study has them, and the point will say so.
+        except TypeError:
+            text = json.dumps(_spelled_out(self.document), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def _spelled_out(value: Any) -> Any:
+    """Return a value of YAML with keys that can be sorted, and nothing that JSON has not."""
+    if isinstance(value, Mapping):
+        return {
+            key if isinstance(key, str) else f"{type(key).__name__} {key!r}": _spelled_out(each)
+            for key, each in value.items()
+        }
+    if isinstance(value, list | tuple):
+        return [_spelled_out(each) for each in value]
+    return value if isinstance(value, str | int | float | None) else repr(value)
 
 
 @dataclass(frozen=True)

@@ -113,11 +113,10 @@ class Nodes:
     def over_mesh_dim(self, mesh_dim: int) -> Mask:
         """Return a mask of collectives whose groups span a mesh dimension, even one of size 1."""
         codes, names = self.graph.strings("pg_name")
-        subsets, axes = self.grid.subsets, self.grid.axes
         # By names of axes: `grid.mesh_dims` leaves out mesh dimensions of size 1, which may be about to grow.
-        along = [subsets[name][:1] if name in subsets else name.split("+") for name in names]
+        along = [self.grid.axes_in(name) for name in names]
         inside = [
-            not name or any(mesh_dim in axes[axis] for axis in own)
+            not name or any(mesh_dim in self.grid.axes[axis] for axis in own)
             for name, own in zip(names, along, strict=True)
         ]
         found: Mask = np.array([*inside, True], np.bool_)[codes] & (self.collective >= 0)

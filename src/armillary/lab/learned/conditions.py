@@ -9,7 +9,8 @@ from typing import Any
 from armillary.base.errors import InputError, nearest, one_of
 from armillary.base.units import whole
 from armillary.trace.grid import RankGrid
-from armillary.workload.models.schema import Attention, Decoder, Experts, Mlp
+from armillary.workload.models.decoder_parts import Attention, Experts, Mlp
+from armillary.workload.models.schema import Decoder
 from armillary.workload.pipeline.partition import even
 from armillary.workload.plan.ranks import microbatches, rank_grid, replicas
 from armillary.workload.plan.schema import Data, Numbers, Parallel, Pipeline, Plan

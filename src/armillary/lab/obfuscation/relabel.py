@@ -17,7 +17,7 @@ from armillary.lab.obfuscation.rows import MISSING, Coded, Rows, kept, read, wri
 from armillary.platform.kernels import PRECISIONS
 from armillary.trace.communication import TAGS
 from armillary.trace.graph import Graph
-from armillary.trace.grid import RankGrid
+from armillary.trace.grid import FURTHER, RankGrid
 from armillary.trace.trace import WORLD, Trace, read_groups
 
 Members = Mapping[int, tuple[int, ...]]
@@ -199,23 +199,19 @@ def _regrouped(
     grid = trace.grid
     # Axes that no node names are dropped: they would show parallelism that does not matter for the run.
     wanted = {axis for each in rows for axis in each.words["comm_axis"].values}
-    wanted |= {
-        axis
-        for name in used
-        if name and name not in grid.subsets
-        for axis in name.split("+")
-        if axis in grid.axes
-    }
-    wanted |= {grid.subsets[name][0] for name in used if name in grid.subsets}
+    wanted |= {axis for name in used if name for axis in grid.axes_in(name) if axis in grid.axes}
     order = sorted(wanted)
     axes = {
         axis: f"a{place}"
         for axis, place in zip(order, generator(key, "axes").permutation(len(order)), strict=True)
     }
-    subsets = {name: f"s{place}" for place, name in enumerate(name for name in used if name in grid.subsets)}
+    ranks = {name: name.partition(FURTHER)[0] for name in used}
+    kept = dict.fromkeys(own for own in ranks.values() if own in grid.subsets)
+    subsets = {name: f"s{place}" for place, name in enumerate(kept)}
     table = {
-        name: subsets[name] if name in subsets else "+".join(axes.get(axis, axis) for axis in name.split("+"))
-        for name in used
+        name: (subsets[own] if own in subsets else "+".join(axes.get(axis, axis) for axis in own.split("+")))
+        + name[len(own) :]
+        for name, own in ranks.items()
     }
     new_grid = RankGrid(
         grid.sizes,

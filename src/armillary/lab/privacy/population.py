@@ -14,7 +14,8 @@ from armillary.base.errors import InputError
 from armillary.lab.privacy.surrogate import RECOMPUTE, SHARDING
 from armillary.trace.trace import Trace
 from armillary.workload.generate import generate
-from armillary.workload.models.schema import Attention, Decoder, Mlp
+from armillary.workload.models.decoder_parts import Attention, Mlp
+from armillary.workload.models.schema import Decoder
 from armillary.workload.plan.schema import Data, Parallel, Plan
 
 HIDDEN = (2048, 3072, 4096, 5120, 6144, 8192)

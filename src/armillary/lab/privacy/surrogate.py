@@ -20,7 +20,8 @@ from armillary.lab.obfuscation.totals import kinds_of_work, scaled
 from armillary.lab.privacy.balance import Balanced, simulate_on, solve
 from armillary.lab.privacy.machines import Machine
 from armillary.workload.generate import generate
-from armillary.workload.models.schema import Attention, Decoder, Mlp
+from armillary.workload.models.decoder_parts import Attention, Mlp
+from armillary.workload.models.schema import Decoder
 from armillary.workload.plan.schema import Data, Parallel, Plan
 
 DRAWS = 8

@@ -12,8 +12,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, cast
 
 from armillary.base.document import Document, Source, is_there, read_document
-from armillary.base.hints import KeyPath, show
+from armillary.base.hints import KeyPath
 from armillary.platform.collectives import COLLECTIVES, algorithm_text, read_algorithms, read_groups
+from armillary.platform.files.astra_sim_custom import custom_by_node, custom_prefix
 from armillary.platform.files.astra_sim_keys import (
     INTER_DIMENSION,
     INTRA_DIMENSION,
@@ -78,7 +79,7 @@ def read_platform(
     warnings: list[str] = []
     # Flags first: their values scale what the files say.
     flags = read_flags(cli, warnings)
-    dimensions = _read_network(read_document(network, "network configuration", "yaml"), warnings)
+    dimensions = read_dimensions(network, warnings)
     npus = math.prod(dimension.size for dimension in dimensions)
     document = read_document(system, "system configuration", "json")
     # A file without a policy leaves it to each profile; without an endpoint delay, too.
@@ -100,7 +101,13 @@ def read_platform(
     )
 
 
-def _read_network(document: Document, warnings: list[str]) -> tuple[Dimension, ...]:
+def read_dimensions(network: Source, warnings: list[str]) -> tuple[Dimension, ...]:
+    """Return the dimensions of an analytical-network YAML, and add what is odd about it to `warnings`.
+
+    Raises:
+        InputError: The file is missing, malformed or has a value out of range.
+    """
+    document = read_document(network, "network configuration", "yaml")
     _note_ignored(document, document.check_keys(NETWORK_KEYS, ignored=NETWORK_IGNORED), warnings)
     columns = {}
     for key in NETWORK_KEYS:
@@ -214,11 +221,11 @@ def _read_system(
             rendezvous=flags["rendezvous-protocol"],
             shared_bus=_read_bus(document, warnings),
             custom={
-                kind: _custom_prefix(document, f"{kind}-implementation-custom")
+                kind: custom_prefix(document, f"{kind}-implementation-custom")
                 for kind in COLLECTIVES
                 if f"{kind}-implementation-custom" in data
             },
-            custom_by_node=_custom_by_node(document),
+            custom_by_node=custom_by_node(document),
         )
         collectives = Collectives(
             {
@@ -278,51 +285,6 @@ def _read_bus(document: Document, warnings: list[str]) -> SharedBus | None:
             g=int(values.get("g", 0)),
             G=values.get("G", 0.0),
         )
-
-
-def _custom_prefix(document: Document, key: str) -> str:
-    names = document.data[key]
-    if (
-        not isinstance(names, list | tuple)
-        or len(names) != 1
-        or not isinstance(names[0], str)
-        or not names[0]
-    ):
-        document.reject((key,), names, "a list of exactly one prefix of execution traces")
-    return _resolve_prefix(names[0], document)
-
-
-def _custom_by_node(document: Document) -> dict[int, str]:
-    key = "per-node-custom-implementation"
-    if key not in document.data:
-        return {}
-    name = document.data[key]
-    if not isinstance(name, str | Mapping):
-        document.reject((key,), name, "the path of a YAML file of node id: trace prefix")
-    # That program resolves relative paths from its working directory; beside the file is what a user means
-    # more often.
-    if isinstance(name, str) and document.path and not is_there(name):
-        beside = document.path.parent / name
-        name = str(beside) if is_there(beside) else name
-    # A mapping from node id to prefix may also stand in the file itself, which read_document passes through.
-    table = read_document(name, key, "yaml")
-    # YAML keys may be of any type.
-    for node, prefix in table.data.items():
-        if isinstance(node, bool) or not isinstance(node, int) or node < 0:
-            raise table.error((node,), f"got node id {show(node)}, expected a whole number, 0 or more")
-        if not isinstance(prefix, str) or not prefix:
-            table.reject((node,), prefix, "the prefix of execution traces")
-    return {node: _resolve_prefix(prefix, table) for node, prefix in table.data.items()}
-
-
-def _resolve_prefix(prefix: str, document: Document) -> str:
-    """Return `prefix` as written, or beside the document if its traces are only there."""
-    # Rank 0 has a trace in every set, so that its file stands for all.
-    if document.path and not is_there(f"{prefix}.0.et"):
-        beside = document.path.parent / prefix
-        if is_there(f"{beside}.0.et"):
-            return str(beside)
-    return prefix
 
 
 def _read_memory(source: Source, npus: int, warnings: list[str]) -> RemoteMemory:

@@ -120,7 +120,7 @@ def read_machine(model: PlatformFile, document: Document, path: KeyPath, profile
         dialect="native",
         profile=profile,
         network_model=_network_model(model, document, (*path, "network_model")),
-        warnings=tuple(_warnings(model, compute, document, profile)),
+        warnings=(*_warnings(model, compute, document, profile), *(topology.warnings if topology else ())),
         source=document.path,
     )
     # Only now: what profile astra-sim cannot model is seen in the finished machine.

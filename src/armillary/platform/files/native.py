@@ -256,7 +256,11 @@ def platform_document(path: Source) -> Document:
         return preset_document(str(path))
     # A suffix is meant as a file; reading it gives the usual error if it does not exist.
     if Path(path).suffix or is_there(path):
-        return read_document(path, "platform file", "yaml")
+        document = read_document(path, "platform file", "yaml")
+        if not ("infrastructure" in document.data or {"devices", "instances"} <= document.data.keys()):
+            return document
+        # An InfraGraph is a machine by itself: errors name lines of its own, which have no such keys.
+        return replace(document, data={"topology": {"kind": "infragraph", "file": Path(path).name}})
     raise InputError(
         f"{path}: neither a file nor a preset{nearest(str(path), preset_names())}; "
         f"presets: {', '.join(preset_names())}"

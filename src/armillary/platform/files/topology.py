@@ -19,9 +19,9 @@ import numpy as np
 
 from armillary.base import units
 from armillary.base.csv_text import CsvRows
-from armillary.base.document import read_document, read_text
+from armillary.base.document import Document, read_document, read_text
 from armillary.base.errors import InputError, nearest, one_of
-from armillary.base.hints import show
+from armillary.base.hints import KeyPath, show
 from armillary.base.xml_text import check_xml
 from armillary.platform.topology.graph import UNBOUNDED, Topology
 from armillary.platform.topology.wiring import Wiring
@@ -59,20 +59,30 @@ def read_graph(path: str | Path) -> Topology:
         return edges(path.stem, _edges((f"{path}:{rows.line}", row) for row in rows.named(header)))
     document = read_document(path, "edge list", "yaml")
     document.check_keys(("links", "npus", "forward"))
-    links = document.require("links", "a list of {from, to, bandwidth, latency}")
+    document.require("links", "a list of {from, to, bandwidth, latency}")
+    return listed(document, (), document.data, path.stem)
+
+
+def listed(document: Document, at: KeyPath, data: Mapping[str, Any], name: str) -> Topology:
+    """Return the topology of the keys links, npus and forward of the mapping `data`, which stands at `at`.
+
+    Raises:
+        InputError: They are malformed, or as `edges` says.
+    """
+    links = data["links"]
     if not isinstance(links, list) or not all(isinstance(link, dict) for link in links):
-        document.reject(("links",), links, "a list of mappings")
+        document.reject((*at, "links"), links, "a list of mappings")
     for position, link in enumerate(links):
-        _known(link, document.where(("links", position)))
-    npus, forward = document.data.get("npus"), document.data.get("forward", False)
+        _known(link, document.where((*at, "links", position)))
+    npus, forward = data.get("npus"), data.get("forward", False)
     # Equal names would be two ranks of one NPU.
     if npus is not None and (not isinstance(npus, list) or len(set(map(str, npus))) != len(npus)):
-        document.reject(("npus",), npus, "a list of different names")
+        document.reject((*at, "npus"), npus, "a list of different names")
     if not isinstance(forward, bool):
-        document.reject(("forward",), forward, "true or false")
+        document.reject((*at, "forward"), forward, "true or false")
     # A generator: positions are looked up only for the rows that are read.
-    listed = ((document.where(("links", position)), link) for position, link in enumerate(links))
-    return edges(path.stem, _edges(listed), npus=npus and [str(name) for name in npus], forward=forward)
+    rows = ((document.where((*at, "links", position)), link) for position, link in enumerate(links))
+    return edges(name, _edges(rows), npus=npus and [str(name) for name in npus], forward=forward)
 
 
 def edges(

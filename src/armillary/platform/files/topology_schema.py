@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field, ValidationError
 
@@ -24,7 +24,7 @@ from armillary.platform.fields import (
     first_error,
 )
 from armillary.platform.files.network_schema import InNetwork, NetworkDimension, dimensions_of, in_network_of
-from armillary.platform.files.topology import read_graph
+from armillary.platform.files.topology import listed, read_graph
 from armillary.platform.topology.aggregation import named_switches
 from armillary.platform.topology.failures import Failure, degraded
 from armillary.platform.topology.graph import UNBOUNDED, Topology
@@ -61,10 +61,13 @@ class _Any(Part):
 
     buffer: Size | None = Field(default=None, description="At the end of every link; if absent unlimited.")
     routing: RoutingName | None = Field(
-        default=None, description="If absent dimension-order where there are dimensions, else ecmp."
+        default=None,
+        description="If absent dimension-order where there are dimensions, widest for InfraGraph, else ecmp.",
     )
     table: str | None = Field(default=None, description="CSV file node,destination,next of routing static.")
-    seed: Annotated[int, Field(ge=0, le=2**63 - 1)] = Field(default=0, description="Of ecmp and adaptive.")
+    seed: Annotated[int, Field(ge=0, le=2**63 - 1)] = Field(
+        default=0, description="Of ecmp, adaptive and widest."
+    )
     failures: list[FailureEntry] = Field(default=[])
     in_network: SwitchesInNetwork | None = Field(
         default=None, description="Collectives in the switches: algorithm in-switch."
@@ -162,6 +165,38 @@ class FileKind(_Any):
     file: str = Field(min_length=1, description="A .csv, .yaml or .graphml file.")
 
 
+class EdgesKind(_Any):
+    """An edge list, in the file itself."""
+
+    kind: Literal["edges"]
+    links: list[dict[str, Any]] = Field(min_length=1, description="Each from, to, bandwidth, latency, …")
+    npus: list[str] | None = Field(
+        default=None, description="Names of the NPUs by rank; absent: npu 0, npu 1, …"
+    )
+    forward: bool = Field(default=False, description="Messages may pass through NPUs.")
+
+
+class LinkKeys(Part):
+    """What a link of an InfraGraph is capable of, instead of what the file states."""
+
+    bandwidth: Bandwidth | None = Field(default=None, description="One way.")
+    latency: Time | None = Field(default=None, description="Per hop.")
+
+
+class InfraGraphKind(_Any):
+    """An InfraGraph file."""
+
+    kind: Literal["infragraph"]
+    file: str = Field(min_length=1, description="A .yaml or .json file.")
+    links: dict[str, LinkKeys] = Field(
+        default={}, description="By the name of a link; one that states nothing is assumed by its name."
+    )
+    forward: bool | None = Field(
+        default=None,
+        description="Whether xpus pass on messages for others; if absent where nothing else joins all of them.",
+    )
+
+
 KINDS: dict[str, type[_Any]] = {
     "dimensions": DimensionsKind,
     "fat-tree": FatTreeKind,
@@ -172,6 +207,8 @@ KINDS: dict[str, type[_Any]] = {
     "hypercube": HypercubeKind,
     "optical-torus": OpticalTorusKind,
     "file": FileKind,
+    "edges": EdgesKind,
+    "infragraph": InfraGraphKind,
 }
 _BUILDERS: dict[str, Callable[..., Topology]] = {
     "fat-tree": fat_tree,
@@ -203,7 +240,8 @@ def read_topology(document: Document, path: KeyPath, data: Any) -> Network:
     # Paths in a study are relative to its file.
     folder = document.path.parent if document.path else Path()
     try:
-        topology = _build(named, kind, document, path, folder)
+        built = _build(named, kind, document, path, folder)
+        topology = built.topology
         failures = tuple(
             Failure(
                 **entry.model_dump(exclude={"link"}),
@@ -220,8 +258,10 @@ def read_topology(document: Document, path: KeyPath, data: Any) -> Network:
             degraded(topology, [failure])
         except InputError as error:
             raise document.error((*path, "failures", number), str(error)) from None
-    # Only graphs that were built from dimensions have an order of dimensions.
-    chosen: RoutingName = kind.routing or ("dimension-order" if topology.dimensions else "ecmp")
+    # Only graphs that were built from dimensions have an order of dimensions. In a host of an InfraGraph slow and fast
+    # links join the same NPUs.
+    usual: RoutingName = "widest" if named == "infragraph" else "ecmp"
+    chosen: RoutingName = kind.routing or ("dimension-order" if topology.dimensions else usual)
     table = folder / kind.table if kind.table else None
     if table and chosen != "static":
         raise document.error((*path, "table"), f"expected with routing static only, got '{chosen}'")
@@ -238,7 +278,17 @@ def read_topology(document: Document, path: KeyPath, data: Any) -> Network:
             raise document.error((*path, "in_network"), str(error)) from None
     # Errors of a simulation can then name the line of the study.
     topology = dataclasses.replace(topology, source=f"{document.where(path)}: {key_text(path)}")
-    return Network(topology, chosen, kind.seed, failures, table, in_network_of(kind.in_network), switches)
+    return Network(
+        topology,
+        chosen,
+        kind.seed,
+        failures,
+        table,
+        in_network_of(kind.in_network),
+        switches,
+        built.assumed,
+        built.warnings,
+    )
 
 
 def topology_schema() -> dict[str, Any]:
@@ -246,16 +296,33 @@ def topology_schema() -> dict[str, Any]:
     return choice_schema("Topology", KINDS.values(), "A graph of NPUs and switches.")
 
 
-def _build(named: str, kind: _Any, document: Document, path: KeyPath, folder: Path) -> Topology:
+class _Built(NamedTuple):
+    """A graph, and what its description leaves out."""
+
+    topology: Topology
+    assumed: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def _build(named: str, kind: _Any, document: Document, path: KeyPath, folder: Path) -> _Built:
     buffer = UNBOUNDED if kind.buffer is None else kind.buffer
     if isinstance(kind, FileKind):
-        return read_graph(folder / kind.file)
+        return _Built(read_graph(folder / kind.file))
+    if isinstance(kind, EdgesKind):
+        keys = {"links": kind.links, "npus": kind.npus, "forward": kind.forward}
+        return _Built(listed(document, path, keys, "edges"))
+    if isinstance(kind, InfraGraphKind):
+        from armillary.platform.files.infragraph import read_infragraph
+
+        links = {name: (link.bandwidth, link.latency) for name, link in kind.links.items()}
+        found = read_infragraph(folder / kind.file, links, buffer, kind.forward)
+        return _Built(found.topology, found.assumed, found.warnings)
     if isinstance(kind, DimensionsKind):
         # "physical": graphs exist in that profile only, which decides what a bandwidth without `per` means.
         dimensions, _ = dimensions_of(kind.network, document, (*path, "network"), "physical")
-        return from_dimensions(dimensions, buffer)
+        return _Built(from_dimensions(dimensions, buffer))
     # What is left are the arguments of the builder.
     own = {key: value for key, value in kind if key not in _Any.model_fields and key != "kind"}
     # Builders unpack tuples; YAML gives lists.
     own = {key: tuple(value) if isinstance(value, list) else value for key, value in own.items()}
-    return _BUILDERS[named](**own, buffer=buffer)
+    return _Built(_BUILDERS[named](**own, buffer=buffer))

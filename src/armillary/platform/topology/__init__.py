@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from armillary.base import lazy
 
 if TYPE_CHECKING:
+    from armillary.platform.files.infragraph import InfraGraph, read_infragraph
+    from armillary.platform.files.network_convert import Written, convert_network
     from armillary.platform.files.network_graph import load_network, panels_of
     from armillary.platform.files.topology import edges, from_networkx, read_graph, to_networkx
     from armillary.platform.files.topology_schema import read_topology
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from armillary.platform.topology.reach import check_connected, distances
     from armillary.platform.topology.routing import Adaptive, Ecmp, Paths, Rail, Routing, Shortest, Static
     from armillary.platform.topology.trees import dragonfly, fat_tree, leaf_spine, rail_optimised
+    from armillary.platform.topology.widest import Widest
 
 __all__ = [
     "UNBOUNDED",
@@ -25,6 +28,7 @@ __all__ = [
     "DimensionOrder",
     "Ecmp",
     "Failure",
+    "InfraGraph",
     "Network",
     "Paths",
     "Rail",
@@ -32,7 +36,10 @@ __all__ = [
     "Shortest",
     "Static",
     "Topology",
+    "Widest",
+    "Written",
     "check_connected",
+    "convert_network",
     "degraded",
     "distances",
     "dragonfly",
@@ -47,6 +54,7 @@ __all__ = [
     "panels_of",
     "rail_optimised",
     "read_graph",
+    "read_infragraph",
     "read_topology",
     "stages",
     "to_networkx",
@@ -55,6 +63,8 @@ __all__ = [
 __getattr__ = lazy(
     __name__,
     {
+        "..files.infragraph": ("InfraGraph", "read_infragraph"),
+        "..files.network_convert": ("Written", "convert_network"),
         "..files.network_graph": ("load_network", "panels_of"),
         "..files.topology": ("edges", "from_networkx", "read_graph", "to_networkx"),
         "..files.topology_schema": ("read_topology",),
@@ -66,5 +76,6 @@ __getattr__ = lazy(
         ".reach": ("check_connected", "distances"),
         ".routing": ("Adaptive", "Ecmp", "Paths", "Rail", "Routing", "Shortest", "Static"),
         ".trees": ("dragonfly", "fat_tree", "leaf_spine", "rail_optimised"),
+        ".widest": ("Widest",),
     },
 )

@@ -12,8 +12,9 @@ from armillary.platform.topology.dimension_order import DimensionOrder
 from armillary.platform.topology.failures import Failure, degraded
 from armillary.platform.topology.graph import Topology
 from armillary.platform.topology.routing import Adaptive, Ecmp, Rail, Routing, Shortest, Static
+from armillary.platform.topology.widest import Widest
 
-RoutingName = Literal["dimension-order", "shortest", "ecmp", "adaptive", "rail", "static"]
+RoutingName = Literal["dimension-order", "shortest", "ecmp", "adaptive", "rail", "static", "widest"]
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,9 @@ class Network:
     in_network: InNetwork | None = None
     """What `switches` can do; None: what the dimensions state from which the graph was built."""
     switches: tuple[int, ...] = ()
+    assumed: tuple[str, ...] = ()
+    """What its description leaves out and was assumed, a sentence each: stands above every result."""
+    warnings: tuple[str, ...] = ()
 
     def at(self, time: float = 0.0) -> Routing:
         """Return the routing over the topology as it is at a time (ns)."""
@@ -51,5 +55,5 @@ def routing_of(name: RoutingName, topology: Topology, seed: int = 0, table: Path
         return Static.read(topology, table)
     if name == "shortest":
         return Shortest(topology)
-    # The three that take a seed; RoutingName lets nothing else through.
-    return {"ecmp": Ecmp, "adaptive": Adaptive, "rail": Rail}[name](topology, seed)
+    # Those that take a seed; RoutingName lets nothing else through.
+    return {"ecmp": Ecmp, "adaptive": Adaptive, "rail": Rail, "widest": Widest}[name](topology, seed)

@@ -46,6 +46,7 @@ def describe(network: Network) -> dict[str, Any]:
         "routing": network.routing,
         "seed": network.seed,
         "failures": [vars(failure) for failure in network.failures],
+        "assumed": list(network.assumed),
     }
 
 
@@ -53,6 +54,7 @@ def table(network: Network) -> Group:
     """Return a graph as a rich table: sorts of nodes, kinds of links, routing and failures."""
     from rich.console import Group
     from rich.table import Table
+    from rich.text import Text
 
     topology = network.topology
     nodes = Table(title=topology.name, title_justify="left", box=None)
@@ -82,6 +84,8 @@ def table(network: Network) -> Group:
     # Larger machines would make `machine show` wait for a search per NPU.
     if topology.npus <= _CHECKED:
         rest.add_row("reachable", _reachable(network))
+    for text in network.assumed:
+        rest.add_row("assumed", Text(text))
     return Group(nodes, "", links, "", rest)
 
 

@@ -81,7 +81,8 @@ def read_logging(path: str | os.PathLike[str] | None) -> Logging:
         return Logging()
     try:
         data = tomllib.loads(read_text(Path(path), "logging configuration"))
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    # ValueError: what is no TOML, and a number of thousands of digits.
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: is no TOML ({error}), expected a logging configuration") from error
     warnings = [f"{path}: {key} has no effect" for key in data if key not in ("sink", "logger")]
     known = {_text(path, "sink", row, "name"): row for row in _rows(path, data, "sink")}
@@ -92,7 +93,7 @@ def read_logging(path: str | os.PathLike[str] | None) -> Logging:
         if not isinstance(names, list):
             raise InputError(f"{path}: logger {logger}: sinks is {show(names)}, expected a list of names")
         for name in names:
-            if name not in known:
+            if not isinstance(name, str) or name not in known:
                 raise InputError(
                     f"{path}: logger {logger}: sink {show(name)} is not defined, expected a [[sink]] of it"
                 )
@@ -118,7 +119,7 @@ def _text(path: object, where: str, row: dict[str, Any], key: str) -> str:
 
 def _least(path: object, row: dict[str, Any], default: str) -> int:
     level = row.get("level", default)
-    if level not in LEVELS:
+    if not isinstance(level, str) or level not in LEVELS:
         raise InputError(f"{path}: level {show(level)}, expected one of {', '.join(LEVELS)}")
     return LEVELS[level]
 
@@ -134,12 +135,19 @@ def _sink(path: object, logger: str, level: int, row: dict[str, Any], warnings: 
         return None
     rotating = kind.startswith("rotating")
     file = Path(_text(path, f"sink {row['name']}", row, "base_filename" if rotating else "filename"))
+    try:
+        inside = file.resolve().is_relative_to(Path.cwd().resolve())
+    # RuntimeError: a link that leads to itself; ValueError: a name with a NUL.
+    except (OSError, RuntimeError, ValueError) as error:
+        raise InputError(
+            f"{name}: {show(str(file))} is not a file name ({error}), expected one below the current folder"
+        ) from None
     # A configuration may come from others: it must not write anywhere else.
-    if not file.resolve().is_relative_to(Path.cwd().resolve()):
+    if not inside:
         warnings.append(f"{name}: {file} is not below the current folder: not written")
         return None
     most = _size(row.get("max_size", MOST)) if rotating else None
-    kept = row.get("max_files", KEPT)
+    kept = row.get("max_files", KEPT) if rotating else KEPT
     if rotating and (most is None or not isinstance(kept, int) or not 0 <= kept <= 1000):
         raise InputError(
             f"{name}: max_size or max_files, expected a size such as '1M', and a number up to 1000"

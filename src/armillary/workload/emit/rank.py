@@ -6,15 +6,17 @@ from collections.abc import Callable, Sequence
 from math import prod
 
 from armillary.trace import CollectiveType, Graph, NodeType
-from armillary.trace.grid import RankGrid
+from armillary.trace.grid import FURTHER, RankGrid
 from armillary.trace.node import Attribute
 from armillary.trace.templates import GraphOfTemplates, Template
 from armillary.workload.emit.template import (
+    CALL,
     CHAIN,
     HOST,
     IN,
     Piece,
     collective,
+    further,
     kernel_attributes,
     labels,
     message,
@@ -22,6 +24,8 @@ from armillary.workload.emit.template import (
 from armillary.workload.layers.layer import Step
 
 Nodes = Sequence[int]
+Communicator = tuple[tuple[int, ...], str]
+"""The mesh dimensions in which its ranks differ, and what tells it apart from others of the same ranks."""
 
 
 class Rank:
@@ -31,6 +35,7 @@ class Rank:
         grid: The ranks.
         chain: The last kernel.
         labels: Label values of the nodes placed next.
+        lane: Number of the communicators of the task that is placed; tasks that run side by side differ in it.
     """
 
     def __init__(self, source: str, grid: RankGrid, handshake: int = 0) -> None:
@@ -38,13 +43,23 @@ class Rank:
         self.chain: Nodes = ()
         self._host: Nodes = ()
         self.labels = {"layer": -1, "micro_batch": -1}
+        self.lane = 0
         self._graph_of_templates = GraphOfTemplates(source)
         self._single: dict[tuple[object, ...], Template] = {}
-        self._called: dict[tuple[int, ...], int] = {}
+        self._called: dict[Communicator, int] = {}
+        self._late: dict[Communicator, int] = {}
+        """The last call of each communicator, where what is placed next could overtake it."""
+        self._known: dict[str, Communicator] = {}
         self._inside: dict[str, tuple[list[int], list[int]]] = {}
         """The last calls of pieces, by axis set, and the ends of the piece that made them."""
         self._between: dict[str, int] = {}
         """The last call between pieces, until a piece calls that communicator again."""
+
+    def _communicator(self, axis_set: str) -> Communicator:
+        # Axis sets of the same mesh dimensions are one communicator, whatever their names.
+        if axis_set not in self._known:
+            self._known[axis_set] = (self.grid.mesh_dims(axis_set), axis_set.partition(FURTHER)[2])
+        return self._known[axis_set]
 
     def members(self, axis_set: str) -> int:
         """Return how many ranks a group of an axis set has; 1 for the empty axis set."""
@@ -61,9 +76,18 @@ class Rank:
         keep program order in NCCL. Pieces that overlap do not wait for each other.
         """
         before = [self._between.pop(axis_set) for axis_set in made.calls if axis_set in self._between]
-        base = self._graph_of_templates.place(
-            made.template, {IN: inputs, CHAIN: [*self.chain, *also, *before], HOST: self._host}, self.labels
-        )
+        ports: dict[str, Nodes] = {IN: inputs, CHAIN: [*self.chain, *also, *before], HOST: self._host}
+        # Without these edges a rank with slow kernels could take two calls in another order than the other members.
+        for axis_set in made.late:
+            call = self._late.get(self._communicator(axis_set))
+            if call is not None and call not in before:
+                ports[f"{CALL}{axis_set}"] = [call]
+        base = self._graph_of_templates.place(made.template, ports, self.labels)
+        for axis_set in made.late:
+            self._late.pop(self._communicator(axis_set), None)
+        for axis_set, last in made.late.items():
+            if last is not None:
+                self._late[self._communicator(axis_set)] = base + last
         if made.host is not None:
             self._host = [base + made.host]
         ends = [base + node for node in made.ends]
@@ -89,15 +113,19 @@ class Rank:
         calls, ends = self._inside.get(axis_set, ((), ()))
         return () if set(ends) <= set(after) else calls
 
-    def collective(self, name: str, kind: CollectiveType, axis_set: str, size: int, after: Nodes) -> int:
-        """Place a collective; those of one axis set keep their order."""
+    def collective(
+        self, name: str, kind: CollectiveType, axis_set: str, size: int, after: Nodes, lane: int = 0
+    ) -> int:
+        """Place a collective; those of one axis set and `lane` keep their order."""
+        axis_set = further(axis_set, lane)
         step = Step(name, collective=kind, axes=axis_set, size=size)
-        # Axis sets of the same mesh dimensions are one communicator, whatever their names.
-        mesh_dims = self.grid.mesh_dims(axis_set)
-        before = [self._called[mesh_dims]] if mesh_dims in self._called else []
+        called = self._communicator(axis_set)
+        before = [self._called[called]] if called in self._called else []
+        if called in self._late and self._late[called] not in (*after, *before):
+            before.append(self._late[called])
         key = (name, kind, axis_set, size)
         node = self._place(key, name, NodeType.COMM_COLL_NODE, lambda: collective(step), [*after, *before])
-        self._called[mesh_dims] = self._between[axis_set] = node
+        self._called[called] = self._late[called] = self._between[axis_set] = node
         return node
 
     def send(self, name: str, axis: str, steps: int, size: int, tag: int, after: Nodes) -> int:

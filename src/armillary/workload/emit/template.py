@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from armillary.trace import NodeType
 from armillary.trace.attention import ATTENTION
 from armillary.trace.gemm import GEMM, SCALING, to_numbers
-from armillary.trace.grid import AXIS
+from armillary.trace.grid import AXIS, FURTHER
 from armillary.trace.node import Attribute
 from armillary.trace.templates import LABEL, Template
 from armillary.workload.layers.layer import Step
@@ -18,6 +18,8 @@ IN = ""
 """Port of the inputs of a list of steps."""
 CHAIN = "chain"
 """Port of the earlier kernels, which the first nodes of a template do not overtake."""
+CALL = "call "
+"""Beginning of the port, by communicator, of calls on it that were placed before; its first call waits for them."""
 HOST = "host"
 """Port of what the CPU did before; it does one thing after the other."""
 NO_HOST = Host()
@@ -34,6 +36,8 @@ class Piece:
         kernel: The last kernel, or None.
         ends: Nodes without successors in the template: when they are done, all of it is.
         calls: The last calls on every communicator, by its axis set.
+        late: The last collective on every communicator that this piece calls, by its axis set, if it may become ready
+            after the last kernel: what waits for that kernel only could overtake it. None if it cannot.
         host: The last thing that the CPU does, or None.
     """
 
@@ -42,19 +46,22 @@ class Piece:
     kernel: int | None
     ends: tuple[int, ...]
     calls: Mapping[str, tuple[int, ...]]
+    late: Mapping[str, int | None]
     host: int | None = None
 
 
-def piece(*lists: Sequence[Step], host: Host = NO_HOST) -> Piece:
+def piece(*lists: Sequence[Step], host: Host = NO_HOST, lane: int = 0) -> Piece:
     """Return the template of one or more lists of steps; later lists continue the first.
 
     Where `host` takes time, every step waits for the CPU to issue it, which it does in the order of the lists.
+    Other than 0, `lane` numbers communicators of its own for pieces that run beside others.
 
     `Piece.last` is that of the first list: results of the later ones (gradients of weights) stay on the rank.
     """
     template = Template()
     at: dict[str, tuple[int, ...]] = {}
     called: dict[str, tuple[int, ...]] = {}
+    late: dict[str, int | None] = {}
     first: tuple[int, ...] = ()
     kernel = issued = None
     within = ""
@@ -74,7 +81,10 @@ def piece(*lists: Sequence[Step], host: Host = NO_HOST) -> Piece:
             # A step without predecessors still must not overtake the kernels before the piece.
             ports = (IN, CHAIN) if opens else (CHAIN,) if not after else ()
             # Calls of one communicator run in the order of the program, as in NCCL.
-            after = (*after, *called.get(step.axes, ()))
+            axes = further(step.axes, lane) if step.collective is not None else step.axes
+            after = (*after, *called.get(axes, ()))
+            if step.collective is not None and axes not in late:
+                ports = (*ports, f"{CALL}{axes}")
             graph = graph_of(step.name, host)
             work = host.synchronise * step.synchronises
             # A CUDA graph is issued once.
@@ -84,17 +94,39 @@ def piece(*lists: Sequence[Step], host: Host = NO_HOST) -> Piece:
             if work:
                 issued = _issue(template, step, work, issued, (after, ports) if step.synchronises else None)
                 after = (*after, issued)
-            before = _add(template, step, after, ports)
+            before = _add(template, step, after, ports, lane)
             at[step.name] = before
             if step.axes:
-                called[step.axes] = before
+                called[axes] = before
+                late |= {axes: before[0]} if step.collective is not None else {}
             else:
                 kernel = before[0]
         if number == 0:
             first = before or ()
     followed = {parent for node in template.nodes for parent in node.data_deps}
     ends = tuple(node for node in range(len(template.nodes)) if node not in followed)
-    return Piece(template, first, kernel, ends, called, issued)
+    if kernel is not None and not lane:
+        # A call is ready when its kernel ends if all that it waits for ended before.
+        done = _waited(template, kernel)
+        for axes, call in late.items():
+            assert call is not None
+            late[axes] = None if done.issuperset(template.nodes[call].data_deps) else call
+    return Piece(template, first, kernel, ends, called, late, issued)
+
+
+def further(axis_set: str, lane: int) -> str:
+    """Return the name of the communicator of a lane with the ranks of an axis set."""
+    return f"{axis_set}{FURTHER}{lane}" if lane and axis_set else axis_set
+
+
+def _waited(template: Template, node: int) -> set[int]:
+    """Return a node of a template and all that it waits for."""
+    found, left = {node}, [node]
+    while left:
+        new = set(template.nodes[left.pop()].data_deps) - found
+        found |= new
+        left += new
+    return found
 
 
 GRAPHS = {
@@ -127,16 +159,23 @@ def _issue(
     return template.add(name, NodeType.COMP_NODE, attributes, (*before[0], *nodes), (*before[1], *ports))
 
 
-def _add(template: Template, step: Step, after: Sequence[int], ports: Sequence[str]) -> tuple[int, ...]:
+def _add(
+    template: Template, step: Step, after: Sequence[int], ports: Sequence[str], lane: int
+) -> tuple[int, ...]:
     if step.collective is not None:
-        return (template.add(step.name, NodeType.COMM_COLL_NODE, collective(step), after, ports),)
+        attributes = collective(step, lane)
+        return (template.add(step.name, NodeType.COMM_COLL_NODE, attributes, after, ports),)
     if step.shift:
         # Send and receive start together; the step is done when both are.
         sent = template.add(
-            f"{step.name} send", NodeType.COMM_SEND_NODE, message(step, step.shift, True), after, ports
+            f"{step.name} send", NodeType.COMM_SEND_NODE, message(step, step.shift, True, lane), after, ports
         )
         got = template.add(
-            f"{step.name} recv", NodeType.COMM_RECV_NODE, message(step, -step.shift, False), after, ports
+            f"{step.name} recv",
+            NodeType.COMM_RECV_NODE,
+            message(step, -step.shift, False, lane),
+            after,
+            ports,
         )
         return (sent, got)
     return (template.add(step.name, NodeType.COMP_NODE, kernel_attributes(step), after, ports),)
@@ -167,14 +206,14 @@ def kernel_attributes(step: Step) -> list[Attribute]:
     return found + labels()
 
 
-def collective(step: Step) -> list[Attribute]:
+def collective(step: Step, lane: int = 0) -> list[Attribute]:
     """Return the attributes of a collective node."""
     assert step.collective is not None
     found: list[Attribute] = [
         ("is_cpu_op", "bool", False),
         ("comm_type", "int64", int(step.collective)),
         ("comm_size", "int64", step.size),
-        ("pg_name", "string", step.axes),
+        ("pg_name", "string", further(step.axes, lane)),
     ]
     if step.splits:
         found.append(("comm_splits", "int64_list", list(step.splits)))

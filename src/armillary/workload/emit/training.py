@@ -22,22 +22,26 @@ AGREE = "tp+cp+dp"
 """Axes over which delayed scaling reduces largest values, as Megatron-core's amax reduction group."""
 
 
+BESIDE_ALL = 3
+"""`Rank.lane` of the gradients of weights, which fill the idle time of tasks of both other lanes, 1 and 2."""
+
+
 @dataclass
 class Pieces:
     """The pieces of layers, made once for layers that occur often."""
 
     host: Host = NO_HOST
-    made: dict[tuple[int, str], Piece] = field(default_factory=dict)
+    made: dict[tuple[int, str, int], Piece] = field(default_factory=dict)
     layers: list[Layer] = field(default_factory=list)
     """Keeps the layers with pieces alive, as ``id`` could otherwise be reused."""
 
-    def of(self, layer: Layer, kind: str) -> Piece:
-        """Return the piece of a layer for a kind of task: F, B (input gradients), W, or BW."""
-        key = (id(layer), kind)
+    def of(self, layer: Layer, kind: str, lane: int = 0) -> Piece:
+        """Return the piece of a layer for a kind of task, F, B (input gradients), W, or BW, and a `Rank.lane`."""
+        key = (id(layer), kind, lane)
         if key not in self.made:
             lists = {"F": layer.forward, "B": layer.backward, "W": layer.weight}
             parts = [layer.in_order] if kind == "BW" and layer.in_order else [lists[each] for each in kind]
-            self.made[key] = piece(*parts, host=self.host)
+            self.made[key] = piece(*parts, host=self.host, lane=lane)
             self.layers.append(layer)
         return self.made[key]
 
@@ -117,6 +121,8 @@ class Stage:
                 # With overlap a task waits for the one before the last, so it runs beside the last; a W
                 # beside its own B.
                 self.rank.chain = ends[max(len(ends) - 2 - fills, 0)]
+                # Each has communicators of its own, as NCCL calls of two streams on one would meet in any order.
+                self.rank.lane = BESIDE_ALL if fills else 1 + len(ends) % 2
             self.rank.labels["micro_batch"] = task.microbatch
             if task.kind == "F":
                 self._forward(task)
@@ -223,7 +229,9 @@ class Stage:
             self.rank.labels["layer"] = -1
             size = layers * TENSORS[direction] * AMAX
             after = [*after, *self.rank.chain]
-            node = self.rank.collective(f"amax {direction}", CollectiveType.ALL_REDUCE, AGREE, size, after)
+            node = self.rank.collective(
+                f"amax {direction}", CollectiveType.ALL_REDUCE, AGREE, size, after, self.rank.lane
+            )
             self.rank.chain = [node]
 
     def _part(self, size: int) -> int:
@@ -245,14 +253,15 @@ class Stage:
         part = self._part(size)
         now = [self.rank.recv(f"receive {what}", "pp", steps, part, tag)]
         if part < size:
-            now = [self.rank.collective(f"gather {what}", CollectiveType.ALL_GATHER, "tp", part, now)]
+            kind = CollectiveType.ALL_GATHER
+            now = [self.rank.collective(f"gather {what}", kind, "tp", part, now, self.rank.lane)]
         return now
 
     def _use(
         self, layer: Layer, number: int, kind: str, now: Nodes, also: Nodes, last: bool = False
     ) -> Nodes:
         """Place a layer with its weights, and return the nodes after which its result is available."""
-        made = self.pieces.of(layer, kind)
+        made = self.pieces.of(layer, kind, self.rank.lane)
         if kind != "W":
             also = [*also, *self.replicas.weights(number), *self._load(layer)]
         key = (self.rank.labels["micro_batch"], number)

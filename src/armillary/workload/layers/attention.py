@@ -10,7 +10,8 @@ from armillary.workload.layers.block import Block
 from armillary.workload.layers.layer import Step
 from armillary.workload.layers.linear import column, gather, norm, replicated, row
 from armillary.workload.layers.shard import Shard
-from armillary.workload.models.schema import Decoder, Latent
+from armillary.workload.models.decoder_parts import Latent
+from armillary.workload.models.schema import Decoder
 
 
 def heads_of(shard: Shard, model: Decoder, window: int | None) -> Heads:

@@ -7,7 +7,7 @@ from functools import cache
 from math import ceil, comb, fsum
 
 from armillary.base import portable
-from armillary.workload.models.schema import Experts
+from armillary.workload.models.decoder_parts import Experts
 
 
 @dataclass(frozen=True)

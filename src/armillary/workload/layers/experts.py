@@ -26,7 +26,8 @@ from armillary.workload.layers.linear import (
     scatter,
 )
 from armillary.workload.layers.shard import Shard, check_divides
-from armillary.workload.models.schema import Decoder, Experts
+from armillary.workload.models.decoder_parts import Experts
+from armillary.workload.models.schema import Decoder
 
 PROBABILITY = 4
 """Bytes of a score of the router."""

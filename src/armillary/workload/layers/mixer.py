@@ -13,7 +13,8 @@ from armillary.workload.layers.block import Block
 from armillary.workload.layers.layer import Step
 from armillary.workload.layers.linear import column, row
 from armillary.workload.layers.shard import Shard, check_divides
-from armillary.workload.models.schema import Decoder, Linear
+from armillary.workload.models.decoder_parts import Linear
+from armillary.workload.models.schema import Decoder
 
 NUMBER = 4
 """Bytes of a state, of what Mamba-2 passes from chunk to chunk, and of scores within a chunk."""

@@ -11,7 +11,8 @@ from armillary.workload.layers.experts import check_experts
 from armillary.workload.layers.layer import Layer, Step
 from armillary.workload.layers.linear import gemms, norm
 from armillary.workload.layers.shard import Shard, training_shard
-from armillary.workload.models.schema import Attention, Decoder, Mlp, Vit
+from armillary.workload.models.decoder_parts import Attention, Mlp
+from armillary.workload.models.schema import Decoder, Vit
 from armillary.workload.plan.schema import Plan
 
 

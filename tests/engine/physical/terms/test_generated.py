@@ -18,7 +18,8 @@ from armillary.platform.terms import Terms
 from armillary.trace import Trace
 from armillary.trace.compose import PlacedJob
 from armillary.workload.generate import generate
-from armillary.workload.models.schema import Attention, Decoder, Mlp
+from armillary.workload.models.decoder_parts import Attention, Mlp
+from armillary.workload.models.schema import Decoder
 from armillary.workload.plan.schema import Plan
 
 PLATFORM = {

@@ -9,7 +9,8 @@ from pydantic import ValidationError
 
 from armillary.base.errors import InputError
 from armillary.explore.training.step import Step
-from armillary.workload.models.schema import Attention, Decoder, Mlp
+from armillary.workload.models.decoder_parts import Attention, Mlp
+from armillary.workload.models.schema import Decoder
 
 
 @dataclass(frozen=True)

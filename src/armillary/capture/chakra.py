@@ -1,0 +1,268 @@
+"""Captured ranks as a Chakra trace of all ranks of the program: kernels and communications on their streams."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from armillary.base.errors import InputError
+from armillary.capture.log import ALL, COMMUNICATION, HOST, JOIN, OPERATOR, RECORD, Communication, Log, Row
+from armillary.capture.mesh import Mesh, mesh_of, needs_mesh
+from armillary.capture.summary import RankClass, classes
+from armillary.convert.groups import Groups
+from armillary.trace import CollectiveType, Graph, GraphBuilder, Node, NodeType, Trace, graph_of
+from armillary.trace.attention import ATTENTION
+from armillary.trace.gemm import GEMM, to_numbers
+from armillary.trace.grid import AXIS
+from armillary.trace.node import Attribute
+
+MODULE = "module"
+"""String attribute of a node: path of the module that issued it, forward or backward."""
+LINE = "line"
+"""String attribute of a node: file and line of the user's program that issued it."""
+UNKNOWN = "no_rule"
+"""Bool attribute of a kernel of which only the bytes are known."""
+Name = Callable[[Communication], list[Attribute] | None]
+"""Group or peer of a communication as attributes; None: it has one member, and moves nothing."""
+
+
+def trace_of(logs: Sequence[Log], *, host_ns: int = 0) -> Trace:
+    """Return the trace of all ranks.
+
+    A node waits for the one before it on its stream, for what its stream waits for (events, communications), and for
+    what the host waited for before it was issued. Nodes carry operations, bytes, GEMMs and attention, by which the
+    compute model of a machine times them.
+
+    Args:
+        logs: Of the ranks that were run.
+        host_ns: What it takes the host to call an operator; 0: it is always ahead of the device.
+
+    Raises:
+        InputError: what the other ranks do does not follow from these.
+    """
+    logs = sorted(logs, key=lambda each: each.rank)
+    mesh = mesh_of(logs)
+    found = classes(logs, mesh)
+    ranks = logs[0].ranks
+    if mesh is not None and _follows(logs, mesh):
+        _check_whole(found, ranks)
+        rank_graph = np.zeros(ranks, np.int32)
+        for at, each in enumerate(found):
+            rank_graph[list(each.ranks)] = at
+        graphs = tuple(_graph(each.log, [], _by_rules(each.log, mesh), host_ns) for each in found)
+        return Trace(graphs, rank_graph, mesh.grid(), _about(logs, found))
+    if len(logs) < ranks:
+        raise needs_mesh(logs)
+    groups = Groups(ranks)
+    for log in logs:
+        for members in log.groups:
+            groups.number(members)
+    own = [_graph(log, _definitions(groups), _by_number(log, groups), host_ns) for log in logs]
+    return Trace(tuple(own), np.arange(ranks, dtype=np.int32), None, _about(logs, found))
+
+
+def _check_whole(found: Sequence[RankClass], ranks: int) -> None:
+    known = sum(len(each.ranks) for each in found)
+    if known < ranks:
+        run = sorted(rank for each in found for rank in each.run)
+        raise InputError(
+            f"{found[0].log.script}: what {ranks - known} of {ranks} ranks do does not follow from ranks "
+            f"{', '.join(map(str, run))}, which differ; expected --run auto, or --run all"
+        )
+
+
+def _about(logs: Sequence[Log], found: Sequence[RankClass]) -> dict[str, object]:
+    return {
+        "captured": {
+            "script": logs[0].script, "ranks": logs[0].ranks, "run": [log.rank for log in logs],
+            "classes": len(found), "torch": logs[0].torch, "step": logs[0].step,
+        }
+    }  # fmt: skip
+
+
+def _follows(logs: Sequence[Log], mesh: Mesh) -> bool:
+    """Whether the mesh has names for all groups and peers."""
+    groups = all(mesh.group(ranks) for log in logs for ranks in log.groups)
+    return groups and all(
+        mesh.way(log.rank, each.peer)
+        for log in logs
+        for each in log.communications
+        if each.type in ("send", "recv")
+    )
+
+
+def _by_rules(log: Log, mesh: Mesh) -> Name:
+    # Once for each group: it may have 100,000 ranks.
+    groups = [mesh.group(ranks) for ranks in log.groups]
+
+    def name(each: Communication) -> list[Attribute] | None:
+        if each.type in ("send", "recv"):
+            way = mesh.way(log.rank, each.peer)
+            assert way is not None  # `_follows` has seen it
+            return [
+                (AXIS, "string", way[0]),
+                ("comm_dst" if each.type == "send" else "comm_src", "int32", way[1]),
+            ]
+        if len(log.groups[each.group]) == 1:
+            return None
+        return [("pg_name", "string", groups[each.group])]
+
+    return name
+
+
+def _by_number(log: Log, groups: Groups) -> Name:
+    def name(each: Communication) -> list[Attribute] | None:
+        if each.type in ("send", "recv"):
+            ends = (log.rank, each.peer) if each.type == "send" else (each.peer, log.rank)
+            return [("comm_src", "int32", ends[0]), ("comm_dst", "int32", ends[1])]
+        if len(log.groups[each.group]) == 1:
+            return None
+        number = groups.number(log.groups[each.group])
+        return [("pg_name", "string", str(number))] if number else []
+
+    return name
+
+
+def _definitions(groups: Groups) -> list[Node]:
+    builder = GraphBuilder()
+    groups.metadata(builder)
+    return builder.nodes
+
+
+def _graph(log: Log, nodes: list[Node], name: Name, host_ns: int) -> Graph:
+    return graph_of(_Nodes(log, list(nodes), name, host_ns).all(), f"rank {log.rank}")
+
+
+class _Nodes:
+    """The nodes of a rank, with what each stream has to wait for."""
+
+    def __init__(self, log: Log, nodes: list[Node], name: Name, host_ns: int) -> None:
+        self._log, self._nodes, self._name, self._host_ns = log, nodes, name, host_ns
+        self._last: dict[int, int] = {}
+        self._waits: dict[int, set[int]] = {}
+        self._events: dict[int, set[int]] = {}
+        self._calls: dict[int, int] = {}
+        # What the host has waited for, and the streams that know it already.
+        self._host: set[int] = set()
+        self._told: set[int] = set()
+        self._issued = -1
+        self._pending = 0
+        streams = [row.stream for row in log.rows if row.stream >= 0]
+        # A stream that a group has to itself gets a number above those of the program.
+        self._own = max(streams, default=0) + 1
+
+    def all(self) -> list[Node]:
+        for row in self._log.rows:
+            self._pending += row.calls
+            if row.kind == OPERATOR:
+                self._kernel(row)
+            elif row.kind == COMMUNICATION:
+                self._communication(row)
+            elif row.kind == RECORD:
+                self._events[row.what] = self._before(row.stream)
+            elif row.kind == JOIN:
+                if row.what in self._calls:
+                    self._waits.setdefault(row.stream, set()).add(self._calls[row.what])
+            elif row.kind == HOST:
+                self._host_waits(row)
+            else:
+                self._waits.setdefault(row.stream, set()).update(self._events.get(row.what, ()))
+        return self._nodes
+
+    def _before(self, stream: int) -> set[int]:
+        """Return what ends before the next node of a stream can start."""
+        found = set(self._waits.get(stream, ()))
+        if stream in self._last:
+            found.add(self._last[stream])
+        if self._host and stream not in self._told:
+            found |= self._host
+        return found
+
+    def _host_waits(self, row: Row) -> None:
+        if row.what:
+            found = self._events.get(row.what, set())
+        elif row.stream == ALL:
+            found = set().union(*(self._before(stream) for stream in {*self._last, *self._waits}))
+        else:
+            found = self._before(row.stream)
+        if found:
+            self._host, self._told = found | self._host, set()
+
+    def _issue(self) -> list[int]:
+        """Add the time of the host, which issues one operator after the other."""
+        if not self._host_ns:
+            return []
+        after = set(self._host) if self._host else set()
+        if self._issued >= 0:
+            after.add(self._issued)
+        node = Node(len(self._nodes), "host", NodeType.COMP_NODE, (), tuple(sorted(after)))
+        took = max(self._pending, 1) * self._host_ns
+        node.duration_micros = (took + 500) // 1000
+        node.attrs += [("is_cpu_op", "bool", True), ("duration_ns", "int64", took), ("tid", "int64", 0)]
+        self._nodes.append(node)
+        self._pending, self._issued = 0, node.id
+        # Later nodes of the host wait for this one, and with it for what the host has waited for.
+        self._host = set()
+        return [node.id]
+
+    def _add(
+        self, name: str, kind: int, stream: int, after: set[int], row: Row, attrs: list[Attribute]
+    ) -> int:
+        after = after.union(self._issue())
+        place = self._log.places[row.place]
+        node = Node(len(self._nodes), name, kind, (), tuple(sorted(after)))
+        node.attrs += [("is_cpu_op", "bool", False), *attrs, ("stream", "int64", stream)]
+        if place.module:
+            node.attrs.append((MODULE, "string", place.module))
+        if place.line:
+            node.attrs.append((LINE, "string", place.line))
+        self._nodes.append(node)
+        self._last[stream] = node.id
+        self._waits.pop(stream, None)
+        self._told.add(stream)
+        return node.id
+
+    def _kernel(self, row: Row) -> None:
+        kind = self._log.kinds[row.what]
+        # Readers divide by it; 1 operation takes no time.
+        attrs: list[Attribute] = [
+            ("num_ops", "int64", max(1, kind.flops)), ("tensor_size", "uint64", max(1, kind.size)),
+        ]  # fmt: skip
+        if kind.products and kind.precision != "bf16":
+            attrs.append(("precision", "string", kind.precision))
+        if kind.gemm is not None and kind.gemm.operations == kind.flops:
+            attrs.append((GEMM, "int64_list", to_numbers([kind.gemm])))
+        if kind.attention is not None:
+            attrs.append((ATTENTION, "int64_list", list(kind.attention)))
+        if not kind.family:
+            attrs.append((UNKNOWN, "bool", True))
+        self._add(kind.name, NodeType.COMP_NODE, row.stream, self._before(row.stream), row, attrs)
+
+    def _communication(self, row: Row) -> None:
+        each = self._log.communications[row.what]
+        where = self._name(each)
+        if where is None:
+            return
+        after = self._before(row.stream)
+        stream = row.stream
+        if each.own_stream:
+            stream = self._own + each.group
+            if stream in self._last:
+                after.add(self._last[stream])
+        kind, attrs = NodeType.COMM_COLL_NODE, where
+        if each.type in ("send", "recv"):
+            kind = NodeType.COMM_SEND_NODE if each.type == "send" else NodeType.COMM_RECV_NODE
+            attrs = [("comm_size", "int64", each.bytes), *where, ("comm_tag", "int32", each.tag % 2**31)]
+        else:
+            type_ = CollectiveType[each.type.upper().replace("-", "_")]
+            attrs = [("comm_type", "int64", int(type_)), ("comm_size", "int64", self._size(each)), *where]
+            if each.splits and sum(each.splits) == each.input:
+                attrs.append(("comm_splits", "int64_list", list(each.splits)))
+        self._calls[row.what] = self._add(each.type, kind, stream, after, row, attrs)
+
+    def _size(self, each: Communication) -> int:
+        """Return bytes as Chakra counts them: what a rank gives; of a gather or scatter all parts."""
+        if each.type in ("gather", "scatter", "broadcast"):
+            return each.bytes
+        return each.input

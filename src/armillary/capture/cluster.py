@@ -1,0 +1,241 @@
+"""The cluster that a captured rank is part of: process groups whose collectives do nothing, and no files of others.
+
+PyTorch's backend ``fake`` knows ranks and groups and moves nothing. What moves Python objects through a group is
+replaced: the other ranks have the same, and messages of objects go through a folder.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from armillary.base.errors import ArmillaryError
+from armillary.base.files import replacing, write_text
+from armillary.capture.recorder import Recorder
+from armillary.convert.torch_import import torch_part
+
+GPUS_PER_NODE = 8
+WAITING = "waiting_"
+"""Prefix of the file by which a rank says that it waits for a message of another one."""
+PATIENCE_SECONDS = 600.0
+POLL_SECONDS = 0.05
+
+
+def environment(rank: int, ranks: int, local: int = GPUS_PER_NODE) -> dict[str, str]:
+    """Return what torchrun would set for a rank."""
+    local = min(local, ranks)
+    return {
+        "RANK": str(rank), "WORLD_SIZE": str(ranks), "LOCAL_RANK": str(rank % local), "LOCAL_WORLD_SIZE": str(local),
+        "GROUP_RANK": str(rank // local), "ROLE_RANK": str(rank), "ROLE_WORLD_SIZE": str(ranks), "NGPU": str(ranks),
+        "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500", "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"),
+    }  # fmt: skip
+
+
+def join(torch: Any, recorder: Recorder, rank: int, ranks: int, mail: Mail) -> None:
+    """Make this process rank `rank` of `ranks`; messages of objects go through `mail`."""
+    distributed = torch.distributed
+    if not distributed.is_available():
+        return
+    store = torch_part("testing._internal.distributed.fake_pg").FakeStore
+
+    core = distributed.distributed_c10d
+    init = core.init_process_group
+    replaced: dict[str, Callable[..., Any]] = {}
+
+    def init_process_group(*_: Any, **__: Any) -> None:
+        init("fake", rank=rank, world_size=ranks, store=store())
+
+    replaced["init_process_group"] = init_process_group
+    new_group = core.new_group
+
+    def group(
+        ranks: Any = None, timeout: Any = None, backend: Any = None, pg_options: Any = None, **named: Any
+    ) -> Any:
+        return new_group(ranks, backend="fake", **named)
+
+    replaced["new_group"] = group
+    for name in ("is_nccl_available", "is_gloo_available", "is_torchelastic_launched"):
+        replaced[name] = lambda: True
+    replaced["set_timeout"] = lambda *_, **__: None
+    replaced["monitored_barrier"] = lambda *_, **__: None
+    replaced |= _objects(core, rank, mail)
+    for name, value in replaced.items():
+        setattr(core, name, value)
+        setattr(distributed, name, value)
+    _works(distributed, recorder)
+    _data_parallel(torch)
+    _chunks()
+    _checkpoints(torch, recorder.log.notes)
+
+
+class Mail:
+    """Messages of Python objects between ranks, each a file.
+
+    Attributes:
+        folder: Where they are.
+    """
+
+    def __init__(self, folder: Path, alike: Sequence[Sequence[int]] = ()) -> None:
+        """Begin; `alike` are sizes of a mesh, innermost first, and those of its axes along which ranks differ."""
+        self.folder = folder
+        self._alike = alike
+        self._sent: Counter[tuple[int, int]] = Counter()
+
+    def next(self, source: int, target: int) -> list[Path]:
+        """Return the file of the next message, and that of the same one between ranks that do the same."""
+        number = self._sent[source, target]
+        self._sent[source, target] += 1
+        pairs = dict.fromkeys([(source, target), (self._like(source), self._like(target))])
+        return [self.folder / f"{first}_{second}_{number}" for first, second in pairs]
+
+    def _like(self, rank: int) -> int:
+        found, stride = 0, 1
+        if not self._alike:
+            return rank
+        sizes, stages = self._alike
+        for at, size in enumerate(sizes):
+            found += rank // stride % size * stride * (at in stages)
+            stride *= size
+        return found
+
+
+def _objects(core: Any, rank: int, mail: Mail) -> dict[str, Callable[..., Any]]:
+    def end(given: int | None, of_group: int | None, group: Any) -> int:
+        if given is not None:
+            return given
+        return int(core.get_global_rank(group, of_group) if group is not None else of_group or 0)
+
+    def send(
+        objects: Any, dst: int | None = None, group: Any = None, device: Any = None, group_dst: int | None = None,
+        **_: Any,
+    ) -> None:  # fmt: skip
+        path = mail.next(rank, end(dst, group_dst, group))[0]
+        with replacing(path) as part:
+            part.write_bytes(pickle.dumps(objects))
+
+    def recv(
+        objects: Any, src: int | None = None, group: Any = None, device: Any = None, group_src: int | None = None,
+        **_: Any,
+    ) -> int:  # fmt: skip
+        source = end(src, group_src, group)
+        paths, waiting = mail.next(source, rank), mail.folder / f"{WAITING}{rank}"
+        until = time.monotonic() + PATIENCE_SECONDS
+        if not any(path.exists() for path in paths):
+            # Whoever starts processes reads from this whom to start next.
+            write_text(waiting, str(source))
+        while not any(path.exists() for path in paths):
+            if time.monotonic() > until:
+                raise ArmillaryError(f"rank {rank} waits for an object of rank {source}, which sends none")
+            time.sleep(POLL_SECONDS)
+        waiting.unlink(missing_ok=True)
+        # Written by a rank of this run, into a folder of its own.
+        objects[:] = pickle.loads(next(path for path in paths if path.exists()).read_bytes())
+        return source
+
+    def all_gather(objects: Any, mine: Any, group: Any = None) -> None:
+        objects[:] = [mine] * len(objects)
+
+    def gather(mine: Any, objects: Any = None, dst: Any = None, group: Any = None, **_: Any) -> None:
+        if objects:
+            objects[:] = [mine] * len(objects)
+
+    def scatter(results: Any, objects: Any = None, src: Any = None, group: Any = None, **_: Any) -> None:
+        if objects:
+            results[0] = objects[0]
+
+    return {
+        "send_object_list": send,
+        "recv_object_list": recv,
+        "all_gather_object": all_gather,
+        "gather_object": gather,
+        "scatter_object_list": scatter,
+        "broadcast_object_list": lambda *_, **__: None,
+    }
+
+
+def _works(distributed: Any, recorder: Recorder) -> None:
+    """Let whoever waits for a communication be noted."""
+    work = distributed.Work
+    wait = work.wait
+
+    def waited(self: Any, *args: Any, **named: Any) -> Any:
+        recorder.wait(self)
+        return wait(self, *args, **named)
+
+    work.wait = waited
+
+
+def _data_parallel(torch: Any) -> None:
+    """Reduce buckets of DDP in Python: those of the fake backend give no tensors back."""
+    parallel = torch.nn.parallel.DistributedDataParallel
+    start = parallel.__init__
+    # It gathers the shapes of all ranks and compares them: here the other ranks have none.
+    torch.distributed._verify_params_across_processes = lambda *_, **__: None
+    # Its statistics want the times of events of CUDA.
+    torch.distributed.Logger.set_runtime_stats_and_log = lambda *_: None
+
+    def hook(group: Any, bucket: Any) -> Any:
+        buffer = bucket.buffer()
+        # The mean over all replicas, which DDP has before it reduces.
+        buffer.div_(group.size())
+        torch.distributed.all_reduce(buffer, group=group, async_op=True)
+        future = torch.futures.Future()
+        future.set_result(buffer)
+        return future
+
+    # PyTorch compares annotations with its own types; those here are text.
+    hook.__annotations__.clear()
+
+    def started(self: Any, *args: Any, **named: Any) -> None:
+        start(self, *args, **named)
+        self.register_comm_hook(self.process_group, hook)
+
+    parallel.__init__ = started
+
+
+def _chunks() -> None:
+    """Cut parameters of FSDP2 where they are asked for: it makes a view for every rank, and uses one."""
+    try:
+        _fsdp_param = torch_part("distributed.fsdp._fully_shard._fsdp_param")
+    except ImportError:  # before PyTorch 2.6
+        return
+
+    class Chunks:
+        def __init__(self, tensor: Any, count: int, dim: int) -> None:
+            self.tensor, self.count, self.dim = tensor, count, dim
+            self.each = -(-tensor.size(dim) // count)
+
+        def __len__(self) -> int:
+            return self.count
+
+        def __getitem__(self, at: int) -> Any:
+            size = self.tensor.size(self.dim)
+            first = min(at * self.each, size)
+            return self.tensor.narrow(self.dim, first, min(self.each, size - first))
+
+    if hasattr(_fsdp_param, "_chunk_with_empty"):
+        vars(_fsdp_param)["_chunk_with_empty"] = lambda tensor, count, dim=0: Chunks(tensor, count, dim)
+
+
+def _checkpoints(torch: Any, notes: list[str]) -> None:
+    """Write and read no checkpoints: weights have no values."""
+
+    def skipped(what: str) -> Callable[..., Any]:
+        def nothing(*_: Any, **__: Any) -> None:
+            note = f"{what} was left out: weights have no values"
+            if note not in notes:
+                notes.append(note)
+
+        return nothing
+
+    torch.save = skipped("torch.save")
+    checkpoint = torch_part("distributed.checkpoint")
+
+    for name in ("save", "load", "async_save"):
+        if hasattr(checkpoint, name):
+            setattr(checkpoint, name, skipped(f"torch.distributed.checkpoint.{name}"))

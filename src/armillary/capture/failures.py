@@ -1,0 +1,46 @@
+"""Why a script could not be captured: one line with the place in it, and what to do."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable
+
+HINTS: tuple[tuple[Callable[[BaseException], bool], str], ...] = (
+    (
+        lambda error: isinstance(error, ImportError),
+        "install it here; without packages that are built for CUDA only (flash-attn, transformer-engine, apex) the "
+        "program needs a way of its own",
+    ),
+    (
+        lambda error: type(error).__name__ in ("DynamicOutputShapeException", "DataDependentOutputException"),
+        "what follows depends on values of tensors, which a capture does not have; expected a size that is known, such "
+        "as a capacity instead of a mask",
+    ),
+    (
+        lambda error: (
+            type(error).__name__ in ("UnsupportedOperatorException", "UnsupportedFakeTensorException")
+            or "register_fake" in str(error)
+            or (isinstance(error, NotImplementedError) and "'CUDA' backend" in str(error))
+        ),
+        "an operator has no rule for tensors without memory; expected torch.library.register_fake for it",
+    ),
+    (
+        lambda error: isinstance(error, RuntimeError) and "driver" in str(error),
+        "a kernel of the program's own wants a driver; expected torch.library.register_fake, or a way without it",
+    ),
+)
+
+
+def reason(error: BaseException, script: str) -> str:
+    """Return one line that says where a script ended, why, and what to do."""
+    # The innermost line outside of installed packages.
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if "site-packages" not in frame.filename and "armillary" not in frame.filename and "<" not in frame.filename
+        and "/lib/python" not in frame.filename
+    ]  # fmt: skip
+    place = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else script
+    text = (str(error).strip().splitlines() or [""])[0][:300]
+    hint = next((hint for applies, hint in HINTS if applies(error)), "")
+    return f"{place}: {type(error).__name__}: {text}" + (f" ({hint})" if hint else "")

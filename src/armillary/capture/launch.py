@@ -1,0 +1,266 @@
+"""Capture ranks of a script: a process for each, two at a time; what is there already is not run again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Sequence
+from itertools import product
+from pathlib import Path
+
+from armillary.base.errors import ArmillaryError, InputError
+from armillary.base.files import make_folder, write_text
+from armillary.base.json_text import parse_json
+from armillary.base.reading import read_plain
+from armillary.capture import cluster
+from armillary.capture.device import DEFAULT, fake_device
+from armillary.capture.library import library
+from armillary.capture.log import Log, path_of, read
+from armillary.capture.mesh import mesh_of, needs_mesh
+from armillary.capture.script import REFUSED
+from armillary.capture.session import STEP
+from armillary.convert.torch_import import import_torch
+
+TOGETHER = 2
+"""Processes that compute at a time; those that wait for a message of another rank do not count."""
+RUN = "capture.json"
+"""File of a folder that says what its ranks are of: those of another run are not taken for this one's."""
+MOST_RANKS = 256
+"""Ranks of which each is run, where nothing follows from the others."""
+_POLL_SECONDS = 0.05
+
+
+def capture_script(
+    script: str,
+    arguments: Sequence[str] = (),
+    *,
+    folder: str | Path,
+    ranks: int = 1,
+    run: Sequence[int] | None = None,
+    device: str = DEFAULT,
+    step: int = STEP,
+    module: bool = False,
+) -> list[Log]:
+    """Run a script, unchanged, as some of its ranks, and return what each did in one step.
+
+    A rank that waits for a Python object of another one, as stages of a pipeline do, has that one captured, too. A run
+    that was interrupted goes on: ranks whose files are in the folder, of the same script, arguments, device and step,
+    are not run again.
+
+    Args:
+        script: A Python file, or the name of a module.
+        arguments: Its arguments.
+        folder: Where ``rank_<r>.json.gz`` go.
+        ranks: How many ranks it has.
+        run: Those to run; None: the first and the last, one of each stage of a pipeline, and one at random.
+        device: What `torch.cuda` answers as.
+        step: Step to record, from 1, after which the script is ended, or its last one if it makes fewer; 0: the whole
+            script.
+        module: `script` is a module, as in ``python -m``.
+
+    Raises:
+        InputError: the script is missing, or PyTorch or a compiler is.
+        ArmillaryError: a rank failed before its step was recorded.
+    """
+    target = Path(folder)
+    if not module and not Path(script).is_file():
+        raise InputError(f"{script}: no such file, expected a Python script")
+    for rank in run or ():
+        if not 0 <= rank < ranks:
+            raise InputError(f"rank {rank} is to run, expected ranks from 0 to {ranks - 1}")
+    if run is not None and len(run) > MOST_RANKS:
+        raise InputError(
+            f"{len(run)} ranks are to run, expected at most {MOST_RANKS}, such as one of each kind"
+        )
+    found = fake_device(device)
+    # Compiled here, once, and not by every rank.
+    library(import_torch("armillary capture"))
+    make_folder(target)
+    said: dict[str, object] = {
+        "script": script, "digest": "" if module else hashlib.sha256(read_plain(script)).hexdigest(),
+        "arguments": list(arguments), "ranks": ranks, "device": found.name, "step": step,
+    }  # fmt: skip
+    _of_this_run(target, said)
+    with tempfile.TemporaryDirectory(prefix="armillary-") as mail:
+        options = {
+            "folder": str(target.resolve()), "ranks": ranks, "device": found.name, "step": step, "mail": mail,
+            "module": module,
+        }  # fmt: skip
+        with _Processes(target, Path(mail), options, [script, *arguments]) as processes:
+            if run is None:
+                _usual(processes, ranks)
+            else:
+                processes.run(run)
+            done = sorted(processes.done)
+    write_text(target / RUN, json.dumps({**said, "done": done}, indent=1) + "\n")
+    return [read(path_of(target, rank)) for rank in done]
+
+
+def read_captured(folder: str | Path) -> list[Log]:
+    """Return the ranks of a folder that `capture_script` has filled.
+
+    Raises:
+        InputError: it is none, or the run was interrupted.
+    """
+    path = Path(folder) / RUN
+    if not path.is_file():
+        raise InputError(
+            f"{folder}: has no {RUN}, expected a folder that `armillary capture --out` has filled"
+        )
+    said = parse_json(read_plain(path), path)
+    done = said.get("done") if isinstance(said, dict) else None
+    if not isinstance(done, list) or not done or not all(type(rank) is int for rank in done):
+        raise InputError(f"{path}: names no ranks that were run; expected a capture that ended: run it again")
+    logs = [read(path_of(Path(folder), rank)) for rank in done]
+    if wrong := next(
+        (log for log in logs if log.ranks != logs[0].ranks or log.device != logs[0].device), None
+    ):
+        raise InputError(
+            f"{path_of(Path(folder), wrong.rank)}: of {wrong.ranks} ranks on {wrong.device}, expected "
+            f"{logs[0].ranks} on {logs[0].device}, as in {path_of(Path(folder), logs[0].rank).name}"
+        )
+    return logs
+
+
+def _of_this_run(folder: Path, said: dict[str, object]) -> None:
+    """Remove ranks of another run, or of one that ended: what the script imports may have changed since."""
+    path = folder / RUN
+    if path.exists():
+        try:
+            same = parse_json(read_plain(path), path) == said
+        except (InputError, OSError):
+            same = False
+        if same:
+            return
+    for old in (*folder.glob("rank_*.json.gz"), *folder.glob("rank_*.txt")):
+        old.unlink()
+    write_text(path, json.dumps(said, indent=1) + "\n")
+
+
+def _usual(processes: _Processes, ranks: int) -> None:
+    """Run rank 0, a rank of each stage, and, to see whether the others are alike, the last one and one at random."""
+    processes.run({0})
+    # The ranks of other stages may have groups that the first one has not, and so a finer mesh.
+    for _ in range(ranks):
+        logs = processes.logs()
+        mesh = mesh_of(logs)
+        if mesh is None:
+            if ranks > MOST_RANKS:
+                raise needs_mesh(logs)
+            processes.run(range(ranks))
+            return
+        stages = mesh.stages(logs)
+        processes.alike = [list(mesh.sizes), list(stages)]
+        first = (range(size if at in stages else 1) for at, size in enumerate(mesh.sizes))
+        wanted = {mesh.rank(place) for place in product(*first)} - processes.done
+        if len(wanted) > MOST_RANKS:
+            raise InputError(
+                f"{logs[0].script}: {len(wanted)} ranks send messages to different others; expected --run"
+            )
+        if not wanted:
+            break
+        processes.run(wanted)
+    # By a number that is always the same: two runs of a command run the same ranks.
+    drawn = random.Random(ranks).randrange(ranks)
+    processes.run({ranks - 1, drawn} - processes.done)
+
+
+class _Processes:
+    """Ranks that run, two at a time.
+
+    Attributes:
+        done: Ranks whose files are there.
+        alike: Sizes of a mesh, and its axes of stages: ranks that differ along the other axes send equal objects.
+    """
+
+    def __init__(self, folder: Path, mail: Path, options: dict[str, object], words: list[str]) -> None:
+        self._folder, self._mail, self._options, self._words = folder, mail, options, words
+        self._running: dict[int, subprocess.Popen[bytes]] = {}
+        self._begun: set[int] = set()
+        self.done: set[int] = set()
+        self.alike: list[list[int]] = []
+
+    def __enter__(self) -> _Processes:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in self._running.values():
+            process.kill()
+            process.wait()
+
+    def logs(self) -> list[Log]:
+        """Return what was recorded so far."""
+        return [read(path_of(self._folder, rank)) for rank in sorted(self.done)]
+
+    def run(self, wanted: Iterable[int]) -> None:
+        """Run these ranks, and those that they wait for.
+
+        Raises:
+            ArmillaryError: one failed.
+        """
+        there = {rank for rank in wanted if path_of(self._folder, rank).exists()}
+        self.done |= there
+        queue = sorted(set(wanted) - there)
+        while queue or self._running:
+            waiting = {rank for rank in self._running if self._waits(rank).exists()}
+            for rank in waiting:
+                source = _number(self._waits(rank))
+                if source >= 0 and source not in self._begun:
+                    # First of all: without it nobody goes on.
+                    queue = [source, *(each for each in queue if each != source)]
+            while queue and len(self._running) - len(waiting) < TOGETHER:
+                rank = queue.pop(0)
+                if rank not in self._begun:
+                    self._begun.add(rank)
+                    self._running[rank] = self._start(rank)
+            for rank, process in list(self._running.items()):
+                if process.poll() is not None:
+                    del self._running[rank]
+                    self._check(rank, process.returncode)
+                    self.done.add(rank)
+            time.sleep(_POLL_SECONDS)
+
+    def _waits(self, rank: int) -> Path:
+        return self._mail / f"{cluster.WAITING}{rank}"
+
+    def _start(self, rank: int) -> subprocess.Popen[bytes]:
+        ranks = self._options["ranks"]
+        assert isinstance(ranks, int)
+        # No GPU: one that is there would be seen beside those that are not.
+        environment = {**os.environ, **cluster.environment(rank, ranks), "CUDA_VISIBLE_DEVICES": ""}
+        options = {**self._options, "rank": rank, "alike": self.alike}
+        line = [sys.executable, "-m", "armillary.capture.script", json.dumps(options), *self._words]
+        # What the script prints is no output of ours; it stays where the rank fails.
+        with printed(self._folder, rank).open("wb") as out:
+            return subprocess.Popen(line, env=environment, stdout=out, stderr=subprocess.STDOUT)
+
+    def _check(self, rank: int, status: int) -> None:
+        refused, out = self._folder / f"{REFUSED}{rank}", printed(self._folder, rank)
+        if refused.exists():
+            reason = refused.read_text()
+            refused.unlink()
+            raise ArmillaryError(f"{reason} (rank {rank}; what it printed: {out})")
+        if status or not path_of(self._folder, rank).exists():
+            raise ArmillaryError(
+                f"{self._words[0]}: rank {rank} ended with exit code {status} before its step was recorded (what it "
+                f"printed: {out})"
+            )
+        out.unlink()
+
+
+def printed(folder: Path, rank: int) -> Path:
+    """Return the file of what a rank printed, which stays if it failed."""
+    return folder / f"rank_{rank}.txt"
+
+
+def _number(path: Path) -> int:
+    try:
+        return int(read_plain(path) or b"-1")
+    except (OSError, ValueError, InputError):  # it waits no longer
+        return -1

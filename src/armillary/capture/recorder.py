@@ -1,0 +1,307 @@
+"""The dispatch mode that records: tensors of CPUs are real, those of the device have no memory.
+
+A mode sees every operator below autograd: forward, backward and optimizer. Operators on tensors of the device run in
+PyTorch's FakeTensorMode, which knows shapes and types only. All others run as they are: data loaders, tokenizers and
+device meshes need real numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from armillary.base.errors import ArmillaryError
+from armillary.capture import library as notes
+from armillary.capture.communications import NAMESPACES, Groups, call_of
+from armillary.capture.kinds import Kind, kind_of, shaped
+from armillary.capture.library import Library
+from armillary.capture.log import (
+    ALL,
+    COMMUNICATION,
+    HOST,
+    JOIN,
+    OPERATOR,
+    RECORD,
+    WAIT,
+    Communication,
+    Log,
+    Place,
+    Row,
+)
+from armillary.capture.memory import Memory
+from armillary.capture.values import Values
+from armillary.capture.where import Where
+from armillary.convert.torch_import import torch_part
+
+STEP = ("rows", "communications", "kinds", "groups")
+"""What of a log belongs to one step."""
+
+
+class Recorder:
+    """Records what a program does on the device, from the start of the process on.
+
+    Attributes:
+        log: The rank that it writes to.
+        mode: To be entered around the program.
+        values: Of tensors that have none.
+    """
+
+    def __init__(self, torch: Any, log: Log, library: Library) -> None:
+        self.torch, self.log, self._library = torch, log, library
+        self.values = Values(torch)
+        self.where = Where(torch)
+        self.memory = Memory(torch, self._ended)
+        self.mode = _mode(torch, self)
+        self._groups = Groups(torch)
+        self._group_numbers: dict[tuple[int, ...], int] = {}
+        self._kind_numbers: dict[Any, int] = {}
+        self._place_numbers: dict[Place, int] = {log.places[0]: 0}
+        self._events: dict[int, int] = {}
+        self._calls = 0
+        # The last communication that wrote a storage, and the streams that wait for it already.
+        self._pending: dict[int, int] = {}
+        self._joined: set[tuple[int, int]] = set()
+        self._works: dict[int, tuple[Any, int]] = {}
+
+    def cut(self) -> dict[str, Any]:
+        """Return what was recorded since the last cut, as attributes of a `Log`, and begin anew."""
+        log = self.log
+        found = {name: getattr(log, name) for name in STEP} | {"peak_bytes": self.memory.peak}
+        log.rows, log.communications, log.kinds, log.groups = [], [], [], []
+        self._kind_numbers.clear()
+        self._group_numbers.clear()
+        self._pending.clear()
+        self._joined.clear()
+        self._works.clear()
+        self._calls = 0
+        self.where.step()
+        self.memory.restart()
+        return found
+
+    def finish(self, step: dict[str, Any] | None = None) -> Log:
+        """Return the log, complete; `step` is an earlier cut that it holds instead of what came after it."""
+        self.log.peak_bytes = self.memory.peak
+        for name, value in (step or {}).items():
+            setattr(self.log, name, value)
+        self.log.assumed = dict(self.values.assumed)
+        return self.log
+
+    def noted(self, kind: int, event: int, stream: int) -> None:
+        """Take a note of streams and events, see `armillary.capture.library`."""
+        if kind == notes.RECORD:
+            self._row(RECORD, event, stream)
+        elif kind == notes.WAIT:
+            self._row(WAIT, event, stream)
+        elif kind == notes.EVENT:
+            self._row(HOST, event, 0)
+        else:
+            self._row(HOST, 0, stream if kind == notes.STREAM else ALL)
+
+    def wait(self, work: Any) -> None:
+        """Let the current stream wait for the communication of a `Work`."""
+        found = self._works.get(id(work))
+        if found is not None:
+            self._row(JOIN, found[1], self._library.stream())
+
+    def wait_for(self, tensor: Any) -> None:
+        """Let the current stream wait for the communication that writes a tensor."""
+        self._wait_for([tensor], self._library.stream())
+
+    def operator(self, func: Any, args: Any, kwargs: Any, tensors: list[Any], out: Any) -> None:
+        """Record an operator that has run on tensors of the device."""
+        torch, log, stream = self.torch, self.log, self._library.stream()
+        self._calls += 1
+        results = [each for each in torch.utils._pytree.tree_leaves(out) if isinstance(each, torch.Tensor)]
+        for each in results:
+            if each.device.type == "cuda":
+                self.memory.see(each)
+        if func.namespace in NAMESPACES:
+            call = call_of(torch, self._groups, func, args, kwargs, out)
+            if call is not None:
+                self._wait_for(tensors, stream)
+                own = call.own_stream and len(call.ranks) > 0
+                number = len(log.communications)
+                log.communications.append(
+                    Communication(
+                        call.type,
+                        call.input,
+                        call.output,
+                        self._group(call.ranks),
+                        own,
+                        call.peer,
+                        call.tag,
+                        call.splits,
+                    )
+                )
+                self._row(COMMUNICATION, number, stream)
+                if own:
+                    for each in call.tensors:
+                        self._pending[each.untyped_storage()._cdata] = number
+                    self._remember(out, number)
+            return
+        if not any(each.device.type == "cuda" for each in (*tensors, *results)):
+            return
+        number = self._kind(func, args, kwargs, tensors, out)
+        if number >= 0:
+            self._wait_for(tensors, stream)
+            self._row(OPERATOR, number, stream)
+
+    def higher(self, name: str, tensors: list[Any], out: Any, flops: int) -> None:
+        """Record an operator that takes functions, such as flex attention, as one."""
+        self._calls += 1
+        results = [
+            each for each in self.torch.utils._pytree.tree_leaves(out) if isinstance(each, self.torch.Tensor)
+        ]
+        sides = tuple(map(shaped, tensors)), tuple(map(shaped, results))
+        size = sum(int(each.numel()) * int(each.element_size()) for each in (*tensors, *results))
+        kind = Kind(f"higher_order::{name}", *sides, flops, size, "attention" if flops else "")
+        if kind not in self._kind_numbers:
+            self._kind_numbers[kind] = len(self.log.kinds)
+            self.log.kinds.append(kind)
+        self._row(OPERATOR, self._kind_numbers[kind], self._library.stream())
+
+    def read(self, tensor: Any) -> Any:
+        """Return the value of a tensor that the program asks for; the host waits for the stream."""
+        self._row(HOST, 0, self._library.stream())
+        return self.values.of(tensor, self.where.line())
+
+    def _ended(self, key: int) -> None:
+        self._pending.pop(key, None)
+
+    def _row(self, kind: int, what: int, stream: int) -> None:
+        place = self.where.now() if kind in (OPERATOR, COMMUNICATION, HOST) else self.log.places[0]
+        number = self._place_numbers.setdefault(place, len(self._place_numbers))
+        if number == len(self.log.places):
+            self.log.places.append(place)
+        self.log.rows.append(Row(kind, what, stream, number, self._calls))
+        self._calls = 0
+
+    def _kind(self, func: Any, args: Any, kwargs: Any, tensors: list[Any], out: Any) -> int:
+        torch = self.torch
+        leaves = torch.utils._pytree.tree_leaves((args, kwargs, out))
+        parts = [shaped(each) if isinstance(each, torch.Tensor) else _plain(each) for each in leaves]
+        key = (func, *parts)
+        if key not in self._kind_numbers:
+            found = kind_of(torch, func, args, kwargs, out)
+            if found is None:
+                self._kind_numbers[key] = -1
+            else:
+                self._kind_numbers[key] = len(self.log.kinds)
+                self.log.kinds.append(found)
+        return self._kind_numbers[key]
+
+    def _group(self, ranks: tuple[int, ...]) -> int:
+        number = self._group_numbers.setdefault(ranks, len(self._group_numbers))
+        if number == len(self.log.groups):
+            self.log.groups.append(ranks)
+        return number
+
+    def _wait_for(self, tensors: list[Any], stream: int) -> None:
+        """Let a stream wait for communications that write these tensors."""
+        if not self._pending:
+            return
+        for each in tensors:
+            number = self._pending.get(each.untyped_storage()._cdata, -1)
+            if number >= 0 and (number, stream) not in self._joined:
+                self._joined.add((number, stream))
+                self._row(JOIN, number, stream)
+
+    def _remember(self, out: Any, number: int) -> None:
+        torch = self.torch
+        for each in out if isinstance(out, tuple | list) else [out]:
+            if isinstance(each, torch.ScriptObject):
+                work = torch.distributed.Work.unbox(each)
+                # Kept: PyTorch gives the same object to whoever waits for it.
+                self._works[id(work)] = work, number
+
+
+def _plain(value: Any) -> Any:
+    """Return what tells two calls apart by an argument that is no tensor."""
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    return "nan" if isinstance(value, float) and math.isnan(value) else str(value)[:80]
+
+
+def _mode(torch: Any, recorder: Recorder) -> Any:
+    FakeTensor: Any = torch_part("_subclasses.fake_tensor").FakeTensor
+    AsyncCollectiveTensor: Any = torch_part("distributed._functional_collectives").AsyncCollectiveTensor
+    DTensor: Any = torch_part("distributed.tensor").DTensor
+    TorchDispatchMode: Any = torch_part("utils._python_dispatch").TorchDispatchMode
+    aten, functional, leaves = torch.ops.aten, torch.ops._c10d_functional, torch.utils._pytree.tree_leaves
+    fake = torch_part("_subclasses.fake_tensor").FakeTensorMode(allow_non_fake_inputs=True)
+
+    def on_device(device: Any) -> bool:
+        return device is not None and torch.device(device).type == "cuda"
+
+    class Mode(TorchDispatchMode):  # type: ignore[misc]
+        supports_higher_order_operators = True
+
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            kwargs = kwargs or {}
+            if isinstance(func, torch._ops.HigherOrderOperator):
+                return higher(func, args, kwargs)
+            if func.namespace == "prim":
+                return func(*args, **kwargs)
+            # DTensor calls the operators on its local tensors, which come here, too; what a collective of functions
+            # gives waits for it at its first use, and calls the operator after that.
+            if any(issubclass(each, (DTensor, AsyncCollectiveTensor)) for each in types):
+                return NotImplemented
+            given = leaves((args, kwargs))
+            tensors = [each for each in given if isinstance(each, torch.Tensor)]
+            has = any(isinstance(each, FakeTensor) for each in tensors)
+            device = kwargs.get("device")
+            if not has and not on_device(device):
+                return func(*args, **kwargs)
+            if not has and torch._C._dispatch_has_kernel_for_dispatch_key(
+                func.name(), "CompositeImplicitAutograd"
+            ):
+                # Under no_grad such operators come whole, with real tensors; their parts are recorded instead.
+                with self:
+                    found = func.decompose(*args, **kwargs)
+                if found is not NotImplemented:
+                    return found
+            # Rules for tensors without memory make new tensors of these two, where PyTorch gives back its argument.
+            if func is functional._wrap_tensor_autograd.default:
+                return AsyncCollectiveTensor(args[0])
+            if func is functional.wait_tensor.default:
+                recorder.wait_for(args[0])
+                return args[0]
+            if func is aten._local_scalar_dense.default:
+                return recorder.read(args[0])
+            if func in (aten._pin_memory.default, aten.is_pinned.default):
+                return args[0]
+            if on_device(device) and torch.device(device).index is None:
+                kwargs = {**kwargs, "device": torch.device("cuda", torch.accelerator.current_device_index())}
+            with fake:
+                out = func(*args, **kwargs)
+            fakes = [each for each in tensors if isinstance(each, FakeTensor)]
+            recorder.values.note(func, args, kwargs, fakes, out)
+            recorder.operator(func, args, kwargs, tensors, out)
+            return out
+
+    def higher(func: Any, args: Any, kwargs: Any) -> Any:
+        tensors = [each for each in leaves((args, kwargs)) if isinstance(each, torch.Tensor)]
+        with fake:
+            out = func(*args, **kwargs)
+        name = func.name()
+        flops = 0
+        if name in ("flex_attention", "flex_attention_backward"):
+            query, key = args[0], args[1]
+            pairs = query.shape[0] * query.shape[1] * query.shape[2] * key.shape[2] * query.shape[3]
+            flops = (10 if name.endswith("backward") else 4) * int(pairs)
+        recorder.higher(name, tensors, out, flops)
+        return out
+
+    return Mode()
+
+
+def check_step(log: Log) -> None:
+    """Refuse a step in which nothing ran.
+
+    Raises:
+        ArmillaryError: nothing was recorded.
+    """
+    if not any(row.kind in (OPERATOR, COMMUNICATION) for row in log.rows):
+        raise ArmillaryError(
+            f"{log.script}: rank {log.rank} ran nothing on the device; expected a program that moves its model to cuda"
+        )

@@ -1,0 +1,174 @@
+"""What was captured, as classes of ranks that do the same."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from armillary.capture.log import COMMUNICATION, JOIN, OPERATOR, Communication, Log, short_ranks
+from armillary.capture.mesh import Mesh, mesh_of
+
+MOST_LISTED = 1024
+"""Largest group whose ranks a JSON file lists; of a larger one it has the rule, where there is one."""
+
+
+@dataclass(frozen=True)
+class RankClass:
+    """Ranks that do the same, apart from which ranks their groups have, and uneven shards.
+
+    Attributes:
+        ranks: All of them, as far as they follow from those that were run.
+        run: Those that were run.
+        log: Of the first of these.
+        uneven: Operators of which some ranks that were run have other sizes: shards that do not divide evenly.
+    """
+
+    ranks: tuple[int, ...]
+    run: tuple[int, ...]
+    log: Log
+    uneven: int = 0
+
+
+def classes(logs: Sequence[Log], mesh: Mesh | None = None) -> list[RankClass]:
+    """Return the classes of ranks, in the order of their first rank that was run.
+
+    A rank that was not run is in the class of those at its place in the pipeline, if they all do the same; without a
+    mesh, or where they differ, it is in none.
+
+    Args:
+        logs: Of the ranks that were run.
+        mesh: As `mesh_of` finds it; None: it is asked.
+    """
+    logs = sorted(logs, key=lambda each: each.rank)
+    mesh = mesh or mesh_of(logs)
+    alike: dict[str, list[Log]] = {}
+    for log in logs:
+        alike.setdefault(structure(log, mesh), []).append(log)
+    found = list(alike.values())
+    ranks = {at: [log.rank for log in each] for at, each in enumerate(found)}
+    if mesh is not None and len(logs) < logs[0].ranks:
+        number = {log.rank: at for at, each in enumerate(found) for log in each}
+        stages = mesh.stages(logs)
+        place = np.zeros(mesh.ranks, np.int64)
+        for axis in stages:
+            here = np.arange(mesh.ranks) // mesh.strides[axis] % mesh.sizes[axis]
+            place = place * mesh.sizes[axis] + here
+        at_place: dict[int, set[int]] = {}
+        for rank, at in number.items():
+            at_place.setdefault(int(place[rank]), set()).add(at)
+        one = np.full(int(place.max()) + 1, -1, np.int64)
+        for where, those in at_place.items():
+            one[where] = next(iter(those)) if len(those) == 1 else -1
+        of_rank = one[place]
+        of_rank[list(number)] = list(number.values())
+        ranks = {at: np.flatnonzero(of_rank == at).tolist() for at in range(len(found))}
+    return [
+        RankClass(tuple(ranks[at]), tuple(log.rank for log in each), each[0], _uneven(each))
+        for at, each in enumerate(found)
+    ]
+
+
+def structure(log: Log, mesh: Mesh | None) -> str:
+    """Return a digest of what a rank does: operators, streams, events and communications in order.
+
+    GEMMs and attention count with their shapes, communications with their bytes and with the axes of their groups and
+    messages; all other operators by their names, as shards may be uneven.
+    """
+    digest = hashlib.sha256()
+    events: dict[int, int] = {}
+    groups = [(mesh.group(ranks) if mesh else "") or len(ranks) for ranks in log.groups]
+    for row in log.rows:
+        what: Any = row.what
+        if row.kind == OPERATOR:
+            kind = log.kinds[row.what]
+            what = (kind.name, kind.inputs if kind.products else "")
+        elif row.kind == COMMUNICATION:
+            each = log.communications[row.what]
+            what = (
+                each.type,
+                each.input,
+                each.output,
+                groups[each.group],
+                each.own_stream,
+                _end(log, each, mesh),
+            )
+        elif row.kind != JOIN:
+            what = events.setdefault(row.what, len(events))
+        digest.update(repr((row.kind, what, row.stream, log.places[row.place].module)).encode())
+    return digest.hexdigest()
+
+
+def _end(log: Log, each: Communication, mesh: Mesh | None) -> Any:
+    """Return where the other end of a message is, or the root of a collective, in a way that equal ranks share."""
+    if each.peer < 0:
+        return None
+    if each.type in ("send", "recv"):
+        return (mesh.way(log.rank, each.peer) if mesh else None) or each.peer - log.rank
+    return log.groups[each.group].index(each.peer) if each.peer in log.groups[each.group] else each.peer
+
+
+def _uneven(logs: Sequence[Log]) -> int:
+    rows = [[kind.inputs for _, kind in log.operators()] for log in logs]
+    return sum(len(set(shapes)) > 1 for shapes in zip(*rows, strict=True))
+
+
+def flops(log: Log) -> dict[str, int]:
+    """Return the operations of a rank: GEMMs and convolutions, attention, and all others."""
+    found = {"gemm": 0, "attention": 0, "other": 0}
+    for _, kind in log.operators():
+        name = "attention" if kind.family == "attention" else "gemm" if kind.products else "other"
+        found[name] += kind.flops
+    return found
+
+
+def streams(log: Log) -> set[int]:
+    """Return the streams that something ran on, below 0 those that groups have to themselves."""
+    return {log.stream_of(row) for row, _ in log.issued()} | {row.stream for row, _ in log.operators()}
+
+
+def unknown(log: Log) -> dict[str, int]:
+    """Return operators that no rule knows, and how often they ran."""
+    return dict(Counter(kind.name for _, kind in log.operators() if not kind.family))
+
+
+def collectives(log: Log) -> list[dict[str, Any]]:
+    """Return collectives and messages in the order in which the host issued them, as plain JSON values.
+
+    ``bytes`` is the whole vector: what an all-gather has afterwards, what a reduce-scatter begins with. A ``stream``
+    below 0 is a group's own.
+    """
+    found = []
+    groups = [list(ranks) if len(ranks) <= MOST_LISTED else short_ranks(ranks) for ranks in log.groups]
+    for row, each in log.issued():
+        place = log.places[row.place]
+        entry: dict[str, Any] = {
+            "type": each.type, "bytes": each.bytes, "input_bytes": each.input, "output_bytes": each.output,
+            "group": groups[each.group], "stream": log.stream_of(row), "module": place.module,
+            "line": place.line, "backward": place.backward,
+        }  # fmt: skip
+        found.append(entry | ({"peer": each.peer} if each.peer >= 0 else {}))
+    return found
+
+
+def document(logs: Sequence[Log]) -> dict[str, Any]:
+    """Return what was captured as plain JSON values, bytes and operations per rank."""
+    first = logs[0]
+    return {
+        "script": first.script, "ranks": first.ranks, "device": first.device, "torch": first.torch, "step": first.step,
+        "classes": [
+            {
+                "ranks": list(each.ranks), "run": list(each.run), "representative": each.log.rank,
+                "operators": sum(1 for _ in each.log.operators()), "flops": sum(flops(each.log).values()),
+                "flops_by_kind": flops(each.log), "peak_bytes": each.log.peak_bytes, "uneven": each.uneven,
+                "streams": len(streams(each.log)),
+                "unknown": unknown(each.log), "assumed": dict(each.log.assumed), "notes": list(each.log.notes),
+                "collectives": collectives(each.log),
+            }
+            for each in classes(logs)
+        ],
+    }  # fmt: skip

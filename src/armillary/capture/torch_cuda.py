@@ -1,0 +1,339 @@
+"""`torch.cuda` of a device that is not there: what programs ask of it, answered from the data sheet.
+
+Everything that depends on the internals of PyTorch beside the dispatch mode of `armillary.capture.recorder` is in this
+file. What is replaced here stays replaced: a process that captures does nothing else.
+"""
+
+from __future__ import annotations
+
+import types
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Any
+
+from armillary.capture.device import FakeDevice
+from armillary.capture.library import DEVICE, STREAM, Library
+from armillary.convert.torch_import import torch_part
+
+
+def install(
+    torch: Any, library: Library, device: FakeDevice, count: int, noted: Callable[[int, int, int], None]
+) -> None:
+    """Let PyTorch see `count` devices; `noted` learns of streams and events as in `armillary.capture.library`."""
+    # Under their real device checks; both ask what there is when they are imported.
+    torch_part("_dynamo")
+    torch_part("_inductor.utils")
+    library.install(count, noted)
+    torch._C._cuda_getCurrentRawStream = lambda _=0: library.stream()
+    cuda = torch.cuda
+    answers = {
+        **_state(torch, device, count),
+        **_streams(torch, noted),
+        **_memory(device),
+        **_random(torch, count),
+    }
+    for name, value in answers.items():
+        if isinstance(value, types.FunctionType):
+            # A function object of its own for every name: Dynamo has a table of them.
+            value = _own(value)
+        setattr(cuda, name, value)
+        for part in (cuda.memory, cuda.streams, cuda.random):
+            if hasattr(part, name):
+                setattr(part, name, value)
+    torch.version.cuda = torch.version.cuda or "12.8"
+    torch.Tensor.record_stream = lambda *_, **__: None
+    torch.Tensor.pin_memory = lambda self, *_, **__: self
+    torch.Tensor.is_pinned = lambda *_, **__: False
+    _fake_tensors(torch)
+    _moves(torch)
+    _compile(torch)
+
+
+def _own(function: Callable[..., Any]) -> Callable[..., Any]:
+    def own(*args: Any, **named: Any) -> Any:
+        return function(*args, **named)
+
+    return own
+
+
+def _index(torch: Any, device: Any) -> int:
+    if device is None:
+        return int(torch.accelerator.current_device_index())
+    return device if isinstance(device, int) else (torch.device(device).index or 0)
+
+
+def _state(torch: Any, device: FakeDevice, count: int) -> dict[str, Any]:
+    major, minor = device.capability
+    properties = types.SimpleNamespace(
+        name=device.title, major=major, minor=minor, total_memory=device.memory,
+        multi_processor_count=device.processors, warp_size=32, gcnArchName="", regs_per_multiprocessor=65536,
+        max_threads_per_multi_processor=2048, max_threads_per_block=1024, shared_memory_per_block=49152,
+        shared_memory_per_block_optin=232448, shared_memory_per_multiprocessor=233472, L2_cache_size=50 << 20,
+        is_integrated=0, is_multi_gpu_board=0, uuid="0", clock_rate=1_980_000, memory_clock_rate=2_619_000,
+        memory_bus_width=5120, pci_bus_id=0, pci_device_id=0, pci_domain_id=0,
+    )  # fmt: skip
+
+    class Context:
+        """``with torch.cuda.device(1):``."""
+
+        def __init__(self, index: Any) -> None:
+            self.index = _index(torch, index)
+
+        def __enter__(self) -> None:
+            self.before = torch.accelerator.current_device_index()
+            torch.accelerator.set_device_index(self.index)
+
+        def __exit__(self, *_: object) -> None:
+            torch.accelerator.set_device_index(self.before)
+
+    nothing = types.SimpleNamespace(cudaProfilerStart=lambda: None, cudaProfilerStop=lambda: None)
+    return {
+        "is_available": lambda: True,
+        "is_initialized": lambda: True,
+        "_is_compiled": lambda: True,
+        "_lazy_init": lambda: None,
+        "init": lambda: None,
+        "device": Context,
+        "device_count": lambda: count,
+        "current_device": torch.accelerator.current_device_index,
+        "set_device": lambda index: torch.accelerator.set_device_index(_index(torch, index)),
+        "get_device_properties": lambda _=None: properties,
+        "get_device_capability": lambda _=None: device.capability,
+        "get_device_name": lambda _=None: device.title,
+        "get_arch_list": lambda: [f"sm_{major}{minor}"],
+        "is_bf16_supported": lambda *_, **__: True,
+        "can_device_access_peer": lambda *_: True,
+        "is_current_stream_capturing": lambda: False,
+        "utilization": lambda *_, **__: 0,
+        "ipc_collect": lambda: None,
+        "_sleep": lambda *_: None,
+        "cudart": lambda: nothing,
+    }
+
+
+def _streams(torch: Any, noted: Callable[[int, int, int], None]) -> dict[str, Any]:
+    class Stream(torch.Stream):  # type: ignore[misc]
+        """A stream with the methods that those of CUDA have."""
+
+        def __new__(cls, device: Any = None, priority: int = 0, **named: Any) -> Any:
+            if named:
+                return super().__new__(cls, **named)
+            return super().__new__(cls, device=torch.device("cuda", _index(torch, device)), priority=priority)
+
+        def __init__(self, *_: Any, **__: Any) -> None:
+            pass
+
+        @property
+        def cuda_stream(self) -> int:
+            return int(self.stream_id)
+
+        def record_event(self, event: Any = None) -> Any:
+            event = event or Event()
+            event.record(self)
+            return event
+
+        def wait_event(self, event: Any) -> None:
+            event.wait(self)
+
+        def wait_stream(self, other: Any) -> None:
+            Event().record_and_wait(other, self)
+
+    class Event(torch.Event):  # type: ignore[misc]
+        """An event with the methods that those of CUDA have."""
+
+        def __new__(cls, enable_timing: bool = False, blocking: bool = False, **_: Any) -> Any:
+            return super().__new__(
+                cls,
+                device=torch.device("cuda"),
+                enable_timing=enable_timing,
+                blocking=blocking,
+                interprocess=False,
+            )
+
+        def __init__(self, *_: Any, **__: Any) -> None:
+            pass
+
+        def record(self, stream: Any = None) -> None:
+            super().record(current() if stream is None else stream)
+
+        def wait(self, stream: Any = None) -> None:
+            super().wait(current() if stream is None else stream)
+
+        def record_and_wait(self, before: Any, after: Any) -> None:
+            self.record(before)
+            self.wait(after)
+
+    class Context:
+        """``with torch.cuda.stream(other):``."""
+
+        def __init__(self, stream: Any) -> None:
+            self.stream = stream
+
+        def __enter__(self) -> None:
+            if self.stream is not None:
+                self.before = torch.accelerator.current_stream()
+                torch.accelerator.set_stream(self.stream)
+
+        def __exit__(self, *_: object) -> None:
+            if self.stream is not None:
+                torch.accelerator.set_stream(self.before)
+
+    def current(device: Any = None) -> Any:
+        found = torch.accelerator.current_stream(_index(torch, device))
+        return Stream(
+            stream_id=found.stream_id, device_index=found.device_index, device_type=found.device_type
+        )
+
+    class Graph:
+        """A CUDA graph that runs through: what it holds is recorded when it is captured, not when it is replayed."""
+
+        def __init__(self, *_: Any, **__: Any) -> None:
+            pass
+
+        def __getattr__(self, name: str) -> Any:
+            return lambda *_, **__: None
+
+    # CUDA is device type 1.
+    return {
+        "Stream": Stream,
+        "Event": Event,
+        "stream": Context,
+        "StreamContext": Context,
+        "current_stream": current,
+        "default_stream": lambda device=None: Stream(
+            stream_id=0, device_index=_index(torch, device), device_type=1
+        ),
+        "set_stream": torch.accelerator.set_stream,
+        "synchronize": lambda *_: noted(DEVICE, 0, 0),
+        "_synchronize_stream": lambda stream: noted(STREAM, 0, stream.stream_id),
+        "CUDAGraph": Graph,
+        "graph_pool_handle": lambda: (0, 0),
+    }
+
+
+def _memory(device: FakeDevice) -> dict[str, Any]:
+    def zero(*_: Any, **__: Any) -> int:
+        return 0
+
+    def nothing(*_: Any, **__: Any) -> None:
+        return None
+
+    counts = ("memory_allocated", "max_memory_allocated", "memory_reserved", "max_memory_reserved")
+    resets = (
+        "empty_cache", "reset_peak_memory_stats", "reset_accumulated_memory_stats", "set_per_process_memory_fraction",
+        "_record_memory_history",
+    )  # fmt: skip
+    return {
+        **dict.fromkeys(counts, zero),
+        **dict.fromkeys(resets, nothing),
+        "mem_get_info": lambda _=None: (device.memory, device.memory),
+        "memory_stats": lambda *_, **__: defaultdict(int),
+        "memory_summary": lambda *_, **__: "",
+    }
+
+
+def _random(torch: Any, count: int) -> dict[str, Any]:
+    class Generator:
+        """A generator whose numbers nobody sees."""
+
+        def get_state(self) -> Any:
+            # As long as that of Philox, which DTensor looks into.
+            return torch.zeros(16, dtype=torch.uint8)
+
+        def clone_state(self) -> Generator:
+            return self
+
+        graphsafe_get_state = clone_state
+
+        def set_state(self, *_: Any) -> None:
+            pass
+
+        graphsafe_set_state = set_offset = manual_seed = set_state
+
+        def initial_seed(self) -> int:
+            return 0
+
+        seed = get_offset = initial_seed
+
+    generators = tuple(Generator() for _ in range(count))
+    nothing = ("manual_seed", "manual_seed_all", "seed", "seed_all", "set_rng_state", "set_rng_state_all")
+    return {
+        **{name: _own(lambda *_, **__: None) for name in nothing},
+        "initial_seed": lambda: 0,
+        "get_rng_state": lambda *_, **__: generators[0].get_state(),
+        "get_rng_state_all": lambda: [each.get_state() for each in generators],
+        "default_generators": generators,
+    }
+
+
+def _fake_tensors(torch: Any) -> None:
+    fake_tensor = torch_part("_subclasses.fake_tensor")
+
+    # Without it `FakeTensorMode` copies constants to the device as soon as there is one.
+    fake_tensor.FakeTensorMode.avoid_device_init = property(lambda _: True)
+    fake_tensor.init_gpu_context = lambda *_: None
+    # Optimizers take several tensors at once where their types are known, as those of parameters on GPUs are.
+    torch_part("optim.optimizer")._foreach_supported_types.append(fake_tensor.FakeTensor)
+    # torch.tensor(…, device="cuda") would go past all modes.
+    torch._C._set_only_lift_cpu_tensors(True)
+    # The CPU's wheel knows no choice of attention for CUDA: it would multiply scores of the full square.
+    kept = torch.library.Library("aten", "IMPL")
+
+    def choice(query: Any, key: Any, value: Any, mask: Any = None, *_: Any, **__: Any) -> int:
+        return 1 if mask is None and query.dtype in (torch.bfloat16, torch.float16) else 2
+
+    for key in ("CUDA", "Meta"):
+        kept.impl("_fused_sdp_choice", choice, key)
+    torch._armillary_kept = kept  # a library that is collected takes its operators away
+
+
+def _moves(torch: Any) -> None:
+    def _apply(self: Any, function: Callable[[Any], Any], recurse: bool = True) -> Any:
+        """Move parameters by new ones: PyTorch would put the memory of a fake tensor into a real one."""
+        return moved(self, function, recurse, {})
+
+    def moved(self: Any, function: Callable[[Any], Any], recurse: bool, seen: dict[int, Any]) -> Any:
+        if recurse:
+            for module in self.children():
+                # A module may have an `_apply` of its own, as RNNs do.
+                if type(module)._apply is _apply:
+                    moved(module, function, recurse, seen)
+                else:
+                    module._apply(function)
+        for held in (self._parameters, self._buffers):
+            for name, tensor in held.items():
+                if tensor is not None:
+                    held[name] = of(tensor, function, held is self._parameters, seen)
+        return self
+
+    def of(tensor: Any, function: Callable[[Any], Any], parameter: bool, seen: dict[int, Any]) -> Any:
+        # Tied weights stay tied.
+        if id(tensor) in seen:
+            return seen[id(tensor)][1]
+        with torch.no_grad():
+            new = function(tensor)
+        if new is not tensor and parameter:
+            new = torch.nn.Parameter(new, tensor.requires_grad)
+            own = {
+                name: value
+                for name, value in vars(tensor).items()
+                if name.startswith(("tensor_", "sequence_", "partition_", "allreduce"))
+            }
+            vars(new).update(own)
+            if tensor.grad is not None:
+                with torch.no_grad():
+                    new.grad = function(tensor.grad)
+        # The old one is kept, or its id might be another's.
+        seen[id(tensor)] = tensor, new
+        return new
+
+    torch.nn.Module._apply = _apply
+
+
+def _compile(torch: Any) -> None:
+    def unchanged(model: Any = None, **_: Any) -> Any:
+        """`torch.compile`: the model as it is; its kernels are recorded unfused."""
+        return model if model is not None else lambda function: function
+
+    torch.compile = unchanged
+    torch.nn.Module.compile = lambda *_, **__: None

@@ -1,0 +1,176 @@
+"""Values of tensors that have no memory, where a program asks for them.
+
+What follows from constants is known: integers, flags and small numbers born of ``zeros``, ``full`` or ``arange`` have a
+real tensor beside them, on which the same operators run, through functional collectives too. Which experts a router
+chooses is assumed to be balanced. Nothing else is known: a flag is false, an integer 0, any other number 1, which is
+finite. Nothing is nan or infinite.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from armillary.base.errors import InputError
+from armillary.convert.torch_import import torch_part
+
+MOST_ELEMENTS = 1 << 24
+"""Largest tensor that is kept: 128 MiB of integers."""
+MOST_NUMBERS = 16
+"""Largest one of other numbers: flags of overflow, scales and counters, but no weights."""
+MOST_READS = 10_000
+"""Reads of unknown values at one place before it is taken for an endless loop."""
+BORN = (
+    "zeros",
+    "ones",
+    "full",
+    "arange",
+    "zeros_like",
+    "new_zeros",
+    "ones_like",
+    "full_like",
+    "new_full",
+    "scalar_tensor",
+)
+UNCHANGED = ("_amp_foreach_non_finite_check_and_unscale_",)
+"""Operators that write flags of overflow: there is none."""
+FINITE = {"isnan": False, "isinf": False, "isneginf": False, "isposinf": False, "isfinite": True}
+
+
+class Values:
+    """Real tensors beside fake ones.
+
+    Attributes:
+        assumed: Place in the program -> reads there of values that nobody knows.
+    """
+
+    def __init__(self, torch: Any) -> None:
+        self.torch = torch
+        self.fake = torch_part("_subclasses.fake_tensor").FakeTensor
+        self.known: Any = torch.utils.weak.WeakIdKeyDictionary()
+        self.assumed: Counter[str] = Counter()
+
+    def of(self, tensor: Any, place: str) -> Any:
+        """Return the value of a tensor of one element.
+
+        Raises:
+            InputError: this place has asked too often.
+        """
+        if tensor in self.known:
+            return self.known[tensor].item()
+        self.count(place)
+        return self.default(tensor.dtype)
+
+    def count(self, place: str) -> None:
+        """Note that a value was assumed.
+
+        Raises:
+            InputError: this place has asked too often.
+        """
+        self.assumed[place] += 1
+        if self.assumed[place] > MOST_READS:
+            raise InputError(
+                f"{place}: asked {MOST_READS:,} times for values of tensors, which a capture does not have; expected "
+                "no loop that waits for a value (flags are taken for false, integers for 0, other numbers for 1)"
+            )
+
+    def default(self, dtype: Any) -> Any:
+        """Return what an unknown number of this type is taken for."""
+        if dtype == self.torch.bool:
+            return False
+        return 1.0 if dtype.is_floating_point or dtype.is_complex else 0
+
+    def array(self, tensor: Any, place: str) -> Any:
+        """Return a tensor of any size as a real one."""
+        if tensor in self.known:
+            return self.known[tensor]
+        self.count(place)
+        value = self.torch.full((), self.default(tensor.dtype), dtype=tensor.dtype)
+        return value.expand(tensor.shape).clone()
+
+    def note(self, func: Any, args: Any, kwargs: Any, tensors: list[Any], out: Any) -> None:
+        """Run an operator that has run on fake tensors on what is known of them."""
+        torch, name = self.torch, func._overloadpacket.__name__
+        flatten = torch.utils._pytree.tree_leaves
+        results = [each for each in flatten(out) if isinstance(each, self.fake)]
+        if name in FINITE and results:
+            self._keep(results[0], torch.full((), FINITE[name]).expand(results[0].shape))
+        elif name in ("histc", "bincount") and results and args[0] not in self.known:
+            self._keep(results[0], _balanced(torch, args[0].numel(), results[0]))
+        elif name == "topk" and len(results) == 2:
+            index, experts = results[1], args[0].shape[args[2] if len(args) > 2 else -1]
+            if index.numel() <= MOST_ELEMENTS:
+                self._keep(index, (torch.arange(index.numel()) % experts).view(index.shape))
+        elif func.namespace in ("_c10d_functional", "c10d"):
+            self._through(name, func.namespace, tensors, results)
+        elif not tensors:
+            if name in BORN and results and self._small(results[0]):
+                self._keep(results[0], func(*args, **{**kwargs, "device": torch.device("cpu")}))
+        elif name in ("zeros_like", "new_zeros", "ones_like", "full_like", "new_full", "new_ones"):
+            if results and self._small(results[0]):
+                at = 1 if name == "full_like" else 2
+                value = (args[at] if name.startswith(("full", "new_full")) else 0) or 0
+                value = 1 if "ones" in name else value
+                self._keep(results[0], torch.full(results[0].shape, value, dtype=results[0].dtype))
+        elif name not in UNCHANGED:
+            self._follow(func, args, kwargs, tensors, out, results)
+
+    def _small(self, tensor: Any) -> bool:
+        numbers = tensor.dtype.is_floating_point or tensor.dtype.is_complex
+        return bool(tensor.numel() <= (MOST_NUMBERS if numbers else MOST_ELEMENTS))
+
+    def _keep(self, tensor: Any, value: Any) -> None:
+        self.known[tensor] = value.to(tensor.dtype)
+
+    def _through(self, name: str, namespace: str, tensors: list[Any], results: list[Any]) -> None:
+        """Pass what is known through a collective: the other ranks have the same."""
+        if name == "alltoall_base_" and tensors[1] in self.known and tensors[0].numel() == tensors[1].numel():
+            self.known[tensors[0]] = self.known[tensors[1]].clone()
+        elif namespace == "_c10d_functional" and tensors and results and tensors[0] in self.known:
+            value, result = self.known[tensors[0]], results[0]
+            times = result.numel() // max(value.numel(), 1)
+            if times * value.numel() == result.numel() and times:
+                self.known[result] = value.repeat(times, *[1] * (value.dim() - 1)).view(result.shape)
+
+    def _follow(
+        self, func: Any, args: Any, kwargs: Any, tensors: list[Any], out: Any, results: list[Any]
+    ) -> None:
+        torch = self.torch
+        known = all(each in self.known for each in tensors)
+        if known and all(each.numel() <= MOST_ELEMENTS for each in results):
+            try:
+                found = func(*self._real(args), **self._real(kwargs))
+            except Exception:
+                found = None
+            if found is not None:
+                flatten = torch.utils._pytree.tree_leaves
+                for fake, real in zip(flatten(out), flatten(found), strict=False):
+                    if isinstance(fake, self.fake) and isinstance(real, torch.Tensor) and self._small(fake):
+                        self.known[fake] = real
+                return
+        # What is overwritten by something unknown is unknown.
+        for argument, value in zip(func._schema.arguments, args, strict=False):
+            if (
+                argument.alias_info is not None
+                and argument.alias_info.is_write
+                and isinstance(value, self.fake)
+            ):
+                self.known.pop(value, None)
+
+    def _real(self, value: Any) -> Any:
+        cpu = self.torch.device("cpu")
+
+        def of(leaf: Any) -> Any:
+            if isinstance(leaf, self.fake):
+                return self.known[leaf]
+            return cpu if isinstance(leaf, self.torch.device) else leaf
+
+        return self.torch.utils._pytree.tree_map(of, value)
+
+
+def _balanced(torch: Any, tokens: int, like: Any) -> Any:
+    """Return how many tokens each of the experts gets."""
+    each, more = divmod(tokens, max(like.numel(), 1))
+    value = torch.full((like.numel(),), each, dtype=torch.int64)
+    value[:more] += 1
+    return value.view(like.shape)

@@ -1,0 +1,225 @@
+"""The layout of InfraGraph files (InfraGraph 3.1, `docs/openapi.yaml` of Keysight/infragraph), YAML or JSON.
+
+A file is one Infrastructure: devices made of components and of other devices, links by name, instances of devices, and
+edges between components of instances. Endpoints are chosen by Python slices, ``nic[0:8]``.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, ValidationError
+
+from armillary.base.document import Document
+from armillary.base.errors import InputError
+from armillary.base.hints import KeyPath
+from armillary.platform.fields import Count, Part, first_error
+
+Name = Annotated[str, Field(min_length=1, max_length=255, pattern=r"^[\sa-zA-Z0-9\-_()><\[\]]+$")]
+Text = str | None
+# As large as the units of our own files allow, so that what is read can be written.
+Amount = Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False)]
+_ONE = re.compile(r"(.+?)(?:\[(-?\d{1,9}|-?\d{0,9}:-?\d{0,9}(?::-?\d{0,9})?)\])?", re.DOTALL)
+
+
+class BandwidthPart(Part):
+    """A bandwidth: one of three units."""
+
+    choice: Literal["gigabits_per_second", "gigabytes_per_second", "gigatransfers_per_second"] | None = None
+    gigabits_per_second: Amount | None = None
+    gigabytes_per_second: Amount | None = None
+    gigatransfers_per_second: Amount | None = None
+
+
+class LatencyPart(Part):
+    """A latency: one of three units."""
+
+    choice: Literal["ms", "us", "ns"] | None = None
+    ms: Amount | None = None
+    us: Amount | None = None
+    ns: Amount | None = None
+
+
+class PhysicalPart(Part):
+    """What a link is capable of, in each direction."""
+
+    bandwidth: BandwidthPart | None = None
+    latency: LatencyPart | None = None
+
+
+class LinkPart(Part):
+    """A sort of links."""
+
+    name: Name
+    description: Text = None
+    physical: PhysicalPart | None = None
+
+
+class ComponentPart(Part):
+    """`count` alike parts of a device; one whose choice is device is a device of that name."""
+
+    name: Name
+    description: Text = None
+    count: Count
+    choice: Literal["custom", "device", "cpu", "xpu", "nic", "memory", "port", "switch"]
+    custom: dict[str, Any] | None = None
+    device: dict[str, Any] | None = None
+    cpu: dict[str, Any] | None = None
+    xpu: dict[str, Any] | None = None
+    nic: dict[str, Any] | None = None
+    memory: dict[str, Any] | None = None
+    port: dict[str, Any] | None = None
+    switch: dict[str, Any] | None = None
+
+
+class DeviceEnd(Part):
+    """Components of a device, or of the devices in it."""
+
+    component: str = Field(min_length=1)
+    device: str | None = Field(default=None, min_length=1)
+
+
+class InstanceEnd(Part):
+    """Components of instances."""
+
+    instance: str = Field(min_length=1)
+    component: str = Field(min_length=1)
+
+
+SchemeName = Literal["one2one", "many2many", "ring"]
+
+
+class DeviceEdge(Part):
+    """Links between components of a device."""
+
+    ep1: DeviceEnd
+    ep2: DeviceEnd
+    scheme: SchemeName
+    link: Name
+
+
+class InstanceEdge(Part):
+    """Links between components of instances."""
+
+    ep1: InstanceEnd
+    ep2: InstanceEnd
+    scheme: SchemeName
+    link: Name
+
+
+class DevicePart(Part):
+    """A device."""
+
+    name: Name
+    description: Text = None
+    components: list[ComponentPart] = Field(min_length=1)
+    links: list[LinkPart] = Field(default=[])
+    edges: list[DeviceEdge] = Field(default=[])
+
+
+class InstancePart(Part):
+    """`count` instances of a device."""
+
+    name: Name
+    description: Text = None
+    device: Name
+    count: Count
+
+
+class Infrastructure(Part):
+    """A whole file."""
+
+    name: Name = "infrastructure"
+    description: Text = None
+    devices: list[DevicePart] = Field(min_length=1)
+    links: list[LinkPart] = Field(default=[])
+    instances: list[InstancePart] = Field(min_length=1)
+    edges: list[InstanceEdge] = Field(default=[])
+
+
+class Attribute(Part):
+    """An attribute of a node."""
+
+    attribute: str
+    value: str
+
+
+class NodeNote(Part):
+    """Attributes of a node, by its expanded name ``host.0.xpu.3``."""
+
+    name: str
+    attributes: list[Attribute] = Field(default=[])
+
+
+class Annotations(Part):
+    """What stands beside the infrastructure; only ranks of nodes count here."""
+
+    nodes: list[NodeNote] = Field(default=[])
+    edges: list[Any] = Field(default=[])
+    links: list[Any] = Field(default=[])
+    graph: list[Any] = Field(default=[])
+
+
+def parsed(document: Document) -> tuple[Infrastructure, Annotations, KeyPath]:
+    """Return a file's infrastructure, its annotations, and where in the file the former stands.
+
+    Raises:
+        InputError: It does not fit the layout; a name is used twice.
+    """
+    data = document.data
+    at: KeyPath = ("infrastructure",) if "infrastructure" in data else ()
+    if at:
+        document.check_keys(("infrastructure", "annotations"))
+    given = data.get("annotations") if at else None
+    try:
+        place: KeyPath = at
+        found = Infrastructure.model_validate(data["infrastructure"] if at else data)
+        place = ("annotations",)
+        notes = Annotations.model_validate(given if given is not None else {})
+    except ValidationError as error:
+        raise first_error(document, error, place) from None
+    _check_names(document, found, at)
+    return found, notes, at
+
+
+def _check_names(document: Document, found: Infrastructure, at: KeyPath) -> None:
+    lists: list[tuple[KeyPath, list[Any]]] = [
+        ((*at, key), getattr(found, key)) for key in ("devices", "links", "instances")
+    ]
+    for number, device in enumerate(found.devices):
+        place = (*at, "devices", number)
+        lists += [((*place, "components"), device.components), ((*place, "links"), device.links)]
+    for place, parts in lists:
+        seen: set[str] = set()
+        for number, part in enumerate(parts):
+            if part.name in seen:
+                raise document.error((*place, number, "name"), f"name '{part.name}' is used twice")
+            seen.add(part.name)
+
+
+def sliced(text: str) -> list[tuple[str, slice]]:
+    """Return the names and slices of ``cx5[0].port[0:2]``; without a slice, all.
+
+    Raises:
+        InputError: It is no such text.
+    """
+    parts = []
+    for word in text.split("."):
+        match = _ONE.fullmatch(word)
+        if match is None:
+            raise InputError(f"got '{text}', expected a component and its slice, e.g. 'nic[0:8]'")
+        name, inside = match[1], match[2]
+        if inside is None:
+            chosen = slice(None)
+        elif ":" in inside:
+            ends = [int(end) if end not in ("", "-") else None for end in inside.split(":")]
+            if len(ends) == 3 and ends[2] == 0:
+                raise InputError(f"got '{text}', whose step is 0, expected another")
+            chosen = slice(*ends)
+        else:
+            number = int(inside)
+            # The last one, -1, has no end.
+            chosen = slice(number, number + 1 if number != -1 else None)
+        parts.append((name, chosen))
+    return parts

@@ -1,0 +1,183 @@
+"""Scripts that are captured here, with PyTorch."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import shlex
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from armillary.base.errors import ArmillaryError, InputError
+from armillary.capture import Log, capture_script, trace_of
+from armillary.capture.log import COMMUNICATION, JOIN, OPERATOR
+from armillary.capture.summary import flops
+from armillary.cli import main
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs PyTorch"),
+]
+HOW_TO = Path(__file__).parents[2] / "docs" / "how-to" / "capture.md"
+TRAIN = """
+import sys, torch
+model = torch.nn.Linear(8, 8).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+def step():
+    loss = model(torch.randn(4, 8, device="cuda")).sum()
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    return loss
+"""
+
+
+def capture(tmp_path: Path, text: str, **options: object) -> Log:
+    file = tmp_path / "script.py"
+    file.write_text(TRAIN + text)
+    found = capture_script(str(file), folder=tmp_path / "cap", **options)  # type: ignore[arg-type]
+    return found[0]
+
+
+def test_the_page_shows_what_happens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "100")
+    text = HOW_TO.read_text()
+    for name, content in re.findall(r"<!-- file: (\S+) -->\n```\w*\n(.*?)^```$", text, re.S | re.M):
+        Path(name).write_text(content)
+    [transcript] = re.findall(r"^```shell-session\n(.*?)^```$", text, re.S | re.M)
+    for part in re.split(r"^\$ ", transcript, flags=re.M)[1:]:
+        command, _, expected = part.partition("\n")
+        made = CliRunner().invoke(main, shlex.split(command)[1:])
+        assert made.exit_code == 0, made.output
+        at = 0
+        for piece in expected.split("...\n"):
+            found = made.output.find(piece, at)
+            assert found >= 0, f"{command}: promised\n{piece}\nbut got\n{made.output}"
+            at = found + len(piece)
+    # Matrix products and attention of 8 layers, width 4096, 4096 tokens, 32,000 words; and the first block's gradients.
+    width, tokens, layers, words = 4096, 4096, 8, 32000
+    counted = json.loads(Path("cap.json").read_text())["classes"][0]["flops_by_kind"]
+    assert counted["gemm"] == 6 * tokens * (12 * layers * width**2 + words * width)
+    # A query meets (tokens + 1) / 2 keys; backward computes 2.5 times as much.
+    assert counted["attention"] == layers * 14 * width * (tokens * (tokens + 1) // 2)
+
+
+def test_the_third_step_is_recorded_or_the_last(tmp_path: Path) -> None:
+    log = capture(tmp_path, "for _ in range(5): step()\nraise SystemError")
+    assert log.step == 3 and not log.notes
+    again = capture(tmp_path, "for _ in range(2): step()")
+    assert again.step == 2 and "2 steps: the last" in again.notes[0]
+    assert [kind.name for _, kind in again.operators()] == [kind.name for _, kind in log.operators()]
+    whole = capture(tmp_path, "for _ in range(2): step()", step=0)
+    assert whole.step == 0 and len(list(whole.operators())) > 2 * len(list(log.operators()))
+
+
+def test_values_are_assumed_and_counted(tmp_path: Path) -> None:
+    log = capture(
+        tmp_path,
+        "for at in range(9):\n    loss = step()\n    if loss.item() > 2: break\n    assert loss.item() == 1",
+    )
+    assert sum(log.assumed.values()) == 4 and all(place.startswith("script.py:") for place in log.assumed)
+    log = capture(
+        tmp_path,
+        "n = torch.arange(5, device='cuda')\nassert n.sum().item() == 10 and n.tolist()[4] == 4\nstep()",
+    )
+    assert not log.assumed
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("while not torch.randn((), device='cuda').gt(5).item(): pass", "asked 10,000 times for values"),
+        ("import no_such_package", "script.py:11: ModuleNotFoundError.*install it here"),
+        ("x = torch.randn(4, device='cuda')\ny = x[x > 0]", "script.py:12: .*values of tensors"),
+        (
+            "raise RuntimeError('mine\\nand more')",
+            r"script.py:11: RuntimeError: mine \(rank 0; what it printed",
+        ),
+        ("sys.exit(3)", "SystemExit"),
+    ],
+    ids=["endless", "package", "shape", "own", "exit"],
+)
+def test_a_failure_is_one_line_with_its_place(text: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(ArmillaryError, match=message) as failure:
+        capture(tmp_path, text)
+    assert "\n" not in str(failure.value)
+    assert not list((tmp_path / "cap").glob("rank_*.gz"))
+
+
+def test_a_script_that_never_uses_the_gpu_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ArmillaryError, match="ran nothing on the device"):
+        (tmp_path / "cpu.py").write_text("import torch\ntorch.randn(3).sum()")
+        capture_script(str(tmp_path / "cpu.py"), folder=tmp_path / "cap")
+
+
+def test_without_a_compiler_one_line_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv("CXX", raising=False)
+    with pytest.raises(InputError, match=r"needs a C\+\+ compiler.*apt-get install g\+\+"):
+        capture(tmp_path, "step()")
+
+
+def test_streams_and_events_of_the_script_are_recorded(tmp_path: Path) -> None:
+    log = capture(tmp_path, """
+side, x = torch.cuda.Stream(), torch.randn(64, 64, device="cuda")
+y = x @ x
+side.wait_stream(torch.cuda.current_stream())
+with torch.cuda.stream(side):
+    z = y @ y
+w = x @ x
+torch.cuda.current_stream().wait_stream(side)
+w @ z
+""", step=0)  # fmt: skip
+    offsets, parents = trace_of([log]).graphs[0].parents()
+    found = [sorted(parents[a:b].tolist()) for a, b in pairwise(offsets)]
+    # The last four are the products; what comes before them made x.
+    y = len(found) - 4
+    assert found[y:] == [[y - 1], [y], [y], [y + 1, y + 2]]
+    assert {row.stream for row, kind in log.operators() if kind.name == "aten::mm"} > {0}
+
+
+def test_ddp_overlaps_its_buckets_and_waits_for_them(tmp_path: Path) -> None:
+    log = capture(tmp_path, """
+import torch.distributed as dist
+dist.init_process_group("nccl")
+model = torch.nn.parallel.DistributedDataParallel(
+    torch.nn.Sequential(*(torch.nn.Linear(256, 256) for _ in range(4))).cuda(), bucket_cap_mb=0.5)
+optimizer = torch.optim.AdamW(model.parameters())
+for _ in range(3):
+    model(torch.randn(16, 256, device="cuda")).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+""", ranks=4)  # fmt: skip
+    issued = [each.bytes for _, each in log.issued()]
+    assert sum(issued) == 4 * 4 * (256 * 256 + 256) and len(issued) > 1
+    order = [row.kind for row in log.rows]
+    first = order.index(COMMUNICATION)
+    # GEMMs of backward come after the first bucket, and before anything waits for it.
+    after = log.rows[first : order.index(JOIN)]
+    assert any(row.kind == OPERATOR and log.kinds[row.what].products for row in after)
+    assert order.count(JOIN) == len(issued)
+    assert flops(log)["gemm"] == 4 * 6 * 16 * 256 * 256 - 2 * 16 * 256 * 256
+
+
+def test_an_interrupted_capture_goes_on(tmp_path: Path) -> None:
+    capture(tmp_path, "for _ in range(3): step()", ranks=2, run=(0,))
+    said = json.loads((tmp_path / "cap" / "capture.json").read_text())
+    assert said.pop("done") == [0]
+    (tmp_path / "cap" / "capture.json").write_text(json.dumps(said))
+    before = (tmp_path / "cap" / "rank_0.json.gz").stat().st_mtime_ns
+    capture(tmp_path, "for _ in range(3): step()", ranks=2, run=(0, 1))
+    assert (tmp_path / "cap" / "rank_0.json.gz").stat().st_mtime_ns == before
+    # One that ended is run again: what the script imports may have changed.
+    capture(tmp_path, "for _ in range(3): step()", ranks=2, run=(0,))
+    assert (tmp_path / "cap" / "rank_0.json.gz").stat().st_mtime_ns > before
+    assert not (tmp_path / "cap" / "rank_1.json.gz").exists()
