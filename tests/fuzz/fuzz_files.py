@@ -33,6 +33,7 @@ from armillary.evidence.calibrate.observe.profile import read_profile
 from armillary.evidence.calibrate.observe.read import observe
 from armillary.evidence.calibrate.observe.steps import read_steps
 from armillary.evidence.validate.gemm import run_gemm
+from armillary.evidence.validate.silicon import read_cases as read_cases_of_silicon
 from armillary.evidence.validate.sniff import headers, suite_of
 from armillary.evidence.validate.suites import suites
 from armillary.evidence.validate.training.formats import read_cases
@@ -127,6 +128,10 @@ PROFILE_OF = {
     "attention.csv": LAYERS, "dense.csv": "layer,tokens,time_us\nembedding,1,2\nembedding,64,3\n",
     "per_sequence.csv": "layer,sequences,time_us\nhead,1,2\n", "moe.csv": "tokens,activated_experts,time_us\n1,2,9\n64,8,12\n",
 }  # fmt: skip
+SILICON = """silicon_data_source,backend,model_path,system,precision,mode,isl,osl,tp_size,attention_dp_size,moe_tp_size,moe_ep_size,silicon_ttft_ms,silicon_tpot_ms
+db-dump/2026-04-27; silicon_concurrency=4; measured=2026-04-20T00:00:00.000Z,vllm,moonshotai/Kimi-K2.5,b200_sxm,fp4,agg,1024,1024,8,1,8,1,74.14,7.06
+source_file=2026-04-06.csv; silicon_concurrency=8; measured=2026-03-27T00:00:00.000Z,trtllm,openai/gpt-oss-120b,h200_sxm,fp4,agg,1024,1024,2,1,2,1,74.14,7.06
+"""
 REQUESTS = "".join(
     json.dumps({"arrival_s": at / 4, "input_tokens": 40, "output_tokens": 3}) + "\n" for at in range(3)
 )
@@ -336,6 +341,7 @@ def rows() -> list[Target]:
         ("requests", "log.jsonl", made(REQUESTS, MOONCAKE, AZURE, BURSTGPT), text, requests),
         ("requests-json", "log.jsonl", made(REQUESTS.split("\n")[0], MOONCAKE.split("\n")[0]), mutate.JSON, requests),
         ("profile", "attention.csv", made(LAYERS), text, layers),
+        ("silicon", "silicon.csv", made(SILICON), text, read_cases_of_silicon),
         ("captured", "rank_0.json", made(CAPTURED, CAPTURED | {"communications": CAPTURED["communications"][:1] * 2}), mutate.JSON, lambda path: trace_of([read_rank(path)], host_ns=5)),
         ("issue-log", "sim.log", made(ISSUES), text, issues),
         ("timeline", "run.npz", saved, mutate.BYTES, timeline),

@@ -100,7 +100,6 @@ def test_what_takes_longer_is_later(serve: Callable[..., Serving]) -> None:
     ("options", "words"),
     [
         ({"tp": 3}, "tp 3: expected a divisor of 2, the devices of machine 2xh100 (nearest: 2)"),
-        ({"ep": 3}, "ep 3: expected a divisor of tp 2"),
         ({"precision": "bf17"}, "numbers.compute: got 'bf17'"),
         ({"budget": 0}, "budget 0: expected a whole number from 1"),
         ({"memory": 1.5}, "memory 1.5: expected a share"),

@@ -43,8 +43,6 @@ LOAD, REPLICA, ENGINE = "Load", "Replica", "Engine"
         help="Divide the time between requests by so much.")  # fmt: skip
 @seed_option(default=0, show_default=True, heading=LOAD)
 @option("--tp", type=int, heading=REPLICA, help="Devices of a replica; by default all of the machine.")
-@option("--ep", type=int, default=1, show_default=True, heading=REPLICA,
-        help="Of these, those that share the experts of a layer.")  # fmt: skip
 @option("--precision", metavar="NAME", heading=REPLICA, help="Of GEMMs; by default bf16.")
 @option(
     "--weight-precision", metavar="NAME", heading=REPLICA, help="Of stored weights; by default that of GEMMs."

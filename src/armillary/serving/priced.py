@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -18,20 +19,25 @@ from armillary.serving.step_table import Ints, StepTable
 from armillary.trace import Trace
 from armillary.workload.emit.rank import Rank
 from armillary.workload.emit.template import piece
-from armillary.workload.layers.layer import Layer
+from armillary.workload.layers.layer import Layer, Step
 from armillary.workload.layers.of_model import inference_layers
-from armillary.workload.models import Model
+from armillary.workload.models.schema import Decoder
 from armillary.workload.plan.ranks import rank_grid
 from armillary.workload.plan.schema import Plan
 
+CLOSE = 1024
+"""Tokens up to which steps are timed at most 16 tokens apart."""
 DECODING = (0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
-CHUNKS = (0, 1, 16, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384)
+CHUNKS = (0, 1, 16, 64, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384)
+"""New tokens between which attention is linear: it grows with their square, which a line from 2 to 3 exceeds by 4 %."""
+BEFORE = (512, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072)
+"""Tokens before them. The line through 0 and the first goes on below 0: several prompts have fewer scores than one."""
 CONTEXTS = (1, 128, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072)
-"""Points between which attention is linear: its time is, in the scores and in the bytes of the cache."""
+"""Tokens before a sequence that decodes: attention is linear in the bytes of the cache."""
 
 
 def priced(
-    model: Model,
+    model: Decoder,
     plan: Plan,
     platform: Platform,
     *,
@@ -58,15 +64,13 @@ def priced(
     """
     tokens = _sizes(budget)
     one = [_layers(model, plan, 1, 1, count) for count in tokens]
-    counts = [min(sequences, each) for each in _sizes(sequences)]
+    counts = _counts(sequences)
     heads = [_layers(model, plan, 1, 1, count)[-1:] for count in counts]
-    chunks = [each for each in CHUNKS if each <= budget and each <= longest] or [1]
-    before = [0, *(each for each in CONTEXTS if each < longest)]
+    chunks = [*(each for each in CHUNKS if each < budget), budget]
+    before = [0, BEFORE[0], *(each for each in BEFORE[1:] if each < longest)]
     decoding = [each for each in DECODING if each <= sequences]
     contexts = [each for each in CONTEXTS if each < longest] or [1]
-    prefill = [
-        _layers(model, plan, max(1, new), past + max(1, new), 1)[1:-1] for new in chunks for past in before
-    ]
+    prefill = [_prompt(model, plan, max(1, new), past) for new in chunks for past in before]
     decode = [_layers(model, plan, 1, past + 1, max(1, many))[1:-1] for many in decoding for past in contexts]
     whole, attention = _timed([*(each[:-1] for each in one), *heads, *prefill, *decode], plan, platform)
     first, second = len(one), len(one) + len(heads)
@@ -75,6 +79,11 @@ def priced(
     head = _each(counts, whole[first:second], sequences)
     head[0] = 0
     of_prompts = attention[second:third].reshape(len(chunks), len(before))
+    if model.attention.latent:
+        # Whole prompts were timed: of their scores those of the new tokens count.
+        new, past = np.maximum(1, np.array(chunks))[:, None], np.array(before)[None]
+        scaled = np.rint(of_prompts * (1 - (past / (new + past)) ** 2)).astype(np.int64)
+        of_prompts = np.maximum(of_prompts[:, :1], scaled)
     of_answers = attention[third:].reshape(len(decoding), len(contexts))
     of_prompts[np.array(chunks) == 0] = 0
     of_answers[np.array(decoding) == 0] = 0
@@ -83,18 +92,38 @@ def priced(
     return StepTable(dense + overhead_ns, head, axes, both * 1000)  # type: ignore[arg-type]
 
 
+def _prompt(model: Decoder, plan: Plan, new: int, past: int) -> list[Layer]:
+    """Return the layers of `new` tokens of a prompt behind `past` ones, without embedding and head.
+
+    With latent attention tokens behind others would be computed as in decoding; engines expand the keys instead, as for
+    a whole prompt.
+    """
+    tokens = new + past if model.attention.latent else new
+    return _layers(model, plan, tokens, new + past, 1)[1:-1]
+
+
 def _sizes(most: int) -> list[int]:
     """Return sizes so close that kernels hardly change between them: their tiles have 64 or 128 rows."""
-    found = [*range(1, 65), *range(72, 257, 8), *range(272, 1025, 16), *range(1088, 4097, 64)]
-    found += range(4352, most + 256, 256)
+    found = [*range(1, 65), *range(72, 257, 8), *range(272, CLOSE + 1, 16), *range(CLOSE + 256, 4097, 256)]
+    found += range(5120, most + 1024, 1024)
+    return [each for each in found if each < most] + [most]
+
+
+def _counts(most: int) -> list[int]:
+    """Return numbers of sequences for the head, which reads its weights for few of them."""
+    found = [*range(1, 17), *range(24, 65, 8), *range(80, 257, 16), *range(320, most + 64, 64)]
     return [each for each in found if each < most] + [most]
 
 
 def _each(sizes: Sequence[int], ns: Ints, most: int) -> Ints:
-    """Return ns at 0, 1, 2 ... `most`, of the next size that was timed: kernels fill up their tiles."""
-    at = np.searchsorted(np.array(sizes), np.arange(most + 1))
-    result: Ints = ns[at]
-    return result
+    """Return ns at 0, 1, 2 ... `most`: of the next size that was timed, as kernels fill up their tiles.
+
+    From `CLOSE` on, where a tile more is little, they are on the line between two sizes.
+    """
+    all_of = np.arange(most + 1)
+    stepped: Ints = ns[np.searchsorted(np.array(sizes), all_of)]
+    straight = np.rint(np.interp(all_of, sizes, ns)).astype(np.int64)
+    return np.asarray(np.where(all_of > CLOSE, straight, stepped))
 
 
 def _fill_up(ns: Ints, captured: Sequence[int]) -> Ints:
@@ -108,8 +137,44 @@ def _fill_up(ns: Ints, captured: Sequence[int]) -> Ints:
     return result
 
 
-def _layers(model: Model, plan: Plan, new: int, context: int, batch: int) -> list[Layer]:
+def _layers(model: Decoder, plan: Plan, new: int, context: int, batch: int) -> list[Layer]:
     return inference_layers(model, plan, tokens=new, context=context, batch=batch)
+
+
+QUANTISED = {"fp8": "delayed", "fp4": "nvfp4"}
+"""Precision of a GEMM -> recipe by which the kernel before it has quantised its operand, as engines fuse that."""
+
+
+def as_engines_run(steps: Sequence[Step]) -> list[Step]:
+    """Return the kernels of a layer as inference engines run them; in training most of these are apart.
+
+    The GEMMs of experts are one kernel. A norm adds the residual before it: it reads two vectors of each token and
+    writes two, in place of three and two (vLLM's ``fused_add_rms_norm``). Operands in fp8 and fp4 are quantised by the
+    kernel that makes them.
+    """
+    found = []
+    named = {name for step in steps for name in step.after or ()}
+    for step in steps:
+        name, _, last = step.name.rpartition(".")
+        if last == "add" and name.endswith("residual") and step.name not in named:
+            continue
+        # Routed and shared experts are summed before one all-reduce (``DeepseekV2MoE.forward`` of vLLM).
+        if step.name == "shared.down.reduce" and step.name not in named:
+            continue
+        if last == "norm" and name in ("attention.norm", "mlp.norm"):
+            step = replace(step, bytes=2 * step.bytes)
+        elif step.gemms and step.precision in QUANTISED:
+            step = replace(step, scaling=QUANTISED[step.precision])
+        # The compute model goes by the last word of a name: see `armillary.compute.gpu.model.LINEAR`.
+        if any(each.batch > 1 for each in step.gemms) and step.name not in named:
+            step = replace(step, name=f"{name}.grouped")
+        found.append(step)
+    return found
+
+
+def _of_attention(step: Step) -> bool:
+    """Return whether the time of a kernel depends on what is before its tokens."""
+    return step.attention is not None or step.name.startswith(("absorbed.", "core.", "kv.up."))
 
 
 def _timed(passes: Iterable[Sequence[Layer]], plan: Plan, platform: Platform) -> tuple[Ints, Ints]:
@@ -122,10 +187,11 @@ def _timed(passes: Iterable[Sequence[Layer]], plan: Plan, platform: Platform) ->
     count = 0
     for number, layers in enumerate(passes):
         for layer, times in Counter(layers).items():
-            made = piece(layer.forward)
+            steps = as_engines_run(layer.forward)
+            made = piece(steps)
             base = rank.piece(made, before)
             before = [base + node for node in made.last]
-            fused = {step.name for step in layer.forward if step.attention}
+            fused = {step.name for step in steps if _of_attention(step)}
             nodes = made.template.nodes
             inside = [base + at for at, node in enumerate(nodes) if node.name in fused]
             placed.append((number, times, base, base + len(nodes), inside))

@@ -24,6 +24,7 @@ from armillary.serving.step_table import StepTable
 from armillary.workload.layers.shard import near
 from armillary.workload.models import Model
 from armillary.workload.models.schema import Decoder
+from armillary.workload.plan.numbers import stores
 from armillary.workload.plan.schema import Plan
 from armillary.workload.plan.serving import check_serving
 
@@ -101,7 +102,6 @@ class Wanted:
 
     Attributes:
         tp: Devices of a replica.
-        ep: Of these, those that share the experts of a layer.
         precision: Of GEMMs.
         weight_precision: Of stored weights.
         cache_precision: Of keys and values.
@@ -116,7 +116,6 @@ class Wanted:
     """
 
     tp: int | None = None
-    ep: int = 1
     precision: str | None = None
     weight_precision: str | None = None
     cache_precision: str | None = None
@@ -141,6 +140,16 @@ def service(model: Model, machine: Machine, requests: Requests, wanted: Wanted) 
     plan = _plan(machine, tp, wanted)
     if not isinstance(model, Decoder):
         raise InputError(f"serving '{model.name}': expected a model of kind 'decoder', got '{model.kind}'")
+    if any(model.mixes(layer) != "attention" for layer in range(model.layers)):
+        raise InputError(
+            f"serving '{model.name}': expected a model with attention in every layer, it has others"
+        )
+    kept = stores(plan)
+    if kept.weights != plan.numbers.compute:
+        assumptions.append(
+            f"GEMMs read weights as if they were stored in {plan.numbers.compute}, not in {kept.weights}: only memory "
+            "counts the difference"
+        )
     if wanted.tp is None and tp > 1:
         assumptions.append(f"tp {tp}: one replica on all devices of the machine")
     device = machine.platform.npu.memory.capacity
@@ -177,7 +186,7 @@ def service(model: Model, machine: Machine, requests: Requests, wanted: Wanted) 
             "what the engine does on the CPU hides behind the device, and takes no time of its own"
         )
     if model.experts is not None:
-        assumptions.append("experts get equal numbers of tokens")
+        assumptions.append("experts get equal numbers of tokens, and every device a part of each")
     most = min(sequences, budget, requests.clients or len(requests))
     table = priced(
         model, plan, machine.platform, budget=budget, sequences=most, longest=int(tokens.max()), captured=CAPTURED,
@@ -206,8 +215,6 @@ def _plan(machine: Machine, tp: int, wanted: Wanted) -> Plan:
             f"tp {tp}: expected a divisor of {npus:,}, the devices of machine {machine.name} "
             f"(nearest: {near(tp, fits)})"
         )
-    if wanted.ep < 1 or tp % wanted.ep:
-        raise InputError(f"ep {wanted.ep}: expected a divisor of tp {tp}, the devices of a replica")
     numbers = {
         "compute": wanted.precision,
         "weights": wanted.weight_precision,
@@ -217,7 +224,7 @@ def _plan(machine: Machine, tp: int, wanted: Wanted) -> Plan:
         "ranks": npus,
         "batch": npus // tp,
         "causal": True,
-        "parallel": {"tp": tp, "ep": wanted.ep, "etp": tp // wanted.ep},
+        "parallel": {"tp": tp},
         "numbers": {name: value for name, value in numbers.items() if value is not None},
         "serve": {"prompt": 1},
     }

@@ -43,8 +43,6 @@ def engine_text(found: Serving) -> str:
     own, engine = found.service.plan, found.service.engine
     kept, replicas = stores(own), found.service.replicas
     spread = f"{replicas} replica{'s' * (replicas > 1)} of tp {own.parallel.tp}"
-    if own.parallel.ep > 1:
-        spread += f" (ep {own.parallel.ep})"
     memory = ""
     if capacity := found.service.capacity:
         memory = (
@@ -171,7 +169,7 @@ def serving_json(found: Serving, *, requests: bool = False) -> dict[str, Any]:
             "ahead": engine.ahead,
         },
         "plan": {
-            "tp": own.parallel.tp, "ep": own.parallel.ep, "precision": own.numbers.compute, "weights": kept.weights,
+            "tp": own.parallel.tp, "precision": own.numbers.compute, "weights": kept.weights,
             "cache": kept.cache,
         },
         "assumptions": list(found.service.assumptions),

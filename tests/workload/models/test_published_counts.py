@@ -49,6 +49,7 @@ PRINTED = {
     "llama-4-maverick": (400, 2, "its model card"),
     "qwen3-next-80b-a3b": (80, 1, "its model card: 80B in total, 79B without embeddings"),
     "nemotron-3-nano": (31.6, 0.1, "its model card: 31.6B in total"),
+    "minimax-m2.5": (230, 10, "its model card: 230 billion in total"),
     "qwen3-32b": (32.8, 0.1, "its model card: 32.8B"),
     "kimi-k2": (1000, 100, "arXiv 2507.20534, abstract: '1 trillion total parameters'"),
     "gpt-3-175b": (174.6, 0.1, "arXiv 2005.14165, table D.1"),

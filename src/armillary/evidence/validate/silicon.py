@@ -1,0 +1,305 @@
+"""Measured serving, a row for each configuration: mean TTFT and TPOT of a closed loop (``silicon_sample.csv``).
+
+The rows are aiconfigurator's sample of InferenceX and of runs of NVIDIA's. Each is served as its client did it:
+requests of the lengths that it draws, sent by as many clients. Every engine goes by vLLM's
+rule; no constant is fitted to rows.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from armillary.base.csv_text import CsvRows
+from armillary.base.errors import ArmillaryError, InputError, nearest
+from armillary.base.packing import read_unpacked
+from armillary.base.reading import MOST_TEXT
+from armillary.evidence.validate.table import Bar, Progress, Row, Suite, Table
+from armillary.explore.training.machine import machine_of
+from armillary.serving.load import load_requests
+from armillary.serving.outcome import quantiles
+from armillary.serving.requests import Requests
+from armillary.serving.service import Service, Wanted, service
+from armillary.workload.models import load_model
+
+COLUMNS = (
+    "silicon_data_source", "backend", "model_path", "system", "precision", "mode", "isl", "osl", "tp_size",
+    "attention_dp_size", "moe_tp_size", "moe_ep_size", "silicon_ttft_ms", "silicon_tpot_ms",
+)  # fmt: skip
+MODELS = {
+    "Llama-3.1-70B": "llama-3.1-70b", "Llama-3.1-8B-Instruct": "llama-3.1-8b",
+    "Llama-3.1-8B-Instruct-FP8": "llama-3.1-8b", "Qwen3-32B": "qwen3-32b",
+    "Qwen3-235B-A22B-FP8": "qwen3-235b-a22b", "gpt-oss-120b": "gpt-oss-120b",
+    "DeepSeek-V3": "deepseek-v3", "DeepSeek-R1": "deepseek-v3", "Kimi-K2.5": "kimi-k2", "MiniMax-M2.5": "minimax-m2.5",
+}  # fmt: skip
+"""Last part of ``model_path`` -> model. InferenceX's Llama 70B is 3.3, DeepSeek-V3 is R1: of the same shapes."""
+DEVICES = {"h100_sxm": "h100", "h200_sxm": "h200", "b200_sxm": "b200", "a100_sxm": "a100"}
+WARMED = "2026-01-21"
+"""Day from which on InferenceX's client warms the server up."""
+Metric = Literal["tpot", "ttft"]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A row.
+
+    Attributes:
+        label: What was measured.
+        group: Model, device, engine and precision.
+        key: Equal in rows that say the same twice.
+        model: As we call it; "": not known.
+        devices: Of the replica.
+        device: Preset.
+        numbers: Precisions.
+        budget: Most tokens of a step.
+        clients: Of the closed loop.
+        lengths: Most tokens of prompt and answer.
+        ranges: Tokens of both, as a load says them.
+        requests: How many.
+        measured: TTFT and TPOT in ms.
+        warm: Whether the server had been warmed up.
+        left_out: Why it is no measurement of what its columns say; "": it is one.
+        reason: Why it cannot be served here; "": it can.
+    """
+
+    label: str
+    group: str
+    key: tuple[Any, ...]
+    model: str
+    devices: int
+    device: str
+    numbers: tuple[tuple[str, str], ...]
+    budget: int
+    clients: int
+    lengths: tuple[int, int]
+    ranges: tuple[str, str]
+    requests: int
+    measured: tuple[float, float]
+    warm: bool
+    left_out: str
+    reason: str
+
+
+def read_cases(path: Path) -> list[Case]:
+    """Return the rows of a file.
+
+    Raises:
+        InputError: it cannot be read, or a number of a row is none.
+    """
+    try:
+        text = bytes(read_unpacked(path, MOST_TEXT)).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"{path}: cannot be read as text ({error}), expected a table of serving runs"
+        ) from None
+    # As in other measurements, lines before the header may be comments.
+    lines = [line for line in text.splitlines() if not line.startswith("#")]
+    rows = CsvRows(path, lines)
+    header = [each.strip() for each in next(rows, [])]
+    for name in COLUMNS:
+        if name not in header:
+            raise InputError(
+                f"{path}: no column '{name}'{nearest(name, header)}, expected {', '.join(COLUMNS)}"
+            )
+    return [_case(f"{path}:{rows.line}", row) for row in rows.named(header)]
+
+
+def _case(where: str, row: dict[str, str]) -> Case:
+    source, backend, precision = row["silicon_data_source"], row["backend"], row["precision"]
+    name = row["model_path"].rpartition("/")[2]
+    model, device = MODELS.get(name, ""), DEVICES.get(row["system"], row["system"])
+    isl, osl = (_number(where, key, row, 1, 10**6) for key in ("isl", "osl"))
+    found = re.search(r"silicon_concurrency=(\d{1,6})\b", source)
+    clients = min(max(int(found[1]), 1), 20_000) if found else 0
+    devices, dp = _devices(where, row, "2026-04-06" in source or "db-dump" in source)
+    day = re.search(r"measured=(\d{4}-\d\d-\d\d)", source)
+    # Rows of NVIDIA's own have lengths as they stand.
+    own = "source_file=/" in source
+    ranges = (str(isl), str(osl)) if own else (f"{isl * 8 // 10 or 1}-{isl}", f"{osl * 8 // 10 or 1}-{osl}")
+    measured = _ms(where, "silicon_ttft_ms", row), _ms(where, "silicon_tpot_ms", row)
+    rounded = tuple(round(each, 2) for each in measured)
+    left_out = ""
+    if row["mode"] != "agg":
+        left_out = "prefill and decoding apart, whose numbers of workers are lost"
+    elif not clients:
+        left_out = "no number of clients"
+    elif (backend == "trtllm" and device == "h200" and "measured=2026-01-14" in source) or (
+        device == "b200" and "Qwen3.5" in name and "measured=2026-03-20" in source and devices == 4
+    ):
+        left_out = "hidden drafts (MTP)"
+    reason = ""
+    if not model:
+        reason = f"{name} is not modelled"
+    elif device not in DEVICES.values():
+        reason = f"device {device} is not modelled"
+    elif dp > 1:
+        reason = "attention in parallel over requests is not modelled"
+    elif precision not in ("", "bf16", "fp8", "fp4", "int4"):
+        reason = f"precision {precision} is not modelled"
+    return Case(
+        f"{name} {device} {backend} {precision or 'bf16'} {isl}/{osl} tp {devices} x {clients}".replace("  ", " "),
+        f"{name} {device} {backend} {precision or 'bf16'}",
+        (row["mode"], name.replace("-R1", "-V3"), device, backend, isl, osl, clients, rounded),
+        model, devices, device, _numbers(model, device, backend, precision), _budget(backend, clients, isl), clients,
+        (isl, osl), ranges, min(20 * clients, 2000) if own else 10 * clients, measured,
+        own or day is None or day[1] >= WARMED, left_out, reason,
+    )  # fmt: skip
+
+
+def _devices(where: str, row: dict[str, str], wrong: bool) -> tuple[int, int]:
+    """Return devices of a replica, and how many ranks have requests of their own.
+
+    Files whose converter multiplied tp by ep are repaired as the fact sheet of the data says.
+    """
+    tp, dp, moe, ep = (
+        max(1, _number(where, key, row, 0, 10**4, 1))
+        for key in ("tp_size", "attention_dp_size", "moe_tp_size", "moe_ep_size")
+    )
+    if ep == 1 or not wrong:
+        return tp * dp, dp
+    if row["backend"] == "vllm":
+        return tp, 1
+    return moe, moe if dp > 1 else 1
+
+
+def _numbers(model: str, device: str, backend: str, precision: str) -> tuple[tuple[str, str], ...]:
+    """Return the precisions of a row: 4-bit weights are multiplied in 4 bits on B200 only, if they are no integers."""
+    found = {}
+    if precision == "fp8" or (precision == "fp4" and device == "b200"):
+        found["precision"] = precision
+    elif precision in ("fp4", "int4"):
+        found["weight_precision"] = "fp4"
+    if precision in ("fp8", "fp4") and (
+        model in ("llama-3.1-70b",) or (model == "deepseek-v3" and device == "b200")
+    ):
+        found["cache_precision"] = "fp8"
+    if model == "deepseek-v3" and backend == "trtllm":
+        found["cache_precision"] = "fp8"
+    return tuple(sorted(found.items()))
+
+
+def _budget(backend: str, clients: int, isl: int) -> int:
+    """Return most tokens of a step: defaults of vLLM, chunks of SGLang's start scripts, TensorRT-LLM's rule."""
+    if backend == "sglang":
+        return 16384
+    return 8192 if backend == "vllm" else max(8192, -(-(clients + isl + 64) // 64) * 64)
+
+
+def _number(where: str, key: str, row: dict[str, str], low: int, high: int, usual: int | None = None) -> int:
+    text = row[key].strip().removesuffix(".0")
+    if not text and usual is not None:
+        return usual
+    found = int(text) if text.isdecimal() and len(text) < 10 else -1
+    # Rows of disaggregated serving leave these out, and are themselves left out.
+    if not low <= found <= high:
+        raise InputError(f"{where}: {key}: got '{row[key]}', expected a whole number from {low} to {high:,}")
+    return found
+
+
+def _ms(where: str, key: str, row: dict[str, str]) -> float:
+    try:
+        found = float(row[key])
+    except ValueError:
+        found = math.nan
+    if not 0 < found < 1e9:
+        raise InputError(f"{where}: {key}: got '{row[key]}', expected ms above 0")
+    return found
+
+
+@functools.lru_cache(maxsize=1)
+def _served(paths: tuple[Path, ...], stamps: tuple[float, ...]) -> tuple[tuple[Case, float, float, str], ...]:
+    """Return each case with TTFT and TPOT in ms, or why there is none: both tables have the same rows."""
+    cases = [case for path in paths for case in read_cases(path)]
+    groups: dict[tuple[Any, ...], list[Case]] = {}
+    distinct: dict[tuple[Any, ...], Case] = {}
+    for case in cases:
+        distinct.setdefault(case.key, case)
+    for case in distinct.values():
+        kind = (case.model, case.device, case.devices, case.numbers, case.budget)
+        groups.setdefault(kind, []).append(case)
+    found: list[tuple[Case, float, float, str]] = []
+    for mine in groups.values():
+        usable = [case for case in mine if not case.left_out and not case.reason]
+        built: Service | str = _service(usable) if usable else ""
+        for case in mine:
+            if case.left_out or case.reason or isinstance(built, str):
+                found.append((case, math.nan, math.nan, case.left_out or case.reason or str(built)))
+                continue
+            lengths = "input={},output={}".format(*case.ranges)
+            load = f"closed:clients={case.clients},requests={case.requests},{lengths}"
+            try:
+                outcome = built.run(load_requests(load))
+                ttft, tpot = quantiles(outcome.ttft).mean, quantiles(outcome.tpot).mean
+                found.append((case, 1e3 * ttft, 1e3 * tpot, ""))
+            except ArmillaryError as error:
+                found.append((case, math.nan, math.nan, str(error)))
+    return tuple(found)
+
+
+def _service(cases: Sequence[Case]) -> Service | str:
+    """Return what serves these cases, which differ in their loads only, or why nothing does."""
+    first, many = cases[0], max(case.clients for case in cases)
+    isl, osl = (max(case.lengths[at] for case in cases) for at in (0, 1))
+    longest = Requests(
+        np.where(np.arange(many) < many, 0, -1),
+        np.full(many, isl, np.int64),
+        np.full(many, osl, np.int64),
+        many,
+    )
+    try:
+        options: dict[str, Any] = dict(first.numbers)
+        wanted = Wanted(budget=first.budget, sequences=many, cached=False, **options)
+        return service(
+            load_model(first.model), machine_of(f"{first.devices}x{first.device}"), longest, wanted
+        )
+    except ArmillaryError as error:
+        return str(error)
+
+
+def _table(metric: Metric, paths: Iterable[Path], progress: Progress) -> Table:
+    files = tuple(paths)
+    served = _served(files, tuple(path.stat().st_mtime for path in files))
+    progress(len(served), len(served))
+    at = 0 if metric == "ttft" else 1
+    rows, aside = [], Counter[str]()
+    for case, ttft, tpot, reason in served:
+        if case.left_out:
+            aside[case.left_out] += 1
+        elif metric == "ttft" and not case.warm:
+            aside["before the client warmed servers up: their first requests have first uses"] += 1
+        else:
+            rows.append(Row(case.label, case.measured[at], (ttft, tpot)[at], case.group, reason=reason))
+    if not rows:
+        raise InputError(f"{', '.join(map(str, files))}: no row can be served, expected some of mode 'agg'")
+    notes = (
+        "Each row is a closed loop with the lengths that its client draws; equal rows count once.",
+        "Every engine by vLLM's rule; SGLang and TensorRT-LLM schedule prompts otherwise, which moves TTFT most.",
+        "All-reduces are NCCL's, scales of blocks are not told from one per tensor, 4-bit weights are read in bf16 on "
+        "Hopper, and expert parallelism is timed as if every device had a part of each expert.",
+        *(f"Left out: {count} rows, {why}." for why, count in aside.most_common()),
+    )
+    title = {
+        "tpot": "Mean time per token of serving runs",
+        "ttft": "Mean time to first token of serving runs",
+    }[metric]
+    source = "silicon_sample.csv: InferenceX and NVIDIA's runs (ai-dynamo/aiconfigurator@095f58a)"
+    bar = Bar(0.12) if metric == "tpot" else Bar(0.2)
+    return Table(f"serving-{metric}", title, "ms", source, tuple(rows), "blind", bar, notes)
+
+
+def _suite(metric: Metric) -> Suite:
+    title = {"tpot": "Time per token of serving runs", "ttft": "Time to first token of serving runs"}[metric]
+    return Suite(
+        f"serving-{metric}", title, "serving/silicon_sample.csv", functools.partial(_table, metric), COLUMNS
+    )
+
+
+SUITES: tuple[Suite, ...] = (_suite("tpot"), _suite("ttft"))

@@ -1,0 +1,92 @@
+"""Measured serving runs: which rows are served, how, and what is left out."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+
+from armillary.base.errors import InputError
+from armillary.evidence.validate import validate
+from armillary.evidence.validate.silicon import COLUMNS, read_cases
+
+ROW = {
+    "silicon_data_source": "source_file=2026-03-25.csv; silicon_concurrency=4; measured=2026-02-03T02:34:55Z",
+    "backend": "vllm", "model_path": "meta-llama/Llama-3.1-8B-Instruct", "system": "h100_sxm", "precision": "fp8",
+    "mode": "agg", "isl": "64", "osl": "10", "tp_size": "1", "attention_dp_size": "1", "moe_tp_size": "1",
+    "moe_ep_size": "1", "silicon_ttft_ms": "12.5", "silicon_tpot_ms": "5.25",
+}  # fmt: skip
+
+
+def put(path: Path, *rows: dict[str, str]) -> Path:
+    lines = [",".join((ROW | row)[name] for name in COLUMNS) for row in rows]
+    path.write_text("\n".join([",".join(COLUMNS), *lines]) + "\n")
+    return path
+
+
+def source(day: str = "2026-02-03", file: str = "2026-03-25.csv", clients: int = 4) -> dict[str, str]:
+    return {
+        "silicon_data_source": f"source_file={file}; silicon_concurrency={clients}; measured={day}T00:00:00Z"
+    }
+
+
+CONVERTED = source(file="2026-04-06.csv")
+
+
+@pytest.mark.slow
+def test_rows_are_served_as_their_client_did(tmp_path: Path) -> None:
+    path = put(
+        tmp_path / "s.csv", {}, {}, {"mode": "disagg", "tp_size": ""}, {"model_path": "zhipuai/GLM-5"},
+        source("2025-11-02") | {"silicon_tpot_ms": "6"},
+    )  # fmt: skip
+    tpot, ttft = validate(data=[path])
+    assert (tpot.name, ttft.name) == ("serving-tpot", "serving-ttft")
+    # Equal rows count once, and before it warmed up only times per token count.
+    assert [math.isnan(row.predicted) for row in tpot.rows] == [False, False, True]
+    assert [row.reason for row in tpot.rows] == ["", "", "GLM-5 is not modelled"]
+    assert tpot.rows[0].predicted == tpot.rows[1].predicted and len(ttft.rows) == 2
+    # Weights of 8 GB at 3.35 TB/s are a lower bound.
+    assert 2.4 < tpot.rows[0].predicted < 8 and 2.4 < ttft.rows[0].predicted < 60
+    assert any("1 rows, prefill and decoding apart" in note for note in tpot.notes)
+    assert any("1 rows, before the client warmed" in note for note in ttft.notes)
+
+
+@pytest.mark.parametrize(
+    ("row", "devices", "reason"),
+    [
+        ({"tp_size": "8"}, 8, ""),
+        # A converter multiplied tp by ep.
+        (CONVERTED | {"backend": "sglang", "tp_size": "64", "moe_tp_size": "8", "moe_ep_size": "8"}, 8, ""),
+        (CONVERTED | {"tp_size": "4", "attention_dp_size": "4", "moe_ep_size": "16"}, 4, ""),
+        (CONVERTED | {"backend": "trtllm", "attention_dp_size": "64", "moe_tp_size": "8",
+          "moe_ep_size": "8"}, 8, "attention in parallel over requests is not modelled"),
+        ({"attention_dp_size": "2"}, 2, "attention in parallel over requests is not modelled"),
+        ({"precision": "int3"}, 1, "precision int3 is not modelled"),
+        ({"system": "abacus"}, 1, "device abacus is not modelled"),
+    ],
+)  # fmt: skip
+def test_devices_of_a_row(row: dict[str, str], devices: int, reason: str, tmp_path: Path) -> None:
+    (case,) = read_cases(put(tmp_path / "s.csv", row))
+    assert (case.devices, case.reason) == (devices, reason)
+
+
+def test_drafts_that_a_row_hides_are_left_out(tmp_path: Path) -> None:
+    hidden = {
+        **source("2026-01-14"),
+        "backend": "trtllm",
+        "system": "h200_sxm",
+        "model_path": "deepseek-ai/DeepSeek-R1",
+    }
+    one, other = read_cases(put(tmp_path / "s.csv", hidden, hidden | source("2026-01-28")))
+    assert "MTP" in one.left_out and not other.left_out
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("isl", "0"), ("osl", "x"), ("tp_size", "-1"), ("silicon_tpot_ms", "0"), ("silicon_ttft_ms", "nan")],
+)
+def test_a_wrong_number_is_refused(key: str, value: str, tmp_path: Path) -> None:
+    path = put(tmp_path / "s.csv", {}, {key: value})
+    with pytest.raises(InputError, match=rf":3: {key}: got '{value}', expected"):
+        validate(data=[path])
