@@ -28,7 +28,8 @@ class Recipe:
 RECIPES = {
     "megatron-core": Recipe(
         "Megatron-core with Transformer Engine",
-        ("gemm", "memory", "communication_inside", "issue", "synchronise"),
+        # With `memory` besides, halves were 12.3 % off (10.6 without it), as they did not agree on it: 1.4 and 2.2.
+        ("gemm", "communication_inside", "issue", "synchronise"),
         # PyTorch takes tens of us for a kernel, and a layer's operations here are several.
         Constants(communication_inside=0.8, issue=150, synchronise=150),
     ),
