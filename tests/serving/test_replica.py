@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from armillary.base.errors import InputError
@@ -41,6 +41,7 @@ def served(requests: Requests, engine: Engine) -> Served:
     return serve_replica(requests, engine, TABLE, "interpreted")
 
 
+@settings(max_examples=60)
 @given(st.data())
 def test_it_is_the_reference_step_by_step(data: st.DataObject) -> None:
     requests = data.draw(loads())
@@ -61,6 +62,7 @@ def test_it_is_the_reference_step_by_step(data: st.DataObject) -> None:
     assert fast.requests.arrival.tolist() == of("arrival")
 
 
+@settings(max_examples=60)
 @given(st.data())
 def test_what_every_engine_keeps(data: st.DataObject) -> None:
     requests = data.draw(loads())
@@ -91,6 +93,7 @@ def test_what_every_engine_keeps(data: st.DataObject) -> None:
     assert (sum(waits.values()) == found.last - arrival).all()
 
 
+@settings(max_examples=30)
 @given(st.data())
 def test_nobody_misses_a_prefix_cache_without_shared_prefixes(data: st.DataObject) -> None:
     requests = replace(data.draw(loads()), shared=None)
@@ -100,6 +103,7 @@ def test_nobody_misses_a_prefix_cache_without_shared_prefixes(data: st.DataObjec
     assert served(requests, engine).last.tolist() == [each.last for each in slow.requests]
 
 
+@pytest.mark.slow
 def test_compiled_and_interpreted_are_equal() -> None:
     random = np.random.RandomState(3)
     n = 60
