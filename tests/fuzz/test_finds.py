@@ -58,6 +58,11 @@ FINDS = {
         "measured-json",
         json.dumps(fuzz_files.SIMUMAX).replace("1000.5", "1" + "0" * 400),
     ),
+    "an empty row": ("prefills", fuzz_files.PREFILLS + "\n1\n"),
+    "times that are no times": (
+        "nccl-log",
+        fuzz_files.NCCL_LOG.replace("   time   algbw", "   times  algbw"),
+    ),
     "half a GPU": ("nccl-csv", fuzz_files.NCCL_CSV.replace("\n8,", "\n0.5,")),
     "a quote that stays open": ("nccl-csv", fuzz_files.NCCL_CSV.replace("26,", '"26,')),
 }

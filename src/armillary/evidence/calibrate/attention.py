@@ -93,8 +93,9 @@ def prefills_of(path: Path, text: str) -> Kernels:
     header = rows[0] if rows else []
     for name in COLUMNS:
         if name not in header:
-            raise InputError(f"{path}: no column '{name}'; it has {', '.join(header) or 'none'}")
-    if short := next((row for row in rows[1:] if len(row) < len(header)), None):
+            raise InputError(f"{path}: no column '{name}'; it has {', '.join(header)[:400] or 'none'}")
+    # An empty line is a row of none.
+    if (short := next((row for row in rows[1:] if len(row) < len(header)), None)) is not None:
         raise InputError(f"{path}: got a row of {len(short)} values, expected {len(header)} as in the header")
     column = {name: [row[header.index(name)] for row in rows[1:]] for name in COLUMNS}
     try:

@@ -82,9 +82,9 @@ def read_log(path: Path, text: str, operation: str = "", per_node: int | None = 
         elif (header := re.search(r"#\s+nThread\s+(\d{1,18})\s+nGpus\s+(\d{1,18})\b", line)) is not None:
             # Without a list of ranks, threads times GPUs take part.
             ranks, gpus = {}, int(header[1]) * int(header[2])
-        elif line.startswith("#") and "size" in line and "time" in line:
+        elif line.startswith("#") and "time" in (names := line.lstrip("# ").split()) and "size" in names:
             # Position of the out-of-place time: versions of nccl-tests have columns before it.
-            column = line.lstrip("# ").split().index("time")
+            column = names.index("time")
         elif column and (size_ns := _row(line, column)) is not None:
             # What the user says wins; then the line of the program, any mention, and the name of the file.
             what = operation or program or program_of(text[:200_000]) or named
