@@ -388,7 +388,8 @@ def infragraph(path: Path) -> None:
 
 def ns3_config(path: Path) -> None:
     path.with_name("star.txt").write_text(STAR)
-    read_ns3_machine(SYSTEM | {"all-reduce-implementation": ["ring"]}, path, {"logical-dims": ["3"]})
+    rings = {key: ["ring"] for key in SYSTEM if key.endswith("-implementation")}
+    read_ns3_machine(SYSTEM | rings, path, {"logical-dims": ["3"]})
 
 
 def side(path: Path) -> None:
