@@ -51,7 +51,7 @@ def _ranks(_: click.Context, param: click.Parameter, text: str) -> str | tuple[i
     "--step", type=click.IntRange(0), default=3, show_default=True,
     help="Step to record, or the last one of a script with fewer; 0: all of the script.",
 )  # fmt: skip
-@option("-m", "module", is_flag=True, help="SCRIPT is the name of a module.")
+@option("-m", "--module", "module", is_flag=True, help="SCRIPT is the name of a module.")
 @option(
     "-o", "--out", type=OUTPUT_FOLDER, required=True, metavar="DIR", help="Where the files of the ranks go."
 )
