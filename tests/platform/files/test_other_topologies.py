@@ -183,6 +183,7 @@ def test_a_configuration_of_ns3(tmp_path: Path) -> None:
         ("star.txt", "stra.txt", "stra.txt: no such file"),
         ("KMIN_MAP 2 100000000000 200 400000000000 800", "KMIN_MAP 1 1e11 200", "no entry for links of 400 Gb/s"),
         ("KMIN_MAP 2", "KMIN_MAP 3", "KMIN_MAP: expected how many"),
+        ("400000000000 800", "400000000000 nan", "KMIN_MAP: expected how many"),
         ("SIZE 1000", "SIZE 0", "PACKET_PAYLOAD_SIZE: got 0"),
     ],
 )  # fmt: skip

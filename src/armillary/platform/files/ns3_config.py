@@ -221,7 +221,7 @@ def _of_rate(path: Path, keys: dict[str, list[str]], key: str, rate: int) -> flo
     try:
         numbers = [float(word) for word in words]
         pairs = dict(zip(numbers[1::2], numbers[2::2], strict=True))
-        if len(pairs) != numbers[0] or min(numbers) < 0 or max(numbers) > 1e15:
+        if len(pairs) != numbers[0] or not all(0 <= each <= 1e15 for each in numbers):
             raise ValueError
     except (ValueError, IndexError):
         raise InputError(
