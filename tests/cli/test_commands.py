@@ -91,7 +91,7 @@ def test_a_workload_runs_on_a_machine_by_its_name(inputs: Path, call: Call) -> N
     for words, message in {
         "run study.yaml --machine mi300x": "--machine and STUDY exclude each other",
         "run --workload step --machine mi300x --system system.json": "--machine and --system exclude each other",
-        "run --machine mi300x": "--machine needs --workload or --pytorch",
+        "run --machine mi300x": "--machine needs --workload, --pytorch or --captured",
         "run --workload step --machine mi30x": "did you mean 'mi300x'",
     }.items():
         made = call(words)

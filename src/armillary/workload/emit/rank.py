@@ -47,8 +47,8 @@ class Rank:
         self._graph_of_templates = GraphOfTemplates(source)
         self._single: dict[tuple[object, ...], Template] = {}
         self._called: dict[Communicator, int] = {}
-        self._late: dict[Communicator, int] = {}
-        """The last call of each communicator, where what is placed next could overtake it."""
+        self._late: dict[str, int] = {}
+        """The last call of each axis set, where what is placed next could overtake it."""
         self._known: dict[str, Communicator] = {}
         self._inside: dict[str, tuple[list[int], list[int]]] = {}
         """The last calls of pieces, by axis set, and the ends of the piece that made them."""
@@ -79,15 +79,15 @@ class Rank:
         ports: dict[str, Nodes] = {IN: inputs, CHAIN: [*self.chain, *also, *before], HOST: self._host}
         # Without these edges a rank with slow kernels could take two calls in another order than the other members.
         for axis_set in made.late:
-            call = self._late.get(self._communicator(axis_set))
+            call = self._late.get(axis_set)
             if call is not None and call not in before:
                 ports[f"{CALL}{axis_set}"] = [call]
         base = self._graph_of_templates.place(made.template, ports, self.labels)
         for axis_set in made.late:
-            self._late.pop(self._communicator(axis_set), None)
+            self._late.pop(axis_set, None)
         for axis_set, last in made.late.items():
             if last is not None:
-                self._late[self._communicator(axis_set)] = base + last
+                self._late[axis_set] = base + last
         if made.host is not None:
             self._host = [base + made.host]
         ends = [base + node for node in made.ends]
@@ -121,11 +121,11 @@ class Rank:
         step = Step(name, collective=kind, axes=axis_set, size=size)
         called = self._communicator(axis_set)
         before = [self._called[called]] if called in self._called else []
-        if called in self._late and self._late[called] not in (*after, *before):
-            before.append(self._late[called])
+        if axis_set in self._late and self._late[axis_set] not in (*after, *before):
+            before.append(self._late[axis_set])
         key = (name, kind, axis_set, size)
         node = self._place(key, name, NodeType.COMM_COLL_NODE, lambda: collective(step), [*after, *before])
-        self._called[called] = self._late[called] = self._between[axis_set] = node
+        self._called[called] = self._late[axis_set] = self._between[axis_set] = node
         return node
 
     def send(self, name: str, axis: str, steps: int, size: int, tag: int, after: Nodes) -> int:
