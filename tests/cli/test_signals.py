@@ -98,7 +98,9 @@ def test_what_computes_and_does_not_listen_ends_all_the_same(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_that_c_swallows_comes_again(tmp_path: Path, stop: signal.Signals) -> None:
-    run, _ = started(tmp_path, SWALLOWS, "signals.PATIENCE = 300")
+    # A shell in the background hands down that interrupts are ignored.
+    python = "signal.signal(signal.SIGINT, signal.default_int_handler)"
+    run, _ = started(tmp_path, SWALLOWS, f"signals.PATIENCE = 300; {python}")
     run.send_signal(stop)
     # SIGINT stays an error of Python's own, whose process ends by the signal.
     assert run.wait(100) == (143 if stop is signal.SIGTERM else -signal.SIGINT)

@@ -100,7 +100,13 @@ def test_a_training_step_is_predicted_and_planned(here: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "command", ["sweep sweep.yaml --workers 1", "plan search sweep.yaml --workers 2", "capture script.py"]
+    "command",
+    [
+        "sweep sweep.yaml --workers 1",
+        "plan search sweep.yaml --workers 2",
+        "collect script.py",
+        "capture --out made script.py",
+    ],
 )
 def test_what_needs_processes_says_so_in_one_line(here: Path, command: str) -> None:
     done = played(here, *command.split())

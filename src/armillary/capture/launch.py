@@ -17,6 +17,7 @@ from pathlib import Path
 from armillary.base.errors import ArmillaryError, InputError
 from armillary.base.files import make_folder, write_text
 from armillary.base.json_text import parse_json
+from armillary.base.posix import needs_posix
 from armillary.base.reading import read_plain
 from armillary.capture import cluster
 from armillary.capture.device import DEFAULT, fake_device
@@ -67,9 +68,10 @@ def capture_script(
         module: `script` is a module, as in ``python -m``.
 
     Raises:
-        InputError: the script is missing, or PyTorch or a compiler is.
+        InputError: the script is missing, or PyTorch or a compiler is, or the system forks no processes.
         ArmillaryError: a rank failed before its step was recorded.
     """
+    needs_posix("armillary capture")
     target = Path(folder)
     if not module and not Path(script).is_file():
         raise InputError(f"{script}: no such file, expected a Python script")
