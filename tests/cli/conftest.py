@@ -64,7 +64,8 @@ def call() -> Callable[[str], Result]:
 def _commands(
     command: click.Command, name: str = "", parent: click.Context | None = None
 ) -> Iterator[tuple[str, click.Command]]:
-    context = click.Context(command, info_name=name, parent=parent)
+    # As the command line makes it: a command keeps the names of --help that it is first asked for.
+    context = click.Context(command, parent, name, help_option_names=["-h", "--help"])
     if isinstance(command, DefaultGroup):
         yield context.command_path, command.default
     if isinstance(command, click.Group):

@@ -39,7 +39,7 @@ def test_all_but_other_programs_have_examples(commands: Commands) -> None:
 
 def test_options_of_long_commands_stand_under_headings(commands: Commands) -> None:
     for path, command in ours(commands):
-        headed = command.headed(click.Context(command))
+        headed = command.headed(click.Context(command, help_option_names=["-h", "--help"]))
         if sum(map(len, headed.values())) > LONG + 1:
             assert [each.opts[-1] for each in headed.pop("Options")] == ["--help"], path
             headed.pop("What is assumed", None)  # by a published study, in one list

@@ -56,8 +56,9 @@ def leaves(command: click.Command, name: str = "") -> Iterator[str]:
     if isinstance(command, DefaultGroup):
         yield name
     if isinstance(command, click.Group):
-        for each in command.list_commands(click.Context(command)):
-            inner = command.get_command(click.Context(command), each)
+        context = click.Context(command, help_option_names=["-h", "--help"])
+        for each in command.list_commands(context):
+            inner = command.get_command(context, each)
             assert inner is not None
             yield from leaves(inner, f"{name} {each}".strip())
     else:

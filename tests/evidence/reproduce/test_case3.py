@@ -23,6 +23,7 @@ def test_the_smaller_models_are_all_presets_that_have_experts() -> None:
         "kimi-k2",
         "llama-4-scout",
         "llama-4-maverick",
+        "minimax-m2.5",
         "nemotron-3-nano",
         "qwen3-next-80b-a3b",
     }
