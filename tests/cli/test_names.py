@@ -46,7 +46,12 @@ OTHERS = ("chakra ", "astra-sim")
 def of_formats(command: click.Command) -> list[click.Parameter]:
     """Return the options of all formats that ``trace convert`` reads."""
     contexts = [
-        command.make_context("convert", ["--from", name, "x", "-o", "y"], resilient_parsing=True)
+        command.make_context(
+            "convert",
+            ["--from", name, "x", "-o", "y"],
+            resilient_parsing=True,
+            help_option_names=["-h", "--help"],
+        )
         for name in names()
     ]
     found = [option for context in contexts for option in command.get_params(context)]
@@ -134,7 +139,11 @@ def test_names_that_other_programs_call_stay(words: str, same: str, commands: Co
     for line in (words, same):
         path = next(path for path, _ in commands if line.startswith(f"{path} "))
         rest = line.removeprefix(path).split()
-        parsed.append(dict(commands)[path].make_context(path, rest, resilient_parsing=True).params)
+        parsed.append(
+            dict(commands)[path]
+            .make_context(path, rest, resilient_parsing=True, help_option_names=["-h", "--help"])
+            .params
+        )
     assert parsed[0] == parsed[1]
 
 
