@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from armillary.trace import CollectiveType, NodeType, Trace
-from armillary.trace.grid import AXIS
+from armillary.trace.grid import AXIS, FURTHER
 from armillary.workload.generate import generate
 from armillary.workload.layers.of_model import layers_of
 from armillary.workload.models import Decoder, load_model, parameters
@@ -34,7 +34,9 @@ def moved(trace: Trace) -> Moved:
         for at in range(graph.n_nodes):
             if types[at] == NodeType.COMM_COLL_NODE:
                 operation = CollectiveType(int(kinds[at])).name.lower().replace("_", "-")
-                add(found, operation, groups[1][groups[0][at]], many, int(sizes[at]))
+                # Tasks side by side have communicators of their own of the same ranks.
+                axis_set = groups[1][groups[0][at]].partition(FURTHER)[0]
+                add(found, operation, axis_set, many, int(sizes[at]))
             elif types[at] == NodeType.COMM_SEND_NODE:
                 add(found, "send", axes[1][axes[0][at]], many, int(sizes[at]))
     return found

@@ -81,7 +81,8 @@ def test_an_undirected_edge_is_two_links_and_text_may_have_units() -> None:
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     (
-        ("a.txt", "", "a.txt: got suffix '.txt', expected one of .csv, .yaml, .yml, .graphml"),
+        ("a.doc", "", "a.doc: got suffix '.doc', expected one of .csv, .yaml, .yml, .graphml"),
+        ("a.txt", "", "a.txt: ends too early, expected nodes, switches and links"),
         ("a.csv", "from,to,bandwidth\n", "a.csv:1: missing key 'latency'"),
         ("a.csv", "from,to,bandwidth,latncy\n", r"unknown key 'latncy' \(did you mean 'latency'\?\)"),
         ("a.csv", CSV.replace("25 GB/s", "25"), "a.csv:3: bandwidth: got '25', which has no unit"),
