@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import gzip
 import itertools
 import json
 import tempfile
@@ -14,6 +15,7 @@ from typing import Any
 
 import fuzz_mutations as mutate
 import fuzz_named
+import fuzz_runs
 import numpy as np
 from fuzz_stores import store, store_of, stored, trials, trials_of
 
@@ -342,6 +344,8 @@ def rows() -> list[Target]:
         ("requests-json", "log.jsonl", made(REQUESTS.split("\n")[0], MOONCAKE.split("\n")[0]), mutate.JSON, requests),
         ("profile", "attention.csv", made(LAYERS), text, layers),
         ("silicon", "silicon.csv", made(SILICON), text, read_cases_of_silicon),
+        ("captured-run", "capture.json", made(fuzz_runs.CAPTURED_RUN), mutate.JSON, lambda path: fuzz_runs.captured_run(path, gzip.compress(json.dumps(CAPTURED).encode(), mtime=0))),
+        ("vllm-run", "run.json", made(fuzz_runs.VLLM), mutate.JSON, partial(fuzz_runs.vllm_run, profile=PROFILE_OF)),
         ("captured", "rank_0.json", made(CAPTURED, CAPTURED | {"communications": CAPTURED["communications"][:1] * 2}), mutate.JSON, lambda path: trace_of([read_rank(path)], host_ns=5)),
         ("issue-log", "sim.log", made(ISSUES), text, issues),
         ("timeline", "run.npz", saved, mutate.BYTES, timeline),

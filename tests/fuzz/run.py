@@ -35,7 +35,7 @@ import time
 import traceback
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 from types import FrameType
@@ -126,13 +126,15 @@ def attempt(reader: Reader, data: bytes, folder: Path, patience: int = 1) -> str
     return "read"
 
 
+WARMING = 10
+"""Times the seconds of a case that the first reading of a file may take."""
+
+
 def warm(reader: Reader, folder: Path) -> None:
     """Read the unbroken files, so that no case has to wait for imports and compiled code."""
-    path = folder / reader.file
     for data in reader.seeds()[:8]:
-        path.write_bytes(data)
-        with suppress(Exception):  # a case will say so, with its seed
-            reader.read(path)
+        # What goes wrong a case will say, with its seed.
+        attempt(reader, data, folder, WARMING)
 
 
 def where(trace: Any) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from armillary.base.allowed import how_to_raise, limit
 from armillary.base.errors import InputError
 from armillary.base.units import format_count
@@ -36,7 +38,9 @@ def check_count(count: float, most: float, what: str, change: str) -> None:
     """
     allowed = limit(most)
     if count > allowed:
+        # Numbers of files may be beyond a float.
+        shown = format_count(int(count)) if count < 1e18 else f"about 10^{math.log10(count):.0f}"
         raise InputError(
-            f"{what}: {format_count(int(count))} of them, expected at most {format_count(int(allowed))}: {change} "
-            f"({how_to_raise(count / allowed)})"
+            f"{what}: {shown} of them, expected at most {format_count(int(allowed))}: {change} "
+            f"({how_to_raise(min(count, 10**300) / allowed)})"
         )
