@@ -41,8 +41,13 @@ CAPTURED_RUN = {
 
 def vllm_run(path: Path, profile: dict[str, str]) -> None:
     """Read a run of vLLM whose requests, settings or machine are broken."""
-    found = json.loads(path.read_bytes())
-    parts = found if isinstance(found, dict) else {}
+    raw = path.read_bytes()
+    try:
+        found = json.loads(raw)
+    except (ValueError, RecursionError):
+        found = None
+    # What is no document as a whole is a broken file of the settings.
+    parts = found if isinstance(found, dict) else VLLM
     with tempfile.TemporaryDirectory() as name:
         home = Path(name)
         layers = home / "profiles" / "GPU" / MODEL / "bf16" / "tp1"
@@ -54,6 +59,8 @@ def vllm_run(path: Path, profile: dict[str, str]) -> None:
         (home / "requests.jsonl").write_text("".join(json.dumps(row) + "\n" for row in lines))
         for part in ("meta", "config"):
             (home / f"{part}.json").write_text(json.dumps(parts.get(part)))
+        if parts is VLLM:
+            (home / "meta.json").write_bytes(raw)
         read_run(home / "requests.jsonl")
 
 

@@ -117,7 +117,10 @@ def read_captured(folder: str | Path) -> list[Log]:
         raise InputError(
             f"{folder}: has no {RUN}, expected a folder that `armillary capture --out` has filled"
         )
-    said = parse_json(read_plain(path), path)
+    try:
+        said = parse_json(read_plain(path), path)
+    except ValueError as error:
+        raise InputError(f"{path}: is not JSON ({error}), expected what `armillary capture` writes") from None
     done = said.get("done") if isinstance(said, dict) else None
     if not isinstance(done, list) or not done or not all(type(rank) is int for rank in done):
         raise InputError(f"{path}: names no ranks that were run; expected a capture that ended: run it again")
@@ -138,7 +141,7 @@ def _of_this_run(folder: Path, said: dict[str, object]) -> None:
     if path.exists():
         try:
             same = parse_json(read_plain(path), path) == said
-        except (InputError, OSError):
+        except (InputError, OSError, ValueError):
             same = False
         if same:
             return

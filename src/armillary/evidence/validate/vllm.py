@@ -11,6 +11,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -183,10 +184,12 @@ def _profile(home: Path, hardware: str, model: str, precision: str, tp: int) -> 
         raise InputError(f"{home}: the profile {inside} is not below profiles")
     places = [home, *home.resolve().parents][: ABOVE + 1]
     for place in places:
-        if (place / inside).is_dir():
-            return place / inside
+        # A name may be too long for a file.
+        with suppress(OSError, ValueError):
+            if (place / inside).is_dir():
+                return place / inside
     raise InputError(
-        f"{home}: there is no {inside} in it or up to {ABOVE} folders above, expected a profile of layers"
+        f"{home}: there is no {str(inside)[:200]} in it or up to {ABOVE} folders above, expected a profile of layers"
     )
 
 
