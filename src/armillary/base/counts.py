@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 from armillary.base.allowed import how_to_raise, limit
 from armillary.base.errors import InputError
 from armillary.base.units import format_count
@@ -39,8 +37,10 @@ def check_count(count: float, most: float, what: str, change: str) -> None:
     allowed = limit(most)
     if count > allowed:
         # Numbers of files may be beyond a float.
-        shown = format_count(int(count)) if count < 1e18 else f"about 10^{math.log10(count):.0f}"
+        shown, raised = format_count(10**18), "ARMILLARY_LIMITS=inf lifts all limits"
+        if count < 1e18:
+            shown, raised = format_count(int(count)), how_to_raise(count / allowed)
         raise InputError(
-            f"{what}: {shown} of them, expected at most {format_count(int(allowed))}: {change} "
-            f"({how_to_raise(min(count, 10**300) / allowed)})"
+            f"{what}: {'' if count < 1e18 else 'over '}{shown} of them, expected at most {format_count(int(allowed))}: "
+            f"{change} ({raised})"
         )
