@@ -43,7 +43,7 @@ def both(program: Any, platform: Any, run: Any, events: int) -> list[Any]:
     return found
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(cases(), EVENTS)
 def test_the_fluid_network_changes_over(case: Case, events: int) -> None:
     program = lower(case.trace(), case.platform, fold_ranks=True)
@@ -51,7 +51,7 @@ def test_the_fluid_network_changes_over(case: Case, events: int) -> None:
     assert one == other
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(programs(), EVENTS)
 def test_messages_change_over(case: Case, events: int) -> None:
     program = lower_messages(case.trace(), case.platform, stages_of(case.platform))
@@ -61,7 +61,7 @@ def test_messages_change_over(case: Case, events: int) -> None:
     assert one == other
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(fold_cases.cases(), EVENTS)
 def test_astra_sim_changes_over(case: Any, events: int) -> None:
     platform = case.platform()
