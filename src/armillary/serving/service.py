@@ -16,6 +16,7 @@ from armillary.explore.training.machine import Machine
 from armillary.explore.training.train import BASES
 from armillary.platform.fields import first_problem
 from armillary.serving.capacity import Capacity, capacity_of
+from armillary.serving.kernels import ENGINES, EXPERTS, Kernels, Routed, kernels_of
 from armillary.serving.outcome import Outcome, joined
 from armillary.serving.priced import priced
 from armillary.serving.replica import Engine, check_fits, serve_replica
@@ -102,7 +103,11 @@ class Wanted:
 
     Attributes:
         tp: Devices of a replica.
+        engine: Whose kernels and rule: vllm, sglang or trtllm.
+        ep: Devices over which whole experts are divided: 1 or tp.
         precision: Of GEMMs.
+        scales: Of operands in fp8: of a tensor, or of blocks of 128.
+        experts: As routed experts are stored: bf16, fp8, fp4 (NVFP4), mxfp4 or int4; None: in the precision of GEMMs.
         weight_precision: Of stored weights.
         cache_precision: Of keys and values.
         budget: Most tokens of a step.
@@ -116,7 +121,11 @@ class Wanted:
     """
 
     tp: int | None = None
+    engine: str = "vllm"
+    ep: int = 1
     precision: str | None = None
+    scales: str = "tensor"
+    experts: str | None = None
     weight_precision: str | None = None
     cache_precision: str | None = None
     budget: int | None = None
@@ -145,7 +154,7 @@ def service(model: Model, machine: Machine, requests: Requests, wanted: Wanted) 
             f"serving '{model.name}': expected a model with attention in every layer, it has others"
         )
     kept = stores(plan)
-    if kept.weights != plan.numbers.compute:
+    if kept.weights != plan.numbers.compute and not wanted.experts:
         assumptions.append(
             f"GEMMs read weights as if they were stored in {plan.numbers.compute}, not in {kept.weights}: only memory "
             "counts the difference"
@@ -185,14 +194,55 @@ def service(model: Model, machine: Machine, requests: Requests, wanted: Wanted) 
         assumptions.append(
             "what the engine does on the CPU hides behind the device, and takes no time of its own"
         )
+    kernels = _kernels(model, machine, wanted, tp)
+    if kernels is None:
+        assumptions.append(
+            "kernels are those of training: of an inference engine none was measured on this device"
+        )
+    elif kernels.like != kernels.gpu.name:
+        assumptions.append(
+            f"kernels of the engine were not measured: they follow {kernels.like} and the data sheet"
+        )
     if model.experts is not None:
-        assumptions.append("experts get equal numbers of tokens, and every device a part of each")
+        assumptions.append(
+            "tokens choose experts by chance, some more often, as in the tables of their kernels"
+        )
     most = min(sequences, budget, requests.clients or len(requests))
     table = priced(
         model, plan, machine.platform, budget=budget, sequences=most, longest=int(tokens.max()), captured=CAPTURED,
-        overhead_ns=wanted.overhead_ns,
+        overhead_ns=wanted.overhead_ns, kernels=kernels,
     )  # fmt: skip
     return Service(model, machine, plan, engine, capacity, table, tuple(assumptions))
+
+
+def _kernels(model: Decoder, machine: Machine, wanted: Wanted, tp: int) -> Kernels | None:
+    """Return the kernels of the engine, None: none was measured on this device or one like it.
+
+    Raises:
+        InputError: an engine, a kind of scales or of experts is unknown, or ep is neither 1 nor tp.
+    """
+    stored = wanted.experts or wanted.precision or "bf16"
+    for name, value, known in (
+        ("engine", wanted.engine, ENGINES),
+        ("scales", wanted.scales, ("tensor", "block")),
+        ("experts", wanted.experts or "bf16", tuple(each for each in EXPERTS if " " not in each)),
+    ):
+        if value not in known:
+            raise InputError(f"{name} {value}: expected {one_of(known)}{nearest(value, known)}")
+    if wanted.ep not in (1, tp):
+        raise InputError(f"ep {wanted.ep}: expected 1 or tp {tp}: whole experts go to all devices or to none")
+    own, routed = model.experts, None
+    if own is None and (wanted.experts or wanted.ep > 1):
+        name = "experts" if wanted.experts else "ep"
+        raise InputError(f"{name}: {model.name} has no experts, expected none")
+    if own is not None:
+        stored += " block" if stored == "fp8" and wanted.scales == "block" else ""
+        routed = Routed(own.count, own.top_k, model.hidden, own.size, wanted.ep, tp, stored)
+    if not machine.device:
+        return None
+    inner = machine.platform.dimensions[0]
+    link = inner.bandwidth * 1e9 if 1 < tp <= inner.size else 0.0
+    return kernels_of(machine.device, wanted.engine, link, wanted.scales == "block", routed)
 
 
 def _within(name: str, value: int | None, usual: int, most: int) -> int:
@@ -215,9 +265,12 @@ def _plan(machine: Machine, tp: int, wanted: Wanted) -> Plan:
             f"tp {tp}: expected a divisor of {npus:,}, the devices of machine {machine.name} "
             f"(nearest: {near(tp, fits)})"
         )
+    # Experts hold nearly all weights of a model that has some.
+    narrow = "fp4" if wanted.experts in ("fp4", "mxfp4", "int4") else wanted.experts
     numbers = {
         "compute": wanted.precision,
-        "weights": wanted.weight_precision,
+        "weights": wanted.weight_precision or narrow,
+        "embeddings": "bf16" if narrow else None,
         "cache": wanted.cache_precision,
     }
     keys: dict[str, Any] = {

@@ -42,6 +42,8 @@ MODELS = {
 }  # fmt: skip
 """Last part of ``model_path`` -> model. InferenceX's Llama 70B is 3.3, DeepSeek-V3 is R1: of the same shapes."""
 DEVICES = {"h100_sxm": "h100", "h200_sxm": "h200", "b200_sxm": "b200", "a100_sxm": "a100"}
+BLOCKED = ("deepseek-v3", "minimax-m2.5", "qwen3-235b-a22b")
+"""Models whose fp8 checkpoints have a scale for each 128 x 128 weights."""
 WARMED = "2026-01-21"
 """Day from which on InferenceX's client warms the server up."""
 Metric = Literal["tpot", "ttft"]
@@ -58,7 +60,7 @@ class Case:
         model: As we call it; "": not known.
         devices: Of the replica.
         device: Preset.
-        numbers: Precisions.
+        numbers: Engine and precisions.
         budget: Most tokens of a step.
         clients: Of the closed loop.
         lengths: Most tokens of prompt and answer.
@@ -148,7 +150,7 @@ def _case(where: str, row: dict[str, str]) -> Case:
         f"{name} {device} {backend} {precision or 'bf16'} {isl}/{osl} tp {devices} x {clients}".replace("  ", " "),
         f"{name} {device} {backend} {precision or 'bf16'}",
         (row["mode"], name.replace("-R1", "-V3"), device, backend, isl, osl, clients, rounded),
-        model, devices, device, _numbers(model, device, backend, precision), _budget(backend, clients, isl), clients,
+        model, devices, device, _served_as(model, device, backend, precision), _budget(backend, clients, isl), clients,
         (isl, osl), ranges, min(20 * clients, 2000) if own else 10 * clients, measured,
         own or day is None or day[1] >= WARMED, left_out, reason,
     )  # fmt: skip
@@ -170,18 +172,26 @@ def _devices(where: str, row: dict[str, str], wrong: bool) -> tuple[int, int]:
     return moe, moe if dp > 1 else 1
 
 
-def _numbers(model: str, device: str, backend: str, precision: str) -> tuple[tuple[str, str], ...]:
-    """Return the precisions of a row: 4-bit weights are multiplied in 4 bits on B200 only, if they are no integers."""
-    found = {}
-    if precision == "fp8" or (precision == "fp4" and device == "b200"):
+def _served_as(model: str, device: str, backend: str, precision: str) -> tuple[tuple[str, str], ...]:
+    """Return engine and precisions of a row: what checkpoints quantise, and the start scripts' caches.
+
+    Of MoE models in 4 bits only the experts are; DeepSeek, MiniMax and Qwen3-235B in fp8 have scales of blocks.
+    """
+    found = {"engine": backend}
+    narrow = precision in ("fp4", "int4")
+    if narrow and model != "llama-3.1-70b":
+        found["experts"] = "mxfp4" if model == "gpt-oss-120b" else precision
+    elif model == "gpt-oss-120b":
+        # It exists in MXFP4 only.
+        found["experts"] = "mxfp4"
+    elif precision in ("fp8", "fp4"):
         found["precision"] = precision
-    elif precision in ("fp4", "int4"):
-        found["weight_precision"] = "fp4"
-    if precision in ("fp8", "fp4") and (
-        model in ("llama-3.1-70b",) or (model == "deepseek-v3" and device == "b200")
-    ):
-        found["cache_precision"] = "fp8"
-    if model == "deepseek-v3" and backend == "trtllm":
+    if found.get("precision") == "fp8" and model in BLOCKED:
+        found["scales"] = "block"
+    cached = device == "b200" and (
+        model in ("deepseek-v3", "gpt-oss-120b") or (model, precision) == ("minimax-m2.5", "fp4")
+    )
+    if cached or model == "llama-3.1-70b" or (model == "deepseek-v3" and backend == "trtllm"):
         found["cache_precision"] = "fp8"
     return tuple(sorted(found.items()))
 
