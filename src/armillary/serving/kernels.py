@@ -34,6 +34,18 @@ PADDED = 16
 """Rows to which a kernel of experts fills up those of each."""
 CAPTURED = 512
 """Tokens up to which shared experts run beside routed ones, on a stream of their own (vLLM, SGLang, TensorRT-LLM)."""
+ISSUE_NS = {"vllm": 20_000, "sglang": 73_000, "trtllm": 73_000}
+"""ns in which the CPU issues a kernel outside of a graph: vLLM's compiled ones 20 us (all-reduces of aiconfigurator's
+tables, 20.5 us outside of a graph and 4.5 in one, on H100, H200 and B200); 0.8 ms for the 11 of a dense layer where
+PyTorch issues them one by one (aiconfigurator, sdk/backends)."""
+GRAPHS = {"vllm": (CAPTURED, CAPTURED), "sglang": (0, CAPTURED), "trtllm": (0, 2**31)}
+"""Tokens up to which steps with and without prompts are graphs: vLLM has some of parts of a step, others only of tokens
+(spec of the engines; TensorRT-LLM captures what it is told to)."""
+INGEST_NS = 15_560_000
+"""ns from the arrival of a request until it is queued: BLIS's fit to vLLM on H100 (inference-sim, defaults.yaml)."""
+TOKEN_PS = 5_000_000
+"""ps of a token of a prompt at the front end, which splits text, counts and sends it: the difference between prompts of
+922 and 7,373 tokens of gpt-oss on vLLM at 4 clients, where kernels explain half of it (silicon_sample.csv)."""
 ROUTED = ("dispatch.", "experts.", "combine.unpermute")
 US = 1e3
 Constants = Mapping[str, float]
@@ -244,6 +256,10 @@ def kernels_of(device: str, engine: str, link: float, blocks: bool, routed: Rout
                 kinds if isinstance(next(iter(kinds.values())), Mapping) else {"all": kinds}
             ).items():
                 parts.setdefault(part, {}).setdefault(kind, values)
-    if routed is not None and routed.stored not in parts.get("experts", {}):
+    experts = parts.get("experts", {})
+    # Both are kernels that widen 4 bits to 16 in registers.
+    if "mxfp4" in experts:
+        experts["int4"] = experts["mxfp4"]
+    if routed is not None and routed.stored not in experts:
         parts.pop("experts", None)
     return Kernels(gpu, engine, parts, link, blocks, routed, like)

@@ -16,7 +16,7 @@ import numpy as np
 
 from armillary.engine import simulate
 from armillary.platform.model import Platform
-from armillary.serving.kernels import Kernels, Taken, take
+from armillary.serving.kernels import GRAPHS, ISSUE_NS, Kernels, Taken, take
 from armillary.serving.step_table import Ints, StepTable
 from armillary.trace import Trace
 from armillary.workload.emit.rank import Rank
@@ -95,7 +95,11 @@ def priced(
     of_answers[np.array(decoding) == 0] = 0
     both = of_prompts[:, :, None, None] + of_answers[None, None]
     axes = tuple(np.array(each, np.int64) for each in (chunks, before, decoding, contexts))
-    return StepTable(dense + overhead_ns, head, axes, both * 1000)  # type: ignore[arg-type]
+    issued = (0, 0, 0)
+    if kernels:
+        count = sum(len(as_engines_run(layer.forward)) for layer in one[0])
+        issued = (count * ISSUE_NS[kernels.engine], *GRAPHS[kernels.engine])
+    return StepTable(dense + overhead_ns, head, axes, both * 1000, issued)  # type: ignore[arg-type]
 
 
 def _prompt(model: Decoder, plan: Plan, new: int, past: int) -> list[Layer]:

@@ -16,7 +16,7 @@ from armillary.explore.training.machine import Machine
 from armillary.explore.training.train import BASES
 from armillary.platform.fields import first_problem
 from armillary.serving.capacity import Capacity, capacity_of
-from armillary.serving.kernels import ENGINES, EXPERTS, Kernels, Routed, kernels_of
+from armillary.serving.kernels import ENGINES, EXPERTS, INGEST_NS, TOKEN_PS, Kernels, Routed, kernels_of
 from armillary.serving.outcome import Outcome, joined
 from armillary.serving.priced import priced
 from armillary.serving.replica import Engine, check_fits, serve_replica
@@ -35,6 +35,7 @@ LARGE_DEVICE = 70 * 2**30
 CAPTURED = (1, 2, 4, *range(8, 257, 8), *range(272, 513, 16))
 """Tokens of the steps of which vLLM 0.19 has CUDA graphs; others up to the last are filled up to the next."""
 MOST_BUDGET, MOST_SEQUENCES, MOST_BLOCK, MOST_BLOCKS = 2**17, 2**14, 2**12, 2**27
+MOST_INGEST, MOST_POLL = 10**12, 10**6
 
 
 @dataclass(frozen=True)
@@ -118,6 +119,8 @@ class Wanted:
         cached: Whether blocks are kept for requests that begin alike.
         ahead: Whether a step is scheduled while the one before runs.
         overhead_ns: What each step takes besides kernels and collectives.
+        ingest_ns: From the arrival of a request until it is in the queue; None: as measured, and more for each token.
+        poll: Steps of tokens after which the engine looks for new requests.
     """
 
     tp: int | None = None
@@ -136,6 +139,8 @@ class Wanted:
     cached: bool = True
     ahead: bool = True
     overhead_ns: int = 0
+    ingest_ns: int | None = None
+    poll: int = 1
 
 
 def service(model: Model, machine: Machine, requests: Requests, wanted: Wanted) -> Service:
@@ -184,10 +189,20 @@ def service(model: Model, machine: Machine, requests: Requests, wanted: Wanted) 
             "blocks of keys and values follow from weights and the working memory of a step; engines measure it, and "
             "find up to 10 % fewer"
         )
+    ingest = INGEST_NS if wanted.ingest_ns is None else wanted.ingest_ns
+    if wanted.ingest_ns is None:
+        assumptions.append(
+            f"a request is in the queue {INGEST_NS / 1e6:.3g} ms after it came, and its prompt takes the front end "
+            f"{TOKEN_PS / 1e6:g} us a token, one request after another"
+        )
+    if not 0 <= ingest <= MOST_INGEST:
+        raise InputError(f"ingest {ingest:,} ns: expected 0 to {MOST_INGEST:,} ns")
+    _within("poll", wanted.poll, 1, MOST_POLL)
     blocks = capacity.blocks if capacity else _within("blocks", wanted.blocks, 1, MOST_BLOCKS)
     engine = Engine(
-        budget, sequences, block, min(blocks, MOST_BLOCKS), ahead=wanted.ahead, cached=wanted.cached
-    )
+        budget, sequences, block, min(blocks, MOST_BLOCKS), ahead=wanted.ahead, cached=wanted.cached,
+        rule=wanted.engine, poll=wanted.poll, ingest_ns=ingest, token_ps=TOKEN_PS if wanted.ingest_ns is None else 0,
+    )  # fmt: skip
     # Refused before steps are timed.
     check_fits(requests, engine)
     if not wanted.overhead_ns:

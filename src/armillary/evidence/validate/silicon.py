@@ -1,8 +1,7 @@
 """Measured serving, a row for each configuration: mean TTFT and TPOT of a closed loop (``silicon_sample.csv``).
 
 The rows are aiconfigurator's sample of InferenceX and of runs of NVIDIA's. Each is served as its client did it:
-requests of the lengths that it draws, sent by as many clients. Every engine goes by vLLM's
-rule; no constant is fitted to rows.
+requests of the lengths that it draws, sent by as many clients, by the rule of its engine.
 """
 
 from __future__ import annotations
@@ -61,7 +60,7 @@ class Case:
         devices: Of the replica.
         device: Preset.
         numbers: Engine and precisions.
-        budget: Most tokens of a step.
+        options: Of the engine: tokens of a step, devices of whole experts, steps between looks for requests.
         clients: Of the closed loop.
         lengths: Most tokens of prompt and answer.
         ranges: Tokens of both, as a load says them.
@@ -79,7 +78,7 @@ class Case:
     devices: int
     device: str
     numbers: tuple[tuple[str, str], ...]
-    budget: int
+    options: tuple[tuple[str, int], ...]
     clients: int
     lengths: tuple[int, int]
     ranges: tuple[str, str]
@@ -121,7 +120,7 @@ def _case(where: str, row: dict[str, str]) -> Case:
     isl, osl = (_number(where, key, row, 1, 10**6) for key in ("isl", "osl"))
     found = re.search(r"silicon_concurrency=(\d{1,6})\b", source)
     clients = min(max(int(found[1]), 1), 20_000) if found else 0
-    devices, dp = _devices(where, row, "2026-04-06" in source or "db-dump" in source)
+    devices, dp, ep = _devices(where, row, "2026-04-06" in source or "db-dump" in source)
     day = re.search(r"measured=(\d{4}-\d\d-\d\d)", source)
     # Rows of NVIDIA's own have lengths as they stand.
     own = "source_file=/" in source
@@ -137,6 +136,17 @@ def _case(where: str, row: dict[str, str]) -> Case:
         device == "b200" and "Qwen3.5" in name and "measured=2026-03-20" in source and devices == 4
     ):
         left_out = "hidden drafts (MTP)"
+    elif "h200/vllm/0.12.0" in source:
+        left_out = "flags and arrivals of the client are not known"
+    elif "1.3.0rc1" in source and device == "h100":
+        left_out = "several replicas, of which it says nothing"
+    elif (name, clients, device) == ("gpt-oss-120b", 512, "h100") and "measured=2025-12" in source:
+        left_out = "far fewer requests ran at a time than were let in, which nothing explains"
+    elif name == "Kimi-K2.5" and device == "h200" and clients == 16 and measured[1] > 60:
+        left_out = "four times the time of its neighbours"
+    budget = _budget(backend, device, model, precision, (clients, isl, devices))
+    poll = (30 if clients >= 16 else 10) if (backend, device) == ("sglang", "b200") else 1
+    options = (("budget", budget), ("ep", _ep(row, model, device, devices, ep)), ("poll", poll))
     reason = ""
     if not model:
         reason = f"{name} is not modelled"
@@ -150,14 +160,14 @@ def _case(where: str, row: dict[str, str]) -> Case:
         f"{name} {device} {backend} {precision or 'bf16'} {isl}/{osl} tp {devices} x {clients}".replace("  ", " "),
         f"{name} {device} {backend} {precision or 'bf16'}",
         (row["mode"], name.replace("-R1", "-V3"), device, backend, isl, osl, clients, rounded),
-        model, devices, device, _served_as(model, device, backend, precision), _budget(backend, clients, isl), clients,
+        model, devices, device, _served_as(model, device, backend, precision), options, clients,
         (isl, osl), ranges, min(20 * clients, 2000) if own else 10 * clients, measured,
         own or day is None or day[1] >= WARMED, left_out, reason,
     )  # fmt: skip
 
 
-def _devices(where: str, row: dict[str, str], wrong: bool) -> tuple[int, int]:
-    """Return devices of a replica, and how many ranks have requests of their own.
+def _devices(where: str, row: dict[str, str], wrong: bool) -> tuple[int, int, int]:
+    """Return devices of a replica, how many ranks have requests of their own, and over how many experts are divided.
 
     Files whose converter multiplied tp by ep are repaired as the fact sheet of the data says.
     """
@@ -166,10 +176,10 @@ def _devices(where: str, row: dict[str, str], wrong: bool) -> tuple[int, int]:
         for key in ("tp_size", "attention_dp_size", "moe_tp_size", "moe_ep_size")
     )
     if ep == 1 or not wrong:
-        return tp * dp, dp
+        return tp * dp, dp, ep
     if row["backend"] == "vllm":
-        return tp, 1
-    return moe, moe if dp > 1 else 1
+        return tp, 1, ep
+    return moe, moe if dp > 1 else 1, ep
 
 
 def _served_as(model: str, device: str, backend: str, precision: str) -> tuple[tuple[str, str], ...]:
@@ -196,11 +206,34 @@ def _served_as(model: str, device: str, backend: str, precision: str) -> tuple[t
     return tuple(sorted(found.items()))
 
 
-def _budget(backend: str, clients: int, isl: int) -> int:
-    """Return most tokens of a step: defaults of vLLM, chunks of SGLang's start scripts, TensorRT-LLM's rule."""
+def _budget(backend: str, device: str, model: str, precision: str, sizes: tuple[int, int, int]) -> int:
+    """Return most tokens of a step: defaults of vLLM, start scripts of InferenceX, TensorRT-LLM's rule.
+
+    Args:
+        backend: The engine.
+        device: Preset.
+        model: As we call it.
+        precision: Of the row.
+        sizes: Clients, most tokens of a prompt, devices.
+    """
+    clients, isl, devices = sizes
     if backend == "sglang":
-        return 16384
-    return 8192 if backend == "vllm" else max(8192, -(-(clients + isl + 64) // 64) * 64)
+        if device == "h200":
+            return 32768
+        return 16384 if precision == "fp4" else 32768 if devices == 8 else 8192
+    if backend == "vllm":
+        return 2 * isl if (model, precision) == ("minimax-m2.5", "fp4") else 8192
+    return 20_000 if model == "gpt-oss-120b" else max(8192, -(-(clients + isl + 64) // 64) * 64)
+
+
+def _ep(row: dict[str, str], model: str, device: str, devices: int, ep: int) -> int:
+    """Return over how many devices whole experts are divided."""
+    day = re.search(r"measured=(\d{4}-\d\d-\d\d)", row["silicon_data_source"])
+    # MiniMax's start scripts divided experts whatever they were told to.
+    always = model == "minimax-m2.5" and row["precision"] == "fp8" and row["backend"] == "vllm"
+    if always and (device == "h200" or (day is not None and day[1] < "2026-04-03")):
+        return devices
+    return devices if ep > 1 else 1
 
 
 def _number(where: str, key: str, row: dict[str, str], low: int, high: int, usual: int | None = None) -> int:
@@ -233,7 +266,7 @@ def _served(paths: tuple[Path, ...], stamps: tuple[float, ...]) -> tuple[tuple[C
     for case in cases:
         distinct.setdefault(case.key, case)
     for case in distinct.values():
-        kind = (case.model, case.device, case.devices, case.numbers, case.budget)
+        kind = (case.model, case.device, case.devices, case.numbers, case.options)
         groups.setdefault(kind, []).append(case)
     found: list[tuple[Case, float, float, str]] = []
     for mine in groups.values():
@@ -265,8 +298,8 @@ def _service(cases: Sequence[Case]) -> Service | str:
         many,
     )
     try:
-        options: dict[str, Any] = dict(first.numbers)
-        wanted = Wanted(budget=first.budget, sequences=many, cached=False, **options)
+        options: dict[str, Any] = {**dict(first.numbers), **dict(first.options)}
+        wanted = Wanted(sequences=many, cached=False, **options)
         return service(
             load_model(first.model), machine_of(f"{first.devices}x{first.device}"), longest, wanted
         )
@@ -291,9 +324,9 @@ def _table(metric: Metric, paths: Iterable[Path], progress: Progress) -> Table:
         raise InputError(f"{', '.join(map(str, files))}: no row can be served, expected some of mode 'agg'")
     notes = (
         "Each row is a closed loop with the lengths that its client draws; equal rows count once.",
-        "Every engine by vLLM's rule; SGLang and TensorRT-LLM schedule prompts otherwise, which moves TTFT most.",
-        "All-reduces are NCCL's, scales of blocks are not told from one per tensor, 4-bit weights are read in bf16 on "
-        "Hopper, and expert parallelism is timed as if every device had a part of each expert.",
+        "Engines by their rules, budgets and precisions as the start scripts of InferenceX say, else by their defaults.",
+        "Constants of kernels.yaml have seen kernels only; of what the front end takes for a token of a prompt, gpt-oss "
+        "on vLLM with 4 clients was seen.",
         *(f"Left out: {count} rows, {why}." for why, count in aside.most_common()),
     )
     title = {
