@@ -11,7 +11,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -60,7 +60,9 @@ class Case:
         devices: Of the replica.
         device: Preset.
         numbers: Engine and precisions.
-        options: Of the engine: tokens of a step, devices of whole experts, steps between looks for requests.
+        ep: Devices over which whole experts are divided.
+        budget: Most tokens of a step.
+        poll: Steps between looks for new requests.
         clients: Of the closed loop.
         lengths: Most tokens of prompt and answer.
         ranges: Tokens of both, as a load says them.
@@ -78,7 +80,9 @@ class Case:
     devices: int
     device: str
     numbers: tuple[tuple[str, str], ...]
-    options: tuple[tuple[str, int], ...]
+    ep: int
+    budget: int
+    poll: int
     clients: int
     lengths: tuple[int, int]
     ranges: tuple[str, str]
@@ -136,7 +140,7 @@ def _case(where: str, row: dict[str, str]) -> Case:
         device == "b200" and "Qwen3.5" in name and "measured=2026-03-20" in source and devices == 4
     ):
         left_out = "hidden drafts (MTP)"
-    elif "h200/vllm/0.12.0" in source:
+    elif "h200_sxm/vllm/0.12.0" in source:
         left_out = "flags and arrivals of the client are not known"
     elif "1.3.0rc1" in source and device == "h100":
         left_out = "several replicas, of which it says nothing"
@@ -146,7 +150,6 @@ def _case(where: str, row: dict[str, str]) -> Case:
         left_out = "four times the time of its neighbours"
     budget = _budget(backend, device, model, precision, (clients, isl, devices))
     poll = (30 if clients >= 16 else 10) if (backend, device) == ("sglang", "b200") else 1
-    options = (("budget", budget), ("ep", _ep(row, model, device, devices, ep)), ("poll", poll))
     reason = ""
     if not model:
         reason = f"{name} is not modelled"
@@ -160,7 +163,8 @@ def _case(where: str, row: dict[str, str]) -> Case:
         f"{name} {device} {backend} {precision or 'bf16'} {isl}/{osl} tp {devices} x {clients}".replace("  ", " "),
         f"{name} {device} {backend} {precision or 'bf16'}",
         (row["mode"], name.replace("-R1", "-V3"), device, backend, isl, osl, clients, rounded),
-        model, devices, device, _served_as(model, device, backend, precision), options, clients,
+        model, devices, device, _served_as(model, device, backend, precision),
+        _ep(row, model, device, devices, ep), budget, poll, clients,
         (isl, osl), ranges, min(20 * clients, 2000) if own else 10 * clients, measured,
         own or day is None or day[1] >= WARMED, left_out, reason,
     )  # fmt: skip
@@ -266,7 +270,7 @@ def _served(paths: tuple[Path, ...], stamps: tuple[float, ...]) -> tuple[tuple[C
     for case in cases:
         distinct.setdefault(case.key, case)
     for case in distinct.values():
-        kind = (case.model, case.device, case.devices, case.numbers, case.options)
+        kind = (case.model, case.device, case.devices, case.numbers, case.ep)
         groups.setdefault(kind, []).append(case)
     found: list[tuple[Case, float, float, str]] = []
     for mine in groups.values():
@@ -279,7 +283,8 @@ def _served(paths: tuple[Path, ...], stamps: tuple[float, ...]) -> tuple[tuple[C
             lengths = "input={},output={}".format(*case.ranges)
             load = f"closed:clients={case.clients},requests={case.requests},{lengths}"
             try:
-                outcome = built.run(load_requests(load))
+                engine = replace(built.engine, budget=case.budget, poll=case.poll)
+                outcome = replace(built, engine=engine).run(load_requests(load))
                 ttft, tpot = quantiles(outcome.ttft).mean, quantiles(outcome.tpot).mean
                 found.append((case, 1e3 * ttft, 1e3 * tpot, ""))
             except ArmillaryError as error:
@@ -298,8 +303,9 @@ def _service(cases: Sequence[Case]) -> Service | str:
         many,
     )
     try:
-        options: dict[str, Any] = {**dict(first.numbers), **dict(first.options)}
-        wanted = Wanted(sequences=many, cached=False, **options)
+        options: dict[str, Any] = dict(first.numbers)
+        budget = max(case.budget for case in cases)
+        wanted = Wanted(budget=budget, ep=first.ep, sequences=many, cached=False, **options)
         return service(
             load_model(first.model), machine_of(f"{first.devices}x{first.device}"), longest, wanted
         )
@@ -324,9 +330,9 @@ def _table(metric: Metric, paths: Iterable[Path], progress: Progress) -> Table:
         raise InputError(f"{', '.join(map(str, files))}: no row can be served, expected some of mode 'agg'")
     notes = (
         "Each row is a closed loop with the lengths that its client draws; equal rows count once.",
-        "Engines by their rules, budgets and precisions as the start scripts of InferenceX say, else by their defaults.",
-        "Constants of kernels.yaml have seen kernels only; of what the front end takes for a token of a prompt, gpt-oss "
-        "on vLLM with 4 clients was seen.",
+        "Engines by their rules, with budgets and precisions of the start scripts of InferenceX, else by their defaults.",
+        "Constants of kernels.yaml have seen kernels only; of what the front end takes for a token of a prompt, "
+        "gpt-oss on vLLM with 4 clients was seen.",
         *(f"Left out: {count} rows, {why}." for why, count in aside.most_common()),
     )
     title = {
@@ -341,8 +347,9 @@ def _table(metric: Metric, paths: Iterable[Path], progress: Progress) -> Table:
 def _suite(metric: Metric) -> Suite:
     title = {"tpot": "Time per token of serving runs", "ttft": "Time to first token of serving runs"}[metric]
     return Suite(
-        f"serving-{metric}", title, "serving/silicon_sample.csv", functools.partial(_table, metric), COLUMNS
-    )
+        f"serving-{metric}", title, "serving/silicon_sample.csv", functools.partial(_table, metric), COLUMNS,
+        asked="takes minutes",
+    )  # fmt: skip
 
 
 SUITES: tuple[Suite, ...] = (_suite("tpot"), _suite("ttft"))
