@@ -41,11 +41,10 @@ PyTorch issues them one by one (aiconfigurator, sdk/backends)."""
 GRAPHS = {"vllm": (CAPTURED, CAPTURED), "sglang": (0, CAPTURED), "trtllm": (0, 2**31)}
 """Tokens up to which steps with and without prompts are graphs: vLLM has some of parts of a step, others only of tokens
 (spec of the engines; TensorRT-LLM captures what it is told to)."""
-INGEST_NS = 15_560_000
-"""ns from the arrival of a request until it is queued: BLIS's fit to vLLM on H100 (inference-sim, defaults.yaml)."""
-TOKEN_PS = 5_000_000
-"""ps of a token of a prompt at the front end, which splits text, counts and sends it: the difference between prompts of
-922 and 7,373 tokens of gpt-oss on vLLM at 4 clients, where kernels explain half of it (silicon_sample.csv)."""
+INGEST_NS, TOKEN_PS = 6_000_000, 4_200_000
+"""ns from the arrival of a request until it is queued, and ps more for each token of its prompt, which the front end
+splits and sends: what kernels leave of the time to first token of gpt-oss on vLLM with 4 clients, at prompts of 922 and
+7,373 tokens (silicon_sample.csv). BLIS has 15.6 ms, whatever the prompt (inference-sim, defaults.yaml)."""
 ROUTED = ("dispatch.", "experts.", "combine.unpermute")
 US = 1e3
 Constants = Mapping[str, float]

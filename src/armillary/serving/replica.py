@@ -83,6 +83,18 @@ class Served:
     most_blocks: int
     engine: Engine
 
+    def later(self, ns: int) -> Served:
+        """Return the same, `ns` later."""
+        if not ns:
+            return self
+        arrival = np.where(self.requests.arrival < 0, -1, self.requests.arrival + ns)
+        steps = self.steps.copy()
+        steps[:, [c.L_START, c.L_END]] += ns
+        return replace(
+            self, requests=replace(self.requests, arrival=arrival), begun=self.begun + ns, first=self.first + ns,
+            last=self.last + ns, steps=steps,
+        )  # fmt: skip
+
 
 def serve_replica(requests: Requests, engine: Engine, table: StepTable, mode: Mode | None = None) -> Served:
     """Return what became of each request.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,7 +19,7 @@ from armillary.serving.capacity import Capacity, capacity_of
 from armillary.serving.kernels import ENGINES, EXPERTS, INGEST_NS, TOKEN_PS, Kernels, Routed, kernels_of
 from armillary.serving.outcome import Outcome, joined
 from armillary.serving.priced import priced
-from armillary.serving.replica import Engine, check_fits, serve_replica
+from armillary.serving.replica import Engine, Served, check_fits, serve_replica
 from armillary.serving.requests import Ints, Requests
 from armillary.serving.step_table import StepTable
 from armillary.workload.layers.shard import near
@@ -35,7 +35,7 @@ LARGE_DEVICE = 70 * 2**30
 CAPTURED = (1, 2, 4, *range(8, 257, 8), *range(272, 513, 16))
 """Tokens of the steps of which vLLM 0.19 has CUDA graphs; others up to the last are filled up to the next."""
 MOST_BUDGET, MOST_SEQUENCES, MOST_BLOCK, MOST_BLOCKS = 2**17, 2**14, 2**12, 2**27
-MOST_INGEST, MOST_POLL = 10**12, 10**6
+MOST_INGEST, MOST_POLL, MOST_COPIES = 10**12, 10**6, 10**5
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,7 @@ class Service:
         engine: Of each replica.
         capacity: Memory of a device; None: the number of blocks was given.
         table: Times of its steps.
+        copies: Machines like this one, each with as many replicas.
         assumptions: Sentences: what nobody said and moves the answer.
     """
 
@@ -59,11 +60,17 @@ class Service:
     capacity: Capacity | None
     table: StepTable
     assumptions: tuple[str, ...]
+    copies: int = 1
 
     @property
     def replicas(self) -> int:
         """Replicas of the model."""
-        return self.machine.npus // self.plan.parallel.tp
+        return self.copies * self.machine.npus // self.plan.parallel.tp
+
+    @property
+    def devices(self) -> int:
+        """Devices of all replicas."""
+        return self.copies * self.machine.npus
 
     def run(self, requests: Requests) -> Outcome:
         """Return what becomes of a load: request r goes to replica r modulo their number, and clients stay with one.
@@ -76,7 +83,22 @@ class Service:
         engine = replace(self.engine, sequences=min(self.engine.sequences, len(self.table.head) - 1))
         shares = shares_of(requests, self.replicas)
         parts = [share_of(requests, mine, len(shares), at) for at, mine in enumerate(shares)]
-        return joined(requests, [serve_replica(each, engine, self.table) for each in parts], shares)
+        return joined(requests, serve_all(parts, engine, self.table), shares)
+
+
+def serve_all(parts: Sequence[Requests], engine: Engine, table: StepTable) -> list[Served]:
+    """Return what becomes of the load of each replica: those whose loads differ in their begin only are one class."""
+    known: dict[tuple[bytes, ...], Served] = {}
+    found = []
+    for part in parts:
+        begin = max(0, int(part.arrival[0]))
+        alike = replace(part, arrival=np.where(part.arrival < 0, -1, part.arrival - begin))
+        lengths = (alike.arrival, alike.prompt, alike.output)
+        key = (*(each.tobytes() for each in lengths), repr((part.clients, part.shared)).encode())
+        if key not in known:
+            known[key] = serve_replica(alike, engine, table)
+        found.append(known[key].later(begin))
+    return found
 
 
 def shares_of(requests: Requests, replicas: int) -> list[Ints]:
@@ -104,6 +126,7 @@ class Wanted:
 
     Attributes:
         tp: Devices of a replica.
+        replicas: Of all; more than a machine holds are on further machines like it.
         engine: Whose kernels and rule: vllm, sglang or trtllm.
         ep: Devices over which whole experts are divided: 1 or tp.
         precision: Of GEMMs.
@@ -124,6 +147,7 @@ class Wanted:
     """
 
     tp: int | None = None
+    replicas: int | None = None
     engine: str = "vllm"
     ep: int = 1
     precision: str | None = None
@@ -198,6 +222,12 @@ def service(model: Model, machine: Machine, requests: Requests, wanted: Wanted) 
     if not 0 <= ingest <= MOST_INGEST:
         raise InputError(f"ingest {ingest:,} ns: expected 0 to {MOST_INGEST:,} ns")
     _within("poll", wanted.poll, 1, MOST_POLL)
+    each = machine.npus // tp
+    copies = _within("replicas", wanted.replicas, each, MOST_COPIES * each) // each
+    if wanted.replicas is not None and wanted.replicas % each:
+        raise InputError(
+            f"replicas {wanted.replicas}: expected a multiple of {each}, those of a machine {machine.name}"
+        )
     blocks = capacity.blocks if capacity else _within("blocks", wanted.blocks, 1, MOST_BLOCKS)
     engine = Engine(
         budget, sequences, block, min(blocks, MOST_BLOCKS), ahead=wanted.ahead, cached=wanted.cached,
@@ -227,7 +257,7 @@ def service(model: Model, machine: Machine, requests: Requests, wanted: Wanted) 
         model, plan, machine.platform, budget=budget, sequences=most, longest=int(tokens.max()), captured=CAPTURED,
         overhead_ns=wanted.overhead_ns, kernels=kernels,
     )  # fmt: skip
-    return Service(model, machine, plan, engine, capacity, table, tuple(assumptions))
+    return Service(model, machine, plan, engine, capacity, table, tuple(assumptions), copies)
 
 
 def _kernels(model: Decoder, machine: Machine, wanted: Wanted, tp: int) -> Kernels | None:

@@ -330,8 +330,8 @@ def _table(metric: Metric, paths: Iterable[Path], progress: Progress) -> Table:
         raise InputError(f"{', '.join(map(str, files))}: no row can be served, expected some of mode 'agg'")
     notes = (
         "Each row is a closed loop with the lengths that its client draws; equal rows count once.",
-        "Engines by their rules, with budgets and precisions of the start scripts of InferenceX, else by their defaults.",
-        "Constants of kernels.yaml have seen kernels only; of what the front end takes for a token of a prompt, "
+        "Engines by their rules, with budgets and precisions of InferenceX's start scripts, else by their defaults.",
+        "Constants of kernels.yaml have seen kernels only; of what the front end takes, "
         "gpt-oss on vLLM with 4 clients was seen.",
         *(f"Left out: {count} rows, {why}." for why, count in aside.most_common()),
     )
