@@ -44,7 +44,7 @@ LOAD, REPLICA, ENGINE = "Load", "Replica", "Engine"
 @seed_option(default=0, show_default=True, heading=LOAD)
 @option("--tp", type=int, heading=REPLICA, help="Devices of a replica; by default all of the machine.")
 @option("--replicas", type=int, heading=REPLICA,
-        help="Replicas, on as many machines as they need; by default those of one. Requests go round robin.")  # fmt: skip
+        help="Replicas, on as many machines as they need; requests go round robin.")  # fmt: skip
 @option("--ep", type=int, default=1, show_default=True, heading=REPLICA,
         help="Devices over which whole experts are divided: 1, or all of a replica.")  # fmt: skip
 @option("--precision", metavar="NAME", heading=REPLICA, help="Of GEMMs; by default bf16.")

@@ -67,9 +67,10 @@ def rate_text(found: Serving) -> str:
     requests = found.outcome.requests
     rate = (len(requests) - 1) / (float(requests.arrival.max() - requests.arrival.min()) / 1e9 or math.inf)
     limits = " and ".join(f"{METRICS[name]} of {_time(most)}" for name, most in found.limits.items())
+    beyond = 100 * (found.found.beyond / found.found.speed - 1)
     return (
         f"Largest load: {rate:.4g} requests/s, at which {100 * (found.good or 0):.1f} % of requests keep within "
-        f"{limits}; at least {100 * found.share:g} % must, and {100 * (found.found.beyond / found.found.speed - 1):.1f} % "
+        f"{limits}; at least {100 * found.share:g} % must, and {beyond:.1f} % "
         f"more load is too much ({len(found.found.tried)} loads tried)"
     )
 
