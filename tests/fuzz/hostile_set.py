@@ -144,6 +144,15 @@ def values(data: bytes, other: bytes) -> bytes:
     )
 
 
+def runs(data: bytes, piece: bytes) -> bytes:
+    """Put 300 kB of a piece behind the first line, a middle one and the last, and in the place of a value."""
+    lines = data.split(b"\n")
+    run = piece * (300_000 // len(piece))
+    for at in {0, len(lines) // 2, len(lines) - 1}:
+        lines[at] += run
+    return re.sub(rb'([:=] ?"?)[\w. ]+', lambda found: found[1] + run, b"\n".join(lines), count=1)
+
+
 def zipped(data: bytes) -> bytes:
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -204,6 +213,13 @@ RULES: Mapping[str, Callable[[bytes], bytes]] = {
     "entities": lambda data: b'<?xml version="1.0"?><!DOCTYPE x [<!ENTITY a "aa"><!ENTITY b "&a;&a;">'
     b'<!ENTITY c SYSTEM "file:///etc/passwd">]><algo name="&b;&c;"/>',
     "long line": lambda data: data.rstrip(b"\n") + b" " + b"x" * 300_000,
+    "blanks": lambda data: runs(data, b" "),
+    "digits": lambda data: runs(data, b"1,"),
+    "opened": lambda data: runs(data, b"Tensor("),
+    "footnotes": lambda data: runs(data, b"[^"),
+    "backslashes": lambda data: runs(data, rb"\""),
+    "logged": lambda data: runs(data, b"completed step: 1, seconds: 1 "),
+    "words": lambda data: runs(data, b"on "),
     "commas": lambda data: data.replace(b",", b",,,,"),
     "quotes": lambda data: data.replace(b",", b'",'),
     "escapes": lambda data: values(data, b'"\\u001b[2J\\u202e"'),
