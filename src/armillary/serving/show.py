@@ -31,7 +31,7 @@ def headline(found: Serving) -> str:
         f"{METRICS[name]} {_time(each.mean)} (p99 {_time(each.p99)})"
         for name, each in (("ttft", found.ttft_s), ("tpot", found.tpot_s))
     ]
-    rate, devices = found.output_tokens_per_s, found.service.machine.npus
+    rate, devices = found.output_tokens_per_s, found.service.devices
     text = f"{', '.join(parts)}: {rate:,.0f} output tokens/s on {format_count(devices)} device{'s' * (devices > 1)}"
     if found.good is not None:
         text += f"; {100 * found.good:.1f} % of requests are good"
@@ -43,6 +43,7 @@ def engine_text(found: Serving) -> str:
     own, engine = found.service.plan, found.service.engine
     kept, replicas = stores(own), found.service.replicas
     spread = f"{replicas} replica{'s' * (replicas > 1)} of tp {own.parallel.tp}"
+    rule = RULE_TITLES[engine.rule]
     memory = ""
     if capacity := found.service.capacity:
         memory = (
@@ -50,9 +51,27 @@ def engine_text(found: Serving) -> str:
             f"{format_bytes(capacity.working)} for a step"
         )
     return (
-        f"{spread}, {own.numbers.compute} with weights in {kept.weights} and cache in {kept.cache}; vLLM V1, at most "
+        f"{spread}, {own.numbers.compute} with weights in {kept.weights} and cache in {kept.cache}; {rule}, at most "
         f"{engine.budget:,} tokens and {engine.sequences:,} sequences a step; {engine.blocks:,} blocks of "
         f"{engine.block} tokens{memory}"
+    )
+
+
+RULE_TITLES = {"vllm": "vLLM V1", "sglang": "SGLang", "trtllm": "TensorRT-LLM"}
+
+
+def rate_text(found: Serving) -> str:
+    """Return how large the largest load is within the objective; "": none was looked for."""
+    if found.found is None:
+        return ""
+    requests = found.outcome.requests
+    rate = (len(requests) - 1) / (float(requests.arrival.max() - requests.arrival.min()) / 1e9 or math.inf)
+    limits = " and ".join(f"{METRICS[name]} of {_time(most)}" for name, most in found.limits.items())
+    beyond = 100 * (found.found.beyond / found.found.speed - 1)
+    return (
+        f"Largest load: {rate:.4g} requests/s, at which {100 * (found.good or 0):.1f} % of requests keep within "
+        f"{limits}; at least {100 * found.share:g} % must, and {beyond:.1f} % "
+        f"more load is too much ({len(found.found.tried)} loads tried)"
     )
 
 
@@ -108,7 +127,7 @@ def use_text(found: Serving) -> str:
         f"{preempted:,} preemption{'s' * (preempted != 1)}, prefix cache {100 * hit_share(found):.1f} % of tokens"
     )
     if not math.isnan(users):
-        each = found.output_tokens_per_s / found.service.machine.npus
+        each = found.output_tokens_per_s / found.service.devices
         text += f"; {each:,.0f} tokens/s per device, {users:,.1f} per user"
     return text
 
@@ -130,7 +149,7 @@ def serving_json(found: Serving, *, requests: bool = False) -> dict[str, Any]:
     """Return served requests as JSON has them: s, tokens and shares, as the key names say; null: there is none."""
     outcome, own, engine = found.outcome, found.service.plan, found.service.engine
     kept, capacity = stores(own), found.service.capacity
-    rate, devices = found.output_tokens_per_s, found.service.machine.npus
+    rate, devices = found.output_tokens_per_s, found.service.devices
     mean, most = outcome.cache_use
     waiting = max(int(each.steps[:, columns.L_WAITING].max()) for each in outcome.replicas)
     result: dict[str, Any] = {
@@ -153,6 +172,10 @@ def serving_json(found: Serving, *, requests: bool = False) -> dict[str, Any]:
         "goodput_requests_per_s": None if found.good is None
         else found.good * len(outcome.requests) / outcome.duration_s,
         "slo_s": dict(found.limits),
+        "find_rate": None if found.found is None else {
+            "share": found.share, "speed": found.found.speed, "beyond": found.found.beyond,
+            "tried": [{"speed": speed, "good": good} for speed, good in sorted(found.found.tried.items())],
+        },
         "busy": outcome.busy,
         "steps": sum(len(each.steps) for each in outcome.replicas),
         "preemptions": int(outcome.preempted.sum()),
@@ -165,7 +188,7 @@ def serving_json(found: Serving, *, requests: bool = False) -> dict[str, Any]:
             "cache_bytes": capacity.cache if capacity else None,
         },
         "engine": {
-            "rule": "vllm", "budget": engine.budget, "sequences": engine.sequences, "cached": engine.cached,
+            "rule": engine.rule, "budget": engine.budget, "sequences": engine.sequences, "cached": engine.cached,
             "ahead": engine.ahead,
         },
         "plan": {
