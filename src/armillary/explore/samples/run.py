@@ -30,7 +30,11 @@ Ints = NDArray[np.int64]
 MOST_NODES = 200_000
 """Nodes of the classes of a sample up to which each sample is simulated: some 0.3 s. Beyond, times are computed anew."""
 CHECKS = 2
-"""Samples on which retiming is compared with a simulation, each in two ways."""
+"""Samples on which retiming is compared with simulations."""
+KINDS = ((1, 1), (2, 1), (1, 8), (2, 8))
+"""How many ranks of a class differ on machines for that: by halves, and by their place in a group of 8."""
+MOST_CHECKED = 400_000
+"""Nodes of the classes of such a machine."""
 AGAIN = 10
 """Samples that are drawn again without levels."""
 
@@ -185,14 +189,18 @@ class _Work:
         """A run whose times are computed anew, if simulating each sample would take long and this can be done."""
         if not self.fold or self._model() != "analytical":
             return None
-        first = np.unique(self._classes, return_index=True)[1]
-        sizes = np.array([graph.n_nodes for graph in self.trace.graphs], np.int64)
-        if int(sizes[self.trace.rank_graph[first]].sum()) <= MOST_NODES:
+        if self._nodes(self._classes) <= MOST_NODES:
             return None
         try:
             return Retiming(self.trace, replace(self.platform, variation=None))
         except Unknown:
             return None
+
+    def _nodes(self, classes: Ints) -> int:
+        """Return the nodes of one rank of each class."""
+        first = np.unique(classes, return_index=True)[1]
+        sizes = np.array([graph.n_nodes for graph in self.trace.graphs], np.int64)
+        return int(sizes[self.trace.rank_graph[first]].sum())
 
     def __getstate__(self) -> dict[str, object]:
         """Return the fields alone: a process reads the run again sooner than it is sent."""
@@ -230,32 +238,32 @@ class _Work:
         ).total_ticks
 
     def checked(self) -> tuple[float | None, int]:
-        """Return the largest relative error of retiming on machines that can be simulated, and how many they are.
-
-        All ranks that are alike without variation get the same there, so that they fold: what the first of them drew,
-        or the worst that any of them drew.
-        """
+        """Return the largest relative error of retiming on machines that can be simulated, and how many they are."""
         if self.retiming is None:
             return None, 0
-        drawn = draw(self.platform, self.seed, range(min(CHECKS, self.samples)))
-        machines = [alike(drawn, self.retiming.ranks, worst) for worst in (False, True)]
         errors = []
-        for each in machines:
-            for row, ticks in enumerate(self.retiming.ends(each).tolist()):
-                simulated = self._simulated(each, row)
+        for row in range(min(CHECKS, self.samples)):
+            drawn = draw(self.platform, self.seed, [row])
+            for kinds in KINDS:
+                each = alike(drawn, self.retiming.ranks, *kinds)
+                on = machine(self.platform, each, 0)
+                if self._nodes(classes_of(self.trace, on)) > MOST_CHECKED:
+                    continue
+                ticks, simulated = int(self.retiming.ends(each)[0]), self._simulated(each, 0)
                 errors.append(abs(ticks - simulated) / max(simulated, 1))
         return max(errors), len(errors)
 
 
-def alike(drawn: Machines, classes: list[Ints], worst: bool) -> Machines:
-    """Return machines on which all ranks of a class have what its first rank has, or the worst of any."""
-    speed, delay, ports = drawn.speed.copy(), drawn.delay, drawn.ports
-    delay, ports = None if delay is None else delay.copy(), None if ports is None else ports.copy()
+def alike(drawn: Machines, classes: list[Ints], blocks: int, turns: int) -> Machines:
+    """Return machines of which few ranks differ, so that ranks fold.
+
+    The ranks of a class that are alike without variation are cut into `blocks`, such as replicas, and in a block every
+    `turns`-th rank is alike: it has what the first of them drew.
+    """
+    first = np.arange(drawn.speed.shape[1])
     for ranks in classes:
-        chosen = ranks if worst else ranks[:1]
-        speed[:, ranks] = speed[:, chosen].min(axis=1, keepdims=True)
-        if delay is not None:
-            delay[:, ranks] = delay[:, chosen].max(axis=1, keepdims=True)
-        if ports is not None:
-            ports[:, ranks] = ports[:, chosen].min(axis=1, keepdims=True)
-    return Machines(speed, delay, ports)
+        place = np.arange(len(ranks))
+        block = -(-len(ranks) // blocks)
+        first[ranks] = ranks[place // block * block + place % block % turns]
+    ports = None if drawn.ports is None else drawn.ports[:, first]
+    return Machines(drawn.speed[:, first], None if drawn.delay is None else drawn.delay[:, first], ports)

@@ -17,7 +17,7 @@ def says(name: str, cause: Any, platform: Platform) -> str:
         return f"{100 * cause.spread:g} % of kernel times, {cause.shape}, {levels}, for {units}"
     if isinstance(cause, Background):
         return f"0 to {100 * cause.most:g} % of {_dimension(cause, platform)} taken, for {units}"
-    share = f"{100 * cause.share:g} % of {units.removeprefix('each ')}s"
+    share = f"{100 * cause.share:g} % of {'NPUs' if cause.per == 1 else f'groups of {cause.per} NPUs'}"
     if cause.per >= platform.npus:
         share = f"{100 * cause.share:g} % of steps"
     if isinstance(cause, LinkFlaps):
@@ -30,7 +30,7 @@ def says(name: str, cause: Any, platform: Platform) -> str:
 def _units(per: int, npus: int) -> str:
     if per >= npus:
         return "the machine"
-    return "each NPU" if per == 1 else f"each {per} NPU"
+    return "each NPU" if per == 1 else f"each {per} NPUs"
 
 
 def _dimension(cause: Any, platform: Platform) -> str:
