@@ -142,7 +142,12 @@ def command(
             if given
             else "Missing argument 'STUDY' (or --workload, --system, --network)"
         )
-    of_machines = {"efficiency": efficiency, "no-terms": no_terms, "term-costs": term_costs, "samples": samples}
+    of_machines = {
+        "efficiency": efficiency,
+        "no-terms": no_terms,
+        "term-costs": term_costs,
+        "samples": samples,
+    }
     for name, value in of_machines.items():
         if value and not (study or machine):
             raise click.UsageError(f"--{name} is for a STUDY or a --machine")

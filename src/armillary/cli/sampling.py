@@ -36,8 +36,8 @@ def check_sample_options(
         UsageError: names them.
     """
     if samples is None:
-        for name, value in {"seed": seed, "workers": workers}.items():
-            if value is not None:
+        for name, given in {"seed": seed, "workers": workers}.items():
+            if given is not None:
                 raise click.UsageError(f"--{name} needs --samples")
         return
     of_one = {"timeline": outputs.timeline, "links": outputs.links, "save": outputs.save}

@@ -360,7 +360,9 @@ def _check_port_speed(platform: Platform) -> None:
     for rank, shares in platform.port_speed.items():
         if len(shares) != count:
             raise refuse(
-                platform, ("port_speed", rank), f"lists {len(shares)} shares, expected {count}, one per dimension"
+                platform,
+                ("port_speed", rank),
+                f"lists {len(shares)} shares, expected {count}, one per dimension",
             )
         for at, share in enumerate(shares):
             if problem := SHARE(share):

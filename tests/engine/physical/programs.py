@@ -191,7 +191,15 @@ def platforms(draw: Any, most: int = 24, staged: bool = True) -> tuple[Platform,
         compute = replace(compute, model=name, options=options)
     npu = Npu(peak, own, endpoint_delay, speed)
     platform = Platform(
-        tuple(dimensions), npu, compute, collectives, memory, groups, scheduling, delay, jitter,
+        tuple(dimensions),
+        npu,
+        compute,
+        collectives,
+        memory,
+        groups,
+        scheduling,
+        delay,
+        jitter,
         port_speed=ports,
     )
     return platform, [None, None, *ways]

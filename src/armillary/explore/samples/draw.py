@@ -27,7 +27,12 @@ _DIGITS = 9
 
 
 def draw(
-    platform: Platform, seed: int, numbers: Sequence[int], *, without: Collection[str] = (), levels: bool = True
+    platform: Platform,
+    seed: int,
+    numbers: Sequence[int],
+    *,
+    without: Collection[str] = (),
+    levels: bool = True,
 ) -> Machines:
     """Return the machines of some samples.
 
@@ -39,7 +44,11 @@ def draw(
         levels: False: draw the same quantiles of the distributions without levels.
     """
     shape = len(numbers), platform.npus
-    speed, delay, ports = np.ones(shape), np.zeros(shape, np.int64), np.ones((*shape, len(platform.dimensions)))
+    speed, delay, ports = (
+        np.ones(shape),
+        np.zeros(shape, np.int64),
+        np.ones((*shape, len(platform.dimensions))),
+    )
     found = (platform.variation or Variation()).causes()
     for name, cause in found.items():
         if name in without:
@@ -48,9 +57,7 @@ def draw(
             # A stream of its own for each sample and cause.
             random = np.random.default_rng([seed, number, _place(name)])
             _vary(cause, random, platform, levels, (speed[row], delay[row], ports[row]))
-    return Machines(
-        speed, delay if delay.any() else None, ports if (ports != 1).any() else None
-    )
+    return Machines(speed, delay if delay.any() else None, ports if (ports != 1).any() else None)
 
 
 def machine(platform: Platform, drawn: Machines, row: int) -> Platform:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,7 @@ from armillary.base.errors import InputError
 from armillary.base.hints import show
 from armillary.engine import check_trace, simulate
 from armillary.engine.physical.lower import classes_of
-from armillary.engine.physical.retiming.decisions import Unknown
+from armillary.engine.physical.retiming.decisions import UnknownTimesError
 from armillary.engine.physical.retiming.machines import Machines, Retiming
 from armillary.explore.samples.draw import distinct, draw, has_levels, machine
 from armillary.explore.samples.result import Cause, Samples
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 Ints = NDArray[np.int64]
 MOST_NODES = 200_000
-"""Nodes of the classes of a sample up to which each sample is simulated: some 0.3 s. Beyond, times are computed anew."""
+"""Nodes of the classes of a sample up to which each is simulated, some 0.3 s; beyond, times are computed anew."""
 CHECKS = 2
 """Samples on which retiming is compared with simulations."""
 KINDS = ((1, 1), (2, 1), (1, 8), (2, 8))
@@ -137,7 +137,7 @@ class _Work:
     """Ticks without variation."""
 
     @property
-    def causes(self) -> dict[str, object]:
+    def causes(self) -> dict[str, Any]:
         """The causes of the machine, by name."""
         assert self.platform.variation is not None
         return self.platform.variation.causes()
@@ -155,7 +155,9 @@ class _Work:
                 "slow_nics and background"
             )
         if self.profile != "physical":
-            raise InputError(f"samples: got profile {show(self.profile)}, expected physical: only it knows variation")
+            raise InputError(
+                f"samples: got profile {show(self.profile)}, expected physical: only it knows variation"
+            )
         model = self._model()
         for name in ("slow_nics", "background"):
             if name in self.causes and model != "analytical":
@@ -193,7 +195,7 @@ class _Work:
             return None
         try:
             return Retiming(self.trace, replace(self.platform, variation=None))
-        except Unknown:
+        except UnknownTimesError:
             return None
 
     def _nodes(self, classes: Ints) -> int:

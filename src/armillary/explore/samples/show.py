@@ -37,13 +37,14 @@ def notes(found: Samples) -> list[str]:
         lines.append("Method: each sample is simulated")
     else:
         lines.append(
-            "Method: one step is simulated and its times are computed anew for each sample; transfers that overlap share "
-            f"ports as they did there. Against simulations of {found.checks} machines of fewer different NPUs this is off by at most "
-            f"{_percent(found.retiming_error or 0)}"
+            "Method: one step is simulated and its times are computed anew for each sample; transfers that overlap "
+            f"share ports as they did there. On {found.checks} machines of fewer different NPUs, which were simulated, "
+            f"this is off by at most {_percent(found.retiming_error or 0)}"
         )
     if found.levels_error is not None:
         lines.append(
-            f"Levels: drawn without levels the steps of the first samples differ by at most {_percent(found.levels_error)}"
+            "Levels: drawn without levels the steps of the first samples differ by at most "
+            f"{_percent(found.levels_error)}"
         )
     unsaid = [cause.name for cause in found.causes if not cause.source]
     if unsaid:
@@ -105,7 +106,9 @@ def picture(found: Samples, path: str | os.PathLike[str]) -> None:
         height = 0.8 / len(LEVELS)
         for place, (name, colour) in enumerate(_COLOURS.items()):
             at = [row + (place - 1) * height for row in range(len(found.causes))]
-            axes.barh(at, [found.moved(cause, name) for cause in found.causes], height, color=colour, label=name)
+            axes.barh(
+                at, [found.moved(cause, name) for cause in found.causes], height, color=colour, label=name
+            )
         axes.set_yticks(range(len(found.causes)), [cause.name.replace("_", " ") for cause in found.causes])
         # One cause alone would fill the panel.
         axes.set_ylim(max(len(found.causes), 2) - 0.5, -0.6)

@@ -61,7 +61,9 @@ class BackgroundKeys(Part):
     """Traffic of others, which takes part of the bandwidth of a dimension for a whole step."""
 
     most: Lost = Field(description="Largest share that it takes: uniform between 0 and this.")
-    per: Count | None = Field(default=None, description="Neighbours in rank that draw together; if absent all.")
+    per: Count | None = Field(
+        default=None, description="Neighbours in rank that draw together; if absent all."
+    )
     dimension: str = Field(default="", description="Of the network; if absent the outermost.")
     levels: Levels = Field(default=16, description="Values that are drawn from; 0: no levels.")
     source: str = Field(default="", description=_SOURCE)

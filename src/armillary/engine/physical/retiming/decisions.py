@@ -28,7 +28,7 @@ FAR = 64
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """A node after others of its class. `kernel` None: it takes no time by itself, or `Meet` or `Move` say when it ends."""
+    """A node after others of its class. `kernel` None: it takes no time, or `Meet` or `Move` says when it ends."""
 
     node: int
     cls: int
@@ -110,7 +110,7 @@ class Decisions:
     last: list[tuple[int, int]]
 
 
-class Unknown(Exception):
+class UnknownTimesError(Exception):
     """The run has something whose times cannot be computed anew."""
 
 
@@ -135,7 +135,7 @@ class Reader:
         self.start, self.end = self.run.table("NODE_START"), self.run.table("NODE_END")
         self.items = tables["ITEMS"].reshape(-1, lk.I_COLUMNS)
         if not np.isin(self.nodes[:, lk.N_KIND], KNOWN).all():
-            raise Unknown
+            raise UnknownTimesError
 
     def view_of(self, cls: int) -> int:
         """Return the number of the view of a class."""
@@ -145,7 +145,7 @@ class Reader:
         """Return the decisions.
 
         Raises:
-            Unknown: the run has something whose times cannot be computed anew.
+            UnknownTimesError: the run has something whose times cannot be computed anew.
         """
         children = self._children()
         self._order(children)
@@ -258,7 +258,7 @@ class Reader:
             else:
                 ended(node)
         if done != len(kind):
-            raise Unknown
+            raise UnknownTimesError
 
     def _kernel(self, node: int) -> Kernel | None:
         if self.nodes[node, lk.N_KIND] != lk.FIXED:
@@ -284,7 +284,7 @@ class Reader:
             nodes = rows[:, lk.I_NODE] + self.first[classes]
             axis_sets = {self._axis_set(item) for item in items}
             if len(axis_sets) > 1:
-                raise Unknown
+                raise UnknownTimesError
             begin = int(self.start[nodes].max())
             ticks = self.end[nodes] - begin
             found.append(

@@ -10,7 +10,15 @@ import numpy as np
 from armillary.engine.physical.grid import GridWorkload
 from armillary.engine.physical.lower import Build
 from armillary.engine.physical.program import execute
-from armillary.engine.physical.retiming.decisions import Decisions, Meet, Move, Reader, Receive, Step, Unknown
+from armillary.engine.physical.retiming.decisions import (
+    Decisions,
+    Meet,
+    Move,
+    Reader,
+    Receive,
+    Step,
+    UnknownTimesError,
+)
 from armillary.engine.physical.retiming.times import NOTHING, ClassTimes, Floats, Ints, Partition, Time
 from armillary.engine.physical.terms.step import ITERATIONS
 from armillary.engine.physical.terms.straggler import slowest
@@ -40,7 +48,9 @@ class Machines:
         """Return some of the machines."""
         delay, ports = self.delay, self.ports
         return Machines(
-            self.speed[which], None if delay is None else delay[which], None if ports is None else ports[which]
+            self.speed[which],
+            None if delay is None else delay[which],
+            None if ports is None else ports[which],
         )
 
 
@@ -51,18 +61,18 @@ class Retiming:
         """Run a trace with a grid on a machine, and read what the run decided.
 
         Raises:
-            Unknown: the run has something whose times cannot be computed anew.
+            UnknownTimesError: the run has something whose times cannot be computed anew.
         """
         self.platform = physical_view(platform)
         if trace.grid is None or platform.terms.overlap or platform.jitter or platform.port_speed:
-            raise Unknown
+            raise UnknownTimesError
         self.workload = GridWorkload(trace, self.platform)
         if self.workload.loses_messages:
-            raise Unknown
+            raise UnknownTimesError
         program = Build(self.workload, self.workload.classify()).assemble([])
         run = execute(program)
         if not program.finished(run):
-            raise Unknown
+            raise UnknownTimesError
         self.iterations = trace.about.get(ITERATIONS, 1)
         self.classes = program.classes
         self.ranks = [np.flatnonzero(self.classes == cls) for cls in range(len(program.representatives))]
@@ -71,18 +81,20 @@ class Retiming:
         for rank, speed in self.platform.npu.speed.items():
             self.base[rank] = speed
         self.decisions: Decisions = Reader(self.workload, program, run).read()
-        self._partitions = self._read_partitions()
+        self.partitions = self._read_partitions()
+        """By class and axis set, the groups of its ranks as cells, and the group of each cell."""
         self._columns: dict[tuple[int, int, int], Ints] = {}
         self.total = self._host(int(run.table("FINISH").max(initial=0)))
         """Ticks of the run."""
         same = Machines(np.ones((1, trace.n_ranks)))
         # Without a difference the times are those of the run; if not, an assumption does not hold.
         if int(self.ends(same)[0]) != self.total:
-            raise Unknown
+            raise UnknownTimesError
 
     def _host(self, ticks: int) -> int:
         terms = self.platform.terms
-        return ticks + ceil(terms.step_time * self.iterations) + ceil(terms.step_share * ticks)
+        found: int = ticks + ceil(terms.step_time * self.iterations) + ceil(terms.step_share * ticks)
+        return found
 
     def _read_partitions(self) -> list[dict[int, tuple[Partition, Ints]]]:
         """Return by class and axis set the groups of its ranks as cells, and the group of each cell."""
@@ -103,14 +115,8 @@ class Retiming:
         """Return the ticks of the step on each machine, (machines,)."""
         count, ranks = machines.speed.shape
         each = max(1, CELLS // ranks)
-        parts = [
-            _Times(self, machines.part(slice(at, at + each))).run() for at in range(0, count, each)
-        ]
+        parts = [_Times(self, machines.part(slice(at, at + each))).run() for at in range(0, count, each)]
         return np.array([self._host(ticks) for part in parts for ticks in part.tolist()], np.int64)
-
-    def partition(self, cls: int, axis_set: int) -> tuple[Partition, Ints]:
-        """Return the groups of the ranks of a class as cells, and the group of each cell."""
-        return self._partitions[cls][axis_set]
 
     def columns(self, cls: int, route: int, sender: int) -> Ints:
         """Return where among the ranks of the sending class the peer of each rank of a class is."""
@@ -120,7 +126,7 @@ class Retiming:
             table = peers.table[np.searchsorted(peers.ranks, self.ranks[cls]), route]
             at = np.minimum(np.searchsorted(self.ranks[sender], table), len(self.ranks[sender]) - 1)
             if (self.ranks[sender][at] != table).any():
-                raise Unknown
+                raise UnknownTimesError
             self._columns[key] = at
         return self._columns[key]
 
@@ -137,8 +143,8 @@ class _Times:
         if terms.straggler:
             stretch = stretch * slowest(terms.straggler, retiming.platform.npus)
         self.of_class, self.begin = [], []
-        for cls, ranks in enumerate(retiming.ranks):
-            cells = {name: each for name, (each, _) in retiming._partitions[cls].items()}
+        for ranks, groups in zip(retiming.ranks, retiming.partitions, strict=True):
+            cells = {name: each for name, (each, _) in groups.items()}
             times = ClassTimes(stretch[:, ranks], cells)
             self.of_class.append(times)
             delays = np.array([ceil(retiming.platform.stragglers.get(int(r), 0.0)) for r in ranks[:1]])
@@ -180,7 +186,7 @@ class _Times:
         return self.of_class[cls].latest(self.time[node] for node in nodes)
 
     def _meet(self, meet: Meet) -> None:
-        cells = [self.retiming.partition(cls, meet.axis_set) for cls in meet.classes]
+        cells = [self.retiming.partitions[cls][meet.axis_set] for cls in meet.classes]
         come = [
             self.of_class[cls].most(self.time[node], partition)
             for cls, node, (partition, _) in zip(meet.classes, meet.nodes, cells, strict=True)
@@ -239,7 +245,8 @@ class _Times:
         crossed = ports[:, :, list(move.dimensions)].min(axis=2)
         own = crossed[:, ranks[move.sender]]
         own[:, columns] = np.minimum(own[:, columns], crossed[:, ranks[move.receiver]])
-        return 1 / own
+        found: Floats = 1 / own
+        return found
 
     def _receive(self, receive: Receive) -> None:
         came = self._across(self.time[receive.sent], receive)

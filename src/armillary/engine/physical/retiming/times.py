@@ -88,7 +88,8 @@ class Partition:
         if self.single or values.shape[1] == 1:
             return values
         if self._side:
-            return values.reshape(len(values), self.n, self._side).max(axis=2)
+            whole: Ints = values.reshape(len(values), self.n, self._side).max(axis=2)
+            return whole
         found: Ints = np.maximum.reduceat(values[:, self._order], self.first, axis=1)
         return found
 
