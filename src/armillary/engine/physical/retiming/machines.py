@@ -202,9 +202,7 @@ class _Times:
             for at, values in zip(wide, come, strict=True):
                 last[:, at] = np.maximum(last[:, at], values)
         slower = self._slower(meet, numbers)
-        for cls, node, ticks, at, (partition, _) in zip(
-            meet.classes, meet.nodes, meet.ticks, wide, cells, strict=True
-        ):
+        for node, ticks, at, (partition, _) in zip(meet.nodes, meet.ticks, wide, cells, strict=True):
             lasts = ticks if slower is None else np.ceil(ticks * slower[:, at]).astype(np.int64)
             end = (last if last.shape[1] == 1 else last[:, at]) + lasts
             self.time[node] = Time(end, partition)
