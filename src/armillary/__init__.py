@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from armillary.engine.common.multi_job import simulate_jobs
     from armillary.engine.common.timeline import Timeline
     from armillary.explore.runner.results import sweep
+    from armillary.explore.samples.run import sample
     from armillary.explore.search.run import search
     from armillary.explore.training.choose import plan
     from armillary.explore.training.train import train
@@ -34,6 +35,7 @@ __all__ = [
     "load_platform",
     "load_trace",
     "plan",
+    "sample",
     "search",
     "serve",
     "simulate",
@@ -51,6 +53,7 @@ _lazy = lazy(
         ".engine.common.multi_job": ("simulate_jobs",),
         ".engine.common.timeline": ("Timeline",),
         ".explore.runner.results": ("sweep",),
+        ".explore.samples.run": ("sample",),
         ".explore.search.run": ("search",),
         ".explore.training.choose": ("plan",),
         ".explore.training.train": ("train",),

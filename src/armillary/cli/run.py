@@ -26,6 +26,7 @@ from armillary.cli.options import (
     with_efficiency,
 )
 from armillary.cli.outputs import Outputs, output_options, say, working
+from armillary.cli.sampling import check_sample_options, present_samples, sample_options
 
 if TYPE_CHECKING:
     from armillary.engine.common.multi_job import JobsResult
@@ -45,6 +46,7 @@ _PATH = click.Path()
         "armillary run examples/all_reduce.yaml --json -",
         "armillary run examples/llama.yaml --plot step.png --save step.npz",
         "armillary run --workload step --machine hgx-h100",
+        "armillary run examples/varying.yaml --samples 200 --plot samples.png",
     ),
 )
 @click.argument("study", type=_PATH, required=False)
@@ -79,6 +81,7 @@ _PATH = click.Path()
 )
 @terms_options
 @efficiency_option
+@sample_options
 @output_options
 def command(
     study: str | None,
@@ -98,9 +101,13 @@ def command(
     no_terms: bool,
     term_costs: bool,
     efficiency: str | None,
+    samples: int | None,
+    seed: int | None,
+    workers: int | None,
     outputs: Outputs,
 ) -> None:
     """Simulate and report."""
+    check_sample_options(samples, seed, workers, outputs, {"captured": captured, "term-costs": term_costs})
     # Files that belong together, for the checks below.
     pair = {"system": system, "network": network}
     files = pair | {"memory": memory, "comm-groups": comm_groups}
@@ -135,7 +142,13 @@ def command(
             if given
             else "Missing argument 'STUDY' (or --workload, --system, --network)"
         )
-    for name, value in {"efficiency": efficiency, "no-terms": no_terms, "term-costs": term_costs}.items():
+    of_machines = {
+        "efficiency": efficiency,
+        "no-terms": no_terms,
+        "term-costs": term_costs,
+        "samples": samples,
+    }
+    for name, value in of_machines.items():
         if value and not (study or machine):
             raise click.UsageError(f"--{name} is for a STUDY or a --machine")
     if no_terms and term_costs:
@@ -168,8 +181,9 @@ def command(
                 plan = load_study(study)
                 # Several jobs have results of their own, and end here.
                 if plan.jobs:
-                    if term_costs:
-                        raise click.UsageError("--term-costs is for one workload")
+                    for name, value in {"term-costs": term_costs, "samples": samples}.items():
+                        if value:
+                            raise click.UsageError(f"--{name} is for one workload")
                     machine_of_study = with_efficiency(plan.platform, efficiency)
                     machine_of_study = chosen_terms(machine_of_study, no_terms)
                     jobs = study_jobs(plan, profile, machine_of_study, network_model, fold=not no_fold)
@@ -185,6 +199,15 @@ def command(
                 network_model=network_model,
             )
             machine_of_study = chosen_terms(with_efficiency(machine_of_study, efficiency, trace), no_terms)
+            if samples:
+                from armillary.explore.samples.run import sample
+
+                found = sample(
+                    trace, machine_of_study, samples, seed=seed or 0, profile=profile or named,
+                    network_model=network_model, fold=not no_fold, workers=workers or 1,
+                )  # fmt: skip
+                present_samples(found, outputs)
+                return
             result = simulate(machine_of_study)
             costs = costs_of(machine_of_study, simulate) if term_costs else None
         elif trace and replays:
