@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, cast
 from armillary.base.document import Document, Source, is_there, read_document
 from armillary.base.hints import KeyPath
 from armillary.platform.collectives import COLLECTIVES, algorithm_text, read_algorithms, read_groups
+from armillary.platform.files.astra_sim_1 import is_network, read_dimensions_1, read_system
 from armillary.platform.files.astra_sim_custom import custom_by_node, custom_prefix
 from armillary.platform.files.astra_sim_keys import (
     INTER_DIMENSION,
@@ -25,7 +26,7 @@ from armillary.platform.files.astra_sim_keys import (
     SYSTEM_IGNORED,
     SYSTEM_KEYS,
 )
-from armillary.platform.files.flags import read_flags
+from armillary.platform.files.flags import read_columns, read_flags
 from armillary.platform.kernels import Compute
 from armillary.platform.limits import placed
 from armillary.platform.memory import LocalMemory, RemoteMemory
@@ -77,7 +78,8 @@ def read_platform(
         InputError: A file is missing, malformed or has a value out of range.
     """
     warnings: list[str] = []
-    dimensions = read_dimensions(network, warnings)
+    cli = list(cli)
+    dimensions = read_dimensions(network, warnings, read_columns(cli))
     return platform_on(dimensions, system, memory, comm_groups, cli, warnings, logged=logged)
 
 
@@ -99,7 +101,7 @@ def platform_on(
     # Flags first: their values scale what the files say.
     flags = read_flags(cli, warnings)
     npus = math.prod(dimension.size for dimension in dimensions)
-    document = read_document(system, "system configuration", "json")
+    document = read_system(system)
     # A file without a policy leaves it to each profile; without an endpoint delay, too.
     policies: dict[str, SchedulingName] = {"LIFO": "lifo", "FIFO": "fifo", "EXPLICIT": "priority"}
     parts = _read_system(document, len(dimensions), flags, warnings, logged=logged)
@@ -119,22 +121,32 @@ def platform_on(
     )
 
 
-def read_dimensions(network: Source, warnings: list[str]) -> tuple[Dimension, ...]:
+def read_dimensions(
+    network: Source, warnings: list[str], overrides: Mapping[str, list[float]] | None = None
+) -> tuple[Dimension, ...]:
     """Return the dimensions of an analytical-network YAML, and add what is odd about it to `warnings`.
+
+    Files of ASTRA-sim 1.0 are read, too; `overrides` are the values that flags give instead of theirs.
 
     Raises:
         InputError: The file is missing, malformed or has a value out of range.
     """
     document = read_document(network, "network configuration", "yaml")
+    if is_network(document):
+        return read_dimensions_1(document, overrides or {}, warnings)
+    warnings += [
+        f"command line: --{key} has no effect: for network files of version 1.0" for key in overrides or ()
+    ]
     _note_ignored(document, document.check_keys(NETWORK_KEYS, ignored=NETWORK_IGNORED), warnings)
-    columns = {}
+    columns: dict[str, list[Any]] = {}
     for key in NETWORK_KEYS:
         # Every column has one entry per dimension; `topology` is the first key and gives their number.
         values = document.require(key, "one value per network dimension")
+        if isinstance(values, str):
+            values = [values]  # as the congestion back end of version 1.0 allows
         if not isinstance(values, list | tuple) or not values:
             document.reject((key,), values, "a list with one value per network dimension")
-        if len(values) != len(document.data["topology"]):
-            count = len(document.data["topology"])
+        if len(values) != (count := len(columns.get("topology", values))):
             raise document.error(
                 (key,), f"has length {len(values)}, expected {count}, the length of topology"
             )
@@ -178,7 +190,7 @@ def read_log_keys(system: Source) -> LogKeys:
     Raises:
         InputError: the file cannot be read, or a value is none.
     """
-    document = read_document(system, "system configuration", "json")
+    document = read_system(system)
     name = document.data.get("local-mem-trace-filename", "local_mem_trace")
     if not isinstance(name, str) or not name:
         document.reject(("local-mem-trace-filename",), name, "the prefix of files")
