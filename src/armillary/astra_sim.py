@@ -174,7 +174,7 @@ def _packets(
 
     keys, model = read_log_keys(system), network_model or "packet"
     note = f"network model {model} of profile physical stands for {program}: its ticks are not that program's"
-    trace, platform = _loaded(workload, replace(platform, warnings=(*platform.warnings, note)))
+    trace, platform = _loaded(workload, replace(platform, warnings=(note, *platform.warnings)))
     timeline = run(trace, platform, profile="physical", network_model=model, finish_order=True)
     return result_log(timeline, trace, platform, issues=keys.issues, memory=keys.memory)
 

@@ -335,6 +335,12 @@ CALLS: Mapping[str, list[list[str]]] = {
         ["--workload-configuration=bad", "--system-configuration=system.json", f"--network-configuration={NAME}",
          f"--logical-topology-configuration={NAME}", f"--{NAME}"],
     ],
+    "astra-sim htsim": [
+        [f"--workload-configuration={FILE}", "--system-configuration=system.json", "--network-configuration=network.yml",
+         "--htsim_opts", "-topo", NAME, "-o", NAME],
+        ["--workload-configuration=bad", "--system-configuration=system.json", "--network-configuration=network.yml",
+         f"--{NAME}", "--htsim_opts", NAME],
+    ],
     "chakra trace_link": [["--rank", "0", "--pytorch-et-file", "host.json", "--kineto-file", "device.json",
                            "--output-file", "cl.json"]],
     "chakra converter PyTorch": [["--input", "joined.json", "--output", "cp"], ["--input", "host.json", "--output", "cp2"]],
