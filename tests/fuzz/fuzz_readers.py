@@ -240,6 +240,7 @@ def wire_seeds() -> list[bytes]:
     first = builder.compute("gemm", flops=1 << 40, bytes=1 << 20)
     gathered = builder.all_reduce("sum", 1 << 30, group="3", after=[first], ctrl_after=[first])
     builder.compute("lookup", duration_micros=17, cpu=True, after=[gathered])
+    builder.checkpoint("step", 1 << 30, path="x", after=[gathered])
     folders = ("astra_examples", "msccl", "golden_mlcommons_1.0.0", "stage_samples")
     return [encode(builder.graph()), b"\0", *seeds(*(f"{folder}/**/*.et*" for folder in folders))]
 
