@@ -183,6 +183,8 @@ READS: dict[str, tuple[str, ...]] = {
     ),
     "capture.json": ("run", "--captured", "^", "--machine", "1xh100"),
     "rank_0.json.gz": ("run", "--captured", "^", "--machine", "1xh100"),
+    "rank0.log": ("trace", "convert", "--from", "nccl", "@", "-o", "@.made"),
+    "trace.csv": ("trace", "convert", "--from", "triosim", "@", "-o", "@.made"),
     "old.0.eg": ("trace", "convert", "--from", "eg", "@", "-o", "@.made"),
     "step.hlo": ("trace", "convert", "--from", "hlo", "@", "-o", "@.made"),
     "gemm.csv": ("calibrate", "gemm", "@", "--device", "h100-sxm", "-o", "@.made"),
@@ -271,6 +273,12 @@ def documents() -> Iterator[Case]:
         "unpacks",
     )
     yield Case("deep rank_0.json.gz", of_rank(lambda: b"[" * 50_000), READS["rank_0.json.gz"], "deep")
+    yield Case("deep rank0.log", text("[" * 50_000), READS["rank0.log"], "deep")
+    yield Case("values rank0.log", text(lambda: MANY), READS["rank0.log"], "values")
+    yield Case("records rank0.log", text(lambda: "{}\n" * 2_100_000), READS["rank0.log"], "expected at most")
+    yield Case("number rank0.log", text("9" * 5000), READS["rank0.log"], "not valid JSON")
+    yield Case("gzip rank0.log", text(lambda: zeros_gzip(320 * MIB, b"[")), READS["rank0.log"], "unpacks")
+    yield Case("field trace.csv", text("OperatorName\n" + "9" * 300_000 + "\n"), READS["trace.csv"], "")
     yield Case("deep loggers.toml", text("a = " + "[" * 100_000), READS["loggers.toml"], "is no TOML")
     yield Case(
         "long loggers.toml", text(lambda: b"#" * (257 * MIB)), READS["loggers.toml"], "expected at most"
