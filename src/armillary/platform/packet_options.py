@@ -15,7 +15,21 @@ from armillary.platform.limits import BYTES, FLAG, TEXT, Choice, Number, Rule, w
 Whole = Annotated[int, Ruled(BYTES)]
 
 
-class Lossless(Part):
+class _Ways(Part):
+    """What chooses among the links that the topology's routing allows."""
+
+    spread: Literal["message", "packet", "flowlet"] | None = Field(
+        default=None,
+        description="What takes one way; if absent packet with routing adaptive, minimal, valiant, ugal, else message.",
+    )
+    qps: Count | None = Field(default=None, description="Queue pairs of a connection; if absent 1.")
+    flowlet_gap: Time | None = Field(default=None, description="That ends a flowlet; if absent 10 us.")
+    ugal_bias: Size | None = Field(
+        default=None, description="That waits more before ugal takes a detour; if absent 0."
+    )
+
+
+class Lossless(_Ways):
     """Ethernet or InfiniBand that pauses (PFC) before it drops; marks (ECN) and rate control (DCQCN) on request."""
 
     protocol: Literal["lossless"]

@@ -33,6 +33,18 @@ GRAPH = {
         "kind": "leaf-spine", "leaves": 2, "spines": 1, "npus_per_leaf": 2, "bandwidth": "10 GB/s", "latency": "500 ns",
     }
 }  # fmt: skip
+WIDE = {
+    "topology": {
+        "kind": "leaf-spine", "leaves": 2, "spines": 4, "npus_per_leaf": 2, "bandwidth": "10 GB/s", "latency": "500 ns",
+        "uplink": "3 GB/s",
+    }
+}  # fmt: skip
+DETOURS = {
+    "topology": {
+        "kind": "leaf-spine", "leaves": 4, "spines": 2, "npus_per_leaf": 1, "bandwidth": "10 GB/s", "latency": "500 ns",
+        "uplink": "2 GB/s", "routing": "ugal",
+    }
+}  # fmt: skip
 MARKED = {"kmin": "5 kB", "kmax": "60 kB", "pmax": "20 %"}
 SMALL = {"buffer": "8 kB"}
 PROBES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
@@ -56,6 +68,10 @@ PROBES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "packets.kmax": ({"packets": {"kmax": "60 kB"}}, {"packets": {"kmin": "5 kB"}}),
     "packets.dcqcn": ({"packets": {"dcqcn": True}}, {"packets": {"kmin": "5 kB"}}),
     "packets.pmax": ({"packets": {"pmax": "90 %"}}, {"packets": {"kmin": "5 kB", "kmax": "60 kB"}}),
+    "packets.spread": ({"packets": {"spread": "packet"}}, WIDE),
+    "packets.qps": ({"packets": {"qps": 4}}, WIDE),
+    "packets.flowlet_gap": ({"packets": {"flowlet_gap": "1 ns"}}, WIDE | {"packets": {"spread": "flowlet"}}),
+    "packets.ugal_bias": ({"packets": {"ugal_bias": "1 MB"}}, DETOURS),
     "packets.seed": ({"packets": {"seed": 5}}, {"packets": MARKED}),
 }
 TCP = {

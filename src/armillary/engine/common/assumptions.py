@@ -190,6 +190,12 @@ OPTIONS = (
     *_of_packets("lossless", "mtu", "packet", "ns3"),
     *_of_packets("lossless", "header buffer xoff xon kmin kmax dcqcn", "packet"),
     *_of_packets("lossless", "pmax seed", "packet", needs=_NEEDS_KMAX),
+    *_of_packets("lossless", "spread qps", "packet"),
+    *_of_packets(
+        "lossless", "flowlet_gap", "packet",
+        needs=("spread flowlet", lambda options: options.get("spread") == "flowlet"),
+    ),
+    *_of_packets("lossless", "ugal_bias", "packet"),
     *_of_packets("tcp", "algorithm mss buffer initial_window min_rto sack", "packet-tcp", "ns3-tcp"),
     *_of_packets(
         "tcp", "mark", "packet-tcp", "ns3-tcp",
@@ -213,6 +219,10 @@ OPTIONS = (
 def column_of(platform: Platform, network_model: str) -> str:
     """Return the column of the table that a network model is on a machine."""
     return PROTOCOLS.get(network_model, {}).get(platform.packets.protocol, network_model)
+
+
+_EMPTY = {"adaptive": "ecmp", "ugal": "minimal"}
+"""Routings by queue, and which takes the same ways where nothing waits."""
 
 
 def without_effect(platform: Platform, network_model: str) -> Iterator[str]:
@@ -244,8 +254,11 @@ def without_effect(platform: Platform, network_model: str) -> Iterator[str]:
         elif option.needs and not option.needs[1](platform.packets.options):
             yield f"{source}.{option.key} has no effect without {option.needs[0]}"
     yield from _of_switches(platform, network_model, source)
-    if platform.topology is not None and platform.topology.routing == "adaptive":
-        yield f"{source}.topology.routing: 'adaptive' takes the ways of an empty network, as ecmp does"
+    routing = platform.topology.routing if platform.topology is not None else ""
+    if routing in _EMPTY and model != "packet":
+        yield f"{source}.topology.routing: '{routing}' takes the ways of an empty network, as {_EMPTY[routing]} does"
+    if model == "packet" and routing != "ugal" and "ugal_bias" in platform.packets.options:
+        yield f"{source}.packets.ugal_bias has no effect without topology.routing ugal"
 
 
 def _of_switches(platform: Platform, network_model: str, source: str) -> Iterator[str]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import fields
 from typing import Any
 
 from armillary.base.errors import InputError
 from armillary.engine.transport.credit import Credit
 from armillary.engine.transport.dcqcn import Dcqcn
 from armillary.engine.transport.flow import Flow
+from armillary.engine.transport.hops import Ways
 from armillary.engine.transport.packet import Packet
 from armillary.engine.transport.tcp import Tcp
 from armillary.engine.transport.transport import Congestion, Transport
@@ -46,7 +48,8 @@ def _packets(packets: Packets) -> Transport:
     if packets.protocol == "tcp":
         return Tcp(**options)
     control = Dcqcn() if options.pop("dcqcn", False) else None
-    return Packet(**options, dcqcn=control)
+    ways = Ways(**{each.name: options.pop(each.name) for each in fields(Ways) if each.name in options})
+    return Packet(**options, dcqcn=control, ways=ways)
 
 
 def _reference(packets: Packets) -> Transport:

@@ -67,6 +67,7 @@ OPTION.column("fast", "steps of fast recovery")
 OPTION.column("more", "what a later step adds", "bytes/s")
 OPTION.column("hyper", "what a step of hyper increase adds", "bytes/s")
 OPTION.column("least", "the least rate", "bytes/s")
+OPTION_WORDS = OPTION.width
 CERTAIN = 1 << 31
 ONE = 1 << 20
 SECOND = 10**12  # ps
