@@ -125,6 +125,14 @@ def next_link(table, net, node, target, tag):
 
 
 @inner
+def again(table, net, pool, row, link):
+    """Return the link that a packet takes which waits for a link that went down: that one, if there is no other."""
+    via = hoppers.via(pool, row)
+    goal = hoppers.goal(pool, row) if via <= 0 else via - 1
+    return next_link(table, net, links.tail(table, link), goal, hoppers.tag(pool, row))
+
+
+@inner
 def _of_flowlet(table, net, node, first, count, own):
     """Return the link that the flow last took, or another after a gap."""
     slot = node * hl.SLOTS + own % hl.SLOTS

@@ -43,7 +43,7 @@ new_flow, flow_done, slow_down = dcqcn_kernel.new_flow, dcqcn_kernel.flow_done, 
 next_time, notifies = dcqcn_kernel.next_time, dcqcn_kernel.notifies
 classes, flows, links, messages, option = accessors(pk.CLASS, pk.FLOW, lk.LINK, pk.MESSAGE, pk.OPTION)
 packets, ports, route_links, routes = accessors(pk.PACKET, pk.FAIR_PORT, lk.ROUTE_LINK, lk.ROUTE_FIRST)
-rows = accessors(lk.ROW)
+rows, uses = accessors(lk.ROW, lk.USE)
 
 
 @inner
@@ -252,9 +252,28 @@ def _notified(table, net, pool, flow, now):
 
 
 @inner
+def _leave(table, net, pool, queue, link, now):
+    """Let what waits for a link that went down choose again."""
+    row = ports.first(net, link)
+    ports.set_first(net, link, 0)
+    uses.set_waiting(net, link, 0)
+    while row > 0:
+        after = rows.next(pool, row)
+        source = packets.source(pool, row)
+        size = packets.size(pool, row)
+        # It stays in the buffer of the link that it came by, unless it leaves at once.
+        to = way_kernel.again(table, net, pool, row, link)
+        if not enqueue(table, net, pool, queue, to, row, now) and source >= 0:
+            release(table, net, queue, source, size, now)
+        row = after
+
+
+@inner
 def change(table, net, pool, queue, now):
     """The network is in another stage: links that were down may be up."""
     for link in range(table[lk.T_LINKS]):
+        if hops and ports.first(net, link) > 0 and links.slow(table, link_row(table, net, link)) == 0:
+            _leave(table, net, pool, queue, link, now)
         if _works(net, link):
             arm(table, net, queue, link, now)
 

@@ -58,6 +58,12 @@ def marked(net, pool, link, row):
 
 
 @inner
+def again(table, net, pool, row, link):
+    """A packet waits for a link that went down: on a route it goes on waiting."""
+    return link
+
+
+@inner
 def link_at(table, pool, row):
     """Return the link that stands at a packet's place on its route, or its reverse on the way back."""
     link = route_links.link(table, packets.at(pool, row))
