@@ -115,8 +115,9 @@ def hop_tables(stages: Sequence[Stage]) -> list[Ints]:
     nodes[:, 1] = np.arange(topology.nodes)
     nodes[:, 3] = places_of(topology)
     first, incoming = topology.incoming
-    # An NPU that forwards lies on ways of others; one with several links is reached by each of them.
-    single = npus[(np.diff(first)[: topology.npus] == 1) & ~topology.forwards[: topology.npus]]
+    # Other routings may tell NPUs of a switch apart. An NPU that forwards lies on ways of others; one with several links is reached by each of them.
+    shares = type(stages[0].routing) in BY_NODE
+    single = npus[shares & (np.diff(first)[: topology.npus] == 1) & ~topology.forwards[: topology.npus]]
     nodes[single, 2] = incoming[first[single]]
     nodes[single, 1] = topology.tail[nodes[single, 2]]
     via = between(topology) if isinstance(stages[0].routing, (Valiant, Ugal)) else np.zeros(0, np.int64)
@@ -135,7 +136,6 @@ def hop_tables(stages: Sequence[Stage]) -> list[Ints]:
     kept: dict[int, tuple[Ints, Ints]] = {}
     for stage in stages:
         routing = stage.routing
-        assert isinstance(routing, Shortest)
         for goal in goals.tolist():
             begin, links = routing.next_links(goal)
             if goal in kept:

@@ -93,6 +93,15 @@ class Routing(ABC):
         """
 
 
+    @abstractmethod
+    def next_links(self, destination: int) -> tuple[Ints, Ints]:
+        """Return `candidates` of all nodes: (nodes + 1) where those of a node begin, (links); none where there are none."""
+
+    def far(self, destination: int) -> Ints:
+        """Return (nodes) links of the shortest ways to a destination, -1 where none leads to it."""
+        return distances(self.topology, destination)
+
+
 class Shortest(Routing):
     """The path with the fewest links; among several the one with the lowest link numbers."""
 
@@ -146,12 +155,8 @@ class Shortest(Routing):
                 at, step = self.topology.head[link], step + 1
         return Paths.gather(len(source), messages, taken)
 
-    def far(self, destination: int) -> Ints:
-        """Return (nodes) links of a route to a destination, -1 where none leads to it."""
-        return distances(self.topology, destination)
-
     def next_links(self, destination: int) -> tuple[Ints, Ints]:
-        """Return (nodes + 1) where the links that a message may take next at a node begin in the second array."""
+        """See `Routing.next_links`."""
         return self._table(destination)
 
     def _pick(self, count: Ints, at: Ints, source: Ints, destination: int, flow: Ints) -> Ints:
