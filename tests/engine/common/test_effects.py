@@ -94,6 +94,30 @@ TCP = {
     "jitter": ({"jitter": "3 us"}, {}),
     "seed": ({"seed": 5}, {}),
 }
+RDMA: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "control": ({"control": "nscc"}, {}),
+    "full": ({"full": "drop"}, {"buffer": "40 kB"}),
+    "recovery": ({"recovery": "go-back-n"}, {**SMALL, "full": "drop"}),
+    "spread": ({"spread": "packet"}, {}),
+    "qps": ({"qps": 4}, {}),
+    "ugal_bias": ({"ugal_bias": "1 MB"}, {}),
+    "mtu": ({"mtu": "1 KiB"}, {}),
+    "header": ({"header": "200 B"}, {}),
+    "ack": ({"ack": "200 B"}, {}),
+    "buffer": ({"buffer": "40 kB"}, {"full": "drop"}),
+    "window": ({"window": "5 kB"}, {}),
+    "kmin": ({"kmin": "5 kB"}, {}),
+    "kmax": ({"kmax": "60 kB"}, {"kmin": "5 kB"}),
+    "rto": ({"rto": "2 us"}, {**SMALL, "full": "drop"}),
+    "retries": ({"retries": 1}, {**SMALL, "full": "drop", "rto": "1 us"}),
+    "target": ({"target": "1 us"}, {"control": "swift"}),
+    "paths": ({"paths": 1}, {"spread": "packet"}),
+    "flowlet_gap": ({"flowlet_gap": "1 ns"}, {"spread": "flowlet"}),
+    "pmax": ({"pmax": "90 %"}, {"kmin": "5 kB", "kmax": "60 kB"}),
+    "seed": ({"seed": 5}, {"kmin": "5 kB", "kmax": "60 kB", "pmax": "20 %"}),
+}
+ON_GRAPHS = dict.fromkeys(("spread", "qps", "paths", "flowlet_gap"), WIDE) | {"ugal_bias": DETOURS}
+"""What has an effect only where there are several ways."""
 CREDIT = {
     "packet": {"packet": "1 KiB"},
     "flit": {"flit": "32 B"},
@@ -109,6 +133,9 @@ def probe(key: str, protocol: str) -> tuple[dict[str, Any], dict[str, Any]]:
     name = key.removeprefix("packets.")
     if protocol == "tcp":
         return tuple({"packets": part} for part in TCP[name])  # type: ignore[return-value]
+    if protocol == "rdma":
+        new, besides = RDMA[name]
+        return {"packets": new}, {"packets": besides} | ON_GRAPHS.get(name, {})
     return ({"packets": CREDIT[name]}, {}) if protocol == "credit" else PROBES[key]
 
 

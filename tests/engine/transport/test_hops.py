@@ -87,7 +87,9 @@ def test_sprayed_permutations_take_little_longer_than_one_message(routing: type[
     everyone = np.arange(tree.npus)
     for seed in range(3):
         target = permuted(tree.npus, seed)
-        sprayed = offer(Packet(ways=Ways("packet")), routing(tree), everyone, target, 1 << 20, mode="compiled")
+        sprayed = offer(
+            Packet(ways=Ways("packet")), routing(tree), everyone, target, 1 << 20, mode="compiled"
+        )
         assert sprayed.arrived.max() < 1.2 * alone
         hashed = offer(Packet(), Ecmp(tree), everyone, target, 1 << 20, mode="compiled")
         assert hashed.arrived.max() > 2.5 * alone
@@ -164,7 +166,9 @@ def test_queue_pairs_lie_between_one_way_and_spraying() -> None:
     tree = fat_tree(8, 50.0, 500.0)
     target = permuted(tree.npus, 1)
     ends = [
-        offer(Packet(ways=ways), Ecmp(tree), np.arange(tree.npus), target, 1 << 20, mode="compiled").arrived.max()
+        offer(
+            Packet(ways=ways), Ecmp(tree), np.arange(tree.npus), target, 1 << 20, mode="compiled"
+        ).arrived.max()
         for ways in (Ways(), Ways(qps=4), Ways(qps=16), Ways("packet"))
     ]
     assert ends == sorted(ends, reverse=True)
@@ -177,7 +181,11 @@ def test_queue_pairs_lie_between_one_way_and_spraying() -> None:
         ({"qps": 0}, Ecmp, "qps is 0, expected 1 to 4096 queue pairs"),
         ({"flowlet_gap": 0}, Ecmp, "flowlet_gap is 0, expected 1 to"),
         ({"spread": "message"}, Ugal, "routing ugal decides where packets are, got packets.spread message"),
-        ({"qps": 2}, DimensionOrder, "packets.qps needs a routing with several next links, got dimensionorder"),
+        (
+            {"qps": 2},
+            DimensionOrder,
+            "packets.qps needs a routing with several next links, got dimensionorder",
+        ),
     ],
 )
 def test_refused(ways: dict[str, Any], routing: Any, text: str) -> None:

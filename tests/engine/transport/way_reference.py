@@ -16,7 +16,9 @@ SLOTS, TRIES = 256, 16
 class WayReference(PacketReference):
     """As `PacketReference`, with `Packet.ways`."""
 
-    def __init__(self, options: Packet, routing: Shortest, messages: list[tuple[int, int, int, int, int]]) -> None:
+    def __init__(
+        self, options: Packet, routing: Shortest, messages: list[tuple[int, int, int, int, int]]
+    ) -> None:
         self.ways, self.routing, self.topology = options.ways, routing, routing.topology
         self.spread = options.ways.spread_on(routing)
         self.flowlets: dict[tuple[int, int], tuple[int, int]] = {}
@@ -46,7 +48,10 @@ class WayReference(PacketReference):
             node
             for node in range(self.topology.nodes)
             if self.topology.forwards[node]
-            and (node < self.topology.npus or any(self.topology.tail[self.topology.head == node] < self.topology.npus))
+            and (
+                node < self.topology.npus
+                or any(self.topology.tail[self.topology.head == node] < self.topology.npus)
+            )
         ]
         ends = {self.place(source), self.place(piece.goal)}
         state = piece.tag
@@ -99,7 +104,9 @@ class WayReference(PacketReference):
 
     def choice(self, links: list[int], own: int, node: int, now: int) -> int:
         def by(own: int) -> int:
-            return self.least(links, own, now) if isinstance(self.routing, Adaptive) else links[own % len(links)]
+            return (
+                self.least(links, own, now) if isinstance(self.routing, Adaptive) else links[own % len(links)]
+            )
 
         if len(links) == 1 or self.spread != "flowlet":
             return by(own)

@@ -28,6 +28,8 @@ SEGMENT = 16 << 10
 """Bytes per step of TIMELY: its smallest segment."""
 HYPER = 5
 """Steps in a row of falling round trips after which TIMELY adds five times as much."""
+LEAST_RATE = 12_500_000
+"""Bytes/s below which TIMELY does not go: 100 Mb/s, the least rate of HPCC's ns-3 programs."""
 MOST_USE = 64 * pk.ONE
 
 
@@ -39,7 +41,7 @@ def line_rate(table, net, flow):
 
 
 @inner
-def begin(table, net, pool, flow, idle):
+def begin(table, net, pool, flow):
     """A message is added to a connection."""
     if option.rule(table, table[lk.T_OPTIONS]) == rl.DCQCN and flows.control(net, flow) == 0:
         flows.set_control(net, flow, new_flow(net, pool, line_rate(table, net, flow)))
@@ -138,7 +140,7 @@ def _timely(table, net, flow, acked, delay):
         flows.set_falls(net, flow, 0)
         # Not below half, which the paper leaves open: a gradient above 1.25 would stop the sender.
         rate -= rate // 1000 * min(500, 800 * trend // max(1, flows.base(net, flow)))
-    flows.set_rate(net, flow, max(step, min(rate, line_rate(table, net, flow))))
+    flows.set_rate(net, flow, max(LEAST_RATE, min(rate, line_rate(table, net, flow))))
 
 
 @inner

@@ -196,7 +196,9 @@ def _decided(table, net, node, source, goal, tag):
         return 0
     target = nodes.anchor(table, goal)
     straight = nexts.far(table, _at(table, net, node, target))
-    detour = nexts.far(table, _at(table, net, node, via - 1)) + nexts.far(table, _at(table, net, via - 1, target))
+    detour = nexts.far(table, _at(table, net, node, via - 1)) + nexts.far(
+        table, _at(table, net, via - 1, target)
+    )
     bias = 2 * option.bias(table, table[lk.T_OPTIONS])
     waits = _queue(table, net, node, target, tag) * straight
     return 0 if waits <= _queue(table, net, node, via - 1, tag) * detour + bias else via

@@ -12,7 +12,9 @@ from armillary.engine.transport import packet_layout as pk
 HOPPER = extended(pk.PACKET, "HOPPER", "A packet that chooses its way.")
 HOPPER.column("goal", "its destination, an NPU", at=pk.K_AT)
 HOPPER.column("tag", "31 bits that it hashes", at=pk.K_LAST)
-HOPPER.column("via", "the node it goes by way of, plus 1; 0: none; UNDECIDED: its first switch says", at=pk.K_STEP)
+HOPPER.column(
+    "via", "the node it goes by way of, plus 1; 0: none; UNDECIDED: its first switch says", at=pk.K_STEP
+)
 UNDECIDED = -1
 
 TABLE = Layout("network of packets that choose their ways", pk.PAUSES)

@@ -199,7 +199,10 @@ class HopByHop(Transport):
 
     def state(self, topology: Topology) -> list[Ints]:
         """See `Transport.state`."""
-        return [*self.packet.state(topology), np.zeros(topology.nodes * hl.SLOTS * hl.FLOWLET.width, np.int64)]
+        return [
+            *self.packet.state(topology),
+            np.zeros(topology.nodes * hl.SLOTS * hl.FLOWLET.width, np.int64),
+        ]
 
     def blocked(self, net: Ints, pool: Ints, table: Ints, topology: Topology) -> list[int]:
         """See `Transport.blocked`."""

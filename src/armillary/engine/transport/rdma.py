@@ -64,7 +64,7 @@ class Rdma(Transport):
         target: ns of delay that the control allows. None: 20 µs for swift (htsim), 50 µs for timely (its T_low), a base
             round trip or 0.75 of it where queues trim for nscc.
         step: What a step adds: bytes to a window (swift: a packet; hpcc: 80 bytes), bytes/ns to the rate of timely
-            (0.00125, 10 Mb/s).
+            (a thousandth of the line: 10 Mb/s at the paper's 10 Gb/s).
         dcqcn: Options of DCQCN.
         ways: As `Packet.ways`; its `spread` has no effect.
         seed: Random seed of marks and of what is trimmed.
@@ -120,13 +120,17 @@ class Rdma(Transport):
         if self.paths & (self.paths - 1):
             raise InputError(f"rdma: paths is {self.paths}, expected a power of two, e.g. 64")
         if self.recovery == "go-back-n" and self.when_full == "trim":
-            raise InputError("rdma: recovery go-back-n needs full drop or pause: a header says what to send again")
+            raise InputError(
+                "rdma: recovery go-back-n needs full drop or pause: a header says what to send again"
+            )
         if self.recovery == "go-back-n" and self.choice not in ("message", "flowlet"):
             raise InputError(
                 f"rdma: recovery go-back-n takes packets in order only, got spread {self.choice}, expected message"
             )
         if self.control == "hpcc" and self.choice != "message":
-            raise InputError(f"rdma: control hpcc measures one path, got spread {self.choice}, expected message")
+            raise InputError(
+                f"rdma: control hpcc measures one path, got spread {self.choice}, expected message"
+            )
 
     @property
     def packet(self) -> int:
@@ -278,9 +282,15 @@ class RdmaNetwork(Transport):
         step, target = rdma.step, None if rdma.target is None else rdma.target * lk.PS
         # NSCC is scaled from a network of 100 Gb/s and 12 us (7.1 of the specification's table of parameters).
         scale = self.bdp / (12.5 * 12_000)
-        usual = {"swift": 20 * US, "timely": 50 * US, "nscc": base * (0.75 if rdma.when_full == "trim" else 1.0)}
+        usual = {
+            "swift": 20 * US,
+            "timely": 50 * US,
+            "nscc": base * (0.75 if rdma.when_full == "trim" else 1.0),
+        }
         target = usual.get(rdma.control, float(base)) if target is None else target
-        up = {"swift": rdma.mtu, "hpcc": 80, "timely": 0.00125, "nscc": 5 * rdma.mtu * scale}.get(rdma.control, 0)
+        up = {"swift": rdma.mtu, "hpcc": 80, "timely": fast / 1000, "nscc": 5 * rdma.mtu * scale}.get(
+            rdma.control, 0
+        )
         up = up if step is None else step
         # Swift: target plus alpha / sqrt(window) - alpha / 10, which is 5 targets at a tenth of a packet.
         scaled = 5 * target / (10**0.5 - 0.1)

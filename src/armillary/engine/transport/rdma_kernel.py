@@ -34,13 +34,14 @@ take, leave, next_urgent, next_data, works, go_on, discard = (
     rdma_port_kernel.discard,
 )
 rdma_sender_kernel = use("armillary.engine.transport.rdma_sender_kernel")
-poke, next_packet, answered, timeout, say, by_credit = (
+poke, next_packet, answered, timeout, say, by_credit, asks = (
     rdma_sender_kernel.poke,
     rdma_sender_kernel.next_packet,
     rdma_sender_kernel.answered,
     rdma_sender_kernel.timeout,
     rdma_sender_kernel.say,
     rdma_sender_kernel.by_credit,
+    rdma_sender_kernel.asks,
 )
 rdma_receiver_kernel = use("armillary.engine.transport.rdma_receiver_kernel")
 received, asked, pulls = rdma_receiver_kernel.received, rdma_receiver_kernel.asked, rdma_receiver_kernel.pulls
@@ -74,7 +75,8 @@ def inject(table, net, pool, queue, cookie, route, size, key, now):
     flows.set_last(net, flow, row)
     if flows.cutting(net, flow) == 0:
         flows.set_cutting(net, flow, row)
-    begin(table, net, pool, flow, idle)
+    flows.add_left(net, flow, size)
+    begin(table, net, pool, flow)
     if by_credit(table):
         _want(table, net, pool, queue, flow, size, idle, now)
     poke(table, net, pool, queue, flow, now)
@@ -93,15 +95,16 @@ def _want(table, net, pool, queue, flow, size, idle, now):
         if credit <= 0:
             # No packet will say it.
             row = say(table, net, pool, queue, flow, rl.ASK, 0, flows.end(net, flow), True, now)
-            packets.set_told(pool, row, flows.wants(net, flow))
+            packets.set_told(pool, row, asks(table, net, flow))
 
 
 @inner
 def _start(table, net, pool, queue, link, now):
     """A port is free: send an ACK, or a packet that came, or one of its own connections."""
-    ports.set_armed(net, link, 0)
     if links.slow(table, link_row(table, net, link)) == 0:
+        ports.set_armed(net, link, 0)
         return
+    # Armed until the packet has left: a connection that comes back for its next must not find the port free.
     row = next_urgent(net, pool, link)
     if row == 0 and ports.shut(net, link) == 0:
         own = ports.ready(net, link) > 0 and (ports.turn(net, link) > 0 or ports.first(net, link) == 0)
@@ -112,6 +115,7 @@ def _start(table, net, pool, queue, link, now):
             row = next_data(table, net, pool, queue, link, now)
     if row > 0:
         leave(table, net, pool, queue, link, row, now)
+    ports.set_armed(net, link, 0)
     go_on(table, net, queue, link, now)
 
 
@@ -130,7 +134,7 @@ def _arrived(table, net, pool, queue, link, row, now):
         flows.add_credit(net, flow, packets.told(pool, row))
         poke(table, net, pool, queue, flow, now)
     elif kind == rl.ASK:
-        asked(table, net, queue, flow, packets.told(pool, row), now)
+        asked(table, net, queue, flow, packets.told(pool, row), packets.payload(pool, row), now)
     else:
         answered(table, net, pool, queue, row, now)
     discard(net, pool, row)

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from armillary.base.accessors import accessors
 from armillary.base.jit import inner, use
-from armillary.engine.transport import rdma_layout as rl
 from armillary.engine.transport import layout as lk
+from armillary.engine.transport import rdma_layout as rl
 
 mix = use("armillary.engine.transport.mark_kernel").mix
 flows, option, paths = accessors(rl.FLOW, rl.OPTION, rl.PATH)

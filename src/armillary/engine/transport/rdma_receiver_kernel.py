@@ -35,12 +35,10 @@ def received(table, net, pool, queue, row, now):
     number = packets.number(pool, row)
     path = packets.path(pool, row)
     if by_credit(table):
-        asked(table, net, queue, flow, packets.told(pool, row), now)
+        lost = packets.payload(pool, row) if packets.kind(pool, row) == rl.HEADER else 0
+        asked(table, net, queue, flow, packets.told(pool, row), lost, now)
     if packets.kind(pool, row) == rl.HEADER:
         _answer(table, net, pool, queue, row, rl.NACK, number, path, 0, now)
-        if by_credit(table):
-            flows.add_owed(net, flow, packets.payload(pool, row))
-            _pull_later(table, net, queue, flow, now)
         return
     expected = flows.expected(net, flow)
     if number > expected and option.backward(table, options) > 0:
@@ -82,12 +80,12 @@ def _answer(table, net, pool, queue, row, kind, number, path, mark, now):
 
 
 @inner
-def asked(table, net, queue, flow, wants, now):
-    """A sender has said how much credit it wants in all."""
+def asked(table, net, queue, flow, wants, lost, now):
+    """A sender has said how much credit it wants in all; besides, `lost` bytes must come again."""
     known = flows.known(net, flow)
-    if wants > known:
-        flows.set_known(net, flow, wants)
-        flows.add_owed(net, flow, wants - known)
+    if wants > known or lost > 0:
+        flows.set_known(net, flow, max(known, wants))
+        flows.add_owed(net, flow, max(0, wants - known) + lost)
         _pull_later(table, net, queue, flow, now)
 
 

@@ -29,6 +29,8 @@ paced, on_ack, on_loss, on_timeout = (
 )
 flows, messages, option, packets = accessors(rl.FLOW, rl.MESSAGE, rl.OPTION, rl.PACKET)
 ports, slots, rows = accessors(rl.PORT, rl.SLOT, lk.ROW)
+UNHEARD = 3
+"""Timeouts in a row after which a sender without credit sends a packet all the same."""
 
 
 @inner
@@ -43,6 +45,12 @@ def by_credit(table):
     """Tell whether the receiver grants what may be sent."""
     rule = option.rule(table, table[lk.T_OPTIONS])
     return rule == rl.NDP or rule == rl.RCCC
+
+
+@inner
+def asks(table, net, flow):
+    """Return how much credit a sender asks for in all: never more than a window that it cannot use yet."""
+    return flows.wants(net, flow) - max(0, flows.left(net, flow) - option.largest(table, table[lk.T_OPTIONS]))
 
 
 @inner
@@ -104,12 +112,20 @@ def next_packet(table, net, pool, queue, link, now):
     flows.add_flight(net, flow, payload)
     if by_credit(table):
         flows.add_credit(net, flow, -payload)
-    row = _made(table, net, pool, flow, flows.source(net, flow), flows.goal(net, flow), next_path(table, net, flow, number))
+    row = _made(
+        table,
+        net,
+        pool,
+        flow,
+        flows.source(net, flow),
+        flows.goal(net, flow),
+        next_path(table, net, flow, number),
+    )
     packets.set_size(pool, row, payload + option.header(table, table[lk.T_OPTIONS]))
     packets.set_number(pool, row, number)
     packets.set_kind(pool, row, rl.DATA)
     packets.set_stamp(pool, row, now)
-    packets.set_told(pool, row, flows.wants(net, flow))
+    packets.set_told(pool, row, asks(table, net, flow))
     packets.set_payload(pool, row, payload)
     flows.set_time(net, flow, paced(table, net, pool, flow, packets.size(pool, row), now))
     if flows.deadline(net, flow) == 0:
@@ -139,6 +155,7 @@ def _cut(table, net, pool, flow):
     flows.set_sent(net, flow, number + 1)
     mtu = option.mtu(table, table[lk.T_OPTIONS])
     payload = min(mtu, messages.size(pool, message) - (number - messages.begin(pool, message)) * mtu)
+    flows.add_left(net, flow, -payload)
     if number + 1 == messages.end(pool, message):
         flows.set_cutting(net, flow, rows.next(pool, message))
     return payload
@@ -246,8 +263,10 @@ def answered(table, net, pool, queue, row, now):
             for each in range(una, flows.sent(net, flow)):
                 if _flying(table, net, flow, each):
                     lost += _lose(table, net, flow, each)
-        elif number >= una and _flying(table, net, flow, number) and (
-            slots.time(net, slot_of(table, flow, number)) == packets.stamp(pool, row)
+        elif (
+            number >= una
+            and _flying(table, net, flow, number)
+            and (slots.time(net, slot_of(table, flow, number)) == packets.stamp(pool, row))
         ):
             lost = _lose(table, net, flow, number)
     elif option.full(table, options) == rl.DROP and option.backward(table, options) == 0 and una < number:
@@ -293,9 +312,14 @@ def timeout(table, net, pool, queue, flow, now):
     for each in range(flows.una(net, flow), flows.sent(net, flow)):
         if _flying(table, net, flow, each):
             lost += _lose(table, net, flow, each)
-    # Whoever waits for credit asks again: what asked or granted may be lost, too.
-    if by_credit(table):
-        flows.set_credit(net, flow, max(flows.credit(net, flow), option.mtu(table, options)))
+    # The receiver does not know of packets that were dropped whole. If nothing helps, its answers are lost, too.
+    if by_credit(table) and flows.credit(net, flow) <= 0:
+        if lost == 0 and flows.tries(net, flow) >= UNHEARD:
+            flows.set_credit(net, flow, option.mtu(table, options))
+        else:
+            row = say(table, net, pool, queue, flow, rl.ASK, 0, flows.una(net, flow), True, now)
+            packets.set_told(pool, row, asks(table, net, flow))
+            packets.set_payload(pool, row, lost)
     on_timeout(table, net, pool, flow, lost, now)
     set_deadline(table, net, queue, flow, now)
     poke(table, net, pool, queue, flow, now)

@@ -37,7 +37,9 @@ class Minimal(Adaptive):
         if topology.name != "dragonfly":
             return super().far(destination)
         cost = 1 + GLOBAL * (topology.kind == topology.kinds.index("global"))
-        usable = (topology.bandwidth > 0) & (topology.forwards[topology.head] | (topology.head == destination))
+        usable = (topology.bandwidth > 0) & (
+            topology.forwards[topology.head] | (topology.head == destination)
+        )
         tail, head, cost = topology.tail[usable], topology.head[usable], cost[usable]
         far = np.full(topology.nodes, GLOBAL**3)
         far[destination] = 0
@@ -87,7 +89,9 @@ class Valiant(Minimal):
         ends = self.places[source], self.places[destination]
         via = np.full(len(source), -1)
         for attempt in range(TRIES):
-            drawn = mix(np.full(len(source), self.seed), source, destination, number, np.full(len(source), attempt))
+            drawn = mix(
+                np.full(len(source), self.seed), source, destination, number, np.full(len(source), attempt)
+            )
             node = self.between[(drawn % np.uint64(len(self.between))).astype(np.int64)]
             place = self.places[node]
             via = np.where((via < 0) & (place != ends[0]) & (place != ends[1]), node, via)

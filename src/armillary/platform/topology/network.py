@@ -17,7 +17,16 @@ from armillary.platform.topology.routing import Adaptive, Ecmp, Rail, Routing, S
 from armillary.platform.topology.widest import Widest
 
 RoutingName = Literal[
-    "dimension-order", "shortest", "ecmp", "adaptive", "rail", "static", "widest", "minimal", "valiant", "ugal"
+    "dimension-order",
+    "shortest",
+    "ecmp",
+    "adaptive",
+    "rail",
+    "static",
+    "widest",
+    "minimal",
+    "valiant",
+    "ugal",
 ]
 
 

@@ -92,7 +92,6 @@ class Routing(ABC):
             InputError: A destination cannot be reached.
         """
 
-
     @abstractmethod
     def next_links(self, destination: int) -> tuple[Ints, Ints]:
         """Return `candidates` of all nodes: (nodes + 1) where those of a node begin, (links); none where there are none."""
