@@ -76,8 +76,8 @@ class MessageProgram(PhysicalProgram):
         # A link that is down explains the hang; a cycle behind it would only be its consequence.
         if down:
             lines.append(
-                "messages keep the way on which they left; only those that leave later take another, or packets that choose "
-                "(packets.spread: packet or flowlet)"
+                "messages keep the way on which they left; only those that leave later take another, or packets that "
+                "choose (packets.spread: packet or flowlet)"
             )
         elif run.blocked:
             lines += _cycle(run.blocked, topology.link_name)

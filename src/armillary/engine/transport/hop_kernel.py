@@ -5,9 +5,9 @@ packet (spraying), or with the queue pair. By queue the link with the fewest wai
 first from a hashed place on; a link that transmits counts as one byte.
 
 With flowlets (Vanini et al., "Let it flow", NSDI 2017) a switch keeps a flow on its link until nothing of it came for
-a gap, and chooses anew then. Valiant's detour is drawn at the source. UGAL decides at the first switch (Kim et al., ISCA
-2008, section 4.2, as UGAL-G): straight if q_straight x H_straight <= q_detour x H_detour + bias, q the most that waits
-for one of the first two links of the way, which on a dragonfly are those up to the global link of the own group.
+a gap, and chooses anew then. Valiant's detour is drawn at the source. UGAL decides at the first switch (Kim et al.,
+ISCA 2008, section 4.2, as UGAL-G): straight if q_straight x H_straight <= q_detour x H_detour + bias, q the most that
+waits for one of the first two links of the way, which on a dragonfly are those up to the global link of its group.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ class Ways:
     Attributes:
         spread: What takes one way: `message` (all between two NPUs, by queue pairs), `packet`, or `flowlet`. None:
             `packet` with the routings that decide per packet (adaptive, minimal, valiant, ugal), else `message`.
-        qps: Queue pairs of a connection, among which a message's packets are dealt out; each hashes to a way of its own.
+        qps: Queue pairs of a connection, to which packets are dealt out; each hashes to a way of its own.
         flowlet_gap: ns without a packet of a flow after which a switch may let it take another link. 10 µs is that of
             the switches of htsim.
         ugal_bias: Bytes that must wait more on the shortest way before UGAL takes a detour, times links of the way. The
@@ -53,7 +53,8 @@ class Ways:
     def __post_init__(self) -> None:
         if self.spread is not None and self.spread not in SPREADS:
             raise InputError(
-                f"packets: spread is '{self.spread}', expected one of {', '.join(SPREADS)}{nearest(self.spread, SPREADS)}"
+                f"packets: spread is '{self.spread}', expected one of {', '.join(SPREADS)}"
+                f"{nearest(self.spread, SPREADS)}"
             )
         for name, value, least, most, unit in (
             ("qps", self.qps, 1, 4096, "queue pairs, e.g. 4"),
@@ -73,8 +74,8 @@ class Ways:
         if type(routing) in PER_PACKET:
             if self.spread == "message" and type(routing) is not Valiant:
                 raise InputError(
-                    f"{routing.topology.called}: routing {_name(routing)} decides where packets are, got packets.spread "
-                    "message, expected packet or flowlet"
+                    f"{routing.topology.called}: routing {_name(routing)} decides where packets are, got "
+                    "packets.spread message, expected packet or flowlet"
                 )
             return True
         if self.spread in (None, "message") and self.qps == 1:
@@ -98,7 +99,9 @@ def _name(routing: Routing) -> str:
 
 def hop_options(ways: Ways, routing: Routing, tables: list[Ints]) -> list[int]:
     """Return the options of ways for kernels, see `hop_layout.WAYS`."""
-    detour = {Valiant: hl.ALWAYS, Ugal: hl.SOONER}.get(type(routing), hl.NEVER)
+    detour = (
+        hl.ALWAYS if isinstance(routing, Valiant) else hl.SOONER if isinstance(routing, Ugal) else hl.NEVER
+    )
     node_rows = tables[0].reshape(-1, hl.NODE.width)
     return [
         int(isinstance(routing, Adaptive)), SPREADS.index(ways.spread_on(routing)), ways.qps,
@@ -115,7 +118,8 @@ def hop_tables(stages: Sequence[Stage]) -> list[Ints]:
     nodes[:, 1] = np.arange(topology.nodes)
     nodes[:, 3] = places_of(topology)
     first, incoming = topology.incoming
-    # Other routings may tell NPUs of a switch apart. An NPU that forwards lies on ways of others; one with several links is reached by each of them.
+    # Other routings may tell the NPUs of a switch apart. An NPU that forwards lies on ways of others; one with
+    # several links is reached by each of them.
     shares = type(stages[0].routing) in BY_NODE
     single = npus[shares & (np.diff(first)[: topology.npus] == 1) & ~topology.forwards[: topology.npus]]
     nodes[single, 2] = incoming[first[single]]

@@ -10,7 +10,7 @@ only the first packet on each wire is in the heap.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
@@ -68,7 +68,7 @@ class Packet(Transport):
     pmax: float = 0.01
     seed: int = 0
     dcqcn: Dcqcn | None = None
-    ways: Ways = Ways()
+    ways: Ways = field(default_factory=Ways)
 
     def __post_init__(self) -> None:
         _check("mtu", self.mtu, 1, LARGEST_PACKET)

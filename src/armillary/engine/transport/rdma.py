@@ -42,7 +42,7 @@ class Rdma(Transport):
     """Connections with congestion control.
 
     Attributes:
-        control: Which congestion control; see `docs/how-to/transports.md` for the equations and the sources of defaults.
+        control: Which congestion control; see docs/how-to/transports.md for equations and sources.
         full: What a full queue does: `pause` (PFC), `drop`, or `trim` to a header. None: trim for ndp, nscc and rccc,
             drop for swift, else pause.
         recovery: What is sent again after a loss: the lost packets, or with `go-back-n` all from the first on.
@@ -56,8 +56,8 @@ class Rdma(Transport):
             packets for ndp, the bandwidth-delay product (BDP) for nscc and rccc, five of these where they drop, 256 KiB
             for other controls that drop, no limit for those that pause.
         window: Largest window in bytes. None: 100 packets for swift, one BDP for hpcc, 1.5 BDP for ndp, nscc, rccc.
-        kmin, kmax, pmax: Marks, as `Packet`. None: 20 % and 80 % of the BDP and all for nscc and rccc; 5 kB, 200 kB and 1
-            % for dcqcn (its paper's, at 40 Gb/s).
+        kmin, kmax, pmax: Marks, as `Packet`. None: 20 % and 80 % of the BDP and all for nscc and rccc; 5 kB, 200 kB
+            and 1 % for dcqcn (its paper's, at 40 Gb/s).
         rto: ns after which what is unacknowledged is lost. None: as htsim, 15 µs and 6 full queues on the slowest link,
             and the base round trip.
         retries: Timeouts in a row after which a connection is given up.
@@ -93,7 +93,7 @@ class Rdma(Transport):
     target: float | None = None
     step: float | None = None
     dcqcn: Dcqcn = field(default_factory=Dcqcn)
-    ways: Ways = Ways()
+    ways: Ways = field(default_factory=Ways)
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -362,8 +362,8 @@ class RdmaNetwork(Transport):
             return []
         ends = [topology.node_name(int(given_up[0, column])) for column in (rl.C_SOURCE, rl.C_GOAL)]
         return [
-            f"{len(given_up)} connection{'s' if len(given_up) > 1 else ''} gave up after {self.rdma.retries} timeouts in "
-            f"a row, the first from {ends[0]} to {ends[1]}: larger packets.retries, packets.rto or packets.buffer may "
+            f"{len(given_up)} connection{'s' if len(given_up) > 1 else ''} gave up after {self.rdma.retries} "
+            f"timeouts in a row, the first from {ends[0]} to {ends[1]}: larger packets.retries, packets.rto or packets.buffer may "
             "avoid this"
         ]
 

@@ -128,7 +128,7 @@ def _arrived(table, net, pool, queue, link, row, now):
         return
     kind = packets.kind(pool, row)
     flow = packets.message(pool, row)
-    if kind == rl.DATA or kind == rl.HEADER:
+    if kind in (rl.DATA, rl.HEADER):
         received(table, net, pool, queue, row, now)
     elif kind == rl.PULL:
         flows.add_credit(net, flow, packets.told(pool, row))

@@ -23,7 +23,7 @@ def next_path(table, net, flow, number):
     """Return the path of the next packet of a connection."""
     options = table[lk.T_OPTIONS]
     choice = option.choice(table, options)
-    if choice == rl.BY_MESSAGE or choice == rl.FLOWLETS:
+    if choice in (rl.BY_MESSAGE, rl.FLOWLETS):
         return number % option.pairs(table, options)
     count = option.paths(table, options)
     seed = mix(option.salt(table, options), flow)

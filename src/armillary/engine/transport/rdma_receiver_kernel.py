@@ -1,7 +1,7 @@
 """Receivers of protocol `rdma`: what has come, ACKs, what is asked for again, and the credit that they grant.
 
-An ACK answers every packet at once; it says which, and up to where all have come. With DCQCN its mark is a notification,
-at most one per interval and connection. Messages of a connection arrive in order.
+An ACK answers every packet at once; it says which, and up to where all have come. With DCQCN its mark is a
+notification, at most one per interval and connection. Messages of a connection arrive in order.
 
 Credit (NDP, SIGCOMM 2017; EQDS, NSDI 2022, and Ultra Ethernet's RCCC): a sender begins with a window of its own, and
 says with each packet how much credit it wants in all. The NPU grants it in quanta, to its senders in turn, at the rate

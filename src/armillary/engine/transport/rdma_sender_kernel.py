@@ -44,7 +44,7 @@ def slot_of(table, flow, number):
 def by_credit(table):
     """Tell whether the receiver grants what may be sent."""
     rule = option.rule(table, table[lk.T_OPTIONS])
-    return rule == rl.NDP or rule == rl.RCCC
+    return rule in (rl.NDP, rl.RCCC)
 
 
 @inner

@@ -1,9 +1,9 @@
 """Routes of dragonflies: minimal, by way of a random group (Valiant), and that only where it pays (UGAL).
 
 Minimal is what takes the fewest global links, and of these the fewest links: two global links in a row may be shorter
-than local, global, local, but take twice the capacity. The minimal routes between two groups share few global links. A route by way of a random third group
-takes twice as many links, but spreads every pattern evenly: half the capacity for any traffic (Kim, Dally, Scott, Abts,
-"Technology-driven, highly-scalable dragonfly topology", ISCA 2008, section 4.1).
+than local, global, local, but take twice the capacity. The minimal routes between two groups share few global links. A
+route by way of a random third group takes twice as many, but spreads every pattern evenly: half the capacity for any
+traffic (Kim, Dally, Scott, Abts, "Technology-driven, highly-scalable dragonfly topology", ISCA 2008, section 4.1).
 """
 
 from __future__ import annotations
@@ -57,8 +57,9 @@ class Minimal(Adaptive):
         far = self._costs(destination)
         cost = 1 + GLOBAL * (topology.kind == topology.kinds.index("global"))
         passes = topology.forwards | (np.arange(topology.nodes) == destination)
-        allowed: Bools = (far[topology.head] >= 0) & (far[topology.tail] == far[topology.head] + cost)
-        return allowed & passes[topology.head] & (topology.bandwidth > 0)
+        nearer = (far[topology.head] >= 0) & (far[topology.tail] == far[topology.head] + cost)
+        allowed: Bools = nearer & passes[topology.head] & (topology.bandwidth > 0)
+        return allowed
 
 
 class Valiant(Minimal):

@@ -94,7 +94,7 @@ class Routing(ABC):
 
     @abstractmethod
     def next_links(self, destination: int) -> tuple[Ints, Ints]:
-        """Return `candidates` of all nodes: (nodes + 1) where those of a node begin, (links); none where there are none."""
+        """Return the candidates of all nodes: (nodes + 1) where those of a node begin, (candidates) links."""
 
     def far(self, destination: int) -> Ints:
         """Return (nodes) links of the shortest ways to a destination, -1 where none leads to it."""
