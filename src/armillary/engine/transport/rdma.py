@@ -362,9 +362,9 @@ class RdmaNetwork(Transport):
             return []
         ends = [topology.node_name(int(given_up[0, column])) for column in (rl.C_SOURCE, rl.C_GOAL)]
         return [
-            f"{len(given_up)} connection{'s' if len(given_up) > 1 else ''} gave up after {self.rdma.retries} "
-            f"timeouts in a row, the first from {ends[0]} to {ends[1]}: larger packets.retries, packets.rto or packets.buffer may "
-            "avoid this"
+            f"{len(given_up)} connection{'s' if len(given_up) > 1 else ''} gave up after {self.rdma.retries} timeouts "
+            f"in a row, the first from {ends[0]} to {ends[1]}: larger packets.retries, packets.rto or "
+            "packets.buffer may avoid this"
         ]
 
 
