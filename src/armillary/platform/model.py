@@ -122,7 +122,7 @@ CollectiveName = Literal[
 
 _SCHEDULING, _CHUNK_ORDERS = Choice(get_args(SchedulingName)), Choice(CHUNK_ORDERS)
 _WITHIN = Choice(get_args(WithinDimensionName))
-_PROTOCOLS = Choice(("lossless", "credit", "tcp"))
+_PROTOCOLS = Choice(("lossless", "rdma", "credit", "tcp"))
 # Any object: _check_platform compares ranks with the number of NPUs, which an Npu alone does not know.
 _RANK = Kind(object, "a rank")
 """Any key: only the platform knows how many ranks there are."""
@@ -212,7 +212,7 @@ class Collectives:
 class Packets:
     """The protocol of network model ``packet``, and its options by the names of its fields."""
 
-    protocol: Literal["lossless", "credit", "tcp"] = "lossless"
+    protocol: Literal["lossless", "rdma", "credit", "tcp"] = "lossless"
     options: dict[str, Any] = field(default_factory=dict)
     source: str = field(default="", compare=False)
     """File, line and key of the setting, or empty."""
