@@ -29,6 +29,7 @@ from armillary.capture.log import (
     Row,
 )
 from armillary.capture.memory import Memory
+from armillary.capture.owners import owners_of
 from armillary.capture.values import Values
 from armillary.capture.where import Where
 from armillary.convert.torch_import import torch_part
@@ -44,6 +45,7 @@ class Recorder:
         log: The rank that it writes to.
         mode: To be entered around the program.
         values: Of tensors that have none.
+        optimizers: Those that have stepped.
     """
 
     def __init__(self, torch: Any, log: Log, library: Library) -> None:
@@ -52,6 +54,7 @@ class Recorder:
         self.where = Where(torch)
         self.memory = Memory(torch, self._ended)
         self.mode = _mode(torch, self)
+        self.optimizers: list[Any] = []
         self._groups = Groups(torch)
         self._group_numbers: dict[tuple[int, ...], int] = {}
         self._kind_numbers: dict[Any, int] = {}
@@ -66,7 +69,7 @@ class Recorder:
     def cut(self) -> dict[str, Any]:
         """Return what was recorded since the last cut, as attributes of a `Log`, and begin anew."""
         log = self.log
-        found = {name: getattr(log, name) for name in STEP} | {"peak_bytes": self.memory.peak}
+        found = {name: getattr(log, name) for name in STEP} | self._memory()
         log.rows, log.communications, log.kinds, log.groups = [], [], [], []
         self._kind_numbers.clear()
         self._group_numbers.clear()
@@ -80,11 +83,14 @@ class Recorder:
 
     def finish(self, step: dict[str, Any] | None = None) -> Log:
         """Return the log, complete; `step` is an earlier cut that it holds instead of what came after it."""
-        self.log.peak_bytes = self.memory.peak
-        for name, value in (step or {}).items():
+        for name, value in (step or self._memory()).items():
             setattr(self.log, name, value)
         self.log.assumed = dict(self.values.assumed)
         return self.log
+
+    def _memory(self) -> dict[str, Any]:
+        owners = owners_of(self.torch, self.where.modules(), self.optimizers)
+        return {"peak_bytes": self.memory.peak, "peak_by": self.memory.at_peak(owners)}
 
     def noted(self, kind: int, event: int, stream: int) -> None:
         """Take a note of streams and events, see `armillary.capture.library`."""
@@ -114,7 +120,7 @@ class Recorder:
         results = [each for each in torch.utils._pytree.tree_leaves(out) if isinstance(each, torch.Tensor)]
         for each in results:
             if each.device.type == "cuda":
-                self.memory.see(each)
+                self.memory.see(each, self._made_at)
         if func.namespace in NAMESPACES:
             call = call_of(torch, self._groups, func, args, kwargs, out)
             if call is not None:
@@ -164,6 +170,10 @@ class Recorder:
         """Return the value of a tensor that the program asks for; the host waits for the stream."""
         self._row(HOST, 0, self._library.stream())
         return self.values.of(tensor, self.where.line())
+
+    def _made_at(self) -> str:
+        place = self.where.now()
+        return place.module or place.line
 
     def _ended(self, key: int) -> None:
         self._pending.pop(key, None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -22,6 +23,11 @@ OLDEST = (2, 9)
 """Version of PyTorch whose interfaces are replaced here; 2.13 is the one that was tried."""
 STEP = 3
 """Step that is recorded by default: optimizers make their state in the first one, DDP its buckets in the second."""
+FRAMEWORKS = {
+    "torchtitan": "torchtitan", "megatron.core": "megatron-core", "nemo": "nemo", "deepspeed": "deepspeed",
+    "llmfoundry": "llm-foundry", "transformers": "transformers",
+}  # fmt: skip
+"""Module -> training software that a program is written with."""
 _sessions: list[Session] = []
 
 
@@ -118,6 +124,7 @@ class Session:
 
     def _complete(self, step: dict[str, Any] | None = None) -> None:
         self.done = True
+        self.log.frameworks = [name for module, name in FRAMEWORKS.items() if module in sys.modules]
         check_step(self._recorder.finish(step))
         if self.folder is not None:
             log.write(self.folder, self.log)
@@ -128,6 +135,8 @@ class Session:
     def _stepped(self, optimizer: Any, *_: Any) -> None:
         # Of several optimizers (a GAN has two) only the first ends a step, or one step would count as two.
         self._first = self._first or optimizer
+        if not any(optimizer is each for each in self._recorder.optimizers):
+            self._recorder.optimizers.append(optimizer)
         if optimizer is self._first:
             self.step()
 
