@@ -13,7 +13,7 @@ from typing import Any
 from armillary.base.errors import ArmillaryError
 from armillary.capture import library as notes
 from armillary.capture.communications import NAMESPACES, Groups, call_of
-from armillary.capture.kinds import Kind, kind_of, shaped
+from armillary.capture.kinds import Kind, kept, kind_of, shaped
 from armillary.capture.library import Library
 from armillary.capture.log import (
     ALL,
@@ -33,6 +33,7 @@ from armillary.capture.owners import owners_of
 from armillary.capture.values import Values
 from armillary.capture.where import Where
 from armillary.convert.torch_import import torch_part
+from armillary.trace.attention import Attention
 
 STEP = ("rows", "communications", "kinds", "groups")
 """What of a log belongs to one step."""
@@ -46,6 +47,7 @@ class Recorder:
         mode: To be entered around the program.
         values: Of tensors that have none.
         optimizers: Those that have stepped.
+        paused: Whether operators are not the program's.
     """
 
     def __init__(self, torch: Any, log: Log, library: Library) -> None:
@@ -55,6 +57,7 @@ class Recorder:
         self.memory = Memory(torch, self._ended)
         self.mode = _mode(torch, self)
         self.optimizers: list[Any] = []
+        self.paused = False
         self._groups = Groups(torch)
         self._group_numbers: dict[tuple[int, ...], int] = {}
         self._kind_numbers: dict[Any, int] = {}
@@ -115,6 +118,8 @@ class Recorder:
 
     def operator(self, func: Any, args: Any, kwargs: Any, tensors: list[Any], out: Any) -> None:
         """Record an operator that has run on tensors of the device."""
+        if self.paused:
+            return
         torch, log, stream = self.torch, self.log, self._library.stream()
         self._calls += 1
         results = [each for each in torch.utils._pytree.tree_leaves(out) if isinstance(each, torch.Tensor)]
@@ -152,7 +157,9 @@ class Recorder:
             self._wait_for(tensors, stream)
             self._row(OPERATOR, number, stream)
 
-    def higher(self, name: str, tensors: list[Any], out: Any, flops: int) -> None:
+    def higher(
+        self, name: str, tensors: list[Any], out: Any, flops: int, shape: Attention | None = None
+    ) -> None:
         """Record an operator that takes functions, such as flex attention, as one."""
         self._calls += 1
         results = [
@@ -160,7 +167,9 @@ class Recorder:
         ]
         sides = tuple(map(shaped, tensors)), tuple(map(shaped, results))
         size = sum(int(each.numel()) * int(each.element_size()) for each in (*tensors, *results))
-        kind = Kind(f"higher_order::{name}", *sides, flops, size, "attention" if flops else "")
+        kind = Kind(
+            f"higher_order::{name}", *sides, flops, size, "attention" if flops else "", attention=shape
+        )
         if kind not in self._kind_numbers:
             self._kind_numbers[kind] = len(self.log.kinds)
             self.log.kinds.append(kind)
@@ -293,16 +302,40 @@ def _mode(torch: Any, recorder: Recorder) -> Any:
         tensors = [each for each in leaves((args, kwargs)) if isinstance(each, torch.Tensor)]
         with fake:
             out = func(*args, **kwargs)
-        name = func.name()
-        flops = 0
+        name, flops, shape = func.name(), 0, None
         if name in ("flex_attention", "flex_attention_backward"):
-            query, key = args[0], args[1]
-            pairs = query.shape[0] * query.shape[1] * query.shape[2] * key.shape[2] * query.shape[3]
-            flops = (10 if name.endswith("backward") else 4) * int(pairs)
-        recorder.higher(name, tensors, out, flops)
+            back = name.endswith("backward")
+            query, key, value = (tuple(map(int, each.shape)) for each in args[:3])
+            shape = Attention(query[0], query[1], key[1], query[2], key[2], query[3], value[3], int(back))
+            flops = (5 if back else 2) * query[0] * query[1] * query[2] * key[2] * (query[3] + value[3])
+            masks = [each[-1] for each in args if isinstance(each, tuple) and each and callable(each[-1])]
+            if any(looks_back(part) for mask in masks[-1:] for part in all_of(mask)):
+                flops = kept(flops, shape)
+        recorder.higher(name, tensors, out, flops, shape)
         return out
 
-    return Mode()
+    def all_of(mask: Any) -> list[Any]:
+        """Return the masks that `and_masks` has put together, and the mask itself."""
+        held = [cell.cell_contents for cell in getattr(mask, "__closure__", None) or ()]
+        parts = [each for value in held if isinstance(value, tuple) for each in value if callable(each)]
+        return [*parts, mask]
+
+    def looks_back(mask: Any) -> bool:
+        """Return whether the first query does not see the second key, whatever documents and windows hide besides."""
+        recorder.paused = True
+        try:
+            with mode:
+                zero, one = (torch.full((), at, dtype=torch.int64, device="cuda") for at in (0, 1))
+                seen = mask(zero, zero, zero, one)
+        except Exception:  # a mask of the program's own, of tensors that are elsewhere
+            return False
+        finally:
+            recorder.paused = False
+        known = recorder.values.known.get(seen) if isinstance(seen, FakeTensor) else seen
+        return known is not None and not bool(known)
+
+    mode = Mode()
+    return mode
 
 
 def check_step(log: Log) -> None:
