@@ -109,6 +109,8 @@ class Log:
         notes: What a person should know.
         frameworks: Training software that the program imported, such as ``megatron-core``.
         compiled: Whether it asked for `torch.compile`.
+        sources: Files of the program, and others that it read below its folder, with digests.
+        environment: Variables that it read, and a digest of their values.
         peak_by: Bytes of what was alive at the peak, by (what, module or line), most first; what is ``weights``,
             ``gradients``, ``optimizer`` or ``tensors``.
     """
@@ -129,6 +131,8 @@ class Log:
     notes: list[str] = field(default_factory=list)
     frameworks: list[str] = field(default_factory=list)
     compiled: bool = False
+    sources: dict[str, str] = field(default_factory=dict)
+    environment: tuple[list[str], str] = field(default_factory=lambda: ([], ""))
     peak_by: list[tuple[str, str, int]] = field(default_factory=list)
 
     def operators(self) -> Iterator[tuple[Row, Kind]]:
@@ -182,6 +186,8 @@ def read(path: Path) -> Log:
             Communication(**{**each, "splits": tuple(each["splits"])}) for each in content["communications"]
         ]
         log.rows = [Row(*each) for each in content["rows"]]
+        log.environment = ([str(each) for each in log.environment[0]], str(log.environment[1]))
+        log.sources = {str(file): str(digest) for file, digest in log.sources.items()}
         log.peak_by = [(what, whose, size) for what, whose, size in log.peak_by]
         _check(log)
     except OSError as error:

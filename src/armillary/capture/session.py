@@ -41,6 +41,7 @@ class Session:
     def __init__(
         self, folder: Path | None, rank: int, ranks: int, device: str, *, step: int = STEP, script: str = "",
         mail: Path | None = None, alike: Sequence[Sequence[int]] = (), ended: Callable[[], None] | None = None,
+        before: Callable[[], None] | None = None,
     ) -> None:  # fmt: skip
         """Declare what to record; see `capturing`.
 
@@ -54,10 +55,12 @@ class Session:
             mail: Folder of messages between the ranks of a run; None: one of its own.
             alike: Sizes of the mesh, and its axes of stages: ranks that differ along the others send equal objects.
             ended: Called when the step has ended, before the program goes on.
+            before: Called before the file is written.
         """
         if not 0 <= rank < ranks:
             raise InputError(f"capture: rank {rank} of {ranks} ranks, expected 0 to {ranks - 1}")
-        self.folder, self.mail, self._alike, self._ended = folder, mail, alike, ended
+        self.folder, self.mail, self._alike = folder, mail, alike
+        self._ended, self._before = ended, before
         self.device = fake_device(device)
         self.log = Log(rank, ranks, self.device.name, "", script)
         self._wanted, self._made, self.done = step, 0, False
@@ -126,6 +129,8 @@ class Session:
         self.done = True
         self.log.frameworks = [name for module, name in FRAMEWORKS.items() if module in sys.modules]
         check_step(self._recorder.finish(step))
+        if self._before:
+            self._before()
         if self.folder is not None:
             log.write(self.folder, self.log)
         self._recorder.where.close()

@@ -10,7 +10,7 @@ from typing import Any
 
 from armillary.capture.log import Place
 
-OURS = str(Path(__file__).parent)
+OURS = str(Path(__file__).parents[1])
 MOST_FRAMES = 200
 
 
@@ -119,6 +119,11 @@ def _of_user(file: str) -> str:
         return ""
     folder = Path(sys.path[0] or ".").resolve()
     return str(path.relative_to(folder)) if path.is_relative_to(folder) else path.name
+
+
+def is_users(file: str) -> bool:
+    """Return whether a file is the user's."""
+    return bool(_of_user(file))
 
 
 def _package() -> Path | None:
