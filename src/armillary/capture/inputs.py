@@ -74,7 +74,9 @@ def values_of(names: list[str], environment: Mapping[str, str]) -> str:
 
 def unchanged(files: Mapping[str, str], names: list[str], values: str) -> bool:
     """Return whether files and variables are what `Inputs.found` has found."""
-    return values_of(names, dict(os.environ)) == values and all(_digest(file) == found for file, found in files.items())
+    return values_of(names, dict(os.environ)) == values and all(
+        _digest(file) == found for file, found in files.items()
+    )
 
 
 def _digest(file: str) -> str:

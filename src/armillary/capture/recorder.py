@@ -166,14 +166,25 @@ class Recorder:
             each for each in self.torch.utils._pytree.tree_leaves(out) if isinstance(each, self.torch.Tensor)
         ]
         sides = tuple(map(shaped, tensors)), tuple(map(shaped, results))
-        size = sum(int(each.numel()) * int(each.element_size()) for each in (*tensors, *results))
+        size = sum(map(_bytes, (*tensors, *results)))
         kind = Kind(
             f"higher_order::{name}", *sides, flops, size, "attention" if flops else "", attention=shape
         )
+        self._whole(kind)
+
+    def _whole(self, kind: Kind) -> None:
         if kind not in self._kind_numbers:
             self._kind_numbers[kind] = len(self.log.kinds)
             self.log.kinds.append(kind)
         self._row(OPERATOR, self._kind_numbers[kind], self._library.stream())
+
+    def launched(self, name: str, values: list[Any]) -> None:
+        """Record a kernel of the program's own, which reads or writes the tensors among `values`."""
+        tensors = [each for each in values if isinstance(each, self.torch.Tensor)]
+        tensors = [getattr(each, "_local_tensor", each) for each in tensors]
+        self._wait_for(tensors, self._library.stream())
+        self._calls += 1
+        self._whole(Kind(name, tuple(map(shaped, tensors)), (), 0, sum(map(_bytes, tensors)), ""))
 
     def read(self, tensor: Any) -> Any:
         """Return the value of a tensor that the program asks for; the host waits for the stream."""
@@ -234,6 +245,10 @@ class Recorder:
                 self._works[id(work)] = work, number
 
 
+def _bytes(tensor: Any) -> int:
+    return int(tensor.numel()) * int(tensor.element_size())
+
+
 def _plain(value: Any) -> Any:
     """Return what tells two calls apart by an argument that is no tensor."""
     if value is None or isinstance(value, bool | int | str):
@@ -292,7 +307,11 @@ def _mode(torch: Any, recorder: Recorder) -> Any:
             if on_device(device) and torch.device(device).index is None:
                 kwargs = {**kwargs, "device": torch.device("cuda", torch.accelerator.current_device_index())}
             with fake:
-                out = func(*args, **kwargs)
+                if func is aten.bincount.default and len(args) > 2 and args[2]:
+                    # As many counts as it names: no number is larger.
+                    out = args[0].new_empty(args[2], dtype=torch.int64)
+                else:
+                    out = func(*args, **kwargs)
             fakes = [each for each in tensors if isinstance(each, FakeTensor)]
             recorder.values.note(func, args, kwargs, fakes, out)
             recorder.operator(func, args, kwargs, tensors, out)

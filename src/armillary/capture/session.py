@@ -12,7 +12,7 @@ from typing import Any
 
 from armillary.base.errors import InputError
 from armillary.base.files import make_folder
-from armillary.capture import cluster, log, torch_cuda
+from armillary.capture import cluster, log, torch_cuda, triton_kernels
 from armillary.capture.device import DEFAULT, fake_device
 from armillary.capture.library import Library, library
 from armillary.capture.log import Log
@@ -84,6 +84,7 @@ class Session:
         self._recorder = Recorder(torch, log, found)
         count = int(os.environ["LOCAL_WORLD_SIZE"])
         torch_cuda.install(torch, found, self.device, count, self._recorder.noted)
+        triton_kernels.install(self._recorder)
         self._read_tensors(torch)
         mail = self.mail or Path(tempfile.mkdtemp(prefix="armillary-"))
         cluster.join(torch, self._recorder, log.rank, log.ranks, cluster.Mail(mail, self._alike))

@@ -110,7 +110,9 @@ def exposed_ticks(timeline: Timeline, cls: int) -> NDArray[np.int64]:
     def busy_until(tick: NDArray[np.int64]) -> NDArray[np.int64]:
         at = np.searchsorted(start, tick, "right")
         inside = np.minimum(tick, np.append(end, 0)[at - 1]) - np.append(start, 0)[at - 1]
-        result: NDArray[np.int64] = total[at] - np.where(at > 0, np.append(end - start, 0)[at - 1] - inside, 0)
+        result: NDArray[np.int64] = total[at] - np.where(
+            at > 0, np.append(end - start, 0)[at - 1] - inside, 0
+        )
         return result
 
     found[nodes] = (last - first) - (busy_until(last) - busy_until(first))
@@ -152,7 +154,10 @@ class Places:
 
     def exposed(self) -> list[Exposed]:
         """Return communication by the line that issued it, most exposed first."""
-        modules, lines = ([texts[code] if code >= 0 else "" for code in codes.tolist()] for codes, texts in self._of.values())
+        modules, lines = (
+            [texts[code] if code >= 0 else "" for code in codes.tolist()]
+            for codes, texts in self._of.values()
+        )
         kinds = [KINDS.index(kind) for kind in KINDS_OF["communication"]]
         groups: dict[tuple[str, str, str, bool], list[int]] = {}
         for node in np.flatnonzero(np.isin(self._table.kind, kinds)).tolist():
@@ -183,10 +188,8 @@ class Places:
             return [int(each) for each in sums]
 
         kernels = np.where(self._kernel, self._took, 0)
-        columns = zip(
-            total(self._kernel), total(np.where(self._backward, 0, kernels)), total(np.where(self._backward, kernels, 0)),
-            total(self._exposed), strict=True,
-        )  # fmt: skip
+        forward, backward = np.where(self._backward, 0, kernels), np.where(self._backward, kernels, 0)
+        columns = zip(*map(total, (self._kernel, forward, backward, self._exposed)), strict=True)
         empty = NOWHERE if key == MODULE else "(PyTorch)"
         found = [Place(name or empty, *row) for name, row in zip(every, columns, strict=True) if any(row)]
         return sorted(found, key=lambda each: -each.ticks)
@@ -248,7 +251,9 @@ def print_places(places: Places, memory: Sequence[tuple[str, str, int]], console
     calls = [each for each in places.exposed() if each.exposed]
     if calls:
         heading("Exposed communication by the line that issued it", len(calls))
-        table = plain_table("line", "module", "collective", "calls", "bytes", "exposed", "of", left=2, widest=30)
+        table = plain_table(
+            "line", "module", "collective", "calls", "bytes", "exposed", "of", left=2, widest=30
+        )
         for call in calls[:ROWS]:
             module = f"{call.module}{' (backward)' if call.backward else ''}" or "-"
             table.add_row(

@@ -136,7 +136,9 @@ def captured_step(
     if not host.call:
         assumed.append("the host is ahead of the device; --host-time 5us shows what calling operators costs")
     elif found and host_ns is None:
-        assumed.append(f"the host takes {host.call / 1e3:g} us to call an operator, as {found.name} was fitted")
+        assumed.append(
+            f"the host takes {host.call / 1e3:g} us to call an operator, as {found.name} was fitted"
+        )
     return CapturedStep(logs, trace_of(logs, host=host), platform, device, found, host, tuple(assumed))
 
 
@@ -181,5 +183,3 @@ def _unpriced(prices: Mapping[str, tuple[int, float]]) -> list[str]:
         f"no price is known of {name}, {count} times: it is timed by its bytes alone, {share:.1%} of the time of kernels"
         for name, (count, share) in prices.items()
     ]
-
-
