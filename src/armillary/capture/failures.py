@@ -9,8 +9,8 @@ FLASH = ("flash_attn", "flash_attn_interface", "xformers")
 HINTS: tuple[tuple[Callable[[BaseException], bool], str], ...] = (
     (
         lambda error: isinstance(error, ImportError) and str(error.name).partition(".")[0] in FLASH,
-        "it is built for CUDA only; expected torch.nn.functional.scaled_dot_product_attention, which has the same kernel "
-        "(in transformers: attn_implementation='sdpa')",
+        "it is built for CUDA only; expected torch.nn.functional.scaled_dot_product_attention, which has the same "
+        "kernel (in transformers: attn_implementation='sdpa')",
     ),
     (
         lambda error: isinstance(error, ImportError),

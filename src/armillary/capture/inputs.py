@@ -61,7 +61,7 @@ class Inputs:
         mode = arguments[1]
         if isinstance(mode, str) and not mode.startswith("r"):
             return
-        path = os.path.abspath(os.fsdecode(arguments[0]))
+        path = str(Path(os.fsdecode(arguments[0])).absolute())
         if path.startswith(self._below) and not path.endswith(".pyc"):
             self._files.add(path)
 

@@ -153,7 +153,7 @@ def _kept(func: Any, args: Any, kwargs: Any, flops: int, attends: Attention | No
 
 
 def kept(flops: int, attends: Attention) -> int:
-    """Return the operations that are left of those of the full square where each query meets the keys up to its place."""
+    """Return what is left of the operations of the full square where a query meets the keys up to its own place."""
     queries, keys = min(attends.queries, attends.keys), attends.keys
     pairs = (
         queries * keys - queries * (queries - 1) // 2 if attends.queries != keys else keys * (keys + 1) // 2

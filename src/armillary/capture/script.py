@@ -38,8 +38,8 @@ def main() -> None:
     inputs = Inputs(environment(rank, options["ranks"]))
 
     def found() -> None:
-        session.log.sources, *rest = inputs.found()
-        session.log.environment = rest[0], rest[1]
+        session.log.sources, names, values = inputs.found()
+        session.log.environment = names, values
 
     def ended() -> None:
         raise Recorded

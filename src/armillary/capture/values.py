@@ -151,11 +151,11 @@ class Values:
                     if isinstance(fake, self.fake) and isinstance(real, torch.Tensor) and self._small(fake):
                         self.known[fake] = real
                 return
-        if func._overloadpacket.__name__ in ("bitwise_and", "logical_and", "__and__") and results:
-            # What is false stays false, whatever the other says.
-            if any(each in self.known and not self.known[each].any() for each in tensors):
-                self._keep(results[0], torch.zeros(results[0].shape, dtype=results[0].dtype))
-                return
+        both = func._overloadpacket.__name__ in ("bitwise_and", "logical_and", "__and__") and results
+        # What is false stays false, whatever the other says.
+        if both and any(each in self.known and not self.known[each].any() for each in tensors):
+            self._keep(results[0], torch.zeros(results[0].shape, dtype=results[0].dtype))
+            return
         # What is overwritten by something unknown is unknown.
         for argument, value in zip(func._schema.arguments, args, strict=False):
             if (

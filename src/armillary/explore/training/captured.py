@@ -127,7 +127,7 @@ def captured_step(
         device = whole.device
         found = software_of(software or usual_software(logs, whole), device)
         if not software:
-            assumed.append(f"software {found.name}: {found.title}; {_added(found.fitted.constants)}")
+            assumed.append(f"software {found.name}: {found.title}; {_added(found.fitted.constants, device)}")
         if found.base:
             assumed.append(f"{found.name} takes the constants of {found.base}")
         assumed += whole.assumptions
@@ -160,26 +160,22 @@ def usual_software(logs: Sequence[Log], machine: Machine) -> str:
     return "torchtitan" if compiled else "fsdp2"
 
 
-def _added(constants: Constants) -> str:
-    """Return what a software adds, in words."""
-    neutral = vars(NEUTRAL)
-    shares = {"gemm": "GEMMs", "attention": "attention", "memory": "other kernels"}
-    words = [
-        f"{title} take {getattr(constants, name):.3g} times as long as alone"
-        for name, title in shares.items()
-        if getattr(constants, name) != neutral[name]
-    ]
-    more = {"communication_inside": "within", "communication_between": "between"}
+def _added(constants: Constants, device: str) -> str:
+    """Return what a software adds on a device, in words."""
+    titles = {"gemm": "GEMMs", "attention": "attention", "memory": "other kernels"}
+    factors = constants.platform(device)["compute"]["factors"] if device else {}
+    words = [f"{titles[name]} x {factor:.3g}" for name, factor in factors.items() if factor != 1]
+    more = {"within": constants.communication_inside, "between": constants.communication_between}
     words += [
-        f"collectives {where} nodes {100 * (constants.communication + getattr(constants, name)):.0f} % longer"
-        for name, where in more.items()
-        if constants.communication + getattr(constants, name)
+        f"collectives {where} nodes x {1 + constants.communication + share:.3g}"
+        for where, share in more.items()
+        if constants.communication + share
     ]
-    return ", ".join(words) or "it adds nothing to kernels and collectives"
+    return f"it adds to what kernels take alone: {', '.join(words)}" if words else "it adds nothing to kernels"
 
 
 def _unpriced(prices: Mapping[str, tuple[int, float]]) -> list[str]:
     return [
-        f"no price is known of {name}, {count} times: it is timed by its bytes alone, {share:.1%} of the time of kernels"
+        f"no price is known of {name}, {count} times: its bytes alone time it, {share:.1%} of the time of kernels"
         for name, (count, share) in prices.items()
     ]
