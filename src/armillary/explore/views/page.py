@@ -57,6 +57,7 @@ def write_html(rows: Sequence[Row], sweep: Any, path: str | os.PathLike[str]) ->
         [part("sweep.html")],
         data=page_data(columns),
         scripts=[plotly_script(), text_script() + part("sweep.js") + part("sweep_charts.js")],
+        makes_functions=True,
     )
     write_text(path, *pieces)
 
