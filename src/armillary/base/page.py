@@ -5,14 +5,28 @@ from __future__ import annotations
 import base64
 import hashlib
 import html
+import os
 from collections.abc import Iterable, Sequence
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
+from armillary.base.errors import InputError
 from armillary.base.text import COMMANDS, xml_document
 
 DATA = "page-data"
 """The id of the element that holds the data of a page."""
+
+
+def check_page(path: str | os.PathLike[str]) -> None:
+    """Refuse early a file that is no page.
+
+    Raises:
+        InputError: the suffix is not .html.
+    """
+    suffix = Path(path).suffix.lower()
+    if suffix not in (".html", ".htm"):
+        raise InputError(f"{path}: suffix {suffix!r}, expected '.html'")
 
 
 def html_text(text: str) -> str:
