@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from armillary.engine.common.multi_job import JobsResult
     from armillary.engine.common.timeline import Timeline
     from armillary.explore.result import Result
+    from armillary.report.page.shown import Shown
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -122,8 +123,20 @@ def output_options(function: F) -> F:
 def _page(result: Timeline, shown: Result | None, path: Path) -> None:
     from armillary.explore.result import Result
 
+    show_as_page(path, shown or Result(path.stem, result))
+
+
+def show_as_page(path: Path, found: Shown) -> None:
+    """Write a result as one page."""
     with working("drawing the page, which tries what changes would do"):
-        (shown or Result(path.stem, result)).to_html(path)
+        found.to_html(path)
+
+
+def write_html(path: Path | None, found: Shown) -> None:
+    """Write a result as one page where that was asked for, and name the file."""
+    if path is not None:
+        show_as_page(path, found)
+        say(f"wrote {path}", err=True)
 
 
 def say(text: str, *, err: bool = False) -> None:

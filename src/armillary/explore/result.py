@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from armillary.base.errors import InputError
@@ -89,6 +89,8 @@ class Result(Shown):
     @property
     def collectives(self) -> list[dict[str, Any]]:
         """A row for each kind of collective of the slowest rank: ``pandas.DataFrame(result.collectives)``."""
+        from armillary.report.communication import collective_rows
+
         return collective_rows(self.run)
 
     def timeline(self) -> Timeline:
@@ -115,7 +117,8 @@ class Result(Shown):
         """Return the blocks of the page."""
         found = self.tried() if changes else []
         return [
-            answer(self.run), *reasons_of(self.run), *_changed(self.step_time, found), *course_of(self.run), *self._held(),
+            answer(self.run), *reasons_of(self.run), *_changed(self.step_time, found), *course_of(self.run),
+            *self._held(),
         ]  # fmt: skip
 
     def _held(self) -> list[Block]:
@@ -158,7 +161,9 @@ def run(
 
     read = load_study(study)
     if read.jobs:
-        raise InputError(f"{study}: has several jobs, expected one workload; armillary.simulate_jobs takes several")
+        raise InputError(
+            f"{study}: has several jobs, expected one workload; armillary.simulate_jobs takes several"
+        )
     again = partial(
         simulate, study_trace(read), profile=profile or read.profile, fold=fold, network_model=network_model
     )
@@ -179,7 +184,8 @@ def three_lines(timeline: Timeline) -> list[str]:
     fit = fit_line(timeline) if "memory" in timeline.info else ""
     return [
         ", ".join(filter(None, (headline(timeline), interval(timeline)))),
-        "; ".join(filter(None, (fit, bound_line(timeline, bound(timeline))))) or "Memory and bound: not known",
+        "; ".join(filter(None, (fit, bound_line(timeline, bound(timeline)))))
+        or "Memory and bound: not known",
         ", ".join(words) or "nothing runs",
     ]
 
@@ -192,15 +198,6 @@ def breakdown_of(timeline: Timeline) -> dict[str, float]:
     cls = slowest(timeline)
     parts = breakdown(timeline, cls).parts() if cls is not None else {}
     return {part: float(nanoseconds(timeline, ticks)) * 1e-9 for part, ticks in parts.items()}
-
-
-def collective_rows(timeline: Timeline) -> list[dict[str, Any]]:
-    """Return the collectives of the slowest rank: times in ticks, sizes in bytes, bandwidths in bytes per ns."""
-    from armillary.report.communication import collectives
-    from armillary.report.plain import slowest
-
-    cls = slowest(timeline)
-    return [] if cls is None else [{**asdict(row), "waiting": row.waiting} for row in collectives(timeline, cls)]
 
 
 def _changed(before: float, found: list[Tried]) -> list[Block]:

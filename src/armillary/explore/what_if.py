@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from armillary.base.errors import InputError, StuckError
 from armillary.platform.kernels import Compute, Override
 from armillary.platform.model import Platform
-from armillary.platform.network import Port
+from armillary.platform.network import Dimension, Port
 
 if TYPE_CHECKING:
     from armillary.engine.common.timeline import Timeline
@@ -61,6 +61,9 @@ def changes(platform: Platform) -> Iterator[tuple[str, Platform, str]]:
         without = replace(platform, collectives=replace(platform.collectives, fit=None))
         text = "collectives by the links alone, not as they were measured"
         yield text, without, f"without fit {fit.name}, which no bandwidth changes"
+        wider = tuple(_wider(each) for each in platform.dimensions)
+        if not platform.topology:
+            yield f"the same, and all links {FACTOR} x the bandwidth", replace(without, dimensions=wider), ""
     if platform.topology:
         top = platform.topology.topology
         faster = replace(platform.topology, topology=replace(top, bandwidth=top.bandwidth * FACTOR))
@@ -69,20 +72,30 @@ def changes(platform: Platform) -> Iterator[tuple[str, Platform, str]]:
         yield "all links half the latency", replace(platform, topology=nearer), ""
     elif not fit:
         for at, dimension in enumerate(platform.dimensions):
-            port = dimension.port and Port(dimension.port.out * FACTOR, dimension.port.into * FACTOR)
-            wider = replace(dimension, bandwidth=dimension.bandwidth * FACTOR, port=port)
-            dims = platform.dimensions
+            before, after = platform.dimensions[:at], platform.dimensions[at + 1 :]
             name = f"dimension {dimension.name}"
-            yield f"{name} twice the bandwidth", replace(platform, dimensions=(*dims[:at], wider, *dims[at + 1 :])), ""
+            yield (
+                f"{name} twice the bandwidth",
+                replace(platform, dimensions=(*before, _wider(dimension), *after)),
+                "",
+            )
             if dimension.latency:
-                nearer_one = replace(dimension, latency=dimension.latency / FACTOR)
-                changed = (*dims[:at], nearer_one, *dims[at + 1 :])
-                yield f"{name} half the latency", replace(platform, dimensions=changed), ""
+                quicker = replace(dimension, latency=dimension.latency / FACTOR)
+                yield f"{name} half the latency", replace(platform, dimensions=(*before, quicker, *after)), ""
     if platform.terms.on():
-        yield "no interference and overhead", replace(platform, terms=type(platform.terms)()), "without platform.terms"
+        yield (
+            "no interference and overhead",
+            replace(platform, terms=type(platform.terms)()),
+            "without platform.terms",
+        )
     if platform.stragglers or platform.npu.speed:
         even = replace(platform, stragglers={}, npu=replace(platform.npu, speed={}))
         yield "all ranks equally fast", even, ""
+
+
+def _wider(dimension: Dimension) -> Dimension:
+    port = dimension.port and Port(dimension.port.out * FACTOR, dimension.port.into * FACTOR)
+    return replace(dimension, bandwidth=dimension.bandwidth * FACTOR, port=port)
 
 
 def _faster(compute: Compute) -> Compute | None:

@@ -39,7 +39,11 @@ def write_html(tables: Sequence[Table], path: Path, skipped: Iterable[Skipped] =
     scripts = [plotly_script(), text_script() + part("validation.js")]
     body = [part("validation.html")]
     pieces = html_page(
-        "Predicted and measured", part("validation.css"), body, data=facts, scripts=scripts,
+        "Predicted and measured",
+        part("validation.css"),
+        body,
+        data=facts,
+        scripts=scripts,
         makes_functions=True,
     )
     write_text(path, *pieces)

@@ -16,9 +16,10 @@ from armillary.explore.training.defaults import completed, with_recipe, with_seq
 from armillary.explore.training.machine import Machine, machine_of
 from armillary.explore.training.parts import parts_of
 from armillary.explore.training.plan_keys import nested
+from armillary.explore.training.prediction import Prediction
 from armillary.explore.training.software import Software, software_of, usual
 from armillary.explore.training.step import platform_of
-from armillary.explore.training.train import Prediction, of_parts, plan_of, step_of
+from armillary.explore.training.train import of_parts, plan_of, step_of
 from armillary.platform.files.preset import merged
 from armillary.workload.models import Model, load_model
 

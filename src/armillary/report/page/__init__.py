@@ -1,7 +1,7 @@
 """Results as pages: one file each, which a browser opens without a network.
 
-A page is a title and blocks: plain values of a kind (`blocks`), which scripts built from ``web/`` draw. What a run did is
-one block, too, packed small enough for a million events (`tracks`). Blocks know nothing of where they are shown, so that
+A page is a title and blocks: plain values of a kind (`blocks`), which scripts built from ``web/`` draw. What a run did
+is one block, too, packed small enough for a million events (`tracks`). Blocks know nothing of where they are shown, so
 notebooks and other programs may take them as well.
 """
 

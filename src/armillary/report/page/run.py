@@ -42,7 +42,10 @@ def run_blocks(timeline: Timeline) -> list[Block]:
 def answer(timeline: Timeline) -> Block:
     """Return the step time with its interval, memory, rates, and what they assume."""
     npus = int(timeline.info.get("npus", timeline.n_ranks))
-    lines = [f"on {npus:,} {'NPU' if npus == 1 else 'NPUs'}, {timeline.total_ticks:,} ticks", interval(timeline)]
+    lines = [
+        f"on {npus:,} {'NPU' if npus == 1 else 'NPUs'}, {timeline.total_ticks:,} ticks",
+        interval(timeline),
+    ]
     found = flops(timeline)
     if found is not None:
         rate = f"{format_flops(found.rate_per_npu)} per NPU"
@@ -76,12 +79,17 @@ def reasons_of(timeline: Timeline) -> Iterator[Block]:
     yield bars(title, rows, TITLES)
     found = explain(timeline)
     if found:
-        yield sentences("Why it takes so long", [(one.text, one.help) for one in found], "On the slowest rank.")
+        yield sentences(
+            "Why it takes so long", [(one.text, one.help) for one in found], "On the slowest rank."
+        )
     least = bound(timeline)
     if least.ticks:
         titles = (("limit", "text"), ("at least", "time"), ("before it", "time"), ("after it", "time"))
         parts_of = [
-            [on_one_line(part.name), *(_seconds(timeline, ticks) for ticks in (part.ticks, part.before, part.after))]
+            [
+                on_one_line(part.name),
+                *(_seconds(timeline, ticks) for ticks in (part.ticks, part.before, part.after)),
+            ]
             for part in least.parts
         ]
         note = f"{bound_line(timeline, least)}. No run of this workload on this machine can be faster."

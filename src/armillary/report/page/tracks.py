@@ -70,7 +70,9 @@ def tracks(timeline: Timeline, classes: Sequence[int] | None = None) -> dict[str
         timeline: The run.
         classes: Which to show; by default the slowest `CLASSES_SHOWN`, as long as their slices are not too many.
     """
-    order = np.argsort(-timeline.finish, kind="stable")[:CLASSES_SHOWN].tolist() if classes is None else classes
+    order = (
+        np.argsort(-timeline.finish, kind="stable")[:CLASSES_SHOWN].tolist() if classes is None else classes
+    )
     cls = slowest(timeline)
     path = critical_path(timeline, cls) if cls is not None else []
     texts, groups, total = _Texts(), [], 0
@@ -109,9 +111,7 @@ def tracks(timeline: Timeline, classes: Sequence[int] | None = None) -> dict[str
     }
 
 
-def _along(
-    timeline: Timeline, path: Sequence[Step], named: Callable[[int], Ints], texts: _Texts
-) -> _Track:
+def _along(timeline: Timeline, path: Sequence[Step], named: Callable[[int], Ints], texts: _Texts) -> _Track:
     """Return the critical path as a track of its own."""
     waiting = texts.number(("waiting", "", "", "none", 0, 0))
     rows = [
@@ -135,7 +135,9 @@ def _of_class(
         streams = np.unique(table.stream[nodes]).tolist()
         for stream in streams:
             mine = nodes[table.stream[nodes] == stream]
-            name = kind.replace("cpu", "CPU") + (f", stream {stream}" if len(streams) > 1 and stream >= 0 else "")
+            name = kind.replace("cpu", "CPU") + (
+                f", stream {stream}" if len(streams) > 1 and stream >= 0 else ""
+            )
             yield from _in_lanes(name, kind, start[mine], end[mine], what[mine], on_path[mine])
     rows = timeline.phases(cls)
     described = timeline.info.get("dimensions", [])
@@ -168,7 +170,9 @@ def _named(timeline: Timeline, cls: int, texts: _Texts) -> Ints:
     names, name = np.unique(table.name, return_inverse=True)
     labels, label = np.unique(table.label, return_inverse=True)
     keys, of = np.unique(
-        np.stack((name, label, table.kind.astype(np.int64), table.size, table.flops)), axis=1, return_inverse=True
+        np.stack((name, label, table.kind.astype(np.int64), table.size, table.flops)),
+        axis=1,
+        return_inverse=True,
     )
     clean = [on_one_line(str(each))[:NAME] for each in names.tolist()]
     tidy = [on_one_line(str(each))[:NAME] for each in labels.tolist()]

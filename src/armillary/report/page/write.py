@@ -31,7 +31,9 @@ def _pieces(title: str, blocks: Sequence[Block]) -> list[str]:
     def part(name: str) -> str:
         return (bundle / name).read_text(encoding="utf-8")
 
-    body = ['<main id="page"></main>\n<noscript>This page is drawn by its own scripts, which are off.</noscript>\n']
+    body = [
+        '<main id="page"></main>\n<noscript>This page is drawn by its own scripts, which are off.</noscript>\n'
+    ]
     return html_page(
         title, part("report.css"), body, data={"title": title, "blocks": list(blocks)},
         scripts=[part("charts.js"), part("report.js")],
