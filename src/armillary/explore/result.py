@@ -203,5 +203,5 @@ def breakdown_of(timeline: Timeline) -> dict[str, float]:
 def _changed(before: float, found: list[Tried]) -> list[Block]:
     if not found:
         return []
-    rows = [(each.text, each.seconds, each.remark) for each in found]
+    rows = [(each.text, each.seconds, each.remark, each.allowed) for each in found]
     return [changes("What a change would do", before, rows, "Each was simulated, with nothing else changed.")]

@@ -23,11 +23,24 @@ FEW_NODES = 30_000
 
 @dataclass(frozen=True)
 class Tried:
-    """A change, the time of the run with it in s (None: impossible), and why that is or is not so."""
+    """A change, and what it does.
+
+    Attributes:
+        text: The change, in words.
+        seconds: Time of the run with it; None: it cannot be simulated.
+        remark: What to know about it.
+        allowed: Whether it can be run: what does not fit into memory has a time all the same.
+    """
 
     text: str
     seconds: float | None
     remark: str = ""
+    allowed: bool = True
+
+    @property
+    def rank(self) -> tuple[bool, float]:
+        """Those that can be run first, and of these the one that saves most."""
+        return not self.allowed, float("inf") if self.seconds is None else self.seconds
 
 
 def tried(platform: Platform, timeline: Timeline, simulate: Callable[[Platform], Timeline]) -> list[Tried]:
@@ -47,8 +60,8 @@ def tried(platform: Platform, timeline: Timeline, simulate: Callable[[Platform],
         try:
             found.append(Tried(text, simulate(other).total_ticks * tick, remark))
         except (InputError, StuckError) as error:
-            found.append(Tried(text, None, str(error)))
-    return sorted(found, key=lambda each: float("inf") if each.seconds is None else each.seconds)
+            found.append(Tried(text, None, str(error), False))
+    return sorted(found, key=lambda each: each.rank)
 
 
 def changes(platform: Platform) -> Iterator[tuple[str, Platform, str]]:
@@ -63,7 +76,11 @@ def changes(platform: Platform) -> Iterator[tuple[str, Platform, str]]:
         yield text, without, f"without fit {fit.name}, which no bandwidth changes"
         wider = tuple(_wider(each) for each in platform.dimensions)
         if not platform.topology:
-            yield f"the same, and all links {FACTOR} x the bandwidth", replace(without, dimensions=wider), ""
+            yield (
+                "collectives by the links alone, at twice the bandwidth",
+                replace(without, dimensions=wider),
+                "",
+            )
     if platform.topology:
         top = platform.topology.topology
         faster = replace(platform.topology, topology=replace(top, bandwidth=top.bandwidth * FACTOR))

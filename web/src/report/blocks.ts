@@ -14,7 +14,7 @@ export type Block =
   | { kind: "bars"; title: string; parts: { key: string; title: string }[]; rows: { name: string; values: number[] }[] }
   | { kind: "sentences"; title: string; note: string; items: [string, string][] }
   | { kind: "table"; title: string; note: string; columns: { title: string; holds: Holds }[]; rows: Cell[][] }
-  | { kind: "changes"; title: string; note: string; before: number; rows: [string, number | null, string][] }
+  | { kind: "changes"; title: string; note: string; before: number; rows: [what: string, after: number | null, remark: string, allowed: boolean][] }
   | { kind: "lines"; title: string; x: string; y: string; series: { name: string; points: [number, number][] }[] }
   | { kind: "text"; title: string; paragraphs: string[] }
   | { kind: "memory"; title: string; note: string; tasks: string[]; parts: { name: string; values: number[] }[]; limit: number | null }
@@ -99,7 +99,7 @@ const DRAW: { [K in Exclude<Block["kind"], "headline">]: (section: HTMLElement, 
       const holds = block.columns[index]!.holds;
       const cell = element("td", { class: holds === "text" ? "" : "number" }, written(value, holds));
       const part = typeof value === "number" && most[index] ? Math.min(1, value / most[index]!) : 0;
-      if (part > 0.004 && holds === "share") cell.style.backgroundImage = `linear-gradient(to left, var(--tint) ${100 * part}%, transparent 0)`;
+      if (part > 0.004 && holds === "share") cell.style.backgroundImage = `linear-gradient(to right, var(--tint) ${100 * part}%, transparent 0)`;
       return cell;
     })));
     section.append(...note(block.note), element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": block.title },
@@ -107,17 +107,17 @@ const DRAW: { [K in Exclude<Block["kind"], "headline">]: (section: HTMLElement, 
   },
   changes(section, block) {
     const most = Math.max(block.before, ...block.rows.map(([, after]) => after ?? 0), 1e-300);
-    const row = (what: string, after: number | null, remark: string, base = false) => {
+    const row = (what: string, after: number | null, remark: string, allowed: boolean, base = false) => {
       const change = after === null ? 0 : after / block.before - 1;
       const word = base ? "" : after === null ? "not possible" : Math.abs(change) < 5e-5 ? "no effect" : `${change > 0 ? "+" : "−"}${percent(Math.abs(change))}`;
       const bar = element("div", { class: "bar" });
       if (after !== null) {
-        bar.append(element("span", { class: `part ${base ? "idle" : change < 0 ? "better" : "worse"}`, style: `width: ${(100 * after) / most}%` }));
+        bar.append(element("span", { class: `part ${base || !allowed || Math.abs(change) < 5e-5 ? "idle" : change < 0 ? "better" : "worse"}`, style: `width: ${(100 * after) / most}%` }));
       }
-      return element("div", { class: "row" }, element("div", { class: "name" }, what, remark ? element("p", { class: "dim" }, remark) : null),
+      return element("div", { class: "row" }, element("div", { class: "name" }, what, remark ? element("p", { class: allowed ? "dim" : "bad" }, remark) : null),
         element("div", { class: "track" }, bar), element("div", { class: "total" }, after === null ? "" : time(after), element("b", {}, word)));
     };
-    section.append(...note(block.note), row("as it is", block.before, "", true), ...block.rows.map(([what, after, remark]) => row(what, after, remark)));
+    section.append(...note(block.note), row("as it is", block.before, "", true, true), ...block.rows.map((each) => row(...each)));
   },
   lines(section, block) {
     const [xTitle = "", xHolds = "number"] = block.x.split("|");
@@ -139,6 +139,10 @@ const DRAW: { [K in Exclude<Block["kind"], "headline">]: (section: HTMLElement, 
   memory(section, block) {
     const holder = section.appendChild(element("div", { class: "chart tall" }));
     const last = block.tasks.length;
+    const most = Math.max(block.limit ?? 0, ...block.tasks.map((_, at) => sum(block.parts.map((part) => part.values[at]!))));
+    // Ticks at powers of two: 16 GiB, not 18.63.
+    const step = 2 ** Math.ceil(Math.log2(Math.max(most, 1) / 6));
+    const top = step * Math.ceil((most * 1.04) / step);
     section.append(...note(block.note));
     chart(holder, () => ({
       grid: { left: 76, right: 20, top: 64, bottom: 40 },
@@ -149,7 +153,7 @@ const DRAW: { [K in Exclude<Block["kind"], "headline">]: (section: HTMLElement, 
         return [block.tasks[at], `${size(sum(all.map((each) => each.value)))} in all`, ...all.filter((each) => each.value).map((each) => `${each.seriesName} ${size(each.value)}`)].join("\n");
       }), trigger: "axis" },
       xAxis: axis({ type: "category", data: block.tasks, boundaryGap: false, axisLabel: { color: cssColour("--dim"), interval: Math.max(0, Math.floor(last / 8)), hideOverlap: true, formatter: (text: string) => text.split(",")[0] } }),
-      yAxis: axis({ type: "value", max: (value: { max: number }) => Math.max(value.max, block.limit ?? 0) * 1.04, axisLabel: { color: cssColour("--dim"), formatter: size } }),
+      yAxis: axis({ type: "value", max: top, interval: step, axisLabel: { color: cssColour("--dim"), formatter: size } }),
       dataZoom: [{ type: "inside", zoomOnMouseWheel: "ctrl" }],
       series: block.parts.map((part, index) => ({
         type: "line", step: "end", stack: "memory", name: part.name, data: part.values, symbol: "none", lineStyle: { width: 0 }, areaStyle: { opacity: 0.9 }, color: seriesColour(index),

@@ -51,12 +51,16 @@ def table(
 
 
 def changes(
-    title: str, before: float, rows: Iterable[tuple[str, float | None, str]], note: str = ""
+    title: str, before: float, rows: Iterable[tuple[str, float | None, str, bool]], note: str = ""
 ) -> Block:
-    """Return changes that were simulated: what, the time in s after it (None: impossible), and a remark."""
+    """Return changes that were simulated.
+
+    Each is what was changed, the time in s after it (None: impossible), a remark, and whether it is allowed: a plan
+    that does not fit into memory has a time but cannot be run.
+    """
     return {
         "kind": "changes", "title": title, "before": before, "note": note,
-        "rows": [[what, _value(after), remark] for what, after, remark in rows],
+        "rows": [[what, _value(after), *rest] for what, after, *rest in rows],
     }  # fmt: skip
 
 
