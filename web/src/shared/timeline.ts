@@ -52,7 +52,8 @@ class View {
     this.end = Math.max(packed.end, 1);
     this.to = this.end;
     // A dozen classes would bury the slowest: only the first is open.
-    this.open = packed.groups.map((_, index) => index < 1);
+    const first = packed.groups.findIndex((group) => group.ranks);
+    this.open = packed.groups.map((group, index) => !group.ranks || index === first || packed.groups.length < 5);
     const button = (text: string, label: string, act: () => void) => {
       const made = element("button", { type: "button", title: label, "aria-label": label }, text);
       made.addEventListener("click", act);
@@ -78,6 +79,10 @@ class View {
     this.say(null);
   }
 
+  private get ranked(): number {
+    return this.packed.groups.filter((group) => group.ranks).length;
+  }
+
   private get labels(): number {
     return this.wide < 600 ? 84 : 170;
   }
@@ -87,14 +92,15 @@ class View {
     let top = AXIS;
     const add = (row: Omit<Row, "top">) => { this.rows.push({ ...row, top }); top += row.height; };
     const tracks = this.data.tracks;
-    if (tracks[0]?.start.length) add({ kind: "track", height: ROW + 4, name: "critical path", track: tracks[0] });
-    let at = 1;
+    let at = 0;
     this.packed.groups.forEach((group, index) => {
       const alike = group.ranks > 1 ? ` · stands for ${count(group.ranks)} ranks` : "";
       const name = `${this.open[index] ? "▾" : "▸"} ${group.name.replace(/ \(.*/, "")}${alike}`;
-      add({ kind: "head", height: HEAD, name, group: index });
+      if (group.ranks) add({ kind: "head", height: HEAD, name, group: index });
       if (this.open[index]) {
-        for (const track of tracks.slice(at, at + group.tracks)) add({ kind: "track", height: ROW, name: track.name, track });
+        for (const track of tracks.slice(at, at + group.tracks)) {
+          add({ kind: "track", height: group.ranks ? ROW : ROW + 4, name: group.ranks ? track.name : group.name, track });
+        }
       }
       at += group.tracks;
     });
@@ -249,7 +255,7 @@ class View {
   private say(lines: string[] | null): void {
     const help = "Point at a slice. Drag to zoom to what you mark, shift-drag to move, ctrl-wheel to zoom, click a rank to open it.";
     const joined = this.packed.joined ? ` Slices shorter than ${this.text(this.packed.joined)} are joined with their neighbours: the run has ${count(this.packed.slices)}.` : "";
-    const missing = this.packed.classes > this.packed.groups.length ? ` Shown are the ${count(this.packed.groups.length)} slowest of ${count(this.packed.classes)} classes of ranks.` : "";
+    const missing = this.packed.classes > this.ranked ? ` Shown are the ${count(this.ranked)} slowest of ${count(this.packed.classes)} classes of ranks.` : "";
     const shown = lines?.filter(Boolean) ?? [help + joined + missing];
     this.about.replaceChildren(...shown.map((line, index) => element(index || !lines ? "span" : "b", {}, line)));
   }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -131,9 +131,10 @@ class Prediction(Shown):
 
         return collective_rows(self.timeline())
 
-    def timeline(self) -> Timeline:
-        """Simulate the step again and return it; of many microbatches the first of those that repeat (`extent`)."""
-        return simulated(extent(self.step).first, self.software.fitted.constants)
+    def timeline(self, *, whole: bool = False) -> Timeline:
+        """Simulate the step again and return it; of many microbatches those until they repeat, unless `whole`."""
+        shown = self.step if whole else extent(self.step).first
+        return simulated(shown, self.software.fitted.constants)
 
     def plot(self, path: str | os.PathLike[str]) -> None:
         """Draw the breakdown of `timeline` into a .png, .svg or .pdf file.
@@ -295,7 +296,7 @@ def behind(best: Prediction, other: Prediction) -> str:
     return f"{100 * share:.1f} %" + ("" if sure else ", less than the model can tell")
 
 
-def plans_block(title: str, found: list[Prediction]) -> Block:
+def plans_block(title: str, found: Sequence[Prediction]) -> Block:
     """Return a table of predictions, best first, and how much slower each is than the first."""
     columns = (
         ("plan", "text"), ("step", "time"), ("from", "time"), ("to", "time"), ("MFU", "share"), ("memory", "size"),

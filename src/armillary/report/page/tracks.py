@@ -9,8 +9,8 @@ from __future__ import annotations
 import base64
 import itertools
 import zlib
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -50,6 +50,16 @@ class _Track:
     count: Ints
 
 
+@dataclass(frozen=True)
+class _Group:
+    """Tracks of a class of so many ranks; 0: of none."""
+
+    name: str
+    ranks: int
+    finish: int
+    tracks: list[_Track]
+
+
 class _Texts:
     """Distinct rows of texts, numbered as they come."""
 
@@ -63,52 +73,79 @@ class _Texts:
         return "\n".join("\t".join(map(str, row)) for row in self.rows)
 
 
-def tracks(timeline: Timeline, classes: Sequence[int] | None = None) -> dict[str, Any]:
-    """Return the tracks of a run as JSON values; the columns of slices are compressed, in base64.
+def tracks(timeline: Timeline) -> dict[str, Any]:
+    """Return the tracks of a run as JSON values: its slowest classes, as long as their slices are not too many.
 
-    Args:
-        timeline: The run.
-        classes: Which to show; by default the slowest `CLASSES_SHOWN`, as long as their slices are not too many.
+    The columns of slices are compressed, in base64.
     """
-    order = (
-        np.argsort(-timeline.finish, kind="stable")[:CLASSES_SHOWN].tolist() if classes is None else classes
-    )
-    cls = slowest(timeline)
-    path = critical_path(timeline, cls) if cls is not None else []
-    texts, groups, total = _Texts(), [], 0
-    named = cache(lambda of: _named(timeline, of, texts))
-    along = _along(timeline, path, named, texts)
-    for each in order:
-        found = list(_of_class(timeline, each, texts, path, named(each)))
-        total += sum(len(track.start) for track in found)
-        # The first is always shown: a page without any says nothing.
-        if groups and total > MOST_SLICES:
-            break
-        groups.append((each, found))
-    tracks_of = [along, *(track for _, found in groups for track in found)]
-    shown, text, joined = _packed(tracks_of, texts, timeline.total_ticks)
-    sizes = class_sizes(timeline)
+    texts = _Texts()
+    groups = list(_groups(timeline, texts, CLASSES_SHOWN))
+    links = _links(timeline.network) if timeline.network else []
+    tick, end = float(timeline.info.get("tick_ns", 1)), timeline.total_ticks
+    return _block("Timeline", groups, texts, tick, end, len(timeline.finish)) | {"links": links}
+
+
+def tracks_beside(timelines: Mapping[str, Timeline]) -> dict[str, Any]:
+    """Return the slowest class of each run, all in one picture that begins when they do: a phase is below itself."""
+    texts = _Texts()
+    tick = min(float(each.info.get("tick_ns", 1)) for each in timelines.values())
+    groups = []
+    for name, timeline in timelines.items():
+        scale = float(timeline.info.get("tick_ns", 1)) / tick
+        for group in _groups(timeline, texts, 1):
+            moved = [
+                replace(each, start=_scaled(each.start, scale), end=_scaled(each.end, scale))
+                for each in group.tracks
+            ]
+            finish = round(group.finish * scale)
+            groups.append(replace(group, name=f"{name}: {group.name}", tracks=moved, finish=finish))
+    end = max(group.finish for group in groups)
+    return _block("The runs beside each other", groups, texts, tick, end, len(timelines)) | {"links": []}
+
+
+def _scaled(ticks: Ints, scale: float) -> Ints:
+    return ticks if scale == 1 else np.rint(ticks * scale).astype(np.int64)
+
+
+def _block(
+    title: str, groups: Sequence[_Group], texts: _Texts, tick_ns: float, end: int, classes: int
+) -> dict[str, Any]:
+    shown, columns, joined = _packed([track for group in groups for track in group.tracks], texts, end)
     return {
         "kind": "timeline",
-        "title": "Timeline",
-        "tick_s": float(timeline.info.get("tick_ns", 1)) * 1e-9,
-        "end": timeline.total_ticks,
-        "classes": len(timeline.finish),
+        "title": title,
+        "tick_s": tick_ns * 1e-9,
+        "end": end,
+        "classes": classes,
         "groups": [
-            {
-                "name": class_name(timeline, each, int(sizes[each])),
-                "ranks": int(sizes[each]),
-                "finish": int(timeline.finish[each]),
-                "tracks": len(found),
-            }
-            for each, found in groups
+            {"name": each.name, "ranks": each.ranks, "finish": each.finish, "tracks": len(each.tracks)}
+            for each in groups
         ],
         "tracks": [[track.name, track.kind, len(track.start)] for track in shown],
         "joined": joined,
         "slices": int(sum(track.count.sum() for track in shown)),
-        "links": _links(timeline.network) if timeline.network else [],
-        **text,
+        **columns,
     }
+
+
+def _groups(timeline: Timeline, texts: _Texts, most: int) -> Iterator[_Group]:
+    """Yield the critical path, which stands for no rank, and the slowest classes."""
+    cls = slowest(timeline)
+    if cls is None:
+        return
+    path = critical_path(timeline, cls)
+    named = cache(lambda of: _named(timeline, of, texts))
+    along = _along(timeline, path, named, texts)
+    yield _Group("critical path", 0, int(timeline.finish[cls]), [along])
+    sizes, total = class_sizes(timeline), 0
+    for each in np.argsort(-timeline.finish, kind="stable")[:most].tolist():
+        found = list(_of_class(timeline, each, texts, path, named(each)))
+        total += sum(len(track.start) for track in found)
+        # The first is always shown: a page without any says nothing.
+        if total > MOST_SLICES and each != cls:
+            return
+        size = int(sizes[each])
+        yield _Group(class_name(timeline, each, size), size, int(timeline.finish[each]), found)
 
 
 def _along(timeline: Timeline, path: Sequence[Step], named: Callable[[int], Ints], texts: _Texts) -> _Track:
