@@ -61,7 +61,8 @@ function headline(block: Extract<Block, { kind: "headline" }>): HTMLElement {
 const DRAW: { [K in Exclude<Block["kind"], "headline">]: (section: HTMLElement, block: Extract<Block, { kind: K }>) => void } = {
   bars(section, block) {
     const most = Math.max(...block.rows.map((row) => sum(row.values)), 1e-300);
-    const legend = element("ul", { class: "legend" }, ...block.parts.map((part) => element("li", {}, swatch(part.key), part.title)));
+    const keys = block.parts.map((part, index) => (KNOWN.has(part.key) ? part.key : `series-${index % 7}`));
+    const legend = element("ul", { class: "legend" }, ...block.parts.map((part, index) => element("li", {}, swatch(keys[index]!), part.title)));
     const rows = block.rows.map((row) => {
       const total = sum(row.values);
       const bar = element("div", { class: "bar", style: `width: ${(100 * total) / most}%` });
@@ -69,7 +70,7 @@ const DRAW: { [K in Exclude<Block["kind"], "headline">]: (section: HTMLElement, 
         const part = block.parts[index]!;
         if (!value) return;
         const share = percent(value / total);
-        const piece = element("span", { class: `part ${part.key}`, style: `flex-grow: ${value / total}`, title: `${part.title}: ${time(value)}, ${share}` });
+        const piece = element("span", { class: `part ${keys[index]}`, style: `flex-grow: ${value / total}`, title: `${part.title}: ${time(value)}, ${share}` });
         if (value / most > 0.08) piece.append(share);
         bar.append(piece);
       });
@@ -77,9 +78,10 @@ const DRAW: { [K in Exclude<Block["kind"], "headline">]: (section: HTMLElement, 
     });
     section.append(legend, ...rows);
     const first = block.rows[0];
+    if (first && block.rows.length > 1) section.append(element("p", { class: "note caption" }, `Of ${first.name}:`));
     if (first) {
       section.append(element("table", {}, element("tbody", {}, ...block.parts.map((part, index) =>
-        element("tr", {}, element("th", { scope: "row" }, swatch(part.key), part.title),
+        element("tr", {}, element("th", { scope: "row" }, swatch(keys[index]!), part.title),
           element("td", {}, time(first.values[index]!)), element("td", {}, percent(first.values[index]! / sum(first.values))))))));
     }
   },
@@ -189,6 +191,9 @@ const DRAW: { [K in Exclude<Block["kind"], "headline">]: (section: HTMLElement, 
       element("div", { class: "side" }, element("h3", {}, side.name), ...side.blocks.map(draw)))));
   },
 };
+
+/** Parts whose colour report.css says; others take those of series. */
+const KNOWN = new Set(["compute", "cpu", "communication", "waiting", "memory", "idle", "gemm", "attention", "other", "outside"]);
 
 const SVG = "http://www.w3.org/2000/svg";
 const NODE_LIMIT = 12;

@@ -70,8 +70,9 @@ class Comparison(Shown):
             (name, {self._kind(term): term.ns[at] * 1e-9 for term in self.terms.parts})
             for at, name in enumerate(called)
         ]
+        first, _, rest = headline(self).partition(": ")
         found = [
-            answer(headline(self), called, notes=notes),
+            answer(first, [rest, *called], notes=notes),
             bars("Time of the slowest rank", rows, titles),
             self._times("Part by part", (*self.terms.parts, self.terms.total)),
         ]
