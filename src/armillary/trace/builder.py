@@ -238,15 +238,18 @@ def _bytes(size: Size, name: str) -> int:
 
 def _whole(value: object, name: str, what: str, unit: str) -> int:
     """Return a count; 1e9 is one, too."""
-    # NumPy's numbers are no ints; what compares equal to one is meant.
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, Real)
-        or not 0 <= value < 2**63
-        or value != int(value)
-    ):
+    found = _number(value)
+    if found is None or found != int(found):
         raise InputError(f"node '{name}': {what}: got {show(value)}, expected a whole number of {unit}")
-    return int(value)
+    return int(found)
+
+
+def _number(value: object) -> int | float | None:
+    """Return a number that is not negative and fits 63 bits, None for anything else; NumPy's are numbers, too."""
+    if isinstance(value, bool) or not isinstance(value, int | float | Real):
+        return None
+    found = int(value) if isinstance(value, Integral) else float(value)
+    return found if 0 <= found < 2**63 else None
 
 
 def _nanoseconds(value: Time, name: str) -> int:
@@ -257,19 +260,16 @@ def _nanoseconds(value: Time, name: str) -> int:
             return round(parse_time(value))
         except ValueError as error:
             raise InputError(f"node '{name}': duration: {error}") from error
-    if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= value < 2**63:
-        raise InputError(
-            f"node '{name}': duration: got {show(value)}, expected µs, or a text such as '1.5 us'"
-        )
-    return int(value) * 1000 if value == int(value) else round(value * 1000)
+    found = _number(value)
+    if found is None:
+        raise InputError(f"node '{name}': duration: got {show(value)}, expected µs, or a text such as '1.5 us'")
+    return found * 1000 if isinstance(found, int) else round(found * 1000)
 
 
 def _ids(value: Ids, name: str, what: str) -> tuple[int, ...]:
-    given = (value,) if isinstance(value, Integral) else value
-    if isinstance(given, str) or not all(
+    given: Sequence[object] = value if isinstance(value, Sequence) else (value,)
+    if isinstance(value, str) or not all(
         isinstance(each, Integral) and not isinstance(each, bool) for each in given
     ):
-        raise InputError(
-            f"node '{name}': {what}: got {show(value)}, expected ids that earlier calls returned"
-        )
-    return tuple(map(int, given))
+        raise InputError(f"node '{name}': {what}: got {show(value)}, expected ids that earlier calls returned")
+    return tuple(int(each) for each in given)  # type: ignore[call-overload]
