@@ -11,7 +11,7 @@ from armillary.base.errors import InputError
 from armillary.engine.common.timeline import Timeline
 from armillary.platform.model import Platform
 from armillary.report.page.blocks import Block, changes
-from armillary.report.page.run import answer, course_of, reasons_of
+from armillary.report.page.run import answer, details_of, reasons_of
 from armillary.report.page.shown import Shown
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ class Result(Shown):
         """Return the blocks of the page."""
         found = self.tried() if changes else []
         return [
-            answer(self.run), *reasons_of(self.run), *_changed(self.step_time, found), *course_of(self.run),
+            answer(self.run), *reasons_of(self.run), *_changed(self.step_time, found), *details_of(self.run),
             *self._held(),
         ]  # fmt: skip
 

@@ -262,7 +262,9 @@ def _nanoseconds(value: Time, name: str) -> int:
             raise InputError(f"node '{name}': duration: {error}") from error
     found = _number(value)
     if found is None:
-        raise InputError(f"node '{name}': duration: got {show(value)}, expected µs, or a text such as '1.5 us'")
+        raise InputError(
+            f"node '{name}': duration: got {show(value)}, expected µs, or a text such as '1.5 us'"
+        )
     return found * 1000 if isinstance(found, int) else round(found * 1000)
 
 
@@ -271,5 +273,7 @@ def _ids(value: Ids, name: str, what: str) -> tuple[int, ...]:
     if isinstance(value, str) or not all(
         isinstance(each, Integral) and not isinstance(each, bool) for each in given
     ):
-        raise InputError(f"node '{name}': {what}: got {show(value)}, expected ids that earlier calls returned")
+        raise InputError(
+            f"node '{name}': {what}: got {show(value)}, expected ids that earlier calls returned"
+        )
     return tuple(int(each) for each in given)  # type: ignore[call-overload]

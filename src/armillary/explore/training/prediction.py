@@ -173,13 +173,13 @@ class Prediction(Shown):
     def blocks(self, *, changes: bool = True) -> list[Block]:
         """Return the blocks of the page."""
         from armillary.report.page.memory import memory_block
-        from armillary.report.page.run import course_of, reasons_of
+        from armillary.report.page.run import details_of, reasons_of
         from armillary.workload.generate import footprint_of
 
         run = self.timeline()
         return [
             *self._answer(), *(self._changed() if changes else []), *self._shown_part(), *reasons_of(run),
-            *course_of(run), memory_block(footprint_of(self.step.model, self.plan), self.memory.capacity_bytes),
+            *details_of(run), memory_block(footprint_of(self.step.model, self.plan), self.memory.capacity_bytes),
         ]  # fmt: skip
 
     def _answer(self) -> list[Block]:

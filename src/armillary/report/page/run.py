@@ -36,7 +36,7 @@ ROWS_SHOWN = 200
 
 def run_blocks(timeline: Timeline) -> list[Block]:
     """Return the blocks of a run."""
-    return [answer(timeline), *reasons_of(timeline), *course_of(timeline)]
+    return [answer(timeline), *reasons_of(timeline), *details_of(timeline)]
 
 
 def answer(timeline: Timeline) -> Block:
@@ -96,7 +96,7 @@ def reasons_of(timeline: Timeline) -> Iterator[Block]:
         yield table("What the bound says", titles, parts_of, note)
 
 
-def course_of(timeline: Timeline) -> Iterator[Block]:
+def details_of(timeline: Timeline) -> Iterator[Block]:
     """Yield the timeline, the critical path, the machine, and collectives."""
     cls = slowest(timeline)
     if cls is None:

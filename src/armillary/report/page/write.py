@@ -26,10 +26,10 @@ def write_page(title: str, blocks: Sequence[Block], path: str | os.PathLike[str]
 
 
 def _pieces(title: str, blocks: Sequence[Block]) -> list[str]:
-    bundle = files("armillary") / "web"
+    scripts = files("armillary") / "web"
 
     def part(name: str) -> str:
-        return (bundle / name).read_text(encoding="utf-8")
+        return (scripts / name).read_text(encoding="utf-8")
 
     body = [
         '<main id="page"></main>\n<noscript>This page is drawn by its own scripts, which are off.</noscript>\n'
