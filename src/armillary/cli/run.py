@@ -31,6 +31,7 @@ from armillary.cli.values import complete_software
 
 if TYPE_CHECKING:
     from armillary.engine.common.multi_job import JobsResult
+    from armillary.explore.result import Result
     from armillary.platform.files.native import Study
     from armillary.platform.model import Platform
     from armillary.trace import Trace
@@ -165,6 +166,7 @@ def command(
     # Only now: usage errors must not wait for the import of the engine.
     import armillary
 
+    shown: Result | None = None
     with working("simulating"):
         trace = pytorch_trace(pytorch, from_one_rank) if pytorch else None
         step = None
@@ -186,6 +188,7 @@ def command(
 
                 trace = load_trace(workload, bytes_per_node=SIMULATED)
             # A trace of its own replaces the workload of the study.
+            trace_of_its_own = trace is not None
             if trace:
                 machine_of_study = step.platform if step else load_platform(study or str(machine))
                 named = machine_of_study.profile
@@ -225,6 +228,11 @@ def command(
             if step:
                 places = places_of(step, step.described(result, machine_of_study))
             costs = costs_of(machine_of_study, simulate) if term_costs else None
+            if outputs.html:
+                from armillary.explore.result import Result
+
+                name = study or " on ".join(filter(None, (workload or pytorch or captured, machine)))
+                shown = Result(name, result, machine_of_study, simulate, None if trace_of_its_own else plan)
         elif trace and replays:
             from armillary.platform.model import recorded_machine
 
@@ -244,7 +252,7 @@ def command(
                 profile=chosen,
                 fold=not no_fold,
             )
-    outputs.present(result)
+    outputs.present(result, shown=shown)
     if step:
         show_places(step, *places)
     if (study or machine) and costs:

@@ -171,7 +171,9 @@ def _added(constants: Constants, device: str) -> str:
         for where, share in more.items()
         if constants.communication + share
     ]
-    return f"it adds to what kernels take alone: {', '.join(words)}" if words else "it adds nothing to kernels"
+    return (
+        f"it adds to what kernels take alone: {', '.join(words)}" if words else "it adds nothing to kernels"
+    )
 
 
 def _unpriced(prices: Mapping[str, tuple[int, float]]) -> list[str]:
