@@ -30,6 +30,7 @@ GROUPS = {
         "train": "Predict a training step of a model on a machine: time, memory, what limits it.",
         "serve": "Serve requests with a model on a machine: what each waits for.",
         "explain": "Summarise a saved result, and give the reasons for its time.",
+        "studio": "Play with a training step in a browser: sliders, time lines, searches.",
     },
     "What would be better?": {
         "compare": "Say what sets runs apart: studies, saved timelines, points of a sweep.",
@@ -88,6 +89,10 @@ ELSEWHERE: Mapping[str, tuple[str, ...]] = {
     "cluster": ("machine",),
     "reproduce": ("validate reproduce",),
     "inference": ("serve", "generate serve"),
+    "gui": ("studio",),
+    "web": ("studio",),
+    "ui": ("studio",),
+    "play": ("studio",),
 }
 """What others, and earlier versions, call a command -> where it is."""
 
