@@ -39,8 +39,7 @@ GROUPS = {
     },
     "Workloads": {
         "capture": "Run a PyTorch script on a CPU as if it were ranks of a GPU cluster, and record a step.",
-        "collect": "Run a PyTorch script on all ranks, here, and collect its traces.",
-        "trace": "Chakra execution traces: convert, check, look into, replay them.",
+        "trace": "Chakra execution traces: collect, convert, check, look into, replay them.",
         "generate": "Generate workloads: models, micro-benchmarks, learned traces.",
     },
     "Machines": {
@@ -79,8 +78,8 @@ ELSEWHERE: Mapping[str, tuple[str, ...]] = {
     "price": ("plan cost",),
     "allocate": ("plan allocate",),
     "whole-run": ("plan whole-run",),
-    "profile": ("collect",),
-    "record": ("collect", "capture"),
+    "profile": ("trace collect",),
+    "record": ("trace collect", "capture"),
     "replay": ("trace replay",),
     "workload": ("generate",),
     "learn": ("generate learn",),
@@ -88,6 +87,7 @@ ELSEWHERE: Mapping[str, tuple[str, ...]] = {
     "system": ("machine",),
     "cluster": ("machine",),
     "reproduce": ("validate reproduce",),
+    "collect": ("trace collect",),
     "inference": ("serve", "generate serve"),
     "gui": ("studio",),
     "web": ("studio",),

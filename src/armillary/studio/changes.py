@@ -89,7 +89,7 @@ def _changes(found: Found) -> Iterator[Change]:
                 continue
             schedule = "interleaved" if virtual > 1 else "1f1b"
             yield Change(
-                f"{virtual} virtual stages instead of {plan.pipeline.virtual}",
+                f"virtual stages: {virtual} instead of {plan.pipeline.virtual}",
                 {"pipeline": {"virtual": virtual, "schedule": schedule}},
             )
     for how, words in (("none", "no recomputation"), ("full", "full recomputation")):

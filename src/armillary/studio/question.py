@@ -139,7 +139,8 @@ def python(asked: Question, machine: str) -> str:
     words = [repr(_file(asked)), repr(machine)]
     words += [f"software={asked.software!r}"] if asked.software else []
     words += [f"{name}={pformat(value, width=80)}" for name, value in keys.items()]
-    return f"import armillary\n\nfound = armillary.train({', '.join(words)})\nprint(found.step_time_s, found.interval_s)\n"
+    call = f"found = armillary.train({', '.join(words)})"
+    return f"import armillary\n\n{call}\nprint(found.step_time_s, found.interval_s)\n"
 
 
 def _file(asked: Question) -> str:

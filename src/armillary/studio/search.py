@@ -8,6 +8,7 @@ from typing import Any
 from armillary.explore.sweep.memory import needed
 from armillary.explore.training import choose
 from armillary.explore.training.show import choice_json, plan_text
+from armillary.explore.training.software import usual
 from armillary.explore.training.train import plan_of
 from armillary.studio.answers import machines
 from armillary.studio.question import read_question
@@ -26,12 +27,14 @@ def plan(data: Mapping[str, Any], tell: Callable[[dict[str, Any]], None]) -> dic
     model, machine = asked.read_model(), machines.of(asked.machine, asked.fabric, asked.peak).machine
     plan_of({"batch": 1, **asked.plan}, machine)
     given = opened(asked.plan)
+    # One for all plans, as they are compared.
+    software = asked.software or usual(machine.software, given)
 
     def seen(values: Mapping[str, Any], seconds: float) -> None:
         each = plan_of(values, machine)
         tell({
             "point": {
-                "step_time_s": seconds, "needed_bytes": int(needed(model, each)), "text": plan_text(each),
+                "step_time_s": seconds, "needed_bytes": int(needed(model, each)), "text": plan_text(each), "software": software,
                 "plan": {key: value for key, value in values.items() if key != "ranks"},
             }
         })  # fmt: skip

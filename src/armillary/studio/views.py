@@ -16,7 +16,7 @@ from armillary.explore.training.train import step_of
 from armillary.report.communication import collectives, dimensions
 from armillary.report.critical import Late
 from armillary.report.plain import class_name, class_sizes, nanoseconds
-from armillary.report.time_breakdown import Ticks, measure, union
+from armillary.report.time_breakdown import Ticks, union
 from armillary.studio.answers import find
 from armillary.studio.question import KEYS, Question, read_question
 from armillary.trace import Trace
@@ -29,8 +29,10 @@ from armillary.workload.plan.request import keys_of
 Tell = Callable[[dict[str, Any]], None]
 CLASSES = 32
 """Most classes of ranks that are shown."""
-SPANS = 500
-"""Spans of a row that a screen can tell apart: what is nearer is drawn as one."""
+SPANS = 600
+"""Most spans of a lane that are told one by one: of more, how much of each piece of the time they take."""
+BINS_OF_LANE = 400
+"""Pieces of the time of a lane."""
 POINTS = 600
 """Points of a curve."""
 COLLECTIVES = 30
@@ -72,7 +74,10 @@ def _kept(text: str) -> Run:
 
 
 def timeline(data: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
-    """Return rows of spans of each class of ranks; with `TIMES` those of a part of the time, in more detail."""
+    """Return what each class of ranks does when: spans, or where there are too many shares of pieces of the time.
+
+    With `TIMES` it is that of a part of the time, in more detail.
+    """
     document = Document("question", dict(data))
     document.check_keys((*KEYS, *TIMES))
     run = _run(read_question({key: value for key, value in data.items() if key not in TIMES}))
@@ -92,59 +97,78 @@ def timeline(data: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
                 "name": class_name(run.timeline, cls, int(sizes[cls])),
                 "ranks": int(sizes[cls]),
                 "finish_s": int(run.timeline.finish[cls]) * tick,
-                "rows": list(_rows(run, cls, late, window, tick)),
+                "lanes": list(_lanes(run, cls, late, window, tick)),
             }
             for cls in run.shown
         ],
     }  # fmt: skip
 
 
-def _rows(run: Run, cls: int, late: Late, window: tuple[int, int], tick: float) -> Iterator[dict[str, Any]]:
-    """Yield what a class does in a part of the time, a row for each kind."""
+def _lanes(run: Run, cls: int, late: Late, window: tuple[int, int], tick: float) -> Iterator[dict[str, Any]]:
+    """Yield what a class does in a part of the time: kernels, communication, and the CPU, a lane each."""
     table = run.timeline.table(cls)
     start, end = run.timeline.spans(cls)
     graph = run.trace.graph(int(run.timeline.representative[cls]))
     gemm, attention = graph.int_lists(GEMM)[0] >= 0, graph.int_lists(ATTENTION)[0] >= 0
-    compute = table.kind == KINDS.index("compute")
-    moves = np.isin(table.kind, [KINDS.index(name) for name in ("collective", "send", "recv")])
+
+    def of(*names: str) -> Any:
+        return np.isin(table.kind, [KINDS.index(name) for name in names])
+
+    compute, moves = of("compute"), of("collective", "send", "recv")
     waiting, until, _ = late.waits(cls)
     active = start.copy()
     active[waiting] = until
-    others = np.isin(table.kind, [KINDS.index("cpu"), KINDS.index("memory")])
-    for name, chosen, begin, stop in (
-        ("GEMMs", compute & gemm, start, end),
-        ("attention", compute & attention, start, end),
-        ("other kernels", compute & ~gemm & ~attention, start, end),
-        ("communication", moves, active, end),
-        ("waiting for other ranks", moves, start, active),
-        ("CPU and remote memory", others, start, end),
-    ):
-        inside = chosen & (start >= 0) & (stop > begin) & (stop > window[0]) & (begin < window[1])
-        if inside.any():
-            spans = _merged(begin[inside], stop[inside], table.name[inside], window)
-            busy = measure(*union(np.maximum(begin[inside], window[0]), np.minimum(stop[inside], window[1])))
-            yield {
-                "name": name,
-                "busy_s": busy * tick,
-                "spans": [[low * tick, high * tick, count, text] for low, high, count, text in spans],
-            }
+    lanes: Mapping[str, Mapping[str, tuple[Any, Ticks, Ticks]]] = {
+        "kernels": {
+            "GEMMs": (compute & gemm, start, end),
+            "attention": (compute & attention, start, end),
+            "other kernels": (compute & ~gemm & ~attention, start, end),
+        },
+        "communication": {
+            "communication": (moves, active, end),
+            "waiting for other ranks": (moves, start, active),
+        },
+        "CPU": {"CPU and remote memory": (of("cpu", "memory"), start, end)},
+    }
+    for name, kinds in lanes.items():
+        inside = {
+            kind: np.flatnonzero(
+                chosen & (start >= 0) & (stop > begin) & (stop > window[0]) & (begin < window[1])
+            )
+            for kind, (chosen, begin, stop) in kinds.items()
+        }
+        held: dict[str, Any] = {"name": name, "kinds": [kind for kind, nodes in inside.items() if len(nodes)]}
+        if not held["kinds"]:
+            continue
+        if sum(map(len, inside.values())) <= SPANS:
+            held["spans"] = [
+                [
+                    int(begin[node]) * tick,
+                    int(stop[node]) * tick,
+                    held["kinds"].index(kind),
+                    str(table.name[node])[:80],
+                ]
+                for kind, (_, begin, stop) in kinds.items()
+                for node in inside[kind].tolist()
+            ]
+        else:
+            edges = np.linspace(*window, BINS_OF_LANE + 1)
+            held["shares"] = [
+                _shares(kinds[kind][1][inside[kind]], kinds[kind][2][inside[kind]], edges)
+                for kind in held["kinds"]
+            ]
+        yield held
 
 
-def _merged(
-    start: Ticks, end: Ticks, names: Any, window: tuple[int, int]
-) -> Iterator[tuple[int, int, int, str]]:
-    """Yield (start, end, nodes, name of the first); spans nearer than a screen can tell apart are one."""
-    order = np.argsort(start, kind="stable")
-    start, end, names = start[order], np.maximum.accumulate(end[order]), names[order]
-    gap = max((window[1] - window[0]) // SPANS, 0)
-    first = np.concatenate(([True], start[1:] > end[:-1] + gap))
-    # One that is wide enough to be seen stands alone.
-    wide = end - start > 4 * gap
-    first |= wide | np.concatenate(([False], wide[:-1]))
-    at = np.flatnonzero(first)
-    last = np.append(at[1:], len(start)) - 1
-    for one, other in zip(at.tolist(), last.tolist(), strict=True):
-        yield int(start[one]), int(end[other]), other - one + 1, str(names[one])[:80]
+def _shares(start: Ticks, end: Ticks, edges: Any) -> list[float]:
+    """Return the share of each piece of time in which at least one of some spans ran."""
+    start, end = union(start, end)
+    before = np.concatenate(([0], np.cumsum(end - start)))
+    at = np.searchsorted(start, edges, side="right") - 1
+    now = np.clip(edges - start[np.maximum(at, 0)], 0, (end - start)[np.maximum(at, 0)])
+    covered = np.where(at < 0, 0.0, before[np.maximum(at, 0)] + now)
+    found: list[float] = (np.diff(covered) / max(edges[1] - edges[0], 1e-9)).round(4).tolist()
+    return found
 
 
 def network(data: Mapping[str, Any], tell: Tell) -> dict[str, Any]:

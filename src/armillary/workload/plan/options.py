@@ -81,6 +81,7 @@ def leaves(kind: Kind) -> Iterator[tuple[KeyPath, dict[str, Any]]]:
 
 
 def option_name(path: KeyPath) -> str:
+    """Return the name of an option, without hyphens in front."""
     return NAMES.get(path, str(path[-1]).replace("_", "-"))
 
 
