@@ -215,7 +215,8 @@ function more(state: () => State, catalogue: Catalogue, change: Change): HTMLEle
   for (const each of catalogue.plan) {
     if (!shown.has(each.path.join("."))) groups.set(each.heading, [...(groups.get(each.heading) ?? []), each]);
   }
-  return [...groups].map(([heading, values]) =>
-    element("details", { id: `more-${heading}` }, element("summary", {}, `More: ${heading}`), ...values.map((each) => ofPlan(each, each.option.replace(/^--/, ""), state, change))),
+  const parts = [...groups].map(([heading, values]) =>
+    element("details", { id: `more-${heading}` }, element("summary", {}, heading), ...values.map((each) => ofPlan(each, each.option.replace(/^--/, ""), state, change))),
   );
+  return [element("details", { id: "more" }, element("summary", {}, "More values of a plan"), ...parts)];
 }
