@@ -76,7 +76,7 @@ class Page:
         while time.monotonic() < end:
             # While another page is loaded there is nothing to ask.
             value = self.browser.value(
-                f"(() => {{ try {{ return {expression} }} catch {{ return null }} }})()"
+                f"(() => {{ try {{ return !!({expression}) }} catch {{ return null }} }})()"
             )
             if value:
                 return value
@@ -111,7 +111,7 @@ class Page:
         ready = self.browser.value("document.body.dataset.ready")
         self.browser.value(
             f"(() => {{ const e = document.querySelector({selector!r}); e.value = {value!r};"
-            "e.dispatchEvent(new Event('input', {bubbles: true})); e.dispatchEvent(new Event('change', {bubbles: true})) })()"
+            "for (const kind of ['input', 'change']) e.dispatchEvent(new Event(kind, {bubbles: true})) })()"
         )
         self.until(f"Number(document.body.dataset.ready) > {ready}")
 

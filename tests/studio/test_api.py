@@ -105,8 +105,10 @@ def test_a_wrong_plan_is_refused_in_the_words_of_the_command(
         changed(model=["a"]), changed(machine="9" * 300), changed(fabric=0), changed(fabric=1e9), changed(peak="fast"),
         changed(software="/etc/passwd.yaml"), changed(plan=5), changed(plan={}), changed(plan={"batch": "x"}),
         changed(plan={"batch": 8, "parallel": 5}), changed(plan={"batch": 8, "parallel": {"tp": [1]}}),
-        changed(plan={"batch": 8, "tp": 2, "parallel": {"tp": 2}}), changed(plan={"batch": 8, "pipeline": {"schedule": {}}}),
-        changed(plan={"batch": 2**62}), changed(plan={"batch": 8, "ranks": 3}), changed(plan={"batch": 8, "nonsense": 1}),
+        changed(plan={"batch": 8, "tp": 2, "parallel": {"tp": 2}}),
+        changed(plan={"batch": 8, "pipeline": {"schedule": {}}}),
+        changed(plan={"batch": 2**62}), changed(plan={"batch": 8, "ranks": 3}),
+        changed(plan={"batch": 8, "nonsense": 1}),
         changed(nonsense=1), changed(config=5), changed(config={}), changed(config={"model_type": "<script>"}),
         changed(config={**CONFIG, "num_hidden_layers": 10**9}), changed(config={**CONFIG, "hidden_size": -1}),
         changed(machine="dgx-h100", fabric=2), changed(plan={"batch": 8, "sequence": 10**18}),
@@ -189,7 +191,8 @@ def test_a_search_tells_its_points(client: TestClient, tmp_path: Path) -> None:
     assert len(points) == job["result"]["simulated"]
     best = job["result"]["plans"][0]
     assert best["step_time_s"] == pytest.approx(min(point["step_time_s"] for point in points))
-    words = f"plan {ASKED['model']} --machine {ASKED['machine']} --batch 32 --sequence 1024 --json {tmp_path / 'plan.json'}"
+    words = f"plan {ASKED['model']} --machine {ASKED['machine']} --batch 32 --sequence 1024"
+    words += f" --json {tmp_path / 'plan.json'}"
     assert CliRunner().invoke(main, words.split()).exit_code == 0
     told = json.loads((tmp_path / "plan.json").read_text())
     assert [each["step_time_s"] for each in told["plans"]] == [

@@ -26,7 +26,7 @@ def test_is_tp_8_or_4_better(page: Page) -> None:
     page.click("#tab-whatif")
     page.until("/were predicted/.test(document.querySelector('#whatif-said').textContent)")
     row = next(row for row in page.rows("changes") if row[0] == "tp 4 instead of 8")
-    assert re.match(r"[+−][\d.]+ %", row[2])
+    assert re.match(r"[+\u2212][\d.]+ %", row[2])
     assert page.actions <= 3 and not page.problems()
 
 
@@ -124,8 +124,8 @@ def test_how_do_i_run_this_without_the_studio(page: Page) -> None:
 
 def test_how_long_does_my_own_model_take(page: Page, tmp_path: Path) -> None:
     config = {
-        "model_type": "llama", "num_hidden_layers": 8, "hidden_size": 1024, "num_attention_heads": 16, "vocab_size": 32000,
-        "intermediate_size": 4096, "max_position_embeddings": 2048,
+        "model_type": "llama", "num_hidden_layers": 8, "hidden_size": 1024, "num_attention_heads": 16,
+        "vocab_size": 32000, "intermediate_size": 4096, "max_position_embeddings": 2048,
         "_name_or_path": "<img src=x onerror=\"window.__pwned='name'\">",
     }  # fmt: skip
     name = "<img src=x onerror=window.__pwned='file'>.json"
@@ -152,9 +152,12 @@ def test_how_long_does_my_own_model_take(page: Page, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("fragment", [
-    "model=<script>window.__pwned=1</script>&machine=64xdgx-h100", "model=llama-2-7b&machine=<img src=x onerror=alert(1)>",
-    "model=llama-2-7b&machine=dgx-h100&plan.batch=x&plan.__proto__.x=1&view=<b>", "model=a&config={{{&machine=javascript:alert(1)",
-    "model=llama-2-7b&machine=dgx-h100&config=[]&plan.batch=8", "model=llama-2-7b&machine=dgx-h100&fabric=NaN&plan.batch=8",
+    "model=<script>window.__pwned=1</script>&machine=64xdgx-h100",
+    "model=llama-2-7b&machine=<img src=x onerror=alert(1)>",
+    "model=llama-2-7b&machine=dgx-h100&plan.batch=x&plan.__proto__.x=1&view=<b>",
+    "model=a&config={{{&machine=javascript:alert(1)",
+    "model=llama-2-7b&machine=dgx-h100&config=[]&plan.batch=8",
+    "model=llama-2-7b&machine=dgx-h100&fabric=NaN&plan.batch=8",
     "model=llama-2-7b&machine=dgx-h100&plan.batch=8&view=constructor",
 ])  # fmt: skip
 def test_a_hostile_link_does_nothing(page: Page, fragment: str) -> None:
@@ -193,13 +196,15 @@ def test_all_can_be_done_by_keys(page: Page) -> None:
 
 CONTRAST = """(() => {
   const channels = (text) => (text.match(/[\\d.]+/g) ?? []).map(Number);
-  const light = ([r, g, b]) => [r, g, b].map((c) => c / 255).map((c) => c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4)
+  const light = ([r, g, b]) => [r, g, b].map((c) => c / 255)
+    .map((c) => c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4)
     .reduce((sum, c, i) => sum + c * [0.2126, 0.7152, 0.0722][i], 0);
   const behind = (e) => { for (; e; e = e.parentElement) { const c = channels(getComputedStyle(e).backgroundColor);
     if (c.length === 3 || c[3] > 0) return c; } return [255, 255, 255]; };
   const found = [];
   for (const e of document.querySelectorAll('body *')) {
-    if (![...e.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim()) || !e.getClientRects().length) continue;
+    if (![...e.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim())) continue;
+    if (!e.getClientRects().length) continue;
     if (e.disabled || e.tagName === 'OPTION') continue;
     const a = light(channels(getComputedStyle(e).color)), b = light(behind(e));
     const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
@@ -208,7 +213,8 @@ CONTRAST = """(() => {
   return found;
 })()"""
 NAMELESS = """[...document.querySelectorAll('button, select, input, [role=tab], summary, progress')].filter((e) =>
-  e.getClientRects().length && !(e.textContent.trim() || e.getAttribute('aria-label') || e.labels?.length)).map((e) => e.outerHTML)"""
+  e.getClientRects().length && !(e.textContent.trim() || e.getAttribute('aria-label') || e.labels?.length))
+  .map((e) => e.outerHTML)"""
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])

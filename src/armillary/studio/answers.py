@@ -13,6 +13,7 @@ from typing import Any
 import yaml
 
 from armillary.base.files import make_folder
+from armillary.base.json_text import parse_json
 from armillary.base.text import on_one_line
 from armillary.explore.training.parts import TITLES
 from armillary.explore.training.scaled import Scaled, scaled
@@ -70,7 +71,7 @@ def find(asked: Question) -> Found:
 
 @lru_cache(maxsize=256)
 def _found(text: str) -> Found:
-    asked = Question(**json.loads(text))
+    asked = Question(**parse_json(text, "question"))
     model = asked.read_model()
     machine = machines.of(asked.machine, asked.fabric, asked.peak)
     # Of values that are of no type at all, too, the schema speaks first.

@@ -13,6 +13,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import Any
 
+from armillary.base.json_text import parse_json
 from armillary.base.units import format_bytes, format_time
 from armillary.studio.worker import serve
 
@@ -87,7 +88,7 @@ class Desk:
                     text = await asyncio.to_thread(pipe.recv_bytes)
                     if text.startswith(b'{"answer":'):
                         return text[len(b'{"answer":') : -1]
-                    message = json.loads(text)
+                    message = parse_json(text, "answer")
                     if "refused" in message:
                         raise RefusedError(message["refused"], message["exit_code"])
                     tell(message["told"])

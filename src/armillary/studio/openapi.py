@@ -65,7 +65,7 @@ def _answer(text: str, schema: dict[str, Any] | None = None) -> dict[str, Any]:
 def _ask(summary: str, schema: dict[str, Any], **more: dict[str, Any]) -> dict[str, Any]:
     question: dict[str, Any] = {"$ref": "#/components/schemas/Question"}
     if more:
-        question = {"allOf": [question, _object(**more)]}
+        question = {"allOf": [question, {"type": "object", "properties": more}]}
     body = {"required": True, "content": {"application/json": {"schema": question}}}
     return {"post": {"summary": summary, "requestBody": body, "responses": _answer(summary, schema)}}
 

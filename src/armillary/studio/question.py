@@ -1,4 +1,4 @@
-"""What is asked of the studio: a model on a machine under a plan; as JSON, and as a command line, Python and a study."""
+"""What is asked of the studio: a model on a machine under a plan; as JSON, as a command line, and as Python."""
 
 from __future__ import annotations
 

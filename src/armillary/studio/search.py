@@ -34,7 +34,8 @@ def plan(data: Mapping[str, Any], tell: Callable[[dict[str, Any]], None]) -> dic
         each = plan_of(values, machine)
         tell({
             "point": {
-                "step_time_s": seconds, "needed_bytes": int(needed(model, each)), "text": plan_text(each), "software": software,
+                "step_time_s": seconds, "needed_bytes": int(needed(model, each)),
+                "text": plan_text(each), "software": software,
                 "plan": {key: value for key, value in values.items() if key != "ranks"},
             }
         })  # fmt: skip

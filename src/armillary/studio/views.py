@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from armillary.base.document import Document
+from armillary.base.json_text import parse_json
 from armillary.engine.common.timeline import KINDS, Timeline
 from armillary.explore.training.step import extent, simulated, trace_of
 from armillary.explore.training.train import step_of
@@ -58,7 +59,7 @@ def _run(asked: Question) -> Run:
 
 @lru_cache(maxsize=4)
 def _kept(text: str) -> Run:
-    found = find(Question(**json.loads(text)))
+    found = find(Question(**parse_json(text, "question")))
     step = found.step
     one = step_of(found.model, step.machine, keys_of(step.plan))
     constants, runs = step.software.fitted.constants, extent(one)

@@ -10,6 +10,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from armillary.base.errors import ArmillaryError
+from armillary.base.json_text import parse_json
 
 BUG = 1
 """Exit code of an error that is none of the user's."""
@@ -41,7 +42,7 @@ def serve(pipe: Connection) -> None:
 
     try:
         while True:
-            kind, question = json.loads(pipe.recv_bytes())
+            kind, question = parse_json(pipe.recv_bytes(), "question")
             try:
                 reply: dict[str, Any] = {"answer": kinds()[kind](question, lambda told: send({"told": told}))}
             except ArmillaryError as error:
