@@ -29,6 +29,7 @@ from armillary.cli.outputs import Outputs, output_options, say, working
 
 if TYPE_CHECKING:
     from armillary.engine.common.multi_job import JobsResult
+    from armillary.explore.result import Result
     from armillary.platform.files.native import Study
     from armillary.platform.model import Platform
     from armillary.trace import Trace
@@ -143,6 +144,7 @@ def command(
     # Only now: usage errors must not wait for the import of the engine.
     import armillary
 
+    shown: Result | None = None
     with working("simulating"):
         trace = pytorch_trace(pytorch, from_one_rank) if pytorch else None
         if captured:
@@ -160,6 +162,7 @@ def command(
 
                 trace = load_trace(workload, bytes_per_node=SIMULATED)
             # A trace of its own replaces the workload of the study.
+            trace_of_its_own = trace is not None
             if trace:
                 machine_of_study = load_platform(study or str(machine))
                 named = machine_of_study.profile
@@ -187,6 +190,11 @@ def command(
             machine_of_study = chosen_terms(with_efficiency(machine_of_study, efficiency, trace), no_terms)
             result = simulate(machine_of_study)
             costs = costs_of(machine_of_study, simulate) if term_costs else None
+            if outputs.html:
+                from armillary.explore.result import Result
+
+                name = study or " on ".join(filter(None, (workload or pytorch or captured, machine)))
+                shown = Result(name, result, machine_of_study, simulate, None if trace_of_its_own else plan)
         elif trace and replays:
             from armillary.platform.model import recorded_machine
 
@@ -206,7 +214,7 @@ def command(
                 profile=chosen,
                 fold=not no_fold,
             )
-    outputs.present(result)
+    outputs.present(result, shown=shown)
     if captured:
         assert trace is not None and machine is not None
         say_unpriced(trace, machine_of_study, host_time)

@@ -8,8 +8,8 @@ import click
 
 from armillary.cli import COMMANDS
 from armillary.cli.command import FILES, Command, option
-from armillary.cli.options import counted_machine_option, json_option, seed_option
-from armillary.cli.outputs import say, show_table, working, write_json
+from armillary.cli.options import counted_machine_option, html_option, json_option, seed_option
+from armillary.cli.outputs import say, show_table, working, write_html, write_json
 from armillary.cli.values import complete_models
 
 _HELP = f"""{COMMANDS["serve"]}
@@ -79,6 +79,7 @@ LOAD, REPLICA, ENGINE = "Load", "Replica", "Engine"
     help="What a good request meets, e.g. ttft=500ms,tpot=50ms; also e2e.",
 )
 @option("--requests", "each", is_flag=True, heading=FILES, help="List every request in the JSON file.")
+@html_option()
 @json_option("Write the same as JSON, in s and tokens.")
 def command(
     name: str,
@@ -87,22 +88,16 @@ def command(
     overhead: str | None,
     slo: str | None,
     each: bool,
+    html: Path | None,
     json_file: Path | None,
     **options: object,
 ) -> None:
     """Serve and print."""
     from armillary.base.errors import InputError
     from armillary.base.units import parse_time
+    from armillary.serving.result import engine_text, headline, load_text, use_text
     from armillary.serving.serve import serve
-    from armillary.serving.show import (
-        engine_text,
-        headline,
-        load_text,
-        metrics_table,
-        serving_json,
-        use_text,
-        waits_table,
-    )
+    from armillary.serving.show import metrics_table, serving_json, waits_table
 
     if each and not json_file:
         raise click.UsageError("--requests lists them in the file of --json, which is missing")
@@ -123,3 +118,4 @@ def command(
     click.echo("\nWhere the time of a request goes, on average:")
     show_table(waits_table(found))
     write_json(json_file, serving_json(found, requests=each))
+    write_html(html, found)

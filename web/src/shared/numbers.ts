@@ -1,7 +1,7 @@
-// Numbers as a reader wants them: three digits and a unit. Times are seconds, sizes bytes.
+// Numbers as a reader wants them: four digits and a unit, as the command line has them. Times are seconds, sizes bytes.
 
-/** Three significant digits, without an exponent where a plain number is readable. */
-export function digits(value: number, significant = 3): string {
+/** Four significant digits, without an exponent where a plain number is readable. */
+export function digits(value: number, significant = 4): string {
   if (!Number.isFinite(value)) return "–";
   if (value === 0) return "0";
   const size = Math.abs(value);
@@ -28,6 +28,6 @@ export const size = (bytes: number): string => (bytes === 0 ? "0 B" : scaled(byt
 /** A rate in bytes a second, in powers of 1000. */
 export const rate = (bytes: number): string => (bytes === 0 ? "0 B/s" : scaled(bytes, RATES));
 /** A share, as 12.3 %. */
-export const percent = (share: number): string => `${digits(share * 100)} %`;
+export const percent = (share: number): string => `${digits(share * 100, 3)} %`;
 /** A count, as 4,096. */
 export const count = (value: number): string => value.toLocaleString("en-US");

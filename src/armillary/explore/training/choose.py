@@ -16,10 +16,13 @@ from armillary.explore.training.defaults import completed, with_recipe, with_seq
 from armillary.explore.training.machine import Machine, machine_of
 from armillary.explore.training.parts import parts_of
 from armillary.explore.training.plan_keys import nested
+from armillary.explore.training.prediction import Prediction, plans_block
 from armillary.explore.training.software import Software, software_of, usual
 from armillary.explore.training.step import platform_of
-from armillary.explore.training.train import Prediction, of_parts, plan_of, step_of
+from armillary.explore.training.train import of_parts, plan_of, step_of
 from armillary.platform.files.preset import merged
+from armillary.report.page.blocks import Block, table
+from armillary.report.page.shown import Shown
 from armillary.workload.models import Model, load_model
 
 Progress = Callable[[str, int, int], None]
@@ -44,8 +47,8 @@ class Rejected:
     why: str
 
 
-@dataclass(frozen=True)
-class Choice:
+@dataclass(frozen=True, repr=False)
+class Choice(Shown):
     """The best plans of a model on a machine.
 
     Attributes:
@@ -64,6 +67,35 @@ class Choice:
     def best(self) -> Prediction:
         """The fastest."""
         return self.plans[0]
+
+    def __repr__(self) -> str:
+        """Return three lines: the best plan with its memory, and how many were tried."""
+        first, memory, last = repr(self.best).split("\n")
+        return f"{first}\n{memory}\n{last}; the best of {self.count:,} plans, {self.simulated:,} simulated"
+
+    @property
+    def count(self) -> int:
+        """How many plans there were."""
+        return len(self.plans) + len(self.rejected)
+
+    @property
+    def title(self) -> str:
+        """Model, machine and batch."""
+        return f"Plans of {self.best.title}"
+
+    def blocks(self, *, changes: bool = True) -> list[Block]:
+        """Return the blocks of the page: the best plan, all plans, why the others lose, and the best run."""
+        first, second, *rest = self.best.blocks(changes=changes)
+        kinds: dict[str, list[str]] = {}
+        for each in self.rejected:
+            kinds.setdefault(each.kind, []).append(each.why)
+        columns = (("plans", "count"), ("why", "text"), ("for example", "text"))
+        title = f"The {len(self.plans)} best of {self.count:,} plans"
+        lost = [[len(whys), kind, whys[0]] for kind, whys in kinds.items()]
+        return [
+            first, plans_block(title, self.plans),
+            *([table("Why the others are not among them", columns, lost)] if lost else []), second, *rest,
+        ]  # fmt: skip
 
 
 def plan(
