@@ -16,10 +16,11 @@ from armillary.base.files import make_folder
 from armillary.base.json_text import parse_json
 from armillary.base.text import on_one_line
 from armillary.explore.training.parts import TITLES
+from armillary.explore.training.prediction import Prediction, headline, memory_text, plan_text
 from armillary.explore.training.scaled import Scaled, scaled
-from armillary.explore.training.show import headline, memory_text, plan_text, prediction_json
+from armillary.explore.training.show import prediction_json
 from armillary.explore.training.takeaway import study
-from armillary.explore.training.train import Prediction, plan_of, predicted
+from armillary.explore.training.train import plan_of, predicted
 from armillary.studio.question import Question, command_line, python, read_question
 from armillary.workload.models import Model
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from armillary.base.errors import InputError
-from armillary.explore.training.show import plan_text
-from armillary.explore.training.train import Prediction, predicted, tells_apart
+from armillary.explore.training.prediction import Prediction, plan_text, tells_apart
+from armillary.explore.training.train import predicted
 from armillary.platform.files.preset import merged
 from armillary.studio.answers import Found, find, machines
 from armillary.studio.question import read_question

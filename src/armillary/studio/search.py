@@ -7,7 +7,8 @@ from typing import Any
 
 from armillary.explore.sweep.memory import needed
 from armillary.explore.training import choose
-from armillary.explore.training.show import choice_json, plan_text
+from armillary.explore.training.prediction import plan_text
+from armillary.explore.training.show import choice_json
 from armillary.explore.training.software import usual
 from armillary.explore.training.train import plan_of
 from armillary.studio.answers import machines
