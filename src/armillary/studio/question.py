@@ -85,11 +85,11 @@ def read_question(data: object) -> Question:
     plan = data.get("plan") or {}
     if not isinstance(plan, dict):
         document.reject(("plan",), plan, "a mapping of keys to values")
-    numbers = [
+    fabric, peak = (
         document.number((key,), data.get(key, 1), "a factor", low=0, exclusive=True)
         for key in ("fabric", "peak")
-    ]
-    return Question(model, config, machine, *numbers, str(software), nested(plan))
+    )
+    return Question(model, config, machine, fabric, peak, str(software), nested(plan))
 
 
 def _name(document: Document, key: str) -> str:
@@ -129,7 +129,7 @@ def command_line(asked: Question, machine: str) -> str:
 
 def python(asked: Question, machine: str) -> str:
     """Return the Python that asks the same; `machine` as of `command_line`."""
-    names = {place: name for name, place in ALONE.items() if name.isidentifier()}
+    names: dict[tuple[str, ...], str] = {place: name for name, place in ALONE.items() if name.isidentifier()}
     keys: dict[str, Any] = {}
     for path, value in _given(asked.plan):
         if len(path) == 1 or path in names:

@@ -154,7 +154,7 @@ async function begin(): Promise<void> {
       );
     }
     answer.replaceChildren(...lines.filter((each) => each !== null));
-    if (deepest === depth && prediction.assumptions.length <= 2) answer.querySelector("details")?.setAttribute("open", "");
+    if (innerWidth > 800 && prediction.assumptions.length <= 2) answer.querySelector("details")?.setAttribute("open", "");
   }
 
   function showView(): void {
