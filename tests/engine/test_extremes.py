@@ -67,5 +67,5 @@ def test_what_picoseconds_cannot_count_is_refused(network_model: str) -> None:
     far = armillary.load_platform(
         {"network": [{**dimension, "latency": "1500 h"}], "compute": {"replay": True}}
     )
-    with pytest.raises(InputError, match="latency of .* expected at most"):
+    with pytest.raises(InputError, match=r"latency of .* expected at most"):
         armillary.simulate(trace, far, network_model=network_model)
