@@ -187,7 +187,7 @@ def _served(
         )  # fmt: skip
         made = service(found, machine_of(f"{devices}xh100"), requests, wanted)
         return made.run(requests), stages
-    except (ValueError, ArmillaryError) as error:
+    except (ValueError, OverflowError, ArmillaryError) as error:
         return str(error)
 
 
