@@ -194,13 +194,9 @@ def take(steps: Sequence[Step], kernels: Kernels, tp: int, taken: Taken, at: int
     fused = kernels.parts.get("fuses", {}).get("all", {})
     for step in steps:
         name, _, last = step.name.rpartition(".")
-        if routed and (
-            step.name.startswith(ROUTED[:2]) or step.name == ROUTED[2] or _beside(step.name, tokens)
-        ):
+        if routed and (_routed(step.name) or _beside(step.name, tokens)):
             continue
         if last == "norm" and name in ("attention.norm", "mlp.norm") and fused.get("norm") and tp > 1:
-            continue
-        if step.name == "positions.turn" and fused.get("positions"):
             continue
         shape, kind = step.attention, _kind(step, kernels.blocks)
         if step.collective is CollectiveType.ALL_REDUCE and kernels.link and "reduce" in kernels.parts:
@@ -218,6 +214,16 @@ def take(steps: Sequence[Step], kernels: Kernels, tp: int, taken: Taken, at: int
         else:
             left.append(step)
     return left
+
+
+def issued_kernels(steps: Sequence[Step]) -> int:
+    """Return how many kernels the CPU issues one by one: the routed experts of a layer are one."""
+    routed = [_routed(step.name) for step in steps]
+    return routed.count(False) + any(routed)
+
+
+def _routed(name: str) -> bool:
+    return name.startswith(ROUTED[:2]) or name == ROUTED[2]
 
 
 def _beside(name: str, tokens: int) -> bool:

@@ -148,7 +148,7 @@ def _case(where: str, row: dict[str, str]) -> Case:
         left_out = "far fewer requests ran at a time than were let in, which nothing explains"
     elif name == "Kimi-K2.5" and device == "h200" and clients == 16 and measured[1] > 60:
         left_out = "four times the time of its neighbours"
-    budget = _budget(backend, device, model, precision, (clients, isl, devices))
+    budget = _budget(backend, device, model, precision, (clients, isl, devices), own)
     poll = (30 if clients >= 16 else 10) if (backend, device) == ("sglang", "b200") else 1
     reason = ""
     if not model:
@@ -210,8 +210,10 @@ def _served_as(model: str, device: str, backend: str, precision: str) -> tuple[t
     return tuple(sorted(found.items()))
 
 
-def _budget(backend: str, device: str, model: str, precision: str, sizes: tuple[int, int, int]) -> int:
-    """Return most tokens of a step: defaults of vLLM, start scripts of InferenceX, TensorRT-LLM's rule.
+def _budget(
+    backend: str, device: str, model: str, precision: str, sizes: tuple[int, int, int], own: bool
+) -> int:
+    """Return most tokens of a step: defaults of vLLM, start scripts of InferenceX, and their rule for TensorRT-LLM.
 
     Args:
         backend: The engine.
@@ -219,6 +221,7 @@ def _budget(backend: str, device: str, model: str, precision: str, sizes: tuple[
         model: As we call it.
         precision: Of the row.
         sizes: Clients, most tokens of a prompt, devices.
+        own: Whether the run is NVIDIA's own, whose limit is not known: the least by that rule, a prompt in a step.
     """
     clients, isl, devices = sizes
     if backend == "sglang":
@@ -227,7 +230,9 @@ def _budget(backend: str, device: str, model: str, precision: str, sizes: tuple[
         return 16384 if precision == "fp4" else 32768 if devices == 8 else 8192
     if backend == "vllm":
         return 2 * isl if (model, precision) == ("minimax-m2.5", "fp4") else 8192
-    return 20_000 if model == "gpt-oss-120b" else max(8192, -(-(clients + isl + 64) // 64) * 64)
+    if model == "gpt-oss-120b":
+        return 20_000
+    return max(0 if own else 8192, -(-(clients + isl + 64) // 64) * 64)
 
 
 def _ep(row: dict[str, str], model: str, device: str, devices: int, ep: int) -> int:
@@ -331,6 +336,8 @@ def _table(metric: Metric, paths: Iterable[Path], progress: Progress) -> Table:
     notes = (
         "Each row is a closed loop with the lengths that its client draws; equal rows count once.",
         "Engines by their rules, with budgets and precisions of InferenceX's start scripts, else by their defaults.",
+        "What a step of NVIDIA's own runs may hold is not known: a prompt and a token of each client, as their rates "
+        "show.",
         "Constants of kernels.yaml have seen kernels only; of what the front end takes, "
         "gpt-oss on vLLM with 4 clients was seen.",
         *(f"Left out: {count} rows, {why}." for why, count in aside.most_common()),
