@@ -17,7 +17,7 @@ from armillary.base.errors import InputError
 from armillary.cli import main
 from armillary.serving.kernels import INGEST_NS, TOKEN_PS
 from armillary.serving.load import load_requests
-from armillary.serving.serve import Serving
+from armillary.serving.result import Serving
 from armillary.serving.service import share_of, shares_of
 
 TINY = {

@@ -8,8 +8,8 @@ import click
 
 from armillary.cli import COMMANDS
 from armillary.cli.command import FILES, Command, option
-from armillary.cli.options import counted_machine_option, json_option, seed_option
-from armillary.cli.outputs import say, show_table, working, write_json
+from armillary.cli.options import counted_machine_option, html_option, json_option, seed_option
+from armillary.cli.outputs import say, show_table, working, write_html, write_json
 from armillary.cli.values import complete_models
 
 _HELP = f"""{COMMANDS["serve"]}
@@ -93,6 +93,7 @@ LOAD, REPLICA, ENGINE = "Load", "Replica", "Engine"
 @option("--find-rate", "share", metavar="SHARE", heading=LOAD,
         help="Divide the time between requests until this share of them, e.g. 90%, just meets --slo.")  # fmt: skip
 @option("--requests", "each", is_flag=True, heading=FILES, help="List every request in the JSON file.")
+@html_option()
 @json_option("Write the same as JSON, in s and tokens.")
 def command(
     name: str,
@@ -104,23 +105,16 @@ def command(
     share: str | None,
     speed: float,
     each: bool,
+    html: Path | None,
     json_file: Path | None,
     **options: object,
 ) -> None:
     """Serve and print."""
     from armillary.base.errors import InputError
     from armillary.base.units import parse_percent, parse_time
+    from armillary.serving.result import engine_text, headline, load_text, rate_text, use_text
     from armillary.serving.serve import find_rate, serve
-    from armillary.serving.show import (
-        engine_text,
-        headline,
-        load_text,
-        metrics_table,
-        rate_text,
-        serving_json,
-        use_text,
-        waits_table,
-    )
+    from armillary.serving.show import metrics_table, serving_json, waits_table
 
     if each and not json_file:
         raise click.UsageError("--requests lists them in the file of --json, which is missing")
@@ -155,3 +149,4 @@ def command(
     click.echo("\nWhere the time of a request goes, on average:")
     show_table(waits_table(found))
     write_json(json_file, serving_json(found, requests=each))
+    write_html(html, found)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -11,55 +11,11 @@ from armillary.base.document import Source
 from armillary.base.errors import InputError, nearest, one_of
 from armillary.explore.training.machine import machine_of
 from armillary.serving.load import cut, load_requests
-from armillary.serving.outcome import Outcome, Quantiles, quantiles
-from armillary.serving.rate import Found, largest
+from armillary.serving.rate import largest
 from armillary.serving.requests import Requests
+from armillary.serving.result import Serving
 from armillary.serving.service import Service, Wanted, limits_of, service
 from armillary.workload.models import load_model
-
-
-@dataclass(frozen=True)
-class Serving:
-    """Requests that were served.
-
-    Attributes:
-        service: What served them.
-        outcome: What became of each request.
-        limits: Of the service-level objective, name -> s; empty: there is none.
-        found: The search that led to this load; None: it was given.
-        share: Of the requests that had to be good in that search.
-    """
-
-    service: Service
-    outcome: Outcome
-    limits: Mapping[str, float]
-    found: Found | None = None
-    share: float = 0.0
-
-    @property
-    def ttft_s(self) -> Quantiles:
-        """Time to first token of the requests, in s."""
-        return quantiles(self.outcome.ttft)
-
-    @property
-    def tpot_s(self) -> Quantiles:
-        """Time per output token after the first, in s; requests of one token have none."""
-        return quantiles(self.outcome.tpot)
-
-    @property
-    def e2e_s(self) -> Quantiles:
-        """Time from arrival to last token, in s."""
-        return quantiles(self.outcome.e2e)
-
-    @property
-    def output_tokens_per_s(self) -> float:
-        """Of all replicas, from the first arrival to the last token."""
-        return self.outcome.output_rate
-
-    @property
-    def good(self) -> float | None:
-        """Share of the requests that meet the objective; None: there is none."""
-        return float(self.outcome.good(self.limits).mean()) if self.limits else None
 
 
 def find_rate(

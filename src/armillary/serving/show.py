@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from armillary.base.units import format_bytes, format_count, format_time
+from armillary.base.units import format_time
 from armillary.serving import columns
 from armillary.serving.outcome import WAITS, Quantiles, quantiles
-from armillary.serving.serve import Serving
+from armillary.serving.result import METRICS, Serving, hit_share, per_user, seconds_text
 from armillary.workload.plan.numbers import stores
 
 if TYPE_CHECKING:
@@ -18,72 +18,6 @@ if TYPE_CHECKING:
 
 BAR = 30
 """Characters of the longest bar."""
-METRICS = {"ttft": "TTFT", "tpot": "TPOT", "e2e": "end to end"}
-
-
-def _time(seconds: float) -> str:
-    return "-" if math.isnan(seconds) else format_time(seconds * 1e9)
-
-
-def headline(found: Serving) -> str:
-    """Return "TTFT 40 ms (p99 90 ms), TPOT 8 ms (p99 9 ms), 1,000 output tokens/s on 1 device"."""
-    parts = [
-        f"{METRICS[name]} {_time(each.mean)} (p99 {_time(each.p99)})"
-        for name, each in (("ttft", found.ttft_s), ("tpot", found.tpot_s))
-    ]
-    rate, devices = found.output_tokens_per_s, found.service.devices
-    text = f"{', '.join(parts)}: {rate:,.0f} output tokens/s on {format_count(devices)} device{'s' * (devices > 1)}"
-    if found.good is not None:
-        text += f"; {100 * found.good:.1f} % of requests are good"
-    return text
-
-
-def engine_text(found: Serving) -> str:
-    """Return how the model is spread, and what its engine holds."""
-    own, engine = found.service.plan, found.service.engine
-    kept, replicas = stores(own), found.service.replicas
-    spread = f"{replicas} replica{'s' * (replicas > 1)} of tp {own.parallel.tp}"
-    rule = RULE_TITLES[engine.rule]
-    memory = ""
-    if capacity := found.service.capacity:
-        memory = (
-            f", {format_bytes(capacity.cache)} beside weights of {format_bytes(capacity.weights)} and "
-            f"{format_bytes(capacity.working)} for a step"
-        )
-    return (
-        f"{spread}, {own.numbers.compute} with weights in {kept.weights} and cache in {kept.cache}; {rule}, at most "
-        f"{engine.budget:,} tokens and {engine.sequences:,} sequences a step; {engine.blocks:,} blocks of "
-        f"{engine.block} tokens{memory}"
-    )
-
-
-RULE_TITLES = {"vllm": "vLLM V1", "sglang": "SGLang", "trtllm": "TensorRT-LLM"}
-
-
-def rate_text(found: Serving) -> str:
-    """Return how large the largest load is within the objective; "": none was looked for."""
-    if found.found is None:
-        return ""
-    requests = found.outcome.requests
-    rate = (len(requests) - 1) / (float(requests.arrival.max() - requests.arrival.min()) / 1e9 or math.inf)
-    limits = " and ".join(f"{METRICS[name]} of {_time(most)}" for name, most in found.limits.items())
-    beyond = 100 * (found.found.beyond / found.found.speed - 1)
-    return (
-        f"Largest load: {rate:.4g} requests/s, at which {100 * (found.good or 0):.1f} % of requests keep within "
-        f"{limits}; at least {100 * found.share:g} % must, and {beyond:.1f} % "
-        f"more load is too much ({len(found.found.tried)} loads tried)"
-    )
-
-
-def load_text(found: Serving) -> str:
-    """Return what was served."""
-    requests = found.outcome.requests
-    rate = len(requests) / found.outcome.duration_s
-    return (
-        f"{requests.about or 'requests'}: {len(requests):,} requests of {requests.prompt.mean():,.0f} and "
-        f"{requests.output.mean():,.0f} tokens on average, in {_time(found.outcome.duration_s)}, "
-        f"{rate:.3g} requests/s"
-    )
 
 
 def metrics_table(found: Serving) -> Table:
@@ -95,7 +29,7 @@ def metrics_table(found: Serving) -> Table:
         table.add_column(name, justify="right" if name else "left")
     for name, title in METRICS.items():
         each = quantiles(getattr(found.outcome, name))
-        table.add_row(title, *(_time(value) for value in (each.mean, each.p50, each.p90, each.p99)))
+        table.add_row(title, *(seconds_text(value) for value in (each.mean, each.p50, each.p90, each.p99)))
     return table
 
 
@@ -112,37 +46,12 @@ def waits_table(found: Serving) -> Table:
         share = means[name] / total if total else 0.0
         if share > 0:
             table.add_row(
-                f"{name}: {title}", format_time(means[name]), f"{100 * share:.1f} %", "█" * round(BAR * share)
+                f"{name}: {title}",
+                format_time(means[name]),
+                f"{100 * share:.1f} %",
+                "█" * round(BAR * share),
             )
     return table
-
-
-def use_text(found: Serving) -> str:
-    """Return what replicas and cache were used for."""
-    outcome = found.outcome
-    mean, most = outcome.cache_use
-    preempted, users = int(outcome.preempted.sum()), per_user(found)
-    text = (
-        f"Use: devices {100 * outcome.busy:.1f} % of the time, cache {100 * mean:.1f} % (at most {100 * most:.1f} %), "
-        f"{preempted:,} preemption{'s' * (preempted != 1)}, prefix cache {100 * hit_share(found):.1f} % of tokens"
-    )
-    if not math.isnan(users):
-        each = found.output_tokens_per_s / found.service.devices
-        text += f"; {each:,.0f} tokens/s per device, {users:,.1f} per user"
-    return text
-
-
-def per_user(found: Serving) -> float:
-    """Return tokens per s that a user sees: of the median time per token; nan: there is none."""
-    middle = found.tpot_s.p50
-    return 1 / middle if middle > 0 else math.nan
-
-
-def hit_share(found: Serving) -> float:
-    """Return the share of prompt tokens that were in the prefix cache when their request began or began anew."""
-    outcome = found.outcome
-    again = sum(int(each.again.sum()) for each in outcome.replicas)
-    return float(outcome.hit.sum()) / (float(outcome.requests.prompt.sum()) + again)
 
 
 def serving_json(found: Serving, *, requests: bool = False) -> dict[str, Any]:
