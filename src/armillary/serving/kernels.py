@@ -100,7 +100,7 @@ class Kernels:
         own = self.parts["reduce"]["all"]
         once = own["launch"] + (members - 1) * size / (self.link * own["once"]) * 1e6
         moved = 2 * (members - 1) / members * size / (self.link * own["twice"]) * 1e6
-        return US * min(once, own["launch"] + own["second"] + moved)
+        return float(US * min(once, own["launch"] + own["second"] + moved))
 
     def decode_ns(self, rows: float, size: float) -> float:
         """Return ns of attention of one new token of each sequence.
@@ -138,11 +138,8 @@ class Kernels:
         passed = rows * (4 * of.hidden + 6 * of.size * of.ep / of.tp) / (self.gpu.bandwidth * 0.8)
         peak = self.gpu.peaks[PEAKS[of.stored]] * own["rate"]
         computed = (rows + touched * PADDED) * 2 * each / peak
-        return US * (
-            own["launch"]
-            + own["each"] * touched
-            + 1e6 * float(np.cbrt((weights + passed) ** 3 + computed**3))
-        )
+        took = 1e6 * np.cbrt((weights + passed) ** 3 + computed**3)
+        return float(US * (own["launch"] + own["each"] * touched + took))
 
     def gemms_ns(self, kind: str, sizes: Floats) -> Floats:
         """Return (GEMMs) ns of GEMMs of (GEMMs, 3) m, n and k, with what quantises the left operand."""

@@ -23,6 +23,7 @@ from armillary.base.packing import read_unpacked
 from armillary.base.reading import MOST_TEXT
 from armillary.evidence.validate.table import Bar, Progress, Row, Suite, Table
 from armillary.explore.training.machine import machine_of
+from armillary.serving.interval import interval
 from armillary.serving.load import load_requests
 from armillary.serving.outcome import quantiles
 from armillary.serving.requests import Requests
@@ -330,7 +331,10 @@ def _table(metric: Metric, paths: Iterable[Path], progress: Progress) -> Table:
         elif metric == "ttft" and not case.warm:
             aside["before the client warmed servers up: their first requests have first uses"] += 1
         else:
-            rows.append(Row(case.label, case.measured[at], (ttft, tpot)[at], case.group, reason=reason))
+            value = (ttft, tpot)[at]
+            rows.append(
+                Row(case.label, case.measured[at], value, case.group, *interval(metric, value), reason)
+            )
     if not rows:
         raise InputError(f"{', '.join(map(str, files))}: no row can be served, expected some of mode 'agg'")
     notes = (
