@@ -222,7 +222,7 @@ def _budget(
         model: As we call it.
         precision: Of the row.
         sizes: Clients, most tokens of a prompt, devices.
-        own: Whether the run is NVIDIA's own, whose limit is not known: the least by that rule, a prompt in a step.
+        own: Whether the run is NVIDIA's own, whose limit is not known: 1,024 and by that rule, a long prompt in a step.
     """
     clients, isl, devices = sizes
     if backend == "sglang":
@@ -233,7 +233,7 @@ def _budget(
         return 2 * isl if (model, precision) == ("minimax-m2.5", "fp4") else 8192
     if model == "gpt-oss-120b":
         return 20_000
-    return max(0 if own else 8192, -(-(clients + isl + 64) // 64) * 64)
+    return max(1024 if own else 8192, -(-(clients + isl + 64) // 64) * 64)
 
 
 def _ep(row: dict[str, str], model: str, device: str, devices: int, ep: int) -> int:
@@ -341,7 +341,7 @@ def _table(metric: Metric, paths: Iterable[Path], progress: Progress) -> Table:
         "Each row is a closed loop with the lengths that its client draws; equal rows count once.",
         "Engines by their rules, with budgets and precisions of InferenceX's start scripts, else by their defaults.",
         "What a step of NVIDIA's own runs may hold is not known: a prompt and a token of each client, as their rates "
-        "show.",
+        "show, and at least 1,024 tokens.",
         "Constants of kernels.yaml have seen kernels only; of what the front end takes, "
         "gpt-oss on vLLM with 4 clients was seen.",
         *(f"Left out: {count} rows, {why}." for why, count in aside.most_common()),
