@@ -188,7 +188,11 @@ def _served(
         )  # fmt: skip
         made = service(found, machine_of(f"{devices}xh100"), requests, wanted)
         return made.run(requests), stages
-    except (ValueError, OverflowError, ArmillaryError) as error:
+    except (ValueError, OverflowError):
+        return (
+            f"tp {tp}, max_num_batched_tokens {budget} and gpu_mem_util {memory or 0.9} are not all numbers"
+        )
+    except ArmillaryError as error:
         return str(error)
 
 
