@@ -36,6 +36,7 @@ from armillary.evidence.calibrate.observe.read import observe
 from armillary.evidence.calibrate.observe.steps import read_steps
 from armillary.evidence.validate.gemm import run_gemm
 from armillary.evidence.validate.silicon import read_cases as read_cases_of_silicon
+from armillary.evidence.validate.sim_to_real import read_points
 from armillary.evidence.validate.sniff import headers, suite_of
 from armillary.evidence.validate.suites import suites
 from armillary.evidence.validate.training.formats import read_cases
@@ -145,6 +146,10 @@ PROFILE_OF = {
     "attention.csv": LAYERS, "dense.csv": "layer,tokens,time_us\nembedding,1,2\nembedding,64,3\n",
     "per_sequence.csv": "layer,sequences,time_us\nhead,1,2\n", "moe.csv": "tokens,activated_experts,time_us\n1,2,9\n64,8,12\n",
 }  # fmt: skip
+SIM_TO_REAL = """experiment,simulator,model,workload,stage_index,metric_name,predicted,actual,hardware,precision,tp,max_num_batched_tokens
+18-tp1,blis,meta-llama/Llama-3.1-8B-Instruct,codegen,-1,e2e_mean,1800.5,1876,H100,FP16,1.0,2048.0
+18-tp1,blis,meta-llama/Llama-3.1-8B-Instruct,codegen,0,ttft_p99,,51,H100,FP16,1.0,2048.0
+"""
 SILICON = """silicon_data_source,backend,model_path,system,precision,mode,isl,osl,tp_size,attention_dp_size,moe_tp_size,moe_ep_size,silicon_ttft_ms,silicon_tpot_ms
 db-dump/2026-04-27; silicon_concurrency=4; measured=2026-04-20T00:00:00.000Z,vllm,moonshotai/Kimi-K2.5,b200_sxm,fp4,agg,1024,1024,8,1,8,1,74.14,7.06
 source_file=2026-04-06.csv; silicon_concurrency=8; measured=2026-03-27T00:00:00.000Z,trtllm,openai/gpt-oss-120b,h200_sxm,fp4,agg,1024,1024,2,1,2,1,74.14,7.06
@@ -371,6 +376,7 @@ def rows() -> list[Target]:
         ("requests-json", "log.jsonl", made(REQUESTS.split("\n")[0], MOONCAKE.split("\n")[0]), mutate.JSON, requests),
         ("profile", "attention.csv", made(LAYERS), text, layers),
         ("silicon", "silicon.csv", made(SILICON), text, read_cases_of_silicon),
+        ("sim-to-real", "results.csv", made(SIM_TO_REAL), text, lambda path: read_points([path])),
         ("captured-run", "capture.json", made(fuzz_runs.CAPTURED_RUN), mutate.JSON, lambda path: fuzz_runs.captured_run(path, gzip.compress(json.dumps(CAPTURED).encode(), mtime=0))),
         ("vllm-run", "run.json", made(fuzz_runs.VLLM), mutate.JSON, partial(fuzz_runs.vllm_run, profile=PROFILE_OF)),
         ("captured", "rank_0.json", made(CAPTURED, CAPTURED | {"communications": CAPTURED["communications"][:1] * 2}), mutate.JSON, lambda path: trace_of([read_rank(path)], host_ns=5)),

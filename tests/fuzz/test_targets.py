@@ -50,6 +50,7 @@ MODULES: dict[str, str] = {
     "evidence/validate/training/markdown.py": "measured-md", "evidence/validate/training/rows.py": "measured-csv",
     "evidence/validate/training/simumax.py": "measured-json",
     "evidence/validate/silicon.py": "silicon", "evidence/validate/vllm.py": "vllm-run",
+    "evidence/validate/sim_to_real.py": "sim-to-real", "serving/kernels.py": OURS,
     "explore/search/storage.py": "trials", "serving/logs.py": "requests", "serving/profile.py": "profile",
     "explore/compare/sides.py": "side", "explore/cost/schema.py": "costs", "explore/runner/forked.py": OURS,
     "explore/runner/identity.py": OURS, "explore/runner/salvage.py": "store", "explore/runner/store.py": "store",
@@ -103,6 +104,7 @@ LINES: dict[str, tuple[str, ...]] = {
     "measurements": (
         "measured-csv", "measured-md", "measured-json", "nccl-csv", "prefills", "shares", "steps", "observed-steps",
         "observed-profile", "observed", "validated-gemms", "kernels-under-load", "legend", "silicon",
+        "sim-to-real",
     ),
     "logs of nccl-tests": ("nccl-log", "measured-log", "issue-log"),
 }  # fmt: skip

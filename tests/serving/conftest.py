@@ -35,8 +35,12 @@ def loads(draw: st.DrawFn, most: int = 8) -> Requests:
     return Requests(arrival, prompt, output, clients, tuple(names) if names else None, unit)
 
 
-def engines(requests: Requests) -> st.SearchStrategy[Engine]:
-    """Draw engines that can serve a load, most of them with too few blocks for all of it."""
+def engines(requests: Requests, rules: tuple[str, ...] = ("vllm",)) -> st.SearchStrategy[Engine]:
+    """Draw engines that can serve a load, most of them with too few blocks for all of it.
+
+    Those of other rules than vLLM's have a front end that takes its time, and look for requests now and then.
+    """
+    more = len(rules) > 1
     block = st.sampled_from((1, 4, 5))
     worst = int((requests.prompt + requests.output).max())
     return block.flatmap(
@@ -48,5 +52,9 @@ def engines(requests: Requests) -> st.SearchStrategy[Engine]:
             blocks=st.integers(-(-worst // size), 2 * -(-worst // size) + 8),
             ahead=st.booleans(),
             cached=st.booleans(),
+            rule=st.sampled_from(rules),
+            token_ps=st.sampled_from((0, 0, 3_000_000) if more else (0,)),
+            ingest_ns=st.sampled_from((0, 500) if more else (0,)),
+            poll=st.sampled_from((1, 1, 3) if more else (1,)),
         )
     )

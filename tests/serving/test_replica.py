@@ -66,7 +66,7 @@ def test_it_is_the_reference_step_by_step(data: st.DataObject) -> None:
 @given(st.data())
 def test_what_every_engine_keeps(data: st.DataObject) -> None:
     requests = data.draw(loads())
-    engine = data.draw(engines(requests))
+    engine = data.draw(engines(requests, c.RULES))
     found = served(requests, engine)
     arrival, steps = found.requests.arrival, found.steps
     # No token before its request, its prompt and the tokens before it.
@@ -85,12 +85,37 @@ def test_what_every_engine_keeps(data: st.DataObject) -> None:
     # One step at a time, and none is idle while a request is there.
     assert (steps[1:, c.L_START] >= steps[:-1, c.L_END]).all()
     for end, start in zip(steps[:-1, c.L_END], steps[1:, c.L_START], strict=True):
-        if start > end:
+        # What the front end has, the engine does not yet.
+        if start > end and not engine.token_ps + engine.ingest_ns:
             assert not ((arrival < start) & (found.last > end)).any()
     # Where the time went adds up.
     waits = joined(requests, [found], [np.arange(len(requests))]).waits
     assert all((each >= 0).all() for each in waits.values())
     assert (sum(waits.values()) == found.last - arrival).all()
+
+
+@settings(max_examples=40)
+@given(st.data())
+def test_what_sglang_and_tensorrt_llm_keep(data: st.DataObject) -> None:
+    requests = data.draw(loads())
+    engine = data.draw(engines(requests, ("sglang", "trtllm")))
+    found = served(requests, engine)
+    if engine.rule == "sglang":
+        # Prompts and tokens of answers are never in one step.
+        assert not ((found.steps[:, c.L_NEW] > 0) & (found.steps[:, c.L_DECODING] > 0)).any()
+    else:
+        # Blocks were promised to whoever began.
+        assert not found.preempted.any()
+        # Only a prompt that is longer than a step is ever cut.
+        if requests.prompt.max() <= engine.budget and not found.hit.any():
+            assert (found.steps[:, c.L_NEW] > 0).sum() <= len(requests)
+
+
+def test_a_front_end_takes_one_prompt_after_another() -> None:
+    requests = Requests(np.zeros(3, np.int64), np.full(3, 10), np.ones(3, np.int64))
+    engine = Engine(64, 16, 4, 40, ingest_ns=500, token_ps=1_000_000)
+    assert served(requests, engine).begun.tolist()[0] == 500 + 10 * 1000
+    assert served(requests, engine).begun.max() >= 500 + 30 * 1000
 
 
 @settings(max_examples=30)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,14 +12,21 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import armillary
 from armillary.base.errors import InputError
 from armillary.cli import main
+from armillary.serving import columns as c
 from armillary.serving.kernels import INGEST_NS, TOKEN_PS
 from armillary.serving.load import load_requests
+from armillary.serving.replica import serve_replica
 from armillary.serving.result import Serving
-from armillary.serving.service import share_of, shares_of
+from armillary.serving.serve import find_rate
+from armillary.serving.service import serve_all, share_of, shares_of
+
+from .conftest import engines, loads, table
 
 TINY = {
     "kind": "decoder", "name": "tiny", "hidden": 256, "layers": 2, "vocabulary": 1024, "context": 2048,
@@ -147,3 +155,76 @@ def test_the_command_prints_and_writes(tiny: str, tmp_path: Path) -> None:
 def test_a_model_that_is_no_decoder_is_refused() -> None:
     done = run("serve", "resnet-50", "--machine", "1xh100", "--load", LOAD)
     assert done.exit_code == 2 and "expected a model of kind 'decoder'" in done.output
+
+
+@settings(max_examples=25)
+@given(st.data())
+def test_a_fleet_by_classes_is_each_replica_by_itself(data: st.DataObject) -> None:
+    one = data.draw(loads(4))
+    engine = data.draw(engines(one, c.RULES))
+    # Some later, some equal, some longer.
+    parts = [
+        one,
+        one,
+        *(replace(one, arrival=np.where(one.arrival < 0, -1, one.arrival + by)) for by in (0, 777)),
+    ]
+    parts.append(replace(one, output=one.output[::-1].copy()))
+    parts = [each for each in parts if not one.clients or each.arrival[0] == 0]
+    for fast, part in zip(serve_all(parts, engine, table()), parts, strict=True):
+        slow = serve_replica(part, engine, table(), "interpreted")
+        for name in ("begun", "first", "last", "preempted", "hit", "again", "interfered", "stalled", "steps"):
+            assert getattr(fast, name).tolist() == getattr(slow, name).tolist(), name
+        assert fast.requests.arrival.tolist() == slow.requests.arrival.tolist()
+
+
+def test_replicas_take_turns(serve: Callable[..., Serving]) -> None:
+    found = serve("1xh100", "constant:rate=4000,requests=12,input=64,output=8", replicas=4)
+    assert found.service.replicas == found.service.devices == 4
+    assert found.outcome.replica.tolist() == [0, 1, 2, 3] * 3
+    # Each comes alone to a replica, so all are served alike.
+    assert len({*found.outcome.e2e}) == 1
+    with pytest.raises(InputError, match="replicas 3: expected a multiple of 2, those of a machine 2xh100"):
+        serve("2xh100", LOAD, tp=1, replicas=3)
+
+
+def test_the_largest_load_keeps_within_the_objective(tiny: str) -> None:
+    load, small = (
+        "poisson:rate=1000,requests=60,input=64,output=8",
+        {"budget": 64, "sequences": 8, "ingest_ns": 0},
+    )
+    found = find_rate(tiny, "1xh100", load, slo="ttft=2ms", share=0.8, **small)  # type: ignore[arg-type]
+    assert found.good is not None and found.good >= 0.8 and found.found is not None
+    more = armillary.serve(tiny, "1xh100", load, slo="ttft=2ms", speed=found.found.beyond, **small)  # type: ignore[arg-type]
+    assert more.good is not None and more.good < 0.8
+    for wrong, slo, message in (
+        (load, "", "there is no objective"),
+        ("closed:clients=2,requests=4,input=8,output=2", "ttft=1s", "expected an open load"),
+        ("poisson:rate=1,requests=1,input=8,output=2", "ttft=1s", "one request has no rate"),
+    ):
+        with pytest.raises(InputError, match=message):
+            find_rate(tiny, "1xh100", wrong, slo=slo)
+
+
+def test_means_have_an_interval_where_kernels_were_measured(serve: Callable[..., Serving]) -> None:
+    found = serve("1xh100", LOAD)
+    ends = found.interval_s("tpot")
+    assert ends is not None and ends[0] < found.tpot_s.mean < ends[1]
+    assert found.interval_s("e2e") is None
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"engine": "vlm"}, "engine vlm: expected one of vllm, sglang, trtllm"),
+        ({"scales": "row"}, "scales row: expected one of tensor, block"),
+        ({"experts": "fp4"}, "experts: tiny has no experts, expected none"),
+        ({"ep": 3}, "ep 3: expected 1 or tp 1"),
+        ({"ingest_ns": -1}, "ingest -1 ns: expected 0 to"),
+        ({"replicas": 0}, "replicas 0: expected a whole number from 1 to"),
+    ],
+)
+def test_what_an_engine_cannot_be(
+    serve: Callable[..., Serving], options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        serve("1xh100", LOAD, **options)

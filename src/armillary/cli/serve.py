@@ -112,7 +112,7 @@ def command(
     """Serve and print."""
     from armillary.base.errors import InputError
     from armillary.base.units import parse_percent, parse_time
-    from armillary.serving.result import engine_text, headline, load_text, rate_text, use_text
+    from armillary.serving.result import engine_text, headline, interval_text, load_text, rate_text, use_text
     from armillary.serving.serve import find_rate, serve
     from armillary.serving.show import metrics_table, serving_json, waits_table
 
@@ -139,6 +139,8 @@ def command(
     click.echo(headline(found))
     if share:
         click.echo(rate_text(found))
+    if text := interval_text(found):
+        click.echo(text)
     for text in found.service.assumptions:
         say(f"Assumed: {text}")
     say(f"Load: {load_text(found)}")

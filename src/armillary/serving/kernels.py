@@ -100,7 +100,7 @@ class Kernels:
         own = self.parts["reduce"]["all"]
         once = own["launch"] + (members - 1) * size / (self.link * own["once"]) * 1e6
         moved = 2 * (members - 1) / members * size / (self.link * own["twice"]) * 1e6
-        return US * min(once, own["launch"] + own["second"] + moved)
+        return float(US * min(once, own["launch"] + own["second"] + moved))
 
     def decode_ns(self, rows: float, size: float) -> float:
         """Return ns of attention of one new token of each sequence.
@@ -138,11 +138,8 @@ class Kernels:
         passed = rows * (4 * of.hidden + 6 * of.size * of.ep / of.tp) / (self.gpu.bandwidth * 0.8)
         peak = self.gpu.peaks[PEAKS[of.stored]] * own["rate"]
         computed = (rows + touched * PADDED) * 2 * each / peak
-        return US * (
-            own["launch"]
-            + own["each"] * touched
-            + 1e6 * float(np.cbrt((weights + passed) ** 3 + computed**3))
-        )
+        took = 1e6 * np.cbrt((weights + passed) ** 3 + computed**3)
+        return float(US * (own["launch"] + own["each"] * touched + took))
 
     def gemms_ns(self, kind: str, sizes: Floats) -> Floats:
         """Return (GEMMs) ns of GEMMs of (GEMMs, 3) m, n and k, with what quantises the left operand."""
@@ -194,13 +191,9 @@ def take(steps: Sequence[Step], kernels: Kernels, tp: int, taken: Taken, at: int
     fused = kernels.parts.get("fuses", {}).get("all", {})
     for step in steps:
         name, _, last = step.name.rpartition(".")
-        if routed and (
-            step.name.startswith(ROUTED[:2]) or step.name == ROUTED[2] or _beside(step.name, tokens)
-        ):
+        if routed and (_routed(step.name) or _beside(step.name, tokens)):
             continue
         if last == "norm" and name in ("attention.norm", "mlp.norm") and fused.get("norm") and tp > 1:
-            continue
-        if step.name == "positions.turn" and fused.get("positions"):
             continue
         shape, kind = step.attention, _kind(step, kernels.blocks)
         if step.collective is CollectiveType.ALL_REDUCE and kernels.link and "reduce" in kernels.parts:
@@ -218,6 +211,16 @@ def take(steps: Sequence[Step], kernels: Kernels, tp: int, taken: Taken, at: int
         else:
             left.append(step)
     return left
+
+
+def issued_kernels(steps: Sequence[Step]) -> int:
+    """Return how many kernels the CPU issues one by one: the routed experts of a layer are one."""
+    routed = [_routed(step.name) for step in steps]
+    return routed.count(False) + any(routed)
+
+
+def _routed(name: str) -> bool:
+    return name.startswith(ROUTED[:2]) or name == ROUTED[2]
 
 
 def _beside(name: str, tokens: int) -> bool:

@@ -16,7 +16,7 @@ import numpy as np
 
 from armillary.engine import simulate
 from armillary.platform.model import Platform
-from armillary.serving.kernels import GRAPHS, ISSUE_NS, Kernels, Taken, take
+from armillary.serving.kernels import GRAPHS, ISSUE_NS, Kernels, Taken, issued_kernels, take
 from armillary.serving.step_table import Ints, StepTable
 from armillary.trace import Trace
 from armillary.workload.emit.rank import Rank
@@ -97,7 +97,7 @@ def priced(
     axes = tuple(np.array(each, np.int64) for each in (chunks, before, decoding, contexts))
     issued = (0, 0, 0)
     if kernels:
-        count = sum(len(as_engines_run(layer.forward)) for layer in one[0])
+        count = sum(issued_kernels(as_engines_run(layer.forward)) for layer in one[0])
         issued = (count * ISSUE_NS[kernels.engine], *GRAPHS[kernels.engine])
     return StepTable(dense + overhead_ns, head, axes, both * 1000, issued)  # type: ignore[arg-type]
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from armillary.base.errors import InputError
 
-DOUBLINGS = 40
-"""Factors of 2 by which the load as given may be too small or too large: from a request a year to one a microsecond."""
+DOUBLINGS = 24
+"""Factors of 2 by which the load as given may be too small or too large: from a request a day to 100 a second."""
 CLOSE = 0.01
 """How close the bounds of the largest load are."""
 
@@ -58,7 +58,7 @@ def largest(good: Callable[[float], float], share: float) -> Found:
     else:
         while not meets(low):
             low, high = low / 2, low
-            if low < 2.0**-DOUBLINGS or (low < high / 1.9 and _alone(tried, low)):
+            if low < 2.0**-DOUBLINGS:
                 best = max(tried.values())
                 raise InputError(
                     f"find-rate: of requests far apart {100 * best:.3g} % meet the objective, expected "
@@ -68,9 +68,3 @@ def largest(good: Callable[[float], float], share: float) -> Found:
         middle = (low * high) ** 0.5
         low, high = (middle, high) if meets(middle) else (low, middle)
     return Found(low, high, tried)
-
-
-def _alone(tried: dict[float, float], low: float) -> bool:
-    """Return whether three loads, each half of the one before, were no better: requests no longer meet each other."""
-    last = [tried[low * 2**at] for at in range(1, 4) if low * 2**at in tried]
-    return len(last) == 3 and len(set(last)) == 1 and low < 2.0**-10

@@ -13,6 +13,7 @@ from armillary.report.page.blocks import Block, bars, table
 from armillary.report.page.blocks import headline as answer
 from armillary.report.page.blocks import lines as lines_of
 from armillary.report.page.shown import Shown
+from armillary.serving.interval import RATIOS, ROWS, interval
 from armillary.serving.outcome import NS, WAITS, Floats, Outcome, Quantiles, quantiles
 from armillary.serving.rate import Found
 from armillary.serving.service import Service
@@ -68,6 +69,16 @@ class Serving(Shown):
         """Share of the requests that meet the objective; None: there is none."""
         return float(self.outcome.good(self.limits).mean()) if self.limits else None
 
+    def interval_s(self, name: str) -> tuple[float, float] | None:
+        """Return the ends, in s, of the 90 % interval of the mean of ``ttft`` or ``tpot``; None: none is known.
+
+        Of devices whose kernels were not measured as an engine runs them none is.
+        """
+        value = quantiles(getattr(self.outcome, name)).mean
+        if not self.service.measured or name not in RATIOS or math.isnan(value):
+            return None
+        return interval(name, value)
+
     def __repr__(self) -> str:
         """Return three lines: the answer, the load, and what replicas and cache were used for."""
         return f"{headline(self)}\nLoad: {load_text(self)}\n{use_text(self)}"
@@ -81,7 +92,13 @@ class Serving(Shown):
     def blocks(self, *, changes: bool = True) -> list[Block]:
         """Return the blocks of the page; nothing is tried."""
         first, _, rest = headline(self).partition(": ")
-        lines = [rest, f"Load: {load_text(self)}", f"Engine: {engine_text(self)}", use_text(self)]
+        lines = [
+            rest,
+            *filter(None, [interval_text(self)]),
+            f"Load: {load_text(self)}",
+            f"Engine: {engine_text(self)}",
+            use_text(self),
+        ]
         columns = (("", "text"), *((name, "time") for name in ("mean", "p50", "p90", "p99")))
         found = {title: quantiles(getattr(self.outcome, name)) for name, title in METRICS.items()}
         rows = [[title, each.mean, each.p50, each.p90, each.p99] for title, each in found.items()]
@@ -140,6 +157,16 @@ def engine_text(found: Serving) -> str:
         f"{engine.budget:,} tokens and {engine.sequences:,} sequences a step; {engine.blocks:,} blocks of "
         f"{engine.block} tokens{memory}"
     )
+
+
+def interval_text(found: Serving) -> str:
+    """Return within what the means of such runs were measured; "": of this device it is not known."""
+    parts = []
+    for name in RATIOS:
+        if ends := found.interval_s(name):
+            low, high = (seconds_text(each) for each in ends)
+            parts.append(f"{METRICS[name]} {low} to {high}")
+    return f"90 % interval of means: {', '.join(parts)}, from {ROWS:,} measured runs" if parts else ""
 
 
 def rate_text(found: Serving) -> str:

@@ -50,6 +50,7 @@ class Service:
         capacity: Memory of a device; None: the number of blocks was given.
         table: Times of its steps.
         copies: Machines like this one, each with as many replicas.
+        measured: Whether kernels of the engine were measured on this device.
         assumptions: Sentences: what nobody said and moves the answer.
     """
 
@@ -61,6 +62,7 @@ class Service:
     table: StepTable
     assumptions: tuple[str, ...]
     copies: int = 1
+    measured: bool = False
 
     @property
     def replicas(self) -> int:
@@ -248,6 +250,7 @@ def service(model: Model, machine: Machine, requests: Requests, wanted: Wanted) 
         assumptions.append(
             f"kernels of the engine were not measured: they follow {kernels.like} and the data sheet"
         )
+    measured = kernels is not None and kernels.like == kernels.gpu.name
     if model.experts is not None:
         assumptions.append(
             "tokens choose experts by chance, some more often, as in the tables of their kernels"
@@ -257,7 +260,7 @@ def service(model: Model, machine: Machine, requests: Requests, wanted: Wanted) 
         model, plan, machine.platform, budget=budget, sequences=most, longest=int(tokens.max()), captured=CAPTURED,
         overhead_ns=wanted.overhead_ns, kernels=kernels,
     )  # fmt: skip
-    return Service(model, machine, plan, engine, capacity, table, tuple(assumptions), copies)
+    return Service(model, machine, plan, engine, capacity, table, tuple(assumptions), copies, measured)
 
 
 def _kernels(model: Decoder, machine: Machine, wanted: Wanted, tp: int) -> Kernels | None:

@@ -81,6 +81,7 @@ def serving_json(found: Serving, *, requests: bool = False) -> dict[str, Any]:
         "goodput_requests_per_s": None if found.good is None
         else found.good * len(outcome.requests) / outcome.duration_s,
         "slo_s": dict(found.limits),
+        "interval_s": {name: found.interval_s(name) for name in ("ttft", "tpot")},
         "find_rate": None if found.found is None else {
             "share": found.share, "speed": found.found.speed, "beyond": found.found.beyond,
             "tried": [{"speed": speed, "good": good} for speed, good in sorted(found.found.tried.items())],

@@ -23,6 +23,7 @@ from armillary.base.packing import read_unpacked
 from armillary.base.reading import MOST_TEXT
 from armillary.evidence.validate.table import Bar, Progress, Row, Suite, Table
 from armillary.explore.training.machine import machine_of
+from armillary.serving.interval import interval
 from armillary.serving.load import load_requests
 from armillary.serving.outcome import quantiles
 from armillary.serving.requests import Requests
@@ -148,7 +149,7 @@ def _case(where: str, row: dict[str, str]) -> Case:
         left_out = "far fewer requests ran at a time than were let in, which nothing explains"
     elif name == "Kimi-K2.5" and device == "h200" and clients == 16 and measured[1] > 60:
         left_out = "four times the time of its neighbours"
-    budget = _budget(backend, device, model, precision, (clients, isl, devices))
+    budget = _budget(backend, device, model, precision, (clients, isl, devices), own)
     poll = (30 if clients >= 16 else 10) if (backend, device) == ("sglang", "b200") else 1
     reason = ""
     if not model:
@@ -210,8 +211,10 @@ def _served_as(model: str, device: str, backend: str, precision: str) -> tuple[t
     return tuple(sorted(found.items()))
 
 
-def _budget(backend: str, device: str, model: str, precision: str, sizes: tuple[int, int, int]) -> int:
-    """Return most tokens of a step: defaults of vLLM, start scripts of InferenceX, TensorRT-LLM's rule.
+def _budget(
+    backend: str, device: str, model: str, precision: str, sizes: tuple[int, int, int], own: bool
+) -> int:
+    """Return most tokens of a step: defaults of vLLM, start scripts of InferenceX, and their rule for TensorRT-LLM.
 
     Args:
         backend: The engine.
@@ -219,6 +222,7 @@ def _budget(backend: str, device: str, model: str, precision: str, sizes: tuple[
         model: As we call it.
         precision: Of the row.
         sizes: Clients, most tokens of a prompt, devices.
+        own: Whether the run is NVIDIA's own, whose limit is not known: 1,024 and by that rule, a long prompt in a step.
     """
     clients, isl, devices = sizes
     if backend == "sglang":
@@ -227,7 +231,9 @@ def _budget(backend: str, device: str, model: str, precision: str, sizes: tuple[
         return 16384 if precision == "fp4" else 32768 if devices == 8 else 8192
     if backend == "vllm":
         return 2 * isl if (model, precision) == ("minimax-m2.5", "fp4") else 8192
-    return 20_000 if model == "gpt-oss-120b" else max(8192, -(-(clients + isl + 64) // 64) * 64)
+    if model == "gpt-oss-120b":
+        return 20_000
+    return max(1024 if own else 8192, -(-(clients + isl + 64) // 64) * 64)
 
 
 def _ep(row: dict[str, str], model: str, device: str, devices: int, ep: int) -> int:
@@ -325,12 +331,17 @@ def _table(metric: Metric, paths: Iterable[Path], progress: Progress) -> Table:
         elif metric == "ttft" and not case.warm:
             aside["before the client warmed servers up: their first requests have first uses"] += 1
         else:
-            rows.append(Row(case.label, case.measured[at], (ttft, tpot)[at], case.group, reason=reason))
+            value = (ttft, tpot)[at]
+            rows.append(
+                Row(case.label, case.measured[at], value, case.group, *interval(metric, value), reason)
+            )
     if not rows:
         raise InputError(f"{', '.join(map(str, files))}: no row can be served, expected some of mode 'agg'")
     notes = (
         "Each row is a closed loop with the lengths that its client draws; equal rows count once.",
         "Engines by their rules, with budgets and precisions of InferenceX's start scripts, else by their defaults.",
+        "What a step of NVIDIA's own runs may hold is not known: a prompt and a token of each client, as their rates "
+        "show, and at least 1,024 tokens.",
         "Constants of kernels.yaml have seen kernels only; of what the front end takes, "
         "gpt-oss on vLLM with 4 clients was seen.",
         *(f"Left out: {count} rows, {why}." for why, count in aside.most_common()),

@@ -22,6 +22,7 @@ from armillary.base.packing import read_unpacked
 from armillary.base.reading import MOST_TEXT
 from armillary.evidence.validate.table import Bar, Progress, Row, Suite, Table
 from armillary.explore.training.machine import machine_of
+from armillary.serving.interval import interval
 from armillary.serving.outcome import Floats, Outcome, quantiles
 from armillary.serving.requests import Requests
 from armillary.serving.service import Wanted, service
@@ -139,8 +140,8 @@ def load_of(workload: str) -> tuple[Requests, np.ndarray[Any, Any]]:
         stage.append(np.full(count, number))
         begun += lasts
     at = np.rint(np.concatenate(arrival) * 1e9).astype(np.int64)
-    lengths = (np.full(len(at), each, np.int64) for each in (prompt, output))
-    return Requests(at, *lengths), np.concatenate(stage)
+    requests = Requests(at, np.full(len(at), prompt, np.int64), np.full(len(at), output, np.int64))
+    return requests, np.concatenate(stage)
 
 
 def _model(name: str) -> Decoder | None:
@@ -187,7 +188,11 @@ def _served(
         )  # fmt: skip
         made = service(found, machine_of(f"{devices}xh100"), requests, wanted)
         return made.run(requests), stages
-    except (ValueError, ArmillaryError) as error:
+    except (ValueError, OverflowError):
+        return (
+            f"tp {tp}, max_num_batched_tokens {budget} and gpu_mem_util {memory or 0.9} are not all numbers"
+        )
+    except ArmillaryError as error:
         return str(error)
 
 
@@ -214,13 +219,16 @@ def _predicted(point: Point) -> float | str:
 
 def _table(metric: Metric, paths: Iterable[Path], progress: Progress) -> Table:
     points = [each for each in read_points(list(paths)) if each.metric.startswith(f"{metric}_")]
-    rows, others = [], {}
+    rows: list[Row] = []
+    others: dict[str, list[Row]] = {}
     for done, point in enumerate(points, 1):
         ours = _predicted(point)
         label = f"{point.experiment} {'all' if point.stage < 0 else f'stage {point.stage}'} {point.metric}"
         group = f"{point.row['model'].rpartition('/')[2]} tp {point.row['tp'].removesuffix('.0')}"
         value, reason = (math.nan, ours) if isinstance(ours, str) else (ours, "")
-        rows.append(Row(label, point.measured, value, group, reason=reason))
+        # Those of runs in closed loops: of means only, and of these two metrics.
+        mean = {"ttft_mean": "ttft", "itl_mean": "tpot"}.get(point.metric, "")
+        rows.append(Row(label, point.measured, value, group, *interval(mean, value), reason))
         for name, predicted in point.others.items():
             others.setdefault(name, []).append(Row(label, point.measured, predicted, group))
         progress(done, len(points))

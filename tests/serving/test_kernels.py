@@ -1,0 +1,50 @@
+"""Kernels of inference engines: near what was measured, and larger where there is more to do."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from armillary.serving.kernels import ENGINES, Kernels, Routed, kernels_of
+
+DEEPSEEK = Routed(256, 8, 7168, 2048, 1, 8, "fp8 block")
+
+
+def kernels(device: str = "h200-sxm", engine: str = "vllm", routed: Routed | None = None) -> Kernels:
+    found = kernels_of(device, engine, 450e9, True, routed)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("device", ["a100-sxm-80", "h100-sxm", "h200-sxm", "b200"])
+@pytest.mark.parametrize("engine", ENGINES)
+def test_more_takes_longer(device: str, engine: str) -> None:
+    found = kernels(device, engine)
+    sizes = np.array([[1, 4096, 4096], [1, 16384, 4096], [4096, 16384, 4096]], float)
+    for kind in found.parts["gemm"]:
+        assert (np.diff(found.gemms_ns(kind, sizes)) > 0).all()
+    assert found.reduce_ns(1e4, 8) < found.reduce_ns(1e6, 8) < found.reduce_ns(1e8, 8)
+    assert found.decode_ns(64, 1e6) < found.decode_ns(64, 1e9) < found.decode_ns(8192, 1e9)
+
+
+def test_kernels_are_near_measured_ones() -> None:
+    """Rows of aiconfigurator's tables of vLLM 0.19 on an H200 (us), each of which was one of many that were fitted."""
+    found = kernels()
+    assert found.reduce_ns(2 * 32768, 8) == pytest.approx(6.5e3, rel=0.15)
+    assert found.reduce_ns(2 * 33_554_432, 8) == pytest.approx(316.5e3, rel=0.2)
+    # 256 sequences of 8 heads that share keys and values, 1,024 tokens before each.
+    assert found.decode_ns(256 * 8, 256 * 1024 * 2 * 128 * 2) == pytest.approx(48.9e3, rel=0.25)
+    # Qwen3-235B: half of 128 experts of 1,536.
+    routed = replace(DEEPSEEK, count=128, hidden=4096, size=1536, ep=1, tp=2)
+    assert kernels(routed=routed).experts_ns(96) == pytest.approx(339e3, rel=0.25)
+
+
+def test_experts_that_are_whole_read_as_much_as_parts_of_all() -> None:
+    whole, parts = (kernels(routed=replace(DEEPSEEK, ep=ep)).experts_ns(4096) for ep in (8, 1))
+    assert whole == pytest.approx(parts, rel=0.3)
+
+
+def test_a_device_takes_the_kernels_of_the_one_that_it_is_like() -> None:
+    assert kernels("h100-96-500w").like == "h100-sxm" and kernels("gb200").like == "b200"
