@@ -259,7 +259,16 @@ TORCHTITAN = """\
 | --- | --- | --- | --- | --- |
 | 1D, FSDP 8 | 5,762 | 300 | 65.1 | 2.1 |
 """
-MAXTEXT = "completed step: 15, seconds: 17.182, TFLOP/s/device: 301.2, Tokens/s/device: 476.7, total_weights: 65536, loss: 3.1\n"
+MAXTEXT = """\
+# Train Llama2-7B on v5p
+
+- per_device_batch_size=4
+- max_target_length=4096
+- ici_fsdp_parallelism=64
+- remat_policy=full
+
+completed step: 15, seconds: 4.0, TFLOP/s/device: 301.2, Tokens/s/device: 4096.0, total_weights: 1048576, loss: 3.1
+"""
 SIMUMAX = [{"case": "llama2_7b_tp1_pp2_dp4_mbc8", "model": "llama2-7b", "parallel": "tp1_pp2_dp4", "layer_num": 32,
             "mbc": 8, "real_ms": 1000.5, "max_allocated_mb": [100, 200], "real_alloc_gib": 10.5}]  # fmt: skip
 STEPS = """\
@@ -342,7 +351,7 @@ def rows() -> list[Target]:
         ("nccl-csv", "nccl.csv", made(NCCL_CSV), text, read_file),
         ("measured-csv", "measured.csv", made(MPT, VTRAIN, NCCL_CSV, GEMMS), text, measured),
         ("measured-md", "measured.md", made(TORCHTITAN), text, measured),
-        ("measured-log", "measured.log", made(MAXTEXT), text, measured),
+        ("measured-log", "page.md", made(MAXTEXT), text, measured),
         ("measured-json", "measured.json", made(SIMUMAX), mutate.JSON, measured),
         ("steps", "steps.yaml", made(STEPS), yaml, read_steps),
         ("observed-steps", "steps.csv", made(STEP_TABLE), text, observed),

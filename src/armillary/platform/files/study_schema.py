@@ -34,6 +34,7 @@ from armillary.platform.files.network_schema import (
     RemoteMemory,
     Storage,
 )
+from armillary.platform.files.variation_schema import VariationKeys
 from armillary.platform.limits import LONGER, SEED, SHARE_OR_NONE
 from armillary.platform.model import CollectiveName, ProfileName, SchedulingName
 from armillary.platform.network import NETWORK_MODELS
@@ -314,6 +315,7 @@ class PlatformFile(Part):
     )
     stragglers: RankTimes = Field(default=None, description="Rank: how late it starts (physical).")
     jitter: Jitter | None = None
+    variation: VariationKeys | None = None
     terms: TermsKeys = TermsKeys()
     rendezvous: bool = Field(default=False, description="Receivers announce themselves before data is sent.")
 
