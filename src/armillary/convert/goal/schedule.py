@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Literal
 
@@ -39,6 +40,7 @@ _OPERATION = re.compile(
 _REQUIRES = re.compile(rf"({_LABEL})\s+(i?requires)\s+({_LABEL})", re.ASCII)
 _RANK = re.compile(r"rank\s+(\d+)\s*\{", re.ASCII)
 _MOST_RANKS = 1 << 20
+_HINTED = 1000
 
 
 @dataclass
@@ -140,7 +142,9 @@ def _below(where: str, what: str, text: str, most: int, low: int = 0) -> int:
 
 def _known(where: str, labels: dict[str, int], name: str) -> int:
     if name not in labels:
-        raise InputError(f"{where}: no label {name[:40]} above{nearest(name, labels)}")
+        # A few are enough for a misspelt one, and long ones would fill the line.
+        some = [label for label in islice(labels, _HINTED) if len(label) <= 40]
+        raise InputError(f"{where}: no label {name[:40]} above{nearest(name, some)}")
     return labels[name]
 
 
