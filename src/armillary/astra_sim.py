@@ -196,7 +196,9 @@ def _text_flags(workload: str | Path | Trace, cli: Iterable[str]) -> tuple[TextF
     from armillary.platform.files.flags import read_text_flags
 
     cli = list(cli)
-    if not isinstance(workload, str | Path) or Path(workload).suffix != ".txt":
+    text = isinstance(workload, str | Path) and Path(workload).suffix == ".txt"
+    # A prefix of traces may end in .txt, too.
+    if not text or Path(f"{workload}.0.et").exists():
         return None, cli
     return read_text_flags(cli)
 

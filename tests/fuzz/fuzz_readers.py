@@ -196,6 +196,23 @@ TENSORS = b"""Index,TensorID,TensorShape,TensorNumElement,TensorEachByte,TensorT
 """
 
 
+GOAL = b"""num_ranks 3
+rank 0 {
+a: recv 4b from -1 tag -1
+b: recv 99999b from 1 tag 3 cpu 1 nic 1
+b irequires a
+}
+rank 1 {
+a: calc 900 cpu 1
+b: send 99999b to 0 tag 3
+b requires a
+}
+rank 2 {
+send 4b to 0 // a comment
+}
+"""
+
+
 def triosim_tensors(path: Path) -> None:
     """Convert sound operators with broken tensors."""
     beside = path.with_name("trace.csv")
@@ -210,6 +227,7 @@ FRONT_ENDS: dict[str, tuple[str, str, Sequence[mutate.Mutation], dict[str, Any]]
     "msccl": ("w.xml", "msccl/**/*.xml", mutate.TEXT, {"size": "1 MiB"}),
     "nccl": ("rank0.json", "", mutate.JSON, {}),
     "triosim": ("trace.csv", "", mutate.TEXT, {}),
+    "goal": ("w.goal", "", mutate.TEXT, {}),
     "eg": ("w.0.eg", "eg_old/*.eg", mutate.FRAMES, {}),
     "hlo": ("w.hlo", "convert/hlo/**/*.hlo", mutate.TEXT, {}),
     "pytorch": ("host_0.json", "torch_cpu/*/host_0.json.gz", mutate.JSON, {}),
@@ -221,7 +239,7 @@ def front_end_row(name: str) -> Reader:
     """Return the row of a front end; one that is not listed gets small files of several kinds."""
     unlisted = ("input", "", [*mutate.TEXT, *mutate.JSON, *mutate.FRAMES], {})
     file, pattern, mutations, options = FRONT_ENDS.get(name, unlisted)
-    own = {"mscclpp": mscclpp_seeds, "nccl": nccl_seeds, "triosim": lambda: [TRIOSIM]}
+    own = {"mscclpp": mscclpp_seeds, "nccl": nccl_seeds, "triosim": lambda: [TRIOSIM], "goal": lambda: [GOAL]}
     found = own.get(name) or partial(seeds, pattern)
     return Reader(name, file, found, mutations, partial(converted, name, **options))
 

@@ -185,6 +185,7 @@ READS: dict[str, tuple[str, ...]] = {
     "rank_0.json.gz": ("run", "--captured", "^", "--machine", "1xh100"),
     "rank0.log": ("trace", "convert", "--from", "nccl", "@", "-o", "@.made"),
     "trace.csv": ("trace", "convert", "--from", "triosim", "@", "-o", "@.made"),
+    "x.goal": ("trace", "convert", "--from", "goal", "@", "-o", "@.made"),
     "old.0.eg": ("trace", "convert", "--from", "eg", "@", "-o", "@.made"),
     "step.hlo": ("trace", "convert", "--from", "hlo", "@", "-o", "@.made"),
     "gemm.csv": ("calibrate", "gemm", "@", "--device", "h100-sxm", "-o", "@.made"),
@@ -278,6 +279,14 @@ def documents() -> Iterator[Case]:
     yield Case("records rank0.log", text(lambda: "{}\n" * 2_100_000), READS["rank0.log"], "expected at most")
     yield Case("number rank0.log", text("9" * 5000), READS["rank0.log"], "not valid JSON")
     yield Case("gzip rank0.log", text(lambda: zeros_gzip(320 * MIB, b"[")), READS["rank0.log"], "unpacks")
+    yield Case("ranks x.goal", text("num_ranks 99999999999\n"), READS["x.goal"], "num_ranks")
+    yield Case("number x.goal", text("num_ranks " + "9" * 5000), READS["x.goal"], "num_ranks")
+    yield Case(
+        "lines x.goal",
+        text(lambda: "num_ranks 1\nrank 0 {\n" + "calc 1\n" * 2_100_000),
+        READS["x.goal"],
+        "expected at most",
+    )
     yield Case("field trace.csv", text("OperatorName\n" + "9" * 300_000 + "\n"), READS["trace.csv"], "")
     yield Case("deep loggers.toml", text("a = " + "[" * 100_000), READS["loggers.toml"], "is no TOML")
     yield Case(

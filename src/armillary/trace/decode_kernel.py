@@ -205,20 +205,6 @@ def add_attribute(buf: Any, pos: int, end: int, fill: int, m: Any, heads: Any, p
 
 
 @inner
-def add_field(buf: Any, pos: int, end: int, fill: int, m: Any, heads: Any, pool: Any) -> Any:
-    """Append a field of a newer schema, its tag included, as a nameless attribute of kind `RAW`; return `end`."""
-    bits = add_string(buf, pos, end, fill, m, pool)
-    if fill:
-        known = intern(buf, pos, pos, m)
-        if known < 0:
-            return known
-        heads[m[ATTR]] = (known - 1) << 6 | RAW
-        m[m[AT_VALUE] + m[ATTR]] = bits
-    m[ATTR] += 1
-    return end
-
-
-@inner
 def add_dependencies(buf: Any, pos: int, end: int, at: int, fill: int, m: Any) -> Any:
     """Write packed ids to ``m[at:]``; return how many, or an error."""
     count = 0
@@ -332,9 +318,15 @@ def add_frame(buf: Any, pos: int, end: int, head: bool, fill: int, m: Any, heads
             if error < 0:
                 return error
         elif number > 10:
-            error = add_field(buf, pos, after, fill, m, heads, pool)
-            if error < 0:
-                return error
+            # A field of a newer schema, with its tag, is a nameless attribute.
+            bits = add_string(buf, pos, after, fill, m, pool)
+            if fill:
+                known = intern(buf, pos, pos, m)
+                if known < 0:
+                    return known
+                heads[m[ATTR]] = (known - 1) << 6 | RAW
+                m[m[AT_VALUE] + m[ATTR]] = bits
+            m[ATTR] += 1
         else:
             m[UNKNOWN] += 1
         pos = after

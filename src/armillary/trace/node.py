@@ -11,7 +11,6 @@ import numpy as np
 
 from armillary.base.errors import InputError, nearest, one_of
 from armillary.trace import columns as c
-from armillary.trace import wire_kernel as wire
 from armillary.trace.columns import (
     BOOL,
     BYTES,
@@ -108,6 +107,8 @@ def node_at(graph: Graph, position: int) -> Node:
 
 def is_newer_field(data: bytes) -> bool:
     """Return whether bytes are one whole field of a node that this schema does not have."""
+    from armillary.trace import wire_kernel as wire
+
     number, _, _, after = wire.field(data, 0, len(data), [0] * (wire.ERROR_AT + 1))
     return bool(number > 10 and after == len(data))
 

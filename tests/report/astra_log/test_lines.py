@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -128,6 +129,15 @@ def test_idioms_of_public_scripts(demo: LogText, idiom: str) -> None:
     assert len(re.findall(idiom, demo.console)) >= (1 if r"sys\[0\]" in idiom else 8)
 
 
+def test_awk_takes_the_last_word(demo: LogText, tmp_path: Path) -> None:
+    write_log_files(demo, tmp_path / "log")
+    program = "/sys\\[0\\], Wall time:/ {print $NF}"
+    found = subprocess.run(
+        ["awk", program, tmp_path / "log/log.log"], capture_output=True, text=True, check=True
+    )
+    assert found.stdout == "405520\n"
+
+
 def test_gaps_make_the_overlap_huge_as_there() -> None:
     builder = GraphBuilder()
     host = builder.compute("host", duration_micros=5, cpu=True)
@@ -144,6 +154,13 @@ def test_the_roofline_adds_its_means() -> None:
     builder.compute("kernel", flops=4_000_000, bytes=1_000_000)
     settings = system(1600, **{"roofline-enabled": 1, "peak-perf": 3.2})
     log = armillary.astra_sim.log(Trace.replicate(builder.graph(), ranks=2), settings, network(2))
+    # What public scripts look for.
+    console = log.text(NOW).console
+    assert re.findall(r"sys\[0\].*Average (compute|memory) utilization: ([\d.]+)", console) == [
+        ("compute", "99.920"), ("memory", "49.960"),
+    ]  # fmt: skip
+    found = re.findall(r"sys\[(\d+)\], ([A-Za-z][A-Za-z \-]*): ([-\d\.]+)%?", console)
+    assert ("1", "Average operation intensity", "3.997") in found and len(found) == 12
     # 4 FLOP per byte at 1.6 TB/s is above the peak of 3.2 TFLOP/s: 1,250 ns, of 1,251 that the means divide by.
     text = log.text(NOW)
     assert [line.removeprefix("sys[0], ") for line in lines(text) if line.startswith("sys[0], ")] == [
@@ -221,6 +238,8 @@ def test_local_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ticks, live = log.memory_use[0].steps()
     assert list(zip(ticks.tolist(), live.tolist(), strict=True)) == [(0, 3072), (1000, 2560), (3000, 512)]
     assert "sys[1] peak memory usage: 3.00 KB" in lines(log.text())
+    idiom = r"\[workload\] \[info\] sys\[(\d+)\] peak memory usage: (\d+)"
+    assert re.findall(idiom, log.text().console) == [("0", "3"), ("1", "3")]
     log.write_memory()
     found = json.loads(Path("mem.1.json").read_text())["traceEvents"]
     write = next(each for each in found if each["cat"] == "tensorWrite" and each["name"] == "w")

@@ -166,7 +166,7 @@ def _inspected(where: str, value: Any, processes: dict[str, Process], file: str)
     about = record.value.get("metadata")
     name = file
     if isinstance(about, Mapping) and "pid" in about:
-        name = f"{about.get('hostname', '')} process {about['pid']}"
+        name = f"{str(about.get('hostname', ''))[:80]} process {str(about['pid'])[:80]}"
     process = processes.setdefault(name, Process(name))
     if "coll_perf" not in record.value:
         process.other["p2p" if "p2p_perf" in record.value else "record without coll_perf"] += 1

@@ -42,7 +42,8 @@ def trace_of(processes: Sequence[Process], source: str) -> Converted:
     if not used:
         raise InputError(f"{source}: no collective that all its ranks recorded, expected files of one run")
     graphs, known = [], Groups(ranks)
-    numbers = {comm: known.number(members) for comm, members in world.members.items()}
+    # One file's communicators are of all ranks: 0.
+    numbers = {comm: 0 if world.copied else known.number(members) for comm, members in world.members.items()}
     for process in world.processes:
         graphs.append(_graph(process, used, numbers, known, f"{source}, {process.name}"))
     warnings = _warnings(processes, world, dropped, misfits, ranks)

@@ -24,7 +24,6 @@ from armillary.trace import CollectiveType, Graph, NodeType
 from armillary.trace._check import validate
 from armillary.trace.columns import COMMUNICATION
 from armillary.trace.node import REPLAY_ONLY
-from armillary.trace.storage import storage_nodes
 
 if TYPE_CHECKING:
     from armillary.compute import KernelTimes
@@ -155,6 +154,9 @@ def store(
     stores = np.isin(graph.types, STORES)
     if not stores.any():
         return stores, 0
+    # Few traces have such nodes.
+    from armillary.trace.storage import storage_nodes
+
     at, sizes, _ = storage_nodes(graph)
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))

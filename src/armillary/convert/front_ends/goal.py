@@ -1,0 +1,75 @@
+"""GOAL schedules of LogGOPSim and ATLAHS: sends, receives and computations of every rank (text)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from armillary.base.errors import InputError
+from armillary.base.units import format_time
+from armillary.convert.converted import Converted
+
+
+def convert(inputs: Sequence[Path]) -> Converted:
+    """Return a rank for each of the schedule; a line says when its hosts end by LogGOPSim's model.
+
+    Receives from any rank, or of any tag, take what they take in that model.
+
+    Args:
+        inputs: one file.
+
+    Raises:
+        InputError: the file cannot be read or is no schedule, or it never ends; names the line.
+    """
+    from armillary.convert.goal.loggops import Model, simulate
+    from armillary.convert.goal.schedule import Operation, read_schedule
+    from armillary.trace import GraphBuilder, NodeType, Trace
+
+    if len(inputs) != 1:
+        raise InputError(f"{len(inputs)} GOAL schedules, expected one: it holds the operations of all ranks")
+    path = Path(inputs[0])
+    ranks = read_schedule(path)
+    model = Model()
+    outcome = simulate(ranks, model, str(path))
+
+    def after(operations: Sequence[Operation], each: Operation) -> list[int]:
+        # What starts after the start of another waits for what that one waits for.
+        return sorted(
+            {*each.ended, *(other for number in each.started for other in operations[number].ended)}
+        )
+
+    # A message goes by its own number: a tag may be a wildcard, and receives take messages out of order.
+    tags = {sent: tag for tag, sent in enumerate(outcome.took.values())}
+    graphs = []
+    for rank, operations in enumerate(ranks):
+        builder = GraphBuilder(rank=rank)
+        for number, each in enumerate(operations):
+            deps = after(operations, each)
+            if each.kind == "calc":
+                time = [
+                    ("is_cpu_op", "bool", True),
+                    ("tid", "int64", each.cpu),
+                    ("duration_ns", "int64", each.amount),
+                ]
+                length = (each.amount + 500) // 1000
+                builder.add(f"calc {number}", NodeType.COMP_NODE, time, after=deps, duration_micros=length)
+            elif each.kind == "send":
+                builder.send(each.peer, each.amount, tags.get((rank, number), 0), after=deps)
+            else:
+                sent = outcome.took[rank, number]
+                builder.recv(sent[0], ranks[sent[0]][sent[1]].amount, tags[sent], after=deps)
+        graphs.append(builder.graph(f"{path}, rank {rank}"))
+    warnings = []
+    if lost := sum(each.kind == "send" for operations in ranks for each in operations) - len(tags):
+        raise InputError(f"{path}: {lost} messages that nobody receives, expected a receive for each send")
+    if any(each.started for operations in ranks for each in operations):
+        warnings.append("irequires: the operation waits for what the other one waits for, not for its start")
+    if any(each.cpu or each.nic for operations in ranks for each in operations if each.kind != "calc"):
+        warnings.append("cpu and nic of messages have no effect in the trace")
+    numbers = ", ".join(f"{name} {value}" for name, value in vars(model).items())
+    ends = sorted(outcome.ends)
+    says = (
+        f"by LogGOPSim's model ({numbers}) hosts end after {format_time(ends[0])} to {format_time(ends[-1])}"
+    )
+    facts = {"loggops_ns": list(outcome.ends)}
+    return Converted(Trace.from_ranks(graphs), warnings=tuple(warnings), facts=facts, statements=(says,))

@@ -1,0 +1,166 @@
+"""Read GOAL text: for each rank sends, receives and computations, and what each requires.
+
+::
+
+    num_ranks 2
+    rank 0 {
+    l1: calc 100
+    l2: send 8b to 1 tag 7
+    l2 requires l1
+    }
+    rank 1 { …
+
+A statement has a line. ``a requires b``: a starts when b has ended; ``irequires``: when it has started.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Literal
+
+from armillary.base.counts import MOST_RECORDED, check_count
+from armillary.base.document import read_text
+from armillary.base.errors import InputError, nearest
+from armillary.trace.graph import LIMIT
+
+ANY = -1
+"""Source or tag of a receive that takes every one."""
+_COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
+_LABEL = r"[a-zA-Z][a-zA-Z0-9_]*"
+_OPERATION = re.compile(
+    rf"(?:(?P<label>{_LABEL})\s*:\s*)?(?:"
+    r"(?P<kind>send|recv)\s+(?P<size>\d+)b\s+(?P<way>to|from)\s+(?P<peer>-1|\d+)"
+    r"(?:\s+tag\s+(?P<tag>-1|\d+))?(?:\s+cpu\s+(?P<cpu>\d+))?(?:\s+nic\s+(?P<nic>\d+))?"
+    r"|calc\s+(?P<ns>\d+)(?:\s+cpu\s+(?P<calc_cpu>\d+))?)",
+    re.ASCII,
+)
+_REQUIRES = re.compile(rf"({_LABEL})\s+(i?requires)\s+({_LABEL})", re.ASCII)
+_RANK = re.compile(r"rank\s+(\d+)\s*\{", re.ASCII)
+_MOST_RANKS = 1 << 20
+_HINTED = 1000
+
+
+@dataclass
+class Operation:
+    """One operation of a rank.
+
+    Attributes:
+        kind: What it is.
+        amount: Bytes of a message, ns of a computation.
+        peer: Rank on the other side; `ANY` of a receive from anyone.
+        tag: Of the message; `ANY` of a receive of any.
+        cpu: Which of the rank's CPUs runs it.
+        nic: Through which of its NICs the message goes.
+        ended: Operations of the rank that end before it starts, by number.
+        started: Those that start before it does.
+    """
+
+    kind: Literal["send", "recv", "calc"]
+    amount: int
+    peer: int = ANY
+    tag: int = 0
+    cpu: int = 0
+    nic: int = 0
+    ended: list[int] = field(default_factory=list)
+    started: list[int] = field(default_factory=list)
+
+
+def read_schedule(path: Path) -> list[list[Operation]]:
+    """Return the operations of every rank, in the order of the file.
+
+    Raises:
+        InputError: it cannot be read, is binary, or is no schedule; names the line.
+    """
+    text = _COMMENT.sub(lambda match: "\n" * match[0].count("\n"), read_text(path, "GOAL schedule"))
+    ranks: list[list[Operation]] | None = None
+    seen: set[int] = set()
+    rank, labels, total = -1, dict[str, int](), 0
+    for number, raw in enumerate(text.split("\n"), 1):
+        line, where = raw.partition("//")[0].strip(), f"{path}:{number}"
+        if not line:
+            continue
+        if ranks is None:
+            ranks = [[] for _ in range(_ranks(where, line))]
+        elif rank < 0:
+            match = _RANK.fullmatch(line)
+            rank = _below(where, "rank", match[1], len(ranks)) if match else -1
+            if rank < 0 or rank in seen:
+                raise InputError(
+                    f"{where}: got '{line[:60]}', expected 'rank r {{' of another rank below {len(ranks)}"
+                )
+            seen.add(rank)
+            labels = {}
+        elif line == "}":
+            rank = -1
+        elif match := _REQUIRES.fullmatch(line):
+            first, second = (_known(where, labels, name) for name in (match[1], match[3]))
+            if first == second:
+                raise InputError(f"{where}: {match[1]} requires itself, expected another label")
+            mine = ranks[rank][first]
+            (mine.ended if match[2] == "requires" else mine.started).append(second)
+        else:
+            match = _OPERATION.fullmatch(line)
+            if not match:
+                raise InputError(
+                    f"{where}: got '{line[:60]}', expected a send, recv, calc, requires or irequires"
+                )
+            if match["label"]:
+                if match["label"] in labels:
+                    raise InputError(f"{where}: label {match['label'][:40]} is there twice, expected another")
+                labels[match["label"]] = len(ranks[rank])
+            ranks[rank].append(_operation(where, match, rank, len(ranks)))
+        total += 1
+        check_count(total, MOST_RECORDED, f"{path}: statements", "a shorter schedule")
+    if ranks is None or rank >= 0:
+        raise InputError(
+            f"{path}: ends {'before num_ranks' if ranks is None else f'within rank {rank}'}, expected more"
+        )
+    return ranks
+
+
+def _ranks(where: str, line: str) -> int:
+    words = line.split()
+    if len(words) != 2 or words[0] != "num_ranks":
+        raise InputError(
+            f"{where}: got '{line[:60]}', expected 'num_ranks N' (text; binary schedules are not read)"
+        )
+    return _below(where, "num_ranks", words[1], _MOST_RANKS + 1, 1)
+
+
+def _below(where: str, what: str, text: str, most: int, low: int = 0) -> int:
+    # Python refuses to read numbers of thousands of digits.
+    value = int(text) if text.isascii() and text.isdigit() and len(text) < 20 else -1
+    if not low <= value < most:
+        raise InputError(
+            f"{where}: {what}: got '{text[:40]}', expected a whole number from {low} to {most - 1}"
+        )
+    return value
+
+
+def _known(where: str, labels: dict[str, int], name: str) -> int:
+    if name not in labels:
+        # A few are enough for a misspelt one, and long ones would fill the line.
+        some = [label for label in islice(labels, _HINTED) if len(label) <= 40]
+        raise InputError(f"{where}: no label {name[:40]} above{nearest(name, some)}")
+    return labels[name]
+
+
+def _operation(where: str, match: re.Match[str], rank: int, ranks: int) -> Operation:
+    if match["kind"] is None:
+        cpu = _below(where, "cpu", match["calc_cpu"] or "0", 256)
+        return Operation("calc", _below(where, "calc", match["ns"], LIMIT), cpu=cpu)
+    receives = match["kind"] == "recv"
+    if (match["way"] == "from") != receives:
+        raise InputError(f"{where}: got '{match[0][:60]}', expected send … to, or recv … from")
+    if not receives and "-1" in (match["peer"], match["tag"]):
+        raise InputError(f"{where}: got -1, expected the rank and the tag of a send")
+    peer = ANY if match["peer"] == "-1" else _below(where, "rank", match["peer"], ranks)
+    if peer == rank:
+        raise InputError(f"{where}: a message of rank {rank} to itself, expected another rank")
+    tag = ANY if match["tag"] == "-1" else _below(where, "tag", match["tag"] or "0", 2**31)
+    cpu, nic = (_below(where, key, match[key] or "0", 256) for key in ("cpu", "nic"))
+    kind: Literal["send", "recv"] = "recv" if receives else "send"
+    return Operation(kind, _below(where, "bytes", match["size"], LIMIT), peer, tag, cpu, nic)
