@@ -115,7 +115,9 @@ def compare_machines(
             f"got {len(costs)} costs for {len(machines)} machines, expected one for all, or one for each"
         )
     read, given = load_model(model) if isinstance(model, str) else model, nested(keys)
-    prices = list(costs) * (len(machines) if len(costs) == 1 else 1) or [None] * len(machines)
+    prices: list[Costs | None] = [*costs] * (len(machines) if len(costs) == 1 else 1) or [None] * len(
+        machines
+    )
     # All machines are read before any is simulated: a wrong name should not cost the time of the others.
     found = [machine_of(machine) for machine in machines]
     fabrics = tuple(
