@@ -27,9 +27,11 @@ from armillary.cli.options import (
 )
 from armillary.cli.outputs import Outputs, output_options, say, working
 from armillary.cli.sampling import check_sample_options, present_samples, sample_options
+from armillary.cli.values import complete_software
 
 if TYPE_CHECKING:
     from armillary.engine.common.multi_job import JobsResult
+    from armillary.explore.result import Result
     from armillary.platform.files.native import Study
     from armillary.platform.model import Platform
     from armillary.trace import Trace
@@ -67,7 +69,12 @@ _PATH = click.Path()
 )
 @option(
     "--host-time", metavar="TIME", heading=WORKLOAD,
-    help="What calling an operator takes the host of --captured; by default it is ahead of the device.",
+    help="What calling an operator takes the host of --captured; by default what the software says.",
+)  # fmt: skip
+@option(
+    "--software", metavar="NAME", heading=WORKLOAD, shell_complete=complete_software,
+    help="What the program of --captured is trained with, as of `armillary train`; none: nothing is added to kernels; "
+    "by default what it imported.",
 )  # fmt: skip
 @option("--from-one-rank", is_flag=True, heading=WORKLOAD, help="All ranks do what the one of --pytorch did.")
 @comm_groups_option
@@ -89,6 +96,7 @@ def command(
     pytorch: str | None,
     captured: str | None,
     host_time: str | None,
+    software: str | None,
     from_one_rank: bool,
     machine: str | None,
     system: Path | None,
@@ -122,6 +130,8 @@ def command(
         raise click.UsageError("--captured needs --machine")
     if host_time and not captured:
         raise click.UsageError("--host-time is for --captured")
+    if software and not captured:
+        raise click.UsageError("--software is for --captured")
     # A machine replaces the whole description, but --workload.
     if machine and (others := ["STUDY"] * bool(study) + [name for name in given if name != "--workload"]):
         raise click.UsageError(f"--machine and {others[0]} exclude each other")
@@ -156,10 +166,15 @@ def command(
     # Only now: usage errors must not wait for the import of the engine.
     import armillary
 
+    shown: Result | None = None
     with working("simulating"):
         trace = pytorch_trace(pytorch, from_one_rank) if pytorch else None
+        step = None
         if captured:
-            trace = captured_trace(captured, host_time)
+            from armillary.cli.captured import captured_of, places_of, show_places
+
+            step = captured_of(captured, str(machine), software, host_time)
+            trace = step.trace
         if replays and workload and not machine:
             # A machine of recorded times needs a time for all communication.
             trace = recorded_trace(workload)
@@ -173,8 +188,9 @@ def command(
 
                 trace = load_trace(workload, bytes_per_node=SIMULATED)
             # A trace of its own replaces the workload of the study.
+            trace_of_its_own = trace is not None
             if trace:
-                machine_of_study = load_platform(study or str(machine))
+                machine_of_study = step.platform if step else load_platform(study or str(machine))
                 named = machine_of_study.profile
             else:
                 assert study is not None  # a --machine needs a trace
@@ -209,7 +225,14 @@ def command(
                 present_samples(found, outputs)
                 return
             result = simulate(machine_of_study)
+            if step:
+                places = places_of(step, step.described(result, machine_of_study))
             costs = costs_of(machine_of_study, simulate) if term_costs else None
+            if outputs.html:
+                from armillary.explore.result import Result
+
+                name = study or " on ".join(filter(None, (workload or pytorch or captured, machine)))
+                shown = Result(name, result, machine_of_study, simulate, None if trace_of_its_own else plan)
         elif trace and replays:
             from armillary.platform.model import recorded_machine
 
@@ -229,10 +252,9 @@ def command(
                 profile=chosen,
                 fold=not no_fold,
             )
-    outputs.present(result)
-    if captured:
-        assert trace is not None and machine is not None
-        say_unpriced(trace, machine_of_study, host_time)
+    outputs.present(result, shown=shown)
+    if step:
+        show_places(step, *places)
     if (study or machine) and costs:
         print_costs(costs)
 
@@ -261,37 +283,6 @@ def pytorch_trace(source: str, from_one_rank: bool = False) -> Trace:
     whole, _ = recognise_one(graph, rank, count)
     say(f"warning: all {count} ranks are assumed to do what rank {rank} did", err=True)
     return whole
-
-
-def captured_trace(folder: str, host_time: str | None) -> Trace:
-    """Return the trace of all ranks of a folder of `armillary capture`."""
-    from armillary.base.errors import InputError
-    from armillary.base.units import parse_time
-    from armillary.capture import read_captured, trace_of
-
-    try:
-        host_ns = round(parse_time(host_time)) if host_time else 0
-    except ValueError as error:
-        raise InputError(f"--host-time: {error}") from error
-    return trace_of(read_captured(folder), host_ns=host_ns)
-
-
-def say_unpriced(trace: Trace, platform: Platform, host_time: str | None) -> None:
-    """Print what a price is not known of, and what was assumed of the host."""
-    from armillary.capture import unpriced
-
-    captured = trace.about["captured"]
-    say(
-        f"Captured: step {captured['step']} of {captured['script']} on {captured['ranks']} ranks, of which "
-        f"{len(captured['run'])} were run; each operator is a kernel, as without torch.compile, and takes what it "
-        "takes alone"
-    )
-    if not host_time:
-        say("Host: taken to be ahead of the device; --host-time 5us shows what calling operators costs")
-    for name, (count, share) in unpriced(trace, platform).items():
-        say(
-            f"No price: {name}, {count} times, is timed by its bytes alone: {share:.1%} of the time of kernels"
-        )
 
 
 def recorded_trace(prefix: str) -> Trace:

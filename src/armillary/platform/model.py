@@ -36,7 +36,7 @@ from armillary.platform.limits import (
     check_table,
     refuse,
 )
-from armillary.platform.memory import LocalMemory, RemoteMemory
+from armillary.platform.memory import LocalMemory, RemoteMemory, Storage
 from armillary.platform.network import Dimension, NetworkChoice, Port, port
 from armillary.platform.terms import FitChoice, Terms
 from armillary.platform.variation import Variation
@@ -122,7 +122,7 @@ CollectiveName = Literal[
 
 _SCHEDULING, _CHUNK_ORDERS = Choice(get_args(SchedulingName)), Choice(CHUNK_ORDERS)
 _WITHIN = Choice(get_args(WithinDimensionName))
-_PROTOCOLS = Choice(("lossless", "credit", "tcp"))
+_PROTOCOLS = Choice(("lossless", "rdma", "credit", "tcp"))
 # Any object: _check_platform compares ranks with the number of NPUs, which an Npu alone does not know.
 _RANK = Kind(object, "a rank")
 """Any key: only the platform knows how many ranks there are."""
@@ -212,7 +212,7 @@ class Collectives:
 class Packets:
     """The protocol of network model ``packet``, and its options by the names of its fields."""
 
-    protocol: Literal["lossless", "credit", "tcp"] = "lossless"
+    protocol: Literal["lossless", "rdma", "credit", "tcp"] = "lossless"
     options: dict[str, Any] = field(default_factory=dict)
     source: str = field(default="", compare=False)
     """File, line and key of the setting, or empty."""
@@ -245,6 +245,7 @@ class Platform:
         compute: How compute nodes are timed.
         collectives: How collectives run.
         remote_memory: Outside of the NPUs.
+        storage: What storage and checkpoint nodes use; None: they take their recorded times.
         groups: Communicator id -> its ranks, in the order their file lists them.
         scheduling: Order in which messages use a port.
         stragglers: Rank -> ns that it starts late; not listed: 0.
@@ -267,6 +268,7 @@ class Platform:
     compute: Compute = field(default_factory=Compute)
     collectives: Collectives = field(default_factory=Collectives)
     remote_memory: RemoteMemory = field(default_factory=RemoteMemory)
+    storage: Storage | None = None
     groups: dict[int, tuple[int, ...]] = field(default_factory=dict)
     scheduling: SchedulingName = field(default="fair", metadata=PHYSICAL)
     stragglers: dict[int, float] = field(default_factory=dict, metadata=PHYSICAL)
@@ -317,7 +319,8 @@ def _check_platform(platform: Platform) -> None:
     parts = {"npu": Npu, "compute": Compute, "collectives": Collectives, "remote_memory": RemoteMemory}
     parts |= {"terms": Terms, "packets": Packets, "astra_sim": AstraSimSystem, "network_model": NetworkChoice}
     check(
-        platform, dimensions=Kind(tuple, "a tuple of Dimension"), scheduling=_SCHEDULING,
+        platform, storage=Kind(Storage, "a Storage or None", none=True),
+        dimensions=Kind(tuple, "a tuple of Dimension"), scheduling=_SCHEDULING,
         jitter=Kind(Jitter, "a Jitter or None", none=True),
         variation=Kind(Variation, "a Variation or None", none=True), dialect=Choice(("native", "astra-sim")),
         profile=Choice(get_args(ProfileName)), groups=Kind(dict, "a mapping of group id to ranks"),

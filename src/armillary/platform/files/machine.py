@@ -17,7 +17,13 @@ from armillary.platform import model as values
 from armillary.platform.collectives import ALGORITHMS, PHYSICAL_COLLECTIVES, read_groups, read_names
 from armillary.platform.fields import Part, Quantity, first_error
 from armillary.platform.files.compute_schema import Compute, compute_of, read_compute
-from armillary.platform.files.network_schema import Collectives, dimensions_of, local_memory, remote_memory
+from armillary.platform.files.network_schema import (
+    Collectives,
+    dimensions_of,
+    local_memory,
+    remote_memory,
+    storage,
+)
 from armillary.platform.files.study_schema import Peaks, PlatformFile, terms_of
 from armillary.platform.files.variation_schema import variation_of
 from armillary.platform.kernels import Jitter
@@ -109,6 +115,7 @@ def read_machine(model: PlatformFile, document: Document, path: KeyPath, profile
             _fit(collectives, dimensions, document, (*path, "collectives")),
         ),
         remote_memory=remote_memory(remote, folder) if remote else RemoteMemory(),
+        storage=storage(model.storage),
         groups=groups,
         scheduling=model.scheduling,
         stragglers=_per_rank(document, (*path, "stragglers"), model.stragglers, npus, _time),
