@@ -59,10 +59,28 @@ def test_memory_and_groups(memory: dict[str, Any], groups: dict[str, Any]) -> No
 NATIVE_KEYS = (
     *("workload", "platform", "profile", "time_unit", "trace", "network", "npu", "collectives", "groups"),
     *("remote_memory", "compute", "peak", "memory", "endpoint_delay", "all-reduce", "chunks", "roofline"),
-    *("speed", "stragglers", "jitter", "scheduling", "sigma", "seed", "bandwidth", "shape", "per", "up"),
+    *(
+        "speed",
+        "stragglers",
+        "jitter",
+        "variation",
+        "clock",
+        "share",
+        "spread",
+        "levels",
+        "scheduling",
+        "sigma",
+        "seed",
+        "bandwidth",
+        "shape",
+        "per",
+        "up",
+    ),
     *("efficiency", "kernel_overhead", "capacity", "bf16", "generate"),
 )
-PARTS = st.sampled_from(["npu", "collectives", "compute", "groups", "workload", "jitter", "stragglers"])
+PARTS = st.sampled_from(
+    ["npu", "collectives", "compute", "groups", "workload", "jitter", "stragglers", "variation"]
+)
 
 
 @given(mappings(NATIVE_KEYS), mappings(NATIVE_KEYS), PARTS)

@@ -234,6 +234,7 @@ def test_description_and_table(tmp_path: Path) -> None:
         "speed": {"3": 0.8},
         "stragglers_ns": {"5": 2e6, "6": 1e3},
         "jitter": {"sigma": 0.05, "seed": 7},
+        "variation": None,
         "compute_efficiency": 0.45,
         "memory_efficiency": 0.8,
         "kernel_overhead_ns": 2000,

@@ -74,6 +74,9 @@ def describe(platform: Platform) -> dict[str, Any]:
             "speed": {str(rank): speed for rank, speed in npu.speed.items()},
             "stragglers_ns": {str(rank): delay for rank, delay in platform.stragglers.items()},
             "jitter": vars(platform.jitter) if platform.jitter else None,
+            "variation": {name: vars(cause) for name, cause in platform.variation.causes().items()}
+            if platform.variation
+            else None,
             "compute_efficiency": compute.kernels.compute,
             "memory_efficiency": compute.kernels.memory,
             "kernel_overhead_ns": compute.kernels.overhead,
@@ -183,6 +186,8 @@ def _system_rows(platform: Platform) -> list[tuple[str, str]]:
         rows.append(("stragglers", _span(platform.stragglers, format_time)))
     if platform.jitter:
         rows.append(("jitter", f"{100 * platform.jitter.sigma:g} %, seed {platform.jitter.seed}"))
+    if platform.variation:
+        rows.append(("variation", f"{', '.join(platform.variation.causes()) or 'none'}"))
     if collectives.fit:
         names = [dimension.name for dimension in platform.dimensions[: collectives.fit.inner]]
         rows.append(("collective fit", f"{collectives.fit.name}, in physical; a node is {', '.join(names)}"))

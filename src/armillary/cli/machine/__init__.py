@@ -10,6 +10,7 @@ from armillary.cli.command import LazyGroup
 SUBCOMMANDS = {
     "list": "List the presets: known systems that stand wherever a platform file does.",
     "show": "Print the machine of a study file, a preset, or ASTRA-sim's files.",
+    "compare": "Say which of several machines trains a model fastest, for how much, and how surely.",
     "convert": "Write the network of a machine as a study, an InfraGraph, GraphML or ASTRA-sim's file.",
     "gemm": "Time GEMMs by the compute model of a machine.",
 }

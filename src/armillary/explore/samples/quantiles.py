@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import ceil, exp, lgamma, log
+from math import ceil
+
+import numpy as np
+
+from armillary.base.portable import exp, log
 
 LEVELS = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
 CONFIDENCE = 0.9
@@ -21,10 +25,11 @@ def interval(ordered: Sequence[int], share: float) -> tuple[int | None, int | No
     Statistics, 2003, section 7.1).
     """
     n, tail = len(ordered), (1 - CONFIDENCE) / 2
-    chances = [
-        exp(lgamma(n + 1) - lgamma(k + 1) - lgamma(n - k + 1) + k * log(share) + (n - k) * log(1 - share))
-        for k in range(n + 1)
-    ]
+    k = np.arange(n + 1)
+    # ln k! for all k: a sum in order, which is the same on every machine.
+    factorial = np.concatenate([[0.0], np.cumsum(log(np.arange(1.0, n + 1)))])
+    ways = factorial[n] - factorial - factorial[::-1]
+    chances = exp(ways + k * log(share) + (n - k) * log(1 - share)).tolist()
     # `low` samples are below the quantile but for a chance of `tail`; likewise from above.
     low, below = 0, chances[0]
     while low < n and below <= tail:

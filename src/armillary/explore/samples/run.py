@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from armillary.base.counts import MOST_DRAWS, check_count
 from armillary.base.errors import InputError
 from armillary.base.hints import show
+from armillary.base.memory import require
 from armillary.engine import check_trace, simulate
 from armillary.engine.physical.lower import classes_of
 from armillary.engine.physical.retiming.decisions import UnknownTimesError
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 Ints = NDArray[np.int64]
 MOST_NODES = 200_000
 """Nodes of the classes of a sample up to which each is simulated, some 0.3 s; beyond, times are computed anew."""
+DRAWN = 600
+"""Bytes of an NPU of a drawn machine: its numbers, and its entries in the tables of a platform."""
 CHECKS = 2
 """Samples on which retiming is compared with simulations."""
 KINDS = ((1, 1), (2, 1), (1, 8), (2, 8))
@@ -79,6 +82,7 @@ def sample(
     _check_number("seed", seed, SEED)
     _check_number("workers", workers, COUNT)
     check_count(samples, MOST_DRAWS, f"--samples {samples}: samples", "fewer")
+    require(platform.npus * DRAWN, f"drawing machines of {platform.npus:,} NPUs", "fewer NPUs")
     work = _Work(trace, platform, seed, samples, profile or platform.profile, network_model, fold)
     work.check()
     plain = simulate(
