@@ -38,7 +38,17 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
                 spoil_store(folder / "store.db")
     found = sorted(path for path in folder.rglob("*") if PAGES.search(path.name))
     shown = ("o.html", "edges.html", "train.html", "sv.html", "c.html", "p.html")
-    for needed in (*shown, "g.html", "gn.html", f"{FILE}.html", "s.html", "r.html", "v.html", "ms.html", "me.html"):
+    for needed in (
+        *shown,
+        "g.html",
+        "gn.html",
+        f"{FILE}.html",
+        "s.html",
+        "r.html",
+        "v.html",
+        "ms.html",
+        "me.html",
+    ):
         assert folder / needed in found, needed
     return found
 

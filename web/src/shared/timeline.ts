@@ -277,7 +277,7 @@ class View {
           }
         }
       }
-      this.say([`${count(slices)} slices`, slices ? `${this.text(ticks)} in all; Enter shows the next` : "no name has this in it"]);
+      this.say([slices === 1 ? "1 slice" : `${count(slices)} slices`, slices ? `${this.text(ticks)} in all; Enter shows the next` : "no name has this in it"]);
     } else this.say(null);
     this.later();
   }
