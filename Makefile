@@ -107,6 +107,7 @@ bench: .venv/.installed-dev  ## the speed claims, one JSON line each
 	$(BIN)/python benchmarks/validate.py
 	$(BIN)/python benchmarks/extrapolate.py
 	$(BIN)/python benchmarks/learn.py
+	$(BIN)/python benchmarks/studio.py
 
 clean:  ## everything that make made
 	rm -rf .venv dist out docs/_build web/node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis

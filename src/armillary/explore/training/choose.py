@@ -27,6 +27,8 @@ from armillary.workload.models import Model, load_model
 
 Progress = Callable[[str, int, int], None]
 """Called with what is done, how many are done, and of how many."""
+Seen = Callable[[Mapping[str, Any], float], None]
+"""Called with the keys of each plan that was simulated, and its time in s."""
 SHARDINGS = {"zero-1": ("zero-1", "fsdp"), "fsdp": ("fsdp",)}
 """Sharding of a software -> what else it has, that is worth trying."""
 SLACK = 1 - 1e-3
@@ -105,6 +107,7 @@ def plan(
     among: Iterable[Mapping[str, Any]] | None = None,
     top: int = 10,
     progress: Progress | None = None,
+    seen: Seen | None = None,
     **keys: Any,
 ) -> Choice:
     """Return the plans that train a model fastest.
@@ -117,6 +120,7 @@ def plan(
         among: Keys of plans; only these are ranked, whether they fit into memory or not.
         top: Plans to return.
         progress: See `Progress`.
+        seen: See `Seen`; not called for plans of `among`.
         keys: Of a plan, see `armillary.train`; they are the same in all plans that are tried.
 
     Raises:
@@ -138,7 +142,7 @@ def plan(
     plan_of(whole, found)  # wrong keys are refused before any is tried
     whole, scaled = with_recipe(whole, used.name, found.device)
     assumed += scaled
-    return _searched(read, found, used, whole, top, tuple(assumed), tell)
+    return _searched(read, found, used, whole, top, tuple(assumed), tell, seen or (lambda plan, time: None))
 
 
 def _ranked(
@@ -172,7 +176,7 @@ def _ranked(
 
 def _searched(
     model: Model, machine: Machine, software: Software, given: Mapping[str, Any], top: int, assumed: tuple[str, ...],
-    tell: Progress,
+    tell: Progress, seen: Seen,
 ) -> Choice:  # fmt: skip
     tried = [
         each for sharding in _shardings(given, software) for each in candidates(model, machine, sharding)
@@ -196,6 +200,7 @@ def _searched(
             break
         try:
             timed.append(_timed(model, machine, software, values))
+            seen(values, timed[-1].seconds)
         except InputError as error:
             rejected.append(Rejected(values, "impossible", str(error)))
         timed.sort(key=lambda each: each.seconds)
