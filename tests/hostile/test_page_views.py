@@ -107,6 +107,19 @@ def test_the_timeline_zooms_to_one_chunk_and_back(chromium: Browser, page: Path)
     assert "1 slice" in chromium.value("document.querySelector('.about').textContent")
 
 
+def test_what_is_always_busy_has_no_holes(chromium: Browser, page: Path) -> None:
+    """The critical path has a step at every tick, however many share a pixel."""
+    resized(chromium, 1400, "light")
+    chromium.open(page)
+    for _ in range(6):
+        holes = chromium.value(
+            f"(() => {{ const c = {CANVAS}; const row = c.getContext('2d').getImageData(180, 34, c.width - 184, 1).data;"
+            "let found = 0; for (let i = 3; i < row.length; i += 4) found += row[i] === 0; return found })()"
+        )
+        assert holes == 0
+        press(chromium, "+")
+
+
 def test_text_has_the_contrast_that_readers_need(chromium: Browser, page: Path) -> None:
     """WCAG AA: 4.5 for all text of the page's own colours, light and dark."""
     for theme in ("light", "dark"):
