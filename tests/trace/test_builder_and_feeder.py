@@ -126,7 +126,8 @@ def test_times_and_counts_are_taken_as_people_write_them() -> None:
     [
         {"flops": 1.5}, {"flops": -1}, {"flops": True}, {"flops": float("nan")}, {"flops": "many"}, {"bytes": 0.5},
         {"bytes": "5 parsecs"}, {"bytes": 2**70}, {"duration_micros": "soon"}, {"duration_micros": -1},
-        {"duration_micros": float("inf")}, {"duration_micros": None}, {"after": "a"}, {"after": [1.5]}, {"after": [True]},
+        {"duration_micros": float("inf")}, {"duration_micros": None}, {"after": "a"}, {"after": [1.5]},
+        {"after": [True]},
         {"ctrl_after": None},
     ],
 )  # fmt: skip
