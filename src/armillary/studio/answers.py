@@ -85,7 +85,7 @@ def train(data: Mapping[str, Any], tell: Progress) -> dict[str, Any]:
     found = find(read_question(data))
     step = found.step
     return {
-        "prediction": named(prediction_json(step), found.asked),
+        "prediction": prediction_json(step),
         "headline": headline(step),
         "memory": memory_text(step),
         "plan": plan_text(step.plan),
@@ -94,16 +94,16 @@ def train(data: Mapping[str, Any], tell: Progress) -> dict[str, Any]:
     }
 
 
-def named(prediction: dict[str, Any], asked: Question) -> dict[str, Any]:
-    """Return a prediction whose machine is called as it was asked for, not by a file of this process."""
-    return {**prediction, "machine": asked.machine}
-
-
 def take_away(found: Found) -> dict[str, Any]:
     """Return the command line, the Python and the study that do the same, and the files that they need."""
     asked = found.asked
     machine = "machine.yaml" if found.scaled.files else asked.machine
     held = study(found.step, command_model(asked))
+    for part, key in (("compute", "device"), ("collectives", "fit")):
+        # Files are beside the study, not in a folder of this process.
+        named = held["platform"].get(part) or {}
+        if (name := Path(str(named.get(key))).name) in found.scaled.files:
+            held["platform"][part] = {**named, key: name}
     return {
         "command": command_line(asked, machine),
         "python": python(asked, machine),
