@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from armillary.explore.compare.comparison import compare
     from armillary.explore.result import run
     from armillary.explore.runner.results import sweep
+    from armillary.explore.samples.run import sample
     from armillary.explore.search.run import search
     from armillary.explore.training.choose import plan
     from armillary.explore.training.train import train
@@ -38,6 +39,7 @@ __all__ = [
     "load_trace",
     "plan",
     "run",
+    "sample",
     "search",
     "serve",
     "simulate",
@@ -57,6 +59,7 @@ _lazy = lazy(
         ".explore.compare.comparison": ("compare",),
         ".explore.result": ("run",),
         ".explore.runner.results": ("sweep",),
+        ".explore.samples.run": ("sample",),
         ".explore.search.run": ("search",),
         ".explore.training.choose": ("plan",),
         ".explore.training.train": ("train",),

@@ -103,7 +103,13 @@ def simulate(
     if not platform.compute.replay:
         check_whole(trace)
     platform = check_terms(platform, profile, network_model)
+    check_ports(platform, profile, network_model)
     found = list(of_other_profile(platform, profile))
+    if platform.variation is not None and platform.variation.causes():
+        found.append(
+            f"{platform.source or 'platform'}: platform.variation has no effect on one step; "
+            "`armillary run --samples` draws from it"
+        )
     if profile == "physical":
         from armillary.engine.common.assumptions import without_effect
 
@@ -203,6 +209,19 @@ def check_available(profile: str, network_model: str) -> None:
         raise InputError(
             f"network model '{network_model}' is not available in this version in profile {profile}; "
             f"expected {one_of(known)}{there}"
+        )
+
+
+def check_ports(platform: Platform, profile: str, network_model: str) -> None:
+    """Refuse slow ports where they would have no effect.
+
+    Raises:
+        InputError: says where they have one.
+    """
+    if platform.port_speed and (profile, network_model) != ("physical", "analytical"):
+        raise InputError(
+            f"{platform.source or 'platform'}: port_speed has no effect in profile {profile} with network model "
+            f"{network_model}; expected profile physical and network model analytical"
         )
 
 

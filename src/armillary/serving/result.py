@@ -14,10 +14,12 @@ from armillary.report.page.blocks import headline as answer
 from armillary.report.page.blocks import lines as lines_of
 from armillary.report.page.shown import Shown
 from armillary.serving.outcome import NS, WAITS, Floats, Outcome, Quantiles, quantiles
+from armillary.serving.rate import Found
 from armillary.serving.service import Service
 from armillary.workload.plan.numbers import stores
 
 METRICS = {"ttft": "TTFT", "tpot": "TPOT", "e2e": "end to end"}
+RULE_TITLES = {"vllm": "vLLM V1", "sglang": "SGLang", "trtllm": "TensorRT-LLM"}
 POINTS = 400
 """Points of a curve on a page."""
 SHARES = ("at most|time", "of the requests|share")
@@ -31,11 +33,15 @@ class Serving(Shown):
         service: What served them.
         outcome: What became of each request.
         limits: Of the service-level objective, name -> s; empty: there is none.
+        found: The search that led to this load; None: it was given.
+        share: Of the requests that had to be good in that search.
     """
 
     service: Service
     outcome: Outcome
     limits: Mapping[str, float]
+    found: Found | None = None
+    share: float = 0.0
 
     @property
     def ttft_s(self) -> Quantiles:
@@ -110,7 +116,7 @@ def headline(found: Serving) -> str:
         f"{METRICS[name]} {seconds_text(each.mean)} (p99 {seconds_text(each.p99)})"
         for name, each in (("ttft", found.ttft_s), ("tpot", found.tpot_s))
     ]
-    rate, devices = found.output_tokens_per_s, found.service.machine.npus
+    rate, devices = found.output_tokens_per_s, found.service.devices
     text = f"{', '.join(parts)}: {rate:,.0f} output tokens/s on {format_count(devices)} device{'s' * (devices > 1)}"
     if found.good is not None:
         text += f"; {100 * found.good:.1f} % of requests are good"
@@ -122,6 +128,7 @@ def engine_text(found: Serving) -> str:
     own, engine = found.service.plan, found.service.engine
     kept, replicas = stores(own), found.service.replicas
     spread = f"{replicas} replica{'s' * (replicas > 1)} of tp {own.parallel.tp}"
+    rule = RULE_TITLES[engine.rule]
     memory = ""
     if capacity := found.service.capacity:
         memory = (
@@ -129,9 +136,24 @@ def engine_text(found: Serving) -> str:
             f"{format_bytes(capacity.working)} for a step"
         )
     return (
-        f"{spread}, {own.numbers.compute} with weights in {kept.weights} and cache in {kept.cache}; vLLM V1, at most "
+        f"{spread}, {own.numbers.compute} with weights in {kept.weights} and cache in {kept.cache}; {rule}, at most "
         f"{engine.budget:,} tokens and {engine.sequences:,} sequences a step; {engine.blocks:,} blocks of "
         f"{engine.block} tokens{memory}"
+    )
+
+
+def rate_text(found: Serving) -> str:
+    """Return how large the largest load is within the objective; "": none was looked for."""
+    if found.found is None:
+        return ""
+    requests = found.outcome.requests
+    rate = (len(requests) - 1) / (float(requests.arrival.max() - requests.arrival.min()) / 1e9 or math.inf)
+    limits = " and ".join(f"{METRICS[name]} of {seconds_text(most)}" for name, most in found.limits.items())
+    beyond = 100 * (found.found.beyond / found.found.speed - 1)
+    return (
+        f"Largest load: {rate:.4g} requests/s, at which {100 * (found.good or 0):.1f} % of requests keep within "
+        f"{limits}; at least {100 * found.share:g} % must, and {beyond:.1f} % "
+        f"more load is too much ({len(found.found.tried)} loads tried)"
     )
 
 
@@ -156,7 +178,7 @@ def use_text(found: Serving) -> str:
         f"{preempted:,} preemption{'s' * (preempted != 1)}, prefix cache {100 * hit_share(found):.1f} % of tokens"
     )
     if not math.isnan(users):
-        each = found.output_tokens_per_s / found.service.machine.npus
+        each = found.output_tokens_per_s / found.service.devices
         text += f"; {each:,.0f} tokens/s per device, {users:,.1f} per user"
     return text
 

@@ -58,7 +58,7 @@ def serving_json(found: Serving, *, requests: bool = False) -> dict[str, Any]:
     """Return served requests as JSON has them: s, tokens and shares, as the key names say; null: there is none."""
     outcome, own, engine = found.outcome, found.service.plan, found.service.engine
     kept, capacity = stores(own), found.service.capacity
-    rate, devices = found.output_tokens_per_s, found.service.machine.npus
+    rate, devices = found.output_tokens_per_s, found.service.devices
     mean, most = outcome.cache_use
     waiting = max(int(each.steps[:, columns.L_WAITING].max()) for each in outcome.replicas)
     result: dict[str, Any] = {
@@ -81,6 +81,10 @@ def serving_json(found: Serving, *, requests: bool = False) -> dict[str, Any]:
         "goodput_requests_per_s": None if found.good is None
         else found.good * len(outcome.requests) / outcome.duration_s,
         "slo_s": dict(found.limits),
+        "find_rate": None if found.found is None else {
+            "share": found.share, "speed": found.found.speed, "beyond": found.found.beyond,
+            "tried": [{"speed": speed, "good": good} for speed, good in sorted(found.found.tried.items())],
+        },
         "busy": outcome.busy,
         "steps": sum(len(each.steps) for each in outcome.replicas),
         "preemptions": int(outcome.preempted.sum()),
@@ -93,7 +97,7 @@ def serving_json(found: Serving, *, requests: bool = False) -> dict[str, Any]:
             "cache_bytes": capacity.cache if capacity else None,
         },
         "engine": {
-            "rule": "vllm", "budget": engine.budget, "sequences": engine.sequences, "cached": engine.cached,
+            "rule": engine.rule, "budget": engine.budget, "sequences": engine.sequences, "cached": engine.cached,
             "ahead": engine.ahead,
         },
         "plan": {

@@ -207,6 +207,25 @@ class GraphBuilder:
             attrs.append(("pg_name", "string", str(group)))
         return self.add(name, kind, attrs, **order)
 
+    def checkpoint(self, name: str, size: Size, *, path: str = "", **order: Unpack[Order]) -> int:
+        """Add a checkpoint of `size` bytes, written to a file (mlcommons/chakra's pull request 216)."""
+        return self._file(NodeType.CHECKPOINT_NODE, name, "write", size, path, order)
+
+    def storage(
+        self, name: str, size: Size, operation: str = "read", *, path: str = "", **order: Unpack[Order]
+    ) -> int:
+        """Add an operation on a file: open, close, read, write, pread, pwrite, fsync, fdatasync or sync_file_range."""
+        return self._file(NodeType.STORAGE_NODE, name, operation, size, path, order)
+
+    def _file(self, kind: int, name: str, operation: str, size: Size, path: str, order: Order) -> int:
+        from armillary.trace.storage import storage_field
+
+        try:
+            field = storage_field(operation, _bytes(size, name), path)
+        except ValueError as error:
+            raise InputError(f"'{name}': {error}") from error
+        return self.add(name, kind, [("is_cpu_op", "bool", False), ("", "field", field)], **order)
+
     def metadata(self, name: str, values: str = "", attrs: Iterable[Attribute] = ()) -> int:
         """Add a metadata node; `values` is its ``IOInfo.inputs.values``."""
         ident = self.add(name, NodeType.METADATA_NODE, attrs)

@@ -36,6 +36,9 @@ ROW_STRIDE, IO_STRIDE, DOC_STRIDE, MASK, N_FILES = 45, 46, 47, 48, 49
 ROOM, FILES = 50, 60
 """From `ROOM` on, the sizes of the columns that the cursors from `CTRL` to `DOC` fill, for `BOTH`."""
 
+RAW = 33
+"""Kind of an attribute that is a whole field of a node, of a schema that is newer than this one."""
+
 # Rows of the matrix with one column per frame.
 ID, TYPE, START, DURATION, NAME_AT, CTRL_AT, DATA_AT, ATTR_AT, ROW_FIELDS = 0, 1, 2, 3, 4, 5, 6, 7, 8
 
@@ -202,6 +205,20 @@ def add_attribute(buf: Any, pos: int, end: int, fill: int, m: Any, heads: Any, p
 
 
 @inner
+def add_field(buf: Any, pos: int, end: int, fill: int, m: Any, heads: Any, pool: Any) -> Any:
+    """Append a field of a newer schema, its tag included, as a nameless attribute of kind `RAW`; return `end`."""
+    bits = add_string(buf, pos, end, fill, m, pool)
+    if fill:
+        known = intern(buf, pos, pos, m)
+        if known < 0:
+            return known
+        heads[m[ATTR]] = (known - 1) << 6 | RAW
+        m[m[AT_VALUE] + m[ATTR]] = bits
+    m[ATTR] += 1
+    return end
+
+
+@inner
 def add_dependencies(buf: Any, pos: int, end: int, at: int, fill: int, m: Any) -> Any:
     """Write packed ids to ``m[at:]``; return how many, or an error."""
     count = 0
@@ -312,6 +329,10 @@ def add_frame(buf: Any, pos: int, end: int, head: bool, fill: int, m: Any, heads
                     m[i] = 0
             seen |= number - 7
             error = read_io(buf, value, after, SPANS + 6 * (number - 8), fill, m)
+            if error < 0:
+                return error
+        elif number > 10:
+            error = add_field(buf, pos, after, fill, m, heads, pool)
             if error < 0:
                 return error
         else:
