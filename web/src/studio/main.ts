@@ -154,7 +154,8 @@ async function begin(): Promise<void> {
       );
     }
     answer.replaceChildren(...lines.filter((each) => each !== null));
-    if (innerWidth > 800 && prediction.assumptions.length <= 2) answer.querySelector("details")?.setAttribute("open", "");
+    // Where there is room, what is assumed stands beside the answer.
+    if (innerWidth > 800) answer.querySelector("details")?.setAttribute("open", "");
   }
 
   function showView(): void {
