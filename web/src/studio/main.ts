@@ -163,7 +163,7 @@ async function begin(): Promise<void> {
     if (!view || view.name !== state.view) {
       view?.leave();
       shown.replaceChildren();
-      view = (VIEWS[state.view] ?? VIEWS.breakdown!).make(shown, { state: () => state, change });
+      view = (Object.hasOwn(VIEWS, state.view) ? VIEWS[state.view]! : VIEWS.breakdown!).make(shown, { state: () => state, change });
     }
     view.show(step, question(state));
   }
