@@ -21,7 +21,7 @@ async function begin(): Promise<void> {
   const answer = element("div", { id: "answer", "aria-live": "polite" });
   const tabs = element("div", { role: "tablist", id: "tabs", "aria-label": "Views" });
   const shown = element("div", { id: "view", role: "tabpanel", tabindex: "0" });
-  page.append(
+  page.replaceChildren(
     element("header", {}, title, element("span", { class: "space" }), undo, redo, take, theme),
     element("div", { class: "columns" }, form, element("main", {}, answer, status, tabs, shown)),
   );
