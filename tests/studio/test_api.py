@@ -49,7 +49,9 @@ def test_a_step_is_that_of_the_command(
     client: TestClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    for question in (ASKED, changed(fabric=2, peak=1.5)):
+    Path("my.json").write_text(json.dumps(CONFIG))
+    own = changed(model="my.json", config=CONFIG, plan={"batch": 64, "sequence": 256, "parallel": {"tp": 2}})
+    for question in (ASKED, own, changed(fabric=2, peak=1.5)):
         found = client.post("/api/train", json=question).json()
         for name, text in found["files"].items():
             (tmp_path / name).write_text(text)
@@ -135,6 +137,9 @@ def test_a_configuration_is_a_model(client: TestClient) -> None:
     found = client.post("/api/train", json=changed(model=name, config=CONFIG)).json()
     assert found["prediction"]["model"] == "llama"
     assert f"'./{name}'" in found["command"]
+    assert f"model: ./{name}" in found["study"]
+    outside = client.post("/api/train", json=changed(model="../../x\\y.json", config=CONFIG)).json()
+    assert " ./y.json " in outside["command"]
 
 
 def test_views_agree_with_the_step(client: TestClient) -> None:
