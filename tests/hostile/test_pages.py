@@ -37,7 +37,18 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
             if name == "sweep":
                 spoil_store(folder / "store.db")
     found = sorted(path for path in folder.rglob("*") if PAGES.search(path.name))
-    for needed in ("g.html", "gn.html", f"{FILE}.html", "s.html", "r.html", "v.html", "ms.html", "me.html"):
+    shown = ("o.html", "edges.html", "train.html", "sv.html", "c.html", "p.html")
+    for needed in (
+        *shown,
+        "g.html",
+        "gn.html",
+        f"{FILE}.html",
+        "s.html",
+        "r.html",
+        "v.html",
+        "ms.html",
+        "me.html",
+    ):
         assert folder / needed in found, needed
     return found
 

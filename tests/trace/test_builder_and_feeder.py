@@ -99,3 +99,39 @@ def test_feeder_refuses_nodes_out_of_turn() -> None:
 def test_feeder_refuses_cycles() -> None:
     with pytest.raises(InputError, match="cycle"):
         Feeder(graph_of([Node(0, data_deps=[1]), Node(1, data_deps=[0])]))
+
+
+def test_times_and_counts_are_taken_as_people_write_them() -> None:
+    b = GraphBuilder()
+    first = b.compute("a", duration_micros="1.5 us")
+    second = b.compute("b", duration_micros=2.0, after=first)
+    b.compute("c", flops=1e9, bytes=1e6, after=[first, second], ctrl_after=second)
+    b.all_reduce("d", 2.0**20, duration_micros=0.25, after=second)
+    nodes = b.nodes
+    assert [node.duration_micros for node in nodes] == [1, 2, 0, 0]
+    assert ("duration_ns", "int64", 1500) in nodes[0].attrs and ("duration_ns", "int64", 250) in nodes[
+        3
+    ].attrs
+    # A time of whole µs needs no attribute that few readers know.
+    assert not any(name == "duration_ns" for name, *_ in nodes[1].attrs)
+    assert ("num_ops", "int64", 10**9) in nodes[2].attrs and ("tensor_size", "uint64", 10**6) in nodes[
+        2
+    ].attrs
+    assert nodes[2].data_deps == (first, second) and nodes[2].ctrl_deps == (second,)
+    assert b.graph().n_nodes == 4
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"flops": 1.5}, {"flops": -1}, {"flops": True}, {"flops": float("nan")}, {"flops": "many"}, {"bytes": 0.5},
+        {"bytes": "5 parsecs"}, {"bytes": 2**70}, {"duration_micros": "soon"}, {"duration_micros": -1},
+        {"duration_micros": float("inf")}, {"duration_micros": None}, {"after": "a"}, {"after": [1.5]}, {"after": [True]},
+        {"ctrl_after": None},
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_refused_at_the_call(wrong: dict[str, object]) -> None:
+    b = GraphBuilder()
+    with pytest.raises(InputError, match="node 'x'"):
+        b.compute("x", **wrong)  # type: ignore[arg-type]
+    assert b.nodes == []

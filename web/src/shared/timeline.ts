@@ -277,7 +277,7 @@ class View {
           }
         }
       }
-      this.say([`${count(slices)} slices`, slices ? `${this.text(ticks)} in all; Enter shows the next` : "no name has this in it"]);
+      this.say([slices === 1 ? "1 slice" : `${count(slices)} slices`, slices ? `${this.text(ticks)} in all; Enter shows the next` : "no name has this in it"]);
     } else this.say(null);
     this.later();
   }
@@ -377,12 +377,13 @@ class View {
       pen.fillStyle = colour(what);
       if (width >= 1.5) {
         pen.globalAlpha = this.strength(track, i);
-        // A gap of half a pixel tells neighbours apart.
-        pen.fillRect(left, top, Math.max(width - 0.5, 1), height);
+        // A gap of half a pixel tells neighbours apart; among narrow ones it would be most of what one sees.
+        const shownWidth = width > 4 ? width - 0.5 : width;
+        pen.fillRect(left, top, shownWidth, height);
         if (track.lit[i] && this.lightPath && track.kind !== "path") {
           pen.globalAlpha = 1;
           pen.fillStyle = cssColour("--lit");
-          pen.fillRect(left, top + height - 2.5, Math.max(width - 0.5, 1), 2.5);
+          pen.fillRect(left, top + height - 2.5, shownWidth, 2.5);
         }
         if (width > 36) {
           pen.globalAlpha = 1;
@@ -398,7 +399,9 @@ class View {
       const pixel = Math.floor(left);
       const from = this.tick(pixel);
       const to = from + 1 / scale;
-      const next = Math.max(above(track.start, to), i + 1);
+      let next = Math.max(above(track.start, to), i + 1);
+      // The last one may reach far beyond the pixel that it begins in: it is drawn by itself.
+      if (next - 1 > i && track.end[next - 1]! > to) next--;
       let strength = 0;
       let lit = false;
       for (let k = i, looked = 0; k < next && looked < 16; k++, looked++) {

@@ -75,7 +75,7 @@ def side_of(run: Any, name: str) -> Side:
     """
     from armillary.engine.common.timeline import Timeline
     from armillary.explore.result import Result
-    from armillary.explore.training.prediction import Prediction
+    from armillary.explore.training.prediction import Prediction, plan_text
 
     if isinstance(run, Timeline):
         return Side(name, run)
@@ -83,7 +83,9 @@ def side_of(run: Any, name: str) -> Side:
         return Side(run.name, run.run, run.study.document.data if run.study and run.study.document else None)
     if isinstance(run, Prediction):
         return Side(
-            run.title, run.timeline(whole=True), {"plan": keys_of(run.plan), "machine": run.machine.name}
+            f"{run.title}: {plan_text(run.plan)}",
+            run.timeline(whole=True),
+            {"plan": keys_of(run.plan), "machine": run.machine.name},
         )
     if isinstance(run, str | Path):
         return read_side(str(run))

@@ -8,8 +8,8 @@ from math import fsum
 from armillary.base.errors import InputError
 from armillary.base.pictures import check_picture, new_figure, save_figure
 from armillary.base.units import format_time
-from armillary.explore.compare.comparison import Comparison
-from armillary.explore.compare.show import headline, short_side
+from armillary.explore.compare.comparison import Comparison, headline
+from armillary.explore.compare.show import short_side
 from armillary.explore.compare.terms import Term
 from armillary.report.figures import BLUE, GREY, VERMILION, panels, written
 from armillary.report.time_breakdown import TITLES

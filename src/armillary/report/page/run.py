@@ -56,7 +56,9 @@ def answer(timeline: Timeline) -> Block:
     alarm = fit if does_not_fit(timeline) else ""
     lines += ["" if alarm else fit, about(timeline).replace("\n", ". "), *serving_lines(timeline)]
     assumptions = [text.removeprefix("Assumed: ") for text in assumed_of_input(timeline)]
-    notes = [assumed(timeline), assumed_sequence(timeline), *terms_lines(timeline)]
+    # They stand under a title that says so.
+    notes = [text.replace(" assumed:", ":", 1) for text in (assumed(timeline), assumed_sequence(timeline))]
+    notes += terms_lines(timeline)
     notes += [f"warning: {text}" for text in timeline.info.get("warnings", [])]
     step = f"Step {format_time(nanoseconds(timeline, timeline.total_ticks))}"
     return headline(step, lines, alarm=alarm, notes=[*assumptions, *filter(None, notes)])
