@@ -67,7 +67,7 @@ def first_paint(host: str, token: str) -> float:
     sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "hostile"))
     from hostile_browser import browser
 
-    with tempfile.TemporaryDirectory() as folder, browser(Path(folder)) as page:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder, browser(Path(folder)) as page:
         page.ask("Page.navigate", url=f"http://{host}/#token={token}")
         while not (
             found := page.value("performance.getEntriesByName('first-contentful-paint')[0]?.startTime")

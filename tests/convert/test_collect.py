@@ -240,7 +240,7 @@ import os, pathlib, time
 pathlib.Path(sys.argv[1], os.environ["RANK"]).write_text(str(os.getpid()))
 time.sleep(3600)
 """)  # fmt: skip
-    words = ["collect", "--ranks", "2", "--out", str(tmp_path / "out"), str(file), str(tmp_path)]
+    words = ["trace", "collect", "--ranks", "2", "--out", str(tmp_path / "out"), str(file), str(tmp_path)]
     # A shell in the background hands down that interrupts are ignored.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     process = subprocess.Popen([sys.executable, "-m", "armillary", *words], start_new_session=True)

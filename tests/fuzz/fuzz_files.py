@@ -20,6 +20,7 @@ import numpy as np
 from fuzz_stores import store, store_of, stored, trials, trials_of
 
 import armillary
+from armillary.base.document import read_document
 from armillary.base.errors import ArmillaryError
 from armillary.capture import trace_of
 from armillary.capture.log import read as read_rank
@@ -45,6 +46,8 @@ from armillary.explore.cost.schema import load_costs
 from armillary.explore.sweep.evaluate import evaluate_study
 from armillary.explore.sweep.load import load_sweep
 from armillary.explore.training.among import read_plans
+from armillary.explore.training.machine import machine_of
+from armillary.explore.training.train import plan_of
 from armillary.explore.whole_run.failures import load_failures
 from armillary.lab.learned.requests import read_request
 from armillary.lab.obfuscation.restoring import read_legend
@@ -60,6 +63,7 @@ from armillary.serving.load import load_requests
 from armillary.serving.profile import profile_table
 from armillary.serving.replica import Engine, serve_replica
 from armillary.serving.step_table import StepTable
+from armillary.studio.question import command_line, python, read_question
 from armillary.trace import GraphBuilder, Trace, load_trace, write_trace
 from armillary.workload.models import from_hugging_face, load_model, parameters
 
@@ -206,6 +210,10 @@ GRAPHML = """<?xml version="1.0" encoding="utf-8"?>
 <graph edgedefault="undirected"><node id="x"><data key="n">0</data></node><node id="y"><data key="n">1</data></node>
 <edge source="x" target="y"><data key="b">50 GB/s</data><data key="l">1 us</data></edge></graph></graphml>
 """
+QUESTION = {
+    "model": "llama-2-7b", "machine": "2xdgx-h100", "fabric": 2, "peak": 0.5, "software": "nemo",
+    "plan": {"batch": 32, "tp": 2, "pipeline": {"schedule": "interleaved", "virtual": 2}, "offload": {"weights": 0.5}},
+}  # fmt: skip
 CONFIG = {
     "model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 64, "num_hidden_layers": 2,
     "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 128, "vocab_size": 128, "head_dim": 16,
@@ -346,6 +354,7 @@ def rows() -> list[Target]:
         ("learn-plan", "request.yaml", made(REQUEST), yaml, read_request),
         ("model", "model.yaml", presets, yaml, lambda path: parameters(load_model(path))),
         ("config", "config.json", made(CONFIG, EXPERTS), mutate.JSON, lambda path: parameters(from_hugging_face(path))),
+        ("question", "question.json", made(QUESTION, {**QUESTION, "config": CONFIG}), mutate.JSON, question),
         ("device", "device.yaml", packed("compute/gpu/devices/*.yaml"), yaml, lambda path: load_gpu(str(path))),
         ("fit", "fit.yaml", packed("collective/fitted/fits/*.yaml"), yaml, fit),
         ("gemm-table", "gemm.csv", made(GEMMS), text, lambda path: read_table(path, {"time": "us"}, 1000.0, "bf16")),
@@ -387,6 +396,15 @@ def rows() -> list[Target]:
         ("store-rows", "rows.json", made({"vals": {"size": "1 MiB", "bandwidth": 50}, "measures": {"step_time": 0.5, "npus": 4}, "status": "ok",
                               "reason": "no", "seconds": 0.5, "document": {"objectives": ["minimize step_time"]}, "path": "x"}), mutate.JSON, partial(store_of, SWEEP)),
     ]  # fmt: skip
+
+
+def question(path: Path) -> None:
+    asked = read_question(read_document(path, "question", "json").data)
+    parameters(asked.read_model())
+    machine = machine_of(asked.machine)
+    plan_of({"batch": 1, **asked.plan}, machine)
+    command_line(asked, machine.name)
+    python(asked, machine.name)
 
 
 def made(*contents: object) -> Callable[[], Sequence[bytes]]:

@@ -66,6 +66,7 @@ MODULES: dict[str, str] = {
     "platform/files/native.py": "study", "platform/files/preset.py": "platform",
     "platform/files/topology.py": "edges", "platform/topology/routing.py": "routing-table",
     "report/astra_log/log_files.py": "loggers", "report/issue_log.py": "issue-log",
+    "studio/app.py": OURS,
     "testing/front_end.py": OURS, "trace/files.py": "trace", "workload/models/hugging_face.py": "config",
     "workload/models/read.py": "model",
 }  # fmt: skip
@@ -76,6 +77,7 @@ LINES: dict[str, tuple[str, ...]] = {
     "preset, device": ("platform", "device", "fit", "costs", "failures"),
     "plan, model": ("plan", "plans", "model", "learn-plan"),
     "`config.json`": ("config",),
+    "question of a page": ("question",),
     "configuration of yours": ("configuration",),
     "edge list": ("edges", "edges-yaml", "edges-graphml", "htsim-topology", "ns3-topology"),
     "InfraGraph": ("infragraph",),

@@ -40,7 +40,7 @@ TEXTS = (
     ".txt",
     ".result",
 )
-SLOW = {"capture", "collect", "demo", "generate learn evaluate", "trace replay"}
+SLOW = {"capture", "trace collect", "demo", "generate learn evaluate", "trace replay"}
 QUICK = {
     "trace info",
     "trace graph",

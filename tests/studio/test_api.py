@@ -49,7 +49,9 @@ def test_a_step_is_that_of_the_command(
     client: TestClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    for question in (ASKED, changed(fabric=2, peak=1.5)):
+    Path("my.json").write_text(json.dumps(CONFIG))
+    own = changed(model="my.json", config=CONFIG, plan={"batch": 64, "sequence": 256, "parallel": {"tp": 2}})
+    for question in (ASKED, own, changed(fabric=2, peak=1.5)):
         found = client.post("/api/train", json=question).json()
         for name, text in found["files"].items():
             (tmp_path / name).write_text(text)
@@ -58,7 +60,8 @@ def test_a_step_is_that_of_the_command(
         assert made.exit_code == 0, made.output
         assert made.stdout.splitlines()[0] == found["headline"]
         told = json.loads(Path("step.json").read_text())
-        # A machine of files is called by them there.
+        # A machine of files is called by them there, and so is a device of a file.
+        told["assumptions"] = [text for text in told["assumptions"] if "machine.yaml" not in text]
         assert {**told, "machine": question["machine"]} == found["prediction"]
         names: dict[str, Any] = {}
         exec(found["python"], names)
@@ -69,8 +72,10 @@ def test_a_study_is_simulated_to_the_same_time(
     client: TestClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    found = client.post("/api/train", json=ASKED).json()
+    found = client.post("/api/train", json=changed(fabric=2, peak=1.5)).json()
     Path("study.yaml").write_text(found["study"])
+    for name, text in found["files"].items():
+        Path(name).write_text(text)
     made = CliRunner().invoke(main, ["run", "study.yaml", "--json", "run.json"])
     assert made.exit_code == 0, made.output
     seconds = json.loads(Path("run.json").read_text())["finish_ns"] * 1e-9
@@ -132,6 +137,9 @@ def test_a_configuration_is_a_model(client: TestClient) -> None:
     found = client.post("/api/train", json=changed(model=name, config=CONFIG)).json()
     assert found["prediction"]["model"] == "llama"
     assert f"'./{name}'" in found["command"]
+    assert f"model: ./{name}" in found["study"]
+    outside = client.post("/api/train", json=changed(model="../../x\\y.json", config=CONFIG)).json()
+    assert " ./y.json " in outside["command"]
 
 
 def test_views_agree_with_the_step(client: TestClient) -> None:

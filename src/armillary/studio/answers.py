@@ -21,7 +21,7 @@ from armillary.explore.training.scaled import Scaled, scaled
 from armillary.explore.training.show import prediction_json
 from armillary.explore.training.takeaway import study
 from armillary.explore.training.train import plan_of, predicted
-from armillary.studio.question import Question, command_line, python, read_question
+from armillary.studio.question import Question, command_line, model_file, python, read_question
 from armillary.workload.models import Model
 
 Progress = Callable[[dict[str, Any]], None]
@@ -85,7 +85,7 @@ def train(data: Mapping[str, Any], tell: Progress) -> dict[str, Any]:
     found = find(read_question(data))
     step = found.step
     return {
-        "prediction": named(prediction_json(step), found.asked),
+        "prediction": prediction_json(step),
         "headline": headline(step),
         "memory": memory_text(step),
         "plan": plan_text(step.plan),
@@ -94,16 +94,16 @@ def train(data: Mapping[str, Any], tell: Progress) -> dict[str, Any]:
     }
 
 
-def named(prediction: dict[str, Any], asked: Question) -> dict[str, Any]:
-    """Return a prediction whose machine is called as it was asked for, not by a file of this process."""
-    return {**prediction, "machine": asked.machine}
-
-
 def take_away(found: Found) -> dict[str, Any]:
     """Return the command line, the Python and the study that do the same, and the files that they need."""
     asked = found.asked
     machine = "machine.yaml" if found.scaled.files else asked.machine
-    held = study(found.step, command_model(asked))
+    held = study(found.step, model_file(asked))
+    for part, key in (("compute", "device"), ("collectives", "fit")):
+        # Files are beside the study, not in a folder of this process.
+        named = held["platform"].get(part) or {}
+        if (name := Path(str(named.get(key))).name) in found.scaled.files:
+            held["platform"][part] = {**named, key: name}
     return {
         "command": command_line(asked, machine),
         "python": python(asked, machine),
@@ -111,8 +111,3 @@ def take_away(found: Found) -> dict[str, Any]:
         + yaml.safe_dump(held, sort_keys=False, width=110, allow_unicode=True),
         "files": dict(found.scaled.files),
     }
-
-
-def command_model(asked: Question) -> str:
-    """Return the model as a study names it."""
-    return asked.model if asked.config is None else f"{asked.model.removesuffix('.json')}.json"

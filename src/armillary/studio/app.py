@@ -21,7 +21,7 @@ from armillary.studio.guard import App, Guard
 from armillary.studio.jobs import KINDS, Job, Jobs
 from armillary.studio.openapi import document
 
-SECONDS = 60.0
+SECONDS = 120.0
 """That an answer may take."""
 JOB_SECONDS = 900.0
 """That a job may take."""

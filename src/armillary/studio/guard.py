@@ -8,7 +8,9 @@ address that is opened, which a browser sends to nobody.
 
 from __future__ import annotations
 
+import asyncio
 import json
+import traceback
 from collections.abc import Awaitable, Callable, MutableMapping
 from hmac import compare_digest
 from typing import Any
@@ -78,7 +80,13 @@ class Guard:
             given = True
             return {"type": "http.request", "body": body, "more_body": False}
 
-        await self.app(scope, once, guarded)
+        try:
+            await self.app(scope, once, guarded)
+        except asyncio.CancelledError:
+            # The server is told to end: whoever asks finds out by the closed connection.
+            return
+        except Exception:  # a bug costs one answer, which has been sent as an error
+            traceback.print_exc()
 
     def _refused(self, scope: Scope) -> tuple[int, str] | None:
         """Return status and reason of a refusal."""

@@ -114,7 +114,7 @@ def command_line(asked: Question, machine: str) -> str:
         asked: The question.
         machine: The preset, or the file that describes the machine.
     """
-    words = ["armillary", "train", _file(asked), "--machine", machine]
+    words = ["armillary", "train", model_file(asked), "--machine", machine]
     if asked.software:
         words += ["--software", asked.software]
     for path, value in _given(asked.plan):
@@ -136,14 +136,14 @@ def python(asked: Question, machine: str) -> str:
             keys[names.get(path, path[0])] = value
         else:
             keys.setdefault(path[0], {})[path[1]] = value
-    words = [repr(_file(asked)), repr(machine)]
+    words = [repr(model_file(asked)), repr(machine)]
     words += [f"software={asked.software!r}"] if asked.software else []
     words += [f"{name}={pformat(value, width=80)}" for name, value in keys.items()]
     call = f"found = armillary.train({', '.join(words)})"
     return f"import armillary\n\n{call}\nprint(found.step_time_s, found.interval_s)\n"
 
 
-def _file(asked: Question) -> str:
+def model_file(asked: Question) -> str:
     """Return the model as a command names it: a configuration by its file, here."""
     if asked.config is None:
         return asked.model

@@ -34,9 +34,10 @@ def run(port: int | None, say: Callable[[str], None]) -> None:
     number = listening.getsockname()[1]
     token = secrets.token_urlsafe(24)
     app = studio(token, (f"{HOST}:{number}", f"localhost:{number}"))
-    # No access log: addresses are nobody's business, and one line a slider step is noise.
+    # No access log: addresses are nobody's business, and one line a slider step is noise; nor is it news that a request
+    # ends with the server.
     config = uvicorn.Config(
-        app, log_level="error", access_log=False, server_header=False, timeout_graceful_shutdown=1,
+        app, log_level="critical", access_log=False, server_header=False, timeout_graceful_shutdown=1,
         limit_concurrency=64, h11_max_incomplete_event_size=1 << 16,
     )  # fmt: skip
     # Of the fragment (after #) nothing is ever sent, nor is it in the list of processes.

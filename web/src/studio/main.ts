@@ -21,7 +21,7 @@ async function begin(): Promise<void> {
   const answer = element("div", { id: "answer", "aria-live": "polite" });
   const tabs = element("div", { role: "tablist", id: "tabs", "aria-label": "Views" });
   const shown = element("div", { id: "view", role: "tabpanel", tabindex: "0" });
-  page.append(
+  page.replaceChildren(
     element("header", {}, title, element("span", { class: "space" }), undo, redo, take, theme),
     element("div", { class: "columns" }, form, element("main", {}, answer, status, tabs, shown)),
   );
@@ -154,7 +154,8 @@ async function begin(): Promise<void> {
       );
     }
     answer.replaceChildren(...lines.filter((each) => each !== null));
-    if (innerWidth > 800 && prediction.assumptions.length <= 2) answer.querySelector("details")?.setAttribute("open", "");
+    // Where there is room, what is assumed stands beside the answer.
+    if (innerWidth > 800) answer.querySelector("details")?.setAttribute("open", "");
   }
 
   function showView(): void {
@@ -162,7 +163,7 @@ async function begin(): Promise<void> {
     if (!view || view.name !== state.view) {
       view?.leave();
       shown.replaceChildren();
-      view = (VIEWS[state.view] ?? VIEWS.breakdown!).make(shown, { state: () => state, change });
+      view = (Object.hasOwn(VIEWS, state.view) ? VIEWS[state.view]! : VIEWS.breakdown!).make(shown, { state: () => state, change });
     }
     view.show(step, question(state));
   }

@@ -75,7 +75,7 @@ def scaled(name: str, folder: Path, *, fabric: float = 1.0, peak: float = 1.0) -
     files["machine.yaml"] = yaml.safe_dump(held, sort_keys=False, width=110, allow_unicode=True)
     for file, text in files.items():
         write_text(folder / file, text)
-    return Scaled(machine_of(folder / "machine.yaml"), files)
+    return Scaled(replace(machine_of(folder / "machine.yaml"), name=name), files)
 
 
 def _scale_network(base: Machine, keys: dict[str, Any], factor: float, files: dict[str, str]) -> None:
