@@ -26,10 +26,12 @@ from armillary.cli.options import (
     with_efficiency,
 )
 from armillary.cli.outputs import Outputs, output_options, say, working
+from armillary.cli.sampling import check_sample_options, present_samples, sample_options
 from armillary.cli.values import complete_software
 
 if TYPE_CHECKING:
     from armillary.engine.common.multi_job import JobsResult
+    from armillary.explore.result import Result
     from armillary.platform.files.native import Study
     from armillary.platform.model import Platform
     from armillary.trace import Trace
@@ -46,6 +48,7 @@ _PATH = click.Path()
         "armillary run examples/all_reduce.yaml --json -",
         "armillary run examples/llama.yaml --plot step.png --save step.npz",
         "armillary run --workload step --machine hgx-h100",
+        "armillary run examples/varying.yaml --samples 200 --plot samples.png",
     ),
 )
 @click.argument("study", type=_PATH, required=False)
@@ -85,6 +88,7 @@ _PATH = click.Path()
 )
 @terms_options
 @efficiency_option
+@sample_options
 @output_options
 def command(
     study: str | None,
@@ -105,9 +109,13 @@ def command(
     no_terms: bool,
     term_costs: bool,
     efficiency: str | None,
+    samples: int | None,
+    seed: int | None,
+    workers: int | None,
     outputs: Outputs,
 ) -> None:
     """Simulate and report."""
+    check_sample_options(samples, seed, workers, outputs, {"captured": captured, "term-costs": term_costs})
     # Files that belong together, for the checks below.
     pair = {"system": system, "network": network}
     files = pair | {"memory": memory, "comm-groups": comm_groups}
@@ -144,7 +152,13 @@ def command(
             if given
             else "Missing argument 'STUDY' (or --workload, --system, --network)"
         )
-    for name, value in {"efficiency": efficiency, "no-terms": no_terms, "term-costs": term_costs}.items():
+    of_machines = {
+        "efficiency": efficiency,
+        "no-terms": no_terms,
+        "term-costs": term_costs,
+        "samples": samples,
+    }
+    for name, value in of_machines.items():
         if value and not (study or machine):
             raise click.UsageError(f"--{name} is for a STUDY or a --machine")
     if no_terms and term_costs:
@@ -152,6 +166,7 @@ def command(
     # Only now: usage errors must not wait for the import of the engine.
     import armillary
 
+    shown: Result | None = None
     with working("simulating"):
         trace = pytorch_trace(pytorch, from_one_rank) if pytorch else None
         step = None
@@ -173,6 +188,7 @@ def command(
 
                 trace = load_trace(workload, bytes_per_node=SIMULATED)
             # A trace of its own replaces the workload of the study.
+            trace_of_its_own = trace is not None
             if trace:
                 machine_of_study = step.platform if step else load_platform(study or str(machine))
                 named = machine_of_study.profile
@@ -181,8 +197,9 @@ def command(
                 plan = load_study(study)
                 # Several jobs have results of their own, and end here.
                 if plan.jobs:
-                    if term_costs:
-                        raise click.UsageError("--term-costs is for one workload")
+                    for name, value in {"term-costs": term_costs, "samples": samples}.items():
+                        if value:
+                            raise click.UsageError(f"--{name} is for one workload")
                     machine_of_study = with_efficiency(plan.platform, efficiency)
                     machine_of_study = chosen_terms(machine_of_study, no_terms)
                     jobs = study_jobs(plan, profile, machine_of_study, network_model, fold=not no_fold)
@@ -198,10 +215,24 @@ def command(
                 network_model=network_model,
             )
             machine_of_study = chosen_terms(with_efficiency(machine_of_study, efficiency, trace), no_terms)
+            if samples:
+                from armillary.explore.samples.run import sample
+
+                found = sample(
+                    trace, machine_of_study, samples, seed=seed or 0, profile=profile or named,
+                    network_model=network_model, fold=not no_fold, workers=workers or 1,
+                )  # fmt: skip
+                present_samples(found, outputs)
+                return
             result = simulate(machine_of_study)
             if step:
                 places = places_of(step, step.described(result, machine_of_study))
             costs = costs_of(machine_of_study, simulate) if term_costs else None
+            if outputs.html:
+                from armillary.explore.result import Result
+
+                name = study or " on ".join(filter(None, (workload or pytorch or captured, machine)))
+                shown = Result(name, result, machine_of_study, simulate, None if trace_of_its_own else plan)
         elif trace and replays:
             from armillary.platform.model import recorded_machine
 
@@ -221,7 +252,7 @@ def command(
                 profile=chosen,
                 fold=not no_fold,
             )
-    outputs.present(result)
+    outputs.present(result, shown=shown)
     if step:
         show_places(step, *places)
     if (study or machine) and costs:

@@ -15,7 +15,21 @@ from armillary.platform.limits import BYTES, FLAG, TEXT, Choice, Number, Rule, w
 Whole = Annotated[int, Ruled(BYTES)]
 
 
-class Lossless(Part):
+class _Ways(Part):
+    """What chooses among the links that the topology's routing allows."""
+
+    spread: Literal["message", "packet", "flowlet"] | None = Field(
+        default=None,
+        description="What takes one way; if absent packet with routing adaptive, minimal, valiant, ugal, else message.",
+    )
+    qps: Count | None = Field(default=None, description="Queue pairs of a connection; if absent 1.")
+    flowlet_gap: Time | None = Field(default=None, description="That ends a flowlet; if absent 10 us.")
+    ugal_bias: Size | None = Field(
+        default=None, description="That waits more before ugal takes a detour; if absent 0."
+    )
+
+
+class Lossless(_Ways):
     """Ethernet or InfiniBand that pauses (PFC) before it drops; marks (ECN) and rate control (DCQCN) on request."""
 
     protocol: Literal["lossless"]
@@ -39,6 +53,50 @@ class Lossless(Part):
     pmax: Efficiency | None = Field(default=None, description="Chance just below kmax; if absent 1 %.")
     dcqcn: bool = Field(default=False, description="Whether senders slow down by marks; needs kmin.")
     seed: Whole = Field(default=0, description="Of the choice of marked packets.")
+
+
+class RdmaPackets(Part):
+    """Connections with ACKs and congestion control, as of RoCE and Ultra Ethernet."""
+
+    protocol: Literal["rdma"]
+    control: Literal["line-rate", "dcqcn", "timely", "swift", "hpcc", "ndp", "nscc", "rccc"] | None = Field(
+        default=None, description="Congestion control; if absent line-rate."
+    )
+    full: Literal["pause", "drop", "trim"] | None = Field(
+        default=None,
+        description="What a full queue does; if absent trim for ndp, nscc, rccc, drop for swift, else pause.",
+    )
+    recovery: Literal["selective", "go-back-n"] | None = Field(
+        default=None, description="What is sent again after a loss; if absent selective."
+    )
+    spread: Literal["message", "packet", "flowlet", "bitmap", "reps"] | None = Field(
+        default=None,
+        description="How paths are chosen; if absent packet for ndp, reps for nscc, rccc, else message.",
+    )
+    paths: Count | None = Field(default=None, description="Paths to choose among; if absent 64.")
+    qps: Count | None = Field(default=None, description="Queue pairs of a connection; if absent 1.")
+    flowlet_gap: Time | None = Field(default=None, description="That ends a flowlet; if absent 10 us.")
+    ugal_bias: Size | None = Field(
+        default=None, description="That waits more before ugal takes a detour; if absent 0."
+    )
+    mtu: Size | None = Field(
+        default=None, description="Most bytes of a message in a packet; if absent 4 KiB."
+    )
+    header: Size | None = Field(default=None, description="Bytes of a packet besides; if absent 62 B.")
+    ack: Size | None = Field(default=None, description="Of an ACK, or a trimmed packet; if absent 64 B.")
+    buffer: Size | None = Field(default=None, description="Of a queue; if absent by control.")
+    window: Size | None = Field(default=None, description="Largest window; if absent by control.")
+    kmin: Size | None = Field(default=None, description="Waiting bytes above which packets may be marked.")
+    kmax: Size | None = Field(default=None, description="Above which all are; if absent kmin.")
+    pmax: Efficiency | None = Field(default=None, description="Chance just below kmax; if absent by control.")
+    rto: Time | None = Field(default=None, description="Timeout; if absent by queues and latencies.")
+    retries: Count | None = Field(
+        default=None, description="Timeouts in a row after which a connection is given up; if absent 15."
+    )
+    target: Time | None = Field(
+        default=None, description="Delay that the control allows; if absent by control."
+    )
+    seed: Whole | None = Field(default=None, description="Of marks and of what is trimmed.")
 
 
 class Credits(Part):
@@ -89,7 +147,12 @@ class TcpPackets(Part):
 
 
 # The names are those of `Packets.protocol` in platform.model, which must not import pydantic.
-PROTOCOLS: dict[str, type[Part]] = {"lossless": Lossless, "credit": Credits, "tcp": TcpPackets}
+PROTOCOLS: dict[str, type[Part]] = {
+    "lossless": Lossless,
+    "rdma": RdmaPackets,
+    "credit": Credits,
+    "tcp": TcpPackets,
+}
 
 
 def packets_schema() -> dict[str, Any]:

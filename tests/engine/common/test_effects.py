@@ -33,6 +33,18 @@ GRAPH = {
         "kind": "leaf-spine", "leaves": 2, "spines": 1, "npus_per_leaf": 2, "bandwidth": "10 GB/s", "latency": "500 ns",
     }
 }  # fmt: skip
+WIDE = {
+    "topology": {
+        "kind": "leaf-spine", "leaves": 2, "spines": 4, "npus_per_leaf": 2, "bandwidth": "10 GB/s", "latency": "500 ns",
+        "uplink": "3 GB/s",
+    }
+}  # fmt: skip
+DETOURS = {
+    "topology": {
+        "kind": "leaf-spine", "leaves": 4, "spines": 2, "npus_per_leaf": 1, "bandwidth": "10 GB/s", "latency": "500 ns",
+        "uplink": "2 GB/s", "routing": "ugal",
+    }
+}  # fmt: skip
 MARKED = {"kmin": "5 kB", "kmax": "60 kB", "pmax": "20 %"}
 SMALL = {"buffer": "8 kB"}
 PROBES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
@@ -56,6 +68,10 @@ PROBES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "packets.kmax": ({"packets": {"kmax": "60 kB"}}, {"packets": {"kmin": "5 kB"}}),
     "packets.dcqcn": ({"packets": {"dcqcn": True}}, {"packets": {"kmin": "5 kB"}}),
     "packets.pmax": ({"packets": {"pmax": "90 %"}}, {"packets": {"kmin": "5 kB", "kmax": "60 kB"}}),
+    "packets.spread": ({"packets": {"spread": "packet"}}, WIDE),
+    "packets.qps": ({"packets": {"qps": 4}}, WIDE),
+    "packets.flowlet_gap": ({"packets": {"flowlet_gap": "1 ns"}}, WIDE | {"packets": {"spread": "flowlet"}}),
+    "packets.ugal_bias": ({"packets": {"ugal_bias": "1 MB"}}, DETOURS),
     "packets.seed": ({"packets": {"seed": 5}}, {"packets": MARKED}),
 }
 TCP = {
@@ -78,6 +94,30 @@ TCP = {
     "jitter": ({"jitter": "3 us"}, {}),
     "seed": ({"seed": 5}, {}),
 }
+RDMA: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "control": ({"control": "nscc"}, {}),
+    "full": ({"full": "drop"}, {"buffer": "40 kB"}),
+    "recovery": ({"recovery": "go-back-n"}, {**SMALL, "full": "drop"}),
+    "spread": ({"spread": "packet"}, {}),
+    "qps": ({"qps": 4}, {}),
+    "ugal_bias": ({"ugal_bias": "1 MB"}, {}),
+    "mtu": ({"mtu": "1 KiB"}, {}),
+    "header": ({"header": "200 B"}, {}),
+    "ack": ({"ack": "200 B"}, {}),
+    "buffer": ({"buffer": "40 kB"}, {"full": "drop"}),
+    "window": ({"window": "5 kB"}, {}),
+    "kmin": ({"kmin": "5 kB"}, {}),
+    "kmax": ({"kmax": "60 kB"}, {"kmin": "5 kB"}),
+    "rto": ({"rto": "2 us"}, {**SMALL, "full": "drop"}),
+    "retries": ({"retries": 1}, {**SMALL, "full": "drop", "rto": "1 us"}),
+    "target": ({"target": "1 us"}, {"control": "swift"}),
+    "paths": ({"paths": 1}, {"spread": "packet"}),
+    "flowlet_gap": ({"flowlet_gap": "1 ns"}, {"spread": "flowlet"}),
+    "pmax": ({"pmax": "90 %"}, {"kmin": "5 kB", "kmax": "60 kB"}),
+    "seed": ({"seed": 5}, {"kmin": "5 kB", "kmax": "60 kB", "pmax": "20 %"}),
+}
+ON_GRAPHS = dict.fromkeys(("spread", "qps", "paths", "flowlet_gap"), WIDE) | {"ugal_bias": DETOURS}
+"""What has an effect only where there are several ways."""
 CREDIT = {
     "packet": {"packet": "1 KiB"},
     "flit": {"flit": "32 B"},
@@ -93,6 +133,9 @@ def probe(key: str, protocol: str) -> tuple[dict[str, Any], dict[str, Any]]:
     name = key.removeprefix("packets.")
     if protocol == "tcp":
         return tuple({"packets": part} for part in TCP[name])  # type: ignore[return-value]
+    if protocol == "rdma":
+        new, besides = RDMA[name]
+        return {"packets": new}, {"packets": besides} | ON_GRAPHS.get(name, {})
     return ({"packets": CREDIT[name]}, {}) if protocol == "credit" else PROBES[key]
 
 

@@ -16,6 +16,15 @@ BILLION = 10**9
 ALL = 1 << 20
 
 
+def hashed(state: int, *parts: int) -> int:
+    """Return 31 bits."""
+    for part in parts:
+        state = (state ^ part % 2**31) * 0x45D9F3B % 2**31
+        state = (state ^ state // 2**15) * 0x2C1B3C6D % 2**31
+        state ^= state // 2**13
+    return state
+
+
 @dataclass
 class Rate:
     """Rate control of one message; times in ps, rates in bytes/s, alpha in 1 / ALL."""
@@ -52,6 +61,10 @@ class Piece:
     way: list[int]
     came_by: int = -1
     marked: bool = False
+    goal: int = 0
+    tag: int = 0
+    via: int | None = None
+    undecided: bool = False
 
 
 @dataclass
@@ -173,7 +186,15 @@ class PacketReference:
                 self.other(again, "ready", message)
             else:
                 line.own[message.key].append(message)
-        return Piece(message, payload, size, list(message.way))
+        piece = Piece(message, payload, size, list(message.way))
+        self.set_out(piece)
+        return piece
+
+    def set_out(self, piece: Piece) -> None:
+        """A packet begins; it has the way of its message, unless `go_on` says where it goes."""
+
+    def go_on(self, piece: Piece, link: int, now: int) -> None:
+        """A packet has come by a link."""
 
     def send(self, link: int, piece: Piece, now: int) -> None:
         line = self.lines[link]
@@ -185,6 +206,7 @@ class PacketReference:
     def on_arrive(self, about: tuple[int, Piece], now: int) -> None:
         link, piece = about
         piece.way.pop(0)
+        self.go_on(piece, link, now)
         if not piece.way:
             self.receive(piece, now)
             return
@@ -209,11 +231,7 @@ class PacketReference:
             return False
         if depth >= kmax:
             return True
-        state = 0x5BD1E995
-        for part in (self.options.seed, link, count):
-            state = (state ^ part) * 0x45D9F3B % 2**31
-            state = (state ^ state // 2**15) * 0x2C1B3C6D % 2**31
-            state ^= state // 2**13
+        state = hashed(0x5BD1E995, self.options.seed, link, count)
         return state < round(self.options.pmax * 2**31) * (depth - self.options.kmin) // (
             kmax - self.options.kmin
         )

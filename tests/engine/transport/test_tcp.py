@@ -163,7 +163,7 @@ def test_a_connection_over_a_dead_link_is_given_up() -> None:
     routes, stages = Routes(), [Stage(0.0, Shortest(small))]
     routes.add(stages[0], 0, 1)
     dead = dataclasses.replace(small, bandwidth=down)
-    transport = tcp.on(small, routes)
+    transport = tcp.on(stages, routes)
     table = lower_network(
         [Stage(0.0, Shortest(dead))], routes, transport.options(dead), transport.tables(dead)
     ).tolist()

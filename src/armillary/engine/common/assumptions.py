@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from armillary.base.units import format_count
+from armillary.base.units import format_bandwidth, format_count
 from armillary.platform.kernels import Kernels
 from armillary.platform.model import AstraSimSystem, Platform
 from armillary.platform.network import NETWORK_MODELS
@@ -28,14 +28,18 @@ def assumptions(
     """
     # Counts are of ranks: a class counts as often as it has members.
     sizes = np.bincount(lowered.classes, minlength=len(lowered.views)).tolist()
-    total: dict[str, int] = dict.fromkeys(("free", "idle", "untimed", "unmoved"), 0)
+    total: dict[str, int] = dict.fromkeys(("free", "idle", "untimed", "unmoved", "stored"), 0)
     for view, ranks in zip(lowered.views, sizes, strict=True):
         for name in total:
             total[name] += getattr(view.nodes, name, 0) * ranks
-    free, idle, untimed, unmoved = total.values()
+    free, idle, untimed, unmoved, stored = total.values()
     found = list(platform.topology.assumed) if platform.topology else []
     if untimed:
         found.append(f"the roofline times {_nodes(untimed)} without a recorded time")
+    if stored and platform.storage:
+        each = format_bandwidth(platform.storage.rate(platform.npus))
+        sharing = platform.storage.sharing(platform.npus)
+        found.append(f"{_nodes(stored)} of storage: {sharing} NPUs use it at a time, and each has {each}")
     if unmoved:
         found.append(f"bytes of {_nodes(unmoved)} cost no time: npu.memory.bandwidth is not given")
     if free and platform.compute.replay:
@@ -110,7 +114,7 @@ def of_other_profile(platform: Platform, profile: str) -> Iterator[str]:
 
 
 PROTOCOLS = {
-    "packet": {"lossless": "packet", "tcp": "packet-tcp", "credit": "packet-credit"},
+    "packet": {"lossless": "packet", "rdma": "packet-rdma", "tcp": "packet-tcp", "credit": "packet-credit"},
     "ns3": {"lossless": "ns3", "tcp": "ns3-tcp"},
 }
 """Network model -> protocol of packets -> column of the table."""
@@ -120,6 +124,7 @@ MODELS = tuple(
 """The columns of the table: network models of profile physical, by the protocol of their packets."""
 _TITLES = {
     "packet": "packet with protocol lossless",
+    "packet-rdma": "packet with protocol rdma",
     "packet-tcp": "packet with protocol tcp",
     "packet-credit": "packet with protocol credit",
     "ns3": "ns3 with protocol lossless",
@@ -170,6 +175,16 @@ def _marks_some(options: dict[str, Any]) -> bool:
     return options.get("kmin") is not None and (options.get("kmax") or options["kmin"]) > options["kmin"]
 
 
+def _when_full(options: dict[str, Any]) -> str:
+    usual = {"swift": "drop", "ndp": "trim", "nscc": "trim", "rccc": "trim"}
+    return str(options.get("full", usual.get(options.get("control", ""), "pause")))
+
+
+def _spread(options: dict[str, Any]) -> str:
+    usual = {"ndp": "packet", "nscc": "reps", "rccc": "reps"}
+    return str(options.get("spread", usual.get(options.get("control", ""), "message")))
+
+
 _NEEDS_KMAX = ("kmin, and kmax above it", _marks_some)
 OPTIONS = (
     Option(
@@ -190,6 +205,12 @@ OPTIONS = (
     *_of_packets("lossless", "mtu", "packet", "ns3"),
     *_of_packets("lossless", "header buffer xoff xon kmin kmax dcqcn", "packet"),
     *_of_packets("lossless", "pmax seed", "packet", needs=_NEEDS_KMAX),
+    *_of_packets("lossless", "spread qps", "packet"),
+    *_of_packets(
+        "lossless", "flowlet_gap", "packet",
+        needs=("spread flowlet", lambda options: options.get("spread") == "flowlet"),
+    ),
+    *_of_packets("lossless", "ugal_bias", "packet"),
     *_of_packets("tcp", "algorithm mss buffer initial_window min_rto sack", "packet-tcp", "ns3-tcp"),
     *_of_packets(
         "tcp", "mark", "packet-tcp", "ns3-tcp",
@@ -205,6 +226,36 @@ OPTIONS = (
     *_of_packets(
         "tcp", "seed", "packet-tcp", needs=("a jitter", lambda options: options.get("jitter", 1.0) > 0)
     ),
+    *_of_packets(
+        "rdma", "control full spread qps ugal_bias mtu header ack buffer window kmin kmax", "packet-rdma"
+    ),
+    *_of_packets(
+        "rdma", "recovery", "packet-rdma", needs=("full drop", lambda options: _when_full(options) == "drop")
+    ),
+    *_of_packets(
+        "rdma", "rto retries", "packet-rdma",
+        needs=("full drop or trim", lambda options: _when_full(options) != "pause"),
+    ),
+    *_of_packets(
+        "rdma", "target", "packet-rdma",
+        needs=("control timely, swift or nscc", lambda options: options.get("control") in ("timely", "swift", "nscc")),
+    ),
+    *_of_packets(
+        "rdma", "paths", "packet-rdma",
+        needs=("spread packet, bitmap or reps", lambda options: _spread(options) in ("packet", "bitmap", "reps")),
+    ),
+    *_of_packets(
+        "rdma", "flowlet_gap", "packet-rdma",
+        needs=("spread flowlet", lambda options: options.get("spread") == "flowlet"),
+    ),
+    *_of_packets("rdma", "pmax", "packet-rdma", needs=_NEEDS_KMAX),
+    *_of_packets(
+        "rdma", "seed", "packet-rdma",
+        needs=(
+            "kmin, and kmax above it, or full trim",
+            lambda options: _marks_some(options) or _when_full(options) == "trim",
+        ),
+    ),
     *_of_packets("credit", "packet flit vcs depth router_delay switching", "packet-credit"),
 )  # fmt: skip
 """Options that do not count everywhere. A test runs every row: an option that counts must change a result."""
@@ -213,6 +264,10 @@ OPTIONS = (
 def column_of(platform: Platform, network_model: str) -> str:
     """Return the column of the table that a network model is on a machine."""
     return PROTOCOLS.get(network_model, {}).get(platform.packets.protocol, network_model)
+
+
+_EMPTY = {"adaptive": "ecmp", "ugal": "minimal"}
+"""Routings by queue, and which takes the same ways where nothing waits."""
 
 
 def without_effect(platform: Platform, network_model: str) -> Iterator[str]:
@@ -244,8 +299,11 @@ def without_effect(platform: Platform, network_model: str) -> Iterator[str]:
         elif option.needs and not option.needs[1](platform.packets.options):
             yield f"{source}.{option.key} has no effect without {option.needs[0]}"
     yield from _of_switches(platform, network_model, source)
-    if platform.topology is not None and platform.topology.routing == "adaptive":
-        yield f"{source}.topology.routing: 'adaptive' takes the ways of an empty network, as ecmp does"
+    routing = platform.topology.routing if platform.topology is not None else ""
+    if routing in _EMPTY and model not in ("packet", "packet-rdma"):
+        yield f"{source}.topology.routing: '{routing}' takes the ways of an empty network, as {_EMPTY[routing]} does"
+    if model in ("packet", "packet-rdma") and routing != "ugal" and "ugal_bias" in platform.packets.options:
+        yield f"{source}.packets.ugal_bias has no effect without topology.routing ugal"
 
 
 def _of_switches(platform: Platform, network_model: str, source: str) -> Iterator[str]:

@@ -64,7 +64,7 @@ def simulate_schedule(
     stage: Stage = stages_of(platform)[0]
     routes = Routes()
     routes.append(edges.paths)
-    transport = transport_of(network_model, platform).on(stage.topology, routes)
+    transport = transport_of(network_model, platform).on([stage], routes)
     table: Any = lower_network(
         [stage], routes, transport.options(stage.topology), transport.tables(stage.topology)
     )

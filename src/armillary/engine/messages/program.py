@@ -75,7 +75,10 @@ class MessageProgram(PhysicalProgram):
             lines.append(f"and for {len(down) - SHOWN} more that are down")
         # A link that is down explains the hang; a cycle behind it would only be its consequence.
         if down:
-            lines.append("messages keep the way on which they left; only those that leave later take another")
+            lines.append(
+                "messages keep the way on which they left; only those that leave later take another, or packets that "
+                "choose (packets.spread: packet or flowlet)"
+            )
         elif run.blocked:
             lines += _cycle(run.blocked, topology.link_name)
         lines += _dropped(link_use(run.net, topology).drops, topology.link_name)

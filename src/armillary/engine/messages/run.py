@@ -37,7 +37,7 @@ def execute(program: MessageProgram, transport: Transport, mode: Mode | None = N
     """
     z = program.sizes
     topology = program.stages[0].topology
-    transport = transport.on(topology, program.routes)
+    transport = transport.on(program.stages, program.routes)
     events = _estimate(program, transport)
     check_count(
         events,

@@ -9,6 +9,7 @@ case. Where messages have several keys it also costs the flows on these links, w
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -18,7 +19,7 @@ from armillary.base.errors import InputError
 from armillary.engine.transport import flow_layout as fk
 from armillary.engine.transport import layout as lk
 from armillary.engine.transport.deadlock import down_links
-from armillary.engine.transport.network import Routes
+from armillary.engine.transport.network import Routes, Stage
 from armillary.engine.transport.transport import Transport
 from armillary.platform.topology.graph import Topology
 
@@ -51,7 +52,7 @@ class Flow(Transport):
             )
         self.weights: Ints = given.astype(np.int64)
 
-    def on(self, topology: Topology, routes: Routes) -> Transport:
+    def on(self, stages: Sequence[Stage], routes: Routes) -> Transport:
         """See `Transport.on`; a message has a row, and one for every few links of its route."""
         # The longest route decides: rooms are the same for all messages.
         longest = int(np.diff(np.concatenate(routes.first)).max(initial=0))

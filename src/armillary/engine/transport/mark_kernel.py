@@ -8,7 +8,7 @@ LOW_31 = (1 << 31) - 1
 
 
 @inner
-def _mix(state, part):
+def mix(state, part):
     """Return 31 bits of hash; products fit 63."""
     # Multipliers of 27 and 30 bits on 31-bit words: products stay below 2**62.
     state = ((state ^ (part & LOW_31)) * 0x45D9F3B) & LOW_31
@@ -29,4 +29,4 @@ def is_marked(lowest, highest, most, seed, link, count, depth):
         return True
     # A hash of the packet's number instead of a stream of random numbers: marks at one link do not depend on
     # events at another.
-    return _mix(_mix(_mix(0x5BD1E995, seed), link), count) < most * (depth - lowest) // (highest - lowest)
+    return mix(mix(mix(0x5BD1E995, seed), link), count) < most * (depth - lowest) // (highest - lowest)

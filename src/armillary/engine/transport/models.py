@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import fields
 from typing import Any
 
 from armillary.base.errors import InputError
 from armillary.engine.transport.credit import Credit
 from armillary.engine.transport.dcqcn import Dcqcn
 from armillary.engine.transport.flow import Flow
+from armillary.engine.transport.hops import Ways
 from armillary.engine.transport.packet import Packet
+from armillary.engine.transport.rdma import Rdma
 from armillary.engine.transport.tcp import Tcp
 from armillary.engine.transport.transport import Congestion, Transport
 from armillary.platform.model import Packets, Platform
@@ -45,8 +48,14 @@ def _packets(packets: Packets) -> Transport:
         return Credit(**options)
     if packets.protocol == "tcp":
         return Tcp(**options)
+    # What senders of rdma choose paths by is an option of their own.
+    own = {"spread"} if packets.protocol == "rdma" else set()
+    names = {each.name for each in fields(Ways)} - own
+    ways = Ways(**{name: options.pop(name) for name in sorted(names & options.keys())})
+    if packets.protocol == "rdma":
+        return Rdma(**options, ways=ways)
     control = Dcqcn() if options.pop("dcqcn", False) else None
-    return Packet(**options, dcqcn=control)
+    return Packet(**options, dcqcn=control, ways=ways)
 
 
 def _reference(packets: Packets) -> Transport:
@@ -67,8 +76,9 @@ def _reference(packets: Packets) -> Transport:
             mark=options.get("mark", 97_500) if algorithm == "dctcp" else 0,
             buffer=options.get("buffer", 256 << 10),
         )
-    if packets.protocol == "credit":
-        raise InputError("ns-3 has no network of credits; expected protocol lossless (sent as UDP) or tcp")
+    if packets.protocol in ("credit", "rdma"):
+        what = "network of credits" if packets.protocol == "credit" else "RDMA in its wheel"
+        raise InputError(f"ns-3 has no {what}; expected protocol lossless (sent as UDP) or tcp")
     return Ns3("udp", segment=options.get("mtu", 4096))
 
 

@@ -62,7 +62,7 @@ def offer(
     source, target, size, begin, key = (np.atleast_1d(np.asarray(column, np.int64)) for column in given)
     topology, routes, stage = routing.topology, Routes(), Stage(0.0, routing)
     routes.add(stage, source, target, flow)
-    transport = transport.on(topology, routes)
+    transport = transport.on([stage], routes)
     table = lower_network([stage], routes, transport.options(topology), transport.tables(topology))
     # Stable: messages that begin in the same ps leave in the order given.
     order = np.argsort(begin, kind="stable")

@@ -9,17 +9,21 @@ only the first packet on each wire is in the heap.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
 
 from armillary.base.errors import InputError
 from armillary.engine.common.network import LIMIT
+from armillary.engine.transport import hop_layout as hl
 from armillary.engine.transport import layout as lk
 from armillary.engine.transport import packet_layout as pk
 from armillary.engine.transport.dcqcn import Dcqcn
 from armillary.engine.transport.deadlock import blocked_cycle, down_links
+from armillary.engine.transport.hops import Ways, hop_options, hop_tables
+from armillary.engine.transport.network import Routes, Stage
 from armillary.engine.transport.transport import Ints, Transport
 from armillary.platform.topology.graph import Topology
 
@@ -42,6 +46,7 @@ class Packet(Transport):
         pmax: Chance of it just below kmax.
         seed: Random seed of the choice of packets to be marked.
         dcqcn: Rate control of messages by marks; None: they are sent at the rate of their first link.
+        ways: What chooses among the links that the routing allows.
 
     Raises:
         InputError: A value is out of range, or thresholds are in the wrong order.
@@ -63,6 +68,7 @@ class Packet(Transport):
     pmax: float = 0.01
     seed: int = 0
     dcqcn: Dcqcn | None = None
+    ways: Ways = field(default_factory=Ways)
 
     def __post_init__(self) -> None:
         _check("mtu", self.mtu, 1, LARGEST_PACKET)
@@ -101,6 +107,10 @@ class Packet(Transport):
         marking = [lowest, highest, round(self.pmax * pk.CERTAIN), self.seed]
         control = [0] if self.dcqcn is None else [1, *self.dcqcn.options()]
         return [self.mtu, self.header, *marking, *control]
+
+    def on(self, stages: Sequence[Stage], routes: Routes) -> Transport:
+        """See `Transport.on`."""
+        return HopByHop(self, self.ways, stages) if self.ways.at_nodes(stages) else self
 
     def headroom(self, topology: Topology) -> Ints:
         """Return (links) bytes that may still come once the buffer at the end holds more than xoff.
@@ -157,6 +167,46 @@ class Packet(Transport):
         # Ports with queued packets or with messages that still have packets to cut.
         work = np.flatnonzero((rows[:, pk.PO_FIRST] > 0) | (rows[:, pk.PO_CLASS] > 0))
         return down_links(net, table, work.tolist()) or blocked_cycle(net, pool, topology)
+
+
+class HopByHop(Transport):
+    """Such packets where they choose their ways at every node."""
+
+    name = Packet.name
+    kernel = "armillary.engine.transport.hop_packet_kernel"
+    burst, message = Packet.burst, Packet.message
+
+    def __init__(self, packet: Packet, ways: Ways, stages: Sequence[Stage]) -> None:
+        """Find the ways of all stages."""
+        self.packet, self.ways, self.stages = packet, ways, stages
+        self.hops = hop_tables(stages)
+
+    @property
+    def grain(self) -> int:
+        """See `Transport.grain`."""
+        return self.packet.grain
+
+    def options(self, topology: Topology) -> list[int]:
+        """See `Transport.options`."""
+        # Packets without DCQCN leave its options out.
+        own = self.packet.options(topology)
+        own += [0] * (pk.OPTION_WORDS - len(own))
+        return own + hop_options(self.ways, self.stages[0].routing, self.hops)
+
+    def tables(self, topology: Topology) -> list[Ints]:
+        """See `Transport.tables`."""
+        return [*self.packet.tables(topology), *self.hops]
+
+    def state(self, topology: Topology) -> list[Ints]:
+        """See `Transport.state`."""
+        return [
+            *self.packet.state(topology),
+            np.zeros(topology.nodes * hl.SLOTS * hl.FLOWLET.width, np.int64),
+        ]
+
+    def blocked(self, net: Ints, pool: Ints, table: Ints, topology: Topology) -> list[int]:
+        """See `Transport.blocked`."""
+        return self.packet.blocked(net, pool, table, topology)
 
 
 def _check(name: str, value: int | None, least: int, most: int, which: str = "") -> None:

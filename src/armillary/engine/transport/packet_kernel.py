@@ -10,7 +10,7 @@ the route, and no bandwidth.
 from __future__ import annotations
 
 from armillary.base.accessors import accessors
-from armillary.base.jit import inner, use
+from armillary.base.jit import in_variant, inner, use
 from armillary.engine.transport import layout as lk
 from armillary.engine.transport import packet_layout as pk
 
@@ -21,7 +21,7 @@ new_row, free_row = queue_kernel.new_row, queue_kernel.free_row
 gate_kernel = use("armillary.engine.transport.gate_kernel")
 admit, left = gate_kernel.admit, gate_kernel.left
 port_kernel = use("armillary.engine.transport.port_kernel")
-onward, arm, started = port_kernel.onward, port_kernel.arm, port_kernel.started
+arm, started = port_kernel.arm, port_kernel.started
 transmit, enqueue, dequeue, arrive = (
     port_kernel.transmit,
     port_kernel.enqueue,
@@ -29,6 +29,10 @@ transmit, enqueue, dequeue, arrive = (
     port_kernel.arrive,
 )
 depth, marked, shut, reopen = port_kernel.depth, port_kernel.marked, port_kernel.shut, port_kernel.reopen
+# Where routing decides at every node the same kernel is compiled once more, so that routes cost fixed ones nothing.
+hops = in_variant("armillary.engine.transport.hop_packet_kernel")
+way_kernel = use("armillary.engine.transport.hop_kernel") if hops else port_kernel
+set_out, onward = way_kernel.set_out, way_kernel.onward
 use_kernel = use("armillary.engine.transport.use_kernel")
 link_row, duration = use_kernel.link_row, use_kernel.duration
 pause_kernel = use("armillary.engine.transport.pause_kernel")
@@ -39,7 +43,7 @@ new_flow, flow_done, slow_down = dcqcn_kernel.new_flow, dcqcn_kernel.flow_done, 
 next_time, notifies = dcqcn_kernel.next_time, dcqcn_kernel.notifies
 classes, flows, links, messages, option = accessors(pk.CLASS, pk.FLOW, lk.LINK, pk.MESSAGE, pk.OPTION)
 packets, ports, route_links, routes = accessors(pk.PACKET, pk.FAIR_PORT, lk.ROUTE_LINK, lk.ROUTE_FIRST)
-rows = accessors(lk.ROW)
+rows, uses = accessors(lk.ROW, lk.USE)
 
 
 @inner
@@ -130,11 +134,9 @@ def _cut(table, net, pool, queue, link, now):
     row = new_row(net, pool)
     packets.set_message(pool, row, message)
     packets.set_size(pool, row, size)
-    packets.set_at(pool, row, messages.first(pool, message))
-    packets.set_last(pool, row, messages.last(pool, message))
-    packets.set_step(pool, row, 1)
     packets.set_source(pool, row, -1)
     packets.set_mark(pool, row, 0)
+    set_out(table, net, pool, row, message)
     # The message leaves its class; it returns at the end if it has more to send.
     classes.set_first(pool, class_, rows.next(pool, message))
     stays = messages.send(pool, message) > 0
@@ -187,7 +189,7 @@ def _start(table, net, pool, queue, link, now):
 @inner
 def _arrived(table, net, pool, queue, link, row, now):
     """A packet is at the end of a link."""
-    to = onward(table, pool, row, link)
+    to = onward(table, net, pool, row, link)
     if to < 0:
         _received(table, net, pool, queue, row, now)
         return
@@ -250,9 +252,28 @@ def _notified(table, net, pool, flow, now):
 
 
 @inner
+def _leave(table, net, pool, queue, link, now):
+    """Let what waits for a link that went down choose again."""
+    row = ports.first(net, link)
+    ports.set_first(net, link, 0)
+    uses.set_waiting(net, link, 0)
+    while row > 0:
+        after = rows.next(pool, row)
+        source = packets.source(pool, row)
+        size = packets.size(pool, row)
+        # It stays in the buffer of the link that it came by, unless it leaves at once.
+        to = way_kernel.again(table, net, pool, row, link)
+        if not enqueue(table, net, pool, queue, to, row, now) and source >= 0:
+            release(table, net, queue, source, size, now)
+        row = after
+
+
+@inner
 def change(table, net, pool, queue, now):
     """The network is in another stage: links that were down may be up."""
     for link in range(table[lk.T_LINKS]):
+        if hops and ports.first(net, link) > 0 and links.slow(table, link_row(table, net, link)) == 0:
+            _leave(table, net, pool, queue, link, now)
         if _works(net, link):
             arm(table, net, queue, link, now)
 

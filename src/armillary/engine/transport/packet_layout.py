@@ -67,6 +67,7 @@ OPTION.column("fast", "steps of fast recovery")
 OPTION.column("more", "what a later step adds", "bytes/s")
 OPTION.column("hyper", "what a step of hyper increase adds", "bytes/s")
 OPTION.column("least", "the least rate", "bytes/s")
+OPTION_WORDS = OPTION.width
 CERTAIN = 1 << 31
 ONE = 1 << 20
 SECOND = 10**12  # ps
@@ -106,6 +107,6 @@ PO_CLASS = FAIR_PORT.column("class_", "the first class of messages to be sent, 0
 FAIR_PORT.column("turn", "1: its own messages are next, if forwarded packets wait, too")
 FAIR_PORT.column("held", "bytes in the buffer at the link's end", "bytes")
 FAIR_PORT.column("paused", "1: a pause was sent to the link's tail")
-FAIR_PORT.column("count", "packets that have come")
+PO_COUNT = FAIR_PORT.column("count", "packets that have come")
 HERE, READY, PAUSE, RESUME, NOTIFIED = range(2, 7)
 """Events. Of a message: it is at its own NPU; may send again. Of a link: pause, resume. Of a rate: notification."""

@@ -6,6 +6,7 @@ then on the wire for the latency, and is stored at the head. What a protocol doe
 * make one by `new_row` and fill the columns K_*; hand it to `enqueue`, there and at every node (`onward`).
   Whether to drop it (`dropped`, `free_row`) or mark it (`marked`) is decided before, by `depth` and the like;
   `enqueue` tells whether it had to wait, so that buffers can be accounted, to be released when it is dequeued.
+* its way is that of a route (`set_out`, `onward`), or chosen at every node (`hop_kernel`).
 * event ARRIVE of a link is the first of the queue: call `arrive`, which takes it and returns the packet.
 * event START, popped: the port is free and something waits. `started` first; unless it says no, choose what to send
   (`dequeue`, or a packet made just now), `transmit`, and `arm` if more waits. `enqueue` arms by itself; who has work
@@ -32,7 +33,8 @@ link_row, duration, carried, waiting = (
     use_kernel.carried,
     use_kernel.waiting,
 )
-links, packets, ports, reverses = accessors(lk.LINK, pk.PACKET, pk.PORT, pk.REVERSES)
+links, messages, packets, ports = accessors(lk.LINK, pk.MESSAGE, pk.PACKET, pk.PORT)
+reverses = accessors(pk.REVERSES)
 route_links, rows, uses = accessors(lk.ROUTE_LINK, lk.ROW, lk.USE)
 
 
@@ -56,6 +58,12 @@ def marked(net, pool, link, row):
 
 
 @inner
+def again(table, net, pool, row, link):
+    """A packet waits for a link that went down: on a route it goes on waiting."""
+    return link
+
+
+@inner
 def link_at(table, pool, row):
     """Return the link that stands at a packet's place on its route, or its reverse on the way back."""
     link = route_links.link(table, packets.at(pool, row))
@@ -65,7 +73,15 @@ def link_at(table, pool, row):
 
 
 @inner
-def onward(table, pool, row, link):
+def set_out(table, net, pool, row, message):
+    """Let a packet begin on the route of its message."""
+    packets.set_at(pool, row, messages.first(pool, message))
+    packets.set_last(pool, row, messages.last(pool, message))
+    packets.set_step(pool, row, 1)
+
+
+@inner
+def onward(table, net, pool, row, link):
     """A packet came by `link`: return the one it takes next, -1 at its destination."""
     if packets.at(pool, row) == packets.last(pool, row):
         return -1

@@ -9,6 +9,7 @@ lists, short unless losses are many.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal, get_args
 
@@ -19,7 +20,7 @@ from armillary.engine.transport import layout as lk
 from armillary.engine.transport import packet_layout as pk
 from armillary.engine.transport import tcp_layout as tk
 from armillary.engine.transport.deadlock import down_links
-from armillary.engine.transport.network import Routes, link_rows
+from armillary.engine.transport.network import Routes, Stage, link_rows
 from armillary.engine.transport.packet import LARGEST_PACKET, reverse_links
 from armillary.engine.transport.transport import Ints, Transport
 from armillary.platform.topology.graph import UNBOUNDED, Topology
@@ -107,13 +108,13 @@ class Tcp(Transport):
         _within("seed", self.seed, 0, UNBOUNDED, "")
         _within("retries", self.retries, 1, 1 << 20, "timeouts, e.g. 15")
 
-    def on(self, topology: Topology, routes: Routes) -> Transport:
+    def on(self, stages: Sequence[Stage], routes: Routes) -> Transport:
         """See `Transport.on`.
 
         Raises:
             InputError: A link of a route has none back, or a buffer is smaller than a packet.
         """
-        return Connected(self, topology, routes)
+        return Connected(self, stages[0].topology, routes)
 
     def options(self, topology: Topology) -> list[int]:
         """See `Transport.options`."""

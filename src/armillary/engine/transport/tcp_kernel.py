@@ -115,7 +115,7 @@ def _start(table, net, pool, queue, link, now):
 @inner
 def _arrived(table, net, pool, queue, link, row, now):
     """A segment is at the end of a link."""
-    to = onward(table, pool, row, link)
+    to = onward(table, net, pool, row, link)
     if to >= 0:
         forward(table, net, pool, queue, to, row, now)
         return

@@ -18,7 +18,7 @@ A transport is a kernel module with three functions over flat arrays (see `layou
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -29,7 +29,7 @@ from armillary.base.tables import at_least, before_table, room
 from armillary.engine.transport import layout as lk
 from armillary.engine.transport.deadlock import down_links
 from armillary.engine.transport.fifo_layout import M_AT, WAIT
-from armillary.engine.transport.network import Routes
+from armillary.engine.transport.network import Routes, Stage
 from armillary.platform.topology.graph import Topology
 
 Ints = NDArray[np.int64]
@@ -50,8 +50,8 @@ class Transport(ABC):
     message: int = 4
     """Rows of either that a message may take when it leaves."""
 
-    def on(self, topology: Topology, routes: Routes) -> Transport:
-        """Return the transport that knows which routes messages take; most need not."""
+    def on(self, stages: Sequence[Stage], routes: Routes) -> Transport:
+        """Return the transport that knows the network over time and the routes of messages; most need not."""
         return self
 
     @property

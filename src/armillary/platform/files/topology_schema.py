@@ -66,7 +66,7 @@ class _Any(Part):
     )
     table: str | None = Field(default=None, description="CSV file node,destination,next of routing static.")
     seed: Annotated[int, Field(ge=0, le=2**63 - 1)] = Field(
-        default=0, description="Of ecmp, adaptive and widest."
+        default=0, description="Of ecmp, adaptive, valiant, ugal and widest."
     )
     failures: list[FailureEntry] = Field(default=[])
     in_network: SwitchesInNetwork | None = Field(

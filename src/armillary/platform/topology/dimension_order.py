@@ -67,6 +67,17 @@ class DimensionOrder(Routing):
             at[who] = to
         return Paths.gather(len(target), messages, taken)
 
+    def next_links(self, destination: int) -> tuple[Ints, Ints]:
+        """See `Routing.next_links`."""
+        topology = self.topology
+        link = np.full(topology.nodes, -1)
+        link[: topology.npus] = self._next(np.arange(topology.npus), np.full(topology.npus, destination))
+        for switch in range(topology.npus, topology.nodes):
+            link[switch] = topology.between(switch, self._below(switch, destination))
+        link[destination] = -1
+        has = (link >= 0) & (topology.bandwidth[link] > 0)
+        return np.concatenate([[0], np.cumsum(has)]), link[has]
+
     def _next(self, at: Ints, target: Ints) -> Ints:
         """Return the link that each message at an NPU takes."""
         # -1 stays for messages that have arrived; callers filter those beforehand.

@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from armillary.base.errors import InputError
 from armillary.platform.network import InNetwork
+from armillary.platform.topology.detours import Minimal, Ugal, Valiant
 from armillary.platform.topology.dimension_order import DimensionOrder
 from armillary.platform.topology.failures import Failure, degraded
 from armillary.platform.topology.graph import Topology
 from armillary.platform.topology.routing import Adaptive, Ecmp, Rail, Routing, Shortest, Static
 from armillary.platform.topology.widest import Widest
 
-RoutingName = Literal["dimension-order", "shortest", "ecmp", "adaptive", "rail", "static", "widest"]
+RoutingName = Literal[
+    "dimension-order",
+    "shortest",
+    "ecmp",
+    "adaptive",
+    "rail",
+    "static",
+    "widest",
+    "minimal",
+    "valiant",
+    "ugal",
+]
 
 
 @dataclass(frozen=True)
@@ -56,4 +69,8 @@ def routing_of(name: RoutingName, topology: Topology, seed: int = 0, table: Path
     if name == "shortest":
         return Shortest(topology)
     # Those that take a seed; RoutingName lets nothing else through.
-    return {"ecmp": Ecmp, "adaptive": Adaptive, "rail": Rail, "widest": Widest}[name](topology, seed)
+    seeded: dict[str, Callable[[Topology, int], Routing]] = {
+        "ecmp": Ecmp, "adaptive": Adaptive, "rail": Rail, "widest": Widest, "minimal": Minimal, "valiant": Valiant,
+        "ugal": Ugal,
+    }  # fmt: skip
+    return seeded[name](topology, seed)

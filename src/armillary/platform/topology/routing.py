@@ -92,6 +92,14 @@ class Routing(ABC):
             InputError: A destination cannot be reached.
         """
 
+    @abstractmethod
+    def next_links(self, destination: int) -> tuple[Ints, Ints]:
+        """Return the candidates of all nodes: (nodes + 1) where those of a node begin, (candidates) links."""
+
+    def far(self, destination: int) -> Ints:
+        """Return (nodes) links of the shortest ways to a destination, -1 where none leads to it."""
+        return distances(self.topology, destination)
+
 
 class Shortest(Routing):
     """The path with the fewest links; among several the one with the lowest link numbers."""
@@ -146,6 +154,10 @@ class Shortest(Routing):
                 at, step = self.topology.head[link], step + 1
         return Paths.gather(len(source), messages, taken)
 
+    def next_links(self, destination: int) -> tuple[Ints, Ints]:
+        """See `Routing.next_links`."""
+        return self._table(destination)
+
     def _pick(self, count: Ints, at: Ints, source: Ints, destination: int, flow: Ints) -> Ints:
         """Return which of `count` candidates each message takes."""
         # The lowest link number, since tables are sorted by it.
@@ -199,14 +211,14 @@ class Ecmp(Shortest):
     def _pick(self, count: Ints, at: Ints, source: Ints, destination: int, flow: Ints) -> Ints:
         # The node is hashed as well: without it, every switch would choose alike and use few of the ways
         # (polarisation).
-        mixed = _mix(np.full(len(at), self.seed), at, source, np.full(len(at), destination), flow)
+        mixed = mix(np.full(len(at), self.seed), at, source, np.full(len(at), destination), flow)
         return (mixed % count.astype(np.uint64)).astype(np.int64)
 
 
 class Adaptive(Ecmp):
     """The shortest way with the least in its queue, decided at every node while the message travels.
 
-    An engine asks `choose` at every node; `paths` is what happens in an empty network.
+    Network model `packet` chooses so at every node; `paths` is what happens in an empty network.
     """
 
     def choose(self, node: int, destination: int, queued: Callable[[Ints], ArrayLike], flow: int = 0) -> int:
@@ -337,7 +349,7 @@ class Static(Shortest):
         )
 
 
-def _mix(*parts: Ints) -> NDArray[np.uint64]:
+def mix(*parts: Ints) -> NDArray[np.uint64]:
     """Return a hash of integers, element by element (the finaliser of SplitMix64, Steele et al. 2014)."""
     state = np.zeros(len(parts[0]), np.uint64)
     # 2**64 divided by the golden ratio: consecutive inputs spread evenly.
