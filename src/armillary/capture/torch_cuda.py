@@ -22,7 +22,8 @@ def install(
 ) -> None:  # fmt: skip
     """Let PyTorch see `count` devices.
 
-    `noted` learns of streams and events as in `armillary.capture.library`, `compiled` of what `torch.compile` is asked for.
+    `noted` learns of streams and events as in `armillary.capture.library`, `compiled` of what `torch.compile` is
+    asked for.
     """
     # Under their real device checks; both ask what there is when they are imported.
     torch_part("_dynamo")
