@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from armillary.base.errors import InputError
+from armillary.base.reading import read_plain
 from armillary.capture.where import is_users
 
 MOST_READ = 1 << 24
@@ -85,6 +87,6 @@ def _digest(file: str) -> str:
         about = path.stat()
         if about.st_size > MOST_READ or not path.is_file():
             return f"{about.st_size} bytes of {about.st_mtime_ns}"
-        return hashlib.sha256(path.read_bytes()).hexdigest()
-    except OSError:
+        return hashlib.sha256(read_plain(path)).hexdigest()
+    except (OSError, InputError):
         return ""  # it is no longer there
