@@ -120,12 +120,14 @@ def test_a_failure_is_one_line_with_its_place(text: str, message: str, tmp_path:
 @pytest.mark.parametrize(
     "text",
     [
-        "for _ in range(3):\n    loss = step()\n    if not torch.isfinite(loss): raise ValueError\n    if (loss > 0).any(): 1 / 0",
+        "for _ in range(3):\n    loss = step()\n    if not torch.isfinite(loss): raise ValueError\n"
+        "    if (loss > 2).any(): 1 / 0",
         "event = torch.cuda.Event(enable_timing=True)\nfor _ in range(3):\n    step()\n    event.record()\n"
         "    torch.cuda.synchronize()\n    event.elapsed_time(event)",
         "@torch.compile(fullgraph=True)\ndef double(x): return 2 * x\nmodel = torch.compile(model)\n"
         "for _ in range(3): double(step())",
-        "@torch.library.custom_op('mine::op', mutates_args=())\ndef op(x: torch.Tensor) -> torch.Tensor: return x.clone()\n"
+        "@torch.library.custom_op('mine::op', mutates_args=())\n"
+        "def op(x: torch.Tensor) -> torch.Tensor: return x.clone()\n"
         "@op.register_fake\ndef _(x): return torch.empty_like(x)\nfor _ in range(3):\n    op(step())",
         "import torch.distributed as dist\ndist.init_process_group('nccl')\nfor _ in range(3):\n"
         "    tokens = torch.randn(64, 8, device='cuda')\n    chosen = model(tokens).topk(2, -1).indices.flatten()\n"
