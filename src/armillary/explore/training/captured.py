@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from armillary.base.document import Source
 from armillary.base.portable import exp, hypot
+from armillary.base.text import on_one_line
 from armillary.capture.chakra import HostTimes, trace_of
 from armillary.capture.log import Log
 from armillary.capture.prices import unpriced
@@ -179,6 +180,6 @@ def _added(constants: Constants, device: str) -> str:
 
 def _unpriced(prices: Mapping[str, tuple[int, float]]) -> list[str]:
     return [
-        f"no price is known of {name}, {count} times: its bytes alone time it, {share:.1%} of the time of kernels"
+        f"no price is known of {on_one_line(name)}, {count} times: its bytes alone time it, {share:.1%} of the time of kernels"
         for name, (count, share) in prices.items()
     ]
