@@ -180,6 +180,6 @@ def _added(constants: Constants, device: str) -> str:
 
 def _unpriced(prices: Mapping[str, tuple[int, float]]) -> list[str]:
     return [
-        f"no price is known of {on_one_line(name)}, {count} times: its bytes alone time it, {share:.1%} of the time of kernels"
+        f"no price is known of {on_one_line(name)}, {count} times: its bytes alone time it, {share:.1%} of all kernels"
         for name, (count, share) in prices.items()
     ]
