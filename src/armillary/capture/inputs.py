@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,16 +23,20 @@ NOT_MEANT = ("CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "_", "SHLVL", "PWD", "OL
 
 
 class Inputs:
-    """Follows which files below its folder a program reads, and which variables of the environment."""
+    """Follows which files below its folders a program reads, and which variables of the environment."""
 
-    def __init__(self, given: Mapping[str, str]) -> None:
-        """Begin; the program sees the variables `given` whatever the environment has."""
+    def __init__(self, given: Mapping[str, str], folders: Iterable[Path]) -> None:
+        """Begin.
+
+        Args:
+            given: Variables that the program sees whatever the environment has.
+            folders: Those below which files count.
+        """
         self._given, self._before = given, dict(os.environ)
         self._files: set[str] = set()
         self._names: set[str] = set()
         self._on = True
-        folders = {str(Path.cwd()) + os.sep, str(Path(sys.path[0] or ".").resolve()) + os.sep}
-        self._below = tuple(folders)
+        self._below = tuple({str(folder.resolve()) + os.sep for folder in folders})
         sys.addaudithook(self._opened)
         environ: Any = type(os.environ)
         item: Callable[[Any, str], str] = environ.__getitem__
@@ -63,7 +67,7 @@ class Inputs:
         mode = arguments[1]
         if isinstance(mode, str) and not mode.startswith("r"):
             return
-        path = str(Path(os.fsdecode(arguments[0])).absolute())
+        path = str(Path(os.fsdecode(arguments[0])).resolve())
         if path.startswith(self._below) and not path.endswith(".pyc"):
             self._files.add(path)
 
