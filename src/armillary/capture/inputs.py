@@ -67,7 +67,10 @@ class Inputs:
         mode = arguments[1]
         if isinstance(mode, str) and not mode.startswith("r"):
             return
-        path = str(Path(os.fsdecode(arguments[0])).resolve())
+        try:
+            path = str(Path(os.fsdecode(arguments[0])).resolve())
+        except (OSError, RuntimeError, ValueError):  # whoever opens it is told
+            return
         if path.startswith(self._below) and not path.endswith(".pyc"):
             self._files.add(path)
 
