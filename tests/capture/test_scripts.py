@@ -94,6 +94,12 @@ def test_values_are_assumed_and_counted(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("while not torch.randn((), device='cuda').gt(5).item(): pass", "asked 10,000 times for values"),
+        ("import flash_attn", "flash_attn.*scaled_dot_product_attention"),
+        (
+            "@torch.library.custom_op('mine::op', mutates_args=(), device_types='cuda')\n"
+            "def op(x: torch.Tensor) -> torch.Tensor: return x\nop(step())",
+            "mine::op.*register_fake",
+        ),
         ("import no_such_package", "script.py:11: ModuleNotFoundError.*install it here"),
         ("x = torch.randn(4, device='cuda')\ny = x[x > 0]", "script.py:12: .*values of tensors"),
         (
@@ -102,13 +108,39 @@ def test_values_are_assumed_and_counted(tmp_path: Path) -> None:
         ),
         ("sys.exit(3)", "SystemExit"),
     ],
-    ids=["endless", "package", "shape", "own", "exit"],
+    ids=["endless", "flash", "operator", "package", "shape", "own", "exit"],
 )
 def test_a_failure_is_one_line_with_its_place(text: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(ArmillaryError, match=message) as failure:
         capture(tmp_path, text)
     assert "\n" not in str(failure.value)
     assert not list((tmp_path / "cap").glob("rank_*.gz"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "for _ in range(3):\n    loss = step()\n    if not torch.isfinite(loss): raise ValueError\n"
+        "    if (loss > 2).any(): 1 / 0",
+        "event = torch.cuda.Event(enable_timing=True)\nfor _ in range(3):\n    step()\n    event.record()\n"
+        "    torch.cuda.synchronize()\n    event.elapsed_time(event)",
+        "@torch.compile(fullgraph=True)\ndef double(x): return 2 * x\nmodel = torch.compile(model)\n"
+        "for _ in range(3): double(step())",
+        "@torch.library.custom_op('mine::op', mutates_args=())\n"
+        "def op(x: torch.Tensor) -> torch.Tensor: return x.clone()\n"
+        "@op.register_fake\ndef _(x): return torch.empty_like(x)\nfor _ in range(3):\n    op(step())",
+        "import torch.distributed as dist\ndist.init_process_group('nccl')\nfor _ in range(3):\n"
+        "    tokens = torch.randn(64, 8, device='cuda')\n    chosen = model(tokens).topk(2, -1).indices.flatten()\n"
+        "    counts = torch.bincount(chosen, minlength=4)\n    got = torch.empty_like(counts)\n"
+        "    dist.all_to_all_single(got, counts)\n    out = torch.empty(sum(got.tolist()), 8, device='cuda')\n"
+        "    dist.all_to_all_single(out, tokens.repeat_interleave(2, 0), got.tolist(), counts.tolist())\n"
+        "    assert out.shape == (128, 8)\n    step()",
+    ],
+    ids=["finite", "synchronize", "compile", "custom", "dispatch"],
+)
+def test_what_depends_on_the_device_runs(text: str, tmp_path: Path) -> None:
+    log = capture(tmp_path, text, ranks=4, run=(0,))
+    assert log.step == 3 and any(kind.products for _, kind in log.operators())
 
 
 def test_a_script_that_never_uses_the_gpu_is_refused(tmp_path: Path) -> None:
@@ -181,3 +213,32 @@ def test_an_interrupted_capture_goes_on(tmp_path: Path) -> None:
     capture(tmp_path, "for _ in range(3): step()", ranks=2, run=(0,))
     assert (tmp_path / "cap" / "rank_0.json.gz").stat().st_mtime_ns > before
     assert not (tmp_path / "cap" / "rank_1.json.gz").exists()
+
+
+def test_what_a_script_uses_decides_whether_its_capture_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "import json, os, part\njson.load(open(os.path.join(os.path.dirname(__file__), 'keys.json')))\n"
+    text += "os.environ.get('MINE')\nfor _ in range(3): step()"
+    (tmp_path / "part.py").write_text("")
+    (tmp_path / "keys.json").write_text("{}")
+
+    def again() -> bool:
+        file = tmp_path / "cap" / "capture.json"
+        if file.exists():
+            said = json.loads(file.read_text())
+            said.pop("done")
+            file.write_text(json.dumps(said))
+        rank = tmp_path / "cap" / "rank_0.json.gz"
+        before = rank.stat().st_mtime_ns if rank.exists() else 0
+        capture(tmp_path, text)
+        return rank.stat().st_mtime_ns > before
+
+    assert again() and not again()
+    (tmp_path / "part.py").write_text("other = 1")
+    assert again() and not again()
+    (tmp_path / "keys.json").write_text("[]")
+    assert again() and not again()
+    monkeypatch.setenv("MINE", "1")
+    monkeypatch.setenv("SHLVL", "77")
+    assert again() and not again()

@@ -8,10 +8,12 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from armillary.base.errors import InputError
+from armillary.base.reading import read_plain
 from armillary.capture.where import is_users
 
 MOST_READ = 1 << 24
@@ -21,16 +23,20 @@ NOT_MEANT = ("CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "_", "SHLVL", "PWD", "OL
 
 
 class Inputs:
-    """Follows which files below its folder a program reads, and which variables of the environment."""
+    """Follows which files below its folders a program reads, and which variables of the environment."""
 
-    def __init__(self, given: Mapping[str, str]) -> None:
-        """Begin; the program sees the variables `given` whatever the environment has."""
+    def __init__(self, given: Mapping[str, str], folders: Iterable[Path]) -> None:
+        """Begin.
+
+        Args:
+            given: Variables that the program sees whatever the environment has.
+            folders: Those below which files count.
+        """
         self._given, self._before = given, dict(os.environ)
         self._files: set[str] = set()
         self._names: set[str] = set()
         self._on = True
-        folders = {str(Path.cwd()) + os.sep, str(Path(sys.path[0] or ".").resolve()) + os.sep}
-        self._below = tuple(folders)
+        self._below = tuple({str(folder.resolve()) + os.sep for folder in folders})
         sys.addaudithook(self._opened)
         environ: Any = type(os.environ)
         item: Callable[[Any, str], str] = environ.__getitem__
@@ -61,7 +67,10 @@ class Inputs:
         mode = arguments[1]
         if isinstance(mode, str) and not mode.startswith("r"):
             return
-        path = str(Path(os.fsdecode(arguments[0])).absolute())
+        try:
+            path = str(Path(os.fsdecode(arguments[0])).resolve())
+        except (OSError, RuntimeError, ValueError):  # whoever opens it is told
+            return
         if path.startswith(self._below) and not path.endswith(".pyc"):
             self._files.add(path)
 
@@ -85,6 +94,6 @@ def _digest(file: str) -> str:
         about = path.stat()
         if about.st_size > MOST_READ or not path.is_file():
             return f"{about.st_size} bytes of {about.st_mtime_ns}"
-        return hashlib.sha256(path.read_bytes()).hexdigest()
-    except OSError:
+        return hashlib.sha256(read_plain(path)).hexdigest()
+    except (OSError, InputError):
         return ""  # it is no longer there

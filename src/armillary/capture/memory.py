@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 BLOCK = 512
@@ -66,27 +66,63 @@ class Memory:
         self._set(key, storage.nbytes())
         self._watched[key] = weakref.ref(storage, lambda _, key=key: self._gone(key))  # type: ignore[misc]
 
-    def at_peak(self, owners: Mapping[int, Owner]) -> list[tuple[str, str, int]]:
+    def number(self, tensor: Any) -> int:
+        """Return the number of the storage of a tensor; 0: it is not known."""
+        return self._numbers.get(tensor.untyped_storage()._cdata, 0)
+
+    def alive(self) -> set[int]:
+        """Return the numbers of storages that are there."""
+        return set(self._numbers.values())
+
+    def at_peak(
+        self, owners: Mapping[int, Owner], gone: Collection[int] = (), kept: Mapping[int, int] | None = None
+    ) -> list[tuple[str, str, int]]:
         """Return (what, whose, bytes) of all that was alive at the peak, most first.
 
         Args:
             owners: Key of a storage that is alive now -> what it is; others are tensors of where they were made.
+            gone: Numbers of storages that are never there.
+            kept: Number of a storage -> that of another one, as long as which it is kept.
         """
+        changes = self._kept(kept or {})
         alive, now = dict(self._before), sum(self._before.values())
         most, held = now, dict(alive)
         at = 0
-        for end, (number, size) in enumerate(self._changes, 1):
+        for end, (number, size) in enumerate(changes, 1):
+            if number in gone:
+                continue
             now += size - alive.get(number, 0)
             alive[number] = size
             if now > most:
                 most, at = now, end
-        for number, size in self._changes[:at]:
-            held[number] = size
+        for number, size in changes[:at]:
+            if number not in gone:
+                held[number] = size
         named = {self._numbers[key]: owner for key, owner in owners.items() if key in self._numbers}
         total: Counter[Owner] = Counter()
         for number, size in held.items():
             total[named.get(number, ("tensors", self._made[number]))] += size
         return [(*owner, size) for owner, size in total.most_common() if size]
+
+    def _kept(self, kept: Mapping[int, int]) -> list[tuple[int, int]]:
+        """Return the changes, with the ends of some storages put off to those of others."""
+        if not kept:
+            return self._changes
+        ends = {number: at for at, (number, size) in enumerate(self._changes) if not size}
+        put_off = {
+            number: ends[other]
+            for number, other in kept.items()
+            if ends.get(number, len(ends)) < ends.get(other, -1)
+        }
+        later: dict[int, list[int]] = {}
+        for number, at in put_off.items():
+            later.setdefault(at, []).append(number)
+        found = []
+        for at, (number, size) in enumerate(self._changes):
+            if not (number in put_off and ends[number] == at):
+                found.append((number, size))
+            found += [(other, 0) for other in later.get(at, ())]
+        return found
 
     def _set(self, key: int, size: int) -> None:
         new = -(-size // BLOCK) * BLOCK

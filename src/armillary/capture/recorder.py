@@ -13,6 +13,7 @@ from typing import Any
 from armillary.base.errors import ArmillaryError
 from armillary.capture import library as notes
 from armillary.capture.communications import NAMESPACES, Groups, call_of
+from armillary.capture.fusion import Flow, fuse
 from armillary.capture.kinds import Kind, kept, kind_of, shaped
 from armillary.capture.library import Library
 from armillary.capture.log import (
@@ -64,6 +65,7 @@ class Recorder:
         self._place_numbers: dict[Place, int] = {log.places[0]: 0}
         self._events: dict[int, int] = {}
         self._calls = 0
+        self._flows: list[Flow] = []
         # The last communication that wrote a storage, and the streams that wait for it already.
         self._pending: dict[int, int] = {}
         self._joined: set[tuple[int, int]] = set()
@@ -72,7 +74,7 @@ class Recorder:
     def cut(self) -> dict[str, Any]:
         """Return what was recorded since the last cut, as attributes of a `Log`, and begin anew."""
         log = self.log
-        found = {name: getattr(log, name) for name in STEP} | self._memory()
+        found = self._step()
         log.rows, log.communications, log.kinds, log.groups = [], [], [], []
         self._kind_numbers.clear()
         self._group_numbers.clear()
@@ -80,20 +82,45 @@ class Recorder:
         self._joined.clear()
         self._works.clear()
         self._calls = 0
+        self._flows = []
         self.where.step()
         self.memory.restart()
         return found
 
     def finish(self, step: dict[str, Any] | None = None) -> Log:
         """Return the log, complete; `step` is an earlier cut that it holds instead of what came after it."""
-        for name, value in (step or self._memory()).items():
+        for name, value in (step or self._step()).items():
             setattr(self.log, name, value)
+        self.log.compiled = self.where.compiles
         self.log.assumed = dict(self.values.assumed)
         return self.log
 
-    def _memory(self) -> dict[str, Any]:
+    def _step(self) -> dict[str, Any]:
+        """Return what is of this step, with kernels fused where the program is compiled."""
+        found = {name: getattr(self.log, name) for name in STEP}
         owners = owners_of(self.torch, self.where.modules(), self.optimizers)
-        return {"peak_bytes": self.memory.peak, "peak_by": self.memory.at_peak(owners)}
+        gone, kept = set[int](), dict[int, int]()
+        if self._flows:
+            rows, kinds, gone, kept = fuse(found["rows"], found["kinds"], self._flows, self.memory.alive())
+            found |= {"rows": rows, "kinds": kinds}
+        peak = self.memory.at_peak(owners, gone, kept)
+        return found | {"peak_bytes": sum(size for _, _, size in peak), "peak_by": peak}
+
+    def _flow(self, func: Any, args: Any, tensors: list[Any], results: list[Any]) -> None:
+        """Note what the last row reads and writes, where a part of the program is compiled."""
+        if not self.where.compiles:
+            return
+        written = list(results)
+        schema = getattr(func, "_schema", None)
+        for argument, value in zip(schema.arguments if schema else (), args, strict=False):
+            if argument.alias_info is not None and argument.alias_info.is_write:
+                leaves = self.torch.utils._pytree.tree_leaves(value)
+                written += [each for each in leaves if isinstance(each, self.torch.Tensor)]
+        sides = [
+            {number: _bytes(each) for each in side if (number := self.memory.number(each))}
+            for side in (tensors, written)
+        ]
+        self._flows.append(Flow(len(self.log.rows) - 1, self.where.region, *sides))
 
     def noted(self, kind: int, event: int, stream: int) -> None:
         """Take a note of streams and events, see `armillary.capture.library`."""
@@ -145,6 +172,7 @@ class Recorder:
                     )
                 )
                 self._row(COMMUNICATION, number, stream)
+                self._flow(func, args, tensors, results)
                 if own:
                     for each in call.tensors:
                         self._pending[each.untyped_storage()._cdata] = number
@@ -156,6 +184,7 @@ class Recorder:
         if number >= 0:
             self._wait_for(tensors, stream)
             self._row(OPERATOR, number, stream)
+            self._flow(func, args, tensors, results)
 
     def higher(
         self, name: str, tensors: list[Any], out: Any, flops: int, shape: Attention | None = None
@@ -171,6 +200,7 @@ class Recorder:
             f"higher_order::{name}", *sides, flops, size, "attention" if flops else "", attention=shape
         )
         self._whole(kind)
+        self._flow(None, (), tensors, results)
 
     def _whole(self, kind: Kind) -> None:
         if kind not in self._kind_numbers:

@@ -35,7 +35,8 @@ def main() -> None:
     folder, rank = Path(options["folder"]), options["rank"]
     status = 0
 
-    inputs = Inputs(environment(rank, options["ranks"]))
+    folders = [Path.cwd()] if options["module"] else [Path.cwd(), Path(script).parent]
+    inputs = Inputs(environment(rank, options["ranks"]), folders)
 
     def found() -> None:
         session.log.sources, names, values = inputs.found()

@@ -83,7 +83,9 @@ class Session:
         # Not before the recorder is there, which is told of streams from the first one on.
         self._recorder = Recorder(torch, log, found)
         count = int(os.environ["LOCAL_WORLD_SIZE"])
-        torch_cuda.install(torch, found, self.device, count, self._recorder.noted)
+        torch_cuda.install(
+            torch, found, self.device, count, self._recorder.noted, self._recorder.where.compiled
+        )
         triton_kernels.install(self._recorder)
         self._read_tensors(torch)
         mail = self.mail or Path(tempfile.mkdtemp(prefix="armillary-"))

@@ -17,9 +17,14 @@ from armillary.convert.torch_import import torch_part
 
 
 def install(
-    torch: Any, library: Library, device: FakeDevice, count: int, noted: Callable[[int, int, int], None]
-) -> None:
-    """Let PyTorch see `count` devices; `noted` learns of streams and events as in `armillary.capture.library`."""
+    torch: Any, library: Library, device: FakeDevice, count: int, noted: Callable[[int, int, int], None],
+    compiled: Callable[[Any], Any],
+) -> None:  # fmt: skip
+    """Let PyTorch see `count` devices.
+
+    `noted` learns of streams and events as in `armillary.capture.library`, `compiled` of what `torch.compile` is
+    asked for.
+    """
     # Under their real device checks; both ask what there is when they are imported.
     torch_part("_dynamo")
     torch_part("_inductor.utils")
@@ -48,7 +53,7 @@ def install(
     torch.Tensor.is_pinned = lambda *_, **__: False
     _fake_tensors(torch)
     _moves(torch)
-    _compile(torch)
+    _compile(torch, compiled)
 
 
 def _own(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -339,10 +344,10 @@ def _moves(torch: Any) -> None:
     torch.nn.Module._apply = _apply
 
 
-def _compile(torch: Any) -> None:
-    def unchanged(model: Any = None, **_: Any) -> Any:
-        """`torch.compile`: the model as it is; its kernels are recorded unfused."""
-        return model if model is not None else lambda function: function
+def _compile(torch: Any, compiled: Callable[[Any], Any]) -> None:
+    def marked(model: Any = None, **_: Any) -> Any:
+        """`torch.compile`: the model as it is; its kernels are fused where they are written."""
+        return compiled(model) if model is not None else compiled
 
-    torch.compile = unchanged
-    torch.nn.Module.compile = lambda *_, **__: None
+    torch.compile = marked
+    torch.nn.Module.compile = lambda self, *_, **__: compiled(self) and None

@@ -5,7 +5,6 @@ Nobody knows what such a kernel computes, so it has no price but that of its byt
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
 from typing import Any
 
@@ -18,7 +17,7 @@ def install(recorder: Recorder) -> None:
     if spec is None or not spec.submodule_search_locations:  # absent, or a file of the program's own
         return
     try:
-        autotuner, jit = (importlib.import_module(f"triton.runtime.{name}") for name in ("autotuner", "jit"))
+        from triton.runtime import autotuner, jit
     except ImportError:  # a package of that name that is no Triton
         return
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 import threading
 from collections.abc import Iterator
@@ -17,6 +18,9 @@ MOST_FRAMES = 200
 class Where:
     """Follows modules as they are called, and knows which line called.
 
+    Attributes:
+        region: Call of a compiled part that the last operator is in, below 0 in its backward pass; 0: none.
+
     A line is that of the innermost caller that is the user's own: that is not installed, or of the package that runs.
     """
 
@@ -26,7 +30,11 @@ class Where:
         self._names: dict[int, str] = {}
         self._kept: list[Any] = []
         # Nodes of autograd are numbered as they are made, forward; their gradients have the same numbers.
-        self._forward: dict[int, tuple[str, str]] = {}
+        self._forward: dict[int, tuple[str, str, int]] = {}
+        # Parts that `torch.compile` was asked for, and how often one was called.
+        self._compiled: set[int] = set()
+        self._calls = 0
+        self.region = 0
         self._user: dict[str, str] = {}
         self._last = Place("", "", False)
         hooks = torch.nn.modules.module
@@ -53,11 +61,14 @@ class Where:
         if node is not None and not self._stack():
             number = node._sequence_nr()
             if number in self._forward:
-                return Place(*self._forward[number], True)
+                module, line, region = self._forward[number]
+                self.region = -region
+                return Place(module, line, True)
+            self.region = 0
             return Place("", self.line(), True)
-        module, line = (self._stack() or [""])[-1], self.line()
+        (module, self.region), line = (self._stack() or [("", 0)])[-1], self.line()
         # The node of this operator was made just before it came here.
-        self._forward.setdefault(self._torch.autograd._get_sequence_nr() - 1, (module, line))
+        self._forward.setdefault(self._torch.autograd._get_sequence_nr() - 1, (module, line, self.region))
         return Place(module, line, node is not None)
 
     def line(self) -> str:
@@ -84,10 +95,43 @@ class Where:
             for module in root.modules():
                 yield self._names.get(id(module), ""), module
 
-    def _stack(self) -> list[str]:
+    def compiled(self, part: Any) -> Any:
+        """Take a module or function for compiled, and return what to use instead of it."""
+        if isinstance(part, self._torch.nn.Module):
+            # A part of it may be called alone, as checkpointing does in the backward pass.
+            self._kept.append(part)
+            self._compiled.update(id(each) for each in part.modules())
+            return part
+        if not callable(part) or isinstance(part, type):
+            return part
+
+        @functools.wraps(part)
+        def called(*args: Any, **named: Any) -> Any:
+            stack = self._stack()
+            stack.append(self._within((stack or [("", 0)])[-1], True))
+            try:
+                return part(*args, **named)
+            finally:
+                stack.pop()
+
+        return called
+
+    @property
+    def compiles(self) -> bool:
+        """Whether anything was compiled."""
+        return bool(self._compiled) or self._calls > 0
+
+    def _within(self, above: tuple[str, int], compiled: bool) -> tuple[str, int]:
+        name, region = above
+        if compiled and not region:
+            self._calls += 1
+            region = self._calls
+        return name, region
+
+    def _stack(self) -> list[tuple[str, int]]:
         if not hasattr(self._here, "stack"):
             self._here.stack = []
-        stack: list[str] = self._here.stack
+        stack: list[tuple[str, int]] = self._here.stack
         return stack
 
     def _enter(self, module: Any, *_: Any) -> None:
@@ -95,10 +139,11 @@ class Where:
         if id(module) not in self._names:
             # A root, or a module that was made since. Kept, or its id might be another's.
             self._kept.append(module)
-            above = f"{stack[-1]}." if stack and stack[-1] else ""
+            above = f"{stack[-1][0]}." if stack and stack[-1][0] else ""
             for name, each in module.named_modules(prefix="" if not stack else above + type(module).__name__):
                 self._names.setdefault(id(each), name)
-        stack.append(self._names[id(module)])
+        region = stack[-1][1] if stack else 0
+        stack.append(self._within((self._names[id(module)], region), id(module) in self._compiled))
 
     def _leave(self, *_: Any) -> None:
         stack = self._stack()

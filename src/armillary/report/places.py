@@ -271,5 +271,5 @@ def print_places(places: Places, memory: Sequence[tuple[str, str, int]], console
         table = plain_table("what", "module or line", "bytes", "of the peak", left=2, widest=12)
         for (what, whose), size in ranked[:ROWS]:
             share = f"{100 * size / sum(total.values()):.1f} %"
-            table.add_row(what, plain_name(whose or NOWHERE), format_bytes(size), share)
+            table.add_row(plain_name(what), plain_name(whose or NOWHERE), format_bytes(size), share)
         console.print(table)

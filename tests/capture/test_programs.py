@@ -1,0 +1,89 @@
+"""Whole programs: sums of Llama 3 against closed forms, and torchtitan as it is."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from armillary.capture import capture_script
+from armillary.capture.summary import flops
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs PyTorch"),
+]
+LLAMA = Path(__file__).with_name("programs") / "llama3.py"
+TOKENS, WIDTH, LAYERS, KV, INNER, WORDS = 8192, 4096, 32, 1024, 14336, 128256
+
+
+def test_llama_3_8b_has_the_flop_and_bytes_of_its_closed_form(tmp_path: Path) -> None:
+    tp, dp = 8, 64
+    [log] = capture_script(
+        str(LLAMA), ("--size", "8b", "--tp", str(tp)), folder=tmp_path, ranks=tp * dp, run=(0,)
+    )
+    weights = LAYERS * (2 * WIDTH**2 + 2 * WIDTH * KV + 3 * WIDTH * INNER) + WORDS * WIDTH
+    assert flops(log)["gemm"] == 6 * weights * TOKENS // tp
+    # A query meets (tokens + 1) / 2 keys; gradients take 2.5 times as much.
+    assert flops(log)["attention"] == LAYERS * 14 * WIDTH * (TOKENS * (TOKENS + 1) // 2) // tp
+    sent: Counter[tuple[str, int]] = Counter()
+    for _, each in log.issued():
+        sent[each.type, len(log.groups[each.group])] += each.bytes
+
+    def padded(rows: int, columns: int) -> int:
+        return -(-rows // dp) * dp * columns
+
+    layer = padded(WIDTH // tp, WIDTH) + 2 * padded(KV // tp, WIDTH) + padded(WIDTH, WIDTH // tp)
+    layer += 2 * padded(INNER // tp, WIDTH) + padded(WIDTH, INNER // tp) + 2 * padded(WIDTH, 1)
+    root = 2 * padded(WORDS // tp, WIDTH) + padded(WIDTH, 1)
+    # Layers are gathered again in the backward pass, the root is not; gradients are of 4 bytes.
+    assert sent["all-gather", dp] == 2 * (2 * LAYERS * layer + root)
+    assert sent["reduce-scatter", dp] == 4 * (LAYERS * layer + root)
+    # Two gathers of activations in each pass of a layer, two of the head's, and its logits.
+    activations = 2 * TOKENS * WIDTH
+    assert sent["all-gather", tp] == (4 * LAYERS + 2) * activations + 2 * TOKENS * WORDS
+    assert sent["reduce-scatter", tp] == (4 * LAYERS + 2) * activations
+
+
+def test_compiling_saves_kernels_and_memory_and_no_gemm(tmp_path: Path) -> None:
+    found = []
+    for words in ((), ("--compile",)):
+        [log] = capture_script(str(LLAMA), words, folder=tmp_path / f"cap{len(words)}", ranks=2, run=(0,))
+        found.append(log)
+    plain, compiled = found
+    assert flops(plain)["gemm"] == flops(compiled)["gemm"] and compiled.compiled and not plain.compiled
+    assert len(list(compiled.operators())) < 0.8 * len(list(plain.operators()))
+    assert compiled.peak_bytes < plain.peak_bytes
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("torchtitan") is None or importlib.util.find_spec("triton") is None,
+    reason="needs torchtitan and triton",
+)
+def test_torchtitan_runs_unchanged_with_its_own_configuration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    monkeypatch.chdir(tmp_path)
+    tokenizer = Tokenizer(
+        models.WordLevel({f"w{at}": at for at in range(100)} | {"<unk>": 100, "<s>": 101}, "<unk>")
+    )
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.save("tokenizer.json")
+    Path("tokenizer_config.json").write_text(json.dumps({"bos_token": "<s>", "eos_token": "<s>"}))
+    Path("text").mkdir()
+    line = json.dumps({"text": " ".join(f"w{at % 100}" for at in range(2000))})
+    Path("text/data.json").write_text(f"{line}\n" * 100)
+    words = "--module llama3 --config llama3_debugmodel --hf_assets_path . --dataloader.dataset c4_test"
+    words += " --dataloader.dataset_path text --training.disable_cuda_graphs"
+    words += " --parallelism.spmd_backend partial_dtensor"
+    [log] = capture_script(
+        "torchtitan.train", words.split(), folder=tmp_path / "cap", ranks=8, run=(0,), module=True
+    )
+    assert log.frameworks == ["torchtitan"] and log.step == 3
+    assert any(place.line.startswith("torchtitan/models/llama3/model.py:") for place in log.places)
+    assert {each.type for each in log.communications} >= {"all-gather", "reduce-scatter"}
