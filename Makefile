@@ -7,7 +7,7 @@ BIN := .venv/bin
 LOCK ?= constraints.txt
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check $(if $(LOCK),--constraint $(LOCK))
 
-.PHONY: demo test test-seeds test-slow fuzz lint format docs bench wheel sbom audit lock clean
+.PHONY: demo test test-seeds test-slow fuzz lint format docs bench studio wheel sbom audit lock clean
 .DEFAULT_GOAL := test
 
 .venv/.installed: pyproject.toml
@@ -59,6 +59,13 @@ format: .venv/.installed-dev  ## rewrite the sources as ruff likes them
 docs: .venv/.installed-docs  ## the manual; docs/_build/html/index.html
 	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
 
+web/node_modules/.package-lock.json: web/package-lock.json
+	cd web && npm ci --no-audit --no-fund --ignore-scripts
+	@touch $@
+
+studio: web/node_modules/.package-lock.json  ## the scripts of pages and studio, from web/ into src/armillary/web; needs npm
+	cd web && npm run --silent build
+
 # Tools of their own, so that they do not turn up in the list of what Armillary needs.
 .venv/.tools: .venv/.installed
 	$(PYTHON) -m venv .venv/tools
@@ -100,7 +107,8 @@ bench: .venv/.installed-dev  ## the speed claims, one JSON line each
 	$(BIN)/python benchmarks/validate.py
 	$(BIN)/python benchmarks/extrapolate.py
 	$(BIN)/python benchmarks/learn.py
+	$(BIN)/python benchmarks/studio.py
 
 clean:  ## everything that make made
-	rm -rf .venv dist out docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv dist out docs/_build web/node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests benchmarks -name __pycache__ -prune -exec rm -rf {} +

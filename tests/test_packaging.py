@@ -17,8 +17,8 @@ from tests.test_supported_versions import BOUND, PROJECT, ROOT
 
 LOCK = (ROOT / "constraints.txt").read_text()
 PINNED = re.compile(r"(?P<name>[\w.-]+)==(?P<version>[\w.]+)(?: ; [\w\s'.<>=!]+)?")
-KINDS = {".py", ".yaml", ".js", ".css", ".html", ".cc", ".typed"}
-"""Code, presets, what web pages consist of, the adapter of ns-3, and the mark that types are checked."""
+KINDS = {".py", ".yaml", ".js", ".css", ".html", ".txt", ".cc", ".typed"}
+"""Code, presets, what web pages consist of, licences, the adapter of ns-3, and the mark that types are checked."""
 
 
 def plain(name: str) -> str:

@@ -26,6 +26,7 @@ ROOMS = (
     "serving",
     "lab",
     "evidence",
+    "studio",
     "",
     "cli",
     "testing",

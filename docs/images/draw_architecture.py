@@ -71,7 +71,8 @@ class Figure:
 def rooms() -> Figure:
     """The packages as floors of a house: each imports from floors below and from its left only."""
     floors = [
-        [("cli", "one module per command", SLATE), ("testing", "suites for plug-ins", SLATE)],
+        [("studio", "a web page", PURPLE), ("cli", "a module per command", SLATE),
+         ("testing", "suites for plug-ins", SLATE)],
         [("explore", "sweep, compare", PURPLE), ("serving", "requests", PURPLE),
          ("lab", "learn, obfuscate", PURPLE), ("evidence", "validate", PURPLE)],
         [("report", "timelines to answers", GREEN)],

@@ -1,4 +1,4 @@
-"""Two layers trained in data parallel on CPUs: what `armillary collect --ranks 2` records here."""
+"""Two layers trained in data parallel on CPUs: what `armillary trace collect --ranks 2` records here."""
 
 from __future__ import annotations
 

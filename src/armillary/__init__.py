@@ -14,7 +14,10 @@ if TYPE_CHECKING:
     from armillary.engine import simulate
     from armillary.engine.common.multi_job import simulate_jobs
     from armillary.engine.common.timeline import Timeline
+    from armillary.explore.compare.comparison import compare
+    from armillary.explore.result import run
     from armillary.explore.runner.results import sweep
+    from armillary.explore.samples.run import sample
     from armillary.explore.search.run import search
     from armillary.explore.training.choose import plan
     from armillary.explore.training.train import train
@@ -31,9 +34,12 @@ __all__ = [
     "allow",
     "astra_sim",
     "collect",
+    "compare",
     "load_platform",
     "load_trace",
     "plan",
+    "run",
+    "sample",
     "search",
     "serve",
     "simulate",
@@ -50,7 +56,10 @@ _lazy = lazy(
         ".engine": ("simulate",),
         ".engine.common.multi_job": ("simulate_jobs",),
         ".engine.common.timeline": ("Timeline",),
+        ".explore.compare.comparison": ("compare",),
+        ".explore.result": ("run",),
         ".explore.runner.results": ("sweep",),
+        ".explore.samples.run": ("sample",),
         ".explore.search.run": ("search",),
         ".explore.training.choose": ("plan",),
         ".explore.training.train": ("train",),
@@ -60,6 +69,11 @@ _lazy = lazy(
         ".trace.compose": ("PlacedJob",),
     },
 )
+
+
+def __dir__() -> list[str]:
+    # Names that are imported on first use are there before.
+    return [*__all__, "__version__"]
 
 
 def __getattr__(name: str) -> Any:

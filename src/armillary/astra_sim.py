@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from armillary.engine.common.timeline import Timeline
+    from armillary.platform.files.flags import TextFlags
     from armillary.platform.model import Platform
     from armillary.report.astra_log import ResultLog
     from armillary.trace import Trace
@@ -31,9 +32,10 @@ def simulate(
     """Simulate an ASTRA-sim configuration; in profile ``astra-sim`` the ticks are that program's.
 
     Args:
-        workload: Prefix of the trace files (``<prefix>.<rank>.et``), or a trace.
-        system: System JSON: path or its content as a dict.
-        network: Network YAML: path or dict.
+        workload: Prefix of the trace files (``<prefix>.<rank>.et``), a trace, or a text workload (``.txt``) of
+            ASTRA-sim 1.0.
+        system: System JSON: path or its content as a dict; or ``.txt`` of version 1.0.
+        network: Network YAML: path or dict; also of version 1.0.
         memory: Remote-memory JSON: path or dict; None: no remote memory.
         comm_groups: Communicator-group JSON: path or dict.
         cli: Flags of that program such as ``--num-queues-per-dim=2``.
@@ -51,8 +53,9 @@ def simulate(
     from armillary.engine import simulate as run
     from armillary.platform.files.astra_sim import read_platform
 
+    text, cli = _text_flags(workload, cli)
     platform = read_platform(system, network, memory, comm_groups, cli)
-    trace, platform = _loaded(workload, platform)
+    trace, platform = _loaded(workload, platform, text)
     return run(trace, platform, profile=profile, fold=fold, network_model=network_model)
 
 
@@ -82,7 +85,9 @@ def log(
     from armillary.report.astra_log import result_log
 
     keys = read_log_keys(system)
-    trace, platform = _loaded(workload, read_platform(system, network, memory, comm_groups, cli, logged=True))
+    text, cli = _text_flags(workload, cli)
+    platform = read_platform(system, network, memory, comm_groups, cli, logged=True)
+    trace, platform = _loaded(workload, platform, text)
     profile = "astra-sim" if network_model is None or network_model in ASTRA_SIM_MODELS else "physical"
     if profile == "physical":
         platform = replace(platform, warnings=(*platform.warnings, _converted(platform, str(network_model))))
@@ -120,18 +125,58 @@ def log_ns3(
         InputError: something in the input is wrong; the message says where.
         StuckError: the simulation cannot finish; the message says who waits for what.
     """
+    from armillary.platform.files.ns3_config import read_ns3_machine
+
+    machine = read_ns3_machine(system, config, logical, memory, comm_groups, cli)
+    return machine.heading, _packets(workload, system, machine.platform, network_model, "ns-3")
+
+
+def log_htsim(
+    workload: str | Path | Trace,
+    system: Source,
+    network: Source,
+    options: Sequence[str],
+    memory: Source | None = None,
+    comm_groups: Source | None = None,
+    cli: Iterable[str] = (),
+    network_model: str | None = None,
+) -> tuple[str, ResultLog, str]:
+    """Simulate inputs of ASTRA-sim's HTSim back end; return what it prints first, the log, and what it prints last.
+
+    Args:
+        workload: Prefix of the trace files, or a trace.
+        system: System JSON: path or its content as a dict.
+        network: Network YAML, for the number of ranks and the sizes of dimensions: path or dict.
+        options: Htsim's own, as after ``--htsim_opts``: ``["-topo", "8nodes.topo"]``.
+        memory: Remote-memory JSON: path or dict; None: no remote memory.
+        comm_groups: Communicator-group JSON: path or dict.
+        cli: Flags such as ``--num-queues-per-dim=2``.
+        network_model: "packet" (None: too), "flow", "congestion" or "ns3".
+
+    Raises:
+        InputError: something in the input is wrong; the message says where.
+        StuckError: the simulation cannot finish; the message says who waits for what.
+    """
+    from armillary.platform.files.htsim_machine import read_htsim_machine
+
+    machine = read_htsim_machine(system, network, options, memory, comm_groups, cli)
+    log = _packets(workload, system, machine.platform, network_model, "htsim")
+    return machine.heading, log, machine.ending
+
+
+def _packets(
+    workload: str | Path | Trace, system: Source, platform: Platform, network_model: str | None, program: str
+) -> ResultLog:
+    """Simulate a machine of the files of a back end that moves packets."""
     from armillary.engine import simulate as run
     from armillary.platform.files.astra_sim import read_log_keys
-    from armillary.platform.files.ns3_config import read_ns3_machine
     from armillary.report.astra_log import result_log
 
     keys, model = read_log_keys(system), network_model or "packet"
-    machine = read_ns3_machine(system, config, logical, memory, comm_groups, cli)
-    note = f"network model {model} of profile physical stands for ns-3: its ticks are not that program's"
-    platform = replace(machine.platform, warnings=(*machine.platform.warnings, note))
-    trace, platform = _loaded(workload, platform)
+    note = f"network model {model} of profile physical stands for {program}: its ticks are not that program's"
+    trace, platform = _loaded(workload, replace(platform, warnings=(note, *platform.warnings)))
     timeline = run(trace, platform, profile="physical", network_model=model, finish_order=True)
-    return machine.heading, result_log(timeline, trace, platform, issues=keys.issues, memory=keys.memory)
+    return result_log(timeline, trace, platform, issues=keys.issues, memory=keys.memory)
 
 
 def _converted(platform: Platform, network_model: str) -> str:
@@ -146,13 +191,37 @@ def _converted(platform: Platform, network_model: str) -> str:
     return f"network model {network_model} is of profile physical, its ticks are not ASTRA-sim's; {rates}"
 
 
-def _loaded(workload: str | Path | Trace, platform: Platform) -> tuple[Trace, Platform]:
+def _text_flags(workload: str | Path | Trace, cli: Iterable[str]) -> tuple[TextFlags | None, list[str]]:
+    """Return the flags that a text workload obeys, None for any other, and those for the machine."""
+    from armillary.platform.files.flags import read_text_flags
+
+    cli = list(cli)
+    if not isinstance(workload, str | Path) or Path(workload).suffix != ".txt":
+        return None, cli
+    return read_text_flags(cli)
+
+
+def _of_text(path: Path, platform: Platform, flags: TextFlags) -> tuple[Trace, Platform]:
+    """Return the trace of a text workload of ASTRA-sim 1.0 for a machine, and the machine with its groups."""
+    from armillary.convert import front_end
+
+    dims = ",".join(str(dimension.size) for dimension in platform.dimensions)
+    made = front_end("text").convert([path], dims=dims, **flags._asdict())
+    notes = (*platform.warnings, *(f"{path}: {warning}" for warning in made.warnings))
+    return made.trace, replace(platform, groups={**platform.groups, **made.groups}, warnings=notes)
+
+
+def _loaded(
+    workload: str | Path | Trace, platform: Platform, flags: TextFlags | None = None
+) -> tuple[Trace, Platform]:
     """Return the trace for a machine, and the machine with a warning about ranks that have no NPU."""
     from armillary.base.memory import SIMULATED
     from armillary.trace import Trace, load_trace
 
     if isinstance(workload, Trace):
         return workload, platform
+    if flags is not None:
+        return _of_text(Path(workload), platform, flags)
     trace = load_trace(workload, ranks=platform.npus, bytes_per_node=SIMULATED)
     if (surplus := Path(f"{workload}.{platform.npus}.et")).exists():
         note = (

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from click.testing import Result
 
-from armillary.collective.mscclpp_plan import read_plan
+from armillary.collective.mscclpp_read import read_plan
 from armillary.collective.mscclpp_run import check_plan
 
 MESH = """\

@@ -104,7 +104,7 @@ def test_a_training_step_is_predicted_and_planned(here: Path) -> None:
     [
         "sweep sweep.yaml --workers 1",
         "plan search sweep.yaml --workers 2",
-        "collect script.py",
+        "trace collect script.py",
         "capture --out made script.py",
     ],
 )

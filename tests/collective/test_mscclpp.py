@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 import armillary
 from armillary.base.errors import InputError
-from armillary.collective.mscclpp_plan import Plan, read_plan
+from armillary.collective.mscclpp_plan import Plan
+from armillary.collective.mscclpp_read import read_plan
 from armillary.collective.mscclpp_run import check_plan
 from armillary.collective.mscclpp_traces import plan_graphs
 from armillary.collective.mscclpp_write import plan_of, plan_of_messages

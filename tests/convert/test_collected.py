@@ -67,8 +67,8 @@ def test_without_pytorch_the_error_says_what_to_install(
         raise ImportError(f"No module named '{name}'")
 
     monkeypatch.setattr(importlib, "import_module", absent)
-    with pytest.raises(InputError, match=r"armillary collect needs PyTorch.*pip install torch"):
-        import_torch("armillary collect")
+    with pytest.raises(InputError, match=r"armillary trace collect needs PyTorch.*pip install torch"):
+        import_torch("armillary trace collect")
 
 
 def test_an_old_pytorch_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,7 +77,7 @@ def test_an_old_pytorch_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(importlib, "import_module", lambda name: Old)
     with pytest.raises(InputError, match=r"PyTorch is 2\.1\.0\+cu118, expected 2\.4 or newer"):
-        import_torch("armillary collect")
+        import_torch("armillary trace collect")
 
 
 @pytest.mark.parametrize("options", [{"warmup": -1}, {"steps": 0}, {"steps": 1.5}])

@@ -48,6 +48,7 @@ from armillary.explore.whole_run.failures import load_failures
 from armillary.lab.learned.requests import read_request
 from armillary.lab.obfuscation.restoring import read_legend
 from armillary.platform.files.astra_sim import read_platform
+from armillary.platform.files.htsim_machine import read_htsim_machine
 from armillary.platform.files.infragraph import read_infragraph
 from armillary.platform.files.native import load_platform, load_study
 from armillary.platform.files.ns3_config import read_ns3_machine
@@ -80,6 +81,20 @@ MEMORY = {
     "memory-type": "PER_NODE_MEMORY_EXPANSION", "remote-mem-latency": 100, "remote-mem-bw": 50, "num-nodes": 2,
     "num-npus-per-node": 4,
 }  # fmt: skip
+NETWORK_1 = {
+    "topology-name": "Hierarchical", "dimensions-count": 2, "topologies-per-dim": ["Ring", "Switch"],
+    "dimension-type": ["T", "N"], "units-count": [4, 2], "links-count": [2, 1], "link-latency": [500, 700],
+    "link-bandwidth": [50, 25], "nic-latency": [1, 2], "router-latency": [0, 3], "hbm-scale": [0, 1],
+}  # fmt: skip
+SYSTEM_1 = """scheduling-policy: LIFO
+endpoint-delay: 10
+preferred-dataset-splits: 4
+boost-mode: 0
+all-reduce-implementation: ring_direct
+collective-optimization: localBWAware
+local-mem-bw: 1.6e3
+"""
+HTSIM = "-topo tree.topo -nodes 8 -sub 2 -o out.dat COUPLED_EPSILON 4"
 STUDY = """\
 workload: {trace: step}
 platform:
@@ -244,7 +259,16 @@ TORCHTITAN = """\
 | --- | --- | --- | --- | --- |
 | 1D, FSDP 8 | 5,762 | 300 | 65.1 | 2.1 |
 """
-MAXTEXT = "completed step: 15, seconds: 17.182, TFLOP/s/device: 301.2, Tokens/s/device: 476.7, total_weights: 65536, loss: 3.1\n"
+MAXTEXT = """\
+# Train Llama2-7B on v5p
+
+- per_device_batch_size=4
+- max_target_length=4096
+- ici_fsdp_parallelism=64
+- remat_policy=full
+
+completed step: 15, seconds: 4.0, TFLOP/s/device: 301.2, Tokens/s/device: 4096.0, total_weights: 1048576, loss: 3.1
+"""
 SIMUMAX = [{"case": "llama2_7b_tp1_pp2_dp4_mbc8", "model": "llama2-7b", "parallel": "tp1_pp2_dp4", "layer_num": 32,
             "mbc": 8, "real_ms": 1000.5, "max_allocated_mb": [100, 200], "real_alloc_gib": 10.5}]  # fmt: skip
 STEPS = """\
@@ -302,6 +326,9 @@ def rows() -> list[Target]:
         ("htsim-topology", "tree.topo", made(TREE), text, edges),
         ("edges-graphml", "edges.graphml", made(GRAPHML), text, edges),
         ("astra-network", "network.yml", made(NETWORK), yaml, partial(astra, "network")),
+        ("astra-1-network", "network.json", made(NETWORK_1), yaml, partial(astra, "network")),
+        ("astra-1-system", "system.txt", made(SYSTEM_1), text, partial(astra, "system")),
+        ("htsim-options", "options", made(HTSIM), text, htsim_options),
         ("astra-system", "system.json", made(SYSTEM), mutate.JSON, partial(astra, "system")),
         ("astra-memory", "memory.json", made(MEMORY), mutate.JSON, partial(astra, "memory")),
         ("astra-groups", "groups.json", made({"1": [0, 1, 2], "2": [3, 7]}), mutate.JSON, partial(astra, "comm_groups")),
@@ -324,7 +351,7 @@ def rows() -> list[Target]:
         ("nccl-csv", "nccl.csv", made(NCCL_CSV), text, read_file),
         ("measured-csv", "measured.csv", made(MPT, VTRAIN, NCCL_CSV, GEMMS), text, measured),
         ("measured-md", "measured.md", made(TORCHTITAN), text, measured),
-        ("measured-log", "measured.log", made(MAXTEXT), text, measured),
+        ("measured-log", "page.md", made(MAXTEXT), text, measured),
         ("measured-json", "measured.json", made(SIMUMAX), mutate.JSON, measured),
         ("steps", "steps.yaml", made(STEPS), yaml, read_steps),
         ("observed-steps", "steps.csv", made(STEP_TABLE), text, observed),
@@ -394,6 +421,18 @@ def ns3_config(path: Path) -> None:
     path.with_name("star.txt").write_text(STAR)
     rings = {key: ["ring"] for key in SYSTEM if key.endswith("-implementation")}
     read_ns3_machine(SYSTEM | rings, path, {"logical-dims": ["3"]})
+
+
+def htsim_options(path: Path) -> None:
+    path.with_name("tree.topo").write_text(TREE)
+    network = {"topology": ["Ring"], "npus_count": [8], "bandwidth": [50.0], "latency": [500.0]}
+    rings = {key: ["ring"] for key in SYSTEM if key.endswith("-implementation")}
+    words = path.read_text(errors="replace").split()
+    read_htsim_machine(
+        SYSTEM | rings,
+        network,
+        [word.replace("tree.topo", str(path.with_name("tree.topo"))) for word in words],
+    )
 
 
 def side(path: Path) -> None:

@@ -76,6 +76,10 @@ def readers() -> list[Reader]:
         Reader("learned-model", "w.json", model_headers, mutate.JSON, model_of_header),
         Reader("learned-archive", "w.npz", model_files, mutate.BYTES, load_model_file),
     ]
+    rows += [
+        Reader("nccl-text", "rank0.log", nccl_lines, mutate.TEXT, partial(converted, "nccl")),
+        Reader("triosim-tensors", "tensor.csv", lambda: [TENSORS], mutate.TEXT, triosim_tensors),
+    ]
     rows += pytorch_rows() + [front_end_row(name) for name in convert.names()]
     return rows + [Reader(*row) for row in fuzz_files.rows()] + engines()
 
@@ -157,11 +161,55 @@ def model_of_header(path: Path) -> None:
     sampler.sample({"layers": 4, "hidden": 3072, "pp": 2, "ranks": 8, "batch": 12})
 
 
+def nccl_seeds() -> list[bytes]:
+    """Return records of one rank of the inspector, and a trace of the profiler."""
+    header = {"id": "0x1", "comm_name": "x", "rank": 0, "n_ranks": 2, "nnodes": 1}
+    calls = [("AllReduce", 1 << 20), ("AllGather", 4096), ("ReduceScatter", 4096), ("Other", 1)]
+    records = [
+        {"header": header, "metadata": {"hostname": "h", "pid": 7}, "coll_perf": {
+            "coll": name, "coll_sn": at, "coll_msg_size_bytes": size, "coll_exec_time_us": 5.5, "coll_algobw_gbs": 2.5,
+            "event_trace_ts": {"coll_start_ts": 10.0 * at, "coll_stop_ts": 10.0 * at + 5.5}}}
+        for at, (name, size) in enumerate(calls)
+    ]  # fmt: skip
+    events = [
+        {"name": "AllReduce", "cat": "COLL", "ph": phase, "ts": at * 9.5, "id": 1, "pid": 1, "args": {
+            "SeqNum": 0, "CommHash": 5, "Rank": 0, "Count": "16", "Datatype": "ncclBfloat16"}}
+        for at, phase in enumerate("be")
+    ]  # fmt: skip
+    return [json.dumps(records).encode(), json.dumps({"traceEvents": events}).encode()]
+
+
+def nccl_lines() -> list[bytes]:
+    """Return the same records one after the other."""
+    return [b"\n".join(json.dumps(each).encode() for each in json.loads(nccl_seeds()[0]))]
+
+
+TRIOSIM = b"""OperatorID,OperatorName,Operator_input,Operator_output,Operator_cudatime,Operator_cudatimenooverlap,\
+InputSize,OutputSize,gpuid,stage,tpflag
+1,conv,[1; 2],[3],30.5,30.5,[12; 6],[24],0,forward,1
+2,relu,[3],[4],10,8.25,24,24,1,backward,0
+3,add,[2; 4],[2],5,5,[6; 6],[6],0,optimizer,0
+"""
+TENSORS = b"""Index,TensorID,TensorShape,TensorNumElement,TensorEachByte,TensorType,TensorStorgeid,gpuid
+0,1,[3; 4],12,2,input,0,0
+1,2,[6],6,2,weight,1,0
+"""
+
+
+def triosim_tensors(path: Path) -> None:
+    """Convert sound operators with broken tensors."""
+    beside = path.with_name("trace.csv")
+    beside.write_bytes(TRIOSIM)
+    convert.report(convert.front_end("triosim").convert([beside, path]))
+
+
 FRONT_ENDS: dict[str, tuple[str, str, Sequence[mutate.Mutation], dict[str, Any]]] = {
     "text": ("w.txt", "astra1_text/**/*.txt", mutate.TEXT, {"npus": 8}),
     "flexflow": ("w.graph", "chakra_flexflow/*.graph", mutate.JSON, {}),
     "mscclpp": ("w.json", "", mutate.JSON, {"size": "1 MiB"}),
     "msccl": ("w.xml", "msccl/**/*.xml", mutate.TEXT, {"size": "1 MiB"}),
+    "nccl": ("rank0.json", "", mutate.JSON, {}),
+    "triosim": ("trace.csv", "", mutate.TEXT, {}),
     "eg": ("w.0.eg", "eg_old/*.eg", mutate.FRAMES, {}),
     "hlo": ("w.hlo", "convert/hlo/**/*.hlo", mutate.TEXT, {}),
     "pytorch": ("host_0.json", "torch_cpu/*/host_0.json.gz", mutate.JSON, {}),
@@ -173,7 +221,8 @@ def front_end_row(name: str) -> Reader:
     """Return the row of a front end; one that is not listed gets small files of several kinds."""
     unlisted = ("input", "", [*mutate.TEXT, *mutate.JSON, *mutate.FRAMES], {})
     file, pattern, mutations, options = FRONT_ENDS.get(name, unlisted)
-    found = mscclpp_seeds if name == "mscclpp" else partial(seeds, pattern)
+    own = {"mscclpp": mscclpp_seeds, "nccl": nccl_seeds, "triosim": lambda: [TRIOSIM]}
+    found = own.get(name) or partial(seeds, pattern)
     return Reader(name, file, found, mutations, partial(converted, name, **options))
 
 
@@ -240,6 +289,7 @@ def wire_seeds() -> list[bytes]:
     first = builder.compute("gemm", flops=1 << 40, bytes=1 << 20)
     gathered = builder.all_reduce("sum", 1 << 30, group="3", after=[first], ctrl_after=[first])
     builder.compute("lookup", duration_micros=17, cpu=True, after=[gathered])
+    builder.checkpoint("step", 1 << 30, path="x", after=[gathered])
     folders = ("astra_examples", "msccl", "golden_mlcommons_1.0.0", "stage_samples")
     return [encode(builder.graph()), b"\0", *seeds(*(f"{folder}/**/*.et*" for folder in folders))]
 

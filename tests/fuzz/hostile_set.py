@@ -24,12 +24,27 @@ import fuzz_files
 import fuzz_readers
 from fuzz_mutations import JSON, mutated
 
-from armillary.trace import GraphBuilder, Trace, write_trace
+from armillary.trace import Graph, GraphBuilder, Trace, write_trace
+from armillary.trace._encode import encode
 
-FLEXFLOW = 'digraph taskgraph {\n  node1 [label="{ 1 | Linear | forward | 10 }"];\n  node1 -> node2;\n}\n'
+FLEXFLOW = """digraph taskgraph {
+  node1 [color=red,label="{device_id=0|Dense|Forward|COMP_NODE|simulated_run_time=0.5}",shape=record];
+  node1 -> node2;
+  node2 [label="{device_id=9|Comm|Comm|COMM_SEND_RECV_NODE|src_device_id=0|dst_device_id=1|comm_size=4096|run_time=1}"];
+}
+"""
 TEXT = "MICRO\n1\nconv1 -1 5 NONE 0 5 NONE 0 5 ALLREDUCE 1024 5\n"
-MSCCL = '<algo name="x" proto="Simple" nchannels="1" nchunksperloop="2" ngpus="2" coll="allgather" inplace="1"></algo>'
-PLAN = "ranks: 8\nbatch: 16\nparallel: {tp: 2, pp: 2, dp: 2}\nprecision: {activations: bf16}\n"
+MSCCL = """<algo name="swap" nchunksperloop="1" ngpus="2" coll="allgather" inplace="0">
+<gpu id="0" i_chunks="1" o_chunks="2" s_chunks="0"><tb id="0" send="1" recv="1" chan="0">
+<step s="0" type="s" srcbuf="i" srcoff="0" dstbuf="o" dstoff="0" cnt="1"/>
+<step s="1" type="r" srcbuf="o" srcoff="1" dstbuf="o" dstoff="1" cnt="1"/></tb></gpu>
+<gpu id="1" i_chunks="1" o_chunks="2" s_chunks="0"><tb id="0" send="0" recv="0" chan="0">
+<step s="0" type="s" srcbuf="i" srcoff="0" dstbuf="o" dstoff="1" cnt="1"/>
+<step s="1" type="r" srcbuf="o" srcoff="0" dstbuf="o" dstoff="0" cnt="1"/></tb></gpu></algo>
+"""
+EG = b"\x07\x08\x01\x12\x01n\x18\x03\x07\x08\x02\x12\x01n\x18\x03"
+"""Two nodes of ASTRA-sim 1.0's own graphs: id, name, type."""
+PLAN = "ranks: 8\nbatch: 16\nparallel: {tp: 2, pp: 2, dp: 2}\nnumbers: {gradients: bf16}\n"
 STORED = Path(__file__).resolve().parents[1]
 
 
@@ -57,11 +72,11 @@ def kinds() -> Mapping[str, Kind]:
     hlo = STORED / "convert" / "hlo" / "mlp_dp4_tp2.hlo"
     return {
         "et": Kind("w.0.et", lambda: fuzz_readers.wire_seeds()[0], "trace check w.0.et"),
-        "et-run": Kind("w.0.et", lambda: fuzz_readers.wire_seeds()[0], "run --workload w --system system.json --network network.yml"),
+        "et-run": Kind("step.0.et", step, "run --workload step --system system.json --network network.yml --memory memory.json"),
         "json": Kind("w.json", lambda: fuzz_readers.json_seeds()[0], "trace json w.json --out x.et"),
-        "eg": Kind("w.0.eg", lambda: fuzz_readers.wire_seeds()[0], "trace convert --from eg w.0.eg --out x"),
+        "eg": Kind("w.0.eg", lambda: EG, "trace convert --from eg w.0.eg --out x"),
         "hlo": Kind("m.hlo", hlo.read_bytes, "trace convert --from hlo m.hlo --out x"),
-        "msccl": text("a.xml", MSCCL, "trace convert --from msccl @ --out x"),
+        "msccl": text("a.xml", MSCCL, "trace convert --from msccl @ --size 1MiB --out x"),
         "mscclpp": Kind("p.json", lambda: fuzz_readers.mscclpp_seeds()[0], "trace convert --from mscclpp p.json --out x"),
         "infragraph": of("infragraph", "machine show @"),
         "text": text("t.txt", TEXT, "trace convert --from text @ --out x"),
@@ -80,20 +95,20 @@ def kinds() -> Mapping[str, Kind]:
         "comm-groups": of("astra-groups", astra.format("system.json", "network.yml", "--comm-group-configuration=@")),
         "sweep": of("sweep", "sweep @ --dry-run"),
         "costs": of("costs", "plan cost good.yaml --costs @"),
-        "failures": of("failures", "plan whole-run --ranks 8 --step-time 1s --tokens 1T --tokens-per-step 4M --mtbf @"),
+        "failures": of("failures", "plan whole-run --ranks 8 --step-time 1s --tokens 1T --tokens-per-step 4M --checkpoint 10s --mtbf @"),
         "plans": of("plans", "plan llama-2-7b --machine dgx-h100 --batch 8 --among @"),
         "plan": text("plan-of.yaml", PLAN, "generate memory llama-2-7b --plan @"),
         "learn-plan": of("learn-plan", "generate learn corpus x --generate @"),
         "model": of("model", "generate show @"),
         "config": of("config", "generate show @"),
-        "device-file": of("device", "calibrate gemm good.csv --device @"),
+        "device-file": of("device", "run uses-device.yaml"),
         "fit": of("fit", "collective time @ all-reduce 1MiB --gpus-per-node 8"),
-        "gemms": of("gemm-table", "calibrate gemm @ --device h100-sxm"),
+        "gemms": of("gemm-table", "run uses-table.yaml"),
         "nccl-log": of("nccl-log", "calibrate nccl @ --device h100-sxm --operation all-reduce"),
         "nccl-csv": of("nccl-csv", "calibrate nccl @ --device h100-sxm"),
-        "measured-csv": of("measured-csv", "calibrate training @"),
+        "measured-csv": of("measured-csv", "validate --data @"),
         "measured-md": of("measured-md", "validate --data @"),
-        "measured-log": of("measured-log", "calibrate training @"),
+        "measured-log": of("measured-log", "validate --data @"),
         "measured-json": of("measured-json", "validate --data @"),
         "legend": of("legend", "trace obfuscate step --restore @ --out x"),
         "issues": of("issue-log", "chakra timeline_visualizer --input_filename @ --output_filename x.json --num_npus 1 --npu_frequency 1000"),
@@ -127,6 +142,15 @@ def values(data: bytes, other: bytes) -> bytes:
     return re.sub(
         rb"([:,=] ?)([\w.\"]+)", lambda found: found[1] + (other if next(count) % 4 == 0 else found[2]), data
     )
+
+
+def runs(data: bytes, piece: bytes) -> bytes:
+    """Put 300 kB of a piece behind the first line, a middle one and the last, and in the place of a value."""
+    lines = data.split(b"\n")
+    run = piece * (300_000 // len(piece))
+    for at in {0, len(lines) // 2, len(lines) - 1}:
+        lines[at] += run
+    return re.sub(rb'([:=] ?"?)[\w. ]+', lambda found: found[1] + run, b"\n".join(lines), count=1)
 
 
 def zipped(data: bytes) -> bytes:
@@ -189,6 +213,13 @@ RULES: Mapping[str, Callable[[bytes], bytes]] = {
     "entities": lambda data: b'<?xml version="1.0"?><!DOCTYPE x [<!ENTITY a "aa"><!ENTITY b "&a;&a;">'
     b'<!ENTITY c SYSTEM "file:///etc/passwd">]><algo name="&b;&c;"/>',
     "long line": lambda data: data.rstrip(b"\n") + b" " + b"x" * 300_000,
+    "blanks": lambda data: runs(data, b" "),
+    "digits": lambda data: runs(data, b"1,"),
+    "opened": lambda data: runs(data, b"Tensor("),
+    "footnotes": lambda data: runs(data, b"[^"),
+    "backslashes": lambda data: runs(data, rb"\""),
+    "logged": lambda data: runs(data, b"completed step: 1, seconds: 1 "),
+    "words": lambda data: runs(data, b"on "),
     "commas": lambda data: data.replace(b",", b",,,,"),
     "quotes": lambda data: data.replace(b",", b'",'),
     "escapes": lambda data: values(data, b'"\\u001b[2J\\u202e"'),
@@ -237,16 +268,35 @@ def place(one: Hostile, folder: Path) -> None:
         path.symlink_to({"itself": path, "nowhere": folder / "nothing", "null": Path("/dev/null")}[one.rule])
 
 
+def step_graph() -> Graph:
+    """Return a graph that every rank of a step has."""
+    builder = GraphBuilder()
+    builder.all_reduce("sum", size="1 MiB", after=[builder.compute("gemm", flops=1 << 30, bytes=1 << 20)])
+    return builder.graph()
+
+
+def step() -> bytes:
+    return encode(step_graph())
+
+
 def good_files(folder: Path) -> None:
     """Write the files that commands need beside the hostile one."""
-    builder = GraphBuilder()
-    builder.all_reduce("sum", size="1 MiB", after=[builder.compute("work", flops=1 << 30, bytes=1 << 20)])
-    write_trace(folder / "step", Trace.replicate(builder.graph(), ranks=8))
+    write_trace(folder / "step", Trace.replicate(step_graph(), ranks=8))
     for name, content in (("network.yml", fuzz_files.NETWORK), ("system.json", fuzz_files.SYSTEM),
                           ("memory.json", fuzz_files.MEMORY), ("host.json", HOST)):  # fmt: skip
         (folder / name).write_text(json.dumps(content))
     (folder / "good.yaml").write_text(fuzz_files.STUDY)
-    (folder / "good.csv").write_text(fuzz_files.GEMMS)
+    for name, compute in (
+        ("device", {"model": "gpu", "device": "device.yaml"}),
+        ("table", {"model": "table", "file": "gemm.csv", "columns": {"time": "us"}, "unit": "us"}),
+    ):
+        study = {
+            "workload": {
+                "generate": {"model": "llama-2-7b", "batch": 8, "sequence": 512, "parallel": {"tp": 8}}
+            },
+            "platform": {"preset": "hgx-h100", "compute": compute},
+        }
+        (folder / f"uses-{name}.yaml").write_text(json.dumps(study))
     for suffix in ("csv", "yaml", "graphml"):
         machine = {
             "topology": {"kind": "file", "file": f"edges.{suffix}"},

@@ -93,6 +93,25 @@ def listening(path: Path) -> None:
     os.chdir(here)
 
 
+def of_rank(content: Callable[[], bytes]) -> Callable[[Path], object]:
+    """Return what writes a rank of a captured folder, and the sound description beside it."""
+
+    def write(path: Path) -> None:
+        described = {
+            "script": "s.py",
+            "digest": "",
+            "arguments": [],
+            "ranks": 1,
+            "device": "h100-sxm",
+            "step": 3,
+            "done": [0],
+        }
+        path.with_name("capture.json").write_text(json.dumps(described))
+        path.write_bytes(content())
+
+    return write
+
+
 ENTITIES = (
     '<!DOCTYPE algo [<!ENTITY a "aaaaaaaaaa">'
     + "".join(f'<!ENTITY {b} "{f"&{a};" * 10}">' for a, b in zip("abcdefgh", "bcdefghi", strict=True))
@@ -103,6 +122,8 @@ MANY = "[" + "{}," * 12_000_000 + "{}]"
 
 LONG_REQUEST = '{"arrival_s": 0, "input_tokens": 1000000000000, "output_tokens": 1}\n'
 
+ASTRA, LOGICAL = ("astra-sim",), ("--terse", "--logical-topology-configuration")
+WORK = ("--workload-configuration", "+w", "--system-configuration", "+system.json")
 READS: dict[str, tuple[str, ...]] = {
     "study.yaml": ("run", "@"),
     "sweep.yaml": ("sweep", "@"),
@@ -138,6 +159,32 @@ READS: dict[str, tuple[str, ...]] = {
     "algo.xml": ("trace", "convert", "--from", "msccl", "@", "--size", "1 MiB", "-o", "@.made"),
     "plan.json": ("trace", "convert", "--from", "mscclpp", "@", "--size", "1 MiB", "-o", "@.made"),
     "infra.yaml": ("machine", "show", "@"),
+    "four.topo": (
+        *ASTRA,
+        "htsim",
+        *WORK,
+        "--network-configuration",
+        "+network.yaml",
+        "--htsim_opts",
+        "-topo",
+        "@",
+    ),
+    "config.txt": (*ASTRA, "ns3", *WORK, "--network-configuration", "@", *LOGICAL, "+logical.json"),
+    "logical.json": (*ASTRA, "ns3", *WORK, "--network-configuration", "+config.txt", *LOGICAL, "@"),
+    "version1.json": ("machine", "show", "--system", "+system.json", "--network", "@"),
+    "version1.txt": ("machine", "show", "--system", "@", "--network", "+network.yaml"),
+    "loggers.toml": (
+        *ASTRA,
+        *WORK,
+        "--network-configuration",
+        "+network.yaml",
+        "--logging-configuration",
+        "@",
+    ),
+    "capture.json": ("run", "--captured", "^", "--machine", "1xh100"),
+    "rank_0.json.gz": ("run", "--captured", "^", "--machine", "1xh100"),
+    "rank0.log": ("trace", "convert", "--from", "nccl", "@", "-o", "@.made"),
+    "trace.csv": ("trace", "convert", "--from", "triosim", "@", "-o", "@.made"),
     "old.0.eg": ("trace", "convert", "--from", "eg", "@", "-o", "@.made"),
     "step.hlo": ("trace", "convert", "--from", "hlo", "@", "-o", "@.made"),
     "gemm.csv": ("calibrate", "gemm", "@", "--device", "h100-sxm", "-o", "@.made"),
@@ -148,7 +195,7 @@ READS: dict[str, tuple[str, ...]] = {
     "requests.jsonl": ("serve", "llama-3.1-8b", "--machine", "1xh100", "--load", "@"),
     "requests.csv": ("serve", "llama-3.1-8b", "--machine", "1xh100", "--load", "@"),
 }
-"""File of each reader -> the command that reads it: @ is the file, +NAME a sound one beside it."""
+"""File of each reader -> the command that reads it: @ is the file, ^ its folder, +NAME a sound one elsewhere."""
 
 
 def cases() -> Iterator[Case]:
@@ -209,7 +256,8 @@ def documents() -> Iterator[Case]:
         yield Case(f"deep {name}", text("a: " + "[" * 2000 + "]" * 2000), READS[name], "nested too deeply")
         yield Case(f"values {name}", text(lambda: "a:\n" + "- 1\n" * 2_000_000), READS[name], "values")
         yield Case(f"long {name}", text(lambda: b"#" * (17 * MIB)), READS[name], "expected at most 16 MiB")
-    for name in ("system.json", "groups.json", "w.0.json", "measured.json"):
+    jsons = ("plan.json", "logical.json", "capture.json")
+    for name in ("system.json", "groups.json", "w.0.json", "measured.json", *jsons):
         yield Case(f"deep {name}", text('{"a": ' + "[" * 50_000 + "]" * 50_000 + "}"), READS[name], "deep")
         yield Case(f"values {name}", text(lambda: f'{{"a": {MANY}}}'), READS[name], "values")
     record = "record of more than"
@@ -218,6 +266,33 @@ def documents() -> Iterator[Case]:
     beside = text(lambda: f'{{"a": {MANY}, "traceEvents": []}}')
     yield Case("header device.json", beside, READS["device.json"], record)
     log = READS["requests.jsonl"]
+    yield Case(
+        "gzip rank_0.json.gz",
+        of_rank(lambda: zeros_gzip(320 * MIB, b"[")),
+        READS["rank_0.json.gz"],
+        "unpacks",
+    )
+    yield Case("deep rank_0.json.gz", of_rank(lambda: b"[" * 50_000), READS["rank_0.json.gz"], "deep")
+    yield Case("deep rank0.log", text("[" * 50_000), READS["rank0.log"], "deep")
+    yield Case("values rank0.log", text(lambda: MANY), READS["rank0.log"], "values")
+    yield Case("records rank0.log", text(lambda: "{}\n" * 2_100_000), READS["rank0.log"], "expected at most")
+    yield Case("number rank0.log", text("9" * 5000), READS["rank0.log"], "not valid JSON")
+    yield Case("gzip rank0.log", text(lambda: zeros_gzip(320 * MIB, b"[")), READS["rank0.log"], "unpacks")
+    yield Case("field trace.csv", text("OperatorName\n" + "9" * 300_000 + "\n"), READS["trace.csv"], "")
+    yield Case("deep loggers.toml", text("a = " + "[" * 100_000), READS["loggers.toml"], "is no TOML")
+    yield Case(
+        "long loggers.toml", text(lambda: b"#" * (257 * MIB)), READS["loggers.toml"], "expected at most"
+    )
+    yield Case(
+        "long version1.txt", text(lambda: b"a: 1\n" * (52 * MIB)), READS["version1.txt"], "expected at most"
+    )
+    yield Case(
+        "number version1.txt",
+        text("preferred-dataset-splits: 1\nlocal-mem-bw: 1" + "0" * 400),
+        READS["version1.txt"],
+        "local-mem-bw",
+    )
+    yield Case("words config.txt", text("KMAX_MAP " + "9 " * 100_000), READS["config.txt"], "TOPOLOGY_FILE")
     yield Case("deep requests.jsonl", text('{"a": ' + "[" * 50_000 + "]" * 50_000 + "}"), log, "deep")
     yield Case("values requests.jsonl", text(lambda: f'{{"a": {MANY}}}'), log, "values")
     yield Case("lines requests.jsonl", text(lambda: "{}\n" * 2_100_000), log, "expected at most 2 M")
@@ -243,6 +318,19 @@ def counts() -> Iterator[Case]:
     ring = "{topology: Ring, size: 2000000000, bandwidth: 1 GB/s, latency: 1 us}"
     work = f"workload: {{collective: all-reduce, size: 1 MiB}}\nplatform: {{network: [{ring}, {ring}]}}\n"
     yield Case("npus study.yaml", text(work), READS["study.yaml"], "expected at most")
+    hosts = "Nodes 4000000000\nTiers 2\nPodsize 4000000000\n" + "".join(
+        f"Tier {tier}\nDownlink_speed_Gbps 1\nDownlink_Latency_ns 1\nRadix_Down {down}\nRadix_Up 1\n"
+        for tier, down in ((0, 1), (1, 4000000000))
+    )
+    yield Case("hosts four.topo", text(hosts), READS["four.topo"], "expected at most")
+    infra = '{name: x, devices: [{name: h, components: [{name: xpu, count: 2000000000, choice: xpu}]}], ' \
+        'instances: [{name: h, device: h, count: 2000000000}]}'  # fmt: skip
+    yield Case("parts infra.yaml", text(infra), READS["infra.yaml"], "expected at most")
+    dims = json.dumps({"logical-dims": ["9999999", "9999999"]})
+    yield Case("npus logical.json", text(dims), READS["logical.json"], "expected at most")
+    old = {"topologies-per-dim": ["Ring"] * 2, "units-count": [2**30] * 2, "links-count": [2] * 2}
+    old |= {"link-latency": [1] * 2, "link-bandwidth": [1] * 2}
+    yield Case("npus version1.json", text(json.dumps(old)), READS["version1.json"], "expected at most")
     layers = "DATA\n1\na -1 5 NONE 0 5 NONE 0 5 ALLREDUCE 1024 5\n"
     passes = (*READS["work.txt"], "--npus", "8", "--passes", "100000000")
     yield Case("passes work.txt", text(layers), passes, "fewer --passes")
@@ -273,6 +361,9 @@ def sound(folder: Path) -> None:
     (folder / "network.yaml").write_text(
         "topology: [Ring]\nnpus_count: [8]\nbandwidth: [100.0]\nlatency: [500.0]\n"
     )
+    (folder / "logical.json").write_text('{"logical-dims": ["8"]}')
+    (folder / "config.txt").write_text("TOPOLOGY_FILE star.txt\n")
+    (folder / "star.txt").write_text("9 1 8\n8\n" + "".join(f"{i} 8 400Gbps 0.0005ms 0\n" for i in range(8)))
     from armillary.trace import GraphBuilder, write_graph
 
     builder = GraphBuilder()

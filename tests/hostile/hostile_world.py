@@ -132,6 +132,15 @@ def write_world(folder: Path) -> None:
     (folder / "x.xml").write_text(MSCCL.format('"' + html_cell(PLAIN) + '"'))
     words = "".join(letter for letter in PLAIN if not letter.isspace())
     (folder / "x.txt").write_text(f"MICRO\n1\n{words} -1 5 NONE 0 5 NONE 0 5 ALLREDUCE 1024 5\n")
+    put(folder, "x.nccl", [
+        {"header": {"id": NAME, "rank": 0, "n_ranks": 2}, "metadata": {"hostname": NAME, "pid": NAME}, NAME: NAME,
+         "coll_perf": {"coll": coll, "coll_sn": 0, "coll_msg_size_bytes": 8, "coll_exec_time_us": 5}}
+        for coll in ("AllReduce", NAME)
+    ])  # fmt: skip
+    (folder / "x.csv").write_text(
+        "OperatorName,Operator_input,Operator_output,Operator_cudatime,InputSize,OutputSize,gpuid,stage,tpflag\n"
+        f"{csv_cell(PLAIN)},[1],[2],5,1,1,0,forward,0\n"
+    )
     put(folder, "x.plan.json", {"name": NAME, "collective": "test", "gpus": [
         {"id": i, "input_chunks": 1, "output_chunks": 1, "scratch_chunks": 0, "threadblocks": [{"id": 0, "ops": [
             {"name": "copy", "src_buff": [{"type": "i", "index": 0, "size": 1}], "dst_buff": [{"type": "o", "index": 0, "size": 1}]},
@@ -280,7 +289,7 @@ CALLS: Mapping[str, list[list[str]]] = {
     "trace privacy": [["--public", NAME]],
     "trace convert": [
         ["--from", kind, name, "--out", f"made-{kind}", "--json", f"made-{kind}.json"]
-        for kind, name in (("hlo", "x.hlo"), ("msccl", "x.xml"), ("mscclpp", "x.plan.json"), ("text", "x.txt"), ("flexflow", "x.graph"), ("eg", "x.eg"),
+        for kind, name in (("hlo", "x.hlo"), ("msccl", "x.xml"), ("mscclpp", "x.plan.json"), ("nccl", "x.nccl"), ("triosim", "x.csv"), ("text", "x.txt"), ("flexflow", "x.graph"), ("eg", "x.eg"),
                            ("pytorch", "host.json"), ("pytorch", "joined.json"), (NAME, NAME))
     ],
     "generate list": [["--json", "gl.json"]],
@@ -334,6 +343,12 @@ CALLS: Mapping[str, list[list[str]]] = {
          "--logical-topology-configuration=keys.json"],
         ["--workload-configuration=bad", "--system-configuration=system.json", f"--network-configuration={NAME}",
          f"--logical-topology-configuration={NAME}", f"--{NAME}"],
+    ],
+    "astra-sim htsim": [
+        [f"--workload-configuration={FILE}", "--system-configuration=system.json", "--network-configuration=network.yml",
+         "--htsim_opts", "-topo", NAME, "-o", NAME],
+        ["--workload-configuration=bad", "--system-configuration=system.json", "--network-configuration=network.yml",
+         f"--{NAME}", "--htsim_opts", NAME],
     ],
     "chakra trace_link": [["--rank", "0", "--pytorch-et-file", "host.json", "--kineto-file", "device.json",
                            "--output-file", "cl.json"]],

@@ -15,8 +15,9 @@ from click.testing import CliRunner, Result
 import armillary
 from armillary.base.errors import InputError
 from armillary.cli import main
+from armillary.serving.kernels import INGEST_NS, TOKEN_PS
 from armillary.serving.load import load_requests
-from armillary.serving.serve import Serving
+from armillary.serving.result import Serving
 from armillary.serving.service import share_of, shares_of
 
 TINY = {
@@ -50,8 +51,9 @@ def test_a_load_is_served(serve: Callable[..., Serving]) -> None:
     assert found.good == 0.0 and found.output_tokens_per_s > 0
     assert found.service.replicas == 1 and found.service.capacity is not None
     alone = serve("1xh100", "constant:rate=1,requests=3,input=64,output=8")
-    # Far apart, all are served alike, and none waits.
-    assert len({*alone.outcome.e2e}) == 1 and not alone.outcome.waits["queue"].any()
+    # Far apart, all are served alike, and wait for the front end only.
+    assert len({*alone.outcome.e2e}) == 1
+    assert {*alone.outcome.waits["queue"]} == {INGEST_NS + 64 * TOKEN_PS // 1000}
     assert alone.outcome.e2e[0] == pytest.approx(alone.outcome.ttft[0] + 7 * alone.outcome.tpot[0])
 
 

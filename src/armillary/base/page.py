@@ -5,14 +5,28 @@ from __future__ import annotations
 import base64
 import hashlib
 import html
+import os
 from collections.abc import Iterable, Sequence
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
+from armillary.base.errors import InputError
 from armillary.base.text import COMMANDS, xml_document
 
 DATA = "page-data"
 """The id of the element that holds the data of a page."""
+
+
+def check_page(path: str | os.PathLike[str]) -> None:
+    """Refuse early a file that is no page.
+
+    Raises:
+        InputError: the suffix is not .html.
+    """
+    suffix = Path(path).suffix.lower()
+    if suffix not in (".html", ".htm"):
+        raise InputError(f"{path}: suffix {suffix!r}, expected '.html'")
 
 
 def html_text(text: str) -> str:
@@ -21,7 +35,13 @@ def html_text(text: str) -> str:
 
 
 def html_page(
-    title: str, style: str, body: Iterable[str], *, data: Any = None, scripts: Sequence[str] = ()
+    title: str,
+    style: str,
+    body: Iterable[str],
+    *,
+    data: Any = None,
+    scripts: Sequence[str] = (),
+    makes_functions: bool = False,
 ) -> list[str]:
     """Return the pieces of a page.
 
@@ -34,11 +54,12 @@ def html_page(
         body: HTML, in which each text went through `html_text`.
         data: What the scripts find as JSON in the element `DATA`; None: nothing.
         scripts: JavaScript, in order; the last ones run when the body is there.
+        makes_functions: Whether they make functions of text, as drawing with WebGL does.
     """
     # "</script" would end a script, whatever stands around it.
     scripts = [script.replace("</script", "<\\/script") for script in scripts]
-    # Drawing with WebGL makes functions of text, which is what unsafe-eval allows.
-    allowed = " ".join(["'unsafe-eval'", *map(_digest, scripts)]) if scripts else "'none'"
+    own = ["'unsafe-eval'"] if makes_functions else []
+    allowed = " ".join([*own, *map(_digest, scripts)]) if scripts else "'none'"
     policy = (
         f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data: blob:; "
         "base-uri 'none'; form-action 'none'"

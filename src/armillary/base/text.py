@@ -22,7 +22,10 @@ _NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 _FORMULA = re.compile(r"\s*(?:[=@\uff1d\uff20]|[+\-\uff0b\uff0d](?!$))|[\t\r\n]")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?(inf|nan)")
 # The same behind what separates cells for other readers: a quoted cell of ours may be several of theirs.
-_INNER = re.compile(r"([;,\t\n][\s\"]*)(?=[=@\uff1d\uff20]|[+\-\uff0b\uff0d](?!\s*[\d.]+\s*(?:[,;)\]}]|$)))")
+_INNER = re.compile(
+    r"(?<![;,\s\"])([;,\s\"]++)(?=[=@\uff1d\uff20]|[+\-\uff0b\uff0d](?!\s*[\d.]+\s*(?:[,;)\]}]|$)))"
+)
+_BETWEEN = re.compile(r"[;,\t\n]")
 # Blanks, semicolons and tabs separate cells for some readers.
 _QUOTED = re.compile(r'[",;\t\r\n]|^\s|\s$')
 
@@ -68,7 +71,7 @@ def _cell(value: object) -> str:
     text = printable(str(value))
     if _FORMULA.match(text) and not _NUMBER.fullmatch(text):
         text = f"'{text}"
-    text = _INNER.sub(r"\1'", text)
+    text = _INNER.sub(lambda found: found[1] + "'" * bool(_BETWEEN.search(found[1])), text)
     return '"' + text.replace('"', '""') + '"' if _QUOTED.search(text) else text
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,13 +22,29 @@ MODULE = "module"
 """String attribute of a node: path of the module that issued it, forward or backward."""
 LINE = "line"
 """String attribute of a node: file and line of the user's program that issued it."""
+BACKWARD = "backward"
+"""Bool attribute of a node: it is from the backward pass of its module and line."""
 UNKNOWN = "no_rule"
 """Bool attribute of a kernel of which only the bytes are known."""
 Name = Callable[[Communication], list[Attribute] | None]
 """Group or peer of a communication as attributes; None: it has one member, and moves nothing."""
 
 
-def trace_of(logs: Sequence[Log], *, host_ns: int = 0) -> Trace:
+class HostTimes(NamedTuple):
+    """What the host takes, in ns.
+
+    Attributes:
+        call: To call an operator; 0: it is always ahead of the device.
+        read: To go on after it has waited for the device, as for ``tensor.item()``.
+        message: To take a message of a pipeline.
+    """
+
+    call: int = 0
+    read: int = 0
+    message: int = 0
+
+
+def trace_of(logs: Sequence[Log], *, host_ns: int = 0, host: HostTimes | None = None) -> Trace:
     """Return the trace of all ranks.
 
     A node waits for the one before it on its stream, for what its stream waits for (events, communications), and for
@@ -37,11 +54,13 @@ def trace_of(logs: Sequence[Log], *, host_ns: int = 0) -> Trace:
     Args:
         logs: Of the ranks that were run.
         host_ns: What it takes the host to call an operator; 0: it is always ahead of the device.
+        host: The same, with what else takes it time; instead of `host_ns`.
 
     Raises:
         InputError: what the other ranks do does not follow from these.
     """
     logs = sorted(logs, key=lambda each: each.rank)
+    times = host or HostTimes(host_ns)
     mesh = mesh_of(logs)
     found = classes(logs, mesh)
     ranks = logs[0].ranks
@@ -50,16 +69,16 @@ def trace_of(logs: Sequence[Log], *, host_ns: int = 0) -> Trace:
         rank_graph = np.zeros(ranks, np.int32)
         for at, each in enumerate(found):
             rank_graph[list(each.ranks)] = at
-        graphs = tuple(_graph(each.log, [], _by_rules(each.log, mesh), host_ns) for each in found)
-        return Trace(graphs, rank_graph, mesh.grid(), _about(logs, found))
+        graphs = tuple(_graph(each.log, [], _by_rules(each.log, mesh), times) for each in found)
+        return Trace(graphs, rank_graph, mesh.grid(), _about(logs, found, [each.log for each in found]))
     if len(logs) < ranks:
         raise needs_mesh(logs)
     groups = Groups(ranks)
     for log in logs:
         for members in log.groups:
             groups.number(members)
-    own = [_graph(log, _definitions(groups), _by_number(log, groups), host_ns) for log in logs]
-    return Trace(tuple(own), np.arange(ranks, dtype=np.int32), None, _about(logs, found))
+    own = [_graph(log, _definitions(groups), _by_number(log, groups), times) for log in logs]
+    return Trace(tuple(own), np.arange(ranks, dtype=np.int32), None, _about(logs, found, logs))
 
 
 def _check_whole(found: Sequence[RankClass], ranks: int) -> None:
@@ -72,11 +91,12 @@ def _check_whole(found: Sequence[RankClass], ranks: int) -> None:
         )
 
 
-def _about(logs: Sequence[Log], found: Sequence[RankClass]) -> dict[str, object]:
+def _about(logs: Sequence[Log], found: Sequence[RankClass], graphs: Sequence[Log]) -> dict[str, object]:
     return {
         "captured": {
             "script": logs[0].script, "ranks": logs[0].ranks, "run": [log.rank for log in logs],
-            "classes": len(found), "torch": logs[0].torch, "step": logs[0].step,
+            "classes": len(found), "torch": logs[0].torch, "step": logs[0].step, "fused": logs[0].compiled,
+            "graphs": [log.rank for log in graphs],
         }
     }  # fmt: skip
 
@@ -130,15 +150,15 @@ def _definitions(groups: Groups) -> list[Node]:
     return builder.nodes
 
 
-def _graph(log: Log, nodes: list[Node], name: Name, host_ns: int) -> Graph:
-    return graph_of(_Nodes(log, list(nodes), name, host_ns).all(), f"rank {log.rank}")
+def _graph(log: Log, nodes: list[Node], name: Name, host: HostTimes) -> Graph:
+    return graph_of(_Nodes(log, list(nodes), name, host).all(), f"rank {log.rank}")
 
 
 class _Nodes:
     """The nodes of a rank, with what each stream has to wait for."""
 
-    def __init__(self, log: Log, nodes: list[Node], name: Name, host_ns: int) -> None:
-        self._log, self._nodes, self._name, self._host_ns = log, nodes, name, host_ns
+    def __init__(self, log: Log, nodes: list[Node], name: Name, host: HostTimes) -> None:
+        self._log, self._nodes, self._name, self._times = log, nodes, name, host
         self._last: dict[int, int] = {}
         self._waits: dict[int, set[int]] = {}
         self._events: dict[int, set[int]] = {}
@@ -188,23 +208,27 @@ class _Nodes:
             found = self._before(row.stream)
         if found:
             self._host, self._told = found | self._host, set()
+            if self._times.read:
+                self._host = {self._of_host("synchronise", self._times.read, self._host)}
 
     def _issue(self) -> list[int]:
         """Add the time of the host, which issues one operator after the other."""
-        if not self._host_ns:
+        if not self._times.call:
             return []
-        after = set(self._host) if self._host else set()
-        if self._issued >= 0:
-            after.add(self._issued)
-        node = Node(len(self._nodes), "host", NodeType.COMP_NODE, (), tuple(sorted(after)))
-        took = max(self._pending, 1) * self._host_ns
+        node = self._of_host("host", max(self._pending, 1) * self._times.call, self._host)
+        # Later nodes of the host wait for this one, and with it for what the host has waited for.
+        self._pending, self._host = 0, set()
+        return [node]
+
+    def _of_host(self, name: str, took: int, after: set[int]) -> int:
+        """Add what the host does next, and return its node."""
+        before = after | ({self._issued} if self._issued >= 0 else set())
+        node = Node(len(self._nodes), name, NodeType.COMP_NODE, (), tuple(sorted(before)))
         node.duration_micros = (took + 500) // 1000
         node.attrs += [("is_cpu_op", "bool", True), ("duration_ns", "int64", took), ("tid", "int64", 0)]
         self._nodes.append(node)
-        self._pending, self._issued = 0, node.id
-        # Later nodes of the host wait for this one, and with it for what the host has waited for.
-        self._host = set()
-        return [node.id]
+        self._issued = node.id
+        return node.id
 
     def _add(
         self, name: str, kind: int, stream: int, after: set[int], row: Row, attrs: list[Attribute]
@@ -217,6 +241,8 @@ class _Nodes:
             node.attrs.append((MODULE, "string", place.module))
         if place.line:
             node.attrs.append((LINE, "string", place.line))
+        if place.backward:
+            node.attrs.append((BACKWARD, "bool", True))
         self._nodes.append(node)
         self._last[stream] = node.id
         self._waits.pop(stream, None)
@@ -225,9 +251,14 @@ class _Nodes:
 
     def _kernel(self, row: Row) -> None:
         kind = self._log.kinds[row.what]
+        flops = kind.flops
+        if kind.attention is not None and kind.attention.backward:
+            # Compute models count two operations of gradients for each of the forward pass, and know that the kernel
+            # makes the scores again; it was recorded with these.
+            flops = flops * 4 // 5
         # Readers divide by it; 1 operation takes no time.
         attrs: list[Attribute] = [
-            ("num_ops", "int64", max(1, kind.flops)), ("tensor_size", "uint64", max(1, kind.size)),
+            ("num_ops", "int64", max(1, flops)), ("tensor_size", "uint64", max(1, kind.size)),
         ]  # fmt: skip
         if kind.products and kind.precision != "bf16":
             attrs.append(("precision", "string", kind.precision))
@@ -260,6 +291,10 @@ class _Nodes:
             if each.splits and sum(each.splits) == each.input:
                 attrs.append(("comm_splits", "int64_list", list(each.splits)))
         self._calls[row.what] = self._add(each.type, kind, stream, after, row, attrs)
+        if self._times.message and each.type in ("send", "recv"):
+            # The host waits for the message, and issues what comes after it only then.
+            self._host = {self._of_host("handshake", self._times.message, {self._calls[row.what]})}
+            self._told = set()
 
     def _size(self, each: Communication) -> int:
         """Return bytes as Chakra counts them: what a rank gives; of a gather or scatter all parts."""

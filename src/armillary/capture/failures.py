@@ -5,7 +5,13 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable
 
+FLASH = ("flash_attn", "flash_attn_interface", "xformers")
 HINTS: tuple[tuple[Callable[[BaseException], bool], str], ...] = (
+    (
+        lambda error: isinstance(error, ImportError) and str(error.name).partition(".")[0] in FLASH,
+        "it is built for CUDA only; expected torch.nn.functional.scaled_dot_product_attention, which has the same "
+        "kernel (in transformers: attn_implementation='sdpa')",
+    ),
     (
         lambda error: isinstance(error, ImportError),
         "install it here; without packages that are built for CUDA only (flash-attn, transformer-engine, apex) the "
@@ -23,6 +29,10 @@ HINTS: tuple[tuple[Callable[[BaseException], bool], str], ...] = (
             or (isinstance(error, NotImplementedError) and "'CUDA' backend" in str(error))
         ),
         "an operator has no rule for tensors without memory; expected torch.library.register_fake for it",
+    ),
+    (
+        lambda error: "CUDA_HOME" in str(error) or "nvcc" in str(error),
+        "kernels in CUDA cannot be built here; expected an installed extension, or a way without it",
     ),
     (
         lambda error: isinstance(error, RuntimeError) and "driver" in str(error),

@@ -149,7 +149,11 @@ def _kept(func: Any, args: Any, kwargs: Any, flops: int, attends: Attention | No
     causal = at >= 0 and (args[at] if at < len(args) else kwargs.get("is_causal", False))
     if not causal or attends is None or not attends.keys:
         return flops
-    # Each query meets the keys up to its own place.
+    return kept(flops, attends)
+
+
+def kept(flops: int, attends: Attention) -> int:
+    """Return what is left of the operations of the full square where a query meets the keys up to its own place."""
     queries, keys = min(attends.queries, attends.keys), attends.keys
     pairs = (
         queries * keys - queries * (queries - 1) // 2 if attends.queries != keys else keys * (keys + 1) // 2

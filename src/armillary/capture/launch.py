@@ -21,8 +21,9 @@ from armillary.base.posix import needs_posix
 from armillary.base.reading import read_plain
 from armillary.capture import cluster
 from armillary.capture.device import DEFAULT, fake_device
+from armillary.capture.inputs import unchanged
 from armillary.capture.library import library
-from armillary.capture.log import Log, path_of, read
+from armillary.capture.log import FORMAT, Log, path_of, read
 from armillary.capture.mesh import mesh_of, needs_mesh
 from armillary.capture.script import REFUSED
 from armillary.capture.session import STEP
@@ -53,8 +54,8 @@ def capture_script(
     """Run a script, unchanged, as some of its ranks, and return what each did in one step.
 
     A rank that waits for a Python object of another one, as stages of a pipeline do, has that one captured, too. A run
-    that was interrupted goes on: ranks whose files are in the folder, of the same script, arguments, device and step,
-    are not run again.
+    that was interrupted goes on: ranks whose files are in the folder are not run again if script, arguments, device
+    and step are the same, and what the script imported and read below its folder, and of the environment, as well.
 
     Args:
         script: A Python file, or the name of a module.
@@ -88,7 +89,7 @@ def capture_script(
     make_folder(target)
     said: dict[str, object] = {
         "script": script, "digest": "" if module else hashlib.sha256(read_plain(script)).hexdigest(),
-        "arguments": list(arguments), "ranks": ranks, "device": found.name, "step": step,
+        "arguments": list(arguments), "ranks": ranks, "device": found.name, "step": step, "format": FORMAT,
     }  # fmt: skip
     _of_this_run(target, said)
     with tempfile.TemporaryDirectory(prefix="armillary-") as mail:
@@ -211,7 +212,7 @@ class _Processes:
         Raises:
             ArmillaryError: one failed.
         """
-        there = {rank for rank in wanted if path_of(self._folder, rank).exists()}
+        there = {rank for rank in wanted if rank in self.done or self._as_it_was(rank)}
         self.done |= there
         queue = sorted(set(wanted) - there)
         while queue or self._running:
@@ -233,6 +234,17 @@ class _Processes:
                     self.done.add(rank)
             time.sleep(_POLL_SECONDS)
 
+    def _as_it_was(self, rank: int) -> bool:
+        """Return whether a rank is there, of files and an environment that are still the same."""
+        path = path_of(self._folder, rank)
+        if not path.exists():
+            return False
+        try:
+            log = read(path)
+        except InputError:  # damaged: it is run again
+            return False
+        return unchanged(log.sources, *log.environment)
+
     def _waits(self, rank: int) -> Path:
         return self._mail / f"{cluster.WAITING}{rank}"
 
@@ -250,6 +262,7 @@ class _Processes:
     def _check(self, rank: int, status: int) -> None:
         refused, out = self._mail / f"{REFUSED}{rank}", printed(self._folder, rank)
         if not refused.exists() and not status and path_of(self._folder, rank).exists():
+            out.unlink(missing_ok=True)  # of a try before
             return
         write_text(out, printed(self._mail, rank).read_text(errors="replace")[-MOST_PRINTED:])
         if refused.exists():

@@ -107,6 +107,12 @@ class Log:
         peak_bytes: Most memory that tensors had at a time in the step.
         assumed: Place -> reads of values that nobody knows, in the whole run.
         notes: What a person should know.
+        frameworks: Training software that the program imported, such as ``megatron-core``.
+        compiled: Whether it asked for `torch.compile`.
+        sources: Files of the program, and others that it read below its folder, with digests.
+        environment: Variables that it read, and a digest of their values.
+        peak_by: Bytes of what was alive at the peak, by (what, module or line), most first; what is ``weights``,
+            ``gradients``, ``optimizer`` or ``tensors``.
     """
 
     rank: int
@@ -123,6 +129,11 @@ class Log:
     peak_bytes: int = 0
     assumed: dict[str, int] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    frameworks: list[str] = field(default_factory=list)
+    compiled: bool = False
+    sources: dict[str, str] = field(default_factory=dict)
+    environment: tuple[list[str], str] = field(default_factory=lambda: ([], ""))
+    peak_by: list[tuple[str, str, int]] = field(default_factory=list)
 
     def operators(self) -> Iterator[tuple[Row, Kind]]:
         """Yield what ran on the device, communications left out."""
@@ -175,6 +186,9 @@ def read(path: Path) -> Log:
             Communication(**{**each, "splits": tuple(each["splits"])}) for each in content["communications"]
         ]
         log.rows = [Row(*each) for each in content["rows"]]
+        log.environment = ([str(each) for each in log.environment[0]], str(log.environment[1]))
+        log.sources = {str(file): str(digest) for file, digest in log.sources.items()}
+        log.peak_by = [(what, whose, size) for what, whose, size in log.peak_by]
         _check(log)
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}, expected what `armillary capture` writes") from error
@@ -195,10 +209,14 @@ def _check(log: Log) -> None:
         raise ValueError("rank, ranks, step or peak_bytes is no integer")
     if not 0 <= log.rank < log.ranks <= MOST_MEMBERS:
         raise ValueError(f"rank {log.rank} of {log.ranks}")
-    if not all(
-        isinstance(each, str) for each in (log.device, log.torch, log.script, *log.notes, *log.assumed)
-    ):
-        raise ValueError("device, torch, script, notes or assumed is no text")
+    texts = (log.device, log.torch, log.script, *log.notes, *log.assumed, *log.frameworks)
+    if not all(isinstance(each, str) for each in texts):
+        raise ValueError("device, torch, script, notes, assumed or frameworks is no text")
+    if type(log.compiled) is not bool:
+        raise ValueError("compiled is neither true nor false")
+    for what, whose, size in log.peak_by:
+        if not isinstance(what, str) or not isinstance(whose, str) or type(size) is not int or size < 0:
+            raise ValueError(f"memory {[what, whose, size]}")
     if not all(type(each) is int for each in log.assumed.values()):
         raise ValueError("assumed counts no reads")
     if not all(isinstance(each, str) for place in log.places for each in place[:2]):

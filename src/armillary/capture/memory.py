@@ -1,17 +1,22 @@
-"""Memory that tensors would take on the device: what is alive, and the most of it at a time."""
+"""Memory that tensors would take on the device: what is alive, the most of it at a time, and whose it is then."""
 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
 from typing import Any
 
 BLOCK = 512
 """Sizes are rounded up to this, as by PyTorch's caching allocator (`kMinBlockSize`)."""
+Owner = tuple[str, str]
+"""What a tensor is, ``weights``, ``gradients``, ``optimizer`` or ``tensors``, and its module, or else its line."""
 
 
 class Memory:
     """Follows storages from their first use to their end.
+
+    A storage has a number of its own: PyTorch gives the key of one that has ended to another.
 
     Attributes:
         now: Bytes alive.
@@ -24,6 +29,12 @@ class Memory:
         self.now = self.peak = 0
         self._sizes: dict[int, int] = {}
         self._watched: dict[int, Any] = {}
+        self._numbers: dict[int, int] = {}
+        self._made: dict[int, str] = {}
+        self._count = 0
+        # What was alive when the step began, and every change since: number, and bytes that it has then.
+        self._before: dict[int, int] = {}
+        self._changes: list[tuple[int, int]] = []
         storage = torch.UntypedStorage
         resize = storage.resize_
         memory = self
@@ -40,23 +51,52 @@ class Memory:
     def restart(self) -> None:
         """Let the peak begin anew."""
         self.peak = self.now
+        self._before = {self._numbers[key]: size for key, size in self._sizes.items()}
+        self._made = {number: self._made[number] for number in self._before}
+        self._changes = []
 
-    def see(self, tensor: Any) -> None:
-        """Count the storage of a tensor, once."""
+    def see(self, tensor: Any, place: Callable[[], str]) -> None:
+        """Count the storage of a tensor, once; `place` says where it was made."""
         storage = tensor.untyped_storage()
         key = storage._cdata
         if key in self._sizes:
             return
+        self._count += 1
+        self._numbers[key], self._made[self._count] = self._count, place()
         self._set(key, storage.nbytes())
         self._watched[key] = weakref.ref(storage, lambda _, key=key: self._gone(key))  # type: ignore[misc]
+
+    def at_peak(self, owners: Mapping[int, Owner]) -> list[tuple[str, str, int]]:
+        """Return (what, whose, bytes) of all that was alive at the peak, most first.
+
+        Args:
+            owners: Key of a storage that is alive now -> what it is; others are tensors of where they were made.
+        """
+        alive, now = dict(self._before), sum(self._before.values())
+        most, held = now, dict(alive)
+        at = 0
+        for end, (number, size) in enumerate(self._changes, 1):
+            now += size - alive.get(number, 0)
+            alive[number] = size
+            if now > most:
+                most, at = now, end
+        for number, size in self._changes[:at]:
+            held[number] = size
+        named = {self._numbers[key]: owner for key, owner in owners.items() if key in self._numbers}
+        total: Counter[Owner] = Counter()
+        for number, size in held.items():
+            total[named.get(number, ("tensors", self._made[number]))] += size
+        return [(*owner, size) for owner, size in total.most_common() if size]
 
     def _set(self, key: int, size: int) -> None:
         new = -(-size // BLOCK) * BLOCK
         self.now += new - self._sizes.get(key, 0)
         self._sizes[key] = new
+        self._changes.append((self._numbers[key], new))
         self.peak = max(self.peak, self.now)
 
     def _gone(self, key: int) -> None:
         self.now -= self._sizes.pop(key, 0)
         self._watched.pop(key, None)
+        self._changes.append((self._numbers.pop(key), 0))
         self._tell(key)

@@ -108,11 +108,12 @@ def mesh_of(logs: Sequence[Log]) -> Mesh | None:
     ends = {1, ranks}
     pairs: set[int] = set()
     peers: set[int] = set()
+    # Each once: the group of all has 100,000 ranks, and every rank has it.
+    for group in {group for log in logs for group in log.groups}:
+        for stride, count in _regular(group):
+            # Any two ranks are regular: first and last stage say nothing of the mesh.
+            (pairs if len(group) == 2 else ends).update((stride, stride * count))
     for log in logs:
-        for group in log.groups:
-            for stride, count in _regular(group):
-                # Any two ranks are regular: first and last stage say nothing of the mesh.
-                (pairs if len(group) == 2 else ends).update((stride, stride * count))
         peers |= {abs(each.peer - log.rank) for each in log.communications if each.type in ("send", "recv")}
     if not _divide(sorted(ends)):
         return None
@@ -130,17 +131,15 @@ def _divide(chain: Sequence[int]) -> bool:
 
 def _regular(group: Sequence[int]) -> list[tuple[int, int]]:
     """Return (stride, count) of the axes whose product a group is, innermost first; nothing if it is none."""
-    ranks = sorted(group)
+    ranks = np.sort(np.asarray(group, np.int64))
     found: list[tuple[int, int]] = []
     block = 1
     while block < len(ranks):
-        stride = ranks[block] - ranks[0]
-        count = 1
+        stride = int(ranks[block] - ranks[0])
         # Blocks that repeat the first one, `stride` further each time.
-        while (count + 1) * block <= len(ranks) and all(
-            ranks[count * block + at] == ranks[at] + count * stride for at in range(block)
-        ):
-            count += 1
+        blocks = ranks[: len(ranks) // block * block].reshape(-1, block)
+        repeats = (blocks == ranks[:block] + stride * np.arange(len(blocks))[:, None]).all(axis=1)
+        count = len(blocks) if repeats.all() else int(np.argmin(repeats))
         if count == 1 or len(ranks) % (block * count):
             return []
         if found and found[-1][0] * found[-1][1] == stride:

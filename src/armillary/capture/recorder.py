@@ -13,7 +13,7 @@ from typing import Any
 from armillary.base.errors import ArmillaryError
 from armillary.capture import library as notes
 from armillary.capture.communications import NAMESPACES, Groups, call_of
-from armillary.capture.kinds import Kind, kind_of, shaped
+from armillary.capture.kinds import Kind, kept, kind_of, shaped
 from armillary.capture.library import Library
 from armillary.capture.log import (
     ALL,
@@ -29,9 +29,11 @@ from armillary.capture.log import (
     Row,
 )
 from armillary.capture.memory import Memory
+from armillary.capture.owners import owners_of
 from armillary.capture.values import Values
 from armillary.capture.where import Where
 from armillary.convert.torch_import import torch_part
+from armillary.trace.attention import Attention
 
 STEP = ("rows", "communications", "kinds", "groups")
 """What of a log belongs to one step."""
@@ -44,6 +46,8 @@ class Recorder:
         log: The rank that it writes to.
         mode: To be entered around the program.
         values: Of tensors that have none.
+        optimizers: Those that have stepped.
+        paused: Whether operators are not the program's.
     """
 
     def __init__(self, torch: Any, log: Log, library: Library) -> None:
@@ -52,6 +56,8 @@ class Recorder:
         self.where = Where(torch)
         self.memory = Memory(torch, self._ended)
         self.mode = _mode(torch, self)
+        self.optimizers: list[Any] = []
+        self.paused = False
         self._groups = Groups(torch)
         self._group_numbers: dict[tuple[int, ...], int] = {}
         self._kind_numbers: dict[Any, int] = {}
@@ -66,7 +72,7 @@ class Recorder:
     def cut(self) -> dict[str, Any]:
         """Return what was recorded since the last cut, as attributes of a `Log`, and begin anew."""
         log = self.log
-        found = {name: getattr(log, name) for name in STEP} | {"peak_bytes": self.memory.peak}
+        found = {name: getattr(log, name) for name in STEP} | self._memory()
         log.rows, log.communications, log.kinds, log.groups = [], [], [], []
         self._kind_numbers.clear()
         self._group_numbers.clear()
@@ -80,11 +86,14 @@ class Recorder:
 
     def finish(self, step: dict[str, Any] | None = None) -> Log:
         """Return the log, complete; `step` is an earlier cut that it holds instead of what came after it."""
-        self.log.peak_bytes = self.memory.peak
-        for name, value in (step or {}).items():
+        for name, value in (step or self._memory()).items():
             setattr(self.log, name, value)
         self.log.assumed = dict(self.values.assumed)
         return self.log
+
+    def _memory(self) -> dict[str, Any]:
+        owners = owners_of(self.torch, self.where.modules(), self.optimizers)
+        return {"peak_bytes": self.memory.peak, "peak_by": self.memory.at_peak(owners)}
 
     def noted(self, kind: int, event: int, stream: int) -> None:
         """Take a note of streams and events, see `armillary.capture.library`."""
@@ -109,12 +118,14 @@ class Recorder:
 
     def operator(self, func: Any, args: Any, kwargs: Any, tensors: list[Any], out: Any) -> None:
         """Record an operator that has run on tensors of the device."""
+        if self.paused:
+            return
         torch, log, stream = self.torch, self.log, self._library.stream()
         self._calls += 1
         results = [each for each in torch.utils._pytree.tree_leaves(out) if isinstance(each, torch.Tensor)]
         for each in results:
             if each.device.type == "cuda":
-                self.memory.see(each)
+                self.memory.see(each, self._made_at)
         if func.namespace in NAMESPACES:
             call = call_of(torch, self._groups, func, args, kwargs, out)
             if call is not None:
@@ -146,24 +157,43 @@ class Recorder:
             self._wait_for(tensors, stream)
             self._row(OPERATOR, number, stream)
 
-    def higher(self, name: str, tensors: list[Any], out: Any, flops: int) -> None:
+    def higher(
+        self, name: str, tensors: list[Any], out: Any, flops: int, shape: Attention | None = None
+    ) -> None:
         """Record an operator that takes functions, such as flex attention, as one."""
         self._calls += 1
         results = [
             each for each in self.torch.utils._pytree.tree_leaves(out) if isinstance(each, self.torch.Tensor)
         ]
         sides = tuple(map(shaped, tensors)), tuple(map(shaped, results))
-        size = sum(int(each.numel()) * int(each.element_size()) for each in (*tensors, *results))
-        kind = Kind(f"higher_order::{name}", *sides, flops, size, "attention" if flops else "")
+        size = sum(map(_bytes, (*tensors, *results)))
+        kind = Kind(
+            f"higher_order::{name}", *sides, flops, size, "attention" if flops else "", attention=shape
+        )
+        self._whole(kind)
+
+    def _whole(self, kind: Kind) -> None:
         if kind not in self._kind_numbers:
             self._kind_numbers[kind] = len(self.log.kinds)
             self.log.kinds.append(kind)
         self._row(OPERATOR, self._kind_numbers[kind], self._library.stream())
 
+    def launched(self, name: str, values: list[Any]) -> None:
+        """Record a kernel of the program's own, which reads or writes the tensors among `values`."""
+        tensors = [each for each in values if isinstance(each, self.torch.Tensor)]
+        tensors = [getattr(each, "_local_tensor", each) for each in tensors]
+        self._wait_for(tensors, self._library.stream())
+        self._calls += 1
+        self._whole(Kind(name, tuple(map(shaped, tensors)), (), 0, sum(map(_bytes, tensors)), ""))
+
     def read(self, tensor: Any) -> Any:
         """Return the value of a tensor that the program asks for; the host waits for the stream."""
         self._row(HOST, 0, self._library.stream())
         return self.values.of(tensor, self.where.line())
+
+    def _made_at(self) -> str:
+        place = self.where.now()
+        return place.module or place.line
 
     def _ended(self, key: int) -> None:
         self._pending.pop(key, None)
@@ -213,6 +243,10 @@ class Recorder:
                 work = torch.distributed.Work.unbox(each)
                 # Kept: PyTorch gives the same object to whoever waits for it.
                 self._works[id(work)] = work, number
+
+
+def _bytes(tensor: Any) -> int:
+    return int(tensor.numel()) * int(tensor.element_size())
 
 
 def _plain(value: Any) -> Any:
@@ -273,7 +307,11 @@ def _mode(torch: Any, recorder: Recorder) -> Any:
             if on_device(device) and torch.device(device).index is None:
                 kwargs = {**kwargs, "device": torch.device("cuda", torch.accelerator.current_device_index())}
             with fake:
-                out = func(*args, **kwargs)
+                if func is aten.bincount.default and len(args) > 2 and args[2]:
+                    # As many counts as it names: no number is larger.
+                    out = args[0].new_empty(args[2], dtype=torch.int64)
+                else:
+                    out = func(*args, **kwargs)
             fakes = [each for each in tensors if isinstance(each, FakeTensor)]
             recorder.values.note(func, args, kwargs, fakes, out)
             recorder.operator(func, args, kwargs, tensors, out)
@@ -283,16 +321,40 @@ def _mode(torch: Any, recorder: Recorder) -> Any:
         tensors = [each for each in leaves((args, kwargs)) if isinstance(each, torch.Tensor)]
         with fake:
             out = func(*args, **kwargs)
-        name = func.name()
-        flops = 0
+        name, flops, shape = func.name(), 0, None
         if name in ("flex_attention", "flex_attention_backward"):
-            query, key = args[0], args[1]
-            pairs = query.shape[0] * query.shape[1] * query.shape[2] * key.shape[2] * query.shape[3]
-            flops = (10 if name.endswith("backward") else 4) * int(pairs)
-        recorder.higher(name, tensors, out, flops)
+            back = name.endswith("backward")
+            query, key, value = (tuple(map(int, each.shape)) for each in args[:3])
+            shape = Attention(query[0], query[1], key[1], query[2], key[2], query[3], value[3], int(back))
+            flops = (5 if back else 2) * query[0] * query[1] * query[2] * key[2] * (query[3] + value[3])
+            masks = [each[-1] for each in args if isinstance(each, tuple) and each and callable(each[-1])]
+            if any(looks_back(part) for mask in masks[-1:] for part in all_of(mask)):
+                flops = kept(flops, shape)
+        recorder.higher(name, tensors, out, flops, shape)
         return out
 
-    return Mode()
+    def all_of(mask: Any) -> list[Any]:
+        """Return the masks that `and_masks` has put together, and the mask itself."""
+        held = [cell.cell_contents for cell in getattr(mask, "__closure__", None) or ()]
+        parts = [each for value in held if isinstance(value, tuple) for each in value if callable(each)]
+        return [*parts, mask]
+
+    def looks_back(mask: Any) -> bool:
+        """Return whether the first query does not see the second key, whatever documents and windows hide besides."""
+        recorder.paused = True
+        try:
+            with mode:
+                zero, one = (torch.full((), at, dtype=torch.int64, device="cuda") for at in (0, 1))
+                seen = mask(zero, zero, zero, one)
+        except Exception:  # a mask of the program's own, of tensors that are elsewhere
+            return False
+        finally:
+            recorder.paused = False
+        known = recorder.values.known.get(seen) if isinstance(seen, FakeTensor) else seen
+        return known is not None and not bool(known)
+
+    mode = Mode()
+    return mode
 
 
 def check_step(log: Log) -> None:

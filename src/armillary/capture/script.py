@@ -15,7 +15,9 @@ from typing import Any
 
 from armillary.base.errors import ArmillaryError
 from armillary.base.files import write_text
+from armillary.capture.cluster import environment
 from armillary.capture.failures import reason
+from armillary.capture.inputs import Inputs
 from armillary.capture.session import Session
 
 REFUSED = "refused_"
@@ -33,13 +35,19 @@ def main() -> None:
     folder, rank = Path(options["folder"]), options["rank"]
     status = 0
 
+    inputs = Inputs(environment(rank, options["ranks"]))
+
+    def found() -> None:
+        session.log.sources, names, values = inputs.found()
+        session.log.environment = names, values
+
     def ended() -> None:
         raise Recorded
 
     try:
         session = Session(
             folder, rank, options["ranks"], options["device"], step=options["step"], script=script,
-            mail=Path(options["mail"]), alike=options["alike"], ended=ended,
+            mail=Path(options["mail"]), alike=options["alike"], ended=ended, before=found,
         )  # fmt: skip
         with session:
             try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 
 from armillary.base.errors import InputError
 from armillary.base.files import make_folder
-from armillary.capture import cluster, log, torch_cuda
+from armillary.capture import cluster, log, torch_cuda, triton_kernels
 from armillary.capture.device import DEFAULT, fake_device
 from armillary.capture.library import Library, library
 from armillary.capture.log import Log
@@ -22,6 +23,11 @@ OLDEST = (2, 9)
 """Version of PyTorch whose interfaces are replaced here; 2.13 is the one that was tried."""
 STEP = 3
 """Step that is recorded by default: optimizers make their state in the first one, DDP its buckets in the second."""
+FRAMEWORKS = {
+    "torchtitan": "torchtitan", "megatron.core": "megatron-core", "nemo": "nemo", "deepspeed": "deepspeed",
+    "llmfoundry": "llm-foundry", "transformers": "transformers",
+}  # fmt: skip
+"""Module -> training software that a program is written with."""
 _sessions: list[Session] = []
 
 
@@ -35,6 +41,7 @@ class Session:
     def __init__(
         self, folder: Path | None, rank: int, ranks: int, device: str, *, step: int = STEP, script: str = "",
         mail: Path | None = None, alike: Sequence[Sequence[int]] = (), ended: Callable[[], None] | None = None,
+        before: Callable[[], None] | None = None,
     ) -> None:  # fmt: skip
         """Declare what to record; see `capturing`.
 
@@ -48,10 +55,12 @@ class Session:
             mail: Folder of messages between the ranks of a run; None: one of its own.
             alike: Sizes of the mesh, and its axes of stages: ranks that differ along the others send equal objects.
             ended: Called when the step has ended, before the program goes on.
+            before: Called before the file is written.
         """
         if not 0 <= rank < ranks:
             raise InputError(f"capture: rank {rank} of {ranks} ranks, expected 0 to {ranks - 1}")
-        self.folder, self.mail, self._alike, self._ended = folder, mail, alike, ended
+        self.folder, self.mail, self._alike = folder, mail, alike
+        self._ended, self._before = ended, before
         self.device = fake_device(device)
         self.log = Log(rank, ranks, self.device.name, "", script)
         self._wanted, self._made, self.done = step, 0, False
@@ -75,6 +84,7 @@ class Session:
         self._recorder = Recorder(torch, log, found)
         count = int(os.environ["LOCAL_WORLD_SIZE"])
         torch_cuda.install(torch, found, self.device, count, self._recorder.noted)
+        triton_kernels.install(self._recorder)
         self._read_tensors(torch)
         mail = self.mail or Path(tempfile.mkdtemp(prefix="armillary-"))
         cluster.join(torch, self._recorder, log.rank, log.ranks, cluster.Mail(mail, self._alike))
@@ -118,7 +128,10 @@ class Session:
 
     def _complete(self, step: dict[str, Any] | None = None) -> None:
         self.done = True
+        self.log.frameworks = [name for module, name in FRAMEWORKS.items() if module in sys.modules]
         check_step(self._recorder.finish(step))
+        if self._before:
+            self._before()
         if self.folder is not None:
             log.write(self.folder, self.log)
         self._recorder.where.close()
@@ -128,6 +141,8 @@ class Session:
     def _stepped(self, optimizer: Any, *_: Any) -> None:
         # Of several optimizers (a GAN has two) only the first ends a step, or one step would count as two.
         self._first = self._first or optimizer
+        if not any(optimizer is each for each in self._recorder.optimizers):
+            self._recorder.optimizers.append(optimizer)
         if optimizer is self._first:
             self.step()
 

@@ -93,7 +93,10 @@ class Values:
         torch, name = self.torch, func._overloadpacket.__name__
         flatten = torch.utils._pytree.tree_leaves
         results = [each for each in flatten(out) if isinstance(each, self.fake)]
-        if name in FINITE and results:
+        finite = _finite(name, args)
+        if finite is not None and results:
+            self._keep(results[0], torch.full((), finite).expand(results[0].shape))
+        elif name in FINITE and results:
             self._keep(results[0], torch.full((), FINITE[name]).expand(results[0].shape))
         elif name in ("histc", "bincount") and results and args[0] not in self.known:
             self._keep(results[0], _balanced(torch, args[0].numel(), results[0]))
@@ -148,6 +151,11 @@ class Values:
                     if isinstance(fake, self.fake) and isinstance(real, torch.Tensor) and self._small(fake):
                         self.known[fake] = real
                 return
+        both = func._overloadpacket.__name__ in ("bitwise_and", "logical_and", "__and__") and results
+        # What is false stays false, whatever the other says.
+        if both and any(each in self.known and not self.known[each].any() for each in tensors):
+            self._keep(results[0], torch.zeros(results[0].shape, dtype=results[0].dtype))
+            return
         # What is overwritten by something unknown is unknown.
         for argument, value in zip(func._schema.arguments, args, strict=False):
             if (
@@ -166,6 +174,16 @@ class Values:
             return cpu if isinstance(leaf, self.torch.device) else leaf
 
         return self.torch.utils._pytree.tree_map(of, value)
+
+
+def _finite(name: str, args: Any) -> bool | None:
+    """Return what a comparison says that only asks whether numbers are finite: with themselves, or with infinity."""
+    if name not in ("eq", "ne") or len(args) != 2:
+        return None
+    if args[0] is args[1]:
+        return name == "eq"
+    infinite = isinstance(args[1], float) and args[1] in (float("inf"), float("-inf"))
+    return name == "ne" if infinite else None
 
 
 def _balanced(torch: Any, tokens: int, like: Any) -> Any:

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from armillary.capture.log import Place
 
-OURS = str(Path(__file__).parent)
+OURS = str(Path(__file__).parents[1])
 MOST_FRAMES = 200
 
 
 class Where:
     """Follows modules as they are called, and knows which line called.
 
-    A line is that of the innermost caller that is not installed: the user's own.
+    A line is that of the innermost caller that is the user's own: that is not installed, or of the package that runs.
     """
 
     def __init__(self, torch: Any) -> None:
@@ -26,7 +27,7 @@ class Where:
         self._kept: list[Any] = []
         # Nodes of autograd are numbered as they are made, forward; their gradients have the same numbers.
         self._forward: dict[int, tuple[str, str]] = {}
-        self._user: dict[str, bool] = {}
+        self._user: dict[str, str] = {}
         self._last = Place("", "", False)
         hooks = torch.nn.modules.module
         self._handles = [
@@ -67,15 +68,21 @@ class Where:
                 break
             file = frame.f_code.co_filename
             if file not in self._user:
-                self._user[file] = _is_users(file)
+                self._user[file] = _of_user(file)
             if self._user[file]:
-                return f"{Path(file).name}:{frame.f_lineno}"
+                return f"{self._user[file]}:{frame.f_lineno}"
             frame = frame.f_back
         return ""
 
     def step(self) -> None:
         """Forget the graph of the step before."""
         self._forward.clear()
+
+    def modules(self) -> Iterator[tuple[str, Any]]:
+        """Yield the modules that were called, and theirs, with their names."""
+        for root in self._kept:
+            for module in root.modules():
+                yield self._names.get(id(module), ""), module
 
     def _stack(self) -> list[str]:
         if not hasattr(self._here, "stack"):
@@ -99,10 +106,28 @@ class Where:
             stack.pop()
 
 
-def _is_users(file: str) -> bool:
+def _of_user(file: str) -> str:
+    """Return the name of a file of the user's, below the folder of the script or package; "": it is not the user's."""
     if file.startswith((OURS, "<")):
-        return False
-    parts = Path(file).parts
-    return not any(
-        part in ("site-packages", "dist-packages", f"python3.{sys.version_info.minor}") for part in parts
-    )
+        return ""
+    path = Path(file)
+    package = _package()
+    if package is not None and path.is_relative_to(package):
+        return str(path.relative_to(package.parent))
+    installed = ("site-packages", "dist-packages", f"python3.{sys.version_info.minor}")
+    if any(part in installed for part in path.parts):
+        return ""
+    folder = Path(sys.path[0] or ".").resolve()
+    return str(path.relative_to(folder)) if path.is_relative_to(folder) else path.name
+
+
+def is_users(file: str) -> bool:
+    """Return whether a file is the user's."""
+    return bool(_of_user(file))
+
+
+def _package() -> Path | None:
+    """Return the folder of the package that runs as ``python -m package.module``."""
+    name = str(getattr(sys.modules.get("__main__"), "__package__", None) or "").partition(".")[0]
+    file = getattr(sys.modules.get(name), "__file__", None) if name not in ("", "armillary") else None
+    return Path(file).parent if file else None

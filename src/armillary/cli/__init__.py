@@ -30,6 +30,7 @@ GROUPS = {
         "train": "Predict a training step of a model on a machine: time, memory, what limits it.",
         "serve": "Serve requests with a model on a machine: what each waits for.",
         "explain": "Summarise a saved result, and give the reasons for its time.",
+        "studio": "Play with a training step in a browser: sliders, time lines, searches.",
     },
     "What would be better?": {
         "compare": "Say what sets runs apart: studies, saved timelines, points of a sweep.",
@@ -38,8 +39,7 @@ GROUPS = {
     },
     "Workloads": {
         "capture": "Run a PyTorch script on a CPU as if it were ranks of a GPU cluster, and record a step.",
-        "collect": "Run a PyTorch script on all ranks, here, and collect its traces.",
-        "trace": "Chakra execution traces: convert, check, look into, replay them.",
+        "trace": "Chakra execution traces: collect, convert, check, look into, replay them.",
         "generate": "Generate workloads: models, micro-benchmarks, learned traces.",
     },
     "Machines": {
@@ -78,8 +78,8 @@ ELSEWHERE: Mapping[str, tuple[str, ...]] = {
     "price": ("plan cost",),
     "allocate": ("plan allocate",),
     "whole-run": ("plan whole-run",),
-    "profile": ("collect",),
-    "record": ("collect", "capture"),
+    "profile": ("trace collect",),
+    "record": ("trace collect", "capture"),
     "replay": ("trace replay",),
     "workload": ("generate",),
     "learn": ("generate learn",),
@@ -87,7 +87,12 @@ ELSEWHERE: Mapping[str, tuple[str, ...]] = {
     "system": ("machine",),
     "cluster": ("machine",),
     "reproduce": ("validate reproduce",),
+    "collect": ("trace collect",),
     "inference": ("serve", "generate serve"),
+    "gui": ("studio",),
+    "web": ("studio",),
+    "ui": ("studio",),
+    "play": ("studio",),
 }
 """What others, and earlier versions, call a command -> where it is."""
 

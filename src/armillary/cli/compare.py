@@ -8,8 +8,8 @@ import click
 
 from armillary.cli import COMMANDS
 from armillary.cli.command import Command
-from armillary.cli.options import json_option, plot_option, programs_option, top_option
-from armillary.cli.outputs import say, show_table, working, write_json
+from armillary.cli.options import html_option, json_option, plot_option, programs_option, top_option
+from armillary.cli.outputs import say, show_table, working, write_html, write_json
 
 _HELP = f"""{COMMANDS["compare"]}
 
@@ -29,9 +29,12 @@ RUNS are study files, which are simulated, timelines that `armillary run --save`
 @click.argument("runs", nargs=-1, required=True, metavar="RUNS...")
 @top_option("Kernels and collectives", 10)
 @plot_option("a waterfall")
+@html_option()
 @json_option()
 @programs_option
-def command(runs: tuple[str, ...], top: int, plot: Path | None, json_file: Path | None) -> None:
+def command(
+    runs: tuple[str, ...], top: int, plot: Path | None, html: Path | None, json_file: Path | None
+) -> None:
     """Compare and print."""
     from armillary.explore.compare import comparison
     from armillary.explore.compare.show import shown
@@ -50,6 +53,7 @@ def command(runs: tuple[str, ...], top: int, plot: Path | None, json_file: Path 
     found = comparison.compared(sides, top)
     show_table(shown(found))
     write_json(json_file, comparison.as_json(found))
+    write_html(html, found)
     if plot:
         from armillary.explore.compare.waterfall import waterfall
 

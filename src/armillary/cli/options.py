@@ -110,7 +110,7 @@ def plot_option(what: str) -> Decorator:
     return option("--plot", type=PICTURE, metavar="FILE", help=f"Draw {what} {IMAGE}.")
 
 
-def html_option(text: str = "Write one interactive page.", page: Any = PAGE) -> Decorator:
+def html_option(text: str = "Write one page that shows everything.", page: Any = PAGE) -> Decorator:
     """Add ``--html``, a page with whatever `page` needs to be installed."""
     return option("--html", type=page, metavar="FILE", help=text)
 

@@ -16,7 +16,7 @@ from armillary.base.hints import one_line
 from armillary.base.terminal import console
 from armillary.base.text import json_text
 from armillary.cli.command import option
-from armillary.cli.options import IMAGE, plot_option
+from armillary.cli.options import IMAGE, html_option, plot_option
 from armillary.cli.values import LINKS, OUTPUT
 
 if TYPE_CHECKING:
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
     from armillary.engine.common.multi_job import JobsResult
     from armillary.engine.common.timeline import Timeline
+    from armillary.explore.result import Result
+    from armillary.report.page.shown import Shown
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -37,9 +39,16 @@ class Outputs:
     plot: Path | None = None
     save: Path | None = None
     links: Path | None = None
+    html: Path | None = None
 
-    def present(self, result: Timeline, *, quiet: bool = False) -> None:
-        """Print the summary, write every file that was asked for, and name it unless `quiet`."""
+    def present(self, result: Timeline, *, quiet: bool = False, shown: Result | None = None) -> None:
+        """Print the summary, write every file that was asked for, and name it unless `quiet`.
+
+        Args:
+            result: The run.
+            quiet: Name no file.
+            shown: The run with its machine, for a page that says what changes would do.
+        """
         from armillary import report
 
         report.print_summary(result)
@@ -49,6 +58,7 @@ class Outputs:
             "plot": lambda path: report.breakdown_picture(result, path),
             "save": result.save,
             "links": lambda path: report.write_links(result, path),
+            "html": lambda path: _page(result, shown, path),
         }
         self._write(writers, quiet)
 
@@ -63,6 +73,7 @@ class Outputs:
             "plot": lambda path: report.jobs_picture(result, path),
             "links": lambda path: report.write_links(result.timeline, path),
             "save": result.timeline.save,
+            "html": lambda path: _page(result.timeline, None, path),
         }
         self._write(writers, quiet=False)
 
@@ -76,7 +87,7 @@ class Outputs:
 
 
 def output_options(function: F) -> F:
-    """Add ``--json --plot --timeline --links --save`` to a command; it receives one `Outputs`."""
+    """Add ``--json --plot --timeline --links --save --html`` to a command; it receives one `Outputs`."""
     # The names of the fields are those of click's parameters.
     names = tuple(each.name for each in fields(Outputs))
 
@@ -100,12 +111,32 @@ def output_options(function: F) -> F:
             help=f"Write the use of links: a table (.csv) or a picture {IMAGE}.",
         ),
         option("--save", type=OUTPUT, metavar="FILE", help="Save the whole result, for `armillary explain`."),
+        html_option(),
     )  # fmt: skip
     decorated: Any = with_outputs
     # Reversed: decorators add from the inside out.
     for add in reversed(added):
         decorated = add(decorated)
     return decorated  # type: ignore[no-any-return]
+
+
+def _page(result: Timeline, shown: Result | None, path: Path) -> None:
+    from armillary.explore.result import Result
+
+    show_as_page(path, shown or Result(path.stem, result))
+
+
+def show_as_page(path: Path, found: Shown) -> None:
+    """Write a result as one page."""
+    with working("drawing the page, which tries what changes would do"):
+        found.to_html(path)
+
+
+def write_html(path: Path | None, found: Shown) -> None:
+    """Write a result as one page where that was asked for, and name the file."""
+    if path is not None:
+        show_as_page(path, found)
+        say(f"wrote {path}", err=True)
 
 
 def say(text: str, *, err: bool = False) -> None:

@@ -19,6 +19,7 @@ PROGRAMS: Mapping[str, tuple[str, ...]] = {
     "AstraSim_Analytical_Congestion_Unaware": ("astra-sim", "--network-model=analytical"),
     "AstraSim_Analytical_Congestion_Aware": ("astra-sim", "--network-model=congestion"),
     "ns3.42-AstraSimNetwork-default": ("astra-sim", "ns3"),
+    "AstraSim_HTSim": ("astra-sim", "htsim"),
     "chakra_converter": ("chakra", "converter"),
     "chakra_trace_link": ("chakra", "trace_link"),
     "chakra_visualizer": ("chakra", "visualizer"),
@@ -33,6 +34,7 @@ ASTRA_SIM = {
     f"{_BUILD}/bin/AstraSim_Analytical_Congestion_Unaware": "AstraSim_Analytical_Congestion_Unaware",
     f"{_BUILD}/bin/AstraSim_Analytical_Congestion_Aware": "AstraSim_Analytical_Congestion_Aware",
     "extern/network_backend/ns-3/build/scratch/ns3.42-AstraSimNetwork-default": "ns3.42-AstraSimNetwork-default",
+    "build/astra_htsim/build/bin/AstraSim_HTSim": "AstraSim_HTSim",
     # The paths of before, at which there are links still.
     f"{_BUILD}/AnalyticalAstra/bin/AnalyticalAstra": "AstraSim_Analytical_Congestion_Unaware",
     f"{_BUILD}/AstraCongestion/bin/AstraCongestion": "AstraSim_Analytical_Congestion_Aware",
@@ -105,6 +107,11 @@ def congestion_aware() -> NoReturn:
 def ns3() -> NoReturn:
     """Be ``ns3.42-AstraSimNetwork-default``."""
     call("ns3.42-AstraSimNetwork-default", sys.argv[1:])
+
+
+def htsim() -> NoReturn:
+    """Be ``AstraSim_HTSim``."""
+    call("AstraSim_HTSim", sys.argv[1:])
 
 
 if __name__ == "__main__":

@@ -26,9 +26,12 @@ from armillary.cli.options import (
     with_efficiency,
 )
 from armillary.cli.outputs import Outputs, output_options, say, working
+from armillary.cli.sampling import check_sample_options, present_samples, sample_options
+from armillary.cli.values import complete_software
 
 if TYPE_CHECKING:
     from armillary.engine.common.multi_job import JobsResult
+    from armillary.explore.result import Result
     from armillary.platform.files.native import Study
     from armillary.platform.model import Platform
     from armillary.trace import Trace
@@ -45,6 +48,7 @@ _PATH = click.Path()
         "armillary run examples/all_reduce.yaml --json -",
         "armillary run examples/llama.yaml --plot step.png --save step.npz",
         "armillary run --workload step --machine hgx-h100",
+        "armillary run examples/varying.yaml --samples 200 --plot samples.png",
     ),
 )
 @click.argument("study", type=_PATH, required=False)
@@ -65,7 +69,12 @@ _PATH = click.Path()
 )
 @option(
     "--host-time", metavar="TIME", heading=WORKLOAD,
-    help="What calling an operator takes the host of --captured; by default it is ahead of the device.",
+    help="What calling an operator takes the host of --captured; by default what the software says.",
+)  # fmt: skip
+@option(
+    "--software", metavar="NAME", heading=WORKLOAD, shell_complete=complete_software,
+    help="What the program of --captured is trained with, as of `armillary train`; none: nothing is added to kernels; "
+    "by default what it imported.",
 )  # fmt: skip
 @option("--from-one-rank", is_flag=True, heading=WORKLOAD, help="All ranks do what the one of --pytorch did.")
 @comm_groups_option
@@ -79,6 +88,7 @@ _PATH = click.Path()
 )
 @terms_options
 @efficiency_option
+@sample_options
 @output_options
 def command(
     study: str | None,
@@ -86,6 +96,7 @@ def command(
     pytorch: str | None,
     captured: str | None,
     host_time: str | None,
+    software: str | None,
     from_one_rank: bool,
     machine: str | None,
     system: Path | None,
@@ -98,9 +109,13 @@ def command(
     no_terms: bool,
     term_costs: bool,
     efficiency: str | None,
+    samples: int | None,
+    seed: int | None,
+    workers: int | None,
     outputs: Outputs,
 ) -> None:
     """Simulate and report."""
+    check_sample_options(samples, seed, workers, outputs, {"captured": captured, "term-costs": term_costs})
     # Files that belong together, for the checks below.
     pair = {"system": system, "network": network}
     files = pair | {"memory": memory, "comm-groups": comm_groups}
@@ -115,6 +130,8 @@ def command(
         raise click.UsageError("--captured needs --machine")
     if host_time and not captured:
         raise click.UsageError("--host-time is for --captured")
+    if software and not captured:
+        raise click.UsageError("--software is for --captured")
     # A machine replaces the whole description, but --workload.
     if machine and (others := ["STUDY"] * bool(study) + [name for name in given if name != "--workload"]):
         raise click.UsageError(f"--machine and {others[0]} exclude each other")
@@ -135,7 +152,13 @@ def command(
             if given
             else "Missing argument 'STUDY' (or --workload, --system, --network)"
         )
-    for name, value in {"efficiency": efficiency, "no-terms": no_terms, "term-costs": term_costs}.items():
+    of_machines = {
+        "efficiency": efficiency,
+        "no-terms": no_terms,
+        "term-costs": term_costs,
+        "samples": samples,
+    }
+    for name, value in of_machines.items():
         if value and not (study or machine):
             raise click.UsageError(f"--{name} is for a STUDY or a --machine")
     if no_terms and term_costs:
@@ -143,10 +166,15 @@ def command(
     # Only now: usage errors must not wait for the import of the engine.
     import armillary
 
+    shown: Result | None = None
     with working("simulating"):
         trace = pytorch_trace(pytorch, from_one_rank) if pytorch else None
+        step = None
         if captured:
-            trace = captured_trace(captured, host_time)
+            from armillary.cli.captured import captured_of, places_of, show_places
+
+            step = captured_of(captured, str(machine), software, host_time)
+            trace = step.trace
         if replays and workload and not machine:
             # A machine of recorded times needs a time for all communication.
             trace = recorded_trace(workload)
@@ -160,16 +188,18 @@ def command(
 
                 trace = load_trace(workload, bytes_per_node=SIMULATED)
             # A trace of its own replaces the workload of the study.
+            trace_of_its_own = trace is not None
             if trace:
-                machine_of_study = load_platform(study or str(machine))
+                machine_of_study = step.platform if step else load_platform(study or str(machine))
                 named = machine_of_study.profile
             else:
                 assert study is not None  # a --machine needs a trace
                 plan = load_study(study)
                 # Several jobs have results of their own, and end here.
                 if plan.jobs:
-                    if term_costs:
-                        raise click.UsageError("--term-costs is for one workload")
+                    for name, value in {"term-costs": term_costs, "samples": samples}.items():
+                        if value:
+                            raise click.UsageError(f"--{name} is for one workload")
                     machine_of_study = with_efficiency(plan.platform, efficiency)
                     machine_of_study = chosen_terms(machine_of_study, no_terms)
                     jobs = study_jobs(plan, profile, machine_of_study, network_model, fold=not no_fold)
@@ -185,8 +215,24 @@ def command(
                 network_model=network_model,
             )
             machine_of_study = chosen_terms(with_efficiency(machine_of_study, efficiency, trace), no_terms)
+            if samples:
+                from armillary.explore.samples.run import sample
+
+                found = sample(
+                    trace, machine_of_study, samples, seed=seed or 0, profile=profile or named,
+                    network_model=network_model, fold=not no_fold, workers=workers or 1,
+                )  # fmt: skip
+                present_samples(found, outputs)
+                return
             result = simulate(machine_of_study)
+            if step:
+                places = places_of(step, step.described(result, machine_of_study))
             costs = costs_of(machine_of_study, simulate) if term_costs else None
+            if outputs.html:
+                from armillary.explore.result import Result
+
+                name = study or " on ".join(filter(None, (workload or pytorch or captured, machine)))
+                shown = Result(name, result, machine_of_study, simulate, None if trace_of_its_own else plan)
         elif trace and replays:
             from armillary.platform.model import recorded_machine
 
@@ -206,10 +252,9 @@ def command(
                 profile=chosen,
                 fold=not no_fold,
             )
-    outputs.present(result)
-    if captured:
-        assert trace is not None and machine is not None
-        say_unpriced(trace, machine_of_study, host_time)
+    outputs.present(result, shown=shown)
+    if step:
+        show_places(step, *places)
     if (study or machine) and costs:
         print_costs(costs)
 
@@ -238,37 +283,6 @@ def pytorch_trace(source: str, from_one_rank: bool = False) -> Trace:
     whole, _ = recognise_one(graph, rank, count)
     say(f"warning: all {count} ranks are assumed to do what rank {rank} did", err=True)
     return whole
-
-
-def captured_trace(folder: str, host_time: str | None) -> Trace:
-    """Return the trace of all ranks of a folder of `armillary capture`."""
-    from armillary.base.errors import InputError
-    from armillary.base.units import parse_time
-    from armillary.capture import read_captured, trace_of
-
-    try:
-        host_ns = round(parse_time(host_time)) if host_time else 0
-    except ValueError as error:
-        raise InputError(f"--host-time: {error}") from error
-    return trace_of(read_captured(folder), host_ns=host_ns)
-
-
-def say_unpriced(trace: Trace, platform: Platform, host_time: str | None) -> None:
-    """Print what a price is not known of, and what was assumed of the host."""
-    from armillary.capture import unpriced
-
-    captured = trace.about["captured"]
-    say(
-        f"Captured: step {captured['step']} of {captured['script']} on {captured['ranks']} ranks, of which "
-        f"{len(captured['run'])} were run; each operator is a kernel, as without torch.compile, and takes what it "
-        "takes alone"
-    )
-    if not host_time:
-        say("Host: taken to be ahead of the device; --host-time 5us shows what calling operators costs")
-    for name, (count, share) in unpriced(trace, platform).items():
-        say(
-            f"No price: {name}, {count} times, is timed by its bytes alone: {share:.1%} of the time of kernels"
-        )
 
 
 def recorded_trace(prefix: str) -> Trace:

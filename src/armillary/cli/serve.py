@@ -8,8 +8,8 @@ import click
 
 from armillary.cli import COMMANDS
 from armillary.cli.command import FILES, Command, option
-from armillary.cli.options import counted_machine_option, json_option, seed_option
-from armillary.cli.outputs import say, show_table, working, write_json
+from armillary.cli.options import counted_machine_option, html_option, json_option, seed_option
+from armillary.cli.outputs import say, show_table, working, write_html, write_json
 from armillary.cli.values import complete_models
 
 _HELP = f"""{COMMANDS["serve"]}
@@ -43,11 +43,21 @@ LOAD, REPLICA, ENGINE = "Load", "Replica", "Engine"
         help="Divide the time between requests by so much.")  # fmt: skip
 @seed_option(default=0, show_default=True, heading=LOAD)
 @option("--tp", type=int, heading=REPLICA, help="Devices of a replica; by default all of the machine.")
+@option("--replicas", type=int, heading=REPLICA,
+        help="Replicas, on as many machines as they need; requests go round robin.")  # fmt: skip
+@option("--ep", type=int, default=1, show_default=True, heading=REPLICA,
+        help="Devices over which whole experts are divided: 1, or all of a replica.")  # fmt: skip
 @option("--precision", metavar="NAME", heading=REPLICA, help="Of GEMMs; by default bf16.")
+@option("--scales", default="tensor", show_default=True, metavar="KIND", heading=REPLICA,
+        help="Of operands in fp8: tensor, or block of 128 x 128.")  # fmt: skip
+@option("--experts", metavar="NAME", heading=REPLICA,
+        help="As experts are stored: bf16, fp8, fp4 (NVFP4), mxfp4, int4; by default as GEMMs.")  # fmt: skip
 @option(
     "--weight-precision", metavar="NAME", heading=REPLICA, help="Of stored weights; by default that of GEMMs."
 )
 @option("--cache-precision", metavar="NAME", heading=REPLICA, help="Of keys and values.")
+@option("--engine", default="vllm", show_default=True, metavar="NAME", heading=ENGINE,
+        help="Whose rule and kernels: vllm, sglang, trtllm.")  # fmt: skip
 @option("--budget", type=int, heading=ENGINE,
         help="Most tokens of a step; by default 8192, or 2048 on devices of less than 70 GiB.")  # fmt: skip
 @option("--sequences", type=int, heading=ENGINE,
@@ -78,41 +88,57 @@ LOAD, REPLICA, ENGINE = "Load", "Replica", "Engine"
     heading=LOAD,
     help="What a good request meets, e.g. ttft=500ms,tpot=50ms; also e2e.",
 )
+@option("--ingest", metavar="TIME", heading=ENGINE,
+        help="From arrival to queue, e.g. 2ms; by default as measured, with more for longer prompts.")  # fmt: skip
+@option("--find-rate", "share", metavar="SHARE", heading=LOAD,
+        help="Divide the time between requests until this share of them, e.g. 90%, just meets --slo.")  # fmt: skip
 @option("--requests", "each", is_flag=True, heading=FILES, help="List every request in the JSON file.")
+@html_option()
 @json_option("Write the same as JSON, in s and tokens.")
 def command(
     name: str,
     machine: str,
     load: str,
     overhead: str | None,
+    ingest: str | None,
     slo: str | None,
+    share: str | None,
+    speed: float,
     each: bool,
+    html: Path | None,
     json_file: Path | None,
     **options: object,
 ) -> None:
     """Serve and print."""
     from armillary.base.errors import InputError
-    from armillary.base.units import parse_time
-    from armillary.serving.serve import serve
-    from armillary.serving.show import (
-        engine_text,
-        headline,
-        load_text,
-        metrics_table,
-        serving_json,
-        use_text,
-        waits_table,
-    )
+    from armillary.base.units import parse_percent, parse_time
+    from armillary.serving.result import engine_text, headline, load_text, rate_text, use_text
+    from armillary.serving.serve import find_rate, serve
+    from armillary.serving.show import metrics_table, serving_json, waits_table
 
     if each and not json_file:
         raise click.UsageError("--requests lists them in the file of --json, which is missing")
-    try:
-        overhead_ns = round(parse_time(overhead)) if overhead else 0
-    except ValueError as error:
-        raise InputError(f"--overhead: {error}") from None
+    if share and speed != 1:
+        raise click.UsageError("--find-rate finds what --speed would say: expected one of them")
+    times = {"overhead_ns": overhead, "ingest_ns": ingest}
+    for key, text in times.items():
+        try:
+            if text is not None:
+                options[key] = round(parse_time(text))
+        except ValueError as error:
+            raise InputError(f"--{key.removesuffix('_ns')}: {error}") from None
     with working("serving"):
-        found = serve(name, machine, load, slo=slo or "", overhead_ns=overhead_ns, **options)  # type: ignore[arg-type]
+        if share:
+            try:
+                least = parse_percent(share)
+            except ValueError as error:
+                raise InputError(f"--find-rate: {error}") from None
+            found = find_rate(name, machine, load, slo=slo or "", share=least, **options)  # type: ignore[arg-type]
+        else:
+            found = serve(name, machine, load, slo=slo or "", speed=speed, **options)  # type: ignore[arg-type]
     click.echo(headline(found))
+    if share:
+        click.echo(rate_text(found))
     for text in found.service.assumptions:
         say(f"Assumed: {text}")
     say(f"Load: {load_text(found)}")
@@ -123,3 +149,4 @@ def command(
     click.echo("\nWhere the time of a request goes, on average:")
     show_table(waits_table(found))
     write_json(json_file, serving_json(found, requests=each))
+    write_html(html, found)

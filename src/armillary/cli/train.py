@@ -10,12 +10,12 @@ import click
 from armillary.cli import COMMANDS
 from armillary.cli.command import Command, option
 from armillary.cli.generate.plan_options import PlanOptions, plan_options
-from armillary.cli.options import counted_machine_option, json_option
-from armillary.cli.outputs import say, show_table, working, write_json
+from armillary.cli.options import counted_machine_option, html_option, json_option
+from armillary.cli.outputs import say, show_table, working, write_html, write_json
 from armillary.cli.values import OUTPUT_FOLDER, complete_models, complete_software
 
 if TYPE_CHECKING:
-    from armillary.explore.training.train import Prediction
+    from armillary.explore.training.prediction import Prediction
 
 _HELP = f"""{COMMANDS["train"]}
 
@@ -48,6 +48,7 @@ def step_options(function: Any) -> Any:
     ),
 )
 @step_options
+@html_option()
 @json_option("Write the same as JSON, in s and bytes.")
 def command(
     name: str,
@@ -55,6 +56,7 @@ def command(
     software: str | None,
     options: PlanOptions,
     folder: Path | None,
+    html: Path | None,
     json_file: Path | None,
 ) -> None:
     """Predict and print."""
@@ -68,12 +70,14 @@ def command(
         found = predicted(model, machine_of(machine), options.keys(), software or "")
     present(found)
     write_json(json_file, prediction_json(found))
+    write_html(html, found)
     take_away(folder, found, name)
 
 
 def present(found: Prediction) -> None:
     """Print a predicted step: time and memory first, then what was assumed, the plan, and what the step consists of."""
-    from armillary.explore.training.show import headline, memory_text, parts_table, plan_text
+    from armillary.explore.training.prediction import headline, memory_text, plan_text
+    from armillary.explore.training.show import parts_table
 
     click.echo(headline(found))
     say(f"Memory: {memory_text(found)}")

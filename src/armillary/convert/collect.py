@@ -85,7 +85,7 @@ class Collector:
     def __enter__(self) -> Collector:
         self._torch = import_torch("armillary.collect")
         self._world = _number("RANK", 0), _number("WORLD_SIZE", 1)
-        # A collector of `armillary collect` is entered around the whole script: one that the script enters
+        # A collector of `armillary trace collect` is entered around the whole script: one that the script enters
         # itself replaces it and inherits its folder. Two that the program entered would both want the
         # profiler.
         for other in _active[:]:

@@ -1,4 +1,4 @@
-"""One rank of ``armillary collect``: run a script unchanged, under the collector.
+"""One rank of ``armillary trace collect``: run a script unchanged, under the collector.
 
 Called as ``python -m armillary.convert.collect_script OPTIONS SCRIPT ARGUMENTS…``; OPTIONS are JSON.
 """
@@ -29,7 +29,7 @@ def main() -> None:
     # folder in first place, where the script expects its own.
     script, sys.argv = sys.argv[2], sys.argv[2:]
     sys.path[0] = str(Path(script).resolve().parent)
-    torch = import_torch("armillary collect")
+    torch = import_torch("armillary trace collect")
     collector = Collector(Path(options["folder"]), options["warmup"], options["steps"], yields=True)
     end: SystemExit | None = None
     try:

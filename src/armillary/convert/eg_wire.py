@@ -9,6 +9,7 @@ from __future__ import annotations
 from armillary.base import jit
 from armillary.base.errors import InputError
 from armillary.trace import decode
+from armillary.trace.columns import RAW
 
 _wire = jit.load("armillary.trace.wire_kernel", "interpreted")
 _PROBLEMS = {
@@ -103,7 +104,8 @@ def _other_schema(data: bytes, source: str, at: int, where: str, problem: str) -
     """Return the error for a message that is no node of this schema, with the schema that the file seems to have."""
     try:
         # Files of today's schema often parse for a while; one without an unknown field is such a file.
-        newer = decode(data, source).unknown_fields == 0
+        found = decode(data, source)
+        newer = found.unknown_fields == 0 and not (found.attr_kind == RAW).any()
     except InputError:
         newer = False
     if newer:

@@ -62,8 +62,8 @@ def collect_script(
         raise InputError(f"{path}: no such file, expected a Python script")
     if ranks < 1:
         raise InputError(f"collect: ranks is {ranks}, expected 1 or more")
-    needs_posix("armillary collect")
-    import_torch("armillary collect")
+    needs_posix("armillary trace collect")
+    import_torch("armillary trace collect")
     try:
         target.mkdir(parents=True, exist_ok=True)
         # Inside the target, so that moving the files at the end is a rename within one file system.

@@ -7,6 +7,7 @@ every message) and `astra_sim` (agrees with ASTRA-sim to the tick). All three yi
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from armillary.base.errors import InputError, nearest, one_of
@@ -29,7 +30,7 @@ MODELS_OF: dict[str, Collection[str]] = {"physical": NETWORK_MODELS, "astra-sim"
 
 
 def simulate(
-    trace: Trace,
+    trace: Trace | str | Path,
     platform: Platform | Source,
     *,
     profile: str | None = None,
@@ -41,7 +42,7 @@ def simulate(
     """Simulate a trace on a platform.
 
     Args:
-        trace: One graph per NPU.
+        trace: One graph per NPU, or the prefix of the files of one.
         platform: The machine, or what `armillary.load_platform` takes: a preset, a file, or what that holds.
         profile: "physical": concurrent transfers share link bandwidth; "astra-sim": tick for tick what ASTRA-sim
             computes. 1 tick is 1 ns in both. None: what the platform's file says.
@@ -71,6 +72,11 @@ def simulate(
         )
 
         platform = platform_of(platform)
+    if isinstance(trace, str | Path):
+        from armillary.base.memory import SIMULATED
+        from armillary.trace import load_trace
+
+        trace = load_trace(trace, bytes_per_node=SIMULATED)
     check_trace(trace)
     profile = platform.profile if profile is None else profile
     # Profile astra-sim takes the dimensions of a platform and leaves its graph alone.
@@ -97,7 +103,13 @@ def simulate(
     if not platform.compute.replay:
         check_whole(trace)
     platform = check_terms(platform, profile, network_model)
+    check_ports(platform, profile, network_model)
     found = list(of_other_profile(platform, profile))
+    if platform.variation is not None and platform.variation.causes():
+        found.append(
+            f"{platform.source or 'platform'}: platform.variation has no effect on one step; "
+            "`armillary run --samples` draws from it"
+        )
     if profile == "physical":
         from armillary.engine.common.assumptions import without_effect
 
@@ -197,6 +209,19 @@ def check_available(profile: str, network_model: str) -> None:
         raise InputError(
             f"network model '{network_model}' is not available in this version in profile {profile}; "
             f"expected {one_of(known)}{there}"
+        )
+
+
+def check_ports(platform: Platform, profile: str, network_model: str) -> None:
+    """Refuse slow ports where they would have no effect.
+
+    Raises:
+        InputError: says where they have one.
+    """
+    if platform.port_speed and (profile, network_model) != ("physical", "analytical"):
+        raise InputError(
+            f"{platform.source or 'platform'}: port_speed has no effect in profile {profile} with network model "
+            f"{network_model}; expected profile physical and network model analytical"
         )
 
 

@@ -177,6 +177,37 @@ class RemoteMemory:
         return self.kind != "none" and self.kind not in MEMORY_KINDS.built_in
 
 
+@dataclass(frozen=True)
+class Storage:
+    """Where storage and checkpoint nodes read and write, of the whole machine.
+
+    Attributes:
+        bandwidth: Bytes per ns of all of it.
+        latency: ns of every operation, also of those without bytes.
+        readers: NPUs that read or write at a time, among which the bandwidth is divided; 0: all.
+        client: Bytes per ns of one NPU at most; 0: no limit of its own.
+    """
+
+    bandwidth: float
+    latency: float = 0.0
+    readers: int = 0
+    client: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Validate the fields, see `armillary.platform.limits`."""
+        readers = Number(high=MOST_COUNT, whole=True)
+        check(self, bandwidth=RATE, latency=TIME, readers=readers, client=Maybe(RATE, 0))
+
+    def sharing(self, npus: int) -> int:
+        """Return how many of `npus` NPUs share the bandwidth."""
+        return min(self.readers or npus, npus)
+
+    def rate(self, npus: int) -> float:
+        """Return the bytes per ns of each of `npus` NPUs."""
+        share = self.bandwidth / self.sharing(npus)
+        return min(share, self.client or share)
+
+
 def speed(stage: MemoryStage, store: bool) -> float:
     """Return the bytes per ns of one device of a stage."""
     return stage.write if store else stage.read

@@ -8,7 +8,7 @@ from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from armillary.base.hints import show
+from armillary.base.hints import KeyPath, show
 from armillary.platform.collectives import (
     ALGORITHMS,
     ASTRA_SIM_ALGORITHMS,
@@ -24,6 +24,7 @@ from armillary.platform.limits import (
     FLAG,
     MOST_COUNT,
     POSITIVE,
+    SHARE,
     TEXT,
     TIME,
     WHOLE_TIME,
@@ -35,9 +36,10 @@ from armillary.platform.limits import (
     check_table,
     refuse,
 )
-from armillary.platform.memory import LocalMemory, RemoteMemory
+from armillary.platform.memory import LocalMemory, RemoteMemory, Storage
 from armillary.platform.network import Dimension, NetworkChoice, Port, port
 from armillary.platform.terms import FitChoice, Terms
+from armillary.platform.variation import Variation
 
 if TYPE_CHECKING:
     from armillary.platform.topology.network import Network
@@ -243,10 +245,13 @@ class Platform:
         compute: How compute nodes are timed.
         collectives: How collectives run.
         remote_memory: Outside of the NPUs.
+        storage: What storage and checkpoint nodes use; None: they take their recorded times.
         groups: Communicator id -> its ranks, in the order their file lists them.
         scheduling: Order in which messages use a port.
         stragglers: Rank -> ns that it starts late; not listed: 0.
         jitter: Random spread of compute durations; None: none.
+        variation: Distributions that samples draw from; without samples they have no effect.
+        port_speed: Rank -> share of the bandwidth of each dimension that its ports have; not listed: all of it.
         terms: Interference and overhead that slow a step.
         packets: What network model ``packet`` moves.
         network_model: Default for simulations that name none.
@@ -263,10 +268,13 @@ class Platform:
     compute: Compute = field(default_factory=Compute)
     collectives: Collectives = field(default_factory=Collectives)
     remote_memory: RemoteMemory = field(default_factory=RemoteMemory)
+    storage: Storage | None = None
     groups: dict[int, tuple[int, ...]] = field(default_factory=dict)
     scheduling: SchedulingName = field(default="fair", metadata=PHYSICAL)
     stragglers: dict[int, float] = field(default_factory=dict, metadata=PHYSICAL)
     jitter: Jitter | None = field(default=None, metadata=PHYSICAL)
+    variation: Variation | None = field(default=None, metadata=PHYSICAL)
+    port_speed: dict[int, tuple[float, ...]] = field(default_factory=dict, metadata=PHYSICAL)
     terms: Terms = field(default_factory=Terms)
     packets: Packets = field(default_factory=Packets)
     network_model: NetworkChoice = field(default_factory=NetworkChoice)
@@ -311,8 +319,10 @@ def _check_platform(platform: Platform) -> None:
     parts = {"npu": Npu, "compute": Compute, "collectives": Collectives, "remote_memory": RemoteMemory}
     parts |= {"terms": Terms, "packets": Packets, "astra_sim": AstraSimSystem, "network_model": NetworkChoice}
     check(
-        platform, dimensions=Kind(tuple, "a tuple of Dimension"), scheduling=_SCHEDULING,
-        jitter=Kind(Jitter, "a Jitter or None", none=True), dialect=Choice(("native", "astra-sim")),
+        platform, storage=Kind(Storage, "a Storage or None", none=True),
+        dimensions=Kind(tuple, "a tuple of Dimension"), scheduling=_SCHEDULING,
+        jitter=Kind(Jitter, "a Jitter or None", none=True),
+        variation=Kind(Variation, "a Variation or None", none=True), dialect=Choice(("native", "astra-sim")),
         profile=Choice(get_args(ProfileName)), groups=Kind(dict, "a mapping of group id to ranks"),
         **{name: Kind(part, f"a {part.__name__}") for name, part in parts.items()},
     )  # fmt: skip
@@ -324,7 +334,13 @@ def _check_platform(platform: Platform) -> None:
     npus = platform.npus
     if npus > MOST_COUNT:
         raise refuse(platform, ("dimensions",), f"has {npus} NPUs in all, expected at most {MOST_COUNT}")
-    for place, table in ((("npu", "speed"), platform.npu.speed), (("stragglers",), platform.stragglers)):
+    _check_port_speed(platform)
+    per_rank: dict[KeyPath, Mapping[int, object]] = {
+        ("npu", "speed"): platform.npu.speed,
+        ("stragglers",): platform.stragglers,
+        ("port_speed",): platform.port_speed,
+    }
+    for place, table in per_rank.items():
         for rank in table:
             # The rule of a rank needs the number of NPUs, which is known only here.
             if isinstance(rank, bool) or not isinstance(rank, Integral) or not 0 <= int(rank) < npus:
@@ -338,6 +354,22 @@ def _check_platform(platform: Platform) -> None:
     if fit and fit.inner > count:
         problem = f"got {fit.inner}, expected {count} or less, the dimensions"
         raise refuse(platform, ("collectives", "fit", "inner"), problem)
+
+
+def _check_port_speed(platform: Platform) -> None:
+    """Refuse shares of bandwidths that are no shares, or not one for each dimension."""
+    check_table(platform, "port_speed", _RANK, Kind(tuple, "a tuple of shares, one per dimension"))
+    count = len(platform.dimensions)
+    for rank, shares in platform.port_speed.items():
+        if len(shares) != count:
+            raise refuse(
+                platform,
+                ("port_speed", rank),
+                f"lists {len(shares)} shares, expected {count}, one per dimension",
+            )
+        for at, share in enumerate(shares):
+            if problem := SHARE(share):
+                raise refuse(platform, ("port_speed", rank, at), problem)
 
 
 def _check_algorithms(platform: Platform) -> None:

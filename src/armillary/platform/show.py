@@ -86,6 +86,7 @@ def describe(platform: Platform) -> dict[str, Any]:
         else {key: value for key, value in vars(memory).items() if key not in ("options", "folder")}
         | {"stages": [vars(stage) for stage in memory.stages]}
         | ({"options": dict(memory.options)} if memory.plugged else {}),
+        "storage": vars(platform.storage) if platform.storage else None,
         "network_model": platform.network_model.name or None,
         "groups": {str(key): list(ranks) for key, ranks in platform.groups.items()},
         "warnings": list(platform.warnings),

@@ -63,6 +63,7 @@ def to_json(timeline: Timeline) -> dict[str, Any]:
         "dimensions": [],
         "critical_path": None,
         "warnings": list(timeline.info.get("warnings", [])),
+        **({"captured": captured} if (captured := timeline.info.get("captured")) else {}),
     }
     if cls is not None:
         report["collectives"] = [_collective(timeline, row) for row in collectives(timeline, cls)]

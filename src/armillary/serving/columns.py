@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-P_COLUMNS = 11
+P_COLUMNS = 14
 (
     P_REQUESTS, P_BUDGET, P_SEQUENCES, P_BLOCK, P_BLOCKS, P_DEPTH, P_CACHED, P_CLIENTS, P_LONG, P_INGEST, P_EMIT,
+    P_RULE, P_TOKEN, P_POLL,
 ) = range(P_COLUMNS)  # fmt: skip
 """Requests; tokens of a step; sequences that run at a time; tokens of a block; blocks; steps that are scheduled before
 the results of the first are known; whether blocks are kept for others; clients of a closed loop, 0: open;
 most new tokens of a prompt in a step, 0: no such limit; ns before a request is in the queue, and after its last step
-until a token is with the client."""
+until a token is with the client; number of the rule (`RULES`); ps of a token of a prompt at the front end, which takes
+one request after another; steps of tokens between looks for new requests, 1: before each step."""
+RULES = ("vllm", "sglang", "trtllm")
+VLLM, SGLANG, TRTLLM = range(len(RULES))
 
-S_COLUMNS = 16
+S_COLUMNS = 19
 (
     S_NOW, S_ARRIVED, S_RUNNING, S_HEAD, S_WAITING, S_FREE, S_FIRST_FREE, S_LAST_FREE, S_FLIGHT, S_OLDEST, S_GPU,
-    S_STEPS, S_DONE, S_PREEMPTIONS, S_MOST_BLOCKS, S_DISTURBED,
+    S_STEPS, S_DONE, S_PREEMPTIONS, S_MOST_BLOCKS, S_DISTURBED, S_READY, S_POLLED, S_RATIO,
 ) = range(S_COLUMNS)  # fmt: skip
 """ns; requests that arrived; running ones; place of the first that waits, and their number; free blocks, the first and
 the last of them; steps in flight, the place of the oldest; ns at which the device has done what is in flight; steps,
 finished requests and preemptions so far; most blocks in use; ns by which
-prompts have lengthened steps in which others decode."""
+prompts have lengthened steps in which others decode; ns at which the front end is done with the last request that
+came; steps since the last look for new ones; millionths of what is kept free for answers (SGLang)."""
 
 R_COLUMNS = 20
 (

@@ -25,8 +25,11 @@ from armillary.serving.columns import (
     P_DEPTH,
     P_EMIT,
     P_INGEST,
+    P_POLL,
     P_REQUESTS,
+    P_RULE,
     P_SEQUENCES,
+    P_TOKEN,
     R_ARRIVAL,
     R_BEFORE,
     R_DISTURBED,
@@ -35,6 +38,7 @@ from armillary.serving.columns import (
     R_INTERFERED,
     R_LAST,
     R_OUTPUT,
+    R_PROMPT,
     R_STALLED,
     R_STATE,
     RUNS,
@@ -48,14 +52,22 @@ from armillary.serving.columns import (
     S_MOST_BLOCKS,
     S_NOW,
     S_OLDEST,
+    S_POLLED,
+    S_RATIO,
+    S_READY,
     S_RUNNING,
     S_STEPS,
     S_WAITING,
+    SGLANG,
+    TRTLLM,
     WAITS,
 )  # fmt: skip
 
 give_back = use("armillary.serving.blocks_kernel").give_back
-schedule = use("armillary.serving.vllm_kernel").schedule
+vllm = use("armillary.serving.vllm_kernel").schedule
+trtllm = use("armillary.serving.trtllm_kernel").schedule
+_sglang = use("armillary.serving.sglang_kernel")
+sglang, FIRST_RATIO = _sglang.schedule, _sglang.FIRST_RATIO
 step_ns = use("armillary.serving.price_kernel").step_ns
 _step = use("armillary.serving.step_kernel")
 T_TOKENS, T_OUTPUTS, T_NEW, T_SCORES, T_DECODING, T_CONTEXT = (
@@ -66,14 +78,25 @@ FINISHED, STUCK, FULL = range(3)
 
 
 @inner
-def arrive(par, st, req, lists):
-    """Queue the requests that have come by now."""
+def ready(par, st, req, r):
+    """Return ns at which a request can be queued: the front end turns prompts into tokens one after another."""
     n = par[P_REQUESTS]
+    begun = max(st[S_READY], req[R_ARRIVAL * n + r] + par[P_INGEST])
+    return begun + req[R_PROMPT * n + r] * par[P_TOKEN] // 1000
+
+
+@inner
+def arrive(par, st, req, lists):
+    """Queue the requests that have come by now, if the engine looks for them."""
+    n = par[P_REQUESTS]
+    if par[P_POLL] > 1 and st[S_RUNNING] > 0 and st[S_POLLED] < par[P_POLL]:
+        return
+    st[S_POLLED] = 0
     while st[S_ARRIVED] < n:
         r = st[S_ARRIVED]
-        arrival = req[R_ARRIVAL * n + r]
-        if arrival < 0 or arrival + par[P_INGEST] > st[S_NOW]:
+        if req[R_ARRIVAL * n + r] < 0 or ready(par, st, req, r) > st[S_NOW]:
             return
+        st[S_READY] = ready(par, st, req, r)
         lists[1][(st[S_HEAD] + st[S_WAITING]) % n] = r
         st[S_WAITING] += 1
         req[R_STATE * n + r] = WAITS
@@ -162,7 +185,13 @@ def run(par, st, pool, req, tables, lists, sums, flights, price, log):
             slot = (st[S_OLDEST] + st[S_FLIGHT]) % par[P_DEPTH]
             for i in range(len(sums)):
                 sums[i] = 0
-            schedule(par, st, pool, req, tables, lists, (sums, made, slot * most))
+            step = (sums, made, slot * most)
+            if par[P_RULE] == SGLANG:
+                sglang(par, st, pool, req, tables, lists, step)
+            elif par[P_RULE] == TRTLLM:
+                trtllm(par, st, pool, req, tables, lists, step)
+            else:
+                vllm(par, st, pool, req, tables, lists, step)
             if sums[T_TOKENS] > 0:
                 # The mean of what stands before the prompts' tokens, weighted by their number.
                 new = sums[T_NEW]
@@ -186,6 +215,8 @@ def run(par, st, pool, req, tables, lists, sums, flights, price, log):
                 log[row + L_BLOCKS] = par[P_BLOCKS] - st[S_FREE]
                 log[row + L_RUNNING], log[row + L_WAITING] = st[S_RUNNING], st[S_WAITING]
                 st[S_STEPS] += 1
+                # A step with prompts makes the engine look at once.
+                st[S_POLLED] += par[P_POLL] if new > 0 else 1
                 continue
         if st[S_FLIGHT] > 0:
             results(par, st, pool, req, tables, lists, flights)
@@ -193,8 +224,9 @@ def run(par, st, pool, req, tables, lists, sums, flights, price, log):
         # Nothing to do: wait for the next request.
         if st[S_ARRIVED] == n or req[R_ARRIVAL * n + st[S_ARRIVED]] < 0:
             return STUCK
-        ahead = req[R_ARRIVAL * n + st[S_ARRIVED]] + par[P_INGEST]
+        ahead = ready(par, st, req, st[S_ARRIVED])
         if ahead <= st[S_NOW]:
             return STUCK
         st[S_NOW] = ahead
+        st[S_RATIO] = FIRST_RATIO
     return FINISHED

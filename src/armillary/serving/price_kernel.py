@@ -77,7 +77,8 @@ def step_ns(price, tokens, outputs, chunk, before, decoding, context):
 
     Args:
         price: ns of what depends on the tokens alone, and on the sequences that get a token; axes, their ends, and ps
-            of attention.
+            of attention; ns that the CPU takes to issue the kernels of a step, and the tokens up to which steps with
+            and without prompts are graphs, which it issues at once.
         tokens: All tokens.
         outputs: Sequences that get a token.
         chunk: New tokens of prompts.
@@ -85,6 +86,7 @@ def step_ns(price, tokens, outputs, chunk, before, decoding, context):
         decoding: Sequences that decode.
         context: Tokens before these, on average.
     """
-    dense, head, axes, ends, values = price
+    dense, head, axes, ends, values, issued = price
     ps = attention(axes, ends, values, chunk, before, decoding, context)
-    return dense[tokens] + head[outputs] + ps // 1000
+    ns = dense[tokens] + head[outputs] + ps // 1000
+    return max(ns, issued[0]) if tokens > issued[1 if chunk > 0 else 2] else ns

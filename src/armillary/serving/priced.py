@@ -1,7 +1,8 @@
-"""Step times of a model on a machine: every kernel and collective of a pass, as the engine times them.
+"""Step times of a model on a machine: every kernel and collective of a pass.
 
-Of all sizes of steps a pass of one layer of each kind is put into one trace, one after another, and simulated once.
-Layers of a kind take the same, and follow each other, so a step is their sum. Attention is timed apart, as it depends
+What inference engines have kernels of their own for is timed by `armillary.serving.kernels`. Of the rest a pass of one
+layer of each kind is put into one trace, for all sizes of steps one after another, and simulated once. Layers of a kind
+take the same, and follow each other, so a step is their sum. Attention is timed apart, as it depends
 on what each sequence has in the cache and all else only on how many tokens there are.
 """
 
@@ -15,6 +16,7 @@ import numpy as np
 
 from armillary.engine import simulate
 from armillary.platform.model import Platform
+from armillary.serving.kernels import GRAPHS, ISSUE_NS, Kernels, Taken, take
 from armillary.serving.step_table import Ints, StepTable
 from armillary.trace import Trace
 from armillary.workload.emit.rank import Rank
@@ -46,6 +48,7 @@ def priced(
     longest: int,
     captured: Sequence[int] = (),
     overhead_ns: int = 0,
+    kernels: Kernels | None = None,
 ) -> StepTable:
     """Return the times of steps.
 
@@ -58,6 +61,7 @@ def priced(
         longest: Most tokens of a sequence.
         captured: Sizes to which steps are filled up, by CUDA graphs of them; beyond the largest nothing is.
         overhead_ns: What each step takes besides.
+        kernels: Those that the engine has of its own; None: none is known.
 
     Raises:
         InputError: the plan is impossible for the model.
@@ -72,7 +76,9 @@ def priced(
     contexts = [each for each in CONTEXTS if each < longest] or [1]
     prefill = [_prompt(model, plan, max(1, new), past) for new in chunks for past in before]
     decode = [_layers(model, plan, 1, past + 1, max(1, many))[1:-1] for many in decoding for past in contexts]
-    whole, attention = _timed([*(each[:-1] for each in one), *heads, *prefill, *decode], plan, platform)
+    whole, attention = _timed(
+        [*(each[:-1] for each in one), *heads, *prefill, *decode], plan, platform, kernels
+    )
     first, second = len(one), len(one) + len(heads)
     third = second + len(prefill)
     dense = _fill_up(_each(tokens, (whole - attention)[:first], budget), captured)
@@ -89,7 +95,11 @@ def priced(
     of_answers[np.array(decoding) == 0] = 0
     both = of_prompts[:, :, None, None] + of_answers[None, None]
     axes = tuple(np.array(each, np.int64) for each in (chunks, before, decoding, contexts))
-    return StepTable(dense + overhead_ns, head, axes, both * 1000)  # type: ignore[arg-type]
+    issued = (0, 0, 0)
+    if kernels:
+        count = sum(len(as_engines_run(layer.forward)) for layer in one[0])
+        issued = (count * ISSUE_NS[kernels.engine], *GRAPHS[kernels.engine])
+    return StepTable(dense + overhead_ns, head, axes, both * 1000, issued)  # type: ignore[arg-type]
 
 
 def _prompt(model: Decoder, plan: Plan, new: int, past: int) -> list[Layer]:
@@ -177,8 +187,11 @@ def _of_attention(step: Step) -> bool:
     return step.attention is not None or step.name.startswith(("absorbed.", "core.", "kv.up."))
 
 
-def _timed(passes: Iterable[Sequence[Layer]], plan: Plan, platform: Platform) -> tuple[Ints, Ints]:
+def _timed(
+    passes: Iterable[Sequence[Layer]], plan: Plan, platform: Platform, kernels: Kernels | None
+) -> tuple[Ints, Ints]:
     """Return ns of each pass, and of attention in it: one simulation, in which they follow each other."""
+    taken = Taken()
     grid = rank_grid(plan)
     rank = Rank("steps", grid)
     before: list[int] = []
@@ -188,6 +201,10 @@ def _timed(passes: Iterable[Sequence[Layer]], plan: Plan, platform: Platform) ->
     for number, layers in enumerate(passes):
         for layer, times in Counter(layers).items():
             steps = as_engines_run(layer.forward)
+            if kernels:
+                steps = take(steps, kernels, plan.parallel.tp, taken, number, times)
+                if not steps:
+                    continue
             made = piece(steps)
             base = rank.piece(made, before)
             before = [base + node for node in made.last]
@@ -205,4 +222,8 @@ def _timed(passes: Iterable[Sequence[Layer]], plan: Plan, platform: Platform) ->
     for number, times, first, last, inside in placed:
         whole[number] += times * (end[first:last].max() - start[first:last].min()) * tick
         attention[number] += times * (end[inside] - start[inside]).sum() * tick
+    if kernels:
+        own = taken.sums(kernels, count)
+        whole += np.rint(own[0]).astype(np.int64)
+        attention += np.rint(own[1]).astype(np.int64)
     return whole, attention

@@ -30,7 +30,10 @@ class Engine:
         ahead: Whether it schedules a step while the one before runs.
         cached: Whether blocks are kept for requests that begin alike.
         long: Most new tokens of one prompt in a step; 0: no such limit.
-        ingest_ns: From the arrival of a request until it is in the queue.
+        rule: Whose scheduler: one of `armillary.serving.columns.RULES`.
+        ingest_ns: From the arrival of a request until it is in the queue, but for its tokens.
+        token_ps: What the front end takes for a token of a prompt, of one request after another.
+        poll: Steps of tokens after which the engine looks for new requests (SGLang's ``scheduler-recv-interval``).
         emit_ns: From the end of a step until its tokens are with the client.
     """
 
@@ -41,6 +44,9 @@ class Engine:
     ahead: bool = True
     cached: bool = True
     long: int = 0
+    rule: str = "vllm"
+    token_ps: int = 0
+    poll: int = 1
     ingest_ns: int = 0
     emit_ns: int = 0
 
@@ -77,6 +83,18 @@ class Served:
     most_blocks: int
     engine: Engine
 
+    def later(self, ns: int) -> Served:
+        """Return the same, `ns` later."""
+        if not ns:
+            return self
+        arrival = np.where(self.requests.arrival < 0, -1, self.requests.arrival + ns)
+        steps = self.steps.copy()
+        steps[:, [c.L_START, c.L_END]] += ns
+        return replace(
+            self, requests=replace(self.requests, arrival=arrival), begun=self.begun + ns, first=self.first + ns,
+            last=self.last + ns, steps=steps,
+        )  # fmt: skip
+
 
 def serve_replica(requests: Requests, engine: Engine, table: StepTable, mode: Mode | None = None) -> Served:
     """Return what became of each request.
@@ -109,7 +127,8 @@ def serve_replica(requests: Requests, engine: Engine, table: StepTable, mode: Mo
         (c.P_REQUESTS, n), (c.P_BUDGET, engine.budget), (c.P_SEQUENCES, engine.sequences), (c.P_BLOCK, engine.block),
         (c.P_BLOCKS, engine.blocks), (c.P_DEPTH, depth), (c.P_CACHED, int(engine.cached)),
         (c.P_CLIENTS, requests.clients), (c.P_LONG, engine.long), (c.P_INGEST, engine.ingest_ns),
-        (c.P_EMIT, engine.emit_ns),
+        (c.P_EMIT, engine.emit_ns), (c.P_RULE, c.RULES.index(engine.rule)), (c.P_TOKEN, engine.token_ps),
+        (c.P_POLL, engine.poll),
     ):  # fmt: skip
         par[place] = value
     req = np.zeros((c.R_COLUMNS, n), np.int64)

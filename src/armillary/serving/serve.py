@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -11,50 +11,71 @@ from armillary.base.document import Source
 from armillary.base.errors import InputError, nearest, one_of
 from armillary.explore.training.machine import machine_of
 from armillary.serving.load import cut, load_requests
-from armillary.serving.outcome import Outcome, Quantiles, quantiles
+from armillary.serving.rate import largest
 from armillary.serving.requests import Requests
+from armillary.serving.result import Serving
 from armillary.serving.service import Service, Wanted, limits_of, service
 from armillary.workload.models import load_model
 
 
-@dataclass(frozen=True)
-class Serving:
-    """Requests that were served.
+def find_rate(
+    model: str | Path,
+    machine: Source,
+    load: str | Path | Requests,
+    *,
+    slo: str,
+    share: float = 0.9,
+    seed: int = 0,
+    first: int | None = None,
+    **options: Any,
+) -> Serving:
+    """Return what becomes of a load when it comes as fast as a share of its requests still meets an objective.
 
-    Attributes:
-        service: What served them.
-        outcome: What became of each request.
-        limits: Of the service-level objective, name -> s; empty: there is none.
+    The requests stay as they are; the time between them is divided by a factor, to 1 %. A load that lasts too short
+    for queues to grow hides that it is too large: give it some minutes.
+
+    Args:
+        model: See `serve`, as for all others.
+        machine: The machine.
+        load: An open load.
+        slo: Limits that a good request meets.
+        share: Of the requests that must be good.
+        seed: Of what is drawn.
+        first: How many requests of the load are served.
+        options: As of `serve`.
+
+    Raises:
+        InputError: something of it is wrong, even requests far apart miss the objective, or all at once meet it.
     """
+    if not 0 < share <= 1:
+        raise InputError(
+            f"find-rate {100 * share:g} %: expected a share of the requests above 0 %, up to 100 %"
+        )
+    if not slo:
+        raise InputError("find-rate: there is no objective, expected one, e.g. --slo ttft=500ms,tpot=50ms")
+    limits = limits_of(slo)
+    requests = cut(load if isinstance(load, Requests) else load_requests(load, seed), first)
+    if requests.clients:
+        raise InputError(
+            "find-rate: clients of a closed loop send when they have their answer, expected an open load"
+        )
+    if len(requests) < 2:
+        raise InputError("find-rate: one request has no rate, expected more")
+    served = _service(model, machine, requests, options)
 
-    service: Service
-    outcome: Outcome
-    limits: Mapping[str, float]
+    def good(speed: float) -> float:
+        return float(served.run(cut(requests, None, speed)).good(limits).mean())
 
-    @property
-    def ttft_s(self) -> Quantiles:
-        """Time to first token of the requests, in s."""
-        return quantiles(self.outcome.ttft)
+    found = largest(good, share)
+    return Serving(served, served.run(cut(requests, None, found.speed)), limits, found, share)
 
-    @property
-    def tpot_s(self) -> Quantiles:
-        """Time per output token after the first, in s; requests of one token have none."""
-        return quantiles(self.outcome.tpot)
 
-    @property
-    def e2e_s(self) -> Quantiles:
-        """Time from arrival to last token, in s."""
-        return quantiles(self.outcome.e2e)
-
-    @property
-    def output_tokens_per_s(self) -> float:
-        """Of all replicas, from the first arrival to the last token."""
-        return self.outcome.output_rate
-
-    @property
-    def good(self) -> float | None:
-        """Share of the requests that meet the objective; None: there is none."""
-        return float(self.outcome.good(self.limits).mean()) if self.limits else None
+def _service(model: str | Path, machine: Source, requests: Requests, options: Mapping[str, Any]) -> Service:
+    names = [each.name for each in fields(Wanted)]
+    for name in options:
+        if name not in names:
+            raise InputError(f"serve: no option '{name}'{nearest(name, names)}, expected {one_of(names)}")
+    return service(load_model(model), machine_of(machine), requests, Wanted(**options))
 
 
 def serve(
@@ -68,7 +89,7 @@ def serve(
     slo: str = "",
     **options: Any,
 ) -> Serving:
-    """Serve requests, by the rule of vLLM V1, and return what becomes of each.
+    """Serve requests, by the rule of an engine, and return what becomes of each.
 
     Args:
         model: A name of ``armillary generate list``, a model file, or a Hugging Face config.json: a decoder.
@@ -83,11 +104,7 @@ def serve(
     Raises:
         InputError: something of it is wrong, the model does not fit, or a request never does.
     """
-    names = [each.name for each in fields(Wanted)]
-    for name in options:
-        if name not in names:
-            raise InputError(f"serve: no option '{name}'{nearest(name, names)}, expected {one_of(names)}")
     limits = limits_of(slo) if slo else {}
     requests = cut(load if isinstance(load, Requests) else load_requests(load, seed), first, speed)
-    found = service(load_model(model), machine_of(machine), requests, Wanted(**options))
+    found = _service(model, machine, requests, options)
     return Serving(found, found.run(requests), limits)

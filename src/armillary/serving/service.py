@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,9 +16,10 @@ from armillary.explore.training.machine import Machine
 from armillary.explore.training.train import BASES
 from armillary.platform.fields import first_problem
 from armillary.serving.capacity import Capacity, capacity_of
+from armillary.serving.kernels import ENGINES, EXPERTS, INGEST_NS, TOKEN_PS, Kernels, Routed, kernels_of
 from armillary.serving.outcome import Outcome, joined
 from armillary.serving.priced import priced
-from armillary.serving.replica import Engine, check_fits, serve_replica
+from armillary.serving.replica import Engine, Served, check_fits, serve_replica
 from armillary.serving.requests import Ints, Requests
 from armillary.serving.step_table import StepTable
 from armillary.workload.layers.shard import near
@@ -34,6 +35,7 @@ LARGE_DEVICE = 70 * 2**30
 CAPTURED = (1, 2, 4, *range(8, 257, 8), *range(272, 513, 16))
 """Tokens of the steps of which vLLM 0.19 has CUDA graphs; others up to the last are filled up to the next."""
 MOST_BUDGET, MOST_SEQUENCES, MOST_BLOCK, MOST_BLOCKS = 2**17, 2**14, 2**12, 2**27
+MOST_INGEST, MOST_POLL, MOST_COPIES = 10**12, 10**6, 10**5
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,7 @@ class Service:
         engine: Of each replica.
         capacity: Memory of a device; None: the number of blocks was given.
         table: Times of its steps.
+        copies: Machines like this one, each with as many replicas.
         assumptions: Sentences: what nobody said and moves the answer.
     """
 
@@ -57,11 +60,17 @@ class Service:
     capacity: Capacity | None
     table: StepTable
     assumptions: tuple[str, ...]
+    copies: int = 1
 
     @property
     def replicas(self) -> int:
         """Replicas of the model."""
-        return self.machine.npus // self.plan.parallel.tp
+        return self.copies * self.machine.npus // self.plan.parallel.tp
+
+    @property
+    def devices(self) -> int:
+        """Devices of all replicas."""
+        return self.copies * self.machine.npus
 
     def run(self, requests: Requests) -> Outcome:
         """Return what becomes of a load: request r goes to replica r modulo their number, and clients stay with one.
@@ -74,7 +83,22 @@ class Service:
         engine = replace(self.engine, sequences=min(self.engine.sequences, len(self.table.head) - 1))
         shares = shares_of(requests, self.replicas)
         parts = [share_of(requests, mine, len(shares), at) for at, mine in enumerate(shares)]
-        return joined(requests, [serve_replica(each, engine, self.table) for each in parts], shares)
+        return joined(requests, serve_all(parts, engine, self.table), shares)
+
+
+def serve_all(parts: Sequence[Requests], engine: Engine, table: StepTable) -> list[Served]:
+    """Return what becomes of the load of each replica: those whose loads differ in their begin only are one class."""
+    known: dict[tuple[bytes, ...], Served] = {}
+    found = []
+    for part in parts:
+        begin = max(0, int(part.arrival[0]))
+        alike = replace(part, arrival=np.where(part.arrival < 0, -1, part.arrival - begin))
+        lengths = (alike.arrival, alike.prompt, alike.output)
+        key = (*(each.tobytes() for each in lengths), repr((part.clients, part.shared)).encode())
+        if key not in known:
+            known[key] = serve_replica(alike, engine, table)
+        found.append(known[key].later(begin))
+    return found
 
 
 def shares_of(requests: Requests, replicas: int) -> list[Ints]:
@@ -102,7 +126,12 @@ class Wanted:
 
     Attributes:
         tp: Devices of a replica.
+        replicas: Of all; more than a machine holds are on further machines like it.
+        engine: Whose kernels and rule: vllm, sglang or trtllm.
+        ep: Devices over which whole experts are divided: 1 or tp.
         precision: Of GEMMs.
+        scales: Of operands in fp8: of a tensor, or of blocks of 128.
+        experts: As routed experts are stored: bf16, fp8, fp4 (NVFP4), mxfp4 or int4; None: in the precision of GEMMs.
         weight_precision: Of stored weights.
         cache_precision: Of keys and values.
         budget: Most tokens of a step.
@@ -113,10 +142,17 @@ class Wanted:
         cached: Whether blocks are kept for requests that begin alike.
         ahead: Whether a step is scheduled while the one before runs.
         overhead_ns: What each step takes besides kernels and collectives.
+        ingest_ns: From the arrival of a request until it is in the queue; None: as measured, and more for each token.
+        poll: Steps of tokens after which the engine looks for new requests.
     """
 
     tp: int | None = None
+    replicas: int | None = None
+    engine: str = "vllm"
+    ep: int = 1
     precision: str | None = None
+    scales: str = "tensor"
+    experts: str | None = None
     weight_precision: str | None = None
     cache_precision: str | None = None
     budget: int | None = None
@@ -127,6 +163,8 @@ class Wanted:
     cached: bool = True
     ahead: bool = True
     overhead_ns: int = 0
+    ingest_ns: int | None = None
+    poll: int = 1
 
 
 def service(model: Model, machine: Machine, requests: Requests, wanted: Wanted) -> Service:
@@ -145,7 +183,7 @@ def service(model: Model, machine: Machine, requests: Requests, wanted: Wanted) 
             f"serving '{model.name}': expected a model with attention in every layer, it has others"
         )
     kept = stores(plan)
-    if kept.weights != plan.numbers.compute:
+    if kept.weights != plan.numbers.compute and not wanted.experts:
         assumptions.append(
             f"GEMMs read weights as if they were stored in {plan.numbers.compute}, not in {kept.weights}: only memory "
             "counts the difference"
@@ -175,24 +213,81 @@ def service(model: Model, machine: Machine, requests: Requests, wanted: Wanted) 
             "blocks of keys and values follow from weights and the working memory of a step; engines measure it, and "
             "find up to 10 % fewer"
         )
+    ingest = INGEST_NS if wanted.ingest_ns is None else wanted.ingest_ns
+    if wanted.ingest_ns is None:
+        assumptions.append(
+            f"a request is in the queue {INGEST_NS / 1e6:.3g} ms after it came, and its prompt takes the front end "
+            f"{TOKEN_PS / 1e6:g} us a token, one request after another"
+        )
+    if not 0 <= ingest <= MOST_INGEST:
+        raise InputError(f"ingest {ingest:,} ns: expected 0 to {MOST_INGEST:,} ns")
+    _within("poll", wanted.poll, 1, MOST_POLL)
+    each = machine.npus // tp
+    copies = _within("replicas", wanted.replicas, each, MOST_COPIES * each) // each
+    if wanted.replicas is not None and wanted.replicas % each:
+        raise InputError(
+            f"replicas {wanted.replicas}: expected a multiple of {each}, those of a machine {machine.name}"
+        )
     blocks = capacity.blocks if capacity else _within("blocks", wanted.blocks, 1, MOST_BLOCKS)
     engine = Engine(
-        budget, sequences, block, min(blocks, MOST_BLOCKS), ahead=wanted.ahead, cached=wanted.cached
-    )
+        budget, sequences, block, min(blocks, MOST_BLOCKS), ahead=wanted.ahead, cached=wanted.cached,
+        rule=wanted.engine, poll=wanted.poll, ingest_ns=ingest, token_ps=TOKEN_PS if wanted.ingest_ns is None else 0,
+    )  # fmt: skip
     # Refused before steps are timed.
     check_fits(requests, engine)
     if not wanted.overhead_ns:
         assumptions.append(
             "what the engine does on the CPU hides behind the device, and takes no time of its own"
         )
+    kernels = _kernels(model, machine, wanted, tp)
+    if kernels is None:
+        assumptions.append(
+            "kernels are those of training: of an inference engine none was measured on this device"
+        )
+    elif kernels.like != kernels.gpu.name:
+        assumptions.append(
+            f"kernels of the engine were not measured: they follow {kernels.like} and the data sheet"
+        )
     if model.experts is not None:
-        assumptions.append("experts get equal numbers of tokens, and every device a part of each")
+        assumptions.append(
+            "tokens choose experts by chance, some more often, as in the tables of their kernels"
+        )
     most = min(sequences, budget, requests.clients or len(requests))
     table = priced(
         model, plan, machine.platform, budget=budget, sequences=most, longest=int(tokens.max()), captured=CAPTURED,
-        overhead_ns=wanted.overhead_ns,
+        overhead_ns=wanted.overhead_ns, kernels=kernels,
     )  # fmt: skip
-    return Service(model, machine, plan, engine, capacity, table, tuple(assumptions))
+    return Service(model, machine, plan, engine, capacity, table, tuple(assumptions), copies)
+
+
+def _kernels(model: Decoder, machine: Machine, wanted: Wanted, tp: int) -> Kernels | None:
+    """Return the kernels of the engine, None: none was measured on this device or one like it.
+
+    Raises:
+        InputError: an engine, a kind of scales or of experts is unknown, or ep is neither 1 nor tp.
+    """
+    stored = wanted.experts or wanted.precision or "bf16"
+    for name, value, known in (
+        ("engine", wanted.engine, ENGINES),
+        ("scales", wanted.scales, ("tensor", "block")),
+        ("experts", wanted.experts or "bf16", tuple(each for each in EXPERTS if " " not in each)),
+    ):
+        if value not in known:
+            raise InputError(f"{name} {value}: expected {one_of(known)}{nearest(value, known)}")
+    if wanted.ep not in (1, tp):
+        raise InputError(f"ep {wanted.ep}: expected 1 or tp {tp}: whole experts go to all devices or to none")
+    own, routed = model.experts, None
+    if own is None and (wanted.experts or wanted.ep > 1):
+        name = "experts" if wanted.experts else "ep"
+        raise InputError(f"{name}: {model.name} has no experts, expected none")
+    if own is not None:
+        stored += " block" if stored == "fp8" and wanted.scales == "block" else ""
+        routed = Routed(own.count, own.top_k, model.hidden, own.size, wanted.ep, tp, stored)
+    if not machine.device:
+        return None
+    inner = machine.platform.dimensions[0]
+    link = inner.bandwidth * 1e9 if 1 < tp <= inner.size else 0.0
+    return kernels_of(machine.device, wanted.engine, link, wanted.scales == "block", routed)
 
 
 def _within(name: str, value: int | None, usual: int, most: int) -> int:
@@ -215,9 +310,12 @@ def _plan(machine: Machine, tp: int, wanted: Wanted) -> Plan:
             f"tp {tp}: expected a divisor of {npus:,}, the devices of machine {machine.name} "
             f"(nearest: {near(tp, fits)})"
         )
+    # Experts hold nearly all weights of a model that has some.
+    narrow = "fp4" if wanted.experts in ("fp4", "mxfp4", "int4") else wanted.experts
     numbers = {
         "compute": wanted.precision,
-        "weights": wanted.weight_precision,
+        "weights": wanted.weight_precision or narrow,
+        "embeddings": "bf16" if narrow else None,
         "cache": wanted.cache_precision,
     }
     keys: dict[str, Any] = {

@@ -20,6 +20,8 @@ class StepTable:
         axes: Points of the axes of `attention`: new tokens of prompts, tokens before them, sequences that decode,
             tokens before each of these.
         attention: ps of the attention of all layers, in that order.
+        issued: ns that the CPU takes to issue the kernels of a step, and the tokens up to which steps with and without
+            prompts are graphs, which it issues at once.
         assumptions: What it takes from elsewhere, a sentence each.
     """
 
@@ -27,10 +29,12 @@ class StepTable:
     head: Ints
     axes: tuple[Ints, Ints, Ints, Ints]
     attention: Ints
+    issued: tuple[int, int, int] = (0, 0, 0)
     assumptions: tuple[str, ...] = ()
 
-    def arrays(self) -> tuple[Ints, Ints, Ints, Ints, Ints]:
+    def arrays(self) -> tuple[Ints, Ints, Ints, Ints, Ints, Ints]:
         """Return what `armillary.serving.price_kernel.step_ns` takes."""
         ends = np.concatenate(([0], np.cumsum([len(each) for each in self.axes]))).astype(np.int64)
         flat = np.concatenate(self.axes).astype(np.int64)
-        return self.dense, self.head, flat, ends, np.ascontiguousarray(self.attention.ravel(), np.int64)
+        attention = np.ascontiguousarray(self.attention.ravel(), np.int64)
+        return self.dense, self.head, flat, ends, attention, np.array(self.issued, np.int64)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.base.errors import InputError
-from armillary.trace.columns import CollectiveType, NodeType, type_name
+from armillary.trace.columns import RAW, CollectiveType, NodeType, type_name
 from armillary.trace.graph import LIMIT, Graph, distinct_types
 from armillary.trace.grid import AXIS
 from armillary.trace.node import REPLAY_ONLY
@@ -102,7 +102,12 @@ def _contents(graph: Graph) -> Iterator[Diagnostic]:
         yield Diagnostic("warning", None, "the graph has no nodes")
     if graph.unknown_fields:
         yield Diagnostic("warning", None, f"{graph.unknown_fields} unknown protobuf fields are skipped")
+    newer = int((graph.attr_kind == RAW).sum())
     types = graph.types
+    known = int(np.isin(types, (NodeType.STORAGE_NODE, NodeType.CHECKPOINT_NODE)).sum())
+    if newer > known:
+        problem = f"{newer - known} fields of nodes are of a newer schema: they are kept, and simulations ignore them"
+        yield Diagnostic("warning", None, problem)
     present = distinct_types(types).tolist()
     for number in present:
         if number == NodeType.INVALID_NODE:

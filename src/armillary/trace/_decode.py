@@ -17,6 +17,7 @@ from armillary.base.tables import before_table
 from armillary.trace import decode_kernel as k
 from armillary.trace import wire_kernel
 from armillary.trace.columns import I64, Columns
+from armillary.trace.frames_kernel import PARTS
 from armillary.trace.graph import Graph
 
 KERNEL = "armillary.trace.decode_kernel"
@@ -167,13 +168,14 @@ def _pass(
 def _estimate(kernel: ModuleType, mode: jit.Mode, data: Data, offsets: I64) -> list[int] | None:
     """Return the exact number of frames and sizes of all else that are likely enough; None if parts do not tell."""
     memory = _layout([0] * k.BASES, offsets)
-    n_files, width = len(offsets) - 1, 2 * k.PARTS + 1
+    n_files, width = len(offsets) - 1, 2 * PARTS + 1
+    counter = jit.load("armillary.trace.frames_kernel", mode)
     if mode == "compiled":
         parts = np.zeros(n_files * width, np.int64)
-        rows = kernel.frames(np.frombuffer(data, dtype=np.uint8), _SHARE, memory, parts)
+        rows = counter.frames(np.frombuffer(data, dtype=np.uint8), _SHARE, memory, parts)
     else:
         plain = [0] * (n_files * width)
-        rows = kernel.frames(memoryview(data), _SHARE, memory.tolist(), plain)
+        rows = counter.frames(memoryview(data), _SHARE, memory.tolist(), plain)
         parts = np.array(plain, np.int64)
     if rows < 0:
         return None

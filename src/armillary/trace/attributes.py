@@ -22,6 +22,7 @@ from armillary.trace.columns import (
     FLOAT_KINDS,
     INTEGER_KINDS,
     KIND_NAMES,
+    RAW,
     STRING,
     UINT64,
     Columns,
@@ -236,7 +237,7 @@ def value(columns: Columns, kind: int, bits: int) -> Any:
     if not kind & 1:
         items = columns.items[columns.list_ptr[bits] : columns.list_ptr[bits + 1]]
         return [value(columns, kind - 1, item) for item in items.tolist()]
-    if kind in (STRING, BYTES):
+    if kind in (STRING, BYTES, RAW):
         raw = columns.raw(bits)
         return raw.decode() if kind == STRING else raw
     if kind == DOUBLE:

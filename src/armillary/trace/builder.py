@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from numbers import Integral, Real
 from typing import TypedDict, Unpack
 
 from armillary.base.errors import InputError
+from armillary.base.hints import show
 from armillary.trace.columns import VERSION, CollectiveType, NodeType
 from armillary.trace.graph import Graph
 from armillary.trace.node import Attribute, Node, graph_of
 
-Size = int | str
-"""Bytes, or text with a unit such as ``"1 GiB"``."""
+Size = int | float | str
+"""Whole bytes, or text with a unit such as ``"1 GiB"``."""
+Time = int | float | str
+"""µs, or text with a unit such as ``"1.5 us"``; to the ns."""
+Ids = int | Sequence[int]
+"""A node, or several."""
 
 
 class Order(TypedDict, total=False):
     """Dependencies of a node."""
 
-    after: Sequence[int]
+    after: Ids
     """Ids of the nodes whose results it needs (data dependencies)."""
-    ctrl_after: Sequence[int]
+    ctrl_after: Ids
     """Ids of the nodes that it merely follows (control dependencies)."""
 
 
@@ -30,7 +36,7 @@ class CollectiveOptions(Order, total=False):
     """Number of the communicator group (``pg_name``); None, the default, for all ranks."""
     dims: Sequence[bool] | None
     """For each network dimension whether it takes part (``involved_dim``); None for all."""
-    duration_micros: int
+    duration_micros: Time
 
 
 class AccessOptions(Order, total=False):
@@ -74,13 +80,21 @@ class GraphBuilder:
         kind: int,
         attrs: Iterable[Attribute] = (),
         *,
-        after: Sequence[int] = (),
-        ctrl_after: Sequence[int] = (),
-        duration_micros: int = 0,
+        after: Ids = (),
+        ctrl_after: Ids = (),
+        duration_micros: Time = 0,
     ) -> int:
-        """Add a node of type `kind` with exactly these attributes."""
-        node = Node(self._next, name, kind, tuple(ctrl_after), tuple(after), 0, duration_micros)
+        """Add a node of type `kind` with exactly these attributes, and ``duration_ns`` where µs are too coarse.
+
+        Raises:
+            InputError: a time or a dependency is none.
+        """
+        ns = _nanoseconds(duration_micros, name)
+        before = (_ids(ctrl_after, name, "ctrl_after"), _ids(after, name, "after"))
+        node = Node(self._next, name, kind, *before, 0, ns // 1000)
         node.attrs.extend(attrs)
+        if ns % 1000:
+            node.attrs.append(("duration_ns", "int64", ns))
         self.nodes.append(node)
         self._next += 1
         return node.id
@@ -89,8 +103,8 @@ class GraphBuilder:
         self,
         name: str,
         *,
-        duration_micros: int = 0,
-        flops: int | None = None,
+        duration_micros: Time = 0,
+        flops: float | None = None,
         bytes: Size | None = None,
         cpu: bool = False,
         **order: Unpack[Order],
@@ -98,7 +112,7 @@ class GraphBuilder:
         """Add a compute node: a measured duration, or FLOPs and bytes moved for a roofline."""
         attrs: list[Attribute] = [("is_cpu_op", "bool", cpu)]
         if flops is not None:
-            attrs.append(("num_ops", "int64", flops))
+            attrs.append(("num_ops", "int64", _whole(flops, name, "flops", "FLOPs")))
         if bytes is not None:
             attrs.append(("tensor_size", "uint64", _bytes(bytes, name)))
         return self.add(name, NodeType.COMP_NODE, attrs, duration_micros=duration_micros, **order)
@@ -111,7 +125,7 @@ class GraphBuilder:
         *,
         group: int | str | None = None,
         dims: Sequence[bool] | None = None,
-        duration_micros: int = 0,
+        duration_micros: Time = 0,
         **order: Unpack[Order],
     ) -> int:
         """Add a collective of `size` bytes; see `CollectiveOptions`."""
@@ -193,6 +207,25 @@ class GraphBuilder:
             attrs.append(("pg_name", "string", str(group)))
         return self.add(name, kind, attrs, **order)
 
+    def checkpoint(self, name: str, size: Size, *, path: str = "", **order: Unpack[Order]) -> int:
+        """Add a checkpoint of `size` bytes, written to a file (mlcommons/chakra's pull request 216)."""
+        return self._file(NodeType.CHECKPOINT_NODE, name, "write", size, path, order)
+
+    def storage(
+        self, name: str, size: Size, operation: str = "read", *, path: str = "", **order: Unpack[Order]
+    ) -> int:
+        """Add an operation on a file: open, close, read, write, pread, pwrite, fsync, fdatasync or sync_file_range."""
+        return self._file(NodeType.STORAGE_NODE, name, operation, size, path, order)
+
+    def _file(self, kind: int, name: str, operation: str, size: Size, path: str, order: Order) -> int:
+        from armillary.trace.storage import storage_field
+
+        try:
+            field = storage_field(operation, _bytes(size, name), path)
+        except ValueError as error:
+            raise InputError(f"'{name}': {error}") from error
+        return self.add(name, kind, [("is_cpu_op", "bool", False), ("", "field", field)], **order)
+
     def metadata(self, name: str, values: str = "", attrs: Iterable[Attribute] = ()) -> int:
         """Add a metadata node; `values` is its ``IOInfo.inputs.values``."""
         ident = self.add(name, NodeType.METADATA_NODE, attrs)
@@ -219,4 +252,47 @@ def _bytes(size: Size, name: str) -> int:
             return parse_bytes(size)
         except ValueError as error:
             raise InputError(f"node '{name}': size: {error}") from error
-    return size
+    return _whole(size, name, "size", "bytes")
+
+
+def _whole(value: object, name: str, what: str, unit: str) -> int:
+    """Return a count; 1e9 is one, too."""
+    found = _number(value)
+    if found is None or found != int(found):
+        raise InputError(f"node '{name}': {what}: got {show(value)}, expected a whole number of {unit}")
+    return int(found)
+
+
+def _number(value: object) -> int | float | None:
+    """Return a number that is not negative and fits 63 bits, None for anything else; NumPy's are numbers, too."""
+    if isinstance(value, bool) or not isinstance(value, int | float | Real):
+        return None
+    found = int(value) if isinstance(value, Integral) else float(value)
+    return found if 0 <= found < 2**63 else None
+
+
+def _nanoseconds(value: Time, name: str) -> int:
+    if isinstance(value, str):
+        from armillary.base.units import parse_time
+
+        try:
+            return round(parse_time(value))
+        except ValueError as error:
+            raise InputError(f"node '{name}': duration: {error}") from error
+    found = _number(value)
+    if found is None:
+        raise InputError(
+            f"node '{name}': duration: got {show(value)}, expected µs, or a text such as '1.5 us'"
+        )
+    return found * 1000 if isinstance(found, int) else round(found * 1000)
+
+
+def _ids(value: Ids, name: str, what: str) -> tuple[int, ...]:
+    given: Sequence[object] = value if isinstance(value, Sequence) else (value,)
+    if isinstance(value, str) or not all(
+        isinstance(each, Integral) and not isinstance(each, bool) for each in given
+    ):
+        raise InputError(
+            f"node '{name}': {what}: got {show(value)}, expected ids that earlier calls returned"
+        )
+    return tuple(int(each) for each in given)  # type: ignore[call-overload]

@@ -19,6 +19,7 @@ from armillary.trace.decode_kernel import (
     DURATION,
     ID,
     NAME_AT,
+    RAW,
     ROW_FIELDS,
     START,
     TYPE,
@@ -43,6 +44,7 @@ __all__ = [
     "KIND_NAMES",
     "NAME_AT",
     "RANGES",
+    "RAW",
     "ROW_FIELDS",
     "START",
     "STRING",
@@ -73,6 +75,10 @@ class NodeType(IntEnum):
     COMM_SEND_NODE = 5
     COMM_RECV_NODE = 6
     COMM_COLL_NODE = 7
+    # Of mlcommons/chakra's pull request 216; what a storage or checkpoint node does is in its field 11.
+    STORAGE_NODE = 8
+    BATCH_NODE = 9
+    CHECKPOINT_NODE = 10
 
 
 class CollectiveType(IntEnum):
@@ -95,8 +101,17 @@ _SCALARS = (
     "fixed32", "fixed64", "sfixed32", "sfixed64", "bool", "string", "bytes",
 )  # fmt: skip
 
-KIND_NAMES: tuple[str, ...] = ("unset", "", "", *(s + end for s in _SCALARS for end in ("", "_list")))
-"""Name of an attribute kind by the field number of its oneof member: 9 is ``int64``, 10 ``int64_list``."""
+KIND_NAMES: tuple[str, ...] = (
+    "unset",
+    "",
+    "",
+    *(s + end for s in _SCALARS for end in ("", "_list")),
+    "field",
+)
+"""Name of an attribute kind by the field number of its oneof member: 9 is ``int64``, 10 ``int64_list``.
+
+The last one is no member: a whole field of a node, of a newer schema, which is written as it was read.
+"""
 
 KINDS: dict[str, int] = {name: number for number, name in enumerate(KIND_NAMES) if name}
 """Field number of the oneof member by kind name; 0 stands for a value that is not set."""

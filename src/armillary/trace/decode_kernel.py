@@ -36,6 +36,9 @@ ROW_STRIDE, IO_STRIDE, DOC_STRIDE, MASK, N_FILES = 45, 46, 47, 48, 49
 ROOM, FILES = 50, 60
 """From `ROOM` on, the sizes of the columns that the cursors from `CTRL` to `DOC` fill, for `BOTH`."""
 
+RAW = 33
+"""Kind of an attribute that is a whole field of a node, of a schema that is newer than this one."""
+
 # Rows of the matrix with one column per frame.
 ID, TYPE, START, DURATION, NAME_AT, CTRL_AT, DATA_AT, ATTR_AT, ROW_FIELDS = 0, 1, 2, 3, 4, 5, 6, 7, 8
 
@@ -202,6 +205,20 @@ def add_attribute(buf: Any, pos: int, end: int, fill: int, m: Any, heads: Any, p
 
 
 @inner
+def add_field(buf: Any, pos: int, end: int, fill: int, m: Any, heads: Any, pool: Any) -> Any:
+    """Append a field of a newer schema, its tag included, as a nameless attribute of kind `RAW`; return `end`."""
+    bits = add_string(buf, pos, end, fill, m, pool)
+    if fill:
+        known = intern(buf, pos, pos, m)
+        if known < 0:
+            return known
+        heads[m[ATTR]] = (known - 1) << 6 | RAW
+        m[m[AT_VALUE] + m[ATTR]] = bits
+    m[ATTR] += 1
+    return end
+
+
+@inner
 def add_dependencies(buf: Any, pos: int, end: int, at: int, fill: int, m: Any) -> Any:
     """Write packed ids to ``m[at:]``; return how many, or an error."""
     count = 0
@@ -314,6 +331,10 @@ def add_frame(buf: Any, pos: int, end: int, head: bool, fill: int, m: Any, heads
             error = read_io(buf, value, after, SPANS + 6 * (number - 8), fill, m)
             if error < 0:
                 return error
+        elif number > 10:
+            error = add_field(buf, pos, after, fill, m, heads, pool)
+            if error < 0:
+                return error
         else:
             m[UNKNOWN] += 1
         pos = after
@@ -371,41 +392,3 @@ def decode(buf: Any, fill: int, m: Any, heads: Any, pool: Any) -> Any:
         m[last + CTRL_AT * stride], m[last + DATA_AT * stride] = m[CTRL], m[DATA]
         m[last + ATTR_AT * stride] = m[ATTR]
     return 0
-
-
-PARTS = 8
-"""Parts of each file that `frames` picks."""
-
-
-@njit
-def frames(buf: Any, share: int, m: Any, parts: Any) -> Any:
-    """Return the number of frames of all files, or an error, and pick parts of each file.
-
-    The row of a file in `parts` gets the end of its first frame, and first byte and end of each of `PARTS` parts of
-    whole frames, spread evenly, of about 1 / (`share` * `PARTS`) of the file; 0 where there is none.
-    """
-    rows = 0
-    for f in range(m[N_FILES]):
-        pos, end = m[FILES + f], m[FILES + f + 1]
-        begin, size, row = pos, end - pos, f * (2 * PARTS + 1)
-        picked, inside = 0, False
-        first = True
-        while pos < end:
-            length, pos = varint(buf, pos, end)
-            if pos < 0 or length < 0 or length > end - pos:
-                return LENGTH
-            pos += length
-            rows += 1
-            if first:
-                parts[row] = pos
-                first = False
-            elif inside and pos - parts[row + 2 * picked + 1] >= size // (share * PARTS):
-                parts[row + 2 * picked + 2] = pos
-                picked += 1
-                inside = False
-            if not inside and picked < PARTS and pos < end and pos - begin >= size // PARTS * picked:
-                parts[row + 2 * picked + 1] = pos
-                inside = True
-        if inside:
-            parts[row + 2 * picked + 2] = end
-    return rows

@@ -14,6 +14,7 @@ from armillary.base.jit import inner, njit, use
 wire_of = use("armillary.trace.wire_kernel").wire_of
 layout = use("armillary.trace.decode_kernel")
 ID, TYPE, START, DURATION = layout.ID, layout.TYPE, layout.START, layout.DURATION
+RAW = layout.RAW
 NAME_AT, CTRL_AT, DATA_AT, ATTR_AT = layout.NAME_AT, layout.CTRL_AT, layout.DATA_AT, layout.ATTR_AT
 
 
@@ -147,6 +148,13 @@ def encode(
             attr = rows[ATTR_AT, row + 1] - 1 - attr_back
             end = pos
             kind = attr_kind[attr] & 63
+            if kind == RAW:
+                # A field of the node itself, of a newer schema: its tag is among the bytes.
+                text = attr_value[attr]
+                for i in range(string_ptr[text + 1] - string_ptr[text]):
+                    out[pos - 1 - i] = pool[string_ptr[text + 1] - 1 - i]
+                pos -= string_ptr[text + 1] - string_ptr[text]
+                continue
             # Everything is written backwards, so a value ends where its attribute began.
             if len(ends) > 0:
                 ends[attr] = pos

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from armillary.trace import columns as c
-from armillary.trace.columns import BYTES, I64, KINDS, STRING, VERSION, Columns, NodeType
+from armillary.trace.columns import BYTES, I64, KINDS, RAW, STRING, VERSION, Columns, NodeType
 from armillary.trace.expand import part_of
 from armillary.trace.graph import Graph
 from armillary.trace.node import DELAY
 
-TEXTS = (STRING, BYTES)
+TEXTS = (STRING, BYTES, RAW)
 TEXT_LISTS = (STRING + 1, BYTES + 1)
 
 

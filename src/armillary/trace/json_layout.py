@@ -176,7 +176,7 @@ def _read_attrs(attrs: Any, where: str) -> list[Attribute]:
 def _value(kind: Any, value: Any, where: str) -> Any:
     if isinstance(kind, str) and kind.endswith("_list") and isinstance(value, list):
         return [_value(kind.removesuffix("_list"), item, where) for item in value]
-    if kind == "bytes" and isinstance(value, str):
+    if kind in ("bytes", "field") and isinstance(value, str):
         try:
             return base64.b64decode(value, validate=True)
         except (binascii.Error, ValueError) as error:

@@ -11,6 +11,7 @@ import numpy as np
 
 from armillary.base.errors import InputError, nearest, one_of
 from armillary.trace import columns as c
+from armillary.trace import wire_kernel as wire
 from armillary.trace.columns import (
     BOOL,
     BYTES,
@@ -20,6 +21,7 @@ from armillary.trace.columns import (
     KIND_NAMES,
     KINDS,
     RANGES,
+    RAW,
     STRING,
     VERSION,
     Columns,
@@ -70,6 +72,11 @@ def graph_of(
     from armillary.trace.graph import Graph
 
     packer = Packer(source)
+    for name, kind, *_ in metadata:
+        if kind == KIND_NAMES[RAW]:
+            raise InputError(
+                f"{source}: GlobalMetadata has an attribute '{name}' of kind {kind}, which only nodes have"
+            )
     packer.add(Node(name=version, attrs=list(metadata)), "GlobalMetadata")
     for node in nodes:
         packer.add(node, f"node {node.id} '{node.name}'")
@@ -97,6 +104,12 @@ def node_at(graph: Graph, position: int) -> Node:
         outputs=io.get("outputs"),
         attrs=graph.attrs_with_docs(position),
     )
+
+
+def is_newer_field(data: bytes) -> bool:
+    """Return whether bytes are one whole field of a node that this schema does not have."""
+    number, _, _, after = wire.field(data, 0, len(data), [0] * (wire.ERROR_AT + 1))
+    return bool(number > 10 and after == len(data))
 
 
 class Packer:
@@ -194,7 +207,11 @@ class Packer:
             bits = int(value)
         elif kind in INTEGER_KINDS and kind != BOOL:
             bits = self._integer(value, what, *RANGES[kind])
-        elif (kind == STRING and isinstance(value, str)) or (kind == BYTES and isinstance(value, bytes)):
+        elif (
+            (kind == STRING and isinstance(value, str))
+            or (kind == BYTES and isinstance(value, bytes))
+            or (kind == RAW and isinstance(value, bytes) and not name and is_newer_field(value))
+        ):
             bits = self._string(value, what)
         elif kind in FLOAT_KINDS and isinstance(value, (int, float)) and not isinstance(value, bool):
             try:

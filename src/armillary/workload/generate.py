@@ -19,6 +19,7 @@ from armillary.workload.emit.training import Pieces, Stage
 from armillary.workload.layers.layer import Layer
 from armillary.workload.layers.of_model import inference_layers, layers_of, variants
 from armillary.workload.memory.advice import advise
+from armillary.workload.memory.footprint import Footprint
 from armillary.workload.models import Model, default_sequence
 from armillary.workload.models.schema import Decoder
 from armillary.workload.pipeline.partition import partition
@@ -156,10 +157,15 @@ def _serving(model: Model, plan: Plan) -> Trace:
     return Trace(tuple(graphs), grid.coordinate("pp").astype(np.int32), grid, {"serving": about, **held})
 
 
+def footprint_of(model: Model, plan: Plan) -> Footprint:
+    """Return what the fullest rank holds over a step."""
+    # A capacity that nothing exceeds: the footprint alone, without a search for changes.
+    return advise(plan, 2**62, partial(replica_layers, model)).footprint
+
+
 def memory_of(model: Model, plan: Plan) -> dict[str, Any]:
     """Return the memory needs of the fullest rank; simulations compare them with the memory of an NPU."""
-    # A capacity that nothing exceeds: the footprint alone, without a search for changes.
-    held = advise(plan, 2**62, partial(replica_layers, model)).footprint
+    held = footprint_of(model, plan)
     sizes = {"allocated_bytes": held.peak, "reserved_bytes": held.reserved, "needed_bytes": held.needed}
     return {"model": model.name, **sizes, "pipeline_rank": held.stage, "at": held.where}
 

@@ -196,9 +196,10 @@ def test_import_is_light() -> None:
         "import sys, armillary\n"
         "heavy = {'numpy', 'numba', 'yaml', 'pydantic', 'rich', 'matplotlib'} & set(sys.modules)\n"
         "assert not heavy, heavy\n"
-        "names = 'PlacedJob Timeline Trace allow astra_sim collect load_platform load_trace'.split()\n"
-        "names += 'plan search serve simulate simulate_jobs sweep train'.split()\n"
+        "names = 'PlacedJob Timeline Trace allow astra_sim collect compare load_platform load_trace'.split()\n"
+        "names += 'plan run sample search serve simulate simulate_jobs sweep train'.split()\n"
         "assert sorted(armillary.__all__) == sorted(names)\n"
+        "assert set(armillary.__all__) <= set(dir(armillary))\n"
         "assert all(getattr(armillary, name) for name in armillary.__all__)\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)

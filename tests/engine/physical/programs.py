@@ -159,6 +159,8 @@ def platforms(draw: Any, most: int = 24, staged: bool = True) -> tuple[Platform,
     )
     speed = draw(st.dictionaries(ranks, st.sampled_from([0.5, 0.8, 1.0, 1.3]), max_size=3)) if late else {}
     delay = draw(st.dictionaries(ranks, st.sampled_from([1.0, 2.5, 700.0]), max_size=3)) if late else {}
+    slow = st.tuples(*[st.sampled_from([1.0, 0.5, 0.3]) for _ in dimensions])
+    ports = draw(st.dictionaries(ranks, slow, max_size=3)) if late else {}
     jitter = draw(st.sampled_from([None, None, None, Jitter(0.2, 3)]))
     endpoint_delay = draw(st.sampled_from([None, 0.0, 2.5]))
     memory = draw(
@@ -189,7 +191,16 @@ def platforms(draw: Any, most: int = 24, staged: bool = True) -> tuple[Platform,
         compute = replace(compute, model=name, options=options)
     npu = Npu(peak, own, endpoint_delay, speed)
     platform = Platform(
-        tuple(dimensions), npu, compute, collectives, memory, groups, scheduling, delay, jitter
+        tuple(dimensions),
+        npu,
+        compute,
+        collectives,
+        memory,
+        groups,
+        scheduling,
+        delay,
+        jitter,
+        port_speed=ports,
     )
     return platform, [None, None, *ways]
 

@@ -87,6 +87,8 @@ def platforms(draw: Any, n: int) -> Platform:
     collectives = Collectives(chunks=draw(st.sampled_from([1, 1, 3])))
     speed = draw(st.dictionaries(ranks, st.sampled_from([0.5, 1.3]), max_size=2)) if late else {}
     delay = draw(st.dictionaries(ranks, st.sampled_from([2.5, 700.0]), max_size=2)) if late else {}
+    slow = st.tuples(*[st.sampled_from([1.0, 0.5]) for _ in dimensions])
+    ports = draw(st.dictionaries(ranks, slow, max_size=2)) if late else {}
     jitter = draw(st.sampled_from([None, None, None, None, Jitter(0.2, 3)]))
     memory = draw(
         st.sampled_from([RemoteMemory("per-npu", 100, 5), RemoteMemory("pool", 100, 0), draw(staged())])
@@ -100,6 +102,7 @@ def platforms(draw: Any, n: int) -> Platform:
         scheduling=scheduling,
         stragglers=delay,
         jitter=jitter,
+        port_speed=ports,
     )
 
 

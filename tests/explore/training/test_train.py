@@ -13,7 +13,7 @@ from armillary.base.document import Document
 from armillary.base.errors import InputError
 from armillary.cli import main
 from armillary.explore.training.plan_keys import nested
-from armillary.explore.training.show import plan_text
+from armillary.explore.training.prediction import plan_text
 from armillary.explore.training.software import NAMES, software_of
 from armillary.explore.training.step import Step, platform_of, seconds, trace_of
 from armillary.explore.training.takeaway import megatron, study

@@ -177,6 +177,27 @@ def test_a_configuration_of_ns3(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ("", "HAS_WIN is 1 by default: windows do not limit senders"),
+        ("HAS_WIN 1\nVAR_WIN 1\n", "HAS_WIN 1, VAR_WIN 1: windows"),
+        ("HAS_WIN 0\nVAR_WIN 1\n", ""),
+        (
+            "CC_MODE 1\nHAS_WIN 0\nRP_TIMER 900\nRATE_AI 50Mb/s\n",
+            "RP_TIMER, RATE_AI have no effect: DCQCN runs",
+        ),
+        ("HAS_WIN 0\nRP_TIMER 900\nRATE_AI 50Mb/s\n", ""),  # of a rate control that does not run
+        ("HAS_WIN 0\nNIC_TOTAL_PAUSE_TIME 5\n", "NIC_TOTAL_PAUSE_TIME 5 has no effect"),
+        ("HAS_WIN 0\nL2_ACK_INTERVAL 1\nACK_HIGH_PRIO 0\nRATE_BOUND 1\n", ""),
+    ],
+)
+def test_keys_that_change_times_in_ns3_only(tmp_path: Path, more: str, words: str) -> None:
+    plain = set(machine(tmp_path, CONFIG + "HAS_WIN 0\n").platform.warnings)
+    found = [text for text in machine(tmp_path, CONFIG + more).platform.warnings if text not in plain]
+    assert [words in text for text in found] == [True] * bool(words)
+
+
+@pytest.mark.parametrize(
     ("old", "new", "words"),
     [
         ("TOPOLOGY_FILE star.txt\n", "", "missing key 'TOPOLOGY_FILE'"),

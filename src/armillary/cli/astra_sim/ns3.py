@@ -7,11 +7,9 @@ from contextlib import nullcontext
 import click
 
 from armillary.cli.astra_sim import SUBCOMMANDS
+from armillary.cli.astra_sim.back_end import PATH, back_end_flags, scales
 from armillary.cli.astra_sim.run import show_log, unknown_words
 from armillary.cli.outputs import say, working
-from armillary.cli.values import OneOf
-
-_PATH = click.Path()
 
 
 @click.command(
@@ -20,33 +18,12 @@ _PATH = click.Path()
     context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
 )
 @click.option(
-    "--workload-configuration", required=True, type=_PATH, metavar="PREFIX", help="PREFIX.<rank>.et"
-)
-@click.option("--system-configuration", required=True, type=_PATH, metavar="JSON", help="System file.")
-@click.option(
-    "--network-configuration", required=True, type=_PATH, metavar="TXT", help="The back end's config.txt."
+    "--network-configuration", required=True, type=PATH, metavar="TXT", help="The back end's config.txt."
 )
 @click.option(
-    "--logical-topology-configuration", required=True, type=_PATH, metavar="JSON", help="Sizes of dimensions."
+    "--logical-topology-configuration", required=True, type=PATH, metavar="JSON", help="Sizes of dimensions."
 )
-@click.option("--remote-memory-configuration", type=_PATH, metavar="JSON", help="Remote-memory file.")
-@click.option("--comm-group-configuration", type=_PATH, metavar="JSON", help="'empty' means none.")
-@click.option("--num-queues-per-dim", metavar="N", help="Queues per dimension.  [default: 1]")
-@click.option(
-    "--rendezvous-protocol", is_flag=False, flag_value="true", metavar="BOOL", help="Receivers ask first."
-)
-@click.option("--injection-scale", metavar="X", help="Scales the endpoint delay.")
-@click.option("--comm-scale", metavar="X", help="Without effect, as there.")
-@click.option(
-    "--network-model", type=OneOf("armillary.platform.network:NETWORK_MODELS"), default="packet", show_default=True,
-    help="How messages share links.",
-)  # fmt: skip
-@click.option("--logging-configuration", type=_PATH, metavar="TOML", help="Loggers that write more.")
-@click.option(
-    "--logging-folder", type=_PATH, metavar="FOLDER", default="log", show_default=True,
-    help="For log.log and err.log.",
-)  # fmt: skip
-@click.option("--terse", is_flag=True, help="Print one line for each rank, and write no log.")
+@back_end_flags
 def command(
     workload_configuration: str,
     system_configuration: str,
@@ -76,7 +53,7 @@ def command(
             logical_topology_configuration,
             remote_memory_configuration,
             comm_group_configuration,
-            [f"--{name.replace('_', '-')}={value}" for name, value in flags.items() if value is not None],
+            scales(flags),
             network_model,
         )
     show_log(log, logging, None if terse else logging_folder, heading)

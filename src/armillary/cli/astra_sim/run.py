@@ -19,10 +19,35 @@ if TYPE_CHECKING:
 _PATH = click.Path()
 
 
+_ROWS = ("--units-count", "--links-count", "--link-bandwidth", "--link-latency")
+"""Flags of ASTRA-sim 1.0 with several words, one per dimension."""
+_TABLES = ("--path", "--run-name", "--total-stat-rows", "--stat-row")
+"""Flags of ASTRA-sim 1.0 about tables that it wrote."""
+
+
+class _Flags(click.Command):
+    """A command that takes several words after some flags."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        made: list[str] = []
+        rest = list(args)
+        while rest:
+            word = rest.pop(0)
+            if word in _ROWS:
+                values = []
+                while rest and not rest[0].startswith("--"):
+                    values.append(rest.pop(0))
+                word = f"{word}={','.join(values)}"
+            made.append(word)
+        return super().parse_args(ctx, made)
+
+
 @click.command(
+    cls=_Flags,
     help=f"{COMMANDS['astra-sim']}\n\nFlags that it does not know are ignored with a warning, as that program ignores "
     "them. Standard output gets that program's lines and nothing else. `armillary astra-sim "
-    "install DIR` puts programs where scripts expect those of ASTRA-sim.",
+    "install DIR` puts programs where scripts expect those of ASTRA-sim. Files and flags of version 1.0 are read, too: "
+    "its network and system files, and a text workload (.txt) in the place of PREFIX.",
     context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
 )
 @click.option(
@@ -42,8 +67,15 @@ _PATH = click.Path()
     help="Receivers ask first.",
 )  # fmt: skip
 @click.option("--injection-scale", metavar="X", help="Scales the endpoint delay.")
-@click.option("--comm-scale", metavar="X", help="Without effect, as there.")
-@click.option("--compute-scale", metavar="X", help="Without effect, as there.")
+@click.option(
+    "--comm-scale", metavar="X", help="Scales bytes of a text workload; else without effect, as there."
+)
+@click.option("--compute-scale", metavar="X", help="The same of its times.")
+@click.option("--num-passes", metavar="N", help="Steps of a text workload (1.0).  [default: 1]")
+@click.option("--units-count", metavar="N...", help="NPUs per dimension of a network file of 1.0.")
+@click.option("--links-count", metavar="N...", help="Its links of an NPU per dimension.")
+@click.option("--link-bandwidth", metavar="X...", help="Its GB/s of a link per dimension.")
+@click.option("--link-latency", metavar="X...", help="Its ns per dimension.")
 @click.option(
     "--network-model", type=OneOf("armillary.platform.network:NETWORK_MODELS", "credit"),
     help="How messages share links; by default analytical, which is that program's congestion-unaware network. Those "
@@ -93,8 +125,10 @@ def command(
     show_log(log, logging, None if terse else logging_folder)
 
 
-def show_log(log: ResultLog, logging: Logging, folder: str | None, heading: str = "") -> None:
-    """Print a log after a heading, and write its files into a folder; without one print a line for each rank."""
+def show_log(
+    log: ResultLog, logging: Logging, folder: str | None, heading: str = "", ending: str = ""
+) -> None:
+    """Print a log between a heading and an ending, and write its files into a folder; without one print terse lines."""
     from armillary.report.astra_log import write_log_files
 
     for warning in [*log.timeline.info["warnings"], *log.warnings, *logging.warnings]:
@@ -105,14 +139,16 @@ def show_log(log: ResultLog, logging: Logging, folder: str | None, heading: str 
     log.write_memory()
     text = log.text()
     write_log_files(text, folder, logging)
-    click.echo(heading + logging.console(text), nl=False)
+    click.echo(heading + logging.console(text) + ending, nl=False)
 
 
 def unknown_words(ctx: click.Context) -> list[str]:
     """Return a warning for each word that is no flag of this command, nor the value of one."""
     known = [name for param in ctx.command.params for name in param.opts if name.startswith("--")]
+    words = [word for word in ctx.args if word.startswith("-")]
     return [
-        f"{word.partition('=')[0]} is ignored, as in ASTRA-sim{nearest(word.partition('=')[0], known, {})}"
-        for word in ctx.args
-        if word.startswith("-")
+        f"{word.partition('=')[0]} is ignored: tables of ASTRA-sim 1.0 are not written"
+        if word.partition("=")[0] in _TABLES
+        else f"{word.partition('=')[0]} is ignored, as in ASTRA-sim{nearest(word.partition('=')[0], known, {})}"
+        for word in words
     ]

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from copy import deepcopy
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from armillary.base.errors import InputError
 from armillary.base.units import whole
 from armillary.cli.command import option
+from armillary.workload.plan.options import REST, Kind, heading, leaves, option_name
 
 if TYPE_CHECKING:
     from armillary.base.document import Document
@@ -20,29 +21,6 @@ if TYPE_CHECKING:
     from armillary.workload.plan.schema import Plan
 
 F = TypeVar("F", bound=Callable[..., Any])
-Kind = Literal["training", "inference", "both"]
-_NAMES: dict[KeyPath, str] = {
-    ("parallel", "sequence"): "sequence-parallel",
-    ("parallel", "overlap"): "overlap-tp",
-    ("pipeline", "layers"): "stage-layers",
-    ("pipeline", "overlap"): "overlap-tasks",
-    ("data", "limit"): "gather-limit",
-    ("numbers", "compute"): "precision",
-    ("numbers", "weights"): "weight-precision",
-    ("numbers", "embeddings"): "embedding-precision",
-    ("numbers", "cache"): "cache-precision",
-    ("numbers", "activations"): "activation-precision",
-    ("pipeline", "virtual"): "virtual-pipeline",
-    ("offload", "optimizer"): "offload-optimizer",
-    ("offload", "weights"): "offload-weights",
-    ("offload", "activations"): "offload-activations",
-    ("experts", "skew"): "expert-skew",
-    ("experts", "dispatch"): "expert-dispatch",
-    ("experts", "align"): "expert-align",
-    ("lora", "rank"): "lora-rank",
-    ("lora", "targets"): "lora-targets",
-}
-"""Options that are not named as the last key."""
 _ALSO = {"virtual-pipeline": ("--virtual",)}
 """Shorter names of options: the key of a plan file."""
 _METAVARS = {
@@ -53,28 +31,6 @@ _METAVARS = {
     "percent": "PERCENT",
 }
 """Metavars of values with a unit."""
-_HEADINGS = {
-    "parallel": "Parallelism",
-    "pipeline": "Pipeline",
-    "data": "Data parallelism",
-    "numbers": "Precision",
-    "offload": "Memory",
-    "recompute": "Memory",
-    "early_stop": "Memory",
-    "optimizer": "Memory",
-    "clip": "Memory",
-    "experts": "Experts",
-    "lora": "Adapters (LoRA)",
-    "host": "CPU",
-    "serve": "Inference",
-}
-"""First key of an option -> its heading; of all else `_REST`."""
-_REST = "Model and batch"
-_OF_INFERENCE: dict[KeyPath, str] = {
-    ("batch",): "Sequences, over all replicas.",
-    ("microbatch",): "Sequences that a replica works on at a time.",
-}
-"""Descriptions of options of inference that differ from those of training."""
 
 
 def plan_options(kind: Kind) -> Callable[[F], F]:
@@ -84,12 +40,12 @@ def plan_options(kind: Kind) -> Callable[[F], F]:
 
 # An option per value of the schema: plans and their options cannot drift apart.
 def _with_options(function: F, kind: Kind) -> F:
-    leaves = {_name(path): (path, schema) for path, schema in _leaves(kind)}
+    options = {option_name(path): (path, schema) for path, schema in leaves(kind)}
 
     def with_options(**values: Any) -> Any:
-        given = {name: values.pop(name.replace("-", "_")) for name in leaves}
+        given = {name: values.pop(name.replace("-", "_")) for name in options}
         # Values that were not given are left to the file, or to the schema's default.
-        paths = {leaves[name][0]: (name, value) for name, value in given.items() if value is not None}
+        paths = {options[name][0]: (name, value) for name, value in given.items() if value is not None}
         return function(options=PlanOptions(paths, values.pop("plan"), kind), **values)
 
     with_options.__doc__ = function.__doc__
@@ -97,12 +53,11 @@ def _with_options(function: F, kind: Kind) -> F:
     with_options.__click_params__ = getattr(function, "__click_params__", [])  # type: ignore[attr-defined]
     decorated: Any = with_options
     # Reversed: decorators add from the inside out.
-    for name, (path, schema) in reversed(leaves.items()):
-        heading = _HEADINGS.get(str(path[0]), _REST)
-        decorated = _option(name, schema, heading)(decorated)
+    for name, (path, schema) in reversed(options.items()):
+        decorated = _option(name, schema, heading(path))(decorated)
     file = click.Path(path_type=Path)
     text = "YAML file of a plan: `workload.generate` of a study but for the model; options override it."
-    return option("--plan", type=file, metavar="FILE", heading=_REST, help=text)(decorated)  # type: ignore[no-any-return]
+    return option("--plan", type=file, metavar="FILE", heading=REST, help=text)(decorated)  # type: ignore[no-any-return]
 
 
 class PlanOptions:
@@ -138,8 +93,8 @@ class PlanOptions:
                 name, _ = self._given[path]
                 raise InputError(f"--{name}: {problem}") from None
             # A missing key that an option could give.
-            if not problem and path in (known for known, _ in _leaves(self._kind)):
-                raise click.UsageError(f"Missing option '--{_name(path)}'") from None
+            if not problem and path in (known for known, _ in leaves(self._kind)):
+                raise click.UsageError(f"Missing option '--{option_name(path)}'") from None
             if not self._file:
                 raise InputError(f"{'.'.join(map(str, path))}: {problem}") from None
             raise first_error(document, error) from None
@@ -174,36 +129,6 @@ class PlanOptions:
                     document.reject(path[:-1], part, "a mapping of keys to values")
             part[path[-1]] = value
         return document, data
-
-
-def _leaves(kind: Kind) -> Iterator[tuple[KeyPath, dict[str, Any]]]:
-    """Yield place and JSON schema of every value of such a plan."""
-    from armillary.workload.plan.schema import Plan
-    from armillary.workload.plan.serving import MEANT, OF_INFERENCE
-
-    schema = Plan.model_json_schema()
-    for key, value in schema["properties"].items():
-        # A section may be optional: anyOf of a reference and null.
-        refers = value if "$ref" in value else value.get("anyOf", [{}])[0]
-        parts: dict[KeyPath, dict[str, Any]] = {(key,): value}
-        if "$ref" in refers:
-            # Sections are one level deep.
-            inner = schema["$defs"][refers["$ref"].rpartition("/")[2]]["properties"]
-            parts = {(key, name): each for name, each in inner.items()}
-        for path, each in parts.items():
-            # Keys of serving are options of inference only.
-            if key == "serve":
-                if kind != "training":
-                    yield path, each
-            elif kind != "inference":
-                if kind == "both" or path not in OF_INFERENCE:
-                    yield path, each
-            elif path in MEANT:
-                yield path, each | {"description": _OF_INFERENCE.get(path, each.get("description"))}
-
-
-def _name(path: KeyPath) -> str:
-    return _NAMES.get(path, str(path[-1]).replace("_", "-"))
 
 
 def _option(name: str, schema: dict[str, Any], heading: str) -> Callable[[F], F]:

@@ -10,8 +10,8 @@ import click
 from armillary.cli import COMMANDS
 from armillary.cli.command import Command, option
 from armillary.cli.generate.plan_options import PlanOptions
-from armillary.cli.options import json_option, top_option
-from armillary.cli.outputs import show_table, write_json
+from armillary.cli.options import html_option, json_option, top_option
+from armillary.cli.outputs import show_table, write_html, write_json
 from armillary.cli.plan import SUBCOMMANDS
 from armillary.cli.plan.search import Progress
 from armillary.cli.train import present, step_options, take_away
@@ -40,10 +40,11 @@ if TYPE_CHECKING:
     help="Rank only these plans: a YAML or JSON list of mappings, whose keys are those of a plan.",
 )
 @top_option("Plans", 10, heading="Search")
+@html_option()
 @json_option("Write the same as JSON, in s and bytes.")
 def command(
     name: str, machine: str, software: str | None, among: Path | None, options: PlanOptions, top: int,
-    folder: Path | None, json_file: Path | None,
+    folder: Path | None, html: Path | None, json_file: Path | None,
 ) -> None:  # fmt: skip
     """Search and print."""
     from armillary.explore.training.among import read_plans
@@ -55,6 +56,7 @@ def command(
     found = plan(name, machine, software=software or "", among=plans, top=top, progress=Progress(), **keys)
     _present(found)
     write_json(json_file, choice_json(found))
+    write_html(html, found)
     take_away(folder, found.best, name)
 
 

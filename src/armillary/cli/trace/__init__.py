@@ -26,6 +26,7 @@ SUBCOMMANDS = {
     "obfuscate": "Hide what a trace says about its model, and keep how it runs.",
     "attack": "Say what a trace gives away: hidden size, layers, parallelism.",
     "privacy": "Measure what obfuscation hides from attacks, on many training runs.",
+    "collect": "Run a PyTorch script on all ranks, here, and collect its traces.",
     "convert": "Turn another format into Chakra traces PREFIX.<rank>.et.",
 }
 """Command name -> one-line help; the module is the name with underscores."""

@@ -69,11 +69,7 @@ class Reader:
 
     def count(self, path: KeyPath, default: int | None = None) -> int:
         """Return a whole number of 1 or more."""
-        value = self._get(path, default)
-        # bool is an int in Python.
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            self.reject(path, value, "a whole number of 1 or more")
-        return int(value)
+        return self.document.whole(path, self._get(path, default), 1)
 
     def peaks(self) -> dict[str, float]:
         """Return FLOP/s by precision, of which bf16 must be there."""

@@ -25,7 +25,8 @@ def convert(
         InputError: the file cannot be read, is no such plan, or never ends; names the line.
     """
     from armillary.base.units import parse_bandwidth, parse_bytes, parse_time
-    from armillary.collective.mscclpp_plan import COLLECTIVES, read_plan
+    from armillary.collective.mscclpp_plan import COLLECTIVES
+    from armillary.collective.mscclpp_read import read_plan
     from armillary.collective.mscclpp_run import check_plan
     from armillary.collective.mscclpp_traces import plan_graphs
     from armillary.trace import Trace

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from armillary.base.counts import MOST_RECORDED, check_count
@@ -11,9 +12,10 @@ from armillary.convert.converted import Converted
 from armillary.convert.text.layout import lay_out
 from armillary.convert.text.loops import record_pass
 from armillary.convert.text.ranks import trace_of
-from armillary.convert.text.reader import read
+from armillary.convert.text.reader import Part, Workload, read
 from armillary.convert.text.recorder import Recorder
 
+_MOST_SCALE = 1e9
 UNITS = {"ns": 1, "us": 1000}
 
 
@@ -26,6 +28,8 @@ def convert(
     dims: str | None = None,
     time_unit: str = "ns",
     kind: str | None = None,
+    comm_scale: float = 1.0,
+    compute_scale: float = 1.0,
 ) -> Converted:
     """Convert a text workload.
 
@@ -38,6 +42,8 @@ def convert(
             they span (involved_dim) instead of their ranks (pg_name), and all ranks share one graph.
         time_unit: Unit of the times in the file, ns or us.
         kind: Parallelism kind of a file that names none, such as DATA.
+        comm_scale: Factor of the bytes of collectives, as the flag of ASTRA-sim 1.0.
+        compute_scale: Factor of the times of compute, as the flag of ASTRA-sim 1.0.
 
     Raises:
         InputError: the file or an option is wrong.
@@ -49,7 +55,10 @@ def convert(
     for option, value in (("--ranks", npus), ("--passes", passes), ("--model-parallel", model_parallel)):
         if value is not None and value < 1:
             raise InputError(f"{option} is {value}, expected at least 1")
-    workload = read(Path(inputs[0]), UNITS[time_unit], kind)
+    for option, scale in (("--comm-scale", comm_scale), ("--compute-scale", compute_scale)):
+        if not 0 <= scale <= _MOST_SCALE:
+            raise InputError(f"{option} is {scale:g}, expected a number from 0 to {_MOST_SCALE:g}")
+    workload = _scaled(read(Path(inputs[0]), UNITS[time_unit], kind), comm_scale, compute_scale)
     layout, notes = lay_out(workload, npus, model_parallel, _dims(dims))
     run = Recorder(workload, layout)
     # A layer issues a computation and a collective for each of three phases, at most twice.
@@ -70,6 +79,23 @@ def convert(
     trace, groups = trace_of(run.builder.nodes, run.scopes, layout, str(workload.path))
     facts = {"kind": workload.kind, "layers": len(workload.layers), "passes": passes}
     return Converted(trace, groups, (*workload.warnings, *notes, *run.left_out()), facts)
+
+
+def _scaled(workload: Workload, comm: float, compute: float) -> Workload:
+    if comm == compute == 1:
+        return workload
+
+    def part(of: Part) -> Part:
+        return replace(of, ns=round(of.ns * compute), size=round(of.size * comm))
+
+    layers = tuple(
+        replace(layer, parts=(part(layer.parts[0]), part(layer.parts[1]), part(layer.parts[2])))
+        for layer in workload.layers
+    )
+    # Their products may be more than any number that the file may hold.
+    if any(max(each.ns, each.size) >= 2**62 for layer in layers for each in layer.parts):
+        raise InputError(f"{workload.path}: a scaled size or time is 2^62 or more, expected smaller scales")
+    return replace(workload, layers=layers)
 
 
 def _dims(text: str | None) -> list[int]:

@@ -20,7 +20,7 @@ from armillary.convert.hlo.source import Source
 
 Group = tuple[int, ...]
 
-_LISTS = re.compile(r"\{\s*(?:\{[\d,\s]*\}\s*,?\s*)*\}")
+_LISTS = re.compile(r"\{\s*+(?:\{[\d,\s]*+\}\s*+,?\s*+)*+\}")
 _LIST = re.compile(r"\{([\d,\s]*)\}")
 _IOTA = re.compile(r"\[([\d,]+)\](?:<=\[([\d,]+)\](?:T\(([\d,]+)\))?)?")
 _MESH = re.compile(r"@?mesh[\[<]([^\]>]*)[\]>](?:, ?device_ids=\((.*)\))? ?(?:\{([^{}]*)\})?")

@@ -21,7 +21,7 @@ ASYNCHRONOUS = tuple(f"{backend}:" for backend in BACKENDS if backend not in SYN
 """Prefixes of annotations by backends with threads of their own: they time the communication, not the caller."""
 
 GROUP_NOTE = "armillary::process_group "
-"""What `armillary collect` records inside each call, with the name of its group."""
+"""What `armillary trace collect` records inside each call, with the name of its group."""
 
 KINDS: dict[str, str] = {
     "allreduce": "ALL_REDUCE", "reduce": "REDUCE", "allgather": "ALL_GATHER", "gather": "GATHER", "scatter": "SCATTER",

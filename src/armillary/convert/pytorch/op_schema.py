@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
+LONGEST = 10_000
+"""Characters of a schema; PyTorch's longest have a tenth of them."""
 _ALIAS = re.compile(r"Tensor\(([^)]*)\)")
 _NAME = re.compile(r"(\w+) *(?:=.*)?$", re.DOTALL)
 
@@ -46,7 +48,7 @@ class Schema:
 @lru_cache(maxsize=1 << 14)
 def parse_schema(text: str) -> Schema | None:
     """Return the schema that `text` is; None if it is not one, as for user annotations and autograd nodes."""
-    if not isinstance(text, str):
+    if not isinstance(text, str) or len(text) > LONGEST:
         return None
     head, found, rest = text.partition("(")
     # The overload goes: ``add_.Tensor`` and ``add_.Scalar`` have one rule.

@@ -10,16 +10,13 @@ from __future__ import annotations
 from armillary.base.tables import Layout, record
 from armillary.engine.common import layout as common
 
-FIXED, COLLECTIVE, MEMORY = common.FIXED, common.COLLECTIVE, common.MEMORY
-SEND, RECV = common.SEND, common.RECV
+FIXED, COLLECTIVE, MEMORY, SEND = common.FIXED, common.COLLECTIVE, common.MEMORY, common.SEND
+RECV, CARRIED, HEAP_COLUMNS = common.RECV, common.CARRIED, common.HEAP_COLUMNS
 SKIP, PART, PART_SEND, PART_RECV = common.SKIP, common.PART, common.PART_SEND, common.PART_RECV
-OK, GROW, MISMATCH = common.OK, common.GROW, common.MISMATCH
-TOO_LONG, CARRIED = common.TOO_LONG, common.CARRIED
+OK, GROW, MISMATCH, TOO_LONG = common.OK, common.GROW, common.MISMATCH, common.TOO_LONG
 CPU, COMPUTE, COMM, NONE, INNER = common.CPU, common.COMPUTE, common.COMM, common.NONE, common.INNER
-HEAP_COLUMNS = common.HEAP_COLUMNS
-NODES, CHILDREN = common.NODES, common.CHILDREN
+NODES, CHILDREN, N_COLUMNS = common.NODES, common.CHILDREN, common.N_COLUMNS
 N_SLOT, N_TICKS, N_ITEM, N_INDEGREE = common.N_SLOT, common.N_TICKS, common.N_ITEM, common.N_INDEGREE
-N_COLUMNS = common.N_COLUMNS
 LATE = 1 << 60
 """Registered after all else."""
 LAST_TICK = 1 << 62

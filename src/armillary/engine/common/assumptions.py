@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from armillary.base.units import format_count
+from armillary.base.units import format_bandwidth, format_count
 from armillary.platform.kernels import Kernels
 from armillary.platform.model import AstraSimSystem, Platform
 from armillary.platform.network import NETWORK_MODELS
@@ -28,14 +28,18 @@ def assumptions(
     """
     # Counts are of ranks: a class counts as often as it has members.
     sizes = np.bincount(lowered.classes, minlength=len(lowered.views)).tolist()
-    total: dict[str, int] = dict.fromkeys(("free", "idle", "untimed", "unmoved"), 0)
+    total: dict[str, int] = dict.fromkeys(("free", "idle", "untimed", "unmoved", "stored"), 0)
     for view, ranks in zip(lowered.views, sizes, strict=True):
         for name in total:
             total[name] += getattr(view.nodes, name, 0) * ranks
-    free, idle, untimed, unmoved = total.values()
+    free, idle, untimed, unmoved, stored = total.values()
     found = list(platform.topology.assumed) if platform.topology else []
     if untimed:
         found.append(f"the roofline times {_nodes(untimed)} without a recorded time")
+    if stored and platform.storage:
+        each = format_bandwidth(platform.storage.rate(platform.npus))
+        sharing = platform.storage.sharing(platform.npus)
+        found.append(f"{_nodes(stored)} of storage: {sharing} NPUs use it at a time, and each has {each}")
     if unmoved:
         found.append(f"bytes of {_nodes(unmoved)} cost no time: npu.memory.bandwidth is not given")
     if free and platform.compute.replay:

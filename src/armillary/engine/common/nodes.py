@@ -24,6 +24,7 @@ from armillary.trace import CollectiveType, Graph, NodeType
 from armillary.trace._check import validate
 from armillary.trace.columns import COMMUNICATION
 from armillary.trace.node import REPLAY_ONLY
+from armillary.trace.storage import storage_nodes
 
 if TYPE_CHECKING:
     from armillary.compute import KernelTimes
@@ -37,6 +38,9 @@ ASTRA_SIM_OPERATIONS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-al
 
 
 MEMORY = (NodeType.MEM_LOAD_NODE, NodeType.MEM_STORE_NODE)
+STORES = (NodeType.STORAGE_NODE, NodeType.CHECKPOINT_NODE)
+NOTHING = (NodeType.INVALID_NODE, NodeType.METADATA_NODE, NodeType.BATCH_NODE)
+"""Types that only name something."""
 
 
 @dataclass
@@ -61,6 +65,8 @@ class Nodes:
     communication and memory of a machine that takes recorded times only."""
     idle: int = 0
     """The same of a CPU, which no model times."""
+    stored: int = 0
+    """Storage and checkpoint nodes that the machine's storage times."""
 
 
 def lower_nodes(graph: Graph, platform: Platform, times: KernelTimes | None) -> Nodes:
@@ -107,7 +113,7 @@ def lower_nodes(graph: Graph, platform: Platform, times: KernelTimes | None) -> 
         kind[types == NodeType.COMM_RECV_NODE] = lk.RECV
         kind[communication & replayed(graph, order)] = lk.FIXED
         kind[memory] = lk.MEMORY
-        kind[(types == NodeType.INVALID_NODE) | (types == NodeType.METADATA_NODE)] = lk.SKIP
+        kind[np.isin(types, NOTHING)] = lk.SKIP
         if times:
             modelled(graph, order, times, ticks)
         elif platform.compute.model:
@@ -116,6 +122,8 @@ def lower_nodes(graph: Graph, platform: Platform, times: KernelTimes | None) -> 
     free &= (kind == lk.SKIP) | ((kind == lk.FIXED) & (ticks <= 1) & ~has_time(graph)[order])
     # A receive occupies nothing, as in ASTRA-sim: else it could block the send that it waits for.
     slot[(types == NodeType.COMM_RECV_NODE) & ~cpu] = lk.NONE
+    stores, stored = store(graph, order, platform, ticks, warnings)
+    slot[stores] = lk.NONE
     known_types = np.isin(types, [int(t) for t in NodeType])
     refuse(graph, order, ~known_types, "has an unknown node type", "a type of the Chakra schema")
     ptr, parent = graph.parents()
@@ -133,8 +141,39 @@ def lower_nodes(graph: Graph, platform: Platform, times: KernelTimes | None) -> 
     return Nodes(
         graph, order, kind, slot.astype(np.int64), ticks, counts[order].astype(np.int64), child_ptr.astype(np.int64),
         child_rank[by_parent].astype(np.int64), item.astype(np.int64), np.flatnonzero(needs_row), warnings,
-        int(free.sum()) + unrecorded(graph, platform),
+        int(free.sum()) + unrecorded(graph, platform), stored=stored,
     )  # fmt: skip
+
+
+def store(
+    graph: Graph, order: Ints, platform: Platform, ticks: Ints, warnings: list[str]
+) -> tuple[NDArray[np.bool_], int]:
+    """Set the ticks of storage and checkpoint nodes, rounded up; return which they are and how many the machine times.
+
+    Without a storage of the machine they take their recorded times; a warning names those that have bytes and none.
+    """
+    stores = np.isin(graph.types, STORES)
+    if not stores.any():
+        return stores, 0
+    at, sizes, _ = storage_nodes(graph)
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    if platform.storage is None or platform.compute.replay:
+        without = (sizes > 0) & ~has_time(graph)[at]
+        ticks[place[at[without]]] = 0
+        if without.any():
+            node = graph.node(int(at[np.flatnonzero(without)[0]]))
+            warnings.append(
+                f"{node} moves bytes and has no recorded time ({int(without.sum())} such nodes): it takes none, "
+                "expected platform.storage"
+            )
+        return stores[order], 0
+    ns = platform.storage.latency + sizes / platform.storage.rate(platform.npus)
+    bad = np.zeros(len(order), bool)
+    bad[place[at]] = ns >= LIMIT
+    refuse(graph, order, bad, "takes longer than can be counted", f"less than {LIMIT:.2g} ns")
+    ticks[place[at]] = np.ceil(ns).astype(np.int64)
+    return stores[order], len(at)
 
 
 def unrecorded(graph: Graph, platform: Platform) -> int:

@@ -79,6 +79,8 @@ def graph_table(view: View, group_names: Mapping[int, str], of_all: Sequence[str
         NodeType.COMM_RECV_NODE: "recv",
         NodeType.MEM_LOAD_NODE: "memory",
         NodeType.MEM_STORE_NODE: "memory",
+        NodeType.STORAGE_NODE: "memory",
+        NodeType.CHECKPOINT_NODE: "memory",
     }
     for node_type, name in by_type.items():
         issue_kind[fixed & (types == node_type)] = KINDS.index(name)

@@ -85,18 +85,29 @@ def lower(trace: Trace, platform: Platform, *, fold_ranks: bool = True) -> Physi
         raise InputError(
             "custom collectives are modelled by profile astra-sim only; remove them or use that profile"
         )
-    workload: PhysicalWorkload
-    if trace.grid is None:
-        workload = ListedWorkload(trace, platform)
-    else:
-        from armillary.engine.physical.grid import GridWorkload
-
-        workload = GridWorkload(trace, platform)
+    workload = _workload(trace, platform)
     classes = workload.classify() if fold_ranks else np.arange(trace.n_ranks)
     if trace.grid is not None:
         _check_size(trace, classes)
     warnings = [*workload.warnings(), *workload.fit_warnings(), *workload.root_warnings()]
     return Build(workload, classes).assemble(warnings)
+
+
+def classes_of(trace: Trace, platform: Platform) -> Ints:
+    """Return the class of every rank: those of one class behave alike.
+
+    Raises:
+        InputError: the trace does not fit the machine, or something in it cannot be simulated.
+    """
+    return _workload(trace, platform).classify()
+
+
+def _workload(trace: Trace, platform: Platform) -> PhysicalWorkload:
+    if trace.grid is None:
+        return ListedWorkload(trace, platform)
+    from armillary.engine.physical.grid import GridWorkload
+
+    return GridWorkload(trace, platform)
 
 
 def _check_size(trace: Trace, classes: Ints) -> None:

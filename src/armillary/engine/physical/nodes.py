@@ -12,6 +12,7 @@ from armillary.base.errors import one_of
 from armillary.engine.common.items import View
 from armillary.engine.common.network import LIMIT
 from armillary.engine.common.nodes import (
+    NOTHING,
     OPERATION,
     Nodes,
     diagnose,
@@ -21,6 +22,7 @@ from armillary.engine.common.nodes import (
     names_work,
     refuse,
     replayed,
+    store,
     unrecorded,
     untimed,
     untimed_on_cpu,
@@ -89,7 +91,7 @@ def lower_nodes(graph: Graph, platform: Platform, times: KernelTimes | None) -> 
     delay = graph.ints(DELAY, -1)[order]
     delayed = (types == NodeType.METADATA_NODE) & (delay > 0)
     refuse(graph, order, delayed & (delay >= LIMIT), f"has a {DELAY} out of range", f"less than {LIMIT}")
-    kind[((types == NodeType.INVALID_NODE) | (types == NodeType.METADATA_NODE)) & ~delayed] = lk.SKIP
+    kind[np.isin(types, NOTHING) & ~delayed] = lk.SKIP
     slot = np.full(n, ANY, np.int64)
     slot[collective], slot[memory], slot[compute], slot[cpu & compute] = COMM, MEMORY, COMPUTE, CPU
     ticks = np.where(delayed, delay, exact_durations(graph, order))
@@ -107,6 +109,8 @@ def lower_nodes(graph: Graph, platform: Platform, times: KernelTimes | None) -> 
         # What names no more than zeros takes its recorded time.
         named &= (names_work(graph) | ~has_time(graph))[order] if timed else without[order]
         timed = _roofline(graph, order, platform, ticks, named)
+    warnings = diagnose(graph)
+    _, stored = store(graph, order, platform, ticks, warnings)
     ptr, parent = graph.parents()
     counts = np.diff(ptr)
     # From positions in the graph to places in issue order.
@@ -118,7 +122,7 @@ def lower_nodes(graph: Graph, platform: Platform, times: KernelTimes | None) -> 
     item = np.where(needs_row, np.cumsum(needs_row) - 1, -1)
     return PhysicalNodes(
         graph, order, kind, slot, ticks, counts[order].astype(np.int64), child_ptr, children,
-        item, np.flatnonzero(needs_row), diagnose(graph), free=unrecorded(graph, platform),
+        item, np.flatnonzero(needs_row), warnings, free=unrecorded(graph, platform), stored=stored,
         idle=int(untimed_on_cpu(graph).sum()),
         stream=stream.astype(np.int64), group=graph.strings("pg_name")[0][order].astype(np.int64), roofline=timed,
         untimed=int(without.sum()), unmoved=int((without & (graph.ints("tensor_size", 0) > 0)).sum())

@@ -59,6 +59,7 @@ class Lines:
         self.rates = [[scale.rate(port.out), scale.rate(port.into)] for port in ports(self.platform)]
         """Out of and into a port of each dimension, in units per tick."""
         self.scale, self.ranks = scale, len(representatives)
+        self.representatives = representatives
         # Ports of memory are numbered behind those of the network.
         self.memory = MemoryPorts(
             self.platform, classes, representatives, self.network_ports, workload.memory_groups()
@@ -95,7 +96,13 @@ class Lines:
             InputError: one is too small to be counted.
         """
         memory, host = self.memory.rates(self.scale.rate), self.host.rates(self.scale.rate)
-        found = np.concatenate([np.tile(np.array(self.rates, np.int64).ravel(), self.ranks), memory, host])
+        rates = np.array(self.rates, np.int64)
+        network = np.tile(rates.ravel(), self.ranks)
+        for cls, rank in enumerate(self.representatives.tolist()):
+            if shares := self.platform.port_speed.get(rank):
+                own = np.floor(rates * np.array(shares)[:, None]).astype(np.int64)
+                network[self.port(cls, 0, False) :][: own.size] = own.ravel()
+        found = np.concatenate([network, memory, host])
         if (found < 1).any():
             raise InputError(
                 f"{self.platform.source or 'platform'}: {self._slowest()} is too small for the sizes of this trace; "

@@ -37,12 +37,14 @@ Ints = NDArray[np.int64]
 
 
 def special_of(platform: Platform) -> Ints:
-    """Return a number for every rank that is equal where its speed and start delay are."""
+    """Return a number for every rank that is equal where its speed, start delay and shares of ports are."""
     # Most ranks are ordinary and have 0.
-    kinds: dict[tuple[float, float], int] = {(1.0, 0.0): 0}
+    whole = (1.0,) * len(platform.dimensions)
+    kinds: dict[object, int] = {(1.0, 0.0, whole): 0}
     special = np.zeros(platform.npus, np.int64)
-    for rank in {*platform.npu.speed, *platform.stragglers}:
-        own = (platform.npu.speed.get(rank, 1.0), platform.stragglers.get(rank, 0.0))
+    for rank in {*platform.npu.speed, *platform.stragglers, *platform.port_speed}:
+        speed, delay = platform.npu.speed.get(rank, 1.0), platform.stragglers.get(rank, 0.0)
+        own = (speed, delay, platform.port_speed.get(rank, whole))
         special[rank] = kinds.setdefault(own, len(kinds))
     return special
 

@@ -15,7 +15,7 @@ from armillary.evidence.validate.run import Skipped
 from armillary.evidence.validate.saved import row_facts, table_facts
 from armillary.evidence.validate.show import bar_texts
 from armillary.evidence.validate.table import Row, Table
-from armillary.explore.views.page import check_page, plotly_script
+from armillary.explore.views.page import check_plotted_page, plotly_script
 
 
 def write_html(tables: Sequence[Table], path: Path, skipped: Iterable[Skipped] = ()) -> None:
@@ -24,7 +24,7 @@ def write_html(tables: Sequence[Table], path: Path, skipped: Iterable[Skipped] =
     Raises:
         InputError: plotly is not installed, the suffix is not .html, or the file cannot be written.
     """
-    check_page(path)
+    check_plotted_page(path)
     # Files of the page are beside this module.
     viewer = files("armillary.evidence.validate") / "viewer"
     facts = {
@@ -38,7 +38,14 @@ def write_html(tables: Sequence[Table], path: Path, skipped: Iterable[Skipped] =
 
     scripts = [plotly_script(), text_script() + part("validation.js")]
     body = [part("validation.html")]
-    pieces = html_page("Predicted and measured", part("validation.css"), body, data=facts, scripts=scripts)
+    pieces = html_page(
+        "Predicted and measured",
+        part("validation.css"),
+        body,
+        data=facts,
+        scripts=scripts,
+        makes_functions=True,
+    )
     write_text(path, *pieces)
 
 

@@ -56,6 +56,9 @@ def plan(
         raise InputError(f"measured: there is no folder '{measured}'")
     jobs, skipped = [], []
     for suite in picked:
+        if suite.asked and not names:
+            skipped.append(Skipped(suite, f"{suite.asked}: name it to run it"))
+            continue
         found = _files(suite, measured or MEASURED)
         if found is not None:
             jobs.append(Job(suite, found))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import itertools
 import json
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -124,7 +123,7 @@ def _tables(path: Path) -> list[list[str]]:
         if above.startswith("|") and "-" in rule and not rule.strip("|-: ")
     ]
     logged = next((row for row in rows if row.startswith("completed step:")), "")
-    names = [name.strip() for name in re.findall(r"([\w/ ]+?):", logged)]
+    names = [before.rpartition(",")[2].strip() for before in logged.split(":")[:-1]]
     return [*found, names] if names else found
 
 

@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from armillary.base.errors import InputError, nearest, one_of
 from armillary.evidence.validate.table import Suite
 
-MODULES = ("collectives", "gemm", "nccl", "training.suites", "vllm", "silicon")
+MODULES = ("collectives", "gemm", "nccl", "training.suites", "vllm", "silicon", "sim_to_real")
 """Modules of this package with ``SUITES``, in the order in which they are run."""
 
 

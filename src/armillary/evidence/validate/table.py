@@ -97,6 +97,7 @@ class Suite:
         run: Predicts the rows of the given files; without a file the published numbers.
         columns: Names in the header of a CSV file that tell this format from all others; empty: it reads none.
         also: Headers of other files that it reads.
+        asked: Why it runs only where it is named, or a file of its is; "": it always does.
     """
 
     name: str
@@ -105,3 +106,4 @@ class Suite:
     run: Callable[[Sequence[Path], Progress], Table]
     columns: Sequence[str] = ()
     also: Sequence[Sequence[str]] = ()
+    asked: str = ""

@@ -6,17 +6,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from armillary.base.errors import InputError
+from armillary.base.units import format_time
 from armillary.explore.compare.nodes import NodeChange, node_changes, path_shares
-from armillary.explore.compare.sides import Side
+from armillary.explore.compare.sides import Side, side_of
 from armillary.explore.compare.terms import Term, Terms, terms_of
 from armillary.explore.sweep.measures import MEASURES
+from armillary.report.page.blocks import Block, bars, table
+from armillary.report.page.blocks import headline as answer
+from armillary.report.page.shown import Shown
+from armillary.report.page.tracks import tracks_beside
+from armillary.report.time_breakdown import TITLES
 
 # Already rows of the table of times, in ticks instead of seconds.
 _IN_TERMS = ("step_time", "compute", "communication", "waiting", "idle")
 
 
-@dataclass(frozen=True)
-class Comparison:
+@dataclass(frozen=True, repr=False)
+class Comparison(Shown):
     """The differences between two or more runs.
 
     Attributes:
@@ -34,6 +41,102 @@ class Comparison:
     measures: dict[str, tuple[float, ...]]
     nodes: tuple[NodeChange, ...] = ()
     path: tuple[dict[str, float], ...] = ()
+
+    def __repr__(self) -> str:
+        """Return three lines: the answer, the sides, and the parts that changed most."""
+        parts = sorted(self.terms.parts, key=lambda term: -abs(term.change))[:4]
+        sides = ", ".join(
+            f"{name} {side.name}" for name, side in zip(side_names(self), self.sides, strict=True)
+        )
+        changed = [
+            f"{term.name} {percent(term.change, self.terms.total.ns[0])}" for term in parts if term.change
+        ]
+        return f"{headline(self)}\n{sides}\n{', '.join(changed) or 'no part of the step changed'}"
+
+    @property
+    def title(self) -> str:
+        """The names of the sides."""
+        return " and ".join(side.name for side in self.sides)
+
+    def blocks(self, *, changes: bool = True) -> list[Block]:
+        """Return the blocks of the page; `changes` is for results that can be simulated again."""
+        names = side_names(self)
+        called = [f"{name} {side.name}" for name, side in zip(names, self.sides, strict=True)]
+        notes = [
+            f"{name}: {note}" for name, side in zip(names, self.sides, strict=True) for note in side.notes()
+        ]
+        titles = {self._kind(term): term.name for term in self.terms.parts}
+        rows = [
+            (name, {self._kind(term): term.ns[at] * 1e-9 for term in self.terms.parts})
+            for at, name in enumerate(called)
+        ]
+        first, _, rest = headline(self).partition(": ")
+        found = [
+            answer(first, [rest, *called], notes=notes),
+            bars("Time of the slowest rank", rows, titles),
+            self._times("Part by part", (*self.terms.parts, self.terms.total)),
+        ]
+        if self.keys:
+            keys = [[key, *map(short, values)] for key, values in self.keys.items()]
+            found.append(
+                table("What differs in the studies", [("key", "text"), *((n, "text") for n in names)], keys)
+            )
+        for title, terms in (
+            ("Exposed communication by group", self.terms.by_group),
+            ("Exposed communication by dimension", self.terms.by_dimension),
+        ):
+            if terms:
+                found.append(self._times(title, terms))
+        if self.nodes:
+            columns = [
+                ("on the slowest rank", "text"),
+                ("kind", "text"),
+                ("calls in A", "count"),
+                ("in B", "count"),
+            ]
+            columns += [("A", "time"), ("B", "time"), ("change of A's step", "text")]
+            whole = self.terms.total.ns[0]
+            changed = [
+                [one.name, one.kind, *one.calls, *(ns * 1e-9 for ns in one.ns), percent(one.change, whole)]
+                for one in self.nodes
+            ]
+            found.append(table("Kernels and collectives that changed most, hidden or not", columns, changed))
+        timelines = {
+            name: side.timeline
+            for name, side in zip(names, self.sides, strict=True)
+            if side.timeline is not None
+        }
+        if timelines:
+            found.append(tracks_beside(timelines))
+        return found
+
+    def _times(self, title: str, terms: Sequence[Term]) -> Block:
+        names = side_names(self)
+        columns = [("part", "text"), *((name, "time") for name in names), ("change of A's step", "text")]
+        whole = self.terms.total.ns[0]
+        rows = [[each.name, *(ns * 1e-9 for ns in each.ns), percent(each.change, whole)] for each in terms]
+        return table(title, columns, rows)
+
+    def _kind(self, term: Term) -> str:
+        """Return the part of a breakdown that a term is, which has a colour."""
+        return next((part for part, title in TITLES.items() if title == term.name), term.name)
+
+
+def compare(*runs: Any, top: int = 10) -> Comparison:
+    """Compare two or more runs with the first.
+
+    Args:
+        runs: Each a study file, which is simulated, a timeline or the file of one, a point of a store
+            (``STORE.sqlite#NUMBER``), or what `armillary.run` or `armillary.train` returned.
+        top: Kernels and collectives that are listed.
+
+    Raises:
+        InputError: there are fewer than two runs, or one cannot be read.
+        StuckError: a study cannot finish.
+    """
+    if len(runs) < 2:
+        raise InputError(f"compare: {len(runs)} given, expected two runs or more")
+    return compared([side_of(each, chr(65 + at)) for at, each in enumerate(runs)], top)
 
 
 def compared(sides: Sequence[Side], top: int = 10) -> Comparison:
@@ -132,3 +235,34 @@ def _leaves(value: Any, place: str) -> list[tuple[str, Any]]:
     return [
         leaf for key, each in members.items() for leaf in _leaves(each, f"{place}.{key}" if place else key)
     ]
+
+
+def headline(found: Comparison) -> str:
+    """Return "B takes 195.2 ms less than A: 1.2 s instead of 1.395 s (-14.0 %)"."""
+    total = found.terms.total
+    if len(found.sides) > 2:
+        return f"{len(found.sides)} runs, compared with the first"
+    before, after = total.ns
+    if before == after:
+        return f"Both take {format_time(before)}"
+    way = "less" if after < before else "more"
+    text = f"B takes {format_time(abs(total.change))} {way} than A"
+    return f"{text}: {format_time(after)} instead of {format_time(before)} ({percent(total.change, before)})"
+
+
+def side_names(found: Comparison) -> list[str]:
+    """Return A, B, …."""
+    return [chr(65 + i) if i < 26 else f"{i + 1}" for i in range(len(found.sides))]
+
+
+def percent(part: float, whole: float) -> str:
+    """Return a part of a whole as "+3.2 %"."""
+    return f"{100 * part / whole:+.1f} %" if whole else "-"
+
+
+def short(value: object, length: int = 28) -> str:
+    """Return a value of a study as YAML writes it, cut if it is long."""
+    text = value if isinstance(value, str) else repr(value)
+    # As YAML writes them, since they come from study files.
+    text = {"None": "null", "True": "true", "False": "false"}.get(text, text)
+    return text if len(text) <= length else f"{text[: length - 1]}…"

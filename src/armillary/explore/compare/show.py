@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from armillary.base.units import format_time
-from armillary.explore.compare.comparison import Comparison
+from armillary.explore.compare.comparison import Comparison, headline, percent, short, side_names
 from armillary.explore.compare.terms import Term
 from armillary.explore.views.columns import measure_text, title_of
 from armillary.report.plain import plain_name, plain_table
@@ -37,7 +37,7 @@ def shown(found: Comparison) -> Group:
     if found.keys:
         table = plain_table("key", *names, left=1 + len(names), widest=44)
         for key, values in list(found.keys.items())[:_KEYS]:
-            table.add_row(plain_name(key), *(plain_name(_short(value)) for value in values))
+            table.add_row(plain_name(key), *(plain_name(short(value)) for value in values))
         # Different presets may differ in hundreds of keys.
         if (more := len(found.keys) - _KEYS) > 0:
             table.add_row(plain_name(f"and {more:,} more"))
@@ -75,24 +75,6 @@ def shown(found: Comparison) -> Group:
     return Group(*parts)
 
 
-def headline(found: Comparison) -> str:
-    """Return "B takes 195.2 ms less than A: 1.2 s instead of 1.395 s (-14.0 %)"."""
-    total = found.terms.total
-    if len(found.sides) > 2:
-        return f"{len(found.sides)} runs, compared with the first"
-    before, after = total.ns
-    if before == after:
-        return f"Both take {format_time(before)}"
-    way = "less" if after < before else "more"
-    text = f"B takes {format_time(abs(total.change))} {way} than A"
-    return f"{text}: {format_time(after)} instead of {format_time(before)} ({_percent(total.change, before)})"
-
-
-def side_names(found: Comparison) -> list[str]:
-    """Return A, B, …."""
-    return [chr(65 + i) if i < 26 else f"{i + 1}" for i in range(len(found.sides))]
-
-
 def _times(found: Comparison, names: Sequence[str]) -> Table:
     terms: list[tuple[str, Term]] = []
     for part in found.terms.parts:
@@ -113,17 +95,17 @@ def _term_table(
         cells = [format_time(ns) for ns in term.ns]
         # Changes and shares need a pair; for more sides a last row compares with A.
         if two:
-            cells += [_signed(term.change), _percent(term.change, found.terms.total.ns[0])]
+            cells += [_signed(term.change), percent(term.change, found.terms.total.ns[0])]
         table.add_row(plain_name(term.name), *cells)
     if whole:
         total = found.terms.total
         table.add_section()
         cells = [format_time(ns) for ns in total.ns]
         if two:
-            cells += [_signed(total.change), _percent(total.change, total.ns[0])]
+            cells += [_signed(total.change), percent(total.change, total.ns[0])]
         table.add_row(total.name, *cells)
         if not two:
-            table.add_row("to A", *(_percent(ns - total.ns[0], total.ns[0]) for ns in total.ns))
+            table.add_row("to A", *(percent(ns - total.ns[0], total.ns[0]) for ns in total.ns))
     return table
 
 
@@ -133,19 +115,8 @@ def _signed(ns: float) -> str:
     return f"{'+' if ns > 0 else '-'}{format_time(abs(ns))}"
 
 
-def _percent(part: float, whole: float) -> str:
-    return f"{100 * part / whole:+.1f} %" if whole else "-"
-
-
 def _ratio(before: float, after: float) -> str:
-    return _percent(after - before, abs(before))
-
-
-def _short(value: object, length: int = 28) -> str:
-    text = value if isinstance(value, str) else repr(value)
-    # As YAML writes them, since they come from study files.
-    text = {"None": "null", "True": "true", "False": "false"}.get(text, text)
-    return text if len(text) <= length else f"{text[: length - 1]}…"
+    return percent(after - before, abs(before))
 
 
 def short_side(name: str) -> str:

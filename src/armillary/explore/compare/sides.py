@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from armillary.base.errors import InputError
+from armillary.base.hints import show
+from armillary.workload.plan.request import keys_of
 
 if TYPE_CHECKING:
     from armillary.engine.common.timeline import Timeline
@@ -63,6 +65,29 @@ def read_side(text: str) -> Side:
     if (point := _POINT.fullmatch(text)) and not Path(text).exists():
         return _of_store(text, Path(point["store"]), int(point["number"]))
     return _of_study(text)
+
+
+def side_of(run: Any, name: str) -> Side:
+    """Return a run as a side, see `armillary.compare`; `name` is that of one that has none.
+
+    Raises:
+        InputError: it is no run, or cannot be read.
+    """
+    from armillary.engine.common.timeline import Timeline
+    from armillary.explore.result import Result
+    from armillary.explore.training.prediction import Prediction
+
+    if isinstance(run, Timeline):
+        return Side(name, run)
+    if isinstance(run, Result):
+        return Side(run.name, run.run, run.study.document.data if run.study and run.study.document else None)
+    if isinstance(run, Prediction):
+        return Side(
+            run.title, run.timeline(whole=True), {"plan": keys_of(run.plan), "machine": run.machine.name}
+        )
+    if isinstance(run, str | Path):
+        return read_side(str(run))
+    raise InputError(f"{show(run)}: expected a study file, a timeline, or what run or train returned")
 
 
 def side_of_row(row: Row, name: str = "") -> Side:

@@ -16,14 +16,19 @@ from armillary.explore.training.defaults import completed, with_recipe, with_seq
 from armillary.explore.training.machine import Machine, machine_of
 from armillary.explore.training.parts import parts_of
 from armillary.explore.training.plan_keys import nested
+from armillary.explore.training.prediction import Prediction, plans_block
 from armillary.explore.training.software import Software, software_of, usual
 from armillary.explore.training.step import platform_of
-from armillary.explore.training.train import Prediction, of_parts, plan_of, step_of
+from armillary.explore.training.train import of_parts, plan_of, step_of
 from armillary.platform.files.preset import merged
+from armillary.report.page.blocks import Block, table
+from armillary.report.page.shown import Shown
 from armillary.workload.models import Model, load_model
 
 Progress = Callable[[str, int, int], None]
 """Called with what is done, how many are done, and of how many."""
+Seen = Callable[[Mapping[str, Any], float], None]
+"""Called with the keys of each plan that was simulated, and its time in s."""
 SHARDINGS = {"zero-1": ("zero-1", "fsdp"), "fsdp": ("fsdp",)}
 """Sharding of a software -> what else it has, that is worth trying."""
 SLACK = 1 - 1e-3
@@ -42,8 +47,8 @@ class Rejected:
     why: str
 
 
-@dataclass(frozen=True)
-class Choice:
+@dataclass(frozen=True, repr=False)
+class Choice(Shown):
     """The best plans of a model on a machine.
 
     Attributes:
@@ -63,6 +68,35 @@ class Choice:
         """The fastest."""
         return self.plans[0]
 
+    def __repr__(self) -> str:
+        """Return three lines: the best plan with its memory, and how many were tried."""
+        first, memory, last = repr(self.best).split("\n")
+        return f"{first}\n{memory}\n{last}; the best of {self.count:,} plans, {self.simulated:,} simulated"
+
+    @property
+    def count(self) -> int:
+        """How many plans there were."""
+        return len(self.plans) + len(self.rejected)
+
+    @property
+    def title(self) -> str:
+        """Model, machine and batch."""
+        return f"Plans of {self.best.title}"
+
+    def blocks(self, *, changes: bool = True) -> list[Block]:
+        """Return the blocks of the page: the best plan, all plans, why the others lose, and the best run."""
+        first, second, *rest = self.best.blocks(changes=changes)
+        kinds: dict[str, list[str]] = {}
+        for each in self.rejected:
+            kinds.setdefault(each.kind, []).append(each.why)
+        columns = (("plans", "count"), ("why", "text"), ("for example", "text"))
+        title = f"The {len(self.plans)} best of {self.count:,} plans"
+        lost = [[len(whys), kind, whys[0]] for kind, whys in kinds.items()]
+        return [
+            first, plans_block(title, self.plans),
+            *([table("Why the others are not among them", columns, lost)] if lost else []), second, *rest,
+        ]  # fmt: skip
+
 
 def plan(
     model: str | Model,
@@ -73,6 +107,7 @@ def plan(
     among: Iterable[Mapping[str, Any]] | None = None,
     top: int = 10,
     progress: Progress | None = None,
+    seen: Seen | None = None,
     **keys: Any,
 ) -> Choice:
     """Return the plans that train a model fastest.
@@ -85,6 +120,7 @@ def plan(
         among: Keys of plans; only these are ranked, whether they fit into memory or not.
         top: Plans to return.
         progress: See `Progress`.
+        seen: See `Seen`; not called for plans of `among`.
         keys: Of a plan, see `armillary.train`; they are the same in all plans that are tried.
 
     Raises:
@@ -106,7 +142,7 @@ def plan(
     plan_of(whole, found)  # wrong keys are refused before any is tried
     whole, scaled = with_recipe(whole, used.name, found.device)
     assumed += scaled
-    return _searched(read, found, used, whole, top, tuple(assumed), tell)
+    return _searched(read, found, used, whole, top, tuple(assumed), tell, seen or (lambda plan, time: None))
 
 
 def _ranked(
@@ -140,7 +176,7 @@ def _ranked(
 
 def _searched(
     model: Model, machine: Machine, software: Software, given: Mapping[str, Any], top: int, assumed: tuple[str, ...],
-    tell: Progress,
+    tell: Progress, seen: Seen,
 ) -> Choice:  # fmt: skip
     tried = [
         each for sharding in _shardings(given, software) for each in candidates(model, machine, sharding)
@@ -164,6 +200,7 @@ def _searched(
             break
         try:
             timed.append(_timed(model, machine, software, values))
+            seen(values, timed[-1].seconds)
         except InputError as error:
             rejected.append(Rejected(values, "impossible", str(error)))
         timed.sort(key=lambda each: each.seconds)

@@ -30,12 +30,17 @@ BORROWED = 0.1
 
 def deviation(step: Step, software: Software, parts: Mapping[str, float]) -> float:
     """Return the standard deviation of ln(measured / predicted) of a step."""
-    known = software.fitted.spread
     mixture = isinstance(step.model, Decoder) and step.model.experts is not None
+    return deviation_on(step.device, software, parts, mixture=mixture)
+
+
+def deviation_on(device: str, software: Software, parts: Mapping[str, float], *, mixture: bool) -> float:
+    """Return the same of a step on a device, "" if it has no constants; `mixture`: it has experts."""
+    known = software.fitted.spread
     found = [known.step, known.exposed * exposed(parts), known.experts * mixture]
     # The constants of a user's device go by the name of their file.
-    if Path(step.device).name.removesuffix(".yaml") not in software.fitted.on:
-        found += [ELSEWHERE, device_spread(load_gpu(step.device)) if step.device else ELSEWHERE]
+    if Path(device).name.removesuffix(".yaml") not in software.fitted.on:
+        found += [ELSEWHERE, device_spread(load_gpu(device)) if device else ELSEWHERE]
     if software.base:
         found.append(BORROWED)
     return hypot(*found)

@@ -41,10 +41,10 @@ def parts_of(step: Step, constants: Constants) -> dict[str, float]:
         InputError: the plan is impossible on the machine.
     """
     runs = extent(step)
-    first = _of_run(simulated(runs.first, constants), trace_of(runs.first, constants))
+    first = parts_of_run(simulated(runs.first, constants), trace_of(runs.first, constants))
     if runs.second is None:
         return first
-    second = _of_run(simulated(runs.second, constants), trace_of(runs.second, constants))
+    second = parts_of_run(simulated(runs.second, constants), trace_of(runs.second, constants))
     # As the time itself: what a round of the steady state adds, for as many rounds as are left.
     return {name: first[name] + (second[name] - first[name]) * runs.share for name in PARTS}
 
@@ -54,7 +54,8 @@ def exposed(parts: Mapping[str, float]) -> float:
     return (parts["communication"] + parts["waiting"]) / fsum(parts.values())
 
 
-def _of_run(timeline: Timeline, trace: Trace) -> dict[str, float]:
+def parts_of_run(timeline: Timeline, trace: Trace) -> dict[str, float]:
+    """Return the seconds of each of `PARTS` of a run."""
     from armillary.report.time_breakdown import breakdown
 
     last = int(np.argmax(timeline.finish))

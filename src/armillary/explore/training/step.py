@@ -121,6 +121,21 @@ def platform_of(step: Step, constants: Constants = NEUTRAL) -> Platform:
     return _platform(_texts(step, constants)[2])
 
 
+def on_machine(step: Step, constants: Constants, platform: Platform | None = None) -> tuple[Platform, float]:
+    """Return a machine, by default that of the step with the constants of its software, and the time on it in s.
+
+    Raises:
+        InputError: the plan is impossible on the machine.
+    """
+    from armillary.engine import simulate
+
+    found = platform or platform_of(step, constants)
+    runs = extent(step)
+    first = simulate(trace_of(runs.first, constants), found).total_ticks
+    second = simulate(trace_of(runs.second, constants), found).total_ticks if runs.second else first
+    return found, (first + (second - first) * runs.share) * 1e-9
+
+
 def trace_of(step: Step, constants: Constants = NEUTRAL) -> Trace:
     """Return the trace of a step.
 

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from armillary.base.text import on_one_line
-from armillary.explore.training.show import headline, plan_text
-from armillary.explore.training.train import Prediction
+from armillary.explore.training.prediction import Prediction, headline, plan_text
 from armillary.platform.files.preset import merged
 from armillary.workload.models import default_sequence, load_model
 from armillary.workload.models.schema import Decoder

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from math import fsum
 from typing import Any
 
@@ -11,15 +12,14 @@ from pydantic import ValidationError
 
 from armillary.base.document import Source
 from armillary.base.errors import InputError
-from armillary.base.portable import hypot, log
 from armillary.compute.gpu.device import load_gpu
 from armillary.explore.training.constants import Constants
 from armillary.explore.training.defaults import chosen, completed, with_recipe, with_sequence
-from armillary.explore.training.fitted import NORMAL
 from armillary.explore.training.interval import interval_of
 from armillary.explore.training.machine import Machine, machine_of
-from armillary.explore.training.parts import TITLES, exposed, parts_of
+from armillary.explore.training.parts import parts_of
 from armillary.explore.training.plan_keys import nested
+from armillary.explore.training.prediction import Memory, Prediction
 from armillary.explore.training.software import Software, software_of, usual
 from armillary.explore.training.step import Step, seconds
 from armillary.platform.fields import first_problem
@@ -29,65 +29,6 @@ from armillary.workload.layers.lora import adapter_parameters
 from armillary.workload.models import Model, load_model
 from armillary.workload.models.schema import Decoder
 from armillary.workload.plan.schema import Plan
-
-
-@dataclass(frozen=True)
-class Memory:
-    """What the rank that needs most takes, in bytes.
-
-    Attributes:
-        peak_bytes: Allocated at the peak.
-        reserved_bytes: What the allocator then holds.
-        needed_bytes: The same with the context of the device and the buffers of NCCL: what must fit.
-        capacity_bytes: Of a device; None: not known.
-    """
-
-    peak_bytes: int
-    reserved_bytes: int
-    needed_bytes: int
-    capacity_bytes: int | None
-
-    @property
-    def fits(self) -> bool | None:
-        """Whether it fits; None: not known."""
-        return None if self.capacity_bytes is None else self.needed_bytes <= self.capacity_bytes
-
-
-@dataclass(frozen=True)
-class Prediction:
-    """A predicted training step.
-
-    Attributes:
-        model: Name of the model.
-        machine: The machine.
-        software: What it is trained with.
-        plan: As it is run, with all that was chosen.
-        step_time_s: Time of a step in s.
-        interval_s: Between which 9 of 10 measured steps are expected, in s.
-        mfu: FLOP that the model needs, over the peak in the precision of its GEMMs, as a share.
-        memory: Of the fullest rank.
-        parts: Part of the step -> s, see `armillary.explore.training.parts`.
-        tokens: Of a step, over all replicas; 0: the model takes no tokens.
-        assumptions: Sentences: what nobody said and moves the answer.
-    """
-
-    model: str
-    machine: Machine
-    software: Software
-    plan: Plan
-    step_time_s: float
-    interval_s: tuple[float, float]
-    mfu: float
-    memory: Memory
-    parts: Mapping[str, float]
-    tokens: int
-    assumptions: tuple[str, ...]
-
-    @property
-    def limits(self) -> str:
-        """What takes most of the step, in words."""
-        name = max(self.parts, key=lambda each: self.parts[each])
-        return f"{TITLES[name]}, {100 * self.parts[name] / self.step_time_s:.0f} % of the step"
 
 
 def train(model: str | Model, machine: Source | Machine, *, software: str = "", **plan: Any) -> Prediction:
@@ -172,7 +113,7 @@ def of_parts(
         ),
         parts,
         plan.batch * (sequence or 0),
-        (*assumed, *_assumed(machine, software)),
+        (*assumed, *_assumed(machine, software)), step, partial(of_plan, model, machine, software),
     )  # fmt: skip
 
 
@@ -239,15 +180,3 @@ def _assumed(machine: Machine, software: Software) -> list[str]:
     elif software.base:
         found.append(f"{software.name} takes the constants of {software.base}")
     return found
-
-
-def tells_apart(one: Prediction, other: Prediction) -> bool:
-    """Return whether two plans of a model on a machine differ by more than the model can tell.
-
-    What a model and a machine do to all plans alike cancels. What remains is what the steps of a software differ by, of
-    both, and what follows from how much more the one exposes of communication and waiting.
-    """
-    known = one.software.fitted.spread
-    exposes = known.exposed * (exposed(other.parts) - exposed(one.parts))
-    spread = hypot(known.step, known.step, exposes)
-    return abs(log(other.step_time_s / one.step_time_s)) > NORMAL * spread

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from armillary.base.errors import InputError
 from armillary.base.files import write_text
-from armillary.base.page import html_page, text_script
+from armillary.base.page import check_page, html_page, text_script
 from armillary.explore.sweep.measures import MEASURES
 from armillary.explore.sweep.point import Row
 from armillary.explore.views.assumed import assumed_line
@@ -44,7 +44,7 @@ def write_html(rows: Sequence[Row], sweep: Any, path: str | os.PathLike[str]) ->
     Raises:
         InputError: plotly is not installed, the suffix is another, or the file cannot be written.
     """
-    check_page(path)
+    check_plotted_page(path)
     columns = columns_of(rows, sweep)
     viewer = files("armillary.explore.views") / "viewer"
 
@@ -57,19 +57,18 @@ def write_html(rows: Sequence[Row], sweep: Any, path: str | os.PathLike[str]) ->
         [part("sweep.html")],
         data=page_data(columns),
         scripts=[plotly_script(), text_script() + part("sweep.js") + part("sweep_charts.js")],
+        makes_functions=True,
     )
     write_text(path, *pieces)
 
 
-def check_page(path: str | os.PathLike[str]) -> None:
+def check_plotted_page(path: str | os.PathLike[str]) -> None:
     """Raise early the errors that `write_html` would raise.
 
     Raises:
         InputError: the suffix is not .html, or plotly is not installed.
     """
-    suffix = Path(path).suffix.lower()
-    if suffix not in (".html", ".htm"):
-        raise InputError(f"{path}: suffix {suffix!r}, expected '.html'")
+    check_page(path)
     plotly_script()
 
 

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, cast
 from armillary.base.document import Document, Source, is_there, read_document
 from armillary.base.hints import KeyPath
 from armillary.platform.collectives import COLLECTIVES, algorithm_text, read_algorithms, read_groups
+from armillary.platform.files.astra_sim_1 import is_network, read_dimensions_1, read_system
 from armillary.platform.files.astra_sim_custom import custom_by_node, custom_prefix
 from armillary.platform.files.astra_sim_keys import (
     INTER_DIMENSION,
@@ -25,7 +26,8 @@ from armillary.platform.files.astra_sim_keys import (
     SYSTEM_IGNORED,
     SYSTEM_KEYS,
 )
-from armillary.platform.files.flags import read_flags
+from armillary.platform.files.astra_sim_values import INT_MAX, note_ignored, switch, truncate, truncated
+from armillary.platform.files.flags import read_columns, read_flags
 from armillary.platform.kernels import Compute
 from armillary.platform.limits import placed
 from armillary.platform.memory import LocalMemory, RemoteMemory
@@ -47,7 +49,6 @@ _KEY_OF: dict[str, KeyPath] = {
     "endpoint_delay": ("endpoint-delay",), "bandwidth": ("local-mem-bw",), "peak": ("peak-perf",),
     "shared_bus": ("model-shared-bus",),
 }  # fmt: skip
-_INT_MAX = 2**31 - 1  # that program keeps these numbers in a C int
 _DEFAULT_DIMENSIONS = 4  # length of its default involved_dim list
 
 
@@ -77,7 +78,8 @@ def read_platform(
         InputError: A file is missing, malformed or has a value out of range.
     """
     warnings: list[str] = []
-    dimensions = read_dimensions(network, warnings)
+    cli = list(cli)
+    dimensions = read_dimensions(network, warnings, read_columns(cli))
     return platform_on(dimensions, system, memory, comm_groups, cli, warnings, logged=logged)
 
 
@@ -99,7 +101,7 @@ def platform_on(
     # Flags first: their values scale what the files say.
     flags = read_flags(cli, warnings)
     npus = math.prod(dimension.size for dimension in dimensions)
-    document = read_document(system, "system configuration", "json")
+    document = read_system(system)
     # A file without a policy leaves it to each profile; without an endpoint delay, too.
     policies: dict[str, SchedulingName] = {"LIFO": "lifo", "FIFO": "fifo", "EXPLICIT": "priority"}
     parts = _read_system(document, len(dimensions), flags, warnings, logged=logged)
@@ -119,22 +121,32 @@ def platform_on(
     )
 
 
-def read_dimensions(network: Source, warnings: list[str]) -> tuple[Dimension, ...]:
+def read_dimensions(
+    network: Source, warnings: list[str], overrides: Mapping[str, list[float]] | None = None
+) -> tuple[Dimension, ...]:
     """Return the dimensions of an analytical-network YAML, and add what is odd about it to `warnings`.
+
+    Files of ASTRA-sim 1.0 are read, too; `overrides` are the values that flags give instead of theirs.
 
     Raises:
         InputError: The file is missing, malformed or has a value out of range.
     """
     document = read_document(network, "network configuration", "yaml")
-    _note_ignored(document, document.check_keys(NETWORK_KEYS, ignored=NETWORK_IGNORED), warnings)
-    columns = {}
+    if is_network(document):
+        return read_dimensions_1(document, overrides or {}, warnings)
+    warnings += [
+        f"command line: --{key} has no effect: for network files of version 1.0" for key in overrides or ()
+    ]
+    note_ignored(document, document.check_keys(NETWORK_KEYS, ignored=NETWORK_IGNORED), warnings)
+    columns: dict[str, Any] = {}
     for key in NETWORK_KEYS:
         # Every column has one entry per dimension; `topology` is the first key and gives their number.
         values = document.require(key, "one value per network dimension")
+        if isinstance(values, str):
+            values = [values]  # as the congestion back end of version 1.0 allows
         if not isinstance(values, list | tuple) or not values:
             document.reject((key,), values, "a list with one value per network dimension")
-        if len(values) != len(document.data["topology"]):
-            count = len(document.data["topology"])
+        if len(values) != (count := len(columns.get("topology", values))):
             raise document.error(
                 (key,), f"has length {len(values)}, expected {count}, the length of topology"
             )
@@ -154,9 +166,9 @@ def read_dimensions(network: Source, warnings: list[str]) -> tuple[Dimension, ..
         rate = bandwidth * 2**30 / 10**9
         with placed(document, (), {key: (name, d) for key, name in _COLUMN_OF.items()}):
             dimensions.append(Dimension(f"dim{d}", topology, size, rate, latency))
-    if math.prod(dimension.size for dimension in dimensions) > _INT_MAX:
+    if math.prod(dimension.size for dimension in dimensions) > INT_MAX:
         # The product: each column passed its own check already.
-        document.reject(("npus_count",), columns["npus_count"], f"at most {_INT_MAX} NPUs in all")
+        document.reject(("npus_count",), columns["npus_count"], f"at most {INT_MAX} NPUs in all")
     if len(dimensions) > _DEFAULT_DIMENSIONS:
         warnings.append(
             f"{document.name}: {len(dimensions)} network dimensions: a collective without involved_dim uses "
@@ -178,12 +190,12 @@ def read_log_keys(system: Source) -> LogKeys:
     Raises:
         InputError: the file cannot be read, or a value is none.
     """
-    document = read_document(system, "system configuration", "json")
+    document = read_system(system)
     name = document.data.get("local-mem-trace-filename", "local_mem_trace")
     if not isinstance(name, str) or not name:
         document.reject(("local-mem-trace-filename",), name, "the prefix of files")
-    tracked = _switch(document, "track-local-mem")
-    return LogKeys(_switch(document, "trace-enabled"), name if tracked else "")
+    tracked = switch(document, "track-local-mem")
+    return LogKeys(switch(document, "trace-enabled"), name if tracked else "")
 
 
 class _System(NamedTuple):
@@ -203,8 +215,8 @@ def _read_system(
     known, ignored = SYSTEM_KEYS, [*SYSTEM_IGNORED, *LOG_KEYS]
     if logged:
         known, ignored = (*SYSTEM_KEYS, *LOG_KEYS), SYSTEM_IGNORED
-    _note_ignored(document, document.check_keys(known, ignored=ignored), warnings)
-    whole = functools.partial(_truncated, document, warnings)
+    note_ignored(document, document.check_keys(known, ignored=ignored), warnings)
+    whole = functools.partial(truncated, document, warnings)
     splits = document.require("preferred-dataset-splits", "the number of chunks of a collective")
     if "scheduling-policy" in data:
         document.choice(("scheduling-policy",), data["scheduling-policy"], ("LIFO", "FIFO", "EXPLICIT"))
@@ -222,7 +234,7 @@ def _read_system(
         delay = int(whole("endpoint-delay", 0) * flags["injection-scale"])
     bandwidth = document.number(("local-mem-bw",), data.get("local-mem-bw", 0), "GB/s, 0 or more", low=0.0)
     peak = document.number(("peak-perf",), data.get("peak-perf", 0), "TFLOP/s, 0 or more", low=0.0)
-    roofline = _switch(document, "roofline-enabled")
+    roofline = switch(document, "roofline-enabled")
     if bandwidth == 0:
         warnings.append(f"{document.name}: no local-mem-bw: reductions cost no time")
     if roofline and (bandwidth == 0 or peak == 0):
@@ -253,12 +265,12 @@ def _read_system(
                 for kind in COLLECTIVES
                 if (key := f"{kind}-implementation") in data
             },
-            chunks=_truncate(document, warnings, ("preferred-dataset-splits",), splits, 1),
+            chunks=truncate(document, warnings, ("preferred-dataset-splits",), splits, 1),
             active_chunks=whole("active-chunks-per-dimension", 1, 1),
         )
         # TFLOP/s and GB/s in the file; here FLOP/s and bytes per ns, which equals GB/s.
         npu = Npu(peak * 1e12, LocalMemory(bandwidth), delay)
-        compute = Compute("roofline" if roofline else "", replay=_switch(document, "replay-only"))
+        compute = Compute("roofline" if roofline else "", replay=switch(document, "replay-only"))
     few = [
         kind
         for kind, names in collectives.algorithms.items()
@@ -331,10 +343,10 @@ def _read_memory(source: Source, npus: int, warnings: list[str]) -> RemoteMemory
                 f"{nodes} nodes of {per_node} NPUs hold {nodes * per_node}, expected room for {npus} NPUs",
             )
     limit = 2**63 - 1
-    latency = _truncate(
+    latency = truncate(
         document, warnings, ("remote-mem-latency",), data.get("remote-mem-latency", 0), 0, limit
     )
-    bandwidth = _truncate(document, warnings, ("remote-mem-bw",), data.get("remote-mem-bw", 0), 0, limit)
+    bandwidth = truncate(document, warnings, ("remote-mem-bw",), data.get("remote-mem-bw", 0), 0, limit)
     if bandwidth == 0:
         warnings.append(f"{document.name}: remote-mem-bw of 0 means infinite bandwidth")
     return RemoteMemory(kind, latency, bandwidth, per_node)
@@ -355,36 +367,3 @@ def _read_groups(source: Source | None, npus: int, warnings: list[str]) -> dict[
     if document.duplicates:
         raise document.error((document.duplicates[0],), "group given twice")
     return read_groups(document, (), document.data, npus)
-
-
-def _note_ignored(document: Document, ignored: list[str], warnings: list[str]) -> None:
-    if ignored:
-        warnings.append(f"{document.name}: keys known but without effect: {', '.join(ignored)}")
-    for key in document.duplicates:
-        warnings.append(f"{document.name}: {key} is given twice: the last one counts")
-
-
-def _switch(document: Document, key: str) -> bool:
-    value = document.data.get(key, 0)
-    # True and False are ints and pass.
-    if not isinstance(value, int):
-        document.reject((key,), value, "0 or 1")
-    return bool(value)
-
-
-def _truncated(
-    document: Document, warnings: list[str], key: str, low: int, default: int | None = None
-) -> int:
-    return _truncate(document, warnings, (key,), document.data.get(key, default), low)
-
-
-def _truncate(
-    document: Document, warnings: list[str], path: KeyPath, value: object, low: int, high: int = _INT_MAX
-) -> int:
-    """Return a whole number; a fraction is cut off with a warning, as that program does it silently."""
-    # Infinity and NaN are left to `whole`, which refuses them.
-    if isinstance(value, float) and math.isfinite(value) and value != int(value):
-        warnings.append(f"{document.where(path)}: {path[0]}: {value} is cut to {int(value)}, as in ASTRA-sim")
-    if isinstance(value, float) and math.isfinite(value):
-        value = int(value)
-    return document.whole(path, value, low, high)

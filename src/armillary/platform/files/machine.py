@@ -17,8 +17,15 @@ from armillary.platform import model as values
 from armillary.platform.collectives import ALGORITHMS, PHYSICAL_COLLECTIVES, read_groups, read_names
 from armillary.platform.fields import Part, Quantity, first_error
 from armillary.platform.files.compute_schema import Compute, compute_of, read_compute
-from armillary.platform.files.network_schema import Collectives, dimensions_of, local_memory, remote_memory
+from armillary.platform.files.network_schema import (
+    Collectives,
+    dimensions_of,
+    local_memory,
+    remote_memory,
+    storage,
+)
 from armillary.platform.files.study_schema import Peaks, PlatformFile, terms_of
+from armillary.platform.files.variation_schema import variation_of
 from armillary.platform.kernels import Jitter
 from armillary.platform.limits import POSITIVE, TIME, placed
 from armillary.platform.memory import RemoteMemory
@@ -26,6 +33,7 @@ from armillary.platform.model import AstraSimSystem, Packets, Platform, ProfileN
 from armillary.platform.network import Dimension, NetworkChoice
 from armillary.platform.profiles import NOT_ASTRA_SIM, astra_sim_conflicts
 from armillary.platform.terms import FitChoice, HostPath
+from armillary.platform.variation import Variation
 
 # Entries of stragglers are free keys, which pydantic does not see: they are read by hand with this.
 _TIME = Quantity(parse_time, "time", "2 ms", TIME)
@@ -107,11 +115,13 @@ def read_machine(model: PlatformFile, document: Document, path: KeyPath, profile
             _fit(collectives, dimensions, document, (*path, "collectives")),
         ),
         remote_memory=remote_memory(remote, folder) if remote else RemoteMemory(),
+        storage=storage(model.storage),
         groups=groups,
         scheduling=model.scheduling,
         stragglers=_per_rank(document, (*path, "stragglers"), model.stragglers, npus, _time),
         jitter=Jitter(model.jitter.sigma, model.jitter.seed) if model.jitter else None,
         terms=terms_of(model.terms),
+        variation=_variation(model, dimensions, document, (*path, "variation")),
         packets=_packets(model, document, path),
         topology=topology,
         astra_sim=AstraSimSystem(
@@ -175,6 +185,17 @@ def _packets(model: PlatformFile, document: Document, path: KeyPath) -> Packets:
         return replace(packets, source=f"{document.where(path)}: {key_text(path)}")
     except ValidationError as error:
         raise first_error(document, error, path) from None
+
+
+def _variation(
+    model: PlatformFile, dimensions: tuple[Dimension, ...], document: Document, path: KeyPath
+) -> Variation | None:
+    if model.variation is None:
+        return None
+    with placed(document, path):
+        variation = variation_of(model.variation)
+        variation.check_dimensions([dimension.name for dimension in dimensions])
+    return variation
 
 
 def _network_model(model: PlatformFile, document: Document, path: KeyPath) -> NetworkChoice:

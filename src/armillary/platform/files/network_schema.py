@@ -324,6 +324,22 @@ class RemoteMemory(Part):
         return self
 
 
+class Storage(Part):
+    """What storage and checkpoint nodes read from and write to, of the whole machine."""
+
+    bandwidth: Bandwidth = Field(description="Of all of it.")
+    latency: Time = Field(default=0.0, description="Of every operation.")
+    readers: Count | None = Field(default=None, description="NPUs that use it at a time; if absent all.")
+    client: Bandwidth | None = Field(default=None, description="Most that one NPU has; if absent its share.")
+
+
+def storage(given: Storage | None) -> values.Storage | None:
+    """Return the storage that a study file describes."""
+    if given is None:
+        return None
+    return values.Storage(given.bandwidth, given.latency, given.readers or 0, given.client or 0.0)
+
+
 def local_memory(given: Memory | None, folder: Path) -> values.LocalMemory:
     """Return the local memory that a study file in a folder describes."""
     if given is None:

@@ -30,15 +30,27 @@ HEADER = 48
 _PAYLOAD = 1000
 _MAPS = ("KMAX_MAP", "KMIN_MAP", "PMAX_MAP")
 _RATE_CONTROL = {"1": "DCQCN", "3": "HPCC", "7": "TIMELY", "8": "DCTCP", "10": "HPCC-PINT"}
-# Keys that say nothing about time, or belong to a rate control that is named anyway.
+# Keys that say nothing about time.
 _QUIET = frozenset((
     "FLOW_FILE", "TRACE_FILE", "TRACE_OUTPUT_FILE", "ENABLE_TRACE", "SIMULATOR_STOP_TIME", "QLEN_MON_START",
-    "QLEN_MON_END", "USE_DYNAMIC_PFC_THRESHOLD", "PAUSE_TIME", "ALPHA_RESUME_INTERVAL", "RATE_DECREASE_INTERVAL",
-    "CLAMP_TARGET_RATE", "RP_TIMER", "EWMA_GAIN", "FAST_RECOVERY_TIMES", "RATE_AI", "RATE_HAI", "MIN_RATE",
-    "DCTCP_RATE_AI", "L2_CHUNK_SIZE", "L2_ACK_INTERVAL", "L2_BACK_TO_ZERO", "HAS_WIN", "GLOBAL_T", "VAR_WIN",
-    "FAST_REACT", "U_TARGET", "MI_THRESH", "INT_MULTI", "MULTI_RATE", "SAMPLE_FEEDBACK", "PINT_LOG_BASE", "PINT_PROB",
-    "RATE_BOUND", "ACK_HIGH_PRIO", "NIC_TOTAL_PAUSE_TIME",
+    "QLEN_MON_END", "USE_DYNAMIC_PFC_THRESHOLD", "PAUSE_TIME", "L2_CHUNK_SIZE", "L2_BACK_TO_ZERO",
 ))  # fmt: skip
+# Keys of one rate control, by its CC_MODE, or "" of several. Where it runs, they change times there and none here.
+_CONSTANTS = {
+    "1": ("ALPHA_RESUME_INTERVAL", "RATE_DECREASE_INTERVAL", "CLAMP_TARGET_RATE", "RP_TIMER", "EWMA_GAIN",
+          "FAST_RECOVERY_TIMES", "RATE_AI", "RATE_HAI", "MIN_RATE"),
+    "8": ("DCTCP_RATE_AI",),
+    "": ("FAST_REACT", "U_TARGET", "MI_THRESH", "INT_MULTI", "MULTI_RATE", "SAMPLE_FEEDBACK", "PINT_LOG_BASE",
+         "PINT_PROB"),
+}  # fmt: skip
+_WINDOWS = ("HAS_WIN", "VAR_WIN", "GLOBAL_T")
+# What these have to be to change nothing, and why nothing changes here.
+_NEUTRAL = {
+    "L2_ACK_INTERVAL": ("1", "ACKs use no bandwidth"),
+    "RATE_BOUND": ("1", "senders are paced by their links"),
+    "ACK_HIGH_PRIO": ("0", "ACKs use no bandwidth"),
+    "NIC_TOTAL_PAUSE_TIME": ("0", "hosts do not pause by themselves"),
+}
 _OUTPUTS = ("FCT_OUTPUT_FILE", "PFC_OUTPUT_FILE", "QLEN_MON_FILE")
 _USED = (
     "TOPOLOGY_FILE",
@@ -142,7 +154,8 @@ def _logical(source: Source) -> tuple[int, ...]:
 
 def _keys(path: Path, warnings: list[str]) -> dict[str, list[str]]:
     """Return the keys of a config.txt and their values; as there, a later one counts and unknown ones do not."""
-    known = (*_USED, *_OUTPUTS, *_QUIET, *_MAPS)
+    constants = [key for keys in _CONSTANTS.values() for key in keys]
+    known = (*_USED, *_OUTPUTS, *_QUIET, *_MAPS, *_WINDOWS, *_NEUTRAL, *constants)
     found: dict[str, list[str]] = {}
     for number, line in enumerate(read_text(path, "ns-3 configuration").split("\n"), 1):
         words = line.partition("#")[0].split()
@@ -188,6 +201,7 @@ def _packets(
         warnings.append(f"{path}: ERROR_RATE_PER_LINK has no effect: packets are not lost")
     if any(value not in ("0",) for value in keys.get("LINK_DOWN", ["0"])[:1]):
         warnings.append(f"{path}: LINK_DOWN has no effect: links do not fail")
+    warnings += _unused(path, keys, mode)
     written = [key for key in _OUTPUTS if key in keys]
     if written:
         warnings.append(f"{path}: {', '.join(written)}: not written")
@@ -211,6 +225,25 @@ def _packets(
                 f"{path}: no KMIN_MAP and KMAX_MAP: nothing is marked, and hosts send at line rate"
             )
     return options
+
+
+def _unused(path: Path, keys: dict[str, list[str]], mode: str) -> list[str]:
+    """Return what a configuration says that changes times in ns-3 and none here."""
+    notes = []
+    # There is a window of one bandwidth-delay product unless the file says otherwise.
+    if _number(path, keys, "HAS_WIN", 1, 1):
+        stated = (
+            ", ".join(f"{key} {keys[key][0]}" for key in _WINDOWS if key in keys) or "HAS_WIN is 1 by default"
+        )
+        notes.append(f"{path}: {stated}: windows do not limit senders here, switches pause them")
+    if mode == "1" and (given := [key for key in _CONSTANTS["1"] if key in keys]):
+        notes.append(f"{path}: {', '.join(given)} have no effect: DCQCN runs with its own constants")
+    notes += [
+        f"{path}: {key} {keys[key][0]} has no effect: {why}"
+        for key, (neutral, why) in _NEUTRAL.items()
+        if key in keys and keys[key][0] != neutral
+    ]
+    return notes
 
 
 def _of_rate(path: Path, keys: dict[str, list[str]], key: str, rate: int) -> float | None:

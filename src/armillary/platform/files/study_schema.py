@@ -27,7 +27,14 @@ from armillary.platform.fields import (
     Time,
     WholeTime,
 )
-from armillary.platform.files.network_schema import Collectives, Memory, NetworkDimension, RemoteMemory
+from armillary.platform.files.network_schema import (
+    Collectives,
+    Memory,
+    NetworkDimension,
+    RemoteMemory,
+    Storage,
+)
+from armillary.platform.files.variation_schema import VariationKeys
 from armillary.platform.limits import LONGER, SEED, SHARE_OR_NONE
 from armillary.platform.model import CollectiveName, ProfileName, SchedulingName
 from armillary.platform.network import NETWORK_MODELS
@@ -296,6 +303,7 @@ class PlatformFile(Part):
     npu: Npu = Npu()
     collectives: Collectives = Collectives()
     remote_memory: RemoteMemory | None = None
+    storage: Storage | None = None
     groups: Groups = Field(
         default=None, description="Communicator id: its ranks, in the order they communicate."
     )
@@ -307,6 +315,7 @@ class PlatformFile(Part):
     )
     stragglers: RankTimes = Field(default=None, description="Rank: how late it starts (physical).")
     jitter: Jitter | None = None
+    variation: VariationKeys | None = None
     terms: TermsKeys = TermsKeys()
     rendezvous: bool = Field(default=False, description="Receivers announce themselves before data is sent.")
 

@@ -7,13 +7,13 @@ that older files rely on are listed here, and every other key must be present.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
-from armillary.base.document import Document, read_document
+from armillary.base.document import Document, Source, read_document
 from armillary.base.errors import InputError
 from armillary.base.hints import key_text
 from armillary.workload.models.schema import Decoder, Model, Vit
@@ -28,14 +28,19 @@ _ACTIVATIONS = {
 }
 
 
-def from_hugging_face(path: str | Path) -> Model:
-    """Read the ``config.json`` of a model, or of the folder that holds one.
+def from_hugging_face(source: Source) -> Model:
+    """Read the ``config.json`` of a model, or of the folder that holds one, or what it holds.
 
     Raises:
         InputError: the file is missing or malformed, or of an architecture that is not known.
     """
-    file = Path(path) / "config.json" if Path(path).is_dir() else Path(path)
-    config = _Config(read_document(file, "Hugging Face configuration", "json"))
+    kind = "Hugging Face configuration"
+    if isinstance(source, Mapping):
+        file = Path(kind)
+    else:
+        file = Path(source) / "config.json" if Path(source).is_dir() else Path(source)
+        source = file
+    config = _Config(read_document(source, kind, "json"))
     kind = config.document.choice(
         ("model_type",), config.document.require("model_type", "the architecture"), ARCHITECTURES
     )

@@ -98,9 +98,15 @@ class Machine:
         ]
         largest.append(largest_message(platform, [node.attrs.get("comm_size", 0) for node in alone]))
         self.unit = 1 << bits(max(largest, default=1))
-        self.port_rates = {
+        self.port_rates: dict[Any, int] = {
             (d, way): int(getattr(p, way) * self.unit)
             for d, p in enumerate(ports(platform)) for way in ("out", "into")
+        }  # fmt: skip
+        # Ports of a rank that are slower than those of others are known by the rank besides.
+        self.port_rates |= {
+            (rank, d, way): int(np.floor(self.port_rates[d, way] * shares[d]))
+            for rank, shares in platform.port_speed.items()
+            for d in range(len(shares)) for way in ("out", "into")
         }  # fmt: skip
         if platform.collectives.fit and platform.collectives.fit.host:
             self.port_rates[HOST, "host"] = int(platform.collectives.fit.host.bandwidth * self.unit)

@@ -25,8 +25,11 @@ class ChunkFlow:
     """Of a channel: the place in the global order of every message that waits."""
 
 
-def share(chunk_flows: list[ChunkFlow], rates: Mapping[tuple[int, str], int], scheduling: str) -> None:
-    """Give every chunk flow its rate; ports have `rates`, by dimension or stage of memory and direction."""
+def share(chunk_flows: list[ChunkFlow], rates: Mapping[Any, int], scheduling: str) -> None:
+    """Give every chunk flow its rate; ports have `rates`, by dimension or stage of memory and direction.
+
+    A port whose rate is its own has it by its rank, dimension and direction.
+    """
     on: dict[Port, list[ChunkFlow]] = {}
     active = [chunk_flow for chunk_flow in chunk_flows if chunk_flow.head]
     for chunk_flow in active:
@@ -39,7 +42,7 @@ def share(chunk_flows: list[ChunkFlow], rates: Mapping[tuple[int, str], int], sc
             if scheduling != "fair":
                 first = min(_key(other) for other in sharers)
                 sharers = [other for other in sharers if _key(other) == first]
-            rate = max(1, rates[port[1:]] // (factor * len(sharers)))
+            rate = max(1, rates.get(port, rates.get(port[1:], 0)) // (factor * len(sharers)))
             least.append(rate if chunk_flow in sharers else 0)
         chunk_flow.rate = min(least)
 

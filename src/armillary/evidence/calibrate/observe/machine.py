@@ -25,8 +25,9 @@ from armillary.evidence.calibrate.observe.network import Network, fit_network
 from armillary.evidence.calibrate.observe.read import Observed
 from armillary.evidence.calibrate.observe.software import Steps, fit_steps, rows_of, software_name
 from armillary.explore.training.machine import Machine
+from armillary.explore.training.prediction import Prediction
 from armillary.explore.training.software import Software, software_of
-from armillary.explore.training.train import Prediction, of_plan
+from armillary.explore.training.train import of_plan
 from armillary.platform.files.native import load_platform
 
 DEVICE, COLLECTIVES, SOFTWARE = "device", "collectives", "software"

@@ -11,6 +11,8 @@ from armillary.base.errors import InputError
 from armillary.base.reading import read_plain
 
 LARGEST = 4 * 2**20
+LONGEST = 400
+"""Characters of a word that are read: no fact is longer, and searching takes their square."""
 """Bytes of a page, at most."""
 MOST_ROWS = 10_000
 """Rows of all tables of a page, at most."""
@@ -38,17 +40,23 @@ class TableText:
 
 
 def page_text(path: Path) -> str:
-    """Return the text of a page.
+    """Return the text of a page, its words `LONGEST` characters long at most and one blank apart.
 
     Raises:
         InputError: it cannot be read, is not text, or is larger than `LARGEST`.
     """
     try:
-        return read_plain(path, LARGEST).decode("utf-8-sig").replace("\r\n", "\n")
+        return "\n".join(map(_short, read_plain(path, LARGEST).decode("utf-8-sig").splitlines()))
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: is not text, expected a Markdown file") from error
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror or error})") from error
+
+
+def _short(line: str) -> str:
+    # Indentation tells code from headings.
+    indent = line[: len(line) - len(line.lstrip())]
+    return indent[:LONGEST] + " ".join(word[:LONGEST] for word in line.split())
 
 
 def tables(path: Path) -> Iterator[TableText]:

@@ -24,7 +24,8 @@ COLUMNS = ("file", "seconds", "tokens_per_s_device", "tokens_per_step")
 LOG = ("completed step", "seconds", "Tokens/s/device", "total_weights")
 """Of a line of the log."""
 _LINE = re.compile(
-    r"completed step: *\d+, *seconds: *([\d.]+).*?Tokens/s/device: *([\d.,]+)(?:.*?total_weights: *([\d,]+))?"
+    r"completed step: *\d+, *seconds: *([\d.]+).{0,200}?Tokens/s/device: *([\d.,]+)"
+    r"(?:.{0,200}?total_weights: *([\d,]+))?"
 )
 MODELS = {
     "llama2-7b": "llama-2-7b", "llama2-13b": "llama-2-13b", "llama2-70b": "llama-2-70b", "llama3-8b": "llama-3-8b",

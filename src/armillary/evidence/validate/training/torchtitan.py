@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,12 @@ def cases(path: Path) -> Iterator[Case]:
         raise InputError(f"{path}: no table with throughput, expected a column TPS/GPU, TPS or WPS")
 
 
+@lru_cache(256)
+def _searched(pattern: str, text: str) -> re.Match[str] | None:
+    # All rows of a table look at the same text around it.
+    return re.search(pattern, text, re.IGNORECASE)
+
+
 @dataclass
 class _Facts:
     """What a row says, from its cells outwards."""
@@ -95,7 +102,7 @@ class _Facts:
     def search(self, pattern: str, *, page: bool = False) -> str | None:
         """Return the first group of the nearest match."""
         for text in list(self.places())[: 3 if page else 2]:
-            if found := re.search(pattern, text, re.IGNORECASE):
+            if found := _searched(pattern, text):
                 return found[1]
         return None
 
@@ -118,7 +125,7 @@ class _Facts:
 
 def _plain(text: str) -> str:
     """Return a cell without footnotes and marks."""
-    return re.sub(r"\[\^[^\]]*\]|[*`]", "", text).strip()
+    return re.sub(r"\[\^[^\]]{0,99}\]|[*`]", "", text).strip()
 
 
 def _number(text: str) -> float:

@@ -1,4 +1,4 @@
-"""`armillary collect`: run a PyTorch script on all ranks and collect its traces."""
+"""`armillary trace collect`: run a PyTorch script on all ranks and collect its traces."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from pathlib import Path
 
 import click
 
-from armillary.cli import COMMANDS
 from armillary.cli.command import Command, option
 from armillary.cli.options import ranks_option
 from armillary.cli.outputs import say, show_table
+from armillary.cli.trace import SUBCOMMANDS
 from armillary.cli.values import OUTPUT_FOLDER
 
 
 @click.command(
     cls=Command,
-    help=f"{COMMANDS['collect']}\n\nSCRIPT runs unchanged on N processes, with the environment that torchrun gives. "
+    help=f"{SUBCOMMANDS['collect']}\n\nSCRIPT runs unchanged on N processes, with the environment that torchrun gives. "
     "A step ends when its optimizer has stepped. Options stand before SCRIPT, its arguments after it.",
     # Options after SCRIPT belong to the script.
     context_settings={"allow_interspersed_args": False},
     examples=(
-        "armillary collect --ranks 2 train.py",
-        "armillary collect --ranks 8 --steps 3 --out traces train.py --epochs 1",
+        "armillary trace collect --ranks 2 train.py",
+        "armillary trace collect --ranks 8 --steps 3 --out traces train.py --epochs 1",
     ),
 )
 @ranks_option("Processes, one per rank.", default=1, show_default=True)

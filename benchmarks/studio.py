@@ -1,0 +1,108 @@
+"""How fast the studio is: JSON lines, each with its goal. Needs the extra studio, and Chromium for the first paint.
+
+python benchmarks/studio.py
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+
+PROGRAM = "import sys; from armillary.cli import main; sys.argv = ['armillary', 'studio', '--port', '0']; main()"
+QUESTION: dict[str, Any] = {"model": "llama-3-70b", "machine": "64xdgx-h100", "fabric": 1, "peak": 1, "software": ""}
+REPEATS = 20
+
+
+@contextmanager
+def running() -> Iterator[tuple[str, str, float]]:
+    """Yield host, token, and the seconds from the start of the process to its first answer."""
+    begun = time.perf_counter()
+    process = subprocess.Popen([sys.executable, "-u", "-c", PROGRAM], stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        found = re.search(r"http://([^/]+)/#token=(\S+)", process.stdout.readline())
+        assert found
+        connection = HTTPConnection(found[1], timeout=300)
+        connection.request("GET", "/")
+        assert connection.getresponse().status == 200
+        yield found[1], found[2], time.perf_counter() - begun
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def asked(host: str, token: str, plan: dict[str, Any]) -> float:
+    """Return the seconds that an answer takes."""
+    headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+    connection = HTTPConnection(host, timeout=300)
+    begun = time.perf_counter()
+    connection.request("POST", "/api/train", json.dumps({**QUESTION, "plan": plan}), headers)
+    response = connection.getresponse()
+    response.read()
+    assert response.status == 200
+    return time.perf_counter() - begun
+
+
+def first_paint(host: str, token: str) -> float:
+    """Return the seconds until a browser has drawn the page, without its answers."""
+    sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "hostile"))
+    from hostile_browser import browser
+
+    with tempfile.TemporaryDirectory() as folder, browser(Path(folder)) as page:
+        page.ask("Page.navigate", url=f"http://{host}/#token={token}")
+        while not (found := page.value("performance.getEntriesByName('first-contentful-paint')[0]?.startTime")):
+            time.sleep(0.1)
+        return float(found) / 1e3
+
+
+def wheel_growth() -> int:
+    """Return the bytes that the files of the studio and of its scripts add to a wheel."""
+    import io
+    import zipfile
+
+    source, packed = Path(__file__).parents[1] / "src" / "armillary", io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as wheel:
+        for name in ("web", "studio"):
+            for file in sorted((source / name).rglob("*")):
+                if file.is_file() and file.suffix != ".pyc":
+                    wheel.write(file)
+    return len(packed.getvalue())
+
+
+def say(name: str, value: float, unit: str, goal: float) -> None:
+    """Print a line."""
+    print(json.dumps({"benchmark": name, "value": round(value, 4), "unit": unit, "goal": goal}), flush=True)
+
+
+def main() -> None:
+    """Measure all of it."""
+    # The first start fills Python's caches.
+    with running():
+        pass
+    with running() as (host, token, start):
+        say("start", start, "s", 2.0)
+        say("first answer", asked(host, token, {"batch": 1024}), "s", 5.0)
+        again = [asked(host, token, {"batch": 1024}) for _ in range(REPEATS)]
+        say("answer that was asked before", statistics.median(again), "s", 0.1)
+        plans = [{"batch": 1024, "parallel": {"tp": tp, "pp": pp}} for tp in (2, 4, 8) for pp in (2, 4, 8)]
+        for plan in plans:
+            asked(host, token, plan)
+        say("new batch", statistics.median(asked(host, token, {**plan, "batch": 2048}) for plan in plans), "s", 1.0)
+        if any((Path(folder) / "chromium").exists() for folder in os.environ["PATH"].split(os.pathsep)):
+            say("first paint", first_paint(host, token), "s", 1.0)
+    say("wheel growth", wheel_growth() / 1e6, "MB", 1.5)
+
+
+if __name__ == "__main__":
+    main()

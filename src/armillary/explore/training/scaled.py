@@ -1,0 +1,143 @@
+"""A machine with faster or slower devices and networks, as its data sheet would change.
+
+The device and the fit of collectives become files of their own: constants that were measured are shares of peaks and
+bandwidths, and follow them; latencies stay. So the interval grows as for any device that nobody measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from armillary.base.errors import InputError
+from armillary.base.files import write_text
+from armillary.base.portable import power
+from armillary.base.units import parse_bandwidth, parse_flops
+from armillary.collective.fitted import CollectiveFit, load_fit
+from armillary.collective.fitted.write import text_of
+from armillary.compute.gpu.device import load_gpu
+from armillary.compute.gpu.power import VOLTAGE
+from armillary.explore.training.machine import Machine, machine_of
+
+MOST = 64.0
+"""Largest factor; its inverse is the smallest."""
+
+
+@dataclass(frozen=True)
+class Scaled:
+    """A machine that was changed.
+
+    Attributes:
+        machine: To predict on.
+        files: Name -> text of the files that describe it; ``machine.yaml`` names the others.
+    """
+
+    machine: Machine
+    files: Mapping[str, str]
+
+
+def scaled(name: str, folder: Path, *, fabric: float = 1.0, peak: float = 1.0) -> Scaled:
+    """Return a preset whose networks and peaks are so many times as fast.
+
+    Args:
+        name: A preset, which may be counted.
+        folder: Where the files that it consists of are written; it exists.
+        fabric: Factor of the bandwidth of all dimensions but the first, which joins the devices of a node.
+        peak: Factor of the peaks of the devices in every precision, at an unchanged memory.
+
+    Raises:
+        InputError: there is no such preset, it has no such network, or a factor is out of range.
+    """
+    base = machine_of(name)
+    for key, factor in (("fabric", fabric), ("peak", peak)):
+        if not (isfinite(factor) and 1 / MOST <= factor <= MOST):
+            raise InputError(f"{key}: got {factor:g}, expected a factor from 1/{MOST:g} to {MOST:g}")
+    if fabric == peak == 1.0:
+        return Scaled(base, {})
+    keys: dict[str, Any] = deepcopy(dict(base.keys))
+    files: dict[str, str] = {}
+    assumed = [*base.assumptions]
+    if fabric != 1.0:
+        _scale_network(base, keys, fabric, files)
+        assumed.append(
+            f"networks between nodes have {fabric:g} times the bandwidth of {name}, at the same latencies"
+        )
+    if peak != 1.0:
+        _scale_peaks(base, keys, peak, files)
+        assumed.append(f"peaks of devices are {peak:g} times those of {name}, memory as it is")
+    held = {"software": base.software, "assumptions": assumed, "platform": keys}
+    files["machine.yaml"] = yaml.safe_dump(held, sort_keys=False, width=110, allow_unicode=True)
+    for file, text in files.items():
+        write_text(folder / file, text)
+    return Scaled(machine_of(folder / "machine.yaml"), files)
+
+
+def _scale_network(base: Machine, keys: dict[str, Any], factor: float, files: dict[str, str]) -> None:
+    network = keys.get("network")
+    inner = base.platform.collectives.fit.inner if base.platform.collectives.fit else 1
+    if not isinstance(network, list) or len(network) <= inner:
+        raise InputError(f"fabric: machine {base.name} has no network between nodes, expected factor 1")
+    for dimension in network[inner:]:
+        dimension["bandwidth"] = f"{parse_bandwidth(dimension['bandwidth']) * factor:g} GB/s"
+    choice = base.platform.collectives.fit
+    if choice is None:
+        return
+    fit = _faster(load_fit(choice.name), factor)
+    file = f"{choice.name}-fabric-{factor:g}x.yaml"
+    files[file] = text_of(fit, f"{choice.name} with {factor:g} times the bandwidth between nodes")
+    keys["collectives"] = {**keys["collectives"], "fit": file}
+
+
+def _faster(fit: CollectiveFit, factor: float) -> CollectiveFit:
+    """Return a fit whose lines between nodes have so many times the bandwidth."""
+    sheet = fit.sheet.model_copy(update={"nic": fit.sheet.nic * factor})
+    between = {
+        operation: replace(part, nic={count: rate * factor for count, rate in part.nic.items()})
+        for operation, part in fit.between.items()
+    }
+    mechanism = fit.mechanism
+    if mechanism is not None:
+        network = {
+            name: line._replace(bandwidth=line.bandwidth * factor) for name, line in mechanism.network.items()
+        }
+        mechanism = replace(mechanism, network=network)
+    return replace(fit, sheet=sheet, between=between, mechanism=mechanism)
+
+
+def _scale_peaks(base: Machine, keys: dict[str, Any], factor: float, files: dict[str, str]) -> None:
+    npu = keys.get("npu") or {}
+    peak = npu.get("peak")
+    if isinstance(peak, dict):
+        npu["peak"] = {name: _flops(parse_flops(value) * factor) for name, value in peak.items()}
+    elif peak is not None:
+        npu["peak"] = _flops(parse_flops(peak) * factor)
+    if not base.device:
+        return
+    gpu = load_gpu(base.device)
+    held: dict[str, Any] = {
+        "title": f"{gpu.title} with {factor:g} times its peaks",
+        "like": gpu.name,
+        "sms": gpu.sms,
+        "peak": {name: _flops(rate * factor) for name, rate in gpu.peaks.items()},
+        "memory": {"bandwidth": f"{gpu.bandwidth / 1e9:g} GB/s"}
+        | ({"capacity": f"{gpu.capacity / 1e9:g} GB"} if gpu.capacity else {}),
+    }
+    # Of a device that nobody measured no more is known when it is faster.
+    if gpu.basis != "measured":
+        held["basis"] = gpu.basis
+    if gpu.power:
+        # Faster clocks draw more: the limit grows with them, or it would take back what the factor gives.
+        held["power"] = f"{gpu.power.limit * power(factor, VOLTAGE):.1f} W"
+    file = f"{gpu.name}-peak-{factor:g}x.yaml"
+    files[file] = yaml.safe_dump(held, sort_keys=False, width=110)
+    keys["compute"] = {**keys["compute"], "device": file}
+
+
+def _flops(rate: float) -> str:
+    return f"{rate / 1e12:.6g} TFLOP/s"

@@ -1,0 +1,264 @@
+"""Kernels of inference engines where they differ from those of training, with constants fitted to measured kernels.
+
+``kernels.yaml`` has the constants of each device and engine. An all-reduce of a node is one kernel that reads what all
+members have (one-shot), or first sums a share (two-shot); attention of one new token reads the cache in parts that fill
+the device; routed experts are one fused kernel whose time is that of the weights it touches. GEMMs are those of
+`armillary.compute.gpu.gemm`, and what quantises their operands.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from armillary.base.document import read_document
+from armillary.compute.gpu.device import Gpu, load_gpu
+from armillary.compute.gpu.gemm import gemm_seconds
+from armillary.compute.model import Floats
+from armillary.trace import CollectiveType
+from armillary.workload.layers.layer import Step
+
+FILE = Path(__file__).with_name("kernels.yaml")
+ENGINES = ("vllm", "sglang", "trtllm")
+EXPERTS = {"bf16": 16, "fp8": 8, "fp8 block": 8, "fp4": 4.5, "mxfp4": 4.25, "int4": 4.25}
+"""Kind of stored experts -> bits of a weight with its share of scales, in groups of 16 (fp4), 32, or 64 (int4)."""
+PEAKS = {"bf16": "bf16", "fp8": "fp8", "fp8 block": "fp8", "fp4": "fp4", "mxfp4": "bf16", "int4": "bf16"}
+"""Kind of stored experts -> precision of their GEMMs."""
+RECIPES = {"fp8": "delayed", "fp8 block": "block", "fp4": "nvfp4", "bf16": ""}
+PADDED = 16
+"""Rows to which a kernel of experts fills up those of each."""
+CAPTURED = 512
+"""Tokens up to which shared experts run beside routed ones, on a stream of their own (vLLM, SGLang, TensorRT-LLM)."""
+ISSUE_NS = {"vllm": 20_000, "sglang": 73_000, "trtllm": 73_000}
+"""ns in which the CPU issues a kernel outside of a graph: vLLM's compiled ones 20 us (all-reduces of aiconfigurator's
+tables, 20.5 us outside of a graph and 4.5 in one, on H100, H200 and B200); 0.8 ms for the 11 of a dense layer where
+PyTorch issues them one by one (aiconfigurator, sdk/backends)."""
+GRAPHS = {"vllm": (CAPTURED, CAPTURED), "sglang": (0, CAPTURED), "trtllm": (0, 2**31)}
+"""Tokens up to which steps with and without prompts are graphs: vLLM has some of parts of a step, others only of tokens
+(spec of the engines; TensorRT-LLM captures what it is told to)."""
+INGEST_NS, TOKEN_PS = 6_000_000, 4_200_000
+"""ns from the arrival of a request until it is queued, and ps more for each token of its prompt, which the front end
+splits and sends: what kernels leave of the time to first token of gpt-oss on vLLM with 4 clients, at prompts of 922 and
+7,373 tokens (silicon_sample.csv). BLIS has 15.6 ms, whatever the prompt (inference-sim, defaults.yaml)."""
+ROUTED = ("dispatch.", "experts.", "combine.unpermute")
+US = 1e3
+Constants = Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Routed:
+    """Experts of a model on one device.
+
+    Attributes:
+        count: Experts of a layer.
+        top_k: Of them for a token.
+        hidden: Width of a token.
+        size: Width of an expert.
+        ep: Devices over which whole experts are divided; 1: each has a part of all.
+        tp: Devices of the replica.
+        stored: Kind of `EXPERTS`.
+    """
+
+    count: int
+    top_k: int
+    hidden: int
+    size: int
+    ep: int
+    tp: int
+    stored: str
+
+
+@dataclass(frozen=True)
+class Kernels:
+    """Kernels of an engine on a device.
+
+    Attributes:
+        gpu: The device.
+        engine: Of `ENGINES`.
+        parts: Part -> kind -> constants.
+        link: Bytes/s to the other devices of its node; 0: the replica leaves the node, and collectives are simulated.
+        blocks: Whether operands in fp8 have scales of 1 x 128 and 128 x 128.
+        routed: Its experts; None: it has none.
+        like: The device whose constants these are.
+    """
+
+    gpu: Gpu
+    engine: str
+    parts: Mapping[str, Mapping[str, Constants]]
+    link: float
+    blocks: bool
+    routed: Routed | None
+    like: str
+
+    def reduce_ns(self, size: float, members: int) -> float:
+        """Return ns of an all-reduce of `size` bytes: the sooner of one shot and two."""
+        own = self.parts["reduce"]["all"]
+        once = own["launch"] + (members - 1) * size / (self.link * own["once"]) * 1e6
+        moved = 2 * (members - 1) / members * size / (self.link * own["twice"]) * 1e6
+        return US * min(once, own["launch"] + own["second"] + moved)
+
+    def decode_ns(self, rows: float, size: float) -> float:
+        """Return ns of attention of one new token of each sequence.
+
+        Args:
+            rows: Sequences times heads of queries.
+            size: Bytes of the cache that are read.
+        """
+        own = self.parts["decode"]["all"]
+        return US * (
+            own["launch"]
+            + own["head"] * rows / self.gpu.sms
+            + size / (self.gpu.bandwidth * own["memory"]) * 1e6
+        )
+
+    def latent_ns(self, flops: float, size: float) -> float:
+        """Return ns of attention of one new token of each sequence in the latent space (MLA)."""
+        own = self.parts["latent"]["all"]
+        moved = size / (self.gpu.bandwidth * own["memory"]) * 1e6
+        return US * (
+            own["launch"] + float(np.hypot(moved, flops / (self.gpu.peaks["bf16"] * own["rate"]) * 1e6))
+        )
+
+    def experts_ns(self, tokens: int) -> float:
+        """Return ns of the routed experts of a layer: they are chosen at random, some more often (`spread`)."""
+        of = self.routed
+        assert of is not None
+        own = self.parts["experts"][of.stored]
+        local, each = of.count / of.ep, 3 * of.hidden * of.size * of.ep / of.tp
+        chosen = tokens * of.top_k
+        touched = max(local * -np.expm1(-chosen / of.count * own["spread"]), min(1.0, local))
+        rows = chosen / of.ep
+        weights = touched * each * EXPERTS[of.stored] / 8 / (self.gpu.bandwidth * own["memory"])
+        # Tokens in and out, and what lies between the two GEMMs, in 16 bits.
+        passed = rows * (4 * of.hidden + 6 * of.size * of.ep / of.tp) / (self.gpu.bandwidth * 0.8)
+        peak = self.gpu.peaks[PEAKS[of.stored]] * own["rate"]
+        computed = (rows + touched * PADDED) * 2 * each / peak
+        return US * (
+            own["launch"]
+            + own["each"] * touched
+            + 1e6 * float(np.cbrt((weights + passed) ** 3 + computed**3))
+        )
+
+    def gemms_ns(self, kind: str, sizes: Floats) -> Floats:
+        """Return (GEMMs) ns of GEMMs of (GEMMs, 3) m, n and k, with what quantises the left operand."""
+        own = self.parts["gemm"][kind]
+        precision = kind.partition(" ")[0]
+        fit = self.gpu.gemm_fit(precision, RECIPES[kind])
+        shapes = np.column_stack((sizes, np.ones(len(sizes))))
+        seconds, _ = gemm_seconds(self.gpu, precision, shapes, 2.0, fit, power=self.gpu.power)
+        operand = sizes[:, 0] * sizes[:, 2] * 3 / self.gpu.bandwidth
+        found: Floats = seconds * 1e9 * own["factor"] + US * own["launch"] + operand * 1e9 * own["cast"]
+        return found
+
+
+@dataclass
+class Taken:
+    """Kernels that were taken out of passes, to be timed together.
+
+    Attributes:
+        gemms: Kind -> m, n, k, pass and times of each.
+        others: Pass, ns, and whether it is attention.
+    """
+
+    gemms: dict[str, list[tuple[int, int, int, int, int]]] = field(default_factory=dict)
+    others: list[tuple[int, float, bool]] = field(default_factory=list)
+
+    def sums(self, kernels: Kernels, passes: int) -> tuple[Floats, Floats]:
+        """Return (passes) ns of all, and of attention."""
+        whole, attention = np.zeros(passes), np.zeros(passes)
+        for kind, rows in self.gemms.items():
+            table = np.array(rows, float)
+            # Equal GEMMs of different passes are one.
+            sizes, which = np.unique(table[:, :3], axis=0, return_inverse=True)
+            ns = kernels.gemms_ns(kind, sizes)[which.ravel()]
+            np.add.at(whole, table[:, 3].astype(np.int64), ns * table[:, 4])
+        for at, ns_of, is_attention in self.others:
+            whole[at] += ns_of
+            attention[at] += ns_of * is_attention
+        return whole, attention
+
+
+def take(steps: Sequence[Step], kernels: Kernels, tp: int, taken: Taken, at: int, times: int) -> list[Step]:
+    """Return the steps that are left to the simulation, and put the others into `taken`, for pass `at`."""
+    left = []
+    router = next((step for step in steps if step.name == "router.gemm"), None)
+    tokens = router.gemms[0].m if router else 0
+    routed = router is not None and "experts" in kernels.parts and kernels.routed is not None
+    if routed:
+        taken.others.append((at, times * kernels.experts_ns(tokens), False))
+    fused = kernels.parts.get("fuses", {}).get("all", {})
+    for step in steps:
+        name, _, last = step.name.rpartition(".")
+        if routed and (
+            step.name.startswith(ROUTED[:2]) or step.name == ROUTED[2] or _beside(step.name, tokens)
+        ):
+            continue
+        if last == "norm" and name in ("attention.norm", "mlp.norm") and fused.get("norm") and tp > 1:
+            continue
+        if step.name == "positions.turn" and fused.get("positions"):
+            continue
+        shape, kind = step.attention, _kind(step, kernels.blocks)
+        if step.collective is CollectiveType.ALL_REDUCE and kernels.link and "reduce" in kernels.parts:
+            taken.others.append((at, times * kernels.reduce_ns(step.size, tp), False))
+        elif shape and shape.queries == 1 and "decode" in kernels.parts:
+            queries = shape.batch * shape.heads * (shape.key + shape.value) * 2
+            ns = kernels.decode_ns(shape.batch * shape.heads, max(0, step.bytes - queries))
+            taken.others.append((at, times * ns, True))
+        elif step.name == "absorbed.attend" and "latent" in kernels.parts:
+            taken.others.append((at, times * kernels.latent_ns(step.flops, step.bytes), True))
+        elif kind in kernels.parts.get("gemm", {}) and len(step.gemms) == 1 and step.gemms[0].batch == 1:
+            gemm = step.gemms[0]
+            row = (gemm.m, gemm.n, gemm.k, at, times * gemm.calls)
+            taken.gemms.setdefault(kind, []).append(row)
+        else:
+            left.append(step)
+    return left
+
+
+def _beside(name: str, tokens: int) -> bool:
+    return name.startswith("shared.") and tokens <= CAPTURED
+
+
+def _kind(step: Step, blocks: bool) -> str:
+    return "fp8 block" if step.precision == "fp8" and blocks else step.precision
+
+
+@functools.cache
+def _constants() -> Mapping[str, Any]:
+    found: Mapping[str, Any] = read_document(FILE, "kernels of engines", "yaml").data
+    return found
+
+
+def kernels_of(device: str, engine: str, link: float, blocks: bool, routed: Routed | None) -> Kernels | None:
+    """Return the kernels of an engine on a device, of the device that it is like, or None: none of both was measured.
+
+    What an engine lacks is that of another: first of vLLM, then of TensorRT-LLM and SGLang.
+    """
+    gpu, known = load_gpu(device), _constants()["devices"]
+    like = device
+    while like and like not in known:
+        like = load_gpu(like).like
+    if not like:
+        return None
+    parts: dict[str, dict[str, Constants]] = {}
+    for name in dict.fromkeys((engine, "vllm", "trtllm", "sglang")):
+        for part, kinds in known[like].get(name, {}).items():
+            # What an engine fuses is its own.
+            if part == "fuses" and name != engine:
+                continue
+            for kind, values in (
+                kinds if isinstance(next(iter(kinds.values())), Mapping) else {"all": kinds}
+            ).items():
+                parts.setdefault(part, {}).setdefault(kind, values)
+    experts = parts.get("experts", {})
+    # Both are kernels that widen 4 bits to 16 in registers.
+    if "mxfp4" in experts:
+        experts["int4"] = experts["mxfp4"]
+    if routed is not None and routed.stored not in experts:
+        parts.pop("experts", None)
+    return Kernels(gpu, engine, parts, link, blocks, routed, like)

@@ -1,0 +1,97 @@
+"""The scheduler of TensorRT-LLM (tensorrt_llm/_torch/pyexecutor/scheduler.py), with its defaults.
+
+A request starts only if the cache can hold prompt and answer of all that have started (GUARANTEED_NO_EVICT), so none is
+ever stopped. Each step has a token of every request that writes and, with what is left of its budget, whole prompts in
+their order; the first that does not fit waits, and others behind it.
+"""
+
+from __future__ import annotations
+
+from armillary.base.jit import inner, use
+from armillary.serving.columns import (
+    P_BLOCK,
+    P_BUDGET,
+    P_CACHED,
+    P_REQUESTS,
+    P_SEQUENCES,
+    R_BEGUN,
+    R_COMPUTED,
+    R_HELD,
+    R_HIT,
+    R_MADE,
+    R_OUTPUT,
+    R_PROMPT,
+    R_STATE,
+    RUNS,
+    S_FREE,
+    S_HEAD,
+    S_NOW,
+    S_RUNNING,
+    S_WAITING,
+)  # fmt: skip
+
+_blocks = use("armillary.serving.blocks_kernel")
+take, keep, found, idle_among, share = (
+    _blocks.take, _blocks.keep, _blocks.found, _blocks.idle_among, _blocks.share,
+)  # fmt: skip
+add = use("armillary.serving.step_kernel").add
+
+
+@inner
+def promised(par, req, r):
+    """Return how many further blocks a request needs for prompt and answer."""
+    n = par[P_REQUESTS]
+    return -(-(req[R_PROMPT * n + r] + req[R_OUTPUT * n + r]) // par[P_BLOCK]) - req[R_HELD * n + r]
+
+
+@inner
+def compute(par, st, pool, req, tables, step, r, new):
+    """Put `new` tokens of a request into the step, in blocks that were promised to it."""
+    n = par[P_REQUESTS]
+    computed = req[R_COMPUTED * n + r]
+    short = -(-(computed + new) // par[P_BLOCK]) - req[R_HELD * n + r]
+    take(par, st, pool, req, tables, r, short)
+    add(par, step, req, r, new)
+    keep(par, pool, req, tables, r, computed, computed + new)
+
+
+@inner
+def schedule(par, st, pool, req, tables, lists, step):
+    """Fill the next step."""
+    n, budget = par[P_REQUESTS], par[P_BUDGET]
+    running, waiting = lists[0], lists[1]
+    reserved = 0
+    for at in range(st[S_RUNNING]):
+        r = running[at]
+        new = req[R_PROMPT * n + r] + req[R_MADE * n + r] - req[R_COMPUTED * n + r]
+        if not (req[R_MADE * n + r] == req[R_OUTPUT * n + r] and new <= 1) and budget > 0:
+            # Only a prompt that is longer than the budget is ever cut.
+            new = min(new, budget)
+            compute(par, st, pool, req, tables, step, r, new)
+            budget -= new
+        reserved += promised(par, req, r)
+    while st[S_WAITING] > 0 and budget > 0 and st[S_RUNNING] < par[P_SEQUENCES]:
+        r = waiting[st[S_HEAD]]
+        tokens = req[R_PROMPT * n + r]
+        hit = found(par, req, tables, r, tokens)
+        idle = idle_among(par, pool, req, tables, r, hit) if par[P_CACHED] else 0
+        if promised(par, req, r) - hit + reserved > st[S_FREE] - idle:
+            break
+        new = tokens - hit * par[P_BLOCK]
+        if new > budget and (tokens <= par[P_BUDGET] or budget < par[P_BUDGET]):
+            break
+        if hit > 0:
+            share(par, st, pool, req, tables, r, hit)
+        req[R_COMPUTED * n + r] = hit * par[P_BLOCK]
+        req[R_HIT * n + r] += hit * par[P_BLOCK]
+        st[S_HEAD] = (st[S_HEAD] + 1) % n
+        st[S_WAITING] -= 1
+        running[st[S_RUNNING]] = r
+        st[S_RUNNING] += 1
+        req[R_STATE * n + r] = RUNS
+        if req[R_BEGUN * n + r] < 0:
+            req[R_BEGUN * n + r] = st[S_NOW]
+        new = min(new, budget)
+        compute(par, st, pool, req, tables, step, r, new)
+        budget -= new
+        reserved += promised(par, req, r)

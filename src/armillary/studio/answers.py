@@ -1,0 +1,118 @@
+"""Answers to questions, as JSON: what the process that simulates does."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from armillary.base.files import make_folder
+from armillary.base.json_text import parse_json
+from armillary.base.text import on_one_line
+from armillary.explore.training.parts import TITLES
+from armillary.explore.training.prediction import Prediction, headline, memory_text, plan_text
+from armillary.explore.training.scaled import Scaled, scaled
+from armillary.explore.training.show import prediction_json
+from armillary.explore.training.takeaway import study
+from armillary.explore.training.train import plan_of, predicted
+from armillary.studio.question import Question, command_line, python, read_question
+from armillary.workload.models import Model
+
+Progress = Callable[[dict[str, Any]], None]
+"""Called with what is to be told before the answer is there."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """A step that was predicted, and what it was predicted of."""
+
+    asked: Question
+    model: Model
+    scaled: Scaled
+    step: Prediction
+
+
+class Machines:
+    """Machines by name and factors; those that were changed have files in a folder of this process."""
+
+    def __init__(self) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="armillary-studio-")
+        self._count = 0
+        self._kept: dict[tuple[str, float, float], Scaled] = {}
+
+    def of(self, name: str, fabric: float, peak: float) -> Scaled:
+        """Return a machine, see `armillary.explore.training.scaled`."""
+        key = (name, fabric, peak)
+        if key not in self._kept:
+            # A folder each: the fits of two machines may have one name.
+            self._count += 1
+            folder = Path(self._folder.name) / str(self._count)
+            make_folder(folder)
+            self._kept[key] = scaled(name, folder, fabric=fabric, peak=peak)
+        return self._kept[key]
+
+
+machines = Machines()
+
+
+def find(asked: Question) -> Found:
+    """Return the step that is asked for.
+
+    Raises:
+        InputError: as `armillary.train`.
+    """
+    return _found(json.dumps(vars(asked), sort_keys=True))
+
+
+@lru_cache(maxsize=256)
+def _found(text: str) -> Found:
+    asked = Question(**parse_json(text, "question"))
+    model = asked.read_model()
+    machine = machines.of(asked.machine, asked.fabric, asked.peak)
+    # Of values that are of no type at all, too, the schema speaks first.
+    plan_of({"batch": 1, **asked.plan}, machine.machine)
+    return Found(asked, model, machine, predicted(model, machine.machine, asked.plan, asked.software))
+
+
+def train(data: Mapping[str, Any], tell: Progress) -> dict[str, Any]:
+    """Return a predicted step: what ``armillary train --json`` writes, the same in words, and how to ask for it."""
+    found = find(read_question(data))
+    step = found.step
+    return {
+        "prediction": named(prediction_json(step), found.asked),
+        "headline": headline(step),
+        "memory": memory_text(step),
+        "plan": plan_text(step.plan),
+        "titles": TITLES,
+        **take_away(found),
+    }
+
+
+def named(prediction: dict[str, Any], asked: Question) -> dict[str, Any]:
+    """Return a prediction whose machine is called as it was asked for, not by a file of this process."""
+    return {**prediction, "machine": asked.machine}
+
+
+def take_away(found: Found) -> dict[str, Any]:
+    """Return the command line, the Python and the study that do the same, and the files that they need."""
+    asked = found.asked
+    machine = "machine.yaml" if found.scaled.files else asked.machine
+    held = study(found.step, command_model(asked))
+    return {
+        "command": command_line(asked, machine),
+        "python": python(asked, machine),
+        "study": f"# {on_one_line(headline(found.step))}\n"
+        + yaml.safe_dump(held, sort_keys=False, width=110, allow_unicode=True),
+        "files": dict(found.scaled.files),
+    }
+
+
+def command_model(asked: Question) -> str:
+    """Return the model as a study names it."""
+    return asked.model if asked.config is None else f"{asked.model.removesuffix('.json')}.json"

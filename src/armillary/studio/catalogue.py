@@ -1,0 +1,71 @@
+"""What can be asked: models, machines, software, and the values of a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from armillary.explore.training.software import NAMES
+from armillary.platform.files.preset import device_names, preset_names, read_preset
+from armillary.platform.files.sized import counted, devices_of
+from armillary.workload.models import load_model
+from armillary.workload.models import preset_names as model_names
+from armillary.workload.models.schema import Decoder
+from armillary.workload.plan.options import heading, leaves, option_name
+
+
+def catalogue(data: Mapping[str, Any], tell: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+    """Return the names and keys that `armillary.studio.question` takes, with what they mean."""
+    return {
+        "models": [_model(name) for name in model_names()],
+        "machines": [each for name in preset_names() if (each := _machine(name))],
+        "software": list(NAMES),
+        "plan": [
+            {
+                "path": list(path),
+                "option": f"--{option_name(path)}",
+                "heading": heading(path),
+                **_value(schema),
+            }
+            for path, schema in leaves("training")
+        ],
+    }
+
+
+def _model(name: str) -> dict[str, Any]:
+    model = load_model(name)
+    found: dict[str, Any] = {"name": name, "kind": model.kind}
+    if isinstance(model, Decoder):
+        found |= {
+            "layers": model.layers, "heads": model.attention.heads, "context": model.context,
+            "experts": model.experts.count if model.experts else 0,
+        }  # fmt: skip
+    return found
+
+
+def _machine(name: str) -> dict[str, Any] | None:
+    """Return a preset; None: nothing says how long its kernels take, so no step can be predicted on it."""
+    preset = read_preset(name)
+    platform = preset.document.data["platform"]
+    if not platform.get("compute"):
+        return None
+    assert counted(name) is None
+    sizes = [devices_of(each) for each in platform["network"]]
+    devices = 1
+    for size in sizes:
+        devices *= size
+    return {
+        "name": name, "title": preset.title, "devices": devices, "domain": sizes[0],
+        "counted": name in device_names().values(), "dimensions": [each["name"] for each in platform["network"]],
+    }  # fmt: skip
+
+
+def _value(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a page needs of the JSON schema of a value."""
+    one = schema["anyOf"][0] if "anyOf" in schema else schema
+    return {
+        "help": schema.get("description", ""),
+        "type": "choice" if "enum" in one else one.get("type", "string"),
+        "choices": one.get("enum", []),
+        "default": schema.get("default"),
+    }

@@ -1,0 +1,243 @@
+"""The studio in a browser: questions of a newcomer, every view in every width and theme, and hostile names."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from studio_page import Page
+
+pytestmark = pytest.mark.slow
+SMALL = "model=llama-2-7b&machine=4xdgx-h100&plan.batch=64&plan.sequence=2048"
+VIEWS = ("breakdown", "timeline", "memory", "network", "plans", "whatif", "take")
+ALT, CTRL, SHIFT = 1, 2, 8
+
+
+def seconds(headline: str) -> float:
+    found = re.match(r"Step ([\d.]+) (ms|s|us)", headline)
+    assert found, headline
+    return float(found[1]) * {"s": 1, "ms": 1e-3, "us": 1e-6}[found[2]]
+
+
+def test_is_tp_8_or_4_better(page: Page) -> None:
+    page.open(f"{SMALL}&plan.parallel.tp=8")
+    page.click("#tab-whatif")
+    page.until("/were predicted/.test(document.querySelector('#whatif-said').textContent)")
+    row = next(row for row in page.rows("changes") if row[0] == "tp 4 instead of 8")
+    assert re.match(r"[+\u2212][\d.]+ %", row[2])
+    assert page.actions <= 3 and not page.problems()
+
+
+def test_why_is_it_idle(page: Page) -> None:
+    page.open(f"{SMALL}&plan.parallel.pp=4")
+    waiting = next(row for row in page.rows("parts") if row[0] == "waiting for other ranks")
+    assert float(waiting[2].removesuffix(" %")) > 1
+    page.click("#tab-timeline")
+    page.until("Number(document.querySelector('.timeline').dataset.spans) > 100")
+    assert page.actions <= 3 and not page.problems()
+
+
+def test_what_if_the_fabric_were_twice_as_fast(page: Page) -> None:
+    page.open(SMALL)
+    before = seconds(page.text("#headline"))
+    page.set("#field-fabric", "2")
+    assert seconds(page.text("#headline")) < before
+    assert "shorter than before" in page.text("#before")
+    assert "2 times the bandwidth" in page.browser.value("document.querySelector('#assumptions').textContent")
+    assert page.actions <= 3 and not page.problems()
+
+
+def test_does_it_fit(page: Page) -> None:
+    page.open(SMALL)
+    assert page.text("#memory").startswith("Memory: fits: ")
+    page.set("#field-sequence", "65536")
+    page.set("#field-parallel\\.tp", "1")
+    assert "DOES NOT FIT" in page.text("#memory")
+    assert page.actions <= 3
+
+
+def test_what_takes_the_memory(page: Page) -> None:
+    page.open(SMALL)
+    page.click("#tab-memory")
+    page.until("document.querySelector('#held')")
+    rows = page.rows("held")
+    assert {"weights", "gradients", "activations"} < {row[0] for row in rows} and rows[-1][0] == "of a device"
+    assert page.actions <= 3 and not page.problems()
+
+
+def test_which_plan_is_fastest(page: Page) -> None:
+    page.open(SMALL)
+    page.click("#tab-plans")
+    page.click("#search")
+    page.until("Number(document.querySelector('.plans').dataset.points) > 0")
+    page.until("document.querySelector('#search-said').textContent === 'done'")
+    best = page.rows("best")[0]
+    ready = page.browser.value("document.body.dataset.ready")
+    page.click("#best button")
+    page.until(f"Number(document.body.dataset.ready) > {ready}")
+    assert seconds(page.text("#headline")) == pytest.approx(seconds(f"Step {best[1]}"), rel=0.01)
+    assert page.text("#plan") == f"Plan: {best[0]}"
+    assert page.actions <= 3 and not page.problems()
+    # The search is still there, and was not run again.
+    assert page.rows("best")[0][:2] == best[:2]
+
+
+def test_what_do_twice_as_many_nodes_bring(page: Page) -> None:
+    page.open(SMALL)
+    before = seconds(page.text("#headline"))
+    page.set("#field-count", "8")
+    assert "on 64 devices" in page.text("#headline")
+    assert seconds(page.text("#headline")) < 0.7 * before
+    assert page.actions <= 3
+
+
+def test_what_does_fp8_bring(page: Page) -> None:
+    page.open(SMALL)
+    page.set("#choice-numbers\\.compute", "fp8")
+    assert re.search(r"[\d.]+ % (longer|shorter) than before", page.text("#before"))
+    assert "fp8" in page.text("#plan")
+    assert page.actions <= 3
+
+
+def test_how_busy_is_the_network(page: Page) -> None:
+    page.open(SMALL)
+    page.click("#tab-network")
+    page.until("document.querySelector('#collectives')")
+    assert {row[1] for row in page.rows("dimensions")} == {"nvlink", "fabric"}
+    assert any(row[0].startswith("all-gather") for row in page.rows("collectives"))
+    assert page.actions <= 3 and not page.problems()
+
+
+def test_how_do_i_run_this_without_the_studio(page: Page) -> None:
+    page.open(SMALL)
+    page.click("#take")
+    page.until("document.querySelector('#command')")
+    assert (
+        page.text("#command") == "armillary train llama-2-7b --machine 4xdgx-h100 --batch 64 --sequence 2048"
+    )
+    assert "armillary.train('llama-2-7b', '4xdgx-h100'" in page.text("#python")
+    assert "token" not in page.text("#link") and SMALL in page.text("#link")
+    assert page.actions <= 3 and not page.problems()
+
+
+def test_how_long_does_my_own_model_take(page: Page, tmp_path: Path) -> None:
+    config = {
+        "model_type": "llama", "num_hidden_layers": 8, "hidden_size": 1024, "num_attention_heads": 16,
+        "vocab_size": 32000, "intermediate_size": 4096, "max_position_embeddings": 2048,
+        "_name_or_path": "<img src=x onerror=\"window.__pwned='name'\">",
+    }  # fmt: skip
+    name = "<img src=x onerror=window.__pwned='file'>.json"
+    (tmp_path / name).write_text(json.dumps(config))
+    page.open(SMALL)
+    before = page.text("#headline")
+    document = page.browser.ask("DOM.getDocument")["root"]["nodeId"]
+    node = page.browser.ask("DOM.querySelector", nodeId=document, selector="#file")["nodeId"]
+    ready = page.browser.value("document.body.dataset.ready")
+    page.browser.ask("DOM.setFileInputFiles", nodeId=node, files=[str(tmp_path / name)])
+    page.until(f"Number(document.body.dataset.ready) > {ready}")
+    assert page.text("#headline") != before
+    for view in VIEWS:
+        page.click(f"#tab-{view}")
+        page.until(f"document.querySelector('#tab-{view}').getAttribute('aria-selected') === 'true'")
+    page.until("document.querySelector('#command')")
+    assert shlex.quote(f"./{name}") in page.text("#command")
+    link = page.browser.value("location.hash")
+    assert not page.problems()
+    # The link has the whole model.
+    after = page.text("#headline")
+    page.open(link.removeprefix("#"))
+    assert page.text("#headline") == after and not page.problems()
+
+
+@pytest.mark.parametrize("fragment", [
+    "model=<script>window.__pwned=1</script>&machine=64xdgx-h100",
+    "model=llama-2-7b&machine=<img src=x onerror=alert(1)>",
+    "model=llama-2-7b&machine=dgx-h100&plan.batch=x&plan.__proto__.x=1&view=<b>",
+    "model=a&config={{{&machine=javascript:alert(1)",
+    "model=llama-2-7b&machine=dgx-h100&config=[]&plan.batch=8",
+    "model=llama-2-7b&machine=dgx-h100&fabric=NaN&plan.batch=8",
+    "model=llama-2-7b&machine=dgx-h100&plan.batch=8&view=constructor",
+])  # fmt: skip
+def test_a_hostile_link_does_nothing(page: Page, fragment: str) -> None:
+    page.open(fragment)
+    page.browser.roam(40)
+    assert not page.problems()
+    page.open(SMALL)
+    assert page.text("#headline").startswith("Step ")
+
+
+def test_undo_and_redo_by_keys(page: Page) -> None:
+    page.open(SMALL)
+    first = page.text("#headline")
+    page.set("#field-batch", "128")
+    second = page.text("#headline")
+    assert second != first
+    page.click("h1")
+    page.key("z", "KeyZ", CTRL, 90)
+    page.until(f"document.querySelector('#headline').innerText === {first!r}")
+    assert page.browser.value("document.querySelector('#field-batch').value") == "64"
+    page.key("Z", "KeyZ", CTRL | SHIFT, 90)
+    page.until(f"document.querySelector('#headline').innerText === {second!r}")
+
+
+def test_all_can_be_done_by_keys(page: Page) -> None:
+    page.open(SMALL)
+    for number, view in enumerate(VIEWS, 1):
+        page.key(str(number), f"Digit{number}", ALT, 48 + number)
+        page.until(f"document.querySelector('#tab-{view}').getAttribute('aria-selected') === 'true'")
+    before = page.text("#headline")
+    page.browser.value("document.querySelector('#slider-batch').focus()")
+    page.key("ArrowRight", "ArrowRight", 0, 39)
+    page.until(f"document.querySelector('#headline').innerText !== {before!r}")
+    assert page.browser.value("document.activeElement.id") == "slider-batch"
+
+
+CONTRAST = """(() => {
+  const channels = (text) => (text.match(/[\\d.]+/g) ?? []).map(Number);
+  const light = ([r, g, b]) => [r, g, b].map((c) => c / 255)
+    .map((c) => c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, c, i) => sum + c * [0.2126, 0.7152, 0.0722][i], 0);
+  const behind = (e) => { for (; e; e = e.parentElement) { const c = channels(getComputedStyle(e).backgroundColor);
+    if (c.length === 3 || c[3] > 0) return c; } return [255, 255, 255]; };
+  const found = [];
+  for (const e of document.querySelectorAll('body *')) {
+    if (![...e.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim())) continue;
+    if (!e.getClientRects().length) continue;
+    if (e.disabled || e.tagName === 'OPTION') continue;
+    const a = light(channels(getComputedStyle(e).color)), b = light(behind(e));
+    const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    if (ratio < 4.5) found.push([e.tagName, e.id, e.textContent.slice(0, 30), ratio]);
+  }
+  return found;
+})()"""
+NAMELESS = """[...document.querySelectorAll('button, select, input, [role=tab], summary, progress')].filter((e) =>
+  e.getClientRects().length && !(e.textContent.trim() || e.getAttribute('aria-label') || e.labels?.length))
+  .map((e) => e.outerHTML)"""
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 400])
+def test_every_view_can_be_read(page: Page, width: int, dark: bool) -> None:
+    page.size(width, 900, dark=dark)
+    page.open(SMALL)
+    for view in VIEWS:
+        page.click(f"#tab-{view}")
+        page.until("!document.querySelector('.said')?.textContent")
+        assert page.browser.value("document.documentElement.scrollWidth") <= width, view
+        assert page.browser.value(CONTRAST) == [], view
+        assert page.browser.value(NAMELESS) == [], view
+    assert not page.problems()
+
+
+def test_nothing_is_shown_without_the_token(page: Page) -> None:
+    page.browser.ask("Page.navigate", url="about:blank")
+    page.browser.ask("Page.navigate", url=page.address.partition("#")[0])
+    # The tab has kept the token of the tests before.
+    page.until("document.readyState === 'complete'")
+    page.browser.value("sessionStorage.clear()")
+    page.browser.ask("Page.reload")
+    page.until("/has the token/.test(document.querySelector('#status').textContent)")
+    assert page.text("#headline") == ""

@@ -1,0 +1,123 @@
+// What the page asks the server. The token came in the fragment of the address; it is kept for this tab, and leaves in
+// a header only.
+const KEY = "armillary-token";
+
+/** Take the token out of the address, so that nobody copies it with a link. */
+export function takeToken(): boolean {
+  const given = /(?:^#|&)token=([\w-]+)/.exec(location.hash);
+  if (given) {
+    sessionStorage.setItem(KEY, given[1]!);
+    const rest = location.hash.replace(/(^#|&)token=[\w-]+&?/, "$1").replace(/&$/, "");
+    history.replaceState(history.state, "", rest.length > 1 ? rest : location.pathname);
+  }
+  return sessionStorage.getItem(KEY) !== null;
+}
+
+/** What the server refused, in the words of the command line. */
+export class Refused extends Error {}
+
+export async function ask<T>(path: string, body?: object, signal?: AbortSignal, method?: string): Promise<T> {
+  const headers: Record<string, string> = { Authorization: `Bearer ${sessionStorage.getItem(KEY) ?? ""}` };
+  if (body) headers["Content-Type"] = "application/json";
+  const request: RequestInit = { method: method ?? (body ? "POST" : "GET"), headers };
+  if (body) request.body = JSON.stringify(body);
+  if (signal) request.signal = signal;
+  let response: Response;
+  try {
+    response = await fetch(path, request);
+  } catch (error) {
+    if (signal?.aborted) throw error;
+    throw new Refused("The studio does not answer: has `armillary studio` been ended?");
+  }
+  const found = (await response.json().catch(() => ({}))) as T & { error?: string | null };
+  if (!response.ok) throw new Refused(String(found.error ?? `the studio answers ${response.status}`));
+  return found;
+}
+
+export interface Job<Event, Result> {
+  id: string;
+  state: "waiting" | "running" | "done" | "failed" | "cancelled";
+  progress: { what: string; done: number; of: number } | null;
+  error: { message: string } | null;
+  events: Event[];
+  next: number;
+  result: Result | null;
+}
+
+/** Run a job, and call back with all that is new of it, until it has ended or is aborted. */
+export async function run<Event, Result>(
+  question: object,
+  signal: AbortSignal,
+  changed: (job: Job<Event, Result>) => void,
+): Promise<void> {
+  let job = await ask<Job<Event, Result>>("api/jobs", question);
+  const end = () => void ask(`api/jobs/${job.id}`, undefined, undefined, "DELETE").catch(() => undefined);
+  if (signal.aborted) return end();
+  signal.addEventListener("abort", end, { once: true });
+  while (!signal.aborted) {
+    changed(job);
+    if (job.state !== "waiting" && job.state !== "running") break;
+    await new Promise((done) => setTimeout(done, 200));
+    if (signal.aborted) return;
+    job = await ask<Job<Event, Result>>(`api/jobs/${job.id}?since=${job.next}`);
+  }
+  signal.removeEventListener("abort", end);
+}
+
+export interface PlanValue {
+  path: string[];
+  option: string;
+  heading: string;
+  help: string;
+  type: "choice" | "integer" | "number" | "boolean" | "string" | "array";
+  choices: string[];
+  default: unknown;
+}
+export interface ModelName {
+  name: string;
+  kind: string;
+  layers?: number;
+  heads?: number;
+  context?: number;
+  experts?: number;
+}
+export interface MachineName {
+  name: string;
+  title: string;
+  devices: number;
+  domain: number;
+  counted: boolean;
+  dimensions: string[];
+}
+export interface Catalogue {
+  models: ModelName[];
+  machines: MachineName[];
+  software: string[];
+  plan: PlanValue[];
+}
+export interface Prediction {
+  model: string;
+  machine: string;
+  devices: number;
+  software: string;
+  step_time_s: number;
+  interval_s: [number, number];
+  mfu: number | null;
+  tokens_per_s: number | null;
+  memory: { peak_bytes: number; needed_bytes: number; capacity_bytes: number | null; fits: boolean | null };
+  parts_s: Record<string, number>;
+  limits: string;
+  plan: Record<string, unknown>;
+  assumptions: string[];
+}
+export interface Step {
+  prediction: Prediction;
+  headline: string;
+  memory: string;
+  plan: string;
+  titles: Record<string, string>;
+  command: string;
+  python: string;
+  study: string;
+  files: Record<string, string>;
+}

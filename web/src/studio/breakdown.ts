@@ -1,0 +1,53 @@
+import { axis, chart, common, tooltip } from "../shared/charts";
+import { cssColour } from "../shared/colours";
+import { element } from "../shared/element";
+import { percent, time } from "../shared/numbers";
+import type { Step } from "./api";
+import { canvas, partColour, table } from "./parts";
+
+/** What the step consists of: a bar to scale with the interval below it, and a table. */
+export function breakdown(place: HTMLElement) {
+  const drawing = place.appendChild(canvas("breakdown", "The parts of the step, to scale, and the 90 % interval; the table below has the numbers"));
+  const numbers = place.appendChild(element("div"));
+  let step: Step | null = null;
+  const option = () => {
+    if (!step) return {};
+    const { parts_s, interval_s, step_time_s } = step.prediction;
+    const parts = Object.entries(parts_s).filter(([, seconds]) => seconds > 0);
+    return {
+      grid: { left: 8, right: 16, top: 40, bottom: 28, containLabel: true },
+      tooltip: tooltip((each) => (each.seriesName === "interval" ? `90 % interval ${time(interval_s[0])} to ${time(interval_s[1])}` : `${each.seriesName}: ${time(each.value)}, ${percent(each.value / step_time_s)}`)),
+      xAxis: axis({ type: "value", max: Math.max(interval_s[1], step_time_s) * 1.02, axisLabel: { color: cssColour("--dim"), formatter: (value: number) => time(value), hideOverlap: true } }),
+      yAxis: axis({ type: "category", data: ["90 % interval", "step"] }),
+      series: [
+        ...parts.map(([name, seconds]) => ({
+          name: step!.titles[name] ?? name,
+          type: "bar",
+          stack: "all",
+          barWidth: "55%",
+          data: [null, seconds],
+          itemStyle: { color: partColour(name), borderColor: cssColour("--panel"), borderWidth: 1 },
+        })),
+        { name: "before", type: "bar", stack: "all", silent: true, data: [interval_s[0], null], itemStyle: { color: "transparent" }, legendHoverLink: false },
+        { name: "interval", type: "bar", stack: "all", data: [interval_s[1] - interval_s[0], null], itemStyle: { color: cssColour("--dim") } },
+      ],
+      legend: { type: "scroll", top: 0, data: parts.map(([name]) => step!.titles[name] ?? name), textStyle: { color: cssColour("--ink") }, pageTextStyle: { color: cssColour("--ink") }, pageIconColor: cssColour("--accent") },
+    };
+  };
+  const drawn = chart(drawing, option);
+  return {
+    show: (found: Step) => {
+      step = found;
+      drawn.setOption({ ...common(), ...option() }, { notMerge: true });
+      const { parts_s, step_time_s, interval_s, mfu, tokens_per_s } = found.prediction;
+      const rows = Object.entries(parts_s)
+        .filter(([, seconds]) => seconds > 0)
+        .map(([name, seconds]) => [found.titles[name] ?? name, time(seconds), percent(seconds / step_time_s)]);
+      rows.push(["the step", time(step_time_s), "100 %"], ["90 % interval", `${time(interval_s[0])} to ${time(interval_s[1])}`, ""]);
+      if (mfu !== null) rows.push(["model FLOP utilisation", "", percent(mfu)]);
+      if (tokens_per_s !== null) rows.push(["tokens a second", Math.round(tokens_per_s).toLocaleString("en-US"), ""]);
+      numbers.replaceChildren(table("parts", "What the rank that finishes last does", ["part", ">time", ">share"], rows));
+    },
+    leave: () => drawn.dispose(),
+  };
+}

@@ -1,0 +1,222 @@
+// The numbers of a question: each with a slider and a field; an empty field leaves the choice to Armillary.
+import { element } from "../shared/element";
+import type { Catalogue, PlanValue } from "./api";
+import { typed, type State, type Value } from "./state";
+
+/** Change the state: `final` when a slider is let go, so that it is one step to undo. */
+export type Change = (change: Partial<State>, final: boolean) => void;
+
+interface Slider {
+  key: string;
+  label: string;
+  help: string;
+  /** Values of the slider; the first place is "chosen" where `open`. */
+  values: number[];
+  open: boolean;
+  get: (state: State) => number | undefined;
+  set: (state: State, value: number | undefined) => Partial<State>;
+}
+
+const powers = (least: number, most: number): number[] => {
+  const found = [];
+  for (let each = least; each <= most; each *= 2) found.push(each);
+  return found;
+};
+const FACTORS = [0.125, 0.25, 0.5, 0.75, 1, 1.25, 1.5, 2, 3, 4, 6, 8];
+export const counted = (machine: string): [number, string] => {
+  const found = /^(\d+)x(.+)$/.exec(machine);
+  return found ? [Number(found[1]), found[2]!] : [1, machine];
+};
+
+export function devices(state: State, catalogue: Catalogue): number {
+  const [count, name] = counted(state.machine);
+  return count * (catalogue.machines.find((each) => each.name === name)?.devices ?? 1);
+}
+
+function sliders(state: State, catalogue: Catalogue): Slider[] {
+  const model = catalogue.models.find((each) => each.name === state.model && !state.config);
+  const helps = new Map(catalogue.plan.map((each) => [each.path.join("."), each.help]));
+  const all = devices(state, catalogue);
+  const layers = model?.layers ?? 0;
+  const stages = [...new Set([...powers(1, Math.min(64, all)), ...[3, 5, 6, 7, 9, 10, 12, 20, 24].filter((n) => layers % n === 0 && n <= all)])];
+  const plan = (key: string, label: string, values: number[], open = true): Slider => ({
+    key,
+    label,
+    help: helps.get(key) ?? "",
+    values,
+    open,
+    get: (now) => (typeof now.plan[key] === "number" ? (now.plan[key] as number) : undefined),
+    set: (now, value) => {
+      const { [key]: _, ...rest } = now.plan;
+      return { plan: value === undefined ? rest : { ...rest, [key]: value } };
+    },
+  });
+  const [, name] = counted(state.machine);
+  const machine = catalogue.machines.find((each) => each.name === name);
+  const found: Slider[] = [];
+  if (machine?.counted) {
+    found.push({
+      key: "count",
+      label: `${machine.domain > 16 ? "domains" : "nodes"} of ${machine.domain}`,
+      help: "How many of the machine are joined by its network.",
+      values: powers(1, 4096),
+      open: false,
+      get: (now) => counted(now.machine)[0],
+      set: (_, value) => ({ machine: (value ?? 1) > 1 ? `${value}x${name}` : name }),
+    });
+  }
+  found.push(
+    plan("batch", "batch", powers(1, 65536), false),
+    plan("sequence", "sequence", powers(512, Math.max(131072, model?.context ?? 0))),
+    plan("microbatch", "microbatch", powers(1, 64)),
+    plan("parallel.tp", "tp", powers(1, Math.min(64, all))),
+    plan("parallel.pp", "pp", stages.sort((a, b) => a - b)),
+    plan("parallel.cp", "cp", powers(1, Math.min(64, all))),
+  );
+  if (!model || model.experts) found.push(plan("parallel.ep", "ep", powers(1, Math.min(256, all))));
+  found.push(plan("pipeline.virtual", "virtual stages", [1, 2, 3, 4, 5, 6, 8, 10, 12]));
+  const factor = (key: "fabric" | "peak", label: string, help: string): Slider => ({
+    key,
+    label,
+    help,
+    values: FACTORS,
+    open: false,
+    get: (now) => now[key],
+    set: (_, value) => ({ [key]: value ?? 1 }),
+  });
+  if (all > (machine?.domain ?? 0)) found.push(factor("fabric", "fabric bandwidth ×", "Factor of the bandwidth between nodes."));
+  found.push(factor("peak", "peak ×", "Factor of the peaks of the devices, at an unchanged memory."));
+  return found;
+}
+
+const CHOICES: [string, string][] = [
+  ["numbers.compute", "precision"],
+  ["recompute", "recomputation"],
+  ["data.sharding", "sharding"],
+  ["pipeline.schedule", "schedule"],
+];
+
+/** Fill a form with the controls of a state. What is typed while it is made anew keeps its focus. */
+export function controls(form: HTMLElement, state: () => State, catalogue: Catalogue, change: Change): void {
+  const focused = document.activeElement instanceof HTMLElement ? document.activeElement.id : "";
+  const now = state();
+  const open = [...form.querySelectorAll("details")].filter((each) => each.open).map((each) => each.id);
+  form.replaceChildren(
+    choice("model", "model", names(catalogue.models.map((each) => each.name), now.config ? now.model : ""), now.model, "", (value) =>
+      change({ model: value, config: null }, true),
+    ),
+    file(change),
+    choice("machine", "machine", catalogue.machines.map((each) => each.name), counted(now.machine)[1], "", (value) => {
+      const found = catalogue.machines.find((each) => each.name === value);
+      const [count] = counted(state().machine);
+      change({ machine: found?.counted && count > 1 ? `${count}x${value}` : value }, true);
+    }),
+    ...sliders(now, catalogue).map((each) => sliderOf(each, state, change)),
+    ...CHOICES.map(([key, label]) => ofPlan(catalogue.plan.find((each) => each.path.join(".") === key)!, label, state, change)),
+    choice("software", "software", ["", ...catalogue.software], now.software, "What it is trained with.", (value) =>
+      change({ software: value }, true),
+    ),
+    ...more(state, catalogue, change),
+  );
+  for (const id of open) form.querySelector<HTMLDetailsElement>(`#${CSS.escape(id)}`)?.setAttribute("open", "");
+  if (focused) document.getElementById(focused)?.focus();
+}
+
+const names = (known: string[], own: string): string[] => (own ? [own, ...known] : known);
+
+function file(change: Change): HTMLElement {
+  const input = element("input", { type: "file", accept: ".json,application/json", id: "file", class: "hidden-input" });
+  input.addEventListener("change", () => input.files?.[0] && void dropped(input.files[0], change));
+  return element("label", { class: "file", for: "file" }, input, "or a Hugging Face config.json: choose it, or drop it anywhere");
+}
+
+/** Take a configuration that was dropped. */
+export async function dropped(given: File, change: Change): Promise<void> {
+  const status = document.getElementById("status")!;
+  if (given.size > 200_000) {
+    status.textContent = `${given.name}: ${given.size} bytes, expected a config.json`;
+    return;
+  }
+  try {
+    const config: unknown = JSON.parse(await given.text());
+    if (config === null || typeof config !== "object" || Array.isArray(config)) throw new Error("expected an object");
+    change({ model: given.name.slice(0, 200) || "config.json", config: config as Record<string, unknown> }, true);
+  } catch (error) {
+    status.textContent = `${given.name}: no config.json: ${error instanceof Error ? error.message : ""}`;
+  }
+}
+
+function sliderOf(slider: Slider, state: () => State, change: Change): HTMLElement {
+  const now = slider.get(state());
+  const values: (number | undefined)[] = slider.open ? [undefined, ...slider.values] : [...slider.values];
+  // A value that was typed has a place of its own.
+  if (now !== undefined && !values.includes(now)) values.push(now);
+  const open = slider.open ? 1 : 0;
+  values.splice(open, values.length, ...(values.slice(open) as number[]).sort((a, b) => a - b));
+  const text = (value: number | undefined) => (value === undefined ? "chosen" : value.toLocaleString("en-US"));
+  const range = element("input", {
+    type: "range", id: `slider-${slider.key}`, min: "0", max: String(values.length - 1), step: "1",
+    "aria-label": slider.label, "aria-valuetext": text(now), title: slider.help,
+  });
+  range.value = String(Math.max(values.indexOf(now), 0));
+  const field = element("input", {
+    type: "number", id: `field-${slider.key}`, min: "0", step: "any", "aria-label": `${slider.label}, exactly`,
+    placeholder: slider.open ? "chosen" : "", title: slider.help,
+  });
+  field.value = now === undefined ? "" : String(now);
+  const move = (final: boolean) => {
+    const value = values[Number(range.value)];
+    field.value = value === undefined ? "" : String(value);
+    range.setAttribute("aria-valuetext", text(value));
+    change(slider.set(state(), value), final);
+  };
+  range.addEventListener("input", () => move(false));
+  range.addEventListener("change", () => move(true));
+  field.addEventListener("change", () => {
+    const value = field.value === "" ? undefined : Number(field.value);
+    if (value === undefined && !slider.open) field.value = String(slider.get(state()) ?? "");
+    else change(slider.set(state(), value), true);
+  });
+  return element("div", { class: "slider" }, element("label", { for: range.id, title: slider.help }, slider.label), range, field);
+}
+
+function choice(id: string, label: string, values: string[], now: string, help: string, changed: (value: string) => void): HTMLElement {
+  const select = element("select", { id: `choice-${id}`, title: help });
+  for (const value of values.includes(now) ? values : [now, ...values]) {
+    select.append(new Option(value || "chosen", value, false, value === now));
+  }
+  select.addEventListener("change", () => changed(select.value));
+  return element("div", { class: "choice" }, element("label", { for: select.id, title: help }, label), select);
+}
+
+function ofPlan(value: PlanValue, label: string, state: () => State, change: Change): HTMLElement {
+  const key = value.path.join(".");
+  const set = (given: Value | undefined) => {
+    const { [key]: _, ...rest } = state().plan;
+    change({ plan: given === undefined ? rest : { ...rest, [key]: given } }, true);
+  };
+  const now = state().plan[key];
+  if (value.type === "choice" || value.type === "boolean") {
+    const values = value.type === "boolean" ? ["true", "false"] : value.choices;
+    return choice(key, label, ["", ...values], now === undefined ? "" : String(now), value.help, (text) =>
+      set(text === "" ? undefined : typed(text, value)),
+    );
+  }
+  const field = element("input", { type: "text", id: `value-${key}`, title: value.help, placeholder: value.default === null || value.default === undefined ? "chosen" : String(value.default) });
+  field.value = now === undefined ? "" : String(now);
+  field.addEventListener("change", () => set(field.value.trim() === "" ? undefined : typed(field.value, value)));
+  return element("div", { class: "choice" }, element("label", { for: field.id, title: value.help }, label), field);
+}
+
+/** All other values of a plan, below the headings that they have on the command line. */
+function more(state: () => State, catalogue: Catalogue, change: Change): HTMLElement[] {
+  const shown = new Set(["batch", "sequence", "microbatch", "ranks", "parallel.tp", "parallel.pp", "parallel.cp", "parallel.ep", "pipeline.virtual", ...CHOICES.map(([key]) => key)]);
+  const groups = new Map<string, PlanValue[]>();
+  for (const each of catalogue.plan) {
+    if (!shown.has(each.path.join("."))) groups.set(each.heading, [...(groups.get(each.heading) ?? []), each]);
+  }
+  const parts = [...groups].map(([heading, values]) =>
+    element("details", { id: `more-${heading}` }, element("summary", {}, heading), ...values.map((each) => ofPlan(each, each.option.replace(/^--/, ""), state, change))),
+  );
+  return [element("details", { id: "more" }, element("summary", {}, "More values of a plan"), ...parts)];
+}

@@ -1,0 +1,72 @@
+// What views share: tables, colours of the parts of a step, and answers that are asked for when a view is open.
+import { kindColour, seriesColour } from "../shared/colours";
+import { element, type Child } from "../shared/element";
+import { ask, Refused } from "./api";
+
+/** The colour of a part of a step, by its key in `parts_s` or its name in a timeline. */
+export function partColour(part: string): string {
+  switch (part) {
+    case "gemm":
+    case "GEMMs":
+      return kindColour("compute");
+    case "attention":
+      return seriesColour(5);
+    case "other":
+    case "other kernels":
+      return kindColour("other");
+    case "communication":
+      return kindColour("communication");
+    case "waiting":
+    case "waiting for other ranks":
+      return kindColour("idle");
+    case "memory":
+    case "CPU and remote memory":
+      return kindColour("memory");
+    default:
+      return seriesColour(4);
+  }
+}
+
+/** A table that scrolls on its own where it is too wide; numbers are columns with a leading ">". */
+export function table(id: string, caption: string, columns: string[], rows: Child[][]): HTMLElement {
+  const right = columns.map((each) => each.startsWith(">"));
+  const head = columns.map((each, at) => element("th", { scope: "col", class: right[at] ? "right" : "" }, each.replace(/^>/, "")));
+  const body = rows.map((row) => element("tr", {}, ...row.map((each, at) => element("td", { class: right[at] ? "right" : "" }, each))));
+  return element("div", { class: "wide", tabindex: "0", role: "region", "aria-label": caption },
+    element("table", { id }, element("caption", {}, caption), element("thead", {}, element("tr", {}, ...head)), element("tbody", {}, ...body)));
+}
+
+/** A place for a chart, with its description for those who do not see it. */
+export function canvas(name: string, label: string): HTMLElement {
+  return element("div", { class: `chart ${name}`, role: "img", "aria-label": label });
+}
+
+/** Ask for an answer of the open view: the last question wins, and what takes long or is refused is said. */
+export function asking<T>(place: HTMLElement, path: string, shown: (found: T) => void) {
+  const said = place.appendChild(element("p", { class: "said", role: "status" }));
+  let mine: AbortController | null = null;
+  return {
+    said,
+    ask: async (question: object) => {
+      mine?.abort();
+      const now = (mine = new AbortController());
+      const begun = performance.now();
+      const clock = setInterval(() => {
+        const waited = performance.now() - begun;
+        if (waited > 150 && !now.signal.aborted) said.textContent = `simulating … ${(waited / 1000).toFixed(1)} s`;
+      }, 50);
+      try {
+        const found = await ask<T>(path, question, now.signal);
+        if (!now.signal.aborted) {
+          said.textContent = "";
+          shown(found);
+        }
+      } catch (error) {
+        if (!now.signal.aborted) said.textContent = error instanceof Refused ? error.message : String(error);
+      } finally {
+        clearInterval(clock);
+      }
+    },
+    leave: () => mine?.abort(),
+  };
+}

@@ -1,0 +1,97 @@
+// What is asked, as an object and as the fragment of the address: every state has a link, and going back undoes.
+import type { Catalogue, PlanValue } from "./api";
+
+export type Value = string | number | boolean | (string | number)[];
+export interface State {
+  model: string;
+  config: Record<string, unknown> | null;
+  machine: string;
+  fabric: number;
+  peak: number;
+  software: string;
+  /** Dotted key of a plan, such as "parallel.tp", -> its value. */
+  plan: Record<string, Value>;
+  view: string;
+}
+
+export const FIRST: State = {
+  model: "llama-3-70b",
+  config: null,
+  machine: "64xdgx-h100",
+  fabric: 1,
+  peak: 1,
+  software: "",
+  plan: { batch: 1024 },
+  view: "breakdown",
+};
+
+/** The question as the server reads it. */
+export function question(state: State): object {
+  const plan: Record<string, unknown> = {};
+  for (const [key, value] of Object.entries(state.plan)) {
+    const [section, name] = key.split(".") as [string, string?];
+    if (name === undefined) plan[section] = value;
+    else plan[section] = { ...(plan[section] as object | undefined), [name]: value };
+  }
+  const { model, machine, fabric, peak, software } = state;
+  return { model, ...(state.config ? { config: state.config } : {}), machine, fabric, peak, software, plan };
+}
+
+/** The keys of a plan in sections as dotted keys; what is deeper or empty is left out. */
+export function dotted(plan: Record<string, unknown>): Record<string, Value> {
+  const found: Record<string, Value> = {};
+  for (const [key, value] of Object.entries(plan)) {
+    if (value !== null && typeof value === "object" && !Array.isArray(value)) {
+      for (const [name, each] of Object.entries(value as object)) if (each !== null) found[`${key}.${name}`] = each as Value;
+    } else if (value !== null && value !== undefined) found[key] = value as Value;
+  }
+  return found;
+}
+
+export function fragment(state: State): string {
+  const found = new URLSearchParams({ model: state.model, machine: state.machine });
+  if (state.config) found.set("config", JSON.stringify(state.config));
+  if (state.fabric !== 1) found.set("fabric", String(state.fabric));
+  if (state.peak !== 1) found.set("peak", String(state.peak));
+  if (state.software) found.set("software", state.software);
+  for (const [key, value] of Object.entries(state.plan)) found.set(`plan.${key}`, String(value));
+  if (state.view !== FIRST.view) found.set("view", state.view);
+  return `#${found}`;
+}
+
+/** What a fragment says; what it leaves out is as at first, and what is no such value is left to the server to refuse. */
+export function parsed(text: string, catalogue: Catalogue): State {
+  const given = new URLSearchParams(text.replace(/^#/, ""));
+  if (!given.has("model")) return FIRST;
+  const types = new Map(catalogue.plan.map((each) => [each.path.join("."), each]));
+  const plan: Record<string, Value> = {};
+  for (const [key, value] of given) {
+    const name = key.startsWith("plan.") ? key.slice(5) : "";
+    if (name) plan[name] = typed(value, types.get(name));
+  }
+  let config: State["config"] = null;
+  try {
+    config = JSON.parse(given.get("config") ?? "null") as State["config"];
+  } catch {
+    // A link that was cut: the model by its name is what is left.
+  }
+  return {
+    model: given.get("model")!,
+    config,
+    machine: given.get("machine") ?? FIRST.machine,
+    fabric: Number(given.get("fabric") ?? 1),
+    peak: Number(given.get("peak") ?? 1),
+    software: given.get("software") ?? "",
+    plan,
+    view: given.get("view") ?? FIRST.view,
+  };
+}
+
+/** A text as a value of the type that a key has. */
+export function typed(text: string, value: PlanValue | undefined): Value {
+  const number = Number(text);
+  if (value?.type === "boolean") return text === "true";
+  if (value?.type === "array") return text.split(",").map((each) => (Number.isFinite(Number(each)) ? Number(each) : each));
+  if ((value?.type === "integer" || value?.type === "number") && text.trim() && Number.isFinite(number)) return number;
+  return text;
+}
