@@ -19,8 +19,16 @@ from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
-PROGRAM = "import sys; from armillary.cli import main; sys.argv = ['armillary', 'studio', '--port', '0']; main()"
-QUESTION: dict[str, Any] = {"model": "llama-3-70b", "machine": "64xdgx-h100", "fabric": 1, "peak": 1, "software": ""}
+PROGRAM = (
+    "import sys; from armillary.cli import main; sys.argv = ['armillary', 'studio', '--port', '0']; main()"
+)
+QUESTION: dict[str, Any] = {
+    "model": "llama-3-70b",
+    "machine": "64xdgx-h100",
+    "fabric": 1,
+    "peak": 1,
+    "software": "",
+}
 REPEATS = 20
 
 
@@ -61,7 +69,9 @@ def first_paint(host: str, token: str) -> float:
 
     with tempfile.TemporaryDirectory() as folder, browser(Path(folder)) as page:
         page.ask("Page.navigate", url=f"http://{host}/#token={token}")
-        while not (found := page.value("performance.getEntriesByName('first-contentful-paint')[0]?.startTime")):
+        while not (
+            found := page.value("performance.getEntriesByName('first-contentful-paint')[0]?.startTime")
+        ):
             time.sleep(0.1)
         return float(found) / 1e3
 
@@ -98,7 +108,12 @@ def main() -> None:
         plans = [{"batch": 1024, "parallel": {"tp": tp, "pp": pp}} for tp in (2, 4, 8) for pp in (2, 4, 8)]
         for plan in plans:
             asked(host, token, plan)
-        say("new batch", statistics.median(asked(host, token, {**plan, "batch": 2048}) for plan in plans), "s", 1.0)
+        say(
+            "new batch",
+            statistics.median(asked(host, token, {**plan, "batch": 2048}) for plan in plans),
+            "s",
+            1.0,
+        )
         if any((Path(folder) / "chromium").exists() for folder in os.environ["PATH"].split(os.pathsep)):
             say("first paint", first_paint(host, token), "s", 1.0)
     say("wheel growth", wheel_growth() / 1e6, "MB", 1.5)

@@ -45,7 +45,8 @@ poke, next_packet, answered, timeout, say, by_credit, asks = (
 )
 rdma_receiver_kernel = use("armillary.engine.transport.rdma_receiver_kernel")
 received, asked, pulls = rdma_receiver_kernel.received, rdma_receiver_kernel.asked, rdma_receiver_kernel.pulls
-begin = use("armillary.engine.transport.control_kernel").begin
+control_kernel = use("armillary.engine.transport.control_kernel")
+begin, woken = control_kernel.begin, control_kernel.woken
 flows, links, messages, option, packets = accessors(rl.FLOW, lk.LINK, rl.MESSAGE, rl.OPTION, rl.PACKET)
 places, ports, rows, uses = accessors(rl.PLACES, rl.PORT, lk.ROW, lk.USE)
 
@@ -163,6 +164,7 @@ def _connection_event(table, net, pool, queue, code, of, now):
         # A sooner SEND has replaced this one.
         if flows.event(net, of) == now:
             flows.set_event(net, of, 0)
+            woken(table, net, pool, of, now)
             poke(table, net, pool, queue, of, now)
     elif code == rl.TIMEOUT:
         timeout(table, net, pool, queue, of, now)
