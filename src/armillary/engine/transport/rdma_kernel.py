@@ -86,14 +86,13 @@ def inject(table, net, pool, queue, cookie, route, size, key, now):
 @inner
 def _want(table, net, pool, queue, flow, size, idle, now):
     """Ask for the credit that a new message needs; one that finds its connection idle begins with a window."""
-    credit = flows.credit(net, flow)
     if idle:
-        credit = max(credit, option.largest(table, table[lk.T_OPTIONS]))
-        flows.set_credit(net, flow, credit)
-        flows.add_wants(net, flow, max(0, size - credit))
+        first = option.largest(table, table[lk.T_OPTIONS])
+        flows.set_first_window(net, flow, first)
+        flows.add_wants(net, flow, max(0, size - first))
     else:
         flows.add_wants(net, flow, size)
-        if credit <= 0:
+        if flows.credit(net, flow) <= 0:
             # No packet will say it.
             row = say(table, net, pool, queue, flow, rl.ASK, 0, flows.end(net, flow), True, now)
             packets.set_told(pool, row, asks(table, net, flow))
