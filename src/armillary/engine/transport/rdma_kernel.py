@@ -134,7 +134,7 @@ def _arrived(table, net, pool, queue, link, row, now):
         flows.add_credit(net, flow, packets.told(pool, row))
         poke(table, net, pool, queue, flow, now)
     elif kind == rl.ASK:
-        asked(table, net, queue, flow, packets.told(pool, row), packets.payload(pool, row), now)
+        asked(table, net, queue, flow, packets.told(pool, row), 0, now)
     else:
         answered(table, net, pool, queue, row, now)
     discard(net, pool, row)

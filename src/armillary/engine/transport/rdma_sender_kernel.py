@@ -29,8 +29,8 @@ paced, on_ack, on_loss, on_timeout = (
 )
 flows, messages, option, packets = accessors(rl.FLOW, rl.MESSAGE, rl.OPTION, rl.PACKET)
 ports, slots, rows = accessors(rl.PORT, rl.SLOT, lk.ROW)
-UNHEARD = 3
-"""Timeouts in a row after which a sender without credit sends a packet all the same."""
+UNHEARD = 8
+"""Timeouts in a row after which a sender sends a packet without credit: grants may be lost, too."""
 
 
 @inner
@@ -326,14 +326,14 @@ def timeout(table, net, pool, queue, flow, now):
         if _flying(table, net, flow, each):
             lost += _lose(table, net, flow, each)
     _end_first_window(table, net, flow)
-    # The receiver does not know of packets that were dropped whole. If nothing helps, its answers are lost, too.
-    if by_credit(table) and flows.credit(net, flow) <= 0:
+    if by_credit(table):
+        # The receiver does not know of packets that were dropped whole. It is told a sum: once more does no harm.
+        flows.add_wants(net, flow, lost)
         if lost == 0 and flows.tries(net, flow) >= UNHEARD:
-            flows.set_credit(net, flow, option.mtu(table, options))
-        else:
+            flows.set_credit(net, flow, max(flows.credit(net, flow), option.mtu(table, options)))
+        elif flows.credit(net, flow) <= 0:
             row = say(table, net, pool, queue, flow, rl.ASK, 0, flows.una(net, flow), True, now)
             packets.set_told(pool, row, asks(table, net, flow))
-            packets.set_payload(pool, row, lost)
     on_timeout(table, net, pool, flow, lost, now)
     set_deadline(table, net, queue, flow, now)
     poke(table, net, pool, queue, flow, now)
