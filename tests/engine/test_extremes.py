@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import armillary
-from armillary.base.errors import ArmillaryError
+from armillary.base.errors import ArmillaryError, InputError
 from armillary.trace import CollectiveType, GraphBuilder, Trace
 
 RATES = ["50 GB/s", "1 B/s", "4611686018 GB/s", "0.00000001 B/s", "1e30 B/s"]
@@ -52,3 +52,20 @@ def test_a_graph_that_does_not_fit_is_refused(shape: list[int]) -> None:
     torus = {**wafer, "kind": "optical-torus", "shape": [2**16] * 3}
     with pytest.raises(ArmillaryError, match="links, expected at most"):
         armillary.load_platform({"topology": torus})
+
+
+@pytest.mark.parametrize("network_model", ["flow", "congestion", "packet"])
+def test_what_picoseconds_cannot_count_is_refused(network_model: str) -> None:
+    dimension = {"topology": "Ring", "size": 4, "bandwidth": "50 GB/s", "latency": "1 us"}
+    b = GraphBuilder()
+    late = b.compute("k", duration_micros=1500 * 3_600_000_000)
+    b.collective("c", CollectiveType.ALL_REDUCE, 1 << 20, after=[late])
+    replayed = {"network": [dimension], "compute": {"replay": True}}
+    trace = Trace.replicate(b.graph(), ranks=4)
+    with pytest.raises(InputError, match="simulation takes more than"):
+        armillary.simulate(trace, armillary.load_platform(replayed), network_model=network_model)
+    far = armillary.load_platform(
+        {"network": [{**dimension, "latency": "1500 h"}], "compute": {"replay": True}}
+    )
+    with pytest.raises(InputError, match="latency of .* expected at most"):
+        armillary.simulate(trace, far, network_model=network_model)

@@ -61,11 +61,10 @@ def check_finished(lowered: Simulated, run: Run) -> None:
     # Kernels cannot raise: they note a status and two items, and this turns them into an error.
     if run.scalar(layout.V_STATUS) == layout.MISMATCH:
         raise StuckError(_mismatch(lowered, run.scalar(layout.V_A), run.scalar(layout.V_B)))
-    # Only profile astra-sim knows this status.
-    if run.scalar(layout.V_STATUS) == getattr(layout, "TOO_LONG", None):
+    if run.scalar(layout.V_STATUS) == layout.TOO_LONG:
         raise InputError(
-            f"the simulation takes more than {layout.LAST_TICK:.3g} ns, with messages waiting for links; "
-            "expected less: ticks are int64"
+            f"the simulation takes more than {layout.LAST_TICK:.3g} ns, where messages wait for links; "
+            "expected less: times are int64"
         )
     left = run.table("LEFT")
     if not left.any():

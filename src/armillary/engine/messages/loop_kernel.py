@@ -220,6 +220,9 @@ def wait(prog, st, heap, net_table, net, pool, queue):
     """Let the network run to its next delivery, the next event or the next stage; returns False if nothing is left."""
     limit = tk.FOREVER
     if st[physical.V_HEAP] > 0:
+        if events.tick(heap, 0) >= physical.LAST_TICK:
+            st[physical.V_STATUS] = physical.TOO_LONG
+            return False
         limit = events.tick(heap, 0) * tk.PS
     stage = tk.FOREVER
     if st[lk.V_STAGE] + 1 < prog[lk.Z_STAGES]:

@@ -12,7 +12,9 @@ from armillary.engine.common import layout as common
 
 FIXED, COLLECTIVE, SEND, RECV = common.FIXED, common.COLLECTIVE, common.SEND, common.RECV
 MEMORY, SKIP, TRANSFER = common.MEMORY, common.SKIP, common.TRANSFER
-OK, GROW, MISMATCH = common.OK, common.GROW, common.MISMATCH
+OK, GROW, MISMATCH, TOO_LONG = common.OK, common.GROW, common.MISMATCH, common.TOO_LONG
+LAST_TICK = (1 << 62) // 1000
+"""Where messages are moved a run stops here: links count picoseconds."""
 EVENT, HEAP_COLUMNS = common.EVENT, common.HEAP_COLUMNS
 # Above every tick; the sum of two still fits int64.
 NEVER = 1 << 61
@@ -236,7 +238,7 @@ ASKING.column("chunk", "its chunk")
 ASKING.column("phase", "the phase that it is ready for")
 
 V_HEAP = STATE.scalar("events in the heap")
-V_STATUS = STATE.scalar("OK, GROW, MISMATCH")
+V_STATUS = STATE.scalar("OK, GROW, MISMATCH, TOO_LONG")
 V_A = STATE.scalar("GROW: events for which there must be room; MISMATCH: an item")
 V_B = STATE.scalar("GROW: words of entries for which there must be room; MISMATCH: another item")
 V_EVENTS = STATE.scalar("events so far")

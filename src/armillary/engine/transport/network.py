@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from armillary.base.errors import InputError
 from armillary.base.tables import before_table
+from armillary.base.units import format_time
 from armillary.engine.transport import layout as lk
 from armillary.platform.topology.graph import Floats, Topology
 from armillary.platform.topology.routing import Paths, Routing
@@ -69,6 +70,8 @@ def lower_network(
         own: Further tables of the transport, which it finds by ``table[T_OWN + i]``.
     """
     topology = stages[0].topology
+    for stage in stages:
+        _check_latency(stage.topology, routes)
     parts = {
         lk.T_LINK: np.concatenate([link_rows(stage.topology) for stage in stages]),
         lk.T_ROUTE_FIRST: np.concatenate(routes.first),
@@ -86,6 +89,17 @@ def lower_network(
         at += part.size
         flat += [before_table(part.size), np.ravel(part)]
     return np.concatenate([*flat, before_table()])
+
+
+def _check_latency(topology: Topology, routes: Routes) -> None:
+    """Refuse latencies with which a message could arrive later than can be counted; most of it is left to queues."""
+    longest = max(1, int(np.diff(np.concatenate(routes.first)).max(initial=1)))
+    most = lk.FOREVER / 4 / lk.PS / longest
+    if topology.latency.max(initial=0) > most:
+        raise InputError(
+            f"{topology.called}: a latency of {format_time(topology.latency.max())}, expected at most "
+            f"{format_time(most)} where messages are moved over {longest} links"
+        )
 
 
 def link_rows(topology: Topology) -> Ints:
