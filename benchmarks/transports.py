@@ -85,13 +85,13 @@ def cases() -> dict[str, Callable[[], Case]]:
         "perm1024, 128 paths": lambda: Case(16, every, target, FLOW, 200.507, 203.384, 220, options=wide),
         "perm1024, 1 path": lambda: Case(16, every, target, FLOW, 889.92, 1063.0, 1300, options=one),
         "perm1024, oblivious": lambda: Case(
-            16, every, target, FLOW, 212.8, 208.8, 220, options={"spread": "packet"}
+            16, every, target, FLOW, 212.8, 208.8, 220, options={"spread": "packet", **wide}
         ),
         "perm1024, bitmap": lambda: Case(
-            16, every, target, FLOW, 200.5, 204.1, 220, options={"spread": "bitmap"}
+            16, every, target, FLOW, 200.5, 204.1, 220, options={"spread": "bitmap", **wide}
         ),
         "perm1024, REPS": lambda: Case(
-            16, every, target, FLOW, 198.2, 197.3, 220, options={"spread": "reps"}
+            16, every, target, FLOW, 198.2, 197.3, 220, options={"spread": "reps", **wide}
         ),
         "perm1024, 4:1": lambda: Case(
             16, every, target, FLOW, 785.8, 749.7, 651, options=wide, oversubscription=4.0

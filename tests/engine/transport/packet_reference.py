@@ -39,6 +39,7 @@ class Rate:
     rounds: int = 0
     sent: int = 0
     quiet: int = 0
+    wait: int = 0
 
 
 @dataclass
@@ -183,7 +184,7 @@ class PacketReference:
         if message.to_send:
             again = now if message.rate is None else self.pace(message.rate, size, now)
             if again > now + line.duration(size):
-                self.other(again, "ready", message)
+                self.other(again, "woken", message)
             else:
                 line.own[message.key].append(message)
         piece = Piece(message, payload, size, list(message.way))
@@ -319,4 +320,23 @@ class PacketReference:
             state.sent -= self.options.dcqcn.byte_counter
             state.rounds += 1
             self.rise(state)
-        return now - (-size * 10**12 // state.rate)
+        state.wait = size
+        return self.until(state, now)
+
+    def until(self, state: Rate, now: int) -> int:
+        """Return when the rate has made up for what was sent, or rises."""
+        assert self.options.dcqcn is not None
+        time = now - (-state.wait * 10**12 // state.rate)
+        rise = state.risen + round(self.options.dcqcn.timer * 1000)
+        state.wait = 0 if time <= rise else max(1, state.wait - state.rate * (rise - now) // 10**12)
+        return min(time, rise)
+
+    def on_woken(self, message: Message, now: int) -> None:
+        assert message.rate is not None
+        if message.rate.wait:
+            self.catch_up(message.rate, now)
+            time = self.until(message.rate, now)
+            if time > now:
+                self.other(time, "woken", message)
+                return
+        self.on_ready(message, now)

@@ -28,9 +28,9 @@ chunks. Where that engine gives a chunk flow a volume, this one sends the messag
 The loop is compared with a plain reference that has FIFO links of its own (`tests/engine/messages`).
 
 What it does not do: routes are found when the program is lowered, so `adaptive` chooses as in an empty
-network, which is `ecmp`; receivers consume messages at once; a rate of DCQCN belongs to a message and not
-to a pair; there is no wormhole switching; levels of collectives are given or follow from the graph, and
-there is no search for them.
+network, which is `ecmp`, unless packets choose (`transport.hop_kernel`); receivers consume messages at
+once; a rate of DCQCN belongs to a message and not to a pair; there is no wormhole switching; levels of
+collectives are given or follow from the graph, and there is no search for them.
 """
 
 from __future__ import annotations

@@ -18,7 +18,12 @@ from armillary.engine.transport import rdma_layout as rl
 link_row = use("armillary.engine.transport.use_kernel").link_row
 drop_records = use("armillary.engine.transport.rdma_port_kernel").drop_records
 dcqcn_kernel = use("armillary.engine.transport.dcqcn_kernel")
-new_flow, slow_down, next_time = dcqcn_kernel.new_flow, dcqcn_kernel.slow_down, dcqcn_kernel.next_time
+new_flow, slow_down, next_time, resumed = (
+    dcqcn_kernel.new_flow,
+    dcqcn_kernel.slow_down,
+    dcqcn_kernel.next_time,
+    dcqcn_kernel.resumed,
+)
 nscc_kernel = use("armillary.engine.transport.nscc_kernel")
 nscc_ack, nscc_loss = nscc_kernel.nscc_ack, nscc_kernel.nscc_loss
 flows, links, option = accessors(rl.FLOW, lk.LINK, rl.OPTION)
@@ -62,6 +67,14 @@ def paced(table, net, pool, flow, size, now):
     if rule == rl.SWIFT and window < option.mtu(table, options) * rl.PART:
         return now + flows.recent(net, flow) * ((size * rl.PART << 10) // window) // 1024
     return now
+
+
+@inner
+def woken(table, net, pool, flow, now):
+    """The time of `paced` has come: put it off if a rate of DCQCN says so."""
+    if option.rule(table, table[lk.T_OPTIONS]) == rl.DCQCN:
+        line = line_rate(table, net, flow)
+        flows.set_time(net, flow, resumed(table, pool, flows.control(net, flow), line, now))
 
 
 @inner

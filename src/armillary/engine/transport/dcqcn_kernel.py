@@ -32,6 +32,7 @@ def new_flow(net, pool, line):
     flows.set_rounds(pool, row, 0)
     flows.set_sent(pool, row, 0)
     flows.set_quiet(pool, row, 0)
+    flows.set_wait(pool, row, 0)
     return row
 
 
@@ -101,7 +102,7 @@ def slow_down(table, pool, flow, line, now):
 
 @inner
 def next_time(table, pool, flow, line, size, now):
-    """Return the ps from which on the message may send again, after `size` bytes sent now."""
+    """Return the ps at which the message may send again, after `size` bytes sent now, or `resumed` is to be asked."""
     _catch_up(table, pool, flow, line, now)
     # At line rate the port alone paces, and neither timer nor counter has anything to raise.
     if flows.rate(pool, flow) >= line:
@@ -112,9 +113,33 @@ def next_time(table, pool, flow, line, size, now):
         flows.add_sent(pool, flow, -per_round)
         flows.add_rounds(pool, flow, 1)
         _rise(table, pool, flow, line)
+    flows.set_wait(pool, flow, size)
+    return _until(table, pool, flow, now)
+
+
+@inner
+def _until(table, pool, flow, now):
+    """Return when the rate has made up for what was sent, or when it rises before that."""
     rate = flows.rate(pool, flow)
+    wait = flows.wait(pool, flow)
     # Rounded up, so that the average stays at or below the rate.
-    return now + (size * pk.SECOND + rate - 1) // rate
+    time = now + (wait * pk.SECOND + rate - 1) // rate
+    rise = flows.risen(pool, flow) + option.timer(table, table[lk.T_OPTIONS])
+    flows.set_wait(pool, flow, 0)
+    if time <= rise:
+        return time
+    # At its least rate a packet takes 33 ms, in which the timer raises the rate 600 times.
+    flows.set_wait(pool, flow, max(1, wait - rate * (rise - now) // pk.SECOND))
+    return rise
+
+
+@inner
+def resumed(table, pool, flow, line, now):
+    """The time of `next_time` has come: return `now` if the message may send, else when to ask again."""
+    if flows.wait(pool, flow) == 0:
+        return now
+    _catch_up(table, pool, flow, line, now)
+    return _until(table, pool, flow, now)
 
 
 @inner

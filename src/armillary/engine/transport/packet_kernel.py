@@ -40,7 +40,7 @@ hold, release = pause_kernel.hold, pause_kernel.release
 is_marked = use("armillary.engine.transport.mark_kernel").is_marked
 dcqcn_kernel = use("armillary.engine.transport.dcqcn_kernel")
 new_flow, flow_done, slow_down = dcqcn_kernel.new_flow, dcqcn_kernel.flow_done, dcqcn_kernel.slow_down
-next_time, notifies = dcqcn_kernel.next_time, dcqcn_kernel.notifies
+next_time, notifies, resumed = dcqcn_kernel.next_time, dcqcn_kernel.notifies, dcqcn_kernel.resumed
 classes, flows, links, messages, option = accessors(pk.CLASS, pk.FLOW, lk.LINK, pk.MESSAGE, pk.OPTION)
 packets, ports, route_links, routes = accessors(pk.PACKET, pk.FAIR_PORT, lk.ROUTE_LINK, lk.ROUTE_FIRST)
 rows, uses = accessors(lk.ROW, lk.USE)
@@ -241,6 +241,17 @@ def _received(table, net, pool, queue, row, now):
 
 
 @inner
+def _ready(table, net, pool, queue, message, now):
+    """The time has come at which a message that its rate held back may send again, unless the rate has risen little."""
+    line = _line(table, net, route_links.link(table, messages.first(pool, message)))
+    time = resumed(table, pool, messages.flow(pool, message), line, now)
+    if time > now:
+        push(net, queue, time, message * lk.CODES + pk.READY)
+    else:
+        _offer(table, net, pool, queue, message, now)
+
+
+@inner
 def _notified(table, net, pool, flow, now):
     """A notification of a mark reaches the sender of a message."""
     flows.add_notices(pool, flow, -1)
@@ -303,7 +314,7 @@ def advance(table, net, pool, queue, limit):
         elif code == pk.RESUME:
             reopen(table, net, queue, of, _works(net, of), now)
         elif code == pk.READY:
-            _offer(table, net, pool, queue, of, now)
+            _ready(table, net, pool, queue, of, now)
         elif code == pk.NOTIFIED:
             _notified(table, net, pool, of, now)
         else:

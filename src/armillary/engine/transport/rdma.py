@@ -53,7 +53,7 @@ class Rdma(Transport):
         header: Bytes of a packet besides.
         ack: Bytes of an ACK, and of a packet that was trimmed.
         buffer: Bytes that fit a queue (drop, trim) or the end of a link (pause). None: what the topology says; else 8
-            packets for ndp, the bandwidth-delay product (BDP) for nscc and rccc, five of these where they drop, 256 KiB
+            packets for ndp, the bandwidth-delay carried (BDP) for nscc and rccc, five of these where they drop, 256 KiB
             for other controls that drop, no limit for those that pause.
         window: Largest window in bytes. None: 100 packets for swift, one BDP for hpcc, 1.5 BDP for ndp, nscc, rccc.
         kmin, kmax, pmax: Marks, as `Packet`. None: 20 % and 80 % of the BDP and all for nscc and rccc; 5 kB, 200 kB
@@ -221,8 +221,8 @@ class RdmaNetwork(Transport):
         rates = topology.bandwidth[out] if count else np.ones(1)
         #  The largest round trip at the rate of the fastest first link, in whole packets.
         self.largest_base = int(self.base.max(initial=lk.PS))
-        product = float(rates.max()) * self.largest_base / lk.PS
-        self.bdp = max(1, round(product / rdma.packet)) * rdma.packet
+        carried = float(rates.max()) * self.largest_base / lk.PS
+        self.bdp = max(1, round(carried / rdma.packet)) * rdma.packet
         usual = {"swift": 100 * rdma.mtu, "hpcc": self.bdp, "ndp": self.bdp * 3 // 2}
         self.most = rdma.window or usual.get(rdma.control, self.bdp * 3 // 2)
         self.most = max(self.most, rdma.mtu)

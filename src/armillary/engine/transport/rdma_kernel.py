@@ -45,7 +45,8 @@ poke, next_packet, answered, timeout, say, by_credit, asks = (
 )
 rdma_receiver_kernel = use("armillary.engine.transport.rdma_receiver_kernel")
 received, asked, pulls = rdma_receiver_kernel.received, rdma_receiver_kernel.asked, rdma_receiver_kernel.pulls
-begin = use("armillary.engine.transport.control_kernel").begin
+control_kernel = use("armillary.engine.transport.control_kernel")
+begin, woken = control_kernel.begin, control_kernel.woken
 flows, links, messages, option, packets = accessors(rl.FLOW, lk.LINK, rl.MESSAGE, rl.OPTION, rl.PACKET)
 places, ports, rows, uses = accessors(rl.PLACES, rl.PORT, lk.ROW, lk.USE)
 
@@ -85,14 +86,13 @@ def inject(table, net, pool, queue, cookie, route, size, key, now):
 @inner
 def _want(table, net, pool, queue, flow, size, idle, now):
     """Ask for the credit that a new message needs; one that finds its connection idle begins with a window."""
-    credit = flows.credit(net, flow)
     if idle:
-        credit = max(credit, option.largest(table, table[lk.T_OPTIONS]))
-        flows.set_credit(net, flow, credit)
-        flows.add_wants(net, flow, max(0, size - credit))
+        first = option.largest(table, table[lk.T_OPTIONS])
+        flows.set_first_window(net, flow, first)
+        flows.add_wants(net, flow, max(0, size - first))
     else:
         flows.add_wants(net, flow, size)
-        if credit <= 0:
+        if flows.credit(net, flow) <= 0:
             # No packet will say it.
             row = say(table, net, pool, queue, flow, rl.ASK, 0, flows.end(net, flow), True, now)
             packets.set_told(pool, row, asks(table, net, flow))
@@ -134,7 +134,7 @@ def _arrived(table, net, pool, queue, link, row, now):
         flows.add_credit(net, flow, packets.told(pool, row))
         poke(table, net, pool, queue, flow, now)
     elif kind == rl.ASK:
-        asked(table, net, queue, flow, packets.told(pool, row), packets.payload(pool, row), now)
+        asked(table, net, queue, flow, packets.told(pool, row), 0, now)
     else:
         answered(table, net, pool, queue, row, now)
     discard(net, pool, row)
@@ -163,6 +163,7 @@ def _connection_event(table, net, pool, queue, code, of, now):
         # A sooner SEND has replaced this one.
         if flows.event(net, of) == now:
             flows.set_event(net, of, 0)
+            woken(table, net, pool, of, now)
             poke(table, net, pool, queue, of, now)
     elif code == rl.TIMEOUT:
         timeout(table, net, pool, queue, of, now)

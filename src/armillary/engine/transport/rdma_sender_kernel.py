@@ -29,8 +29,8 @@ paced, on_ack, on_loss, on_timeout = (
 )
 flows, messages, option, packets = accessors(rl.FLOW, rl.MESSAGE, rl.OPTION, rl.PACKET)
 ports, slots, rows = accessors(rl.PORT, rl.SLOT, lk.ROW)
-UNHEARD = 3
-"""Timeouts in a row after which a sender without credit sends a packet all the same."""
+UNHEARD = 8
+"""Timeouts in a row after which a sender sends a packet without credit: grants may be lost, too."""
 
 
 @inner
@@ -65,7 +65,7 @@ def _may_send(table, net, pool, flow):
             return False
     flight = flows.flight(net, flow)
     if by_credit(table):
-        return flows.credit(net, flow) > 0
+        return flows.credit(net, flow) > 0 or flows.first_window(net, flow) > 0
     # At least one packet, however small the window: `paced` then spaces them.
     return flight == 0 or (flight + option.mtu(table, options)) * rl.PART <= flows.window(net, flow)
 
@@ -111,7 +111,10 @@ def next_packet(table, net, pool, queue, link, now):
     slots.set_time(net, slot, now)
     flows.add_flight(net, flow, payload)
     if by_credit(table):
-        flows.add_credit(net, flow, -payload)
+        if flows.first_window(net, flow) > 0:
+            flows.add_first_window(net, flow, -payload)
+        else:
+            flows.add_credit(net, flow, -payload)
     row = _made(
         table,
         net,
@@ -217,6 +220,15 @@ def _lose(table, net, flow, number):
 
 
 @inner
+def _end_first_window(table, net, flow):
+    """Something is lost: from now on the receiver says what may be sent, also of what the first window would take."""
+    rest = flows.first_window(net, flow)
+    if rest > 0:
+        flows.set_first_window(net, flow, 0)
+        flows.add_wants(net, flow, min(rest, flows.left(net, flow)))
+
+
+@inner
 def _flying(table, net, flow, number):
     return slots.state(net, slot_of(table, flow, number)) & 3 == rl.FLYING
 
@@ -278,6 +290,7 @@ def answered(table, net, pool, queue, row, now):
         if una < flows.sent(net, flow):
             set_deadline(table, net, queue, flow, now)
     if lost > 0:
+        _end_first_window(table, net, flow)
         on_loss(table, net, pool, flow, lost, now)
     poke(table, net, pool, queue, flow, now)
 
@@ -312,14 +325,15 @@ def timeout(table, net, pool, queue, flow, now):
     for each in range(flows.una(net, flow), flows.sent(net, flow)):
         if _flying(table, net, flow, each):
             lost += _lose(table, net, flow, each)
-    # The receiver does not know of packets that were dropped whole. If nothing helps, its answers are lost, too.
-    if by_credit(table) and flows.credit(net, flow) <= 0:
+    _end_first_window(table, net, flow)
+    if by_credit(table):
+        # The receiver does not know of packets that were dropped whole. It is told a sum: once more does no harm.
+        flows.add_wants(net, flow, lost)
         if lost == 0 and flows.tries(net, flow) >= UNHEARD:
-            flows.set_credit(net, flow, option.mtu(table, options))
-        else:
+            flows.set_credit(net, flow, max(flows.credit(net, flow), option.mtu(table, options)))
+        elif flows.credit(net, flow) <= 0:
             row = say(table, net, pool, queue, flow, rl.ASK, 0, flows.una(net, flow), True, now)
             packets.set_told(pool, row, asks(table, net, flow))
-            packets.set_payload(pool, row, lost)
     on_timeout(table, net, pool, flow, lost, now)
     set_deadline(table, net, queue, flow, now)
     poke(table, net, pool, queue, flow, now)
