@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from armillary.base import portable
 from armillary.base.document import read_document
 from armillary.compute.gpu.device import Gpu, load_gpu
 from armillary.compute.gpu.gemm import gemm_seconds
@@ -121,7 +122,7 @@ class Kernels:
         own = self.parts["latent"]["all"]
         moved = size / (self.gpu.bandwidth * own["memory"]) * 1e6
         return US * (
-            own["launch"] + float(np.hypot(moved, flops / (self.gpu.peaks["bf16"] * own["rate"]) * 1e6))
+            own["launch"] + portable.hypot(moved, flops / (self.gpu.peaks["bf16"] * own["rate"]) * 1e6)
         )
 
     def experts_ns(self, tokens: int) -> float:
@@ -131,14 +132,14 @@ class Kernels:
         own = self.parts["experts"][of.stored]
         local, each = of.count / of.ep, 3 * of.hidden * of.size * of.ep / of.tp
         chosen = tokens * of.top_k
-        touched = max(local * -np.expm1(-chosen / of.count * own["spread"]), min(1.0, local))
+        touched = max(local * -portable.expm1(-chosen / of.count * own["spread"]), min(1.0, local))
         rows = chosen / of.ep
         weights = touched * each * EXPERTS[of.stored] / 8 / (self.gpu.bandwidth * own["memory"])
         # Tokens in and out, and what lies between the two GEMMs, in 16 bits.
         passed = rows * (4 * of.hidden + 6 * of.size * of.ep / of.tp) / (self.gpu.bandwidth * 0.8)
         peak = self.gpu.peaks[PEAKS[of.stored]] * own["rate"]
         computed = (rows + touched * PADDED) * 2 * each / peak
-        took = 1e6 * np.cbrt((weights + passed) ** 3 + computed**3)
+        took = 1e6 * portable.power((weights + passed) ** 3 + computed**3, 1 / 3)
         return float(US * (own["launch"] + own["each"] * touched + took))
 
     def gemms_ns(self, kind: str, sizes: Floats) -> Floats:

@@ -26,15 +26,15 @@ from armillary.cli.values import complete_costs, complete_machines, complete_mod
 )
 @click.argument("machines", nargs=-1, required=True, shell_complete=complete_machines)
 @option(
-    "--workload", required=True, metavar="MODEL", shell_complete=complete_models,
+    "--workload", required=True, metavar="MODEL", shell_complete=complete_models, heading="Comparison",
     help="Name of a model, a model file, or a Hugging Face config.json.",
 )  # fmt: skip
 @option(
-    "--costs", multiple=True, metavar="COSTS", shell_complete=complete_costs,
+    "--costs", multiple=True, metavar="COSTS", shell_complete=complete_costs, heading="Comparison",
     help="Prices and energies, a file or a preset: one for all machines, or one for each, in their order.",
 )  # fmt: skip
 @option(
-    "--software", metavar="NAME", shell_complete=complete_software,
+    "--software", metavar="NAME", shell_complete=complete_software, heading="Comparison",
     help="What it is trained with; by default what suits machine and plan.",
 )  # fmt: skip
 @plan_options("training")

@@ -17,8 +17,9 @@ from armillary.explore.training.interval import deviation
 from armillary.explore.training.machine import Machine, machine_of
 from armillary.explore.training.parts import exposed
 from armillary.explore.training.plan_keys import nested
+from armillary.explore.training.prediction import Prediction
 from armillary.explore.training.step import simulated
-from armillary.explore.training.train import Prediction, predicted, step_of
+from armillary.explore.training.train import predicted, step_of
 from armillary.report.lower_bound import bound
 from armillary.workload.models import Model, load_model
 from armillary.workload.plan.request import keys_of

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from armillary.base.pictures import check_picture, new_figure, save_figure
 from armillary.base.units import format_count
 from armillary.explore.training.fabrics import Fabrics, Verdict
-from armillary.explore.training.show import memory_text, plan_text, seconds_text
+from armillary.explore.training.prediction import memory_text, plan_text, seconds_text
 from armillary.report.figures import BLUE, GREY, ORANGE, legend, panels, written
 
 if TYPE_CHECKING:
