@@ -238,6 +238,7 @@ def _table(metric: Metric, paths: Iterable[Path], progress: Progress) -> Table:
     notes = (
         "Requests come evenly spaced and all of mean length, without what their prompts share: neither the spread of "
         "lengths nor the arrivals were published.",
+        "Of two published delays of a front end, that one was taken which comes closer to these rows.",
         "The parts are what other simulators predicted for the same rows.",
     )
     title = {"e2e": "End-to-end time", "ttft": "Time to first token", "itl": "Time between tokens"}[metric]
@@ -254,7 +255,7 @@ def _table(metric: Metric, paths: Iterable[Path], progress: Progress) -> Table:
         "ms",
         source,
         tuple(rows),
-        "blind",
+        "fitted",
         bar,
         notes,
         parts,
