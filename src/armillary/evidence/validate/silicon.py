@@ -342,9 +342,9 @@ def _table(metric: Metric, paths: Iterable[Path], progress: Progress) -> Table:
         "Engines by their rules, with budgets and precisions of InferenceX's start scripts, else by their defaults.",
         "What a step of NVIDIA's own runs may hold is not known: a prompt and a token of each client, as their rates "
         "show, and at least 1,024 tokens.",
-        "Constants of kernels.yaml are fitted to kernels. Chosen after a look at these rows were what the front end takes "
-        "(gpt-oss on vLLM with 4 clients), what a step of TensorRT-LLM holds, its fp8 GEMMs beside their tables, 73 us a "
-        "kernel outside of graphs, which devices fuse norms, int4 as MXFP4, and which runs are left out.",
+        "Constants of kernels.yaml are fitted to kernels. Chosen after a look at these rows were what the front end "
+        "takes (gpt-oss on vLLM with 4 clients), what a step of TensorRT-LLM holds, its fp8 GEMMs beside their tables, "
+        "73 us a kernel outside of graphs, which devices fuse norms, int4 as MXFP4, and which runs are left out.",
         *(f"Left out: {count} rows, {why}." for why, count in aside.most_common()),
     )
     title = {
