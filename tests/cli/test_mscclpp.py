@@ -6,15 +6,23 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from click.testing import Result
 
 from armillary.collective.mscclpp_read import read_plan
 from armillary.collective.mscclpp_run import check_plan
 
+pytestmark = pytest.mark.usefixtures("elsewhere")
 MESH = """\
 platform:
   topology: {kind: leaf-spine, leaves: 2, spines: 1, npus_per_leaf: 2, bandwidth: 50 GB/s, latency: 1 us}
 """
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let relative names be below the folder of the test."""
+    monkeypatch.chdir(tmp_path)
 
 
 def test_a_written_plan_becomes_a_trace(call: Callable[[str], Result]) -> None:
