@@ -37,7 +37,7 @@ MAY = {
     "base/__init__.py": OURS, "__init__.py": OURS, "base/accessors.py": OURS, "base/checked.py": OURS,
     "base/extension.py": "installed packages, by name", "base/jit.py": OURS, "base/page.py": OURS,
     "base/kernel_files.py": "the user's own cache, if its seal is whole", "base/patience.py": "the user's own cache",
-    "base/pictures.py": OURS, "report/page/write.py": OURS, "capture/triton_kernels.py": "Triton, if installed",
+    "base/pictures.py": OURS, "report/page/write.py": OURS,
     "capture/cluster.py": SENT, "capture/launch.py": SENT,
     "capture/library.py": "compiles our own source", "capture/script.py": "the script of the command line",
     "base/memory.py": "/proc", "base/reading.py": "the one place",

@@ -65,8 +65,8 @@ def test_what_is_no_machine_is_named(machine: Any, words: str) -> None:
 
 
 def test_what_is_no_trace_is_named() -> None:
-    with pytest.raises(InputError, match="trace: got 'step', expected a Trace"):
-        armillary.simulate("step", "hgx-h100")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="trace: got 7, expected a Trace"):
+        armillary.simulate(7, "hgx-h100")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

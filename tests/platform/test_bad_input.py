@@ -30,8 +30,8 @@ NETWORK_CASES = [
     ),
     (
         "[ Ring ]",
-        "Ring",
-        "net.yml:1: topology: got 'Ring', expected a list with one value per network dimension",
+        "7",
+        "net.yml:1: topology: got 7, expected a list with one value per network dimension",
     ),
     ("topology: [ Ring ]\n", "", "net.yml: missing key 'topology'"),
     ("[ 8 ]", "[ 0 ]", "net.yml:2: npus_count[0]: got 0, expected a whole number from 1 to"),

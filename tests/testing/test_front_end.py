@@ -38,6 +38,25 @@ MSCCL = """<algo name="swap" nchunksperloop="1" ngpus="2" coll="allgather" inpla
 <step s="1" type="r" srcbuf="o" srcoff="0" dstbuf="o" dstoff="0" cnt="1"/></tb></gpu></algo>"""
 
 
+GOAL = "num_ranks 2\nrank 0 {\nsend 1b to 1\n}\nrank 1 {\nrecv 1b from 0\n}\n"
+TRIOSIM = """OperatorID,OperatorName,Operator_input,Operator_output,Operator_cudatime,Operator_cudatimenooverlap,\
+InputSize,OutputSize,gpuid,stage,tpflag
+1,aten::conv2d,[1; 2],[3],30.5,30.5,[12; 6],[24],0,forward,1
+2,aten::relu,[3],[4],10,8.25,24,24,0,forward,0
+"""
+NCCL = [
+    {
+        "header": {"id": "0x1", "comm_name": "x", "rank": rank, "n_ranks": 2, "nnodes": 1},
+        "metadata": {"hostname": "h", "pid": rank},
+        "coll_perf": {
+            "coll": "AllReduce", "coll_sn": 1, "coll_msg_size_bytes": 1 << 20, "coll_exec_time_us": 5.5,
+            "coll_algobw_gbs": 190.65,
+        },
+    }
+    for rank in range(2)
+]  # fmt: skip
+
+
 def frame(body: bytes) -> bytes:
     return bytes([len(body)]) + body
 
@@ -57,6 +76,9 @@ def recording() -> str:
 SAMPLES: dict[str, tuple[str, str | bytes, dict[str, Any]]] = {
     "eg": ("a.0.eg", eg(1, 3) + eg(2, 3), {}),
     "flexflow": ("a.dot", FLEXFLOW, {}),
+    "goal": ("a.goal", GOAL, {}),
+    "nccl": ("a.log", "\n".join(map(json.dumps, NCCL)), {}),
+    "triosim": ("trace.csv", TRIOSIM, {}),
     "hlo": ("a.hlo", HLO.read_text(), {}),
     "msccl": ("a.xml", MSCCL, {"size": "1 MiB"}),
     "mscclpp": ("a.json", json.dumps(plan_of("ring", "all-reduce", 2)), {"size": "1 MiB"}),

@@ -245,13 +245,13 @@ class Platform:
         compute: How compute nodes are timed.
         collectives: How collectives run.
         remote_memory: Outside of the NPUs.
-        storage: What storage and checkpoint nodes use; None: they take their recorded times.
         groups: Communicator id -> its ranks, in the order their file lists them.
         scheduling: Order in which messages use a port.
         stragglers: Rank -> ns that it starts late; not listed: 0.
         jitter: Random spread of compute durations; None: none.
         variation: Distributions that samples draw from; without samples they have no effect.
         port_speed: Rank -> share of the bandwidth of each dimension that its ports have; not listed: all of it.
+        storage: What storage and checkpoint nodes use; None: they take their recorded times.
         terms: Interference and overhead that slow a step.
         packets: What network model ``packet`` moves.
         network_model: Default for simulations that name none.
@@ -268,13 +268,13 @@ class Platform:
     compute: Compute = field(default_factory=Compute)
     collectives: Collectives = field(default_factory=Collectives)
     remote_memory: RemoteMemory = field(default_factory=RemoteMemory)
-    storage: Storage | None = None
     groups: dict[int, tuple[int, ...]] = field(default_factory=dict)
     scheduling: SchedulingName = field(default="fair", metadata=PHYSICAL)
     stragglers: dict[int, float] = field(default_factory=dict, metadata=PHYSICAL)
     jitter: Jitter | None = field(default=None, metadata=PHYSICAL)
     variation: Variation | None = field(default=None, metadata=PHYSICAL)
     port_speed: dict[int, tuple[float, ...]] = field(default_factory=dict, metadata=PHYSICAL)
+    storage: Storage | None = None
     terms: Terms = field(default_factory=Terms)
     packets: Packets = field(default_factory=Packets)
     network_model: NetworkChoice = field(default_factory=NetworkChoice)

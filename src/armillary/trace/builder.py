@@ -268,7 +268,7 @@ def _number(value: object) -> int | float | None:
     if isinstance(value, bool) or not isinstance(value, int | float | Real):
         return None
     found = int(value) if isinstance(value, Integral) else float(value)
-    return found if 0 <= found < 2**63 else None
+    return found if 0 <= found < 2**64 else None
 
 
 def _nanoseconds(value: Time, name: str) -> int:

@@ -68,7 +68,7 @@ BAD: dict[str, tuple[Callable[[GraphBuilder, int], Any], Platform, str]] = {
         lambda b, r: b.compute("a", flops=5), machine(compute=Compute(model="roofline")), "needs npu.peak"
     ),
     "negative work": (
-        lambda b, r: b.compute("a", flops=-5),
+        lambda b, r: b.add("a", NodeType.COMP_NODE, [("is_cpu_op", "bool", False), ("num_ops", "int64", -5)]),
         machine(npu=Npu(peak=1e9, memory=LocalMemory(1.0)), compute=Compute(model="roofline")), "negative num_ops"
     ),
     "a precision without a peak": (

@@ -153,7 +153,7 @@ def test_the_schema_has_every_kind() -> None:
     protocols = [choice["$ref"].rpartition("/")[2] for choice in schema["$defs"]["Packets"]["oneOf"]]
     assert all(schema["$defs"][name]["additionalProperties"] is False for name in protocols)
     assert [schema["$defs"][name]["properties"]["protocol"]["const"] for name in protocols] == [
-        "lossless", "credit", "tcp",
+        "lossless", "rdma", "credit", "tcp",
     ]  # fmt: skip
     references = set()
 

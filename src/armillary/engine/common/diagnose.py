@@ -63,8 +63,8 @@ def check_finished(lowered: Simulated, run: Run) -> None:
         raise StuckError(_mismatch(lowered, run.scalar(layout.V_A), run.scalar(layout.V_B)))
     if run.scalar(layout.V_STATUS) == layout.TOO_LONG:
         raise InputError(
-            f"the simulation takes more than {layout.LAST_TICK:.3g} ns, where messages wait for links; "
-            "expected less: times are int64"
+            f"the simulation takes more than {layout.LAST_TICK:.3g} ns, with messages waiting for links; "
+            "expected less: ticks are int64"
         )
     left = run.table("LEFT")
     if not left.any():

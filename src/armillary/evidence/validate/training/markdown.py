@@ -40,13 +40,18 @@ class TableText:
 
 
 def page_text(path: Path) -> str:
-    """Return the text of a page, its words `LONGEST` characters long at most and one blank apart.
+    """Return the text of a page, its words `LONGEST` characters long at most and one blank apart; see `whole_text`."""
+    return "\n".join(map(_short, whole_text(path).splitlines()))
+
+
+def whole_text(path: Path) -> str:
+    """Return the text of a file.
 
     Raises:
         InputError: it cannot be read, is not text, or is larger than `LARGEST`.
     """
     try:
-        return "\n".join(map(_short, read_plain(path, LARGEST).decode("utf-8-sig").splitlines()))
+        return read_plain(path, LARGEST).decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: is not text, expected a Markdown file") from error
     except OSError as error:

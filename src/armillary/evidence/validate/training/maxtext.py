@@ -15,7 +15,7 @@ from typing import Any
 
 from armillary.base.errors import InputError
 from armillary.evidence.validate.training.case import Case
-from armillary.evidence.validate.training.markdown import MOST_ROWS, page_text
+from armillary.evidence.validate.training.markdown import MOST_ROWS, page_text, whole_text
 from armillary.workload.models import load_model
 from armillary.workload.models.schema import Decoder
 
@@ -62,7 +62,7 @@ def cases(path: Path) -> Iterator[Case]:
     if path.suffix.lower() == ".md":
         yield _page(path)
         return
-    lines = [(at, line) for at, line in enumerate(page_text(path).splitlines(), 1) if line.strip()]
+    lines = [(at, line) for at, line in enumerate(whole_text(path).splitlines(), 1) if line.strip()]
     lines = [(at, line) for at, line in lines if not line.startswith("#")]
     if len(lines) > MOST_ROWS:
         raise InputError(f"{path}: more than {MOST_ROWS:,} rows")
