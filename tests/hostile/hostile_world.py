@@ -86,6 +86,9 @@ def write_world(folder: Path) -> None:
     put(folder, "groups.json", {"7": [0, 1, 2, 3]})
     for name, prefix in (("bad.yaml", "bad"), (f"{FILE}.yaml", FILE)):
         put(folder, name, {"workload": {"trace": prefix}, "platform": MACHINE})
+    gpu = {**MACHINE, "compute": {"model": "gpu", "device": "h100-sxm"}}
+    for name in ("gpu.yaml", f"{FILE}.gpu.yaml"):
+        put(folder, name, {"platform": gpu, "software": "megatron-core"})
     put(folder, "keys.yaml", {"workload": {"trace": NAME, NAME: NAME}, "platform": {NAME: NAME}})
     rest = {key: value for key, value in MACHINE.items() if key != "network"}
     workload = {"trace": "bad"}
@@ -316,6 +319,12 @@ CALLS: Mapping[str, list[list[str]]] = {
                         ["bad.yaml", "--to", "infragraph", "--out", f"{FILE}.infra.yaml"], ["links.yaml", "--to", "study", "--out", "ml.yaml"],
                         ["edges.yaml", "--to", "study", "--out", "me.yaml"], ["me.yaml", "--to", "infragraph", "--out", "mi.yaml"],
                         [NAME, "--to", NAME, "--out", "no"], ["bad.yaml", "--to", "astra-sim", "--out", "mn.yml"]],
+    "machine compare": [["gpu.yaml", f"{FILE}.gpu.yaml", "--workload", "model.yaml", "--batch", "8", "--tp", "2", "--costs", "h100",
+                         "--json", "mcmp.json", "--plot", "mcmp.svg"],
+                        ["bad.yaml", "gpu.yaml", "--workload", "model.yaml", "--batch", "8", "--tp", "2"], ["8xh100", NAME, "--workload", NAME, "--batch", "8"],
+                        ["8xh100", "8xa100", "--workload", "model.yaml", "--costs", "costs.yaml"], ["8xh100", "8xa100", "--workload", NAME],
+                        ["8xh100", "8xa100", "--workload", "model.yaml", "--plan", "plan.yaml"],
+                        ["8xh100", "8xa100", "--workload", "model.yaml", "--batch", "8", "--software", NAME]],
     "machine gemm": [["bad.yaml", "64x64x64"], ["dgx-h100", "64x64x64"], ["dgx-h100", NAME], ["dgx-h100", "64,64,64", "--precision", NAME]],
     "collective show": [[NAME, "--ranks", "4"], ["x.xml", "--ranks", "2"], ["ring", "--ranks", "4"]],
     "collective schedule": [["bad.yaml", "--size", "1 MiB"], ["bad.yaml", "--size", NAME]],

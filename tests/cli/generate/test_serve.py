@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from armillary.cli.generate.plan_options import _leaves
 from armillary.cli.generate.serve import command
 from armillary.trace import load_trace
 from armillary.workload import models
+from armillary.workload.plan.options import leaves
 from tests.cli.generate.test_train import MACHINE, MODEL
 
 Call = Callable[[str], Result]
@@ -33,8 +33,8 @@ def test_options_are_those_that_mean_something() -> None:
     sizes = {"ranks", "batch", "microbatch", "tp", "pp", "dp", "ep", "etp", "order", "stage-layers"}
     others = {"precision", "attention", "causal", "plan", "out", "machine", "efficiency", "allow-programs"}
     own = {f"{what}-precision" for what in ("weight", "embedding", "cache", "activation")}
-    assert names == serve | sizes | others | own | {"json", "timeline", "plot", "links", "save"}
-    assert len(list(_leaves("both"))) == len(list(_leaves("training"))) + len(serve | own)
+    assert names == serve | sizes | others | own | {"json", "timeline", "plot", "links", "save", "html"}
+    assert len(list(leaves("both"))) == len(list(leaves("training"))) + len(serve | own)
 
 
 def test_the_table_is_the_trace(here: Path, call: Call) -> None:

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from armillary.cli.generate.plan_options import _leaves, _name
 from armillary.cli.generate.train import command
 from armillary.trace import NodeType, load_trace
 from armillary.workload import models
+from armillary.workload.plan.options import leaves, option_name
 
 Call = Callable[[str], Result]
 MODEL = """\
@@ -49,10 +49,10 @@ def here(inputs: Path) -> Path:
 
 
 def test_every_key_has_one_option_with_its_description() -> None:
-    leaves = {_name(path): schema for path, schema in _leaves("training")}
-    assert len(leaves) == len(list(_leaves("training"))) > 30
+    named = {option_name(path): schema for path, schema in leaves("training")}
+    assert len(named) == len(list(leaves("training"))) > 30
     options = {option.opts[0][2:]: option for option in command.params[1:]}
-    for name, schema in leaves.items():
+    for name, schema in named.items():
         assert schema["description"] in (options[name].help or ""), name  # type: ignore[attr-defined]
 
 
