@@ -197,7 +197,9 @@ class Packer:
             self.list_ptr.append(len(self.items))
             bits = len(self.list_ptr) - 2
         if doc and kind == RAW:
-            self._fail(f"a field of a newer schema has the text {doc!r}, which nothing can hold, expected none")
+            self._fail(
+                f"a field of a newer schema has the text {doc!r}, which nothing can hold, expected none"
+            )
         if doc:
             self.docs.append((len(self.attrs), self._string(doc, "doc string")))
         self._encoded(name, "an attribute's name")
