@@ -32,7 +32,8 @@ def programs(draw: st.DrawFn, graphs: tuple[bool, ...] = (False, True)) -> Case:
     """A program on dimensions, or on a graph with as many NPUs."""
     case = draw(cases(most=6, staged=False))
     collectives = replace(case.platform.collectives, active_chunks=draw(st.sampled_from([0, 0, 1, 2])))
-    platform = replace(case.platform, collectives=collectives, scheduling="fair")
+    # Ports of a share of their bandwidth are for network model analytical alone.
+    platform = replace(case.platform, collectives=collectives, scheduling="fair", port_speed={})
     if draw(st.sampled_from(graphs)) and platform.npus in GRAPHS:
         chosen = draw(st.sampled_from(GRAPHS[platform.npus]))
         network = Network(chosen, draw(st.sampled_from(["ecmp", "shortest"])) if not chosen.host else "rail")
