@@ -141,3 +141,9 @@ def share(par, st, pool, req, tables, r, many):
         pool[2][block] += 1
         tables[0][first + i] = block
     req[R_HELD * n + r] = many
+
+
+@inner
+def lacking(par, req, r, tokens):
+    """Return how many further blocks a request needs to hold `tokens`."""
+    return -(-tokens // par[P_BLOCK]) - req[R_HELD * par[P_REQUESTS] + r]

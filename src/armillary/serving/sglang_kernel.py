@@ -18,7 +18,6 @@ from armillary.serving.columns import (
     R_AGAIN,
     R_BEGUN,
     R_COMPUTED,
-    R_HELD,
     R_HIT,
     R_LOST,
     R_MADE,
@@ -37,8 +36,8 @@ from armillary.serving.columns import (
 )  # fmt: skip
 
 _blocks = use("armillary.serving.blocks_kernel")
-take, keep, give_back, found, idle_among, share = (
-    _blocks.take, _blocks.keep, _blocks.give_back, _blocks.found, _blocks.idle_among, _blocks.share,
+take, keep, give_back, found, idle_among, lacking, share = (
+    _blocks.take, _blocks.keep, _blocks.give_back, _blocks.found, _blocks.idle_among, _blocks.lacking, _blocks.share,
 )  # fmt: skip
 add = use("armillary.serving.step_kernel").add
 
@@ -47,12 +46,6 @@ FIRST_RATIO, LEAST_RATIO, RATIO_STEP = 700_000, 98_000, 1003
 step of tokens (SGLANG_INIT_NEW_TOKEN_RATIO 0.7, a factor of 0.14, 600 steps)."""
 CLIPPED = 4096
 """Most tokens that a request is expected to write still (SGLANG_CLIP_MAX_NEW_TOKENS_ESTIMATION)."""
-
-
-@inner
-def lacking(par, req, r, tokens):
-    """Return how many further blocks a request needs to hold `tokens`."""
-    return -(-tokens // par[P_BLOCK]) - req[R_HELD * par[P_REQUESTS] + r]
 
 
 @inner

@@ -19,7 +19,6 @@ from armillary.serving.columns import (
     R_AGAIN,
     R_BEGUN,
     R_COMPUTED,
-    R_HELD,
     R_HIT,
     R_LOST,
     R_MADE,
@@ -37,16 +36,10 @@ from armillary.serving.columns import (
 )  # fmt: skip
 
 _blocks = use("armillary.serving.blocks_kernel")
-take, keep, give_back, found, idle_among, share = (
-    _blocks.take, _blocks.keep, _blocks.give_back, _blocks.found, _blocks.idle_among, _blocks.share,
+take, keep, give_back, found, idle_among, lacking, share = (
+    _blocks.take, _blocks.keep, _blocks.give_back, _blocks.found, _blocks.idle_among, _blocks.lacking, _blocks.share,
 )  # fmt: skip
 add = use("armillary.serving.step_kernel").add
-
-
-@inner
-def needed(par, req, r, tokens):
-    """Return how many further blocks a request needs to hold `tokens`."""
-    return -(-tokens // par[P_BLOCK]) - req[R_HELD * par[P_REQUESTS] + r]
 
 
 @inner
@@ -86,7 +79,7 @@ def schedule(par, st, pool, req, tables, lists, step):
         if par[P_LONG] > 0:
             new = min(new, par[P_LONG])
         new = min(new, budget)
-        short = needed(par, req, r, computed + new)
+        short = lacking(par, req, r, computed + new)
         gone = False
         while short > st[S_FREE]:
             preempted = True
@@ -117,7 +110,7 @@ def schedule(par, st, pool, req, tables, lists, step):
         if par[P_LONG] > 0:
             new = min(new, par[P_LONG])
         new = min(new, budget)
-        take(par, st, pool, req, tables, r, needed(par, req, r, computed + new))
+        take(par, st, pool, req, tables, r, lacking(par, req, r, computed + new))
         budget -= new
         st[S_HEAD] = (st[S_HEAD] + 1) % n
         st[S_WAITING] -= 1
