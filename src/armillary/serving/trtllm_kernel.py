@@ -16,7 +16,6 @@ from armillary.serving.columns import (
     P_SEQUENCES,
     R_BEGUN,
     R_COMPUTED,
-    R_HELD,
     R_HIT,
     R_MADE,
     R_OUTPUT,
@@ -31,8 +30,8 @@ from armillary.serving.columns import (
 )  # fmt: skip
 
 _blocks = use("armillary.serving.blocks_kernel")
-take, keep, found, idle_among, share = (
-    _blocks.take, _blocks.keep, _blocks.found, _blocks.idle_among, _blocks.share,
+take, keep, found, idle_among, lacking, share = (
+    _blocks.take, _blocks.keep, _blocks.found, _blocks.idle_among, _blocks.lacking, _blocks.share,
 )  # fmt: skip
 add = use("armillary.serving.step_kernel").add
 
@@ -41,7 +40,7 @@ add = use("armillary.serving.step_kernel").add
 def promised(par, req, r):
     """Return how many further blocks a request needs for prompt and answer."""
     n = par[P_REQUESTS]
-    return -(-(req[R_PROMPT * n + r] + req[R_OUTPUT * n + r]) // par[P_BLOCK]) - req[R_HELD * n + r]
+    return lacking(par, req, r, req[R_PROMPT * n + r] + req[R_OUTPUT * n + r])
 
 
 @inner
@@ -49,7 +48,7 @@ def compute(par, st, pool, req, tables, step, r, new):
     """Put `new` tokens of a request into the step, in blocks that were promised to it."""
     n = par[P_REQUESTS]
     computed = req[R_COMPUTED * n + r]
-    short = -(-(computed + new) // par[P_BLOCK]) - req[R_HELD * n + r]
+    short = lacking(par, req, r, computed + new)
     take(par, st, pool, req, tables, r, short)
     add(par, step, req, r, new)
     keep(par, pool, req, tables, r, computed, computed + new)
