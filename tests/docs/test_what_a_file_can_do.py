@@ -49,7 +49,7 @@ MAY = {
     "compute/program.py": "answers of a program, bounded", "convert/collect.py": WRITES,
     "convert/collect_script.py": "the script of the command line", "convert/launch.py": WRITES,
     "convert/processes.py": "the script of the command line", "convert/pytorch/link_files.py": WRITES,
-    "convert/torch_import.py": OURS, "engine/common/timeline.py": "members are checked before",
+    "convert/torch_import.py": OURS, "convert/nsight/database.py": "tables of a checked file, read only", "engine/common/timeline.py": "members are checked before",
     "engine/transport/ns3/library.py": OURS, "evidence/replay/run.py": SENT, "evidence/replay/worker.py": SENT,
     "evidence/reproduce/summary.py": "results that it has written", "evidence/validate/page.py": OURS,
     "evidence/validate/suites.py": OURS, "explore/runner/child.py": SENT, "explore/runner/executors/futures.py": SENT,

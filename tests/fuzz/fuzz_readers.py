@@ -6,9 +6,11 @@ import gzip
 import importlib
 import io
 import json
+import sqlite3
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -78,6 +80,7 @@ def readers() -> list[Reader]:
     ]
     rows += [
         Reader("nccl-text", "rank0.log", nccl_lines, mutate.TEXT, partial(converted, "nccl")),
+        Reader("nsight-rows", "rows.json", nsight_rows, mutate.JSON, nsight_of_rows),
         Reader("triosim-tensors", "tensor.csv", lambda: [TENSORS], mutate.TEXT, triosim_tensors),
     ]
     rows += pytorch_rows() + [front_end_row(name) for name in convert.names()]
@@ -220,12 +223,64 @@ def triosim_tensors(path: Path) -> None:
     convert.report(convert.front_end("triosim").convert([beside, path]))
 
 
+@cache
+def nsight_seeds() -> list[bytes]:
+    """Return files of Nsight Systems, of tables with all columns and with those of old versions."""
+    with tempfile.TemporaryDirectory() as name:
+        path = Path(name) / "a.sqlite"
+        return [exported().step([501, 502], old=old).write(path).read_bytes() for old in (False, True)]
+
+
+def exported() -> Any:
+    """Return the module that writes such files."""
+    sys.path.insert(0, str(TESTS))
+    return importlib.import_module("convert.nsight.exported")
+
+
+def nsight_rows() -> list[bytes]:
+    """Return the rows of such a file as JSON."""
+    made = exported().step([501, 502])
+    return [json.dumps({"rows": made.rows, "texts": made.texts}).encode()]
+
+
+def nsight_of_rows(path: Path) -> None:
+    """Convert a file of broken rows; what SQLite itself takes, in columns without types."""
+    try:
+        document = json.loads(path.read_bytes())
+        rows, texts = document["rows"], document["texts"]
+        tables = {str(table): [dict(row) for row in found] for table, found in rows.items()}
+        words = [(str(number), str(text)) for text, number in texts.items()]
+    except (AttributeError, KeyError, RecursionError, TypeError, ValueError):
+        return
+    file = path.with_name("rows.sqlite")
+    file.unlink(missing_ok=True)
+    with closing(sqlite3.connect(file)) as connection:
+        connection.execute("CREATE TABLE StringIds (id INTEGER, value TEXT)")
+        connection.executemany("INSERT INTO StringIds VALUES (?, ?)", words)
+        for table, found in tables.items():
+            columns = list(dict.fromkeys(str(key) for row in found for key in row))
+            if not columns:
+                continue
+            try:
+                named = ", ".join('"' + name.replace('"', '""') + '"' for name in columns)
+                quoted = table.replace('"', '""')
+                connection.execute(f'CREATE TABLE "{quoted}" ({named})')
+                marks = ", ".join("?" * len(columns))
+                values = [[row.get(name) for name in columns] for row in found]
+                connection.executemany(f'INSERT INTO "{quoted}" VALUES ({marks})', values)
+            except (sqlite3.Error, OverflowError, UnicodeEncodeError):
+                continue
+        connection.commit()
+    converted("nsight", file)
+
+
 FRONT_ENDS: dict[str, tuple[str, str, Sequence[mutate.Mutation], dict[str, Any]]] = {
     "text": ("w.txt", "astra1_text/**/*.txt", mutate.TEXT, {"npus": 8}),
     "flexflow": ("w.graph", "chakra_flexflow/*.graph", mutate.JSON, {}),
     "mscclpp": ("w.json", "", mutate.JSON, {"size": "1 MiB"}),
     "msccl": ("w.xml", "msccl/**/*.xml", mutate.TEXT, {"size": "1 MiB"}),
     "nccl": ("rank0.json", "", mutate.JSON, {}),
+    "nsight": ("a.sqlite", "", mutate.BYTES, {}),
     "triosim": ("trace.csv", "", mutate.TEXT, {}),
     "goal": ("w.goal", "", mutate.TEXT, {}),
     "eg": ("w.0.eg", "eg_old/*.eg", mutate.FRAMES, {}),
@@ -239,7 +294,10 @@ def front_end_row(name: str) -> Reader:
     """Return the row of a front end; one that is not listed gets small files of several kinds."""
     unlisted = ("input", "", [*mutate.TEXT, *mutate.JSON, *mutate.FRAMES], {})
     file, pattern, mutations, options = FRONT_ENDS.get(name, unlisted)
-    own = {"mscclpp": mscclpp_seeds, "nccl": nccl_seeds, "triosim": lambda: [TRIOSIM], "goal": lambda: [GOAL]}
+    own = {
+        "mscclpp": mscclpp_seeds, "nccl": nccl_seeds, "triosim": lambda: [TRIOSIM], "goal": lambda: [GOAL],
+        "nsight": nsight_seeds,
+    }  # fmt: skip
     found = own.get(name) or partial(seeds, pattern)
     return Reader(name, file, found, mutations, partial(converted, name, **options))
 

@@ -6,9 +6,11 @@ import io
 import json
 import os
 import socket
+import sqlite3
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -76,6 +78,26 @@ def archive(**arrays: bytes | Callable[[], bytes]) -> Callable[[Path], object]:
                 found.writestr(f"{name}.npy", data() if callable(data) else data)
 
     return write
+
+
+def endless_view(path: Path) -> None:
+    """Write a database in which a view that never ends has the name of a table, beside a table of a sound name."""
+    with closing(sqlite3.connect(path)) as connection:
+        count = "WITH RECURSIVE n(start) AS (SELECT 1 UNION ALL SELECT start + 1 FROM n) SELECT start FROM n"
+        connection.execute(f"CREATE VIEW CUPTI_ACTIVITY_KIND_KERNEL AS {count}")
+        connection.execute("CREATE TABLE StringIds (id INTEGER, value TEXT AS (randomblob(1000000000)))")
+        connection.execute("INSERT INTO StringIds VALUES (1)")
+        connection.commit()
+
+
+def many_rows(path: Path) -> None:
+    """Write a database of more rows than are read: 11 million, of some bytes each."""
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA journal_mode=OFF")
+        connection.execute("CREATE TABLE StringIds (id, value)")
+        numbers = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 11000000) SELECT i, 'x' FROM n"
+        connection.execute(f"INSERT INTO StringIds {numbers}")
+        connection.commit()
 
 
 def array_of(shape: tuple[int, ...], content: bytes = b"") -> bytes:
@@ -184,6 +206,7 @@ READS: dict[str, tuple[str, ...]] = {
     "capture.json": ("run", "--captured", "^", "--machine", "1xh100"),
     "rank_0.json.gz": ("run", "--captured", "^", "--machine", "1xh100"),
     "rank0.log": ("trace", "convert", "--from", "nccl", "@", "-o", "@.made"),
+    "a.sqlite": ("trace", "convert", "--from", "nsight", "@", "-o", "@.made"),
     "trace.csv": ("trace", "convert", "--from", "triosim", "@", "-o", "@.made"),
     "x.goal": ("trace", "convert", "--from", "goal", "@", "-o", "@.made"),
     "old.0.eg": ("trace", "convert", "--from", "eg", "@", "-o", "@.made"),
@@ -279,6 +302,8 @@ def documents() -> Iterator[Case]:
     yield Case("records rank0.log", text(lambda: "{}\n" * 2_100_000), READS["rank0.log"], "expected at most")
     yield Case("number rank0.log", text("9" * 5000), READS["rank0.log"], "not valid JSON")
     yield Case("gzip rank0.log", text(lambda: zeros_gzip(320 * MIB, b"[")), READS["rank0.log"], "unpacks")
+    yield Case("endless a.sqlite", endless_view, READS["a.sqlite"], "has no work of a GPU")
+    yield Case("rows a.sqlite", many_rows, READS["a.sqlite"], "expected fewer")
     yield Case("ranks x.goal", text("num_ranks 99999999999\n"), READS["x.goal"], "num_ranks")
     yield Case("number x.goal", text("num_ranks " + "9" * 5000), READS["x.goal"], "num_ranks")
     yield Case(

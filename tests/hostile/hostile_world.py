@@ -140,6 +140,7 @@ def write_world(folder: Path) -> None:
          "coll_perf": {"coll": coll, "coll_sn": 0, "coll_msg_size_bytes": 8, "coll_exec_time_us": 5}}
         for coll in ("AllReduce", NAME)
     ])  # fmt: skip
+    exported(folder / "x.sqlite")
     (folder / "x.goal").write_text(f"num_ranks 1\nrank 0 {{\ncalc 5 // {PLAIN}\n{PLAIN}\n}}\n")
     (folder / "x.csv").write_text(
         "OperatorName,Operator_input,Operator_output,Operator_cudatime,InputSize,OutputSize,gpuid,stage,tpflag\n"
@@ -294,7 +295,7 @@ CALLS: Mapping[str, list[list[str]]] = {
     "trace privacy": [["--public", NAME]],
     "trace convert": [
         ["--from", kind, name, "--out", f"made-{kind}", "--json", f"made-{kind}.json"]
-        for kind, name in (("hlo", "x.hlo"), ("msccl", "x.xml"), ("mscclpp", "x.plan.json"), ("nccl", "x.nccl"), ("triosim", "x.csv"), ("goal", "x.goal"), ("text", "x.txt"), ("flexflow", "x.graph"), ("eg", "x.eg"),
+        for kind, name in (("hlo", "x.hlo"), ("msccl", "x.xml"), ("mscclpp", "x.plan.json"), ("nccl", "x.nccl"), ("nsight", "x.sqlite"), ("triosim", "x.csv"), ("goal", "x.goal"), ("text", "x.txt"), ("flexflow", "x.graph"), ("eg", "x.eg"),
                            ("pytorch", "host.json"), ("pytorch", "joined.json"), (NAME, NAME))
     ],
     "generate list": [["--json", "gl.json"]],

@@ -36,7 +36,9 @@ TITLES = {
 
 
 def parts_of(step: Step, constants: Constants) -> dict[str, float]:
-    """Return the seconds of each of `PARTS`, and of checkpoints if there are any; their sum is what `armillary.explore.training.step.seconds` says.
+    """Return the seconds of each of `PARTS`, and of checkpoints if there are any.
+
+    Their sum is what `armillary.explore.training.step.seconds` says.
 
     Raises:
         InputError: the plan is impossible on the machine.

@@ -1,0 +1,1 @@
+"""Nsight Systems: the SQLite files that ``nsys export --type sqlite`` writes."""
