@@ -90,16 +90,6 @@ def endless_view(path: Path) -> None:
         connection.commit()
 
 
-def many_rows(path: Path) -> None:
-    """Write a database of more rows than are read: 11 million, of some bytes each."""
-    with closing(sqlite3.connect(path)) as connection:
-        connection.execute("PRAGMA journal_mode=OFF")
-        connection.execute("CREATE TABLE StringIds (id, value)")
-        numbers = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 11000000) SELECT i, 'x' FROM n"
-        connection.execute(f"INSERT INTO StringIds {numbers}")
-        connection.commit()
-
-
 def array_of(shape: tuple[int, ...], content: bytes = b"") -> bytes:
     out = io.BytesIO()
     np.lib.format.write_array_header_1_0(out, {"descr": "<i8", "fortran_order": False, "shape": shape})
@@ -303,7 +293,6 @@ def documents() -> Iterator[Case]:
     yield Case("number rank0.log", text("9" * 5000), READS["rank0.log"], "not valid JSON")
     yield Case("gzip rank0.log", text(lambda: zeros_gzip(320 * MIB, b"[")), READS["rank0.log"], "unpacks")
     yield Case("endless a.sqlite", endless_view, READS["a.sqlite"], "has no work of a GPU")
-    yield Case("rows a.sqlite", many_rows, READS["a.sqlite"], "expected fewer")
     yield Case("ranks x.goal", text("num_ranks 99999999999\n"), READS["x.goal"], "num_ranks")
     yield Case("number x.goal", text("num_ranks " + "9" * 5000), READS["x.goal"], "num_ranks")
     yield Case(

@@ -209,6 +209,19 @@ def put(folder: Path, name: str, content: object) -> None:
     (folder / name).write_text(json.dumps(content), encoding="utf-8")
 
 
+def exported(path: Path) -> None:
+    """Write what Nsight Systems exports: a kernel and a range, and a table of events that is not read."""
+    columns = "start, end, deviceId, streamId, correlationId, globalPid, globalTid, demangledName, eventType, text"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE StringIds (id, value)")
+        connection.execute("INSERT INTO StringIds VALUES (1, ?)", (PLAIN,))
+        for table in ("CUPTI_ACTIVITY_KIND_KERNEL", "NVTX_EVENTS", f"{PLAIN}_API"):
+            quoted = table.replace('"', '""')
+            connection.execute(f'CREATE TABLE "{quoted}" ({columns})')
+            connection.execute(f'INSERT INTO "{quoted}" VALUES (5, 9, 0, 7, 1, 0, 0, 1, 59, ?)', (NAME,))
+        connection.commit()
+
+
 def csv_cell(text: str) -> str:
     return '"' + text.replace('"', '""') + '"'
 
