@@ -231,10 +231,15 @@ def nsight_seeds() -> list[bytes]:
         return [exported().step([501, 502], old=old).write(path).read_bytes() for old in (False, True)]
 
 
-def exported() -> Any:
+def exported(name: str = "exported") -> Any:
     """Return the module that writes such files."""
     sys.path.insert(0, str(TESTS))
-    return importlib.import_module("convert.nsight.exported")
+    return importlib.import_module(f"convert.profilers.{name}")
+
+
+def rocprof_seeds() -> list[bytes]:
+    """Return a file of rocprofv3."""
+    return [json.dumps(exported("rocprofv3").step([501, 502])).encode()]
 
 
 def nsight_rows() -> list[bytes]:
@@ -281,6 +286,7 @@ FRONT_ENDS: dict[str, tuple[str, str, Sequence[mutate.Mutation], dict[str, Any]]
     "msccl": ("w.xml", "msccl/**/*.xml", mutate.TEXT, {"size": "1 MiB"}),
     "nccl": ("rank0.json", "", mutate.JSON, {}),
     "nsight": ("a.sqlite", "", mutate.BYTES, {}),
+    "rocprof": ("a.json", "", mutate.JSON, {}),
     "triosim": ("trace.csv", "", mutate.TEXT, {}),
     "goal": ("w.goal", "", mutate.TEXT, {}),
     "eg": ("w.0.eg", "eg_old/*.eg", mutate.FRAMES, {}),
@@ -296,7 +302,7 @@ def front_end_row(name: str) -> Reader:
     file, pattern, mutations, options = FRONT_ENDS.get(name, unlisted)
     own = {
         "mscclpp": mscclpp_seeds, "nccl": nccl_seeds, "triosim": lambda: [TRIOSIM], "goal": lambda: [GOAL],
-        "nsight": nsight_seeds,
+        "nsight": nsight_seeds, "rocprof": rocprof_seeds,
     }  # fmt: skip
     found = own.get(name) or partial(seeds, pattern)
     return Reader(name, file, found, mutations, partial(converted, name, **options))

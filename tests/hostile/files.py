@@ -196,6 +196,7 @@ READS: dict[str, tuple[str, ...]] = {
     "capture.json": ("run", "--captured", "^", "--machine", "1xh100"),
     "rank_0.json.gz": ("run", "--captured", "^", "--machine", "1xh100"),
     "rank0.log": ("trace", "convert", "--from", "nccl", "@", "-o", "@.made"),
+    "results.json": ("trace", "convert", "--from", "rocprof", "@", "-o", "@.made"),
     "a.sqlite": ("trace", "convert", "--from", "nsight", "@", "-o", "@.made"),
     "trace.csv": ("trace", "convert", "--from", "triosim", "@", "-o", "@.made"),
     "x.goal": ("trace", "convert", "--from", "goal", "@", "-o", "@.made"),
@@ -270,7 +271,7 @@ def documents() -> Iterator[Case]:
         yield Case(f"deep {name}", text("a: " + "[" * 2000 + "]" * 2000), READS[name], "nested too deeply")
         yield Case(f"values {name}", text(lambda: "a:\n" + "- 1\n" * 2_000_000), READS[name], "values")
         yield Case(f"long {name}", text(lambda: b"#" * (17 * MIB)), READS[name], "expected at most 16 MiB")
-    jsons = ("plan.json", "logical.json", "capture.json")
+    jsons = ("results.json", "plan.json", "logical.json", "capture.json")
     for name in ("system.json", "groups.json", "w.0.json", "measured.json", *jsons):
         yield Case(f"deep {name}", text('{"a": ' + "[" * 50_000 + "]" * 50_000 + "}"), READS[name], "deep")
         yield Case(f"values {name}", text(lambda: f'{{"a": {MANY}}}'), READS[name], "values")

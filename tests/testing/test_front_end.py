@@ -18,7 +18,8 @@ from armillary.convert.front_ends import FRONT_ENDS
 from armillary.testing.front_end import check_front_end
 from armillary.trace import GraphBuilder, Trace
 
-from ..convert.nsight.exported import step
+from ..convert.profilers import rocprofv3
+from ..convert.profilers.exported import step
 from ..convert.pytorch.kineto import Document
 
 Install = Callable[[Any], None]
@@ -85,6 +86,7 @@ SAMPLES: dict[str, tuple[str, str | bytes, dict[str, Any]]] = {
     "flexflow": ("a.dot", FLEXFLOW, {}),
     "goal": ("a.goal", GOAL, {}),
     "nccl": ("a.log", "\n".join(map(json.dumps, NCCL)), {}),
+    "rocprof": ("a.json", json.dumps(rocprofv3.step([501, 502])), {}),
     "nsight": ("a.sqlite", export(), {}),
     "triosim": ("trace.csv", TRIOSIM, {}),
     "hlo": ("a.hlo", HLO.read_text(), {}),

@@ -1,4 +1,4 @@
-"""Files as ``nsys export --type sqlite`` writes them: tables of the public schema, with the columns that it documents."""
+"""Files as ``nsys export --type sqlite`` writes them: tables of the public schema, with its columns."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ COLUMNS = {
     "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION": "start INTEGER NOT NULL, end INTEGER NOT NULL, deviceId INTEGER NOT NULL, "
     "contextId INTEGER NOT NULL, streamId INTEGER NOT NULL, correlationId INTEGER, globalPid INTEGER, "
     "syncType INTEGER NOT NULL, eventId INTEGER NOT NULL",
-    "CUPTI_ACTIVITY_KIND_CUDA_EVENT": "deviceId INTEGER NOT NULL, contextId INTEGER NOT NULL, streamId INTEGER NOT NULL, "
-    "correlationId INTEGER, globalPid INTEGER, eventId INTEGER NOT NULL",
+    "CUPTI_ACTIVITY_KIND_CUDA_EVENT": "deviceId INTEGER NOT NULL, contextId INTEGER NOT NULL, "
+    "streamId INTEGER NOT NULL, correlationId INTEGER, globalPid INTEGER, eventId INTEGER NOT NULL",
     "CUPTI_ACTIVITY_KIND_GRAPH_TRACE": "start INTEGER NOT NULL, end INTEGER NOT NULL, deviceId INTEGER NOT NULL, "
     "graphId INTEGER NOT NULL, contextId INTEGER, streamId INTEGER NOT NULL, correlationId INTEGER, globalPid INTEGER",
     "NVTX_EVENTS": "start INTEGER NOT NULL, end INTEGER, eventType INTEGER NOT NULL, rangeId INTEGER, "
@@ -70,7 +70,9 @@ class Export:
         )  # fmt: skip
         return self.correlations
 
-    def kernel(self, pid: int, name: str, launch: tuple[int, int], start: int, end: int, stream: int = 7) -> None:
+    def kernel(
+        self, pid: int, name: str, launch: tuple[int, int], start: int, end: int, stream: int = 7
+    ) -> None:
         """Add a kernel with its launch."""
         correlation = self.call(pid, "cudaLaunchKernel_v7000", *launch)
         long, short = self.text(name), self.text(name.partition("(")[0])
@@ -115,7 +117,9 @@ def step(pids: Iterable[int], **about: bool) -> Export:
     made = Export(**about)
     ranks = list(pids)
     for rank, pid in enumerate(ranks):
-        made.range(pid, f"commHash 0xabc commId 0x1 rank {rank} nranks {len(ranks)} nGPUs 1 pid {pid}", 0, 1000)
+        made.range(
+            pid, f"commHash 0xabc commId 0x1 rank {rank} nranks {len(ranks)} nGPUs 1 pid {pid}", 0, 1000
+        )
         made.range(pid, "forward", 10_000, 60_000)
         made.kernel(pid, "sm90_xmma_gemm_bf16(Params)", (12_000, 15_000), 20_000, 120_000)
         size = "ncclAllReduce(): commHash 0xabc, stream 0x5, data_size 4194304, type_size 2, red_op 0, pid 1"

@@ -42,7 +42,9 @@ class Database:
         finally:
             os.close(descriptor)
         if head != _MAGIC:
-            raise InputError(f"{path}: is no SQLite database, expected what `nsys export --type sqlite` writes")
+            raise InputError(
+                f"{path}: is no SQLite database, expected what `nsys export --type sqlite` writes"
+            )
         # Immutable: neither a lock nor a journal beside the file.
         uri = f"{path.resolve().as_uri()}?mode=ro&immutable=1"
         self._connection = sqlite3.connect(uri, uri=True)

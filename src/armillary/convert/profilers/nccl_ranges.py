@@ -51,7 +51,10 @@ class NcclCall:
         found: dict[str, Any] = {"Collective name": self.name}
         if (size := self.values.get("bytes")) is not None:
             # NCCL counts what a rank gets of a reduce-scatter, and else what it gives.
-            found |= {"Out msg nelems" if self.name == "reducescatter" else "In msg nelems": size, "dtype": "Byte"}
+            found |= {
+                "Out msg nelems" if self.name == "reducescatter" else "In msg nelems": size,
+                "dtype": "Byte",
+            }
         if self.comm:
             found["Process Group Name"] = self.comm
         return found

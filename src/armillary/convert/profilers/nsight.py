@@ -9,20 +9,30 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections import Counter, defaultdict
-from dataclasses import dataclass, field
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
 from armillary.base.errors import InputError
-from armillary.convert.nsight.database import Database
-from armillary.convert.nsight.nccl_ranges import NcclCall, nccl_call
-from armillary.convert.pytorch.communication_kernels import kernel_kind
+from armillary.convert.profilers.database import Database
+from armillary.convert.profilers.nccl_ranges import nccl_call
+from armillary.convert.profilers.process import Process, Recording, finish
 from armillary.convert.pytorch.device import CpuOp, DeviceOp, DeviceTrace, RuntimeCall, StreamWait
 
 PUSH_POP, START_END, DOMAIN = 59, 60, 75
 """Types of events of NVTX (``ENUM_NSYS_EVENT_TYPE``)."""
-_COPIES = {1: "HtoD", 2: "DtoH", 3: "HtoA", 4: "AtoH", 5: "AtoA", 6: "AtoD", 7: "DtoA", 8: "DtoD", 9: "HtoH", 10: "PtoP"}
+_COPIES = {
+    1: "HtoD",
+    2: "DtoH",
+    3: "HtoA",
+    4: "AtoH",
+    5: "AtoA",
+    6: "AtoD",
+    7: "DtoA",
+    8: "DtoD",
+    9: "HtoH",
+    10: "PtoP",
+}
 _WAITS = {1: "Event Sync", 2: "Stream Wait Event", 3: "Stream Sync", 4: "Context Sync"}
 """CUpti_ActivitySynchronizationType -> what Kineto calls it."""
 _STREAM = ("start", "end", "deviceId", "streamId", "correlationId", "globalPid")
@@ -32,27 +42,6 @@ _READ = frozenset(
     | {f"CUPTI_ACTIVITY_KIND_{name}"
        for name in ("MEMCPY", "MEMSET", "RUNTIME", "GRAPH_TRACE", "SYNCHRONIZATION", "CUDA_EVENT")}
 )  # fmt: skip
-_NEAR = 8
-"""Ranges of a thread among which the one around a call is looked for."""
-
-
-@dataclass
-class Process:
-    """One process, and its NCCL calls by thread: start, end and what they say, in order of start."""
-
-    trace: DeviceTrace
-    calls: dict[int, list[tuple[int, int, NcclCall]]] = field(default_factory=lambda: defaultdict(list))
-    comms: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """Communicator -> rank within it and how many it has."""
-
-
-@dataclass
-class Recording:
-    """All processes of a file that used a GPU, by their number, and what of it was left out."""
-
-    path: Path
-    processes: dict[int, Process] = field(default_factory=dict)
-    left_out: Counter[str] = field(default_factory=Counter)
 
 
 def read_recording(path: Path) -> Recording:
@@ -87,7 +76,7 @@ class _Reader:
             raise InputError(f"{self.found.path}: has no work of a GPU, expected rows of {_KERNELS}")
         self._ranges()
         for process in working.values():
-            _finish(process)
+            finish(process)
         for name in sorted(self.database.tables - _READ):
             # What else a program did; descriptions of machine and session are no events.
             if re.search(r"_EVENTS?$|_API$|^CUPTI_ACTIVITY_KIND_", name) and self._has_rows(name):
@@ -194,33 +183,3 @@ class _Reader:
                 if said.comm and {"rank", "ranks"} <= said.values.keys():
                     process.comms[said.comm] = said.values["rank"], said.values["ranks"]
             process.trace.ops.append(CpuOp(name, *times, tid, 0, 0, {}, True))
-
-
-def _finish(process: Process) -> None:
-    """Order events, number correlations as calls began, and give NCCL's kernels what their calls said."""
-    trace = process.trace
-    trace.ops.sort(key=lambda op: (op.start, -op.end))
-    for ranges in process.calls.values():
-        ranges.sort(key=lambda each: (each[0], -each[1]))
-    # Numbers have gaps where calls were not traced, which would look like a file that was cut.
-    known = sorted({call.correlation for call in trace.calls if call.correlation > 0})
-    number = {old: at for at, old in enumerate(known, 1)}
-    by_old = {call.correlation: call for call in trace.calls if call.correlation > 0}
-    for kernel in trace.kernels:
-        if kernel.correlation in by_old and kernel_kind(kernel.name):
-            kernel.args |= _said(process, by_old[kernel.correlation])
-    for event in (*trace.calls, *trace.kernels, *trace.waits):
-        event.correlation = number.get(event.correlation, 0)
-    for wait in trace.waits:
-        wait.on_correlation = number.get(wait.on_correlation, 0)
-    for events in (trace.calls, trace.kernels, trace.waits):
-        events.sort(key=lambda event: (event.start, event.end))
-
-
-def _said(process: Process, call: RuntimeCall) -> dict[str, Any]:
-    ranges = process.calls.get(call.tid, [])
-    at = bisect_right(ranges, call.start, key=lambda each: each[0])
-    for start, end, said in reversed(ranges[max(at - _NEAR, 0) : at]):
-        if said.name and start <= call.start <= end and said.name not in ("groupend", "groupstart"):
-            return said.args
-    return {}

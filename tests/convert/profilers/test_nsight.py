@@ -13,7 +13,7 @@ import armillary
 from armillary.base.allowed import allow
 from armillary.base.errors import InputError
 from armillary.convert import Converted, front_end
-from armillary.convert.nsight.nccl_ranges import nccl_call
+from armillary.convert.profilers.nccl_ranges import nccl_call
 from armillary.platform.model import recorded_machine
 from armillary.trace import CollectiveType, check, nodes_of
 
@@ -32,7 +32,12 @@ def named(made: Converted, rank: int = 0) -> dict[str, object]:
 def test_recorded_against_replayed(old: bool, tmp_path: Path) -> None:
     made = converted(step([501, 502], old=old).write(tmp_path / "a.sqlite"))
     assert made.trace.n_ranks == 2
-    assert not [problem for rank in range(2) for problem in check(made.trace.graph(rank)) if problem.severity == "error"]
+    assert not [
+        problem
+        for rank in range(2)
+        for problem in check(made.trace.graph(rank))
+        if problem.severity == "error"
+    ]
     for rank in made.facts["per_rank"]:
         assert rank["recorded_ns"] == rank["replayed_ns"] == 330_000
     run = armillary.simulate(made.trace, recorded_machine(made.trace.n_ranks))
@@ -63,7 +68,9 @@ def test_files_of_one_rank_each_are_one_job(tmp_path: Path) -> None:
             found.rows[table] = [row for row in rows if row[key] >> 24 & 0xFFFFFF == 501 + rank]  # type: ignore[operator]
         alone.append(found.write(tmp_path / f"{rank}.sqlite"))
     one, two = converted(both), converted(alone[1], alone[0])
-    assert [nodes_of(one.trace.graph(at)) for at in range(2)] == [nodes_of(two.trace.graph(at)) for at in range(2)]
+    assert [nodes_of(one.trace.graph(at)) for at in range(2)] == [
+        nodes_of(two.trace.graph(at)) for at in range(2)
+    ]
     missing = converted(alone[1])
     assert any("1 of 2 ranks are given (rank 1)" in text for text in missing.warnings)
 
@@ -82,7 +89,10 @@ def test_events_join_streams(tmp_path: Path) -> None:
     recorded = made.call(9, "cudaEventRecord_v3020", 1500, 1600)
     waits = made.call(9, "cudaStreamWaitEvent_v3020", 1700, 1800)
     pid = made.thread(9, 0)
-    made.add("CUPTI_ACTIVITY_KIND_CUDA_EVENT", deviceId=1, contextId=1, streamId=1, correlationId=recorded, globalPid=pid, eventId=3)  # fmt: skip
+    made.add(
+        "CUPTI_ACTIVITY_KIND_CUDA_EVENT", deviceId=1, contextId=1, streamId=1, correlationId=recorded, globalPid=pid,
+        eventId=3,
+    )  # fmt: skip
     made.add(
         "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", start=1750, end=1790, deviceId=1, contextId=1, streamId=2,
         correlationId=waits, globalPid=pid, syncType=2, eventId=3,
@@ -131,7 +141,9 @@ def test_ranges_of_nccl(text: str, payload: str, args: dict[str, object]) -> Non
 
 
 def test_a_communicator_by_payload() -> None:
-    found = nccl_call("ncclCommInitRank", json.dumps({"NCCL communicator ID": 9, "No. of ranks": 8, "Rank": 3}))
+    found = nccl_call(
+        "ncclCommInitRank", json.dumps({"NCCL communicator ID": 9, "No. of ranks": 8, "Rank": 3})
+    )
     assert found is not None and (found.comm, found.values) == ("9", {"ranks": 8, "rank": 3})
     assert nccl_call("forward", "") is None and nccl_call("nccl:all_reduce", "") is None
 
@@ -159,7 +171,7 @@ ENDLESS = "WITH RECURSIVE n(start) AS (SELECT 1 UNION ALL SELECT start + 1 FROM 
         (lambda path: path.write_text("{}"), "is no SQLite database"),
         (changed(f"DROP TABLE {KERNEL};"), "has no work of a GPU"),
         (changed(f"DROP TABLE {KERNEL}; CREATE VIEW {KERNEL} AS {ENDLESS};"), "has no work of a GPU"),
-        (changed("ALTER TABLE NVTX_EVENTS RENAME TO n; CREATE VIEW NVTX_EVENTS AS SELECT randomblob(1e9) AS start;"), ""),
+        (changed("ALTER TABLE NVTX_EVENTS RENAME TO n; CREATE VIEW NVTX_EVENTS AS SELECT randomblob(1e9) AS a;"), ""),
         (changed(f"UPDATE {KERNEL} SET start = 'soon';"), "start: got 'soon', expected a whole number"),
         (changed(f"UPDATE {KERNEL} SET streamId = 1.5;"), "streamId: got 1.5"),
         (changed(f"UPDATE {KERNEL} SET start = 9e18, end = 9100000000000000000;"), "got 9"),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from armillary.base.errors import InputError
-from armillary.convert.nsight.events import Process
+from armillary.convert.profilers.process import Process
 from armillary.convert.pytorch.communication import MOST_RANKS
 
 

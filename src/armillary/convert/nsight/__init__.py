@@ -1,1 +1,0 @@
-"""Nsight Systems: the SQLite files that ``nsys export --type sqlite`` writes."""
