@@ -10,7 +10,7 @@ import sqlite3
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -26,6 +26,7 @@ from hypothesis import strategies as st
 from armillary import convert
 from armillary.base.errors import ArmillaryError
 from armillary.collective.mscclpp_write import plan_of
+from armillary.convert.goal.schedule import read_schedule
 from armillary.convert.pytorch.device import read_device
 from armillary.convert.pytorch.host import read_host
 from armillary.convert.pytorch.link_files import link_files
@@ -80,6 +81,7 @@ def readers() -> list[Reader]:
     ]
     rows += [
         Reader("nccl-text", "rank0.log", nccl_lines, mutate.TEXT, partial(converted, "nccl")),
+        Reader("goal-binary", "x.bin", goal_binary, mutate.BYTES, partial(converted, "goal")),
         Reader("nsight-rows", "rows.json", nsight_rows, mutate.JSON, nsight_of_rows),
         Reader("triosim-tensors", "tensor.csv", lambda: [TENSORS], mutate.TEXT, triosim_tensors),
     ]
@@ -223,6 +225,15 @@ def triosim_tensors(path: Path) -> None:
     convert.report(convert.front_end("triosim").convert([beside, path]))
 
 
+def goal_binary() -> list[bytes]:
+    """Return a binary schedule: `GOAL`, as LogGOPSim's txt2bin writes it."""
+    sys.path.insert(0, str(TESTS))
+    with tempfile.TemporaryDirectory() as name:
+        path = Path(name) / "a.goal"
+        path.write_bytes(GOAL)
+        return [importlib.import_module("convert.goal.packed").packed(read_schedule(path))]
+
+
 @cache
 def nsight_seeds() -> list[bytes]:
     """Return files of Nsight Systems, of tables with all columns and with those of old versions."""
@@ -261,7 +272,8 @@ def nsight_of_rows(path: Path) -> None:
     file.unlink(missing_ok=True)
     with closing(sqlite3.connect(file)) as connection:
         connection.execute("CREATE TABLE StringIds (id INTEGER, value TEXT)")
-        connection.executemany("INSERT INTO StringIds VALUES (?, ?)", words)
+        with suppress(UnicodeEncodeError):
+            connection.executemany("INSERT INTO StringIds VALUES (?, ?)", words)
         for table, found in tables.items():
             columns = list(dict.fromkeys(str(key) for row in found for key in row))
             if not columns:

@@ -295,6 +295,10 @@ def documents() -> Iterator[Case]:
     yield Case("gzip rank0.log", text(lambda: zeros_gzip(320 * MIB, b"[")), READS["rank0.log"], "unpacks")
     yield Case("endless a.sqlite", endless_view, READS["a.sqlite"], "has no work of a GPU")
     yield Case("ranks x.goal", text("num_ranks 99999999999\n"), READS["x.goal"], "num_ranks")
+    binary = (4223).to_bytes(8, "little")
+    yield Case("cut x.goal", text(binary), READS["x.goal"], "has a table of 0 ranks")
+    many = binary + (2**20).to_bytes(4, "little") + b"\0\0" + b"\xff" * 2**24
+    yield Case("parts x.goal", text(many), READS["x.goal"], "rank 0: its part is bytes")
     yield Case("number x.goal", text("num_ranks " + "9" * 5000), READS["x.goal"], "num_ranks")
     yield Case(
         "lines x.goal",

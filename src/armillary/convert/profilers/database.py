@@ -20,6 +20,8 @@ _MOST_OF_ROW = 1 << 24
 _MAGIC = b"SQLite format 3\0"
 _ALLOWED = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ}
 _LARGEST = 2**62
+# SQLite quotes names of a damaged file as they are.
+_DAMAGE = (sqlite3.Error, UnicodeDecodeError)
 
 Row = tuple[Any, ...]
 
@@ -58,7 +60,8 @@ class Database:
                 "SELECT name FROM sqlite_master WHERE type = 'table' AND rootpage > 0"
             )
             self.tables = frozenset(str(name) for (name,) in found.fetchmany(10_000))
-        except sqlite3.Error as error:
+        except _DAMAGE as error:
+            self._connection.close()
             raise self._damaged(error) from error
 
     def __enter__(self) -> Database:
@@ -76,7 +79,7 @@ class Database:
         try:
             found = self._connection.execute("SELECT name FROM pragma_table_info(?)", (table,))
             return frozenset(str(name) for (name,) in found.fetchmany(10_000))
-        except sqlite3.Error as error:
+        except _DAMAGE as error:
             raise self._damaged(error) from error
 
     def rows(self, table: str, numbers: Sequence[str], texts: Sequence[str] = ()) -> Iterator[Row]:
@@ -116,7 +119,7 @@ class Database:
                     if self._characters > most_text:
                         self._too_many("characters", self._characters, most_text)
                     yield row
-        except sqlite3.Error as error:
+        except _DAMAGE as error:
             raise self._damaged(error) from error
         finally:
             self._connection.set_authorizer(None)
@@ -126,7 +129,7 @@ class Database:
             f"{self.path}: has more than {most:,.0f} {what} of events, expected fewer ({how_to_raise(count / most)})"
         )
 
-    def _damaged(self, error: sqlite3.Error) -> InputError:
+    def _damaged(self, error: Exception) -> InputError:
         return InputError(f"{self.path}: cannot be read as a SQLite database: {str(error)[:200]}")
 
 
