@@ -10,7 +10,8 @@
     }
     rank 1 { …
 
-A statement has a line; `armillary.convert.goal.binary` reads binary schedules. ``a requires b``: a starts when b has ended; ``irequires``: when it has started.
+A statement has a line. ``a requires b``: a starts when b has ended; ``irequires``: when it has started.
+`armillary.convert.goal.binary` reads binary schedules.
 """
 
 from __future__ import annotations

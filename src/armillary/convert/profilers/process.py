@@ -48,9 +48,12 @@ def finish(process: Process) -> None:
     for kernel in trace.kernels:
         if kernel.correlation in by_old and kernel_kind(kernel.name):
             kernel.args |= _said(process, by_old[kernel.correlation])
-    for event in (*trace.calls, *trace.kernels, *trace.waits):
-        event.correlation = number.get(event.correlation, 0)
+    for call in trace.calls:
+        call.correlation = number.get(call.correlation, 0)
+    for kernel in trace.kernels:
+        kernel.correlation = number.get(kernel.correlation, 0)
     for wait in trace.waits:
+        wait.correlation = number.get(wait.correlation, 0)
         wait.on_correlation = number.get(wait.on_correlation, 0)
     for events in (trace.calls, trace.kernels, trace.waits):
         events.sort(key=lambda event: (event.start, event.end))

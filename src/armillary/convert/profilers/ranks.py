@@ -18,9 +18,9 @@ def number_ranks(processes: Sequence[Process]) -> list[str]:
     """
     sizes: dict[str, int] = {}
     for process in processes:
-        for comm, (rank, ranks) in process.comms.items():
-            if rank < ranks <= MOST_RANKS:
-                sizes[comm] = max(sizes.get(comm, 0), ranks)
+        for comm, (own, size) in process.comms.items():
+            if own < size <= MOST_RANKS:
+                sizes[comm] = max(sizes.get(comm, 0), size)
     world = max(sizes, key=lambda comm: sizes[comm]) if sizes else ""
     if world and all(world in process.comms for process in processes):
         ranks = [process.comms[world][0] for process in processes]

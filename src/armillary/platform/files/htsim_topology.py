@@ -116,7 +116,7 @@ def _parsed(path: Path) -> tuple[dict[str, int], list[dict[str, int]]]:
         key, where = words[0].lower(), f"{path}:{number}"
         value = whole(words[1]) if len(words) == 2 else None
         if value is None or value >= 2**53:
-            raise InputError(f"{where}: got '{line.strip()}', expected a key and a whole number")
+            raise InputError(f"{where}: got '{line.strip()[:60]}', expected a key and a whole number")
         if key == "tier":
             if value != len(tiers) or value > 2:
                 raise InputError(f"{where}: got tier {value}, expected tier {len(tiers)} of at most 3")
