@@ -124,7 +124,7 @@ def _parsed(path: Path) -> tuple[dict[str, int], list[dict[str, int]]]:
             continue
         place, known = (tiers[-1], _KEYS) if tiers else (header, _HEADER)
         if key not in known:
-            raise InputError(f"{where}: unknown key '{words[0]}'{nearest(key, known)}")
+            raise InputError(f"{where}: unknown key '{words[0][:60]}'{nearest(key[:60], known)}")
         if key in place:
             raise InputError(f"{where}: '{words[0]}' is there twice")
         zero = key in ("switch_latency_ns", "downlink_latency_ns", "queue_up", "queue_down")
