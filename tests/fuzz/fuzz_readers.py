@@ -6,9 +6,11 @@ import gzip
 import importlib
 import io
 import json
+import sqlite3
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -24,6 +26,7 @@ from hypothesis import strategies as st
 from armillary import convert
 from armillary.base.errors import ArmillaryError
 from armillary.collective.mscclpp_write import plan_of
+from armillary.convert.goal.schedule import read_schedule
 from armillary.convert.pytorch.device import read_device
 from armillary.convert.pytorch.host import read_host
 from armillary.convert.pytorch.link_files import link_files
@@ -78,6 +81,8 @@ def readers() -> list[Reader]:
     ]
     rows += [
         Reader("nccl-text", "rank0.log", nccl_lines, mutate.TEXT, partial(converted, "nccl")),
+        Reader("goal-binary", "x.bin", goal_binary, mutate.BYTES, partial(converted, "goal")),
+        Reader("nsight-rows", "rows.json", nsight_rows, mutate.JSON, nsight_of_rows),
         Reader("triosim-tensors", "tensor.csv", lambda: [TENSORS], mutate.TEXT, triosim_tensors),
     ]
     rows += pytorch_rows() + [front_end_row(name) for name in convert.names()]
@@ -220,12 +225,80 @@ def triosim_tensors(path: Path) -> None:
     convert.report(convert.front_end("triosim").convert([beside, path]))
 
 
+def goal_binary() -> list[bytes]:
+    """Return a binary schedule: `GOAL`, as LogGOPSim's txt2bin writes it."""
+    sys.path.insert(0, str(TESTS))
+    with tempfile.TemporaryDirectory() as name:
+        path = Path(name) / "a.goal"
+        path.write_bytes(GOAL)
+        return [importlib.import_module("convert.goal.packed").packed(read_schedule(path))]
+
+
+@cache
+def nsight_seeds() -> list[bytes]:
+    """Return files of Nsight Systems, of tables with all columns and with those of old versions."""
+    with tempfile.TemporaryDirectory() as name:
+        path = Path(name) / "a.sqlite"
+        return [exported().step([501, 502], old=old).write(path).read_bytes() for old in (False, True)]
+
+
+def exported(name: str = "exported") -> Any:
+    """Return the module that writes such files."""
+    sys.path.insert(0, str(TESTS))
+    return importlib.import_module(f"convert.profilers.{name}")
+
+
+def rocprof_seeds() -> list[bytes]:
+    """Return a file of rocprofv3."""
+    return [json.dumps(exported("rocprofv3").step([501, 502])).encode()]
+
+
+def nsight_rows() -> list[bytes]:
+    """Return the rows of such a file as JSON."""
+    made = exported().step([501, 502])
+    return [json.dumps({"rows": made.rows, "texts": made.texts}).encode()]
+
+
+def nsight_of_rows(path: Path) -> None:
+    """Convert a file of broken rows; what SQLite itself takes, in columns without types."""
+    try:
+        document = json.loads(path.read_bytes())
+        rows, texts = document["rows"], document["texts"]
+        tables = {str(table): [dict(row) for row in found] for table, found in rows.items()}
+        words = [(str(number), str(text)) for text, number in texts.items()]
+    except (AttributeError, KeyError, RecursionError, TypeError, ValueError):
+        return
+    file = path.with_name("rows.sqlite")
+    file.unlink(missing_ok=True)
+    with closing(sqlite3.connect(file)) as connection:
+        connection.execute("CREATE TABLE StringIds (id INTEGER, value TEXT)")
+        with suppress(UnicodeEncodeError):
+            connection.executemany("INSERT INTO StringIds VALUES (?, ?)", words)
+        for table, found in tables.items():
+            columns = list(dict.fromkeys(str(key) for row in found for key in row))
+            if not columns:
+                continue
+            try:
+                named = ", ".join('"' + name.replace('"', '""') + '"' for name in columns)
+                quoted = table.replace('"', '""')
+                connection.execute(f'CREATE TABLE "{quoted}" ({named})')
+                marks = ", ".join("?" * len(columns))
+                values = [[row.get(name) for name in columns] for row in found]
+                connection.executemany(f'INSERT INTO "{quoted}" VALUES ({marks})', values)
+            except (sqlite3.Error, OverflowError, UnicodeEncodeError):
+                continue
+        connection.commit()
+    converted("nsight", file)
+
+
 FRONT_ENDS: dict[str, tuple[str, str, Sequence[mutate.Mutation], dict[str, Any]]] = {
     "text": ("w.txt", "astra1_text/**/*.txt", mutate.TEXT, {"npus": 8}),
     "flexflow": ("w.graph", "chakra_flexflow/*.graph", mutate.JSON, {}),
     "mscclpp": ("w.json", "", mutate.JSON, {"size": "1 MiB"}),
     "msccl": ("w.xml", "msccl/**/*.xml", mutate.TEXT, {"size": "1 MiB"}),
     "nccl": ("rank0.json", "", mutate.JSON, {}),
+    "nsight": ("a.sqlite", "", mutate.BYTES, {}),
+    "rocprof": ("a.json", "", mutate.JSON, {}),
     "triosim": ("trace.csv", "", mutate.TEXT, {}),
     "goal": ("w.goal", "", mutate.TEXT, {}),
     "eg": ("w.0.eg", "eg_old/*.eg", mutate.FRAMES, {}),
@@ -239,7 +312,10 @@ def front_end_row(name: str) -> Reader:
     """Return the row of a front end; one that is not listed gets small files of several kinds."""
     unlisted = ("input", "", [*mutate.TEXT, *mutate.JSON, *mutate.FRAMES], {})
     file, pattern, mutations, options = FRONT_ENDS.get(name, unlisted)
-    own = {"mscclpp": mscclpp_seeds, "nccl": nccl_seeds, "triosim": lambda: [TRIOSIM], "goal": lambda: [GOAL]}
+    own = {
+        "mscclpp": mscclpp_seeds, "nccl": nccl_seeds, "triosim": lambda: [TRIOSIM], "goal": lambda: [GOAL],
+        "nsight": nsight_seeds, "rocprof": rocprof_seeds,
+    }  # fmt: skip
     found = own.get(name) or partial(seeds, pattern)
     return Reader(name, file, found, mutations, partial(converted, name, **options))
 

@@ -44,6 +44,8 @@ MSCCL = """<algo name="swap" nchunksperloop="1" ngpus="2" coll="allgather" inpla
 """
 EG = b"\x07\x08\x01\x12\x01n\x18\x03\x07\x08\x02\x12\x01n\x18\x03"
 """Two nodes of ASTRA-sim 1.0's own graphs: id, name, type."""
+NS3 = b"ENABLE_QCN 1\nTOPOLOGY_FILE eight.txt\nPACKET_PAYLOAD_SIZE 1000\nCC_MODE 12\nBUFFER_SIZE 32\n"
+EIGHT = "9 1 8\n8\n" + "".join(f"{i} 8 400Gbps 0.0005ms 0\n" for i in range(8))
 PLAN = "ranks: 8\nbatch: 16\nparallel: {tp: 2, pp: 2, dp: 2}\nnumbers: {gradients: bf16}\n"
 STORED = Path(__file__).resolve().parents[1]
 
@@ -69,6 +71,10 @@ def kinds() -> Mapping[str, Kind]:
         return Kind(file, content.encode, words.replace("@", file))
 
     astra = "astra-sim --workload-configuration=step --system-configuration={} --network-configuration={} {}"
+    ns3 = (
+        "astra-sim ns3 --terse --workload-configuration=tiny --system-configuration=rings.json "
+        "--network-configuration={} --logical-topology-configuration={}"
+    )
     hlo = STORED / "convert" / "hlo" / "mlp_dp4_tp2.hlo"
     return {
         "et": Kind("w.0.et", lambda: fuzz_readers.wire_seeds()[0], "trace check w.0.et"),
@@ -89,6 +95,16 @@ def kinds() -> Mapping[str, Kind]:
         "edges": of("edges", "machine show uses-csv.yaml"),
         "edges-yaml": of("edges-yaml", "machine show uses-yaml.yaml"),
         "edges-graphml": of("edges-graphml", "machine show uses-graphml.yaml"),
+        "ns3-topology": of("ns3-topology", "machine show uses-txt.yaml"),
+        "ns3-config": Kind("config.txt", lambda: NS3, ns3.format("config.txt", "logical.json")),
+        "ns3-dims": text("dims.json", '{"logical-dims": ["8"]}', ns3.format("ns3.txt", "@")),
+        "htsim-topology": of("htsim-topology", "machine show uses-topo.yaml"),
+        "nccl": Kind("rank0.json", lambda: fuzz_readers.nccl_seeds()[0], "trace convert --from nccl rank0.json --out x"),
+        "triosim": Kind("trace.csv", lambda: fuzz_readers.TRIOSIM, "trace convert --from triosim trace.csv --out x"),
+        "goal": Kind("w.goal", lambda: fuzz_readers.GOAL, "trace convert --from goal w.goal --out x"),
+        "goal-binary": Kind("w.bin", lambda: fuzz_readers.goal_binary()[0], "trace convert --from goal w.bin --out x"),
+        "nsight": Kind("a.sqlite", lambda: fuzz_readers.nsight_seeds()[0], "trace convert --from nsight a.sqlite --out x"),
+        "rocprof": Kind("results.json", lambda: fuzz_readers.rocprof_seeds()[0], "trace convert --from rocprof results.json --out x"),
         "network": of("astra-network", astra.format("system.json", "@", "--remote-memory-configuration=memory.json")),
         "system": of("astra-system", astra.format("@", "network.yml", "--remote-memory-configuration=memory.json")),
         "memory": of("astra-memory", astra.format("system.json", "network.yml", "--remote-memory-configuration=@")),
@@ -282,6 +298,10 @@ def step() -> bytes:
 def good_files(folder: Path) -> None:
     """Write the files that commands need beside the hostile one."""
     write_trace(folder / "step", Trace.replicate(step_graph(), ranks=8))
+    tiny = GraphBuilder()
+    tiny.all_reduce("sum", size="4 KiB")
+    # A hostile configuration may ask for packets of a byte.
+    write_trace(folder / "tiny", Trace.replicate(tiny.graph(), ranks=8))
     for name, content in (("network.yml", fuzz_files.NETWORK), ("system.json", fuzz_files.SYSTEM),
                           ("memory.json", fuzz_files.MEMORY), ("host.json", HOST)):  # fmt: skip
         (folder / name).write_text(json.dumps(content))
@@ -297,9 +317,20 @@ def good_files(folder: Path) -> None:
             "platform": {"preset": "hgx-h100", "compute": compute},
         }
         (folder / f"uses-{name}.yaml").write_text(json.dumps(study))
-    for suffix in ("csv", "yaml", "graphml"):
+    rings = {key: ["ring"] for key in fuzz_files.SYSTEM if key.endswith("-implementation")}
+    (folder / "rings.json").write_text(json.dumps(fuzz_files.SYSTEM | rings))
+    (folder / "eight.txt").write_text(EIGHT)
+    (folder / "ns3.txt").write_bytes(NS3)
+    (folder / "logical.json").write_text('{"logical-dims": ["8"]}')
+    for suffix, stem in (
+        ("csv", "edges"),
+        ("yaml", "edges"),
+        ("graphml", "edges"),
+        ("txt", "star"),
+        ("topo", "tree"),
+    ):
         machine = {
-            "topology": {"kind": "file", "file": f"edges.{suffix}"},
+            "topology": {"kind": "file", "file": f"{stem}.{suffix}"},
             "npu": {"memory": {"bandwidth": "2 TB/s"}},
         }
         study = {"workload": {"collective": "all-reduce", "size": "1 MiB"}, "platform": machine}

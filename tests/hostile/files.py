@@ -6,9 +6,11 @@ import io
 import json
 import os
 import socket
+import sqlite3
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -76,6 +78,16 @@ def archive(**arrays: bytes | Callable[[], bytes]) -> Callable[[Path], object]:
                 found.writestr(f"{name}.npy", data() if callable(data) else data)
 
     return write
+
+
+def endless_view(path: Path) -> None:
+    """Write a database in which a view that never ends has the name of a table, beside a table of a sound name."""
+    with closing(sqlite3.connect(path)) as connection:
+        count = "WITH RECURSIVE n(start) AS (SELECT 1 UNION ALL SELECT start + 1 FROM n) SELECT start FROM n"
+        connection.execute(f"CREATE VIEW CUPTI_ACTIVITY_KIND_KERNEL AS {count}")
+        connection.execute("CREATE TABLE StringIds (id INTEGER, value TEXT AS (randomblob(1000000000)))")
+        connection.execute("INSERT INTO StringIds VALUES (1)")
+        connection.commit()
 
 
 def array_of(shape: tuple[int, ...], content: bytes = b"") -> bytes:
@@ -184,6 +196,8 @@ READS: dict[str, tuple[str, ...]] = {
     "capture.json": ("run", "--captured", "^", "--machine", "1xh100"),
     "rank_0.json.gz": ("run", "--captured", "^", "--machine", "1xh100"),
     "rank0.log": ("trace", "convert", "--from", "nccl", "@", "-o", "@.made"),
+    "results.json": ("trace", "convert", "--from", "rocprof", "@", "-o", "@.made"),
+    "a.sqlite": ("trace", "convert", "--from", "nsight", "@", "-o", "@.made"),
     "trace.csv": ("trace", "convert", "--from", "triosim", "@", "-o", "@.made"),
     "x.goal": ("trace", "convert", "--from", "goal", "@", "-o", "@.made"),
     "old.0.eg": ("trace", "convert", "--from", "eg", "@", "-o", "@.made"),
@@ -257,7 +271,7 @@ def documents() -> Iterator[Case]:
         yield Case(f"deep {name}", text("a: " + "[" * 2000 + "]" * 2000), READS[name], "nested too deeply")
         yield Case(f"values {name}", text(lambda: "a:\n" + "- 1\n" * 2_000_000), READS[name], "values")
         yield Case(f"long {name}", text(lambda: b"#" * (17 * MIB)), READS[name], "expected at most 16 MiB")
-    jsons = ("plan.json", "logical.json", "capture.json")
+    jsons = ("results.json", "plan.json", "logical.json", "capture.json")
     for name in ("system.json", "groups.json", "w.0.json", "measured.json", *jsons):
         yield Case(f"deep {name}", text('{"a": ' + "[" * 50_000 + "]" * 50_000 + "}"), READS[name], "deep")
         yield Case(f"values {name}", text(lambda: f'{{"a": {MANY}}}'), READS[name], "values")
@@ -279,7 +293,12 @@ def documents() -> Iterator[Case]:
     yield Case("records rank0.log", text(lambda: "{}\n" * 2_100_000), READS["rank0.log"], "expected at most")
     yield Case("number rank0.log", text("9" * 5000), READS["rank0.log"], "not valid JSON")
     yield Case("gzip rank0.log", text(lambda: zeros_gzip(320 * MIB, b"[")), READS["rank0.log"], "unpacks")
+    yield Case("endless a.sqlite", endless_view, READS["a.sqlite"], "has no work of a GPU")
     yield Case("ranks x.goal", text("num_ranks 99999999999\n"), READS["x.goal"], "num_ranks")
+    binary = (4223).to_bytes(8, "little")
+    yield Case("cut x.goal", text(binary), READS["x.goal"], "has a table of 0 ranks")
+    many = binary + (2**20).to_bytes(4, "little") + b"\0\0" + b"\xff" * 2**24
+    yield Case("parts x.goal", text(many), READS["x.goal"], "rank 0: its part is bytes")
     yield Case("number x.goal", text("num_ranks " + "9" * 5000), READS["x.goal"], "num_ranks")
     yield Case(
         "lines x.goal",

@@ -140,6 +140,19 @@ def write_world(folder: Path) -> None:
          "coll_perf": {"coll": coll, "coll_sn": 0, "coll_msg_size_bytes": 8, "coll_exec_time_us": 5}}
         for coll in ("AllReduce", NAME)
     ])  # fmt: skip
+    exported(folder / "x.sqlite")
+    about = {
+        "kind": 0,
+        "operation": 0,
+        "correlation_id": {"internal": 1},
+        "start_timestamp": 5,
+        "end_timestamp": 9,
+    }
+    put(folder, "x.rocprof", {"rocprofiler-sdk-tool": [{
+        "metadata": {"pid": NAME}, "kernel_symbols": [{"kernel_id": 1, "formatted_kernel_name": NAME}],
+        "strings": {"buffer_records": [{"kind": NAME, "operations": [f"Range{NAME}"]}], "marker_api": [{"key": 1, "value": NAME}]},
+        "buffer_records": {"kernel_dispatch": [about | {"dispatch_info": {"kernel_id": 1}}], "marker_api": [about], NAME: [NAME]},
+    }]})  # fmt: skip
     (folder / "x.goal").write_text(f"num_ranks 1\nrank 0 {{\ncalc 5 // {PLAIN}\n{PLAIN}\n}}\n")
     (folder / "x.csv").write_text(
         "OperatorName,Operator_input,Operator_output,Operator_cudatime,InputSize,OutputSize,gpuid,stage,tpflag\n"
@@ -206,6 +219,21 @@ def write_world(folder: Path) -> None:
 def put(folder: Path, name: str, content: object) -> None:
     """Write a file as JSON, which YAML is too."""
     (folder / name).write_text(json.dumps(content), encoding="utf-8")
+
+
+def exported(path: Path) -> None:
+    """Write what Nsight Systems exports: a kernel and a range, and a table of events that is not read."""
+    columns = (
+        "start, end, deviceId, streamId, correlationId, globalPid, globalTid, demangledName, eventType, text"
+    )
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE StringIds (id, value)")
+        connection.execute("INSERT INTO StringIds VALUES (1, ?)", (PLAIN,))
+        for table in ("CUPTI_ACTIVITY_KIND_KERNEL", "NVTX_EVENTS", f"{PLAIN}_API"):
+            quoted = table.replace('"', '""')
+            connection.execute(f'CREATE TABLE "{quoted}" ({columns})')
+            connection.execute(f'INSERT INTO "{quoted}" VALUES (5, 9, 0, 7, 1, 0, 0, 1, 59, ?)', (NAME,))
+        connection.commit()
 
 
 def csv_cell(text: str) -> str:
@@ -294,7 +322,7 @@ CALLS: Mapping[str, list[list[str]]] = {
     "trace privacy": [["--public", NAME]],
     "trace convert": [
         ["--from", kind, name, "--out", f"made-{kind}", "--json", f"made-{kind}.json"]
-        for kind, name in (("hlo", "x.hlo"), ("msccl", "x.xml"), ("mscclpp", "x.plan.json"), ("nccl", "x.nccl"), ("triosim", "x.csv"), ("goal", "x.goal"), ("text", "x.txt"), ("flexflow", "x.graph"), ("eg", "x.eg"),
+        for kind, name in (("hlo", "x.hlo"), ("msccl", "x.xml"), ("mscclpp", "x.plan.json"), ("nccl", "x.nccl"), ("nsight", "x.sqlite"), ("rocprof", "x.rocprof"), ("triosim", "x.csv"), ("goal", "x.goal"), ("text", "x.txt"), ("flexflow", "x.graph"), ("eg", "x.eg"),
                            ("pytorch", "host.json"), ("pytorch", "joined.json"), (NAME, NAME))
     ],
     "generate list": [["--json", "gl.json"]],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,8 @@ from armillary.convert.front_ends import FRONT_ENDS
 from armillary.testing.front_end import check_front_end
 from armillary.trace import GraphBuilder, Trace
 
+from ..convert.profilers import rocprofv3
+from ..convert.profilers.exported import step
 from ..convert.pytorch.kineto import Document
 
 Install = Callable[[Any], None]
@@ -73,11 +76,18 @@ def recording() -> str:
     return json.dumps({"schemaVersion": 1, "traceEvents": document.events})
 
 
+def export() -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        return step([501, 502]).write(Path(folder) / "a.sqlite").read_bytes()
+
+
 SAMPLES: dict[str, tuple[str, str | bytes, dict[str, Any]]] = {
     "eg": ("a.0.eg", eg(1, 3) + eg(2, 3), {}),
     "flexflow": ("a.dot", FLEXFLOW, {}),
     "goal": ("a.goal", GOAL, {}),
     "nccl": ("a.log", "\n".join(map(json.dumps, NCCL)), {}),
+    "rocprof": ("a.json", json.dumps(rocprofv3.step([501, 502])), {}),
+    "nsight": ("a.sqlite", export(), {}),
     "triosim": ("trace.csv", TRIOSIM, {}),
     "hlo": ("a.hlo", HLO.read_text(), {}),
     "msccl": ("a.xml", MSCCL, {"size": "1 MiB"}),

@@ -47,6 +47,11 @@ def generate(model: Model, plan: Plan) -> Trace:
     if plan.data.sharding == "parameter-server":
         trace = parameter_server_trace(replica_layers(model, plan), plan)
         return replace(trace, about=_about(model, plan))
+    if plan.checkpoint_every and plan.checkpoint_every > plan.iterations:
+        raise InputError(
+            f"checkpoint_every {plan.checkpoint_every}: no checkpoint in {plan.iterations} iterations, expected at "
+            f"least {plan.checkpoint_every} of them"
+        )
     first = layers_of(model, plan)
     partition(first, plan)  # what the model cannot do comes before what the ranks cannot
     grid = rank_grid(plan)

@@ -16,6 +16,8 @@ from armillary.platform.model import Platform
 from armillary.platform.network import Dimension
 from armillary.trace import check, nodes_of
 
+from .packed import packed
+
 BINOMIAL = """\
 num_ranks 8
 
@@ -143,3 +145,50 @@ def test_operations_that_wait_for_each_other(tmp_path: Path) -> None:
         run(written(tmp_path, "num_ranks 1\nrank 0 {\n"))
     with pytest.raises(InputError, match="ends before num_ranks"):
         run(written(tmp_path, "// nothing\n"))
+
+
+WILD = "num_ranks 2\nrank 0 {\na: recv 4b from -1 tag -1\nb: calc 7 cpu 1\nb irequires a\n}\n"
+WILD += "rank 1 {\nsend 4b to 0 tag 3 nic 1\n}\n"
+
+
+@pytest.mark.parametrize("text", [BINOMIAL, PING, WILD])
+def test_binary_as_text(tmp_path: Path, text: str) -> None:
+    ranks = read_schedule(written(tmp_path, text))
+    path = tmp_path / "x.bin"
+    path.write_bytes(packed(ranks))
+    assert read_schedule(path) == ranks
+    assert run(path).facts == run(written(tmp_path, text)).facts
+
+
+@pytest.mark.parametrize(
+    ("at", "value", "words"),
+    [
+        (8, b"\xff\xff\xff\xff", "has a table of 4294967295 ranks"),
+        (8, b"\x00\x00\x00\x00", "has a table of 0 ranks"),
+        (14, b"\x00\x00\x00\x00", "rank 0: its part is bytes 0 to"),
+        (22, b"\xff\xff\xff\xff", "rank 0: its part is bytes"),
+        (8 + 38, b"\xff\xff\xff\x00", "16.78 M of them"),
+        (8 + 38, b"\x02\x00\x00\x00", "2 operations do not fit"),
+        (8 + 38 + 12 + 4, b"\x09", "operation 0: got type 9"),
+        (8 + 38 + 12 + 5, b"\x00", "got rank 0, expected another of 2"),
+        (8 + 38 + 12 + 9, b"\xff" * 8, "expected less than"),
+        (8 + 38 + 12, b"\x05", "waits for 5 operations, and 0 say that it does"),
+        (8 + 38 + 12 + 23, b"\x03", "more operations wait than the 0"),
+    ],
+)
+def test_binary_that_is_damaged(tmp_path: Path, at: int, value: bytes, words: str) -> None:
+    path = tmp_path / "x.bin"
+    data = packed(read_schedule(written(tmp_path, PING)))
+    path.write_bytes(data[:at] + value + data[at + len(value) :])
+    with pytest.raises(InputError) as error:
+        run(path)
+    assert words in str(error.value) and "\n" not in str(error.value)
+
+
+def test_binary_that_was_cut(tmp_path: Path) -> None:
+    path = tmp_path / "x.bin"
+    data = packed(read_schedule(written(tmp_path, BINOMIAL)))
+    for size in range(8, len(data), 7):
+        path.write_bytes(data[:size])
+        with pytest.raises(InputError):
+            run(path)

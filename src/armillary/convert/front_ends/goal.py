@@ -1,4 +1,4 @@
-"""GOAL schedules of LogGOPSim and ATLAHS: sends, receives and computations of every rank (text)."""
+"""GOAL schedules of LogGOPSim and ATLAHS: sends, receives and computations of every rank (text or binary)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ def convert(inputs: Sequence[Path]) -> Converted:
         InputError: the file cannot be read or is no schedule, or it never ends; names the line.
     """
     from armillary.convert.goal.loggops import Model, simulate
-    from armillary.convert.goal.schedule import Operation, read_schedule
+    from armillary.convert.goal.operation import Operation
+    from armillary.convert.goal.schedule import read_schedule
     from armillary.trace import GraphBuilder, NodeType, Trace
 
     if len(inputs) != 1:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from armillary.base.errors import InputError
-from armillary.convert.goal.schedule import ANY, Operation
+from armillary.convert.goal.operation import ANY, Operation
 
 _POST, _ARRIVE, _WAKE = range(3)
 _CPU, _OUT, _IN = range(3)

@@ -1,4 +1,4 @@
-"""Read GOAL text: for each rank sends, receives and computations, and what each requires.
+"""Read GOAL schedules: for each rank sends, receives and computations, and what each requires.
 
 ::
 
@@ -11,23 +11,22 @@
     rank 1 { …
 
 A statement has a line. ``a requires b``: a starts when b has ended; ``irequires``: when it has started.
+`armillary.convert.goal.binary` reads binary schedules.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Literal
 
 from armillary.base.counts import MOST_RECORDED, check_count
 from armillary.base.document import read_text
 from armillary.base.errors import InputError, nearest
+from armillary.convert.goal.binary import is_binary, read_binary
+from armillary.convert.goal.operation import ANY, MOST_RANKS, Kind, Operation
 from armillary.trace.graph import LIMIT
 
-ANY = -1
-"""Source or tag of a receive that takes every one."""
 _COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 _LABEL = r"[a-zA-Z][a-zA-Z0-9_]*"
 _OPERATION = re.compile(
@@ -39,41 +38,17 @@ _OPERATION = re.compile(
 )
 _REQUIRES = re.compile(rf"({_LABEL})\s+(i?requires)\s+({_LABEL})", re.ASCII)
 _RANK = re.compile(r"rank\s+(\d+)\s*\{", re.ASCII)
-_MOST_RANKS = 1 << 20
 _HINTED = 1000
-
-
-@dataclass
-class Operation:
-    """One operation of a rank.
-
-    Attributes:
-        kind: What it is.
-        amount: Bytes of a message, ns of a computation.
-        peer: Rank on the other side; `ANY` of a receive from anyone.
-        tag: Of the message; `ANY` of a receive of any.
-        cpu: Which of the rank's CPUs runs it.
-        nic: Through which of its NICs the message goes.
-        ended: Operations of the rank that end before it starts, by number.
-        started: Those that start before it does.
-    """
-
-    kind: Literal["send", "recv", "calc"]
-    amount: int
-    peer: int = ANY
-    tag: int = 0
-    cpu: int = 0
-    nic: int = 0
-    ended: list[int] = field(default_factory=list)
-    started: list[int] = field(default_factory=list)
 
 
 def read_schedule(path: Path) -> list[list[Operation]]:
     """Return the operations of every rank, in the order of the file.
 
     Raises:
-        InputError: it cannot be read, is binary, or is no schedule; names the line.
+        InputError: it cannot be read, or is no schedule; names the line, or the operation of a binary one.
     """
+    if is_binary(path):
+        return read_binary(path)
     text = _COMMENT.sub(lambda match: "\n" * match[0].count("\n"), read_text(path, "GOAL schedule"))
     ranks: list[list[Operation]] | None = None
     seen: set[int] = set()
@@ -124,10 +99,8 @@ def read_schedule(path: Path) -> list[list[Operation]]:
 def _ranks(where: str, line: str) -> int:
     words = line.split()
     if len(words) != 2 or words[0] != "num_ranks":
-        raise InputError(
-            f"{where}: got '{line[:60]}', expected 'num_ranks N' (text; binary schedules are not read)"
-        )
-    return _below(where, "num_ranks", words[1], _MOST_RANKS + 1, 1)
+        raise InputError(f"{where}: got '{line[:60]}', expected 'num_ranks N'")
+    return _below(where, "num_ranks", words[1], MOST_RANKS + 1, 1)
 
 
 def _below(where: str, what: str, text: str, most: int, low: int = 0) -> int:
@@ -162,5 +135,5 @@ def _operation(where: str, match: re.Match[str], rank: int, ranks: int) -> Opera
         raise InputError(f"{where}: a message of rank {rank} to itself, expected another rank")
     tag = ANY if match["tag"] == "-1" else _below(where, "tag", match["tag"] or "0", 2**31)
     cpu, nic = (_below(where, key, match[key] or "0", 256) for key in ("cpu", "nic"))
-    kind: Literal["send", "recv"] = "recv" if receives else "send"
+    kind: Kind = "recv" if receives else "send"
     return Operation(kind, _below(where, "bytes", match["size"], LIMIT), peer, tag, cpu, nic)

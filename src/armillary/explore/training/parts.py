@@ -10,7 +10,7 @@ import numpy as np
 
 from armillary.engine.common.timeline import KINDS
 from armillary.explore.training.constants import Constants
-from armillary.explore.training.step import Step, extent, simulated, trace_of
+from armillary.explore.training.step import Step, checkpoint_seconds, extent, simulated, trace_of
 from armillary.trace.attention import ATTENTION
 from armillary.trace.gemm import GEMM
 
@@ -31,22 +31,27 @@ TITLES = {
     "waiting": "waiting for other ranks",
     "memory": "exposed remote memory",
     "outside": "outside of kernels",
+    "checkpoint": "checkpoints",
 }
 
 
 def parts_of(step: Step, constants: Constants) -> dict[str, float]:
-    """Return the seconds of each of `PARTS`; their sum is what `armillary.explore.training.step.seconds` says.
+    """Return the seconds of each of `PARTS`, and of checkpoints if there are any.
+
+    Their sum is what `armillary.explore.training.step.seconds` says.
 
     Raises:
         InputError: the plan is impossible on the machine.
     """
     runs = extent(step)
     first = parts_of_run(simulated(runs.first, constants), trace_of(runs.first, constants))
+    more = checkpoint_seconds(step)
+    also = {"checkpoint": more} if more else {}
     if runs.second is None:
-        return first
+        return first | also
     second = parts_of_run(simulated(runs.second, constants), trace_of(runs.second, constants))
     # As the time itself: what a round of the steady state adds, for as many rounds as are left.
-    return {name: first[name] + (second[name] - first[name]) * runs.share for name in PARTS}
+    return {name: first[name] + (second[name] - first[name]) * runs.share for name in PARTS} | also
 
 
 def exposed(parts: Mapping[str, float]) -> float:

@@ -270,6 +270,8 @@ def plan_text(plan: Plan) -> str:
     parts.append(f"dp {plan.ranks // (own.tp * own.pp * own.cp)}")
     parts += [f"microbatch {plan.microbatch}", plan.data.sharding]
     parts += [] if plan.recompute == "none" else [f"{plan.recompute} recomputation"]
+    if plan.checkpoint_every:
+        parts.append(f"a checkpoint every {plan.checkpoint_every:,} steps")
     if plan.numbers.recipe:
         parts.append(f"{plan.numbers.compute} ({plan.numbers.recipe})")
     return ", ".join(parts)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from armillary.base.units import format_bytes, format_count
 from armillary.explore.training.choose import Choice
-from armillary.explore.training.parts import PARTS, TITLES
+from armillary.explore.training.parts import TITLES
 from armillary.explore.training.prediction import (
     Prediction,
     behind,
@@ -30,7 +30,7 @@ def parts_table(found: Prediction) -> Table:
     table = Table(box=None, show_header=False, pad_edge=False)
     for justify in ("left", "right", "right", "left"):
         table.add_column(justify=justify)
-    for name in PARTS:
+    for name in found.parts:
         share = found.parts[name] / found.step_time_s
         if share > 0:
             table.add_row(

@@ -31,7 +31,11 @@ MEGATRON_RECIPES = {"delayed": "delayed", "current": "tensorwise", "block": "blo
 def study(found: Prediction, model: str) -> dict[str, Any]:
     """Return the study file whose simulation is the prediction, but for what a long step leaves out."""
     constants = found.software.fitted.constants
-    values = {key: value for key, value in constants.plan(keys_of(found.plan)).items() if key != "ranks"}
+    values = {
+        key: value
+        for key, value in constants.plan(keys_of(found.plan)).items()
+        if key not in ("ranks", "checkpoint_every")
+    }
     own = constants.platform(found.machine.device)
     return {
         "workload": {"generate": {"model": model, **values}},
@@ -78,6 +82,8 @@ def megatron(found: Prediction, model: Decoder) -> Iterator[str]:
     yield "--bf16" + _low_precision(plan)
     if plan.numbers.gradients == "bf16":
         yield "--grad-reduce-in-bf16"
+    if plan.checkpoint_every:
+        yield f"--save-interval {plan.checkpoint_every}"
 
 
 def _low_precision(plan: Plan) -> str:
@@ -131,6 +137,10 @@ def torchtitan(found: Prediction, model: Decoder) -> Iterator[str]:
     yield ""
     yield "[activation_checkpoint]"
     yield f'mode = "{plan.recompute}"'
+    if plan.checkpoint_every:
+        yield ""
+        yield "[checkpoint]"
+        yield f"interval = {plan.checkpoint_every}"
 
 
 def write(folder: Path, found: Prediction, name: str) -> list[Path]:

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from armillary.base.document import Source
 from armillary.base.errors import InputError
+from armillary.base.units import format_bytes, format_time
 from armillary.compute.gpu.device import load_gpu
 from armillary.explore.training.constants import Constants
 from armillary.explore.training.defaults import chosen, completed, with_recipe, with_sequence
@@ -21,7 +22,7 @@ from armillary.explore.training.parts import parts_of
 from armillary.explore.training.plan_keys import nested
 from armillary.explore.training.prediction import Memory, Prediction
 from armillary.explore.training.software import Software, software_of, usual
-from armillary.explore.training.step import Step, seconds
+from armillary.explore.training.step import Step, checkpoint, seconds
 from armillary.platform.fields import first_problem
 from armillary.workload import models
 from armillary.workload.generate import memory_of
@@ -65,7 +66,9 @@ def predicted(model: Model, machine: Machine, given: Mapping[str, Any], software
     found = of_plan(model, machine, used, values)
     if not software:
         step = step_of(model, machine, values)
-        more = 100 * (found.step_time_s / seconds(step, Constants()) - 1)
+        # Checkpoints take what they take without the software.
+        also = found.parts.get("checkpoint", 0.0)
+        more = 100 * ((found.step_time_s - also) / (seconds(step, Constants()) - also) - 1)
         assumed.append(
             f"software {used.name}: {used.title}; it adds {more:.0f} % to kernels and collectives alone"
         )
@@ -113,7 +116,7 @@ def of_parts(
         ),
         parts,
         plan.batch * (sequence or 0),
-        (*assumed, *_assumed(machine, software)), step, partial(of_plan, model, machine, software),
+        (*assumed, *_checkpoints(step), *_assumed(machine, software)), step, partial(of_plan, model, machine, software),
     )  # fmt: skip
 
 
@@ -149,6 +152,18 @@ def plan_of(values: Mapping[str, Any], machine: Machine) -> Plan:
     except ValidationError as error:
         place, problem = first_problem(error)
         raise InputError(f"plan: {'.'.join(map(str, place))}: {problem or 'missing'}") from None
+
+
+def _checkpoints(step: Step) -> list[str]:
+    """Return what checkpoints cost, and how."""
+    found = checkpoint(step)
+    if found is None:
+        return []
+    return [
+        f"after every {step.plan['checkpoint_every']:,} steps all devices write a checkpoint of "
+        f"{format_bytes(found.total)} at the same time, up to {format_bytes(found.largest)} each, in "
+        f"{format_time(found.seconds * 1e9)}, and nothing runs beside it"
+    ]
 
 
 BASES = {

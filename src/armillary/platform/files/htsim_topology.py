@@ -116,7 +116,7 @@ def _parsed(path: Path) -> tuple[dict[str, int], list[dict[str, int]]]:
         key, where = words[0].lower(), f"{path}:{number}"
         value = whole(words[1]) if len(words) == 2 else None
         if value is None or value >= 2**53:
-            raise InputError(f"{where}: got '{line.strip()}', expected a key and a whole number")
+            raise InputError(f"{where}: got '{line.strip()[:60]}', expected a key and a whole number")
         if key == "tier":
             if value != len(tiers) or value > 2:
                 raise InputError(f"{where}: got tier {value}, expected tier {len(tiers)} of at most 3")
@@ -124,7 +124,7 @@ def _parsed(path: Path) -> tuple[dict[str, int], list[dict[str, int]]]:
             continue
         place, known = (tiers[-1], _KEYS) if tiers else (header, _HEADER)
         if key not in known:
-            raise InputError(f"{where}: unknown key '{words[0]}'{nearest(key, known)}")
+            raise InputError(f"{where}: unknown key '{words[0][:60]}'{nearest(key[:60], known)}")
         if key in place:
             raise InputError(f"{where}: '{words[0]}' is there twice")
         zero = key in ("switch_latency_ns", "downlink_latency_ns", "queue_up", "queue_down")

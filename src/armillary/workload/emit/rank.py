@@ -8,6 +8,7 @@ from math import prod
 from armillary.trace import CollectiveType, Graph, NodeType
 from armillary.trace.grid import FURTHER, RankGrid
 from armillary.trace.node import Attribute
+from armillary.trace.storage import storage_field
 from armillary.trace.templates import GraphOfTemplates, Template
 from armillary.workload.emit.template import (
     CALL,
@@ -173,6 +174,17 @@ class Rank:
         if together:
             attributes += [("in_switch", "bool", True), ("pg_name", "string", together)]
         return self._place((name, load, size, together), name, kind, lambda: attributes, after)
+
+    def checkpoint(self, size: int, after: Nodes) -> None:
+        """Place a checkpoint of `size` bytes, for which later kernels wait."""
+        attributes: list[Attribute] = [
+            ("is_cpu_op", "bool", False),
+            ("", "field", storage_field("write", size)),
+            *labels(),
+        ]
+        after = [*self.chain, *after]
+        node = self._place((size,), "checkpoint", NodeType.CHECKPOINT_NODE, lambda: attributes, after)
+        self.chain = [node]
 
     def graph(self) -> Graph:
         """Return the graph."""

@@ -307,12 +307,15 @@ STRATEGIES: dict[str, type[Replicated]] = {
 }
 
 
-def update(rank: Rank, plan: Plan, replicas: Replicated, clip: bool) -> None:
-    """Reduce the remaining gradients, clip by their global norm, and update the parameters that the rank owns."""
+def update(rank: Rank, plan: Plan, replicas: Replicated, clip: bool) -> Nodes:
+    """Reduce the remaining gradients, clip by their global norm, and update the parameters that the rank owns.
+
+    Returns the nodes after which that is done.
+    """
     done = replicas.reduce()
     owned, whole, replicas.owned, replicas.whole = replicas.owned, replicas.whole, 0, 0
     if plan.optimizer == "none" or not owned:
-        return
+        return done
     if clip:
         # Where replicas own different parameters (shards, or experts), the norm needs all ranks; else those
         # that hold one copy of the model.
@@ -330,3 +333,4 @@ def update(rank: Rank, plan: Plan, replicas: Replicated, clip: bool) -> None:
     replicas.updated(node)
     if clear := whole * cleared(plan):
         rank.kernel("optimizer: clear gradients", clear, [])
+    return [node]

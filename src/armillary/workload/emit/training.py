@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import ceil
@@ -14,7 +14,7 @@ from armillary.workload.emit.replicas import STRATEGIES, update
 from armillary.workload.emit.template import NO_HOST, Piece, piece
 from armillary.workload.layers.layer import Layer
 from armillary.workload.pipeline.tasks import Task, virtual_stage
-from armillary.workload.plan.numbers import gradient, weight
+from armillary.workload.plan.numbers import gradient, saved, weight
 from armillary.workload.plan.scaling import AMAX, TENSORS, recipe_of, weight_traffic
 from armillary.workload.plan.schema import Host, Plan
 
@@ -91,12 +91,16 @@ class Stage:
         """Ends of B tasks whose W task has not begun, by (microbatch, layer)."""
         self.stored: dict[tuple[int, int], Nodes] = {}
         """Stores of offloaded activations, by (microbatch, layer)."""
+        self.updated: Nodes = ()
+        """Nodes after which the last step's update is done."""
 
     def graph(self) -> Graph:
         """Return the graph of all iterations."""
         flush = self.plan.pipeline.schedule != "pipedream"
-        for _ in range(self.plan.iterations if flush else 1):
+        for iteration in range(self.plan.iterations if flush else 1):
             self._step(flush)
+            if self.plan.checkpoint_every and (iteration + 1) % self.plan.checkpoint_every == 0:
+                self.rank.checkpoint(self._checkpointed(), self.updated)
         return self.rank.graph()
 
     def _step(self, flush: bool) -> None:
@@ -154,10 +158,28 @@ class Stage:
             ]
         if self.both_ends:
             self.replicas.reduced = [self._summed_with_copy()]
-        update(self.rank, self.plan, self.replicas, self.plan.pipeline.schedule != "pipedream")
+        clips = self.plan.pipeline.schedule != "pipedream"
+        self.updated = update(self.rank, self.plan, self.replicas, clips)
         low = sum(layer.low for chunk in self.chunks for _, layer in chunk)
         if moved := ceil(low * weight_traffic(self.plan)):
             self.rank.kernel("quantize weights", moved, [])
+
+    def _checkpointed(self) -> int:
+        """Return the bytes of a checkpoint that each rank writes: ranks that hold the same share it evenly."""
+        kept: Counter[str] = Counter()
+        partial = 0
+        for layer in (layer for chunk in self.chunks for _, layer in chunk):
+            kept.update(layer.parameters)
+            partial += layer.partial
+        first = next(iter(kept), "")
+        # All ranks of tp hold what is partial; of two ends that share a table the first writes it.
+        kept[first] -= partial - partial // self.plan.parallel.tp + (self.tied if self.stage else 0)
+        # With a pipeline from both ends a second stage holds a copy of the weights.
+        copies = 2 if self.both_ends else 1
+        return sum(
+            -(-count * saved(self.plan) // (copies * self.rank.members(axis_set)))
+            for axis_set, count in kept.items()
+        )
 
     def _summed_with_copy(self) -> int:
         """Add the gradients of the rank with the other copy of the weights, as far from the other end."""

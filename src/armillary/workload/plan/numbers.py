@@ -73,6 +73,16 @@ def state(plan: Plan) -> int:
     return 4 * (MOMENTS[plan.optimizer] + (plan.numbers.compute != "fp32"))
 
 
+def saved(plan: Plan) -> int:
+    """Return the bytes per trained weight of a checkpoint: the weight as kernels use it, and the optimizer's states.
+
+    The shards of FSDP are the master copy, and no other is written.
+    """
+    if plan.data.sharding in ("fsdp", "hsdp"):
+        return FP32 + 4 * MOMENTS[plan.optimizer]
+    return weight(plan) + state(plan)
+
+
 def norm_traffic(plan: Plan) -> int:
     """Return the bytes per updated weight that the norm of gradients moves: it reads them in fp32.
 

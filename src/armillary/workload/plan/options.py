@@ -38,6 +38,7 @@ HEADINGS = {
     "offload": "Memory",
     "recompute": "Memory",
     "early_stop": "Memory",
+    "checkpoint_every": "Memory",
     "optimizer": "Memory",
     "clip": "Memory",
     "experts": "Experts",

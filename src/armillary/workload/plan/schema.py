@@ -256,6 +256,11 @@ class Plan(Part):
     microbatch: Count = Field(default=1, description="Samples that a replica works on at a time.")
     sequence: Count | None = Field(default=None, description="Tokens per sample; absent: the model's own.")
     iterations: Count = Field(default=1, description="Steps, one after the other.")
+    checkpoint_every: Count | None = Field(
+        default=None,
+        description="Steps after which weights and optimizer states are written to storage while nothing else runs; "
+        "absent: never.",
+    )
     parallel: Parallel = Parallel()
     pipeline: Pipeline = Pipeline()
     data: Data = Data()
@@ -330,6 +335,21 @@ class Plan(Part):
             raise ValueError(
                 f"got recompute_every {self.recompute_every} without recompute, expected full or selective"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _checkpoints_of_steps(self) -> Plan:
+        if self.checkpoint_every is None:
+            return self
+        why = ""
+        if self.serve is not None:
+            why = "in inference"
+        elif self.data.sharding == "parameter-server":
+            why = "with data.sharding parameter-server"
+        elif self.pipeline.schedule == "pipedream":
+            why = "with schedule pipedream, whose steps do not end"
+        if why:
+            raise ValueError(f"got checkpoint_every {self.checkpoint_every}, expected none {why}")
         return self
 
     @model_validator(mode="after")
