@@ -11,14 +11,13 @@ from typing import Any
 from pydantic import ValidationError
 
 from armillary.base.document import Source
-from armillary.base.errors import InputError
 from armillary.compute.gpu.device import load_gpu
 from armillary.explore.training.constants import Constants
 from armillary.explore.training.defaults import chosen, completed, with_recipe, with_sequence
 from armillary.explore.training.interval import interval_of
 from armillary.explore.training.machine import Machine, machine_of
 from armillary.explore.training.parts import parts_of
-from armillary.explore.training.plan_keys import nested
+from armillary.explore.training.plan_keys import PlanError, nested
 from armillary.explore.training.prediction import Memory, Prediction
 from armillary.explore.training.software import Software, software_of, usual
 from armillary.explore.training.step import Step, seconds
@@ -139,16 +138,18 @@ def plan_of(values: Mapping[str, Any], machine: Machine) -> Plan:
     """Return the plan of its keys.
 
     Raises:
-        InputError: a key is wrong.
+        PlanError: a key is wrong.
     """
     ranks = values.get("ranks", machine.npus)
     if ranks != machine.npus:
-        raise InputError(f"ranks {ranks}: expected {machine.npus:,}, the devices of machine {machine.name}")
+        raise PlanError(
+            ("ranks",), f"got {ranks}, expected {machine.npus:,}, the devices of machine {machine.name}"
+        )
     try:
         return Plan.model_validate({"ranks": machine.npus, **values})
     except ValidationError as error:
         place, problem = first_problem(error)
-        raise InputError(f"plan: {'.'.join(map(str, place))}: {problem or 'missing'}") from None
+        raise PlanError(place, problem or "missing") from None
 
 
 BASES = {

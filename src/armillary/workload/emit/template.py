@@ -130,7 +130,7 @@ def _waited(template: Template, node: int) -> set[int]:
 
 
 GRAPHS = {
-    "router": ("mlp.norm", "router", "dispatch.permute"),
+    "router": ("mlp.norm", "router", "dispatch.count", "dispatch.permute"),
     "attention": ("attention", "qkv", "positions", "core", "gate", "out", "down", "q", "kv", "mixer"),
 }
 """Key of ``host.graphs`` -> how the names of the steps that it holds begin."""
