@@ -42,7 +42,13 @@ def test_alltoall_permutes_counts_exchanges_and_sorts() -> None:
     back = [("sort back", sort), ("exchange", COPIES * VECTOR), ("unpermute", permute)]
     scores = COPIES * 4
     first, sent, then = there
-    assert of(found.forward, "dispatch") == [("count", 128 * 8), first, sent, ("exchange scores", scores), then]
+    assert of(found.forward, "dispatch") == [
+        ("count", 128 * 8),
+        first,
+        sent,
+        ("exchange scores", scores),
+        then,
+    ]
     assert of(found.forward, "combine") == back
     assert of(found.backward, "combine") == there
     assert of(found.backward, "dispatch") == [("exchange scores back", scores), *back]

@@ -25,6 +25,13 @@ PROBABILITY = 4
 """Bytes of a score of the router."""
 COUNT = 8
 """Bytes of the number of an expert's tokens."""
+PACES = {"": 650, "inside": 650, "across": 800}
+"""Thousandths of the links' bandwidth at which `deepep` and `hybridep` send, in a node and between nodes.
+
+An H100 reaches 62 to 69 % of its NVLink with 4,096 and 16,384 tokens, and 66 to 90 % of its NIC on 2 and 4 nodes
+(aiconfigurator, SGLang's DeepEP, 20 and 24 SMs); a B200 63 % with 24 SMs and 71 % with 64 (deepseek-ai/DeepEP,
+README). Bytes that leave a rank are counted.
+"""
 
 
 @dataclass(frozen=True)
@@ -121,9 +128,9 @@ def _once(shard: Shard, own: Experts, loads: Load, hidden: int) -> _Ways:
     vector, sent, tokens = hidden * shard.element, hidden * shard.dispatch, shard.own
     visits = _visits(shard, own, loads)
     if shard.domain and shard.ep > shard.domain:
-        there, back = _by_nodes(shard, own, sent, vector)
+        there, back = map(_paced, _by_nodes(shard, own, sent, vector))
     else:
-        there, back = _copies(shard, visits, sent, vector)
+        there, back = map(_paced, _copies(shard, visits, sent, vector))
     gathered, scattered = _of_etp(shard, visits.received, sent, vector)
     copies = shard.etp if _wide(shard) else 1
     move = copies * (visits.received + loads.received) * vector
@@ -137,6 +144,11 @@ def _once(shard: Shard, own: Experts, loads: Load, hidden: int) -> _Ways:
         (Step("sums", bytes=move), *scattered, *back, *_summed(shard, vector)),
         first,
     )
+
+
+def _paced(steps: Steps) -> Steps:
+    """Return exchanges that kernels of their own send."""
+    return tuple(replace(step, pace=PACES[step.axes.partition(".")[2]]) for step in steps)
 
 
 def _visits(shard: Shard, own: Experts, loads: Load) -> Load:
