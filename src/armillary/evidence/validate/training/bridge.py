@@ -9,10 +9,10 @@ which are of another precision, are left out.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from armillary.base.errors import InputError
 from armillary.evidence.validate.training.case import Case
@@ -21,7 +21,6 @@ from armillary.evidence.validate.training.rows import read_rows
 from armillary.workload.models import load_model
 from armillary.workload.models.schema import Decoder
 
-Chosen = TypeVar("Chosen")
 COLUMNS = (
     "release", "task", "System", "Model", "#-GPUs", "Precision", "GBS", "MBS", "Sequence Length", "FSDP", "TP", "PP",
     "CP", "VP", "EP", "Tokens / sec / GPU",
@@ -93,17 +92,6 @@ RUNS: tuple[tuple[str, str, str, str, Run], ...] = (
 )
 """The two stored states of these files do not say from which release on a line holds; where they differ, the release at
 which rows of the same plan change is taken."""
-DISPATCHERS: tuple[tuple[str, str, str, str, str], ...] = (
-    # Model, devices, recipe, first release, dispatcher (``moe_flex_dispatcher_backend``): the first that fits.
-    ("deepseek-v3", "B200", "mx", "26.04.01", "deepep"),
-    ("gpt-oss-120b", "GB200 GB300", "mx", "26.06", "hybridep"),
-    ("gpt-oss-120b", "B300", "", "", "hybridep"),
-    ("gpt-oss-120b", "", "", "", "alltoall"),
-    ("qwen3-235b-a22b", "B200 B300 H100", "", "", "alltoall"),
-    ("kimi-k2", "B200 B300 H100", "", "", "alltoall"),
-    ("", "", "", "", "hybridep"),
-)
-"""What sends tokens to experts: recipes that name no backend keep the dispatcher of the model, ``alltoall``."""
 SYSTEMS = {
     "DGX-H100": "dgx-h100", "DGX-B200": "dgx-b200", "DGX-B300": "dgx-b300", "DGX-GB200": "nvl72-gb200",
     "DGX-GB300": "nvl72-gb300",
@@ -187,14 +175,8 @@ def _case(path: Path, line: int, row: dict[str, str]) -> Case:
     name, release = row["Model"].strip(), row["release"].split()[0]
     moe = model is not None and model.experts is not None
     if moe:
-        known = (MODELS.get(_plain(row["Model"]), ""), system, plan["numbers"].get("recipe", ""), release)
-        run = _first(RUNS, *known) or Run()
-        plan["experts"] = {
-            "domain": MACHINES[SYSTEMS[system]].domain,
-            "dispatcher": _first(DISPATCHERS, *known),
-            # None of these sends fp8: GEMMs quantise what arrives.
-            "dispatch": "bf16",
-        }
+        plan["experts"] = {"domain": MACHINES[SYSTEMS[system]].domain}
+        run = _run(row["Model"], system, plan["numbers"].get("recipe", ""), release)
         if run.overlap:
             plan["pipeline"] = {**plan.get("pipeline", {}), "overlap": True}
         if run.graphs is None:
@@ -231,19 +213,17 @@ LORA = {"rank": 16, "targets": ["qkv"]}
 """Adapters of the recipes for performance: only the projections of queries, keys and values have one."""
 
 
-def _first(
-    table: Iterable[tuple[str, str, str, str, Chosen]], model: str, system: str, recipe: str, release: str
-) -> Chosen | None:
-    """Return what a table of models, devices, recipes and first releases says first; None: nothing."""
-    for name, devices, scaled, first, chosen in table:
+def _run(name: str, system: str, recipe: str, release: str) -> Run:
+    plain = _plain(name)
+    for model, devices, scaled, first, run in RUNS:
         if (
-            name in ("", model)
+            MODELS.get(plain) == model
             and (not devices or system.removeprefix("DGX-") in devices.split())
             and scaled in ("", recipe)
             and release >= first
         ):
-            return chosen
-    return None
+            return run
+    return Run()
 
 
 def _plain(name: str) -> str:

@@ -153,8 +153,6 @@ def _case(where: str, row: Mapping[str, Any], measured: float, reason: str = "")
         parallel["context"] = "all-to-all"
     if ep > 1 or (model is not None and model.experts):
         parallel |= {"ep": ep, "etp": 1}
-    # Experts exchange tokens by Megatron-core's alltoall.
-    experts = {"experts": {"dispatcher": "alltoall"}} if "etp" in parallel else {}
     micro = _number(words, "mbs") or 1
     sequence = _number(words, "seq") or SEQUENCE
     replicas = max(1, npus // (tp * cp * pp))
@@ -169,7 +167,6 @@ def _case(where: str, row: Mapping[str, Any], measured: float, reason: str = "")
         "attention": "flash",
         "loss": "fused" if "cef" in words else "unfused",
         "causal": True,
-        **experts,
     }
     if virtual > 1:
         plan["pipeline"] = {"schedule": "interleaved", "virtual": virtual}
