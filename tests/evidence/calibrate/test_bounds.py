@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-import armillary.compute.gpu as gpu
 from armillary.base.units import parse_percent
+from armillary.compute import gpu
 from armillary.evidence.calibrate import attention, gemm
 from armillary.evidence.calibrate.recipes import RECIPES
 from armillary.evidence.calibrate.training import RANGES
@@ -47,9 +47,10 @@ def device_at_bounds(document: dict[str, Any]) -> Iterator[str]:
             for name, text in values.items():
                 bounds = [module.HIGHEST.get(name), getattr(module, "LOWEST", {}).get(name)]
                 value = parse_percent(text) if isinstance(text, str) and "%" in text else text
-                if isinstance(value, int | float) and name not in (source.get("bounds") or {}):
-                    if any(bound is not None and at(value, bound, 1.0) for bound in bounds):
-                        yield f"{kind} {precision} {name}: {text}"
+                if not isinstance(value, int | float) or name in (source.get("bounds") or {}):
+                    continue
+                if any(bound is not None and at(value, bound, 1.0) for bound in bounds):
+                    yield f"{kind} {precision} {name}: {text}"
 
 
 @pytest.mark.parametrize("name", sorted(RECIPES))

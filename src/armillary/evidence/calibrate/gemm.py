@@ -46,7 +46,7 @@ HIGHEST = {
     "rate": 1.0, "memory": 1.0, "cast_memory": 1.0, "drop": 0.6, "after": 0.1, "sharp": 12.0, "area": 1.0,
     "overlap": 1.0, "cached": 10.0,
 }  # fmt: skip
-"""Largest values of constants that a fit bounds; `LOWEST` has the least. A file says why one stands there (``bounds``)."""
+"""Largest values of constants that a fit bounds; `LOWEST`: the least. A file says why one stands there (``bounds``)."""
 # Where constants are held back, and how firmly, relative to one row that is off by 5 %: shares near 1 would otherwise
 # run into their bound where another constant (`drop`, `tile`) takes the rest.
 _HELD_BACK = {"rate": (0.95, 2000.0), "overlap": (0.8, 100.0)}
