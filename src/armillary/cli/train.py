@@ -66,8 +66,8 @@ def command(
     from armillary.workload.models import load_model
 
     model = load_model(name)
-    with working("simulating"):
-        found = predicted(model, machine_of(machine), options.keys(), software or "")
+    with working("simulating"), options.keys() as keys:
+        found = predicted(model, machine_of(machine), keys, software or "")
     present(found)
     write_json(json_file, prediction_json(found))
     write_html(html, found)

@@ -13,7 +13,7 @@ from armillary.base.errors import InputError
 from armillary.trace.columns import RAW, CollectiveType, NodeType, type_name
 from armillary.trace.graph import LIMIT, Graph, distinct_types
 from armillary.trace.grid import AXIS
-from armillary.trace.node import REPLAY_ONLY
+from armillary.trace.node import PACE, REPLAY_ONLY
 from armillary.trace.structure import find_cycle
 
 Severity = Literal["error", "warning"]
@@ -28,7 +28,7 @@ _NEEDED: dict[NodeType, dict[str, Severity]] = {
     NodeType.MEM_STORE_NODE: {"tensor_size": "warning"},
 }
 _INTEGERS = (
-    "is_cpu_op", "comm_type", "comm_size", "comm_src", "comm_dst", "comm_tag", "comm_root", "num_ops",
+    "is_cpu_op", "comm_type", "comm_size", "comm_src", "comm_dst", "comm_tag", "comm_root", PACE, "num_ops",
     "tensor_size", "stream", "tid",
 )  # fmt: skip
 

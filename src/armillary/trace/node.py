@@ -36,6 +36,8 @@ DELAY = "delay_ns"
 """Integer attribute of a METADATA node: the ns that pass between its start and its end."""
 REPLAY_ONLY = "replay_only"
 """A bool: a communication whose bytes are not known; it takes its recorded time on every machine."""
+PACE, WHOLE_PACE = "comm_pace", 1000
+"""Attribute of a collective that a kernel sends itself, in thousandths of the links' bandwidth that it reaches."""
 
 
 @dataclass

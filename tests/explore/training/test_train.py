@@ -57,8 +57,8 @@ def test_a_plan_that_does_not_fit_says_so() -> None:
         ({}, "missing key 'batch'"),
         ({"batch": 8, "tp": 3}, "tp 3: expected a divisor of heads 32"),
         ({"batch": 8, "tpp": 3}, "tpp: unknown key"),
-        ({"batch": 8, "ranks": 4}, "ranks 4: expected 8"),
-        ({"batch": 8, "tp": 2, "parallel": {"tp": 4}}, "tp is given twice"),
+        ({"batch": 8, "ranks": 4}, "ranks: got 4, expected 8"),
+        ({"batch": 8, "tp": 2, "parallel": {"tp": 4}}, "tp: given twice"),
         ({"batch": "many"}, "batch"),
     ],
 )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from copy import deepcopy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -106,13 +107,27 @@ class PlanOptions:
             raise InputError(f"ranks {plan.ranks}: expected {platform.npus}, the NPUs of the machine")
         return plan
 
-    def keys(self) -> dict[str, Any]:
-        """Return the keys that options and file give, which may be too few for a plan.
+    @contextmanager
+    def keys(self) -> Iterator[dict[str, Any]]:
+        """Give the keys of options and file, which may be too few; errors of a plan made of them say whose they are.
 
         Raises:
-            InputError: the file cannot be read.
+            InputError: the file cannot be read, or a key is wrong; names the option, or the file and the line.
         """
-        return self._read()[1]
+        from armillary.explore.training.plan_keys import ALONE, PlanError
+        from armillary.workload.plan.schema import Plan
+
+        document, data = self._read()
+        # Python takes them as named arguments.
+        document.check_keys([*Plan.model_fields, *ALONE])
+        try:
+            yield data
+        except PlanError as error:
+            if error.place in self._given:
+                raise InputError(f"--{self._given[error.place][0]}: {error.problem}") from None
+            if not self._file:
+                raise
+            raise document.error(_written(document, error.place), error.problem) from None
 
     def _read(self) -> tuple[Document, dict[str, Any]]:
         from armillary.base.document import Document, read_document
@@ -129,6 +144,13 @@ class PlanOptions:
                     document.reject(path[:-1], part, "a mapping of keys to values")
             part[path[-1]] = value
         return document, data
+
+
+def _written(document: Document, place: KeyPath) -> KeyPath:
+    """Return where a file has a key of a plan: alone, or in its section."""
+    from armillary.explore.training.plan_keys import ALONE
+
+    return next(((key,) for key, known in ALONE.items() if known == place and key in document.data), place)
 
 
 def _option(name: str, schema: dict[str, Any], heading: str) -> Callable[[F], F]:

@@ -51,9 +51,10 @@ def command(
     from armillary.explore.training.fabrics_show import fabrics_json, fabrics_table, headline, notes, picture
 
     prices = [load_costs(each) for each in costs]
-    found = compare_machines(
-        workload, machines, costs=prices, software=software or "", progress=Progress(), **options.keys()
-    )
+    with options.keys() as keys:
+        found = compare_machines(
+            workload, machines, costs=prices, software=software or "", progress=Progress(), **keys
+        )
     click.echo(headline(found))
     show_table(fabrics_table(found))
     for line in notes(found):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -51,9 +51,11 @@ def command(
     from armillary.explore.training.choose import plan
     from armillary.explore.training.show import choice_json
 
-    keys: dict[str, Any] = options.keys()
     plans = read_plans(among) if among else None
-    found = plan(name, machine, software=software or "", among=plans, top=top, progress=Progress(), **keys)
+    with options.keys() as keys:
+        found = plan(
+            name, machine, software=software or "", among=plans, top=top, progress=Progress(), **keys
+        )
     _present(found)
     write_json(json_file, choice_json(found))
     write_html(html, found)

@@ -66,6 +66,9 @@ def timed(call: CollectiveCall, comm: Communicator, platform: Platform) -> Colle
     choice = platform.collectives.fit
     if choice is None or len(comm.members) < 2 or call.size <= 0 or call.operation in MEMORY_OPERATIONS:
         return None
+    # Fits are of a library's kernels.
+    if call.pace:
+        return None
     used = call.involved
     # A fit measured whole groups; a call that leaves dimensions out is none of its cases.
     if used is not None and not all(d < len(used) and used[d] for d in spanned(comm, platform)):

@@ -18,6 +18,7 @@ from armillary.engine.common.nodes import OPERATION, Nodes
 from armillary.platform.model import Platform
 from armillary.trace import CollectiveType, Graph, NodeType, Trace
 from armillary.trace.columns import distinct_columns
+from armillary.trace.node import PACE, WHOLE_PACE
 from armillary.trace.trace import IGNORED, WORLD
 
 if TYPE_CHECKING:
@@ -165,6 +166,9 @@ def _read_calls(
         by_node[graph.ids[at] == np.uint64(node)] = prefixes.index(prefix)
     roots = graph.ints("comm_root", 0)[at]
     kinds = graph.ints("comm_type", -1)[at]
+    paces = graph.ints(PACE, 0)[at]
+    for bad in np.flatnonzero((paces < 0) | (paces > WHOLE_PACE)).tolist():
+        raise InputError(f"{graph.node(int(at[bad]))} has {PACE} {paces[bad]}; expected 0 to {WHOLE_PACE}")
     for position, node_type in enumerate(FROM_MEMORY):
         # Negative codes for in-switch accesses, which have no comm_type.
         kinds[graph.types[at] == node_type] = -1 - position
@@ -175,12 +179,13 @@ def _read_calls(
         involved_code[at],
         by_node,
         roots,
+        paces,
     ]
     table: Ints = np.array(columns, np.int64)
     # A graph of thousands of collectives has few distinct calls.
     first, inverse = distinct_columns(table)
     groups = {-1: WORLD}
-    for (code, kind, size, dims, prefix, root), example in zip(
+    for (code, kind, size, dims, prefix, root, pace), example in zip(
         table[:, first].T.tolist(), first.tolist(), strict=True
     ):
         if code not in groups:
@@ -188,7 +193,7 @@ def _read_calls(
         mask = involved[dims] if dims >= 0 else None
         operation = OPERATION[CollectiveType(kind)] if kind >= 0 else list(FROM_MEMORY.values())[-1 - kind]
         replaced = prefixes[prefix] or platform.astra_sim.custom.get(operation, "")
-        view.calls.append(CollectiveCall(groups[code], operation, size, mask, replaced, root))
+        view.calls.append(CollectiveCall(groups[code], operation, size, mask, replaced, root, pace=pace))
     view.call[items] = inverse
 
 

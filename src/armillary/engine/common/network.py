@@ -150,6 +150,8 @@ class CollectiveCall:
     """Rank a broadcast, reduce, gather or scatter has as root."""
     splits: tuple[tuple[int, ...], ...] = ()
     """Bytes from each member to each other one, of an all-to-all with sizes of its own."""
+    pace: int = 0
+    """Thousandths of the links' bandwidth that a kernel reaches which sends itself; 0: a library sends."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,6 +20,7 @@ from armillary.engine.common.items import MEMORY_OPERATIONS
 from armillary.engine.common.network import CollectiveCall, Communicator, between
 from armillary.engine.physical.phases import Beside, PhysicalPhase, in_memory, phases, spanned_by
 from armillary.platform.model import Platform
+from armillary.trace.node import WHOLE_PACE
 
 MOST_IN_FLIGHT = 256
 """Chunks of a collective that are in flight at a time on a line, at most. With 32, one in 64 small chunks paid its
@@ -111,7 +112,21 @@ def chunk_routes_of(call: CollectiveCall, comm: Communicator, platform: Platform
 
         whole = fitted_phase(call, comm, platform, lambda: phases(call, comm, platform))
     chunk_routes = ChunkRoutes(((whole,),), ((call.size, 0),)) if whole else _scheduled(call, comm, platform)
+    if call.pace:
+        return _paced(chunk_routes, Fraction(WHOLE_PACE, call.pace))
     return _slowed(chunk_routes, platform) if platform.terms.slows_communication else chunk_routes
+
+
+def _paced(chunk_routes: ChunkRoutes, longer: Fraction) -> ChunkRoutes:
+    """Return chunk routes whose phases keep their ports busy for longer: a kernel sends slower than links carry.
+
+    Terms are those of a library, whose kernels and buffers are its own.
+    """
+    routes = tuple(
+        tuple(replace(phase, volume=phase.volume * longer) for phase in route)
+        for route in chunk_routes.routes
+    )
+    return replace(chunk_routes, routes=routes)
 
 
 def _slowed(chunk_routes: ChunkRoutes, platform: Platform) -> ChunkRoutes:

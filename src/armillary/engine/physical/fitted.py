@@ -61,7 +61,7 @@ def fit_warnings(
     where, sizes = choice.source or f"collectives.fit: {choice.name}", [size for size in sizes if size > 0]
     unknown, beaten = set(), set()
     for call, comm in calls:
-        if len(comm.members) < 2 or call.size <= 0 or call.operation in MEMORY_OPERATIONS:
+        if len(comm.members) < 2 or call.size <= 0 or call.pace or call.operation in MEMORY_OPERATIONS:
             continue
         time = timed(call, comm, platform)
         if time is None:

@@ -33,7 +33,7 @@ TRAINING = ("rate", "launch", "sharp", "backward_rate", "backward_other")
 # Kernels that a fit looks at, taken evenly from the file.
 _MOST = 4000
 # Shares of a peak stay below it, and smoothing exponents bounded; other constants may grow 30-fold.
-_HIGHEST = {
+HIGHEST = {
     "rate": 0.99,
     "backward_rate": 0.99,
     "memory": 1.0,
@@ -41,6 +41,7 @@ _HIGHEST = {
     "other": 2.0,
     "backward_other": 2.0,
 }
+"""Largest values of constants that a fit bounds; a device's file says why one stands there (``bounds``)."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -216,7 +217,7 @@ def fit_attention(
     first = np.array([max(getattr(start, name), 1e-13) for name in names])
     # `sharp` is an exponent that joins two regimes: near 1 it would just add both.
     low = np.log([1.05 if name == "sharp" else value / 30 for name, value in zip(names, first, strict=True)])
-    high = np.log([_HIGHEST.get(name, value * 30) for name, value in zip(names, first, strict=True)])
+    high = np.log([HIGHEST.get(name, value * 30) for name, value in zip(names, first, strict=True)])
     # soft_l1 with 5 %: outliers count linearly; steps of 1e-3 of a logarithm see past the rounding of waves
     # and tiles.
     found: Any = least_squares(

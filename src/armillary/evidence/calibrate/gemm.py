@@ -41,11 +41,12 @@ _SHARED = ("area", "overlap", "cached")
 # in NVFP4 on a B200, whose `drop` ran to its bound, with the same errors.
 _CLOCKS = ("drop", "after")
 # Below these a constant would switch its term off, and its slope with it.
-_LOWEST = {"sharp": 1.5, "drop": 0.005, "after": 1e-4, "area": 0.01, "overlap": 0.01, "cached": 1.0}
-_HIGHEST = {
+LOWEST = {"sharp": 1.5, "drop": 0.005, "after": 1e-4, "area": 0.01, "overlap": 0.01, "cached": 1.0}
+HIGHEST = {
     "rate": 1.0, "memory": 1.0, "cast_memory": 1.0, "drop": 0.6, "after": 0.1, "sharp": 12.0, "area": 1.0,
     "overlap": 1.0, "cached": 10.0,
 }  # fmt: skip
+"""Largest values of constants that a fit bounds; `LOWEST`: the least. A file says why one stands there (``bounds``)."""
 # Where constants are held back, and how firmly, relative to one row that is off by 5 %: shares near 1 would otherwise
 # run into their bound where another constant (`drop`, `tile`) takes the rest.
 _HELD_BACK = {"rate": (0.95, 2000.0), "overlap": (0.8, 100.0)}
@@ -298,8 +299,8 @@ def _bounds(names: Sequence[str], start: GemmFit) -> tuple[Floats, Floats]:
     """Return the least and largest logarithms of constants."""
     # 1e-12: a constant of 0 has no logarithm.
     first = [max(getattr(start, name), 1e-12) for name in names]
-    low = np.log([_LOWEST.get(name, value / 20) for name, value in zip(names, first, strict=True)])
-    high = np.log([_HIGHEST.get(name, value * 20) for name, value in zip(names, first, strict=True)])
+    low = np.log([LOWEST.get(name, value / 20) for name, value in zip(names, first, strict=True)])
+    high = np.log([HIGHEST.get(name, value * 20) for name, value in zip(names, first, strict=True)])
     return low, high
 
 

@@ -10,6 +10,7 @@ from armillary.compute.gpu.device import load_gpu
 from armillary.explore.sweep.memory import needed
 from armillary.explore.training.candidates import candidates
 from armillary.explore.training.machine import Machine
+from armillary.explore.training.plan_keys import PlanError
 from armillary.explore.training.software import TRANSFORMER_ENGINE
 from armillary.platform.files.preset import merged
 from armillary.workload.models import Model, default_sequence
@@ -46,10 +47,10 @@ def completed(given: Mapping[str, Any], usual: Mapping[str, Any]) -> dict[str, A
     """Return the keys of a plan with what a software does unless they say otherwise.
 
     Raises:
-        InputError: there is no batch.
+        PlanError: there is no batch.
     """
     if given.get("batch") is None:
-        raise InputError("plan: missing key 'batch': samples of one step, over all replicas")
+        raise PlanError((), "missing key 'batch': samples of one step, over all replicas")
     schedule = (given.get("pipeline") or {}).get("schedule")
     if schedule in DEFERRING and "parallel" in usual:
         # Their gradients of weights follow on their own, so that no order within a backward pass is left to choose.

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from armillary.base.errors import InputError
-from armillary.base.hints import show
+from armillary.base.hints import KeyPath, show
 
 ALONE = {
     **{axis: ("parallel", axis) for axis in ("tp", "pp", "cp", "ep", "etp", "dp", "context")},
@@ -20,13 +20,26 @@ ALONE = {
 """Key -> where it stands in a plan; the names are those of the command line."""
 
 
+class PlanError(InputError):
+    """A key of a plan is wrong or missing; who read the plan from a file can say where it stands.
+
+    Attributes:
+        place: The key, as a plan has it; (): the plan.
+        problem: What is wrong with it.
+    """
+
+    def __init__(self, place: KeyPath, problem: str) -> None:
+        super().__init__(": ".join(filter(None, ("plan", ".".join(map(str, place)), problem))))
+        self.place, self.problem = place, problem
+
+
 def nested(plan: Mapping[str, Any]) -> dict[str, Any]:
     """Return the keys of a plan with those that stand alone in their section.
 
     More than one virtual stage is what interleaving means, so the schedule need not say it.
 
     Raises:
-        InputError: a key stands alone and in its section, or a section is no mapping.
+        PlanError: a key stands alone and in its section, or a section is no mapping.
     """
     found = {key: value for key, value in plan.items() if key not in ALONE}
     for key, (section, name) in ALONE.items():
@@ -34,9 +47,9 @@ def nested(plan: Mapping[str, Any]) -> dict[str, Any]:
             continue
         held = found.get(section) or {}
         if not isinstance(held, Mapping):
-            raise InputError(f"plan: {section}: got {show(held)}, expected a mapping of keys to values")
+            raise PlanError((section,), f"got {show(held)}, expected a mapping of keys to values")
         if name in held:
-            raise InputError(f"plan: {key} is given twice, alone and in {section}")
+            raise PlanError((key,), f"given twice, alone and in {section}")
         found[section] = {**held, name: plan[key]}
     pipeline = found.get("pipeline")
     if isinstance(pipeline, Mapping) and pipeline.get("virtual", 1) != 1 and "schedule" not in pipeline:

@@ -11,7 +11,6 @@ from typing import Any
 from pydantic import ValidationError
 
 from armillary.base.document import Source
-from armillary.base.errors import InputError
 from armillary.base.units import format_bytes, format_time
 from armillary.compute.gpu.device import load_gpu
 from armillary.explore.training.constants import Constants
@@ -19,7 +18,7 @@ from armillary.explore.training.defaults import chosen, completed, with_recipe, 
 from armillary.explore.training.interval import interval_of
 from armillary.explore.training.machine import Machine, machine_of
 from armillary.explore.training.parts import parts_of
-from armillary.explore.training.plan_keys import nested
+from armillary.explore.training.plan_keys import PlanError, nested
 from armillary.explore.training.prediction import Memory, Prediction
 from armillary.explore.training.software import Software, software_of, usual
 from armillary.explore.training.step import Step, checkpoint, seconds
@@ -142,16 +141,18 @@ def plan_of(values: Mapping[str, Any], machine: Machine) -> Plan:
     """Return the plan of its keys.
 
     Raises:
-        InputError: a key is wrong.
+        PlanError: a key is wrong.
     """
     ranks = values.get("ranks", machine.npus)
     if ranks != machine.npus:
-        raise InputError(f"ranks {ranks}: expected {machine.npus:,}, the devices of machine {machine.name}")
+        raise PlanError(
+            ("ranks",), f"got {ranks}, expected {machine.npus:,}, the devices of machine {machine.name}"
+        )
     try:
         return Plan.model_validate({"ranks": machine.npus, **values})
     except ValidationError as error:
         place, problem = first_problem(error)
-        raise InputError(f"plan: {'.'.join(map(str, place))}: {problem or 'missing'}") from None
+        raise PlanError(place, problem or "missing") from None
 
 
 def _checkpoints(step: Step) -> list[str]:

@@ -9,7 +9,7 @@ from armillary.trace import NodeType
 from armillary.trace.attention import ATTENTION
 from armillary.trace.gemm import GEMM, SCALING, to_numbers
 from armillary.trace.grid import AXIS, FURTHER
-from armillary.trace.node import Attribute
+from armillary.trace.node import PACE, Attribute
 from armillary.trace.templates import LABEL, Template
 from armillary.workload.layers.layer import Step
 from armillary.workload.plan.schema import Host
@@ -130,7 +130,7 @@ def _waited(template: Template, node: int) -> set[int]:
 
 
 GRAPHS = {
-    "router": ("mlp.norm", "router", "dispatch.permute"),
+    "router": ("mlp.norm", "router", "dispatch.count", "dispatch.permute"),
     "attention": ("attention", "qkv", "positions", "core", "gate", "out", "down", "q", "kv", "mixer"),
 }
 """Key of ``host.graphs`` -> how the names of the steps that it holds begin."""
@@ -215,6 +215,8 @@ def collective(step: Step, lane: int = 0) -> list[Attribute]:
         ("comm_size", "int64", step.size),
         ("pg_name", "string", further(step.axes, lane)),
     ]
+    if step.pace:
+        found.append((PACE, "int64", step.pace))
     if step.splits:
         found.append(("comm_splits", "int64_list", list(step.splits)))
     return found + labels()

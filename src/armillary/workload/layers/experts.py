@@ -1,8 +1,8 @@
 """A mixture of experts on one rank, as Megatron-LM runs it: route, exchange tokens, grouped GEMMs, exchange back.
 
-Tokens are sent over ep to the ranks of their experts, and there to all ranks of etp, which share every expert by
-columns and rows. Without sequence parallelism ranks of tp have the same tokens; then etp must equal tp, and their
-results are summed.
+Tokens are sent over ep to the ranks of their experts (`dispatcher`), and there to all ranks of etp, which share every
+expert by columns and rows. Without sequence parallelism ranks of tp have the same tokens; then etp must equal tp, and
+their results are summed.
 """
 
 from __future__ import annotations
@@ -10,27 +10,21 @@ from __future__ import annotations
 from dataclasses import replace
 
 from armillary.base.errors import InputError
-from armillary.trace import CollectiveType
 from armillary.workload.layers.block import Block
-from armillary.workload.layers.expert_load import Load, load, places
+from armillary.workload.layers.dispatcher import PROBABILITY, exchanges
+from armillary.workload.layers.expert_load import Load, load
 from armillary.workload.layers.layer import Step
 from armillary.workload.layers.linear import (
     activation,
-    gather,
     gemms,
     made,
     mlp_blocks,
     projections,
-    reduce,
     replicated,
-    scatter,
 )
 from armillary.workload.layers.shard import Shard, check_divides
 from armillary.workload.models.decoder_parts import Experts
 from armillary.workload.models.schema import Decoder
-
-PROBABILITY = 4
-"""Bytes of a score of the router."""
 
 
 def check_experts(shard: Shard, model: Decoder) -> None:
@@ -92,8 +86,9 @@ def _routed(shard: Shard, model: Decoder, own: Experts, loads: Load) -> list[Blo
     read = min(local, rows)  # kernels skip the weights of experts without tokens
     up = gemms(shard, rows, hidden, wide, count=read)
     down = gemms(shard, rows, inner, hidden, count=read)
+    dispatch, combine = exchanges(shard, own, loads, hidden)
     return [
-        _exchange(shard, "dispatch", own, loads, hidden),
+        dispatch,
         Block(
             "experts.up",
             up[:1],
@@ -120,7 +115,7 @@ def _routed(shard: Shard, model: Decoder, own: Experts, loads: Load) -> list[Blo
             back=rows * (hidden + inner) * element,
         ),
         *([_biased(shard, rows, hidden)] if own.bias and shard.training else []),
-        _exchange(shard, "combine", own, loads, hidden),
+        combine,
     ]
 
 
@@ -150,55 +145,3 @@ def _biased(shard: Shard, rows: int, hidden: int) -> Block:
         ),
         working=2 * wide,
     )
-
-
-def _exchange(shard: Shard, name: str, own: Experts, loads: Load, hidden: int) -> Block:
-    """Return ``dispatch`` of tokens to the ranks of their experts, or ``combine``, the reverse.
-
-    Vectors to experts, including gradients of their results, may be in fp8 (`Shard.dispatch`); results are not.
-
-    Args:
-        shard: The share of this rank.
-        name: ``dispatch`` or ``combine``.
-        own: The experts.
-        loads: How many vectors are sent and received.
-        hidden: Elements of a vector.
-    """
-    wide = shard.distinct and shard.etp > 1
-    copies, tokens = shard.etp if wide else 1, shard.own
-    # `there` is the way to the experts, `back` the way from them. One's backward pass is the other's forward.
-    vector, sent = hidden * shard.element, hidden * shard.dispatch
-    there = [Step("permute", bytes=(tokens + loads.sent) * vector)]
-    back = []
-    if wide:
-        back.append(scatter("scatter", "etp", copies * loads.received * vector))
-    if shard.domain and shard.ep > shard.domain:
-        # One copy to the rank of the same place in each node, which passes it on to those of the token's experts.
-        across = round(tokens * places(own, shard.ep // shard.domain))
-        inside = round(tokens * places(own, shard.ep))
-        there += [_all_to_all("across", across * sent), _all_to_all("inside", inside * sent)]
-        back += [_all_to_all("inside", inside * vector), _all_to_all("across", across * vector)]
-    elif shard.ep > 1:
-        there.append(_all_to_all("", loads.sent * sent, tuple(each * sent for each in loads.splits)))
-        # On the way back this rank returns what each member sent it: equally much, if all choose alike.
-        alike = (loads.received // shard.ep * vector,) * shard.ep if loads.splits else ()
-        back.append(_all_to_all("", loads.received * vector, alike))
-    if wide:
-        there.append(gather("gather", "etp", loads.received * sent))
-    back.append(Step("unpermute", bytes=(tokens + loads.sent) * vector))
-    if not shard.distinct:
-        back.append(reduce("reduce", "tp", tokens * vector))
-    # Vectors before and after the exchange, then after it and sorted by experts.
-    working = max(loads.sent + copies * loads.received, 2 * copies * loads.received) * vector
-    forward, backward = (there, back) if name == "dispatch" else (back, there)
-    if name == "dispatch":
-        # The sizes of what is exchanged, and of the GEMMs, are known on the device only; the backward pass has them.
-        at = min(1, len(forward) - 1)
-        forward = [*forward[:at], replace(forward[at], synchronises=True), *forward[at + 1 :]]
-    return Block(name, tuple(forward), tuple(backward), working=working, back=working)
-
-
-def _all_to_all(part: str, size: int, splits: tuple[int, ...] = ()) -> Step:
-    """Return an exchange over ep, or a part of it: ``inside`` nodes, or ``across`` them."""
-    name, axes = (f"exchange {part}", f"ep.{part}") if part else ("exchange", "ep")
-    return Step(name, collective=CollectiveType.ALL_TO_ALL, axes=axes, size=size, splits=splits)

@@ -32,6 +32,7 @@ class Step:
         axes: Axis set of groups (`RankGrid.members`); for a message, the axis along which it is sent.
         size: Bytes of the communication.
         shift: Makes the step a message to the rank `shift` along `axes`, and one from the opposite side.
+        pace: Thousandths of the links' bandwidth that a kernel reaches which sends itself; 0: a library sends.
         splits: Bytes to each member of an uneven all-to-all; their sum is `size`.
         after: Names of the steps of the same list that it waits for; None: the step before.
         gemms: The GEMMs of a kernel that does nothing else, including padding of groups.
@@ -49,6 +50,7 @@ class Step:
     size: int = 0
     shift: int = 0
     splits: tuple[int, ...] = ()
+    pace: int = 0
     after: tuple[str, ...] | None = None
     gemms: tuple[Gemm, ...] = ()
     attention: Attention | None = None

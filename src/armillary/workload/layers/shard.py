@@ -9,7 +9,7 @@ from armillary.base.errors import InputError
 from armillary.workload.layers.layer import Precision
 from armillary.workload.plan.numbers import Stores, dispatch, gradient, stored, stores
 from armillary.workload.plan.scaling import alignment
-from armillary.workload.plan.schema import ELEMENT, Context, Lora, Plan
+from armillary.workload.plan.schema import ELEMENT, Context, Dispatcher, Lora, Plan
 
 
 def divisors(number: int) -> list[int]:
@@ -43,6 +43,7 @@ class Shard:
         skew: Exponent of the Zipf law of the experts' load.
         domain: Ranks of ep in a node, to which a token is sent once; None: it is sent to each expert.
         dispatch: Bytes of an element sent to experts.
+        dispatcher: What sends tokens to experts, see `armillary.workload.layers.dispatcher`; None: a plain exchange.
         compute: Precision of large GEMMs.
         gradient: Bytes of an element of a weight's gradient.
         fused: Whether GEMMs accumulate gradients of weights themselves.
@@ -99,6 +100,7 @@ class Shard:
     lora: Lora | None = None
     recipe: str | None = None
     align: int = 1
+    dispatcher: Dispatcher | None = None
     stores: Stores | None = None
     """Storage precisions of inference; None in training."""
 
@@ -243,6 +245,7 @@ def _shard(
         lora=plan.lora,
         recipe=plan.numbers.recipe,
         align=alignment(plan),
+        dispatcher=plan.experts.dispatcher,
         stores=None if training else stores(plan),
     )
 

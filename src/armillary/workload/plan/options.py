@@ -25,6 +25,7 @@ NAMES: dict[KeyPath, str] = {
     ("offload", "activations"): "offload-activations",
     ("experts", "skew"): "expert-skew",
     ("experts", "dispatch"): "expert-dispatch",
+    ("experts", "dispatcher"): "expert-dispatcher",
     ("experts", "align"): "expert-align",
     ("lora", "rank"): "lora-rank",
     ("lora", "targets"): "lora-targets",

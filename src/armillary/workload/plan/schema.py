@@ -16,6 +16,8 @@ Module = Literal["core_attn", "layernorm", "mla_up_proj", "mlp", "moe_act", "moe
 Share = Annotated[float, Field(gt=0, le=1)]
 Graphed = Literal["attention", "router"]
 Context = Literal["ring", "all-gather", "all-to-all"]
+Dispatcher = Literal["alltoall", "deepep", "hybridep"]
+"""What sends tokens to experts, as Megatron-core names it, see `armillary.workload.layers.dispatcher`."""
 Scaling = Literal["delayed", "current", "block", "mx", "nvfp4"]
 """How operands of GEMMs in fp8 or fp4 are scaled, see `armillary.workload.plan.scaling`."""
 
@@ -194,6 +196,11 @@ class ExpertLoad(Part):
         default=None,
         description="Ranks of ep in a node: a token goes to each node once, and there to the ranks of its experts "
         "(DeepEP); absent: to each expert.",
+    )
+    dispatcher: Dispatcher | None = Field(
+        default=None,
+        description="What sends tokens to experts, as Megatron-core names it: alltoall sends copies, sorted before and "
+        "after; deepep and hybridep send a token once to each rank, and copy it there; absent: copies, sorted once.",
     )
     dispatch: Literal["fp32", "bf16", "fp8"] | None = Field(
         default=None,
