@@ -26,6 +26,7 @@ from armillary.capture import trace_of
 from armillary.capture.log import read as read_rank
 from armillary.collective.fitted.read import load_fit
 from armillary.compute.gpu.device import load_gpu
+from armillary.compute.machine import machine_of
 from armillary.compute.table_file import read_table
 from armillary.convert.collected import read_collected
 from armillary.engine.common.timeline import Timeline
@@ -46,7 +47,6 @@ from armillary.explore.cost.schema import load_costs
 from armillary.explore.sweep.evaluate import evaluate_study
 from armillary.explore.sweep.load import load_sweep
 from armillary.explore.training.among import read_plans
-from armillary.explore.training.machine import machine_of
 from armillary.explore.training.train import plan_of
 from armillary.explore.whole_run.failures import load_failures
 from armillary.lab.learned.requests import read_request

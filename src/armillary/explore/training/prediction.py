@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from armillary.base.errors import InputError
 from armillary.base.portable import hypot, log
 from armillary.base.units import format_bytes, format_count, format_time
+from armillary.compute.machine import Machine
 from armillary.explore.training.fitted import NORMAL
-from armillary.explore.training.machine import Machine
 from armillary.explore.training.parts import TITLES, exposed
 from armillary.explore.training.software import Software
 from armillary.explore.training.step import Step, extent, on_machine, simulated

@@ -23,7 +23,7 @@ from armillary.collective.fitted import CollectiveFit, load_fit
 from armillary.collective.fitted.write import text_of
 from armillary.compute.gpu.device import load_gpu
 from armillary.compute.gpu.power import VOLTAGE
-from armillary.explore.training.machine import Machine, machine_of
+from armillary.compute.machine import Machine, machine_of
 
 MOST = 64.0
 """Largest factor; its inverse is the smallest."""
