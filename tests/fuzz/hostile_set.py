@@ -22,6 +22,7 @@ if __name__ == "__main__":
 
 import fuzz_files
 import fuzz_readers
+import fuzz_seeds
 from fuzz_mutations import JSON, mutated
 
 from armillary.trace import Graph, GraphBuilder, Trace, write_trace
@@ -282,10 +283,10 @@ def step() -> bytes:
 def good_files(folder: Path) -> None:
     """Write the files that commands need beside the hostile one."""
     write_trace(folder / "step", Trace.replicate(step_graph(), ranks=8))
-    for name, content in (("network.yml", fuzz_files.NETWORK), ("system.json", fuzz_files.SYSTEM),
-                          ("memory.json", fuzz_files.MEMORY), ("host.json", HOST)):  # fmt: skip
+    for name, content in (("network.yml", fuzz_seeds.NETWORK), ("system.json", fuzz_seeds.SYSTEM),
+                          ("memory.json", fuzz_seeds.MEMORY), ("host.json", HOST)):  # fmt: skip
         (folder / name).write_text(json.dumps(content))
-    (folder / "good.yaml").write_text(fuzz_files.STUDY)
+    (folder / "good.yaml").write_text(fuzz_seeds.STUDY)
     for name, compute in (
         ("device", {"model": "gpu", "device": "device.yaml"}),
         ("table", {"model": "table", "file": "gemm.csv", "columns": {"time": "us"}, "unit": "us"}),
