@@ -16,9 +16,9 @@ from armillary.base import json_text, packing, reading, yaml_text
 from armillary.base.allowed import FACTOR, allow, allowed, factor
 from armillary.base.document import read_document
 from armillary.base.errors import InputError
-from armillary.base.json_text import check_depth, parse_json
+from armillary.base.json_text import parse_json
 from armillary.base.packing import read_unpacked, unpacked
-from armillary.base.reading import read_bytes
+from armillary.base.reading import check_depth, read_bytes
 from armillary.base.yaml_text import load_yaml
 
 pipes = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs FIFOs")
