@@ -73,7 +73,7 @@ def rooms() -> Figure:
     floors = [
         [("studio", "a web page", PURPLE), ("cli", "a module per command", SLATE),
          ("testing", "suites for plug-ins", SLATE)],
-        [("explore", "sweep, compare", PURPLE), ("serving", "requests", PURPLE),
+        [("serving", "requests", PURPLE), ("explore", "sweep, compare", PURPLE),
          ("lab", "learn, obfuscate", PURPLE), ("evidence", "validate", PURPLE)],
         [("report", "timelines to answers", GREEN)],
         [("convert", "formats to traces", BLUE), ("capture", "scripts to traces", BLUE),

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from armillary.base import json_text, packing, reading, yaml_text
+from armillary.base import packing, reading, yaml_text
 from armillary.base.allowed import FACTOR, allow, allowed, factor
 from armillary.base.document import read_document
 from armillary.base.errors import InputError
-from armillary.base.json_text import check_depth, parse_json
+from armillary.base.json_text import parse_json
 from armillary.base.packing import read_unpacked, unpacked
-from armillary.base.reading import read_bytes
+from armillary.base.reading import check_depth, read_bytes
 from armillary.base.yaml_text import load_yaml
 
 pipes = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs FIFOs")
@@ -148,7 +148,7 @@ def test_json_is_bounded() -> None:
             parse_json(text, "file")
     with pytest.raises(json.JSONDecodeError):
         parse_json("[" * 100, "file")
-    many = "[" + "1," * json_text.MOST_VALUES + "1]"
+    many = "[" + "1," * reading.MOST_VALUES + "1]"
     with pytest.raises(InputError, match="file: has about 10 M values, expected at most 10 M"):
         parse_json(many, "file")
 

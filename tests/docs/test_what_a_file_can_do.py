@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from armillary import convert
-from armillary.base import counts, json_text, memory, packing, reading, yaml_text
+from armillary.base import counts, memory, packing, reading, yaml_text
 from armillary.platform.files import infragraph_parts, topology
 from armillary.platform.kernels import COMPUTE_MODELS
 from armillary.serving.requests import MOST_REQUESTS
@@ -132,8 +132,8 @@ def test_the_only_model_that_starts_programs_is_named() -> None:
     ("value", "shown"),
     [
         (reading.MOST_FILE, "4 GiB"), (reading.MOST_TEXT, "256 MiB"), (reading.MOST_YAML, "16 MiB"),
-        (packing.SURE_UNPACKED, "64 MiB"), (packing.MOST_UNPACKED, "1 GiB"), (json_text.MOST_VALUES, "10 million"),
-        (packing.RATIO, "256 times"), (json_text.MOST_DEPTH, "200"), (yaml_text.MOST_VALUES, "250,000"),
+        (packing.SURE_UNPACKED, "64 MiB"), (packing.MOST_UNPACKED, "1 GiB"), (reading.MOST_VALUES, "10 million"),
+        (packing.RATIO, "256 times"), (reading.MOST_DEPTH, "200"), (yaml_text.MOST_VALUES, "250,000"),
         (reading.PIPE_SECONDS, "25 s"), (counts.MOST_JOBS, "100,000"), (counts.MOST_RECORDED, "2 million"),
         (infragraph_parts.MOST_PARTS, "1 million"), (MOST_REQUESTS, "2 million"),
         (counts.MOST_CHUNKS, "1 million"), (counts.MOST_EVENTS, "10 billion"), (counts.MOST_POINTS, "10 million"),

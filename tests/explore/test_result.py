@@ -11,6 +11,7 @@ import pytest
 import armillary
 from armillary.base.errors import InputError
 from armillary.explore.result import Result
+from armillary.explore.training.scaled import scaled
 
 STUDY = """\
 workload: {collective: all-reduce, size: 64 MiB}
@@ -134,3 +135,13 @@ def test_changes_of_a_plan_are_predictions() -> None:
         "llama-3-8b", "dgx-h100", **{**found.step.plan, "parallel": {**found.step.plan["parallel"], "tp": 4}},
         software=found.software.name,
     ).step_time  # fmt: skip
+
+
+def test_measured_collectives_follow_a_faster_network(tmp_path: Path) -> None:
+    found = armillary.train("llama-3-8b", "2xdgx-h100", batch=16, tp=2)
+    tried = {each.text: each.seconds for each in found.tried()}
+    other = scaled("2xdgx-h100", tmp_path, fabric=2.0).machine
+    whole = armillary.train("llama-3-8b", other, software=found.software.name, **found.step.plan)
+    faster = tried["networks between nodes twice the bandwidth"]
+    assert whole.step_time == pytest.approx(faster) and faster < found.step_time
+    assert not any("links alone" in text for text in tried)

@@ -1,4 +1,4 @@
-# ruff: noqa: E501 - seeds are files
+# ruff: noqa: E501 - a target is a row
 """The readers of studies, machines, models, measurements and stores, as rows for the fuzzer."""
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any
 import fuzz_mutations as mutate
 import fuzz_named
 import fuzz_runs
+import fuzz_seeds as seeds
 import numpy as np
 from fuzz_stores import store, store_of, stored, trials, trials_of
 
@@ -26,10 +27,11 @@ from armillary.capture import trace_of
 from armillary.capture.log import read as read_rank
 from armillary.collective.fitted.read import load_fit
 from armillary.compute.gpu.device import load_gpu
+from armillary.compute.machine import machine_of
 from armillary.compute.table_file import read_table
 from armillary.convert.collected import read_collected
 from armillary.engine.common.timeline import Timeline
-from armillary.evidence.calibrate.attention import COLUMNS, read_prefills, read_shares
+from armillary.evidence.calibrate.attention import read_prefills, read_shares
 from armillary.evidence.calibrate.loaded import read_loaded
 from armillary.evidence.calibrate.nccl_tables import read_file
 from armillary.evidence.calibrate.observe.profile import read_profile
@@ -46,7 +48,6 @@ from armillary.explore.cost.schema import load_costs
 from armillary.explore.sweep.evaluate import evaluate_study
 from armillary.explore.sweep.load import load_sweep
 from armillary.explore.training.among import read_plans
-from armillary.explore.training.machine import machine_of
 from armillary.explore.training.train import plan_of
 from armillary.explore.whole_run.failures import load_failures
 from armillary.lab.learned.requests import read_request
@@ -68,258 +69,6 @@ from armillary.trace import GraphBuilder, Trace, load_trace, write_trace
 from armillary.workload.models import from_hugging_face, load_model, parameters
 
 PACKAGE = Path(armillary.__file__).parent
-NETWORK = {
-    "topology": ["Ring", "Switch"],
-    "npus_count": [4, 2],
-    "bandwidth": [50.0, 25],
-    "latency": [500.0, 10],
-}
-SYSTEM = {
-    "scheduling-policy": "LIFO", "endpoint-delay": 10, "active-chunks-per-dimension": 1, "preferred-dataset-splits": 4,
-    "all-reduce-implementation": ["ring", "direct"], "all-gather-implementation": ["ring", "ring"],
-    "reduce-scatter-implementation": ["ring", "oneRing"], "all-to-all-implementation": ["direct", "ring"],
-    "collective-optimization": "localBWAware", "local-mem-bw": 1600, "boost-mode": 0, "peak-perf": 100,
-    "roofline-enabled": 1, "L": 1, "o": 0, "g": 0, "G": 0.1, "model-shared-bus": 0, "trace-enabled": 0,
-    "intra-dimension-scheduling": "FIFO", "inter-dimension-scheduling": "baseline", "replay-only": 0,
-}  # fmt: skip
-MEMORY = {
-    "memory-type": "PER_NODE_MEMORY_EXPANSION", "remote-mem-latency": 100, "remote-mem-bw": 50, "num-nodes": 2,
-    "num-npus-per-node": 4,
-}  # fmt: skip
-NETWORK_1 = {
-    "topology-name": "Hierarchical", "dimensions-count": 2, "topologies-per-dim": ["Ring", "Switch"],
-    "dimension-type": ["T", "N"], "units-count": [4, 2], "links-count": [2, 1], "link-latency": [500, 700],
-    "link-bandwidth": [50, 25], "nic-latency": [1, 2], "router-latency": [0, 3], "hbm-scale": [0, 1],
-}  # fmt: skip
-SYSTEM_1 = """scheduling-policy: LIFO
-endpoint-delay: 10
-preferred-dataset-splits: 4
-boost-mode: 0
-all-reduce-implementation: ring_direct
-collective-optimization: localBWAware
-local-mem-bw: 1.6e3
-"""
-HTSIM = "-topo tree.topo -nodes 8 -sub 2 -o out.dat COUPLED_EPSILON 4"
-STUDY = """\
-workload: {trace: step}
-platform:
-  network:
-    - {name: node, topology: Ring, size: 4, bandwidth: 50 GB/s, latency: 500 ns}
-    - {name: rack, topology: Switch, size: 2, bandwidth: 200 Gb/s, latency: 2 us}
-  npu:
-    peak: {bf16: 989 TFLOP/s, fp8: 1978 TFLOP/s}
-    memory: {capacity: 80 GiB, bandwidth: 3.35 TB/s}
-  collectives: {chunks: 4, all-reduce: ring}
-  compute: {model: roofline, efficiency: 60 %}
-  stragglers: {1: 1 ms}
-profile: physical
-time_unit: ns
-"""
-GRAPHS = """\
-workload: {collective: all-reduce, size: 1 MiB}
-platform:
-  topology: {kind: leaf-spine, leaves: 2, spines: 1, npus_per_leaf: 2, bandwidth: 50 GB/s, latency: 500 ns}
-  npu: {memory: {bandwidth: 2 TB/s}}
-"""
-PRESET = "platform: {preset: dgx-h100, npu: {peak: {bf16: 900 TFLOP/s}}}\nworkload: {trace: step}\n"
-GENERATED = """\
-workload:
-  generate: {model: llama-2-7b, ranks: 8, batch: 16, parallel: {tp: 2, pp: 2, dp: 2}, pipeline: {schedule: 1f1b}}
-platform: {preset: dgx-h100}
-"""
-SWEEP = """\
-study: {workload: {collective: all-reduce, size: 1 MiB}, platform: {network: [{name: a, topology: Ring, size: 4,
-  bandwidth: 50 GB/s, latency: 1 us}], npu: {memory: {bandwidth: 2 TB/s}}}}
-vary:
-  platform.network.a.bandwidth: {from: 50 GB/s, to: 400 GB/s, count: 4, spacing: log}
-  workload.size: [1 MiB, 2 MiB]
-  platform.network.a.size: {values: [2, 4], when: size > 1 MiB, name: nodes}
-  machine: {choices: {h: {platform.npu.memory.bandwidth: 1 TB/s}, b: {}}}
-let: {platform.collectives.chunks: 2 * nodes, total: nodes * 3}
-where: [nodes <= 4, total % 2 == 0 or nodes > 2]
-objectives: [minimize step_time, minimize communication]
-tokens: 15.6 T
-limits: {time: 60 s, memory: 4 GiB}
-search: {method: random, trials: 4, seed: 1}
-"""
-LAYERS = "prefill_chunk,kv_prefill,n_decode,kv_decode,time_us\n" + "".join(
-    f"{chunk},{before},{count},{kv},{chunk + count * kv / 9 + 1}\n"
-    for chunk in (0, 64) for before in (0, 64) for count in (0, 4) for kv in (0, 64)
-)  # fmt: skip
-PROFILE_OF = {
-    "attention.csv": LAYERS, "dense.csv": "layer,tokens,time_us\nembedding,1,2\nembedding,64,3\n",
-    "per_sequence.csv": "layer,sequences,time_us\nhead,1,2\n", "moe.csv": "tokens,activated_experts,time_us\n1,2,9\n64,8,12\n",
-}  # fmt: skip
-SIM_TO_REAL = """experiment,simulator,model,workload,stage_index,metric_name,predicted,actual,hardware,precision,tp,max_num_batched_tokens
-18-tp1,blis,meta-llama/Llama-3.1-8B-Instruct,codegen,-1,e2e_mean,1800.5,1876,H100,FP16,1.0,2048.0
-18-tp1,blis,meta-llama/Llama-3.1-8B-Instruct,codegen,0,ttft_p99,,51,H100,FP16,1.0,2048.0
-"""
-SILICON = """silicon_data_source,backend,model_path,system,precision,mode,isl,osl,tp_size,attention_dp_size,moe_tp_size,moe_ep_size,silicon_ttft_ms,silicon_tpot_ms
-db-dump/2026-04-27; silicon_concurrency=4; measured=2026-04-20T00:00:00.000Z,vllm,moonshotai/Kimi-K2.5,b200_sxm,fp4,agg,1024,1024,8,1,8,1,74.14,7.06
-source_file=2026-04-06.csv; silicon_concurrency=8; measured=2026-03-27T00:00:00.000Z,trtllm,openai/gpt-oss-120b,h200_sxm,fp4,agg,1024,1024,2,1,2,1,74.14,7.06
-"""
-REQUESTS = "".join(
-    json.dumps({"arrival_s": at / 4, "input_tokens": 40, "output_tokens": 3}) + "\n" for at in range(3)
-)
-MOONCAKE = '{"timestamp": 0, "input_length": 600, "output_length": 3, "hash_ids": [1, 2]}\n' \
-    '{"timestamp": 50, "input_length": 700, "output_length": 2, "hash_ids": [1, 3]}\n'  # fmt: skip
-AZURE = "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:03.9799600,48,4\n2023-11-16 18:17:04.0319600,37,2\n"
-BURSTGPT = "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n5,ChatGPT,47,18,65,Conversation log\n"
-EDGES = "from,to,bandwidth,latency,kind,buffer\n" + "".join(
-    f"npu{i},s,50 GB/s,500 ns,up,1 MiB\ns,npu{i},50 GB/s,500 ns,down,1 MiB\n" for i in range(3)
-)
-LINKS = json.dumps({"npus": ["a", "b"], "forward": True, "links": [
-    {"from": a, "to": b, "bandwidth": "50 GB/s", "latency": "1 us"} for a, b in ("ab", "ba")
-]})  # fmt: skip
-STAR = "4 1 3\n3\n" + "".join(f"{i} 3 400Gbps 0.0005ms 0\n" for i in range(3))
-NS3 = """ENABLE_QCN 1
-TOPOLOGY_FILE star.txt
-PACKET_PAYLOAD_SIZE 1000
-CC_MODE 1
-BUFFER_SIZE 32
-KMAX_MAP 1 400000000000 2400
-KMIN_MAP 1 400000000000 800
-PMAX_MAP 1 400000000000 0.2
-LINK_DOWN 0 0 0
-"""
-TREE = "Nodes 8\nTiers 2\nPodsize 8\n" + "".join(
-    f"Tier {tier}\nDownlink_speed_Gbps 400\nDownlink_Latency_ns 500\nSwitch_Latency_ns 100\nRadix_Down 4\nRadix_Up 2\nBundle {1 + tier}\n"
-    for tier in range(2)
-)
-INFRAGRAPH = json.dumps({"infrastructure": {
-    "name": "two", "links": [{"name": "eth", "physical": {"bandwidth": {"gigabits_per_second": 400}, "latency": {"us": 1}}}],
-    "devices": [
-        {"name": "host", "links": [{"name": "nvlink"}],
-         "components": [{"name": "xpu", "count": 4, "choice": "xpu", "xpu": {}}, {"name": "nvsw", "count": 2, "choice": "switch"},
-                        {"name": "card", "count": 2, "choice": "device"}],
-         "edges": [{"ep1": {"component": "xpu"}, "ep2": {"component": "nvsw"}, "scheme": "many2many", "link": "nvlink"},
-                   {"ep1": {"component": "xpu[0:2]"}, "ep2": {"component": "card.asic"}, "scheme": "one2one", "link": "nvlink"}]},
-        {"name": "card", "components": [{"name": "asic", "count": 1, "choice": "nic"}, {"name": "port", "count": 2, "choice": "port"}],
-         "links": [{"name": "ic"}],
-         "edges": [{"ep1": {"component": "asic"}, "ep2": {"component": "port"}, "scheme": "many2many", "link": "ic"}]},
-    ],
-    "instances": [{"name": "host", "device": "host", "count": 2}],
-    "edges": [{"ep1": {"instance": "host[0]", "component": "card[0].port[1]"},
-               "ep2": {"instance": "host[1]", "component": "card[-1].port"}, "scheme": "ring", "link": "eth"}],
-}, "annotations": {"nodes": [{"name": f"host.{i}.xpu.{j}", "attributes": [{"attribute": "rank", "value": str(4 * i + j)}]}
-                             for i in range(2) for j in range(4)]}})  # fmt: skip
-GRAPHML = """<?xml version="1.0" encoding="utf-8"?>
-<graphml xmlns="http://graphml.graphdrawing.org/xmlns">
-<key id="n" for="node" attr.name="npu" attr.type="long"/><key id="b" for="edge" attr.name="bandwidth" attr.type="string"/>
-<key id="l" for="edge" attr.name="latency" attr.type="string"/>
-<graph edgedefault="undirected"><node id="x"><data key="n">0</data></node><node id="y"><data key="n">1</data></node>
-<edge source="x" target="y"><data key="b">50 GB/s</data><data key="l">1 us</data></edge></graph></graphml>
-"""
-QUESTION = {
-    "model": "llama-2-7b", "machine": "2xdgx-h100", "fabric": 2, "peak": 0.5, "software": "nemo",
-    "plan": {"batch": 32, "tp": 2, "pipeline": {"schedule": "interleaved", "virtual": 2}, "offload": {"weights": 0.5}},
-}  # fmt: skip
-CONFIG = {
-    "model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 64, "num_hidden_layers": 2,
-    "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 128, "vocab_size": 128, "head_dim": 16,
-    "max_position_embeddings": 64, "hidden_act": "silu", "tie_word_embeddings": False, "rope_theta": 1e6,
-}  # fmt: skip
-EXPERTS = CONFIG | {
-    "model_type": "deepseek_v3", "n_routed_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 32,
-    "n_shared_experts": 1, "first_k_dense_replace": 1, "kv_lora_rank": 16, "q_lora_rank": 16, "qk_nope_head_dim": 8,
-    "qk_rope_head_dim": 8, "v_head_dim": 8, "n_group": 2, "topk_group": 1, "moe_layer_freq": 1,
-}  # fmt: skip
-COSTS = "years: 4\nutilisation: 80 %\npue: 1.2\n"
-FAILURES = "components:\n  npu: {per: npu, mtbf: 50000 h}\n  nic: {per: host, mtbf: 1000000 h}\n"
-PLANS = "plans:\n- {tp: 2, pp: 2}\n- {parallel: {tp: 4, dp: 2}, recompute: full, microbatch: 2}\n"
-REQUEST = (
-    "count: 6\nseed: 3\nchoices: {layers: [2, 4], hidden: [2048, 4096], pp: [1, 2], microbatches: [2, 3]}\n"
-)
-NCCL_LOG = """\
-# nThread 1 nGpus 8 minBytes 8 maxBytes 134217728 step: 2(factor) warmup iters: 5 iters: 20 agg iters: 1
-# Using devices
-#  Rank  0 Group  0 Pid 1 on h device  0 [0x07] NVIDIA H100
-#  Rank  1 Group  0 Pid 1 on h device  1 [0x0a] NVIDIA H100
-#                                                              out-of-place                       in-place
-#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong
-#        (B)    (elements)                               (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)
-     1048576        262144     float     sum      -1    40.12   26.14   45.74      0    39.95   26.25   45.93      0
-    67108864      16777216     float     sum      -1    402.1   166.9   292.1      0    401.2   167.3   292.7      0
-# Out of bounds values : 0 OK
-# Avg bus bandwidth    : 169.1
-"""
-NCCL_CSV = (
-    "ngpus,size_bytes,oop_us,oop_busbw_GBps,ip_us,ip_busbw_GBps\n8,1024,20.5,1,1,1\n8,1048576,26,1,1,1\n"
-)
-GEMMS = "m,n,k,precision,us\n64,512,512,bf16,5.5\n4096,4096,4096,fp8,100\n"
-LATENCIES = "device,gemm_dtype,m,n,k,latency\nNVIDIA H100 80GB HBM3,bf16,4096,4096,4096,0.25\nNVIDIA H100 80GB HBM3,bf16,64,512,512,0.006\n"
-PREFILLS = f"{','.join(COLUMNS)}\n{','.join('1' if name != 'device' and 'dtype' not in name else 'x' for name in COLUMNS)}\n"
-SHARES = {"accelerator": {"op": {
-    name: {"tflops": 989, "accurate_efficient_factor": {
-        "batch=1, seq_len=4096, head_num=32, kv_head_num=8, qk_head_dim=128, v_head_dim=128": 0.6}}
-    for name in ("sdp_fwd", "sdp_bwd")
-}}}  # fmt: skip
-MPT = """\
-# MPT
-section,Model,SeqLen (T),# GPUs,GPU,MFU,HFU,Model TFLOP,MicroBatchSize,GradAccum,GlobalBatchSize,Throughput (S/s),\
-Throughput (T/s),Throughput (T/s/GPU),GlobalBatchSize (T),Precision,MP Mode,Sharding Strategy,Activation Checkpointing,\
-Activation CPUOffload,NumParams
-x,1b,2048,8,h100_80gb,41.25,55.0,408,8,1,64,251,515636,1007,8388608,amp_bf16,DEFAULT,FULL_SHARD,True,False,1316950016
-"""
-VTRAIN = """\
-# GPUs,global batch,micro batch,tensor,data,pipeline,hidden,layers,heads,sequence,measured,predicted
-64,64,1,8,4,2,4096,24,32,2048,1.5,1.4
-"""
-TORCHTITAN = """\
-# Llama 3.1 8B on 8 H100
-
-| Parallelism | TPS/GPU | TFLOP/s | Memory (GiB) | Time/step (s) |
-| --- | --- | --- | --- | --- |
-| 1D, FSDP 8 | 5,762 | 300 | 65.1 | 2.1 |
-"""
-MAXTEXT = """\
-# Train Llama2-7B on v5p
-
-- per_device_batch_size=4
-- max_target_length=4096
-- ici_fsdp_parallelism=64
-- remat_policy=full
-
-completed step: 15, seconds: 4.0, TFLOP/s/device: 301.2, Tokens/s/device: 4096.0, total_weights: 1048576, loss: 3.1
-"""
-SIMUMAX = [{"case": "llama2_7b_tp1_pp2_dp4_mbc8", "model": "llama2-7b", "parallel": "tp1_pp2_dp4", "layer_num": 32,
-            "mbc": 8, "real_ms": 1000.5, "max_allocated_mb": [100, 200], "real_alloc_gib": 10.5}]  # fmt: skip
-STEPS = """\
-model: {kind: decoder, name: a, layers: 2, hidden: 256, vocabulary: 512, context: 64, tied: false, norm: rms,
-  activation: swiglu, attention: {heads: 4}, mlp: {size: 512}}
-software: torchtitan
-ranks: 8
-plan: {sequence: 64, sharding: fsdp}
-steps:
-- {plan: {batch: 16, tp: 2}, seconds: [1.62, 1.60]}
-- {plan: {batch: 32}, seconds: 3.15, ranks: 4}
-"""
-STEP_TABLE = "model,seconds,ranks,batch,parallel.tp,data.sharding\nllama-2-7b,1.5,8,16,2,fsdp\nllama-2-7b,1.6,8,16,2,fsdp\n"
-PROFILE = {"deviceProperties": [{"name": "NVIDIA H100"}], "distributedInfo": {"world_size": 4}, "traceEvents": [
-    {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "ts": 1, "dur": 5, "pid": 1, "tid": 1, "args": {
-        "External id": 7, "Input Dims": [[8, 16], [16, 32]], "Input type": ["float", "float"]}},
-    {"ph": "X", "cat": "kernel", "name": "gemm", "ts": 2, "dur": 3.5, "args": {"External id": 7, "stream": 7}},
-    {"ph": "X", "cat": "kernel", "name": "ncclDevKernel_AllReduce", "ts": 9, "dur": 20, "args": {
-        "Collective name": "allreduce", "In msg nelems": 1024, "Group size": 4, "dtype": "Float",
-        "Process Group Ranks": "[0, 1, 2, 3]"}},
-    {"ph": "X", "cat": "user_annotation", "name": "gloo:all_gather", "ts": 9, "dur": 20, "args": {
-        "Input Dims": [[1024]], "Input type": ["float"]}},
-]}  # fmt: skip
-LEGEND = {"armillary_obfuscation_map": 1, "names": {"a": "b"}, "groups": {"1": 2}}
-COLLECTED = {"format": "armillary-collected-1", "rank": 0, "world_size": 1, "torch": "2.5", "backend": "gloo",
-             "accelerator": "", "warmup": 1, "steps": 2, "host": "host_0.json", "device": "device_0.json",
-             "groups": [{"name": "0", "description": "default", "backend": "gloo", "ranks": [0]}]}  # fmt: skip
-CAPTURED: dict[str, Any] = {"format": "armillary-capture-1", "rank": 0, "ranks": 8, "device": "h100-sxm", "torch": "2.13.0", "script": "train.py",
-            "step": 3, "groups": [{"first": 0, "count": 4, "step": 2}, [0, 1]],
-            "kinds": [{"name": "aten::mm", "inputs": [[[8, 4], "bfloat16"], [[4, 2], "bfloat16"]], "outputs": [[[8, 2], "bfloat16"]],
-                       "flops": 128, "size": 112, "family": "matmul", "precision": "bf16", "gemm": [8, 2, 4, 1, 1]}],
-            "places": [["", "", False], ["layers.0", "train.py:7", True]],
-            "communications": [{"type": "all-gather", "input": 8, "output": 32, "group": 0, "own_stream": True, "peer": -1, "tag": 0, "splits": []},
-                               {"type": "send", "input": 8, "output": 0, "group": 1, "own_stream": True, "peer": 1, "tag": 3, "splits": []}],
-            "rows": [[0, 0, 0, 1, 3], [1, 0, 0, 1, 1], [4, 0, 0, 0, 0], [2, 5, 0, 0, 0], [3, 5, 1, 0, 0], [1, 1, 1, 0, 0], [5, 0, -1, 0, 0], [0, 0, 0, 1, 1]],
-            "peak_bytes": 4096, "assumed": {"train.py:9": 1}, "notes": []}  # fmt: skip
-ISSUES = "issue,npu_id=0,cycle=100,node_id=7,node_name=COMP_NODE_7\ncallback,npu_id=0,cycle=200,node_id=7,node_name=COMP_NODE_7\n"
-
 Read = Callable[[Path], object]
 Target = tuple[str, str, Callable[[], Sequence[bytes]], Sequence[mutate.Mutation], Read]
 
@@ -329,50 +78,50 @@ def rows() -> list[Target]:
     yaml, text = mutate.YAML, mutate.TEXT
     presets = packed("workload/presets/*.yaml")
     return [
-        ("study", "study.yaml", made(STUDY, GRAPHS, GENERATED), yaml, study),
-        ("platform", "machine.yaml", made(STUDY, GRAPHS, PRESET), yaml, platform),
-        ("edges", "edges.csv", made(EDGES), text, edges),
-        ("edges-yaml", "edges.yaml", made(LINKS), yaml, edges),
-        ("infragraph", "infra.yaml", made(INFRAGRAPH), yaml, infragraph),
-        ("ns3-topology", "star.txt", made(STAR), text, edges),
-        ("ns3-config", "config.txt", made(NS3), text, ns3_config),
-        ("htsim-topology", "tree.topo", made(TREE), text, edges),
-        ("edges-graphml", "edges.graphml", made(GRAPHML), text, edges),
-        ("astra-network", "network.yml", made(NETWORK), yaml, partial(astra, "network")),
-        ("astra-1-network", "network.json", made(NETWORK_1), yaml, partial(astra, "network")),
-        ("astra-1-system", "system.txt", made(SYSTEM_1), text, partial(astra, "system")),
-        ("htsim-options", "options", made(HTSIM), text, htsim_options),
-        ("astra-system", "system.json", made(SYSTEM), mutate.JSON, partial(astra, "system")),
-        ("astra-memory", "memory.json", made(MEMORY), mutate.JSON, partial(astra, "memory")),
+        ("study", "study.yaml", made(seeds.STUDY, seeds.GRAPHS, seeds.GENERATED), yaml, study),
+        ("platform", "machine.yaml", made(seeds.STUDY, seeds.GRAPHS, seeds.PRESET), yaml, platform),
+        ("edges", "edges.csv", made(seeds.EDGES), text, edges),
+        ("edges-yaml", "edges.yaml", made(seeds.LINKS), yaml, edges),
+        ("infragraph", "infra.yaml", made(seeds.INFRAGRAPH), yaml, infragraph),
+        ("ns3-topology", "star.txt", made(seeds.STAR), text, edges),
+        ("ns3-config", "config.txt", made(seeds.NS3), text, ns3_config),
+        ("htsim-topology", "tree.topo", made(seeds.TREE), text, edges),
+        ("edges-graphml", "edges.graphml", made(seeds.GRAPHML), text, edges),
+        ("astra-network", "network.yml", made(seeds.NETWORK), yaml, partial(astra, "network")),
+        ("astra-1-network", "network.json", made(seeds.NETWORK_1), yaml, partial(astra, "network")),
+        ("astra-1-system", "system.txt", made(seeds.SYSTEM_1), text, partial(astra, "system")),
+        ("htsim-options", "options", made(seeds.HTSIM), text, htsim_options),
+        ("astra-system", "system.json", made(seeds.SYSTEM), mutate.JSON, partial(astra, "system")),
+        ("astra-memory", "memory.json", made(seeds.MEMORY), mutate.JSON, partial(astra, "memory")),
         ("astra-groups", "groups.json", made({"1": [0, 1, 2], "2": [3, 7]}), mutate.JSON, partial(astra, "comm_groups")),
-        ("sweep", "sweep.yaml", made(SWEEP), yaml, sweep),
-        ("side", "side.yaml", made(STUDY, GRAPHS), yaml, side),
-        ("evaluated", "study.yaml", made(STUDY, GRAPHS), yaml, evaluated),
-        ("costs", "costs.yaml", made(COSTS, "preset: h100\n"), yaml, load_costs),
-        ("failures", "failures.yaml", made(FAILURES), yaml, lambda path: load_failures(str(path))),
-        ("plans", "plans.yaml", made(PLANS), yaml, read_plans),
-        ("learn-plan", "request.yaml", made(REQUEST), yaml, read_request),
+        ("sweep", "sweep.yaml", made(seeds.SWEEP), yaml, sweep),
+        ("side", "side.yaml", made(seeds.STUDY, seeds.GRAPHS), yaml, side),
+        ("evaluated", "study.yaml", made(seeds.STUDY, seeds.GRAPHS), yaml, evaluated),
+        ("costs", "costs.yaml", made(seeds.COSTS, "preset: h100\n"), yaml, load_costs),
+        ("failures", "failures.yaml", made(seeds.FAILURES), yaml, lambda path: load_failures(str(path))),
+        ("plans", "plans.yaml", made(seeds.PLANS), yaml, read_plans),
+        ("learn-plan", "request.yaml", made(seeds.REQUEST), yaml, read_request),
         ("model", "model.yaml", presets, yaml, lambda path: parameters(load_model(path))),
-        ("config", "config.json", made(CONFIG, EXPERTS), mutate.JSON, lambda path: parameters(from_hugging_face(path))),
-        ("question", "question.json", made(QUESTION, {**QUESTION, "config": CONFIG}), mutate.JSON, question),
+        ("config", "config.json", made(seeds.CONFIG, seeds.EXPERTS), mutate.JSON, lambda path: parameters(from_hugging_face(path))),
+        ("question", "question.json", made(seeds.QUESTION, {**seeds.QUESTION, "config": seeds.CONFIG}), mutate.JSON, question),
         ("device", "device.yaml", packed("compute/gpu/devices/*.yaml"), yaml, lambda path: load_gpu(str(path))),
         ("fit", "fit.yaml", packed("collective/fitted/fits/*.yaml"), yaml, fit),
-        ("gemm-table", "gemm.csv", made(GEMMS), text, lambda path: read_table(path, {"time": "us"}, 1000.0, "bf16")),
-        ("validated-gemms", "gemms.csv", made(LATENCIES), text, lambda path: run_gemm([path], lambda *_: None)),
-        ("prefills", "prefills.csv", made(PREFILLS), text, read_prefills),
-        ("shares", "shares.json", made(SHARES), mutate.JSON, read_shares),
-        ("nccl-log", "nccl.log", made(NCCL_LOG), text, lambda path: read_file(path, "all-reduce", 8)),
-        ("nccl-csv", "nccl.csv", made(NCCL_CSV), text, read_file),
-        ("measured-csv", "measured.csv", made(MPT, VTRAIN, NCCL_CSV, GEMMS), text, measured),
-        ("measured-md", "measured.md", made(TORCHTITAN), text, measured),
-        ("measured-log", "page.md", made(MAXTEXT), text, measured),
-        ("measured-json", "measured.json", made(SIMUMAX), mutate.JSON, measured),
-        ("steps", "steps.yaml", made(STEPS), yaml, read_steps),
-        ("observed-steps", "steps.csv", made(STEP_TABLE), text, observed),
-        ("observed-profile", "rank0.json", made(PROFILE), mutate.JSON, read_profile),
-        ("observed", "all_reduce_perf.csv", made(NCCL_LOG, NCCL_CSV, GEMMS.replace("us", "time"), PROFILE), text, observed),
-        ("legend", "map.json", made(LEGEND), mutate.JSON, read_legend),
-        ("collected", "collected_0.json", made(COLLECTED), mutate.JSON, lambda path: read_collected(path.parent)),
+        ("gemm-table", "gemm.csv", made(seeds.GEMMS), text, lambda path: read_table(path, {"time": "us"}, 1000.0, "bf16")),
+        ("validated-gemms", "gemms.csv", made(seeds.LATENCIES), text, lambda path: run_gemm([path], lambda *_: None)),
+        ("prefills", "prefills.csv", made(seeds.PREFILLS), text, read_prefills),
+        ("shares", "shares.json", made(seeds.SHARES), mutate.JSON, read_shares),
+        ("nccl-log", "nccl.log", made(seeds.NCCL_LOG), text, lambda path: read_file(path, "all-reduce", 8)),
+        ("nccl-csv", "nccl.csv", made(seeds.NCCL_CSV), text, read_file),
+        ("measured-csv", "measured.csv", made(seeds.MPT, seeds.VTRAIN, seeds.NCCL_CSV, seeds.GEMMS), text, measured),
+        ("measured-md", "measured.md", made(seeds.TORCHTITAN), text, measured),
+        ("measured-log", "page.md", made(seeds.MAXTEXT), text, measured),
+        ("measured-json", "measured.json", made(seeds.SIMUMAX), mutate.JSON, measured),
+        ("steps", "steps.yaml", made(seeds.STEPS), yaml, read_steps),
+        ("observed-steps", "steps.csv", made(seeds.STEP_TABLE), text, observed),
+        ("observed-profile", "rank0.json", made(seeds.PROFILE), mutate.JSON, read_profile),
+        ("observed", "all_reduce_perf.csv", made(seeds.NCCL_LOG, seeds.NCCL_CSV, seeds.GEMMS.replace("us", "time"), seeds.PROFILE), text, observed),
+        ("legend", "map.json", made(seeds.LEGEND), mutate.JSON, read_legend),
+        ("collected", "collected_0.json", made(seeds.COLLECTED), mutate.JSON, lambda path: read_collected(path.parent)),
         ("configuration", "config.yaml", made(fuzz_named.CONFIGURATION), yaml, fuzz_named.configuration),
         ("plan", "plan.yaml", made(fuzz_named.PLAN), yaml, fuzz_named.plan),
         ("groups", "groups.json", made(fuzz_named.GROUPS), mutate.JSON, fuzz_named.groups),
@@ -381,20 +130,20 @@ def rows() -> list[Target]:
         ("kernels-under-load", "system.json", made(fuzz_named.UNDER_LOAD), mutate.JSON, read_loaded),
         ("corpus", "part.npz", fuzz_named.corpora, mutate.BYTES, fuzz_named.corpus),
         ("corpus-header", "header.json", fuzz_named.corpus_headers, mutate.JSON, fuzz_named.corpus_of_header),
-        ("requests", "log.jsonl", made(REQUESTS, MOONCAKE, AZURE, BURSTGPT), text, requests),
-        ("requests-json", "log.jsonl", made(REQUESTS.split("\n")[0], MOONCAKE.split("\n")[0]), mutate.JSON, requests),
-        ("profile", "attention.csv", made(LAYERS), text, layers),
-        ("silicon", "silicon.csv", made(SILICON), text, read_cases_of_silicon),
-        ("sim-to-real", "results.csv", made(SIM_TO_REAL), text, lambda path: read_points([path])),
-        ("captured-run", "capture.json", made(fuzz_runs.CAPTURED_RUN), mutate.JSON, lambda path: fuzz_runs.captured_run(path, gzip.compress(json.dumps(CAPTURED).encode(), mtime=0))),
-        ("vllm-run", "run.json", made(fuzz_runs.VLLM), mutate.JSON, partial(fuzz_runs.vllm_run, profile=PROFILE_OF)),
-        ("captured", "rank_0.json", made(CAPTURED | {"communications": CAPTURED["communications"][:1] * 2}, CAPTURED), mutate.JSON, lambda path: trace_of([read_rank(path)], host_ns=5)),
-        ("issue-log", "sim.log", made(ISSUES), text, issues),
+        ("requests", "log.jsonl", made(seeds.REQUESTS, seeds.MOONCAKE, seeds.AZURE, seeds.BURSTGPT), text, requests),
+        ("requests-json", "log.jsonl", made(seeds.REQUESTS.split("\n")[0], seeds.MOONCAKE.split("\n")[0]), mutate.JSON, requests),
+        ("profile", "attention.csv", made(seeds.LAYERS), text, layers),
+        ("silicon", "silicon.csv", made(seeds.SILICON), text, read_cases_of_silicon),
+        ("sim-to-real", "results.csv", made(seeds.SIM_TO_REAL), text, lambda path: read_points([path])),
+        ("captured-run", "capture.json", made(fuzz_runs.CAPTURED_RUN), mutate.JSON, lambda path: fuzz_runs.captured_run(path, gzip.compress(json.dumps(seeds.CAPTURED).encode(), mtime=0))),
+        ("vllm-run", "run.json", made(fuzz_runs.VLLM), mutate.JSON, partial(fuzz_runs.vllm_run, profile=seeds.PROFILE_OF)),
+        ("captured", "rank_0.json", made(seeds.CAPTURED | {"communications": seeds.CAPTURED["communications"][:1] * 2}, seeds.CAPTURED), mutate.JSON, lambda path: trace_of([read_rank(path)], host_ns=5)),
+        ("issue-log", "sim.log", made(seeds.ISSUES), text, issues),
         ("timeline", "run.npz", saved, mutate.BYTES, timeline),
-        ("store", "store.db", partial(stored, SWEEP), mutate.BYTES, store),
+        ("store", "store.db", partial(stored, seeds.SWEEP), mutate.BYTES, store),
         ("trials", "trials.log", trials, [*mutate.JSON, *text], trials_of),
         ("store-rows", "rows.json", made({"vals": {"size": "1 MiB", "bandwidth": 50}, "measures": {"step_time": 0.5, "npus": 4}, "status": "ok",
-                              "reason": "no", "seconds": 0.5, "document": {"objectives": ["minimize step_time"]}, "path": "x"}), mutate.JSON, partial(store_of, SWEEP)),
+                              "reason": "no", "seconds": 0.5, "document": {"objectives": ["minimize step_time"]}, "path": "x"}), mutate.JSON, partial(store_of, seeds.SWEEP)),
     ]  # fmt: skip
 
 
@@ -442,18 +191,18 @@ def infragraph(path: Path) -> None:
 
 
 def ns3_config(path: Path) -> None:
-    path.with_name("star.txt").write_text(STAR)
-    rings = {key: ["ring"] for key in SYSTEM if key.endswith("-implementation")}
-    read_ns3_machine(SYSTEM | rings, path, {"logical-dims": ["3"]})
+    path.with_name("star.txt").write_text(seeds.STAR)
+    rings = {key: ["ring"] for key in seeds.SYSTEM if key.endswith("-implementation")}
+    read_ns3_machine(seeds.SYSTEM | rings, path, {"logical-dims": ["3"]})
 
 
 def htsim_options(path: Path) -> None:
-    path.with_name("tree.topo").write_text(TREE)
+    path.with_name("tree.topo").write_text(seeds.TREE)
     network = {"topology": ["Ring"], "npus_count": [8], "bandwidth": [50.0], "latency": [500.0]}
-    rings = {key: ["ring"] for key in SYSTEM if key.endswith("-implementation")}
+    rings = {key: ["ring"] for key in seeds.SYSTEM if key.endswith("-implementation")}
     words = path.read_text(errors="replace").split()
     read_htsim_machine(
-        SYSTEM | rings,
+        seeds.SYSTEM | rings,
         network,
         [word.replace("tree.topo", str(path.with_name("tree.topo"))) for word in words],
     )
@@ -473,7 +222,12 @@ def edges(path: Path) -> None:
 
 
 def astra(part: str, path: Path) -> None:
-    files: dict[str, Any] = {"network": NETWORK, "system": SYSTEM, "memory": MEMORY, part: path}
+    files: dict[str, Any] = {
+        "network": seeds.NETWORK,
+        "system": seeds.SYSTEM,
+        "memory": seeds.MEMORY,
+        part: path,
+    }
     shown_platform(read_platform(**files))
 
 
@@ -512,7 +266,7 @@ def layers(path: Path) -> None:
     """Read a profile of which the attention is broken, and then all of it."""
     for broken in ("attention.csv", "dense.csv", "per_sequence.csv", "moe.csv"):
         with tempfile.TemporaryDirectory() as name:
-            for file, text in PROFILE_OF.items():
+            for file, text in seeds.PROFILE_OF.items():
                 Path(name, file).write_bytes(path.read_bytes() if file == broken else text.encode())
             try:
                 profile_table(Path(name), 2, 64, 8, experts=(8, 2))
@@ -538,7 +292,7 @@ def issues(path: Path) -> None:
 def saved() -> list[bytes]:
     with tempfile.TemporaryDirectory() as name:
         path = Path(name, "study.yaml")
-        path.write_text(STUDY)
+        path.write_text(seeds.STUDY)
         with_step(path)
         armillary.simulate(load_trace(path.with_name("step")), path).save(path.with_suffix(".npz"))
         return [path.with_suffix(".npz").read_bytes()]

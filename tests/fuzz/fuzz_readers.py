@@ -20,6 +20,7 @@ from typing import Any
 import fuzz_files
 import fuzz_mutations as mutate
 import numpy as np
+from fuzz_messages import FRAMES
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -71,10 +72,10 @@ class Reader:
 def readers() -> list[Reader]:
     """Return all readers there are, those of the front ends included."""
     rows = [
-        Reader("et", "w.0.et", wire_seeds, mutate.FRAMES, whole_graph),
-        Reader("et-twins", "w.0.et", wire_seeds, mutate.FRAMES, both_decoders),
-        Reader("et-gzip", "w.0.et", wire_seeds, [*mutate.FRAMES, mutate.compressed], whole_graph),
-        Reader("trace", "w.0.et", wire_seeds, mutate.FRAMES, lambda path: load_trace(path.with_name("w"))),
+        Reader("et", "w.0.et", wire_seeds, FRAMES, whole_graph),
+        Reader("et-twins", "w.0.et", wire_seeds, FRAMES, both_decoders),
+        Reader("et-gzip", "w.0.et", wire_seeds, [*FRAMES, mutate.compressed], whole_graph),
+        Reader("trace", "w.0.et", wire_seeds, FRAMES, lambda path: load_trace(path.with_name("w"))),
         Reader("json", "w.0.json", json_seeds, mutate.JSON, whole_graph),
         Reader("learned-model", "w.json", model_headers, mutate.JSON, model_of_header),
         Reader("learned-archive", "w.npz", model_files, mutate.BYTES, load_model_file),
@@ -301,7 +302,7 @@ FRONT_ENDS: dict[str, tuple[str, str, Sequence[mutate.Mutation], dict[str, Any]]
     "rocprof": ("a.json", "", mutate.JSON, {}),
     "triosim": ("trace.csv", "", mutate.TEXT, {}),
     "goal": ("w.goal", "", mutate.TEXT, {}),
-    "eg": ("w.0.eg", "eg_old/*.eg", mutate.FRAMES, {}),
+    "eg": ("w.0.eg", "eg_old/*.eg", FRAMES, {}),
     "hlo": ("w.hlo", "convert/hlo/**/*.hlo", mutate.TEXT, {}),
     "pytorch": ("host_0.json", "torch_cpu/*/host_0.json.gz", mutate.JSON, {}),
 }
@@ -310,7 +311,7 @@ FRONT_ENDS: dict[str, tuple[str, str, Sequence[mutate.Mutation], dict[str, Any]]
 
 def front_end_row(name: str) -> Reader:
     """Return the row of a front end; one that is not listed gets small files of several kinds."""
-    unlisted = ("input", "", [*mutate.TEXT, *mutate.JSON, *mutate.FRAMES], {})
+    unlisted = ("input", "", [*mutate.TEXT, *mutate.JSON, *FRAMES], {})
     file, pattern, mutations, options = FRONT_ENDS.get(name, unlisted)
     own = {
         "mscclpp": mscclpp_seeds, "nccl": nccl_seeds, "triosim": lambda: [TRIOSIM], "goal": lambda: [GOAL],

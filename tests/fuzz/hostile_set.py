@@ -22,6 +22,7 @@ if __name__ == "__main__":
 
 import fuzz_files
 import fuzz_readers
+import fuzz_seeds
 from fuzz_mutations import JSON, mutated
 
 from armillary.trace import Graph, GraphBuilder, Trace, write_trace
@@ -302,10 +303,10 @@ def good_files(folder: Path) -> None:
     tiny.all_reduce("sum", size="4 KiB")
     # A hostile configuration may ask for packets of a byte.
     write_trace(folder / "tiny", Trace.replicate(tiny.graph(), ranks=8))
-    for name, content in (("network.yml", fuzz_files.NETWORK), ("system.json", fuzz_files.SYSTEM),
-                          ("memory.json", fuzz_files.MEMORY), ("host.json", HOST)):  # fmt: skip
+    for name, content in (("network.yml", fuzz_seeds.NETWORK), ("system.json", fuzz_seeds.SYSTEM),
+                          ("memory.json", fuzz_seeds.MEMORY), ("host.json", HOST)):  # fmt: skip
         (folder / name).write_text(json.dumps(content))
-    (folder / "good.yaml").write_text(fuzz_files.STUDY)
+    (folder / "good.yaml").write_text(fuzz_seeds.STUDY)
     for name, compute in (
         ("device", {"model": "gpu", "device": "device.yaml"}),
         ("table", {"model": "table", "file": "gemm.csv", "columns": {"time": "us"}, "unit": "us"}),
@@ -317,8 +318,8 @@ def good_files(folder: Path) -> None:
             "platform": {"preset": "hgx-h100", "compute": compute},
         }
         (folder / f"uses-{name}.yaml").write_text(json.dumps(study))
-    rings = {key: ["ring"] for key in fuzz_files.SYSTEM if key.endswith("-implementation")}
-    (folder / "rings.json").write_text(json.dumps(fuzz_files.SYSTEM | rings))
+    rings = {key: ["ring"] for key in fuzz_seeds.SYSTEM if key.endswith("-implementation")}
+    (folder / "rings.json").write_text(json.dumps(fuzz_seeds.SYSTEM | rings))
     (folder / "eight.txt").write_text(EIGHT)
     (folder / "ns3.txt").write_bytes(NS3)
     (folder / "logical.json").write_text('{"logical-dims": ["8"]}')

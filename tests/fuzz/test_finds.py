@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import fuzz_files
 import fuzz_named
+import fuzz_seeds
 import pytest
 from fuzz_readers import Reader, readers
 
@@ -18,18 +18,18 @@ from armillary.trace.trace import read_groups
 
 READERS = {reader.name: reader for reader in readers()}
 DIGITS = "7" * 5000
-MPT = fuzz_files.MPT.replace(",2048,", ",4294967296,")
+MPT = fuzz_seeds.MPT.replace(",2048,", ",4294967296,")
 FINDS = {
     "libyaml overran the stack": ("model", "kind: decoder\nmlp: " + '{"a":' * 60_000),
     "and with lists": ("device", "a: " + "[" * 140_000),
-    "a number of thousands of digits": ("gemm-table", fuzz_files.GEMMS.replace("4096", DIGITS)),
-    "in a log": ("nccl-log", fuzz_files.NCCL_LOG.replace("67108864", DIGITS)),
+    "a number of thousands of digits": ("gemm-table", fuzz_seeds.GEMMS.replace("4096", DIGITS)),
+    "in a log": ("nccl-log", fuzz_seeds.NCCL_LOG.replace("67108864", DIGITS)),
     "in JSON": ("measured-json", f'[{{"case": {DIGITS}}}]'),
     "a cell of megabytes": ("gemm-table", "m,n,k,us\n" + "x" * 200_000),
-    "a short row": ("prefills", fuzz_files.PREFILLS + "1,2\n"),
+    "a short row": ("prefills", fuzz_seeds.PREFILLS + "1,2\n"),
     "no system file": ("shares", "[1]"),
     "a model that is none": ("measured-csv", MPT),
-    "an encoding that is none": ("edges-graphml", fuzz_files.GRAPHML.replace("utf-8", "null")),
+    "an encoding that is none": ("edges-graphml", fuzz_seeds.GRAPHML.replace("utf-8", "null")),
     "measures of a store that are a list": ("store-rows", '{"measures": "[[\\"step_time\\", 1]]"}'),
     "measures that are no JSON": ("store-rows", '{"measures": "{"}'),
     "a value beyond a float": ("store-rows", '{"vals": "{\\"size\\": 1' + "0" * 400 + '}"}'),
@@ -38,7 +38,7 @@ FINDS = {
     "a status that is none": ("store-rows", '{"status": "fine"}'),
     "choices that change nothing": (
         "sweep",
-        fuzz_files.SWEEP.replace("h: {platform.npu.memory.bandwidth: 1 TB/s}", "h: {}"),
+        fuzz_seeds.SWEEP.replace("h: {platform.npu.memory.bandwidth: 1 TB/s}", "h: {}"),
     ),
     "brackets that may all begin a key": ("configuration", "programs: [" + "[" * 4000),
     "a level that is a list": ("loggers", fuzz_named.LOGGERS.replace('"info"', "[]")),
@@ -49,22 +49,22 @@ FINDS = {
         "evaluated",
         "workload: {trace: 2020-02-02, !!binary xnpu: 2}\nplatform: {}\n",
     ),
-    "a size beyond an integer": ("validated-gemms", fuzz_files.LATENCIES.replace("512", "9" * 40)),
+    "a size beyond an integer": ("validated-gemms", fuzz_seeds.LATENCIES.replace("512", "9" * 40)),
     "a cycle after the end of time": (
         "issue-log",
-        fuzz_files.ISSUES.replace("cycle=200", "cycle=9223372036854775808"),
+        fuzz_seeds.ISSUES.replace("cycle=200", "cycle=9223372036854775808"),
     ),
     "a number beyond a float": (
         "measured-json",
-        json.dumps(fuzz_files.SIMUMAX).replace("1000.5", "1" + "0" * 400),
+        json.dumps(fuzz_seeds.SIMUMAX).replace("1000.5", "1" + "0" * 400),
     ),
-    "an empty row": ("prefills", fuzz_files.PREFILLS + "\n1\n"),
+    "an empty row": ("prefills", fuzz_seeds.PREFILLS + "\n1\n"),
     "times that are no times": (
         "nccl-log",
-        fuzz_files.NCCL_LOG.replace("   time   algbw", "   times  algbw"),
+        fuzz_seeds.NCCL_LOG.replace("   time   algbw", "   times  algbw"),
     ),
-    "half a GPU": ("nccl-csv", fuzz_files.NCCL_CSV.replace("\n8,", "\n0.5,")),
-    "a quote that stays open": ("nccl-csv", fuzz_files.NCCL_CSV.replace("26,", '"26,')),
+    "half a GPU": ("nccl-csv", fuzz_seeds.NCCL_CSV.replace("\n8,", "\n0.5,")),
+    "a quote that stays open": ("nccl-csv", fuzz_seeds.NCCL_CSV.replace("26,", '"26,')),
 }
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from armillary.base.errors import InputError
 from armillary.base.jit import load
-from armillary.explore.training.machine import machine_of
+from armillary.compute.machine import machine_of
 from armillary.serving.load import load_requests
 from armillary.serving.priced import as_engines_run, priced
 from armillary.serving.service import Wanted, service

@@ -1,22 +1,14 @@
-"""JSON of others: how many values it may have, and how deep they may lie; YAML and XML keep to the same limits."""
+"""JSON of others, within the limits that all documents keep to (`armillary.base.reading`)."""
 
 from __future__ import annotations
 
 import json
-import os
 import sys
-from collections.abc import Iterable
 from typing import Any
 
-from armillary.base.allowed import how_to_raise, limit
+from armillary.base.allowed import limit
 from armillary.base.errors import InputError
-from armillary.base.reading import StrPath
-from armillary.base.units import format_count
-
-MOST_VALUES = 10_000_000
-"""Values of a JSON document; as Python objects they take about 1.5 GB."""
-MOST_DEPTH = 200
-"""Levels of lists and objects within each other."""
+from armillary.base.reading import MOST_VALUES, StrPath, check_depth, check_values, too_deep
 
 
 def check_json(text: str | bytes | bytearray | memoryview, where: StrPath) -> None:
@@ -33,20 +25,6 @@ def check_json(text: str | bytes | bytearray | memoryview, where: StrPath) -> No
     check_values(sum(plain.count(sign) for sign in signs), where)
 
 
-def check_values(count: int, where: StrPath) -> None:
-    """Refuse a document of more than `MOST_VALUES`.
-
-    Raises:
-        InputError: there are more.
-    """
-    most = limit(MOST_VALUES)
-    if count > most:
-        raise InputError(
-            f"{os.fspath(where)}: has about {format_count(count)} values, expected at most {format_count(most)} "
-            f"({how_to_raise(count / most)})"
-        )
-
-
 def parse_json(text: str | bytes | bytearray | memoryview, where: StrPath, **hooks: Any) -> Any:
     """Return what JSON says, whoever wrote it; `hooks` are those of ``json.loads``.
 
@@ -59,37 +37,13 @@ def parse_json(text: str | bytes | bytearray | memoryview, where: StrPath, **hoo
     try:
         found = json.loads(bytes(text) if isinstance(text, memoryview) else text, **hooks)
     except RecursionError:
-        raise _too_deep(where) from None
+        raise too_deep(where) from None
     except (json.JSONDecodeError, UnicodeDecodeError):
         raise
     except ValueError:
         raise json.JSONDecodeError("a number has thousands of digits", "", 0) from None
     check_depth(found, where)
     return found
-
-
-def check_depth(value: Any, where: StrPath) -> None:
-    """Refuse lists and mappings within each other beyond `MOST_DEPTH`: what walks them would run out of stack.
-
-    Raises:
-        InputError: they are nested more deeply, or a list is within itself.
-    """
-    level = [value]
-    # Level by level, not by recursion. What stands at several places, as aliases do, counts once a level.
-    for _ in range(MOST_DEPTH + 1):
-        inner = {id(each): each for one in level for each in _inside(one) if isinstance(each, (dict, list))}
-        if not inner:
-            return
-        level = list(inner.values())
-    raise _too_deep(where)
-
-
-def _inside(value: Any) -> Iterable[Any]:
-    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-
-
-def _too_deep(where: StrPath) -> InputError:
-    return InputError(f"{os.fspath(where)}: nested too deeply, expected at most {MOST_DEPTH} levels")
 
 
 def json_within(text: str | bytes) -> Any:

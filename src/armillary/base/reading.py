@@ -12,11 +12,12 @@ import math
 import os
 import select
 import stat
-from typing import NoReturn
+from collections.abc import Iterable
+from typing import Any, NoReturn
 
 from armillary.base.allowed import how_to_raise, limit
 from armillary.base.errors import InputError
-from armillary.base.units import format_bytes
+from armillary.base.units import format_bytes, format_count
 
 StrPath = str | os.PathLike[str]
 
@@ -32,6 +33,10 @@ PIPE_SECONDS = 25.0
 """Seconds for which a pipe that somebody writes to may give nothing."""
 _BLOCK = 1 << 16
 _WHEN_EMPTY = "expected a file, or a pipe that somebody writes to"
+MOST_VALUES = 10_000_000
+"""Values of a JSON document; as Python objects they take about 1.5 GB."""
+MOST_DEPTH = 200
+"""Levels of lists and objects within each other."""
 
 
 def read_bytes(path: StrPath, most: float = MOST_FILE) -> bytes | memoryview:
@@ -188,3 +193,42 @@ def check_size(path: StrPath, most: float) -> None:
 def read_plain(path: StrPath, most: float = MOST_TEXT) -> bytes:
     """Return the bytes of a text file, at most `most`; see `read_bytes`."""
     return bytes(read_bytes(path, most))
+
+
+def check_values(count: int, where: StrPath) -> None:
+    """Refuse a document of more than `MOST_VALUES`.
+
+    Raises:
+        InputError: there are more.
+    """
+    most = limit(MOST_VALUES)
+    if count > most:
+        raise InputError(
+            f"{os.fspath(where)}: has about {format_count(count)} values, expected at most {format_count(most)} "
+            f"({how_to_raise(count / most)})"
+        )
+
+
+def check_depth(value: Any, where: StrPath) -> None:
+    """Refuse lists and mappings within each other beyond `MOST_DEPTH`: what walks them would run out of stack.
+
+    Raises:
+        InputError: they are nested more deeply, or a list is within itself.
+    """
+    level = [value]
+    # Level by level, not by recursion. What stands at several places, as aliases do, counts once a level.
+    for _ in range(MOST_DEPTH + 1):
+        inner = {id(each): each for one in level for each in _inside(one) if isinstance(each, (dict, list))}
+        if not inner:
+            return
+        level = list(inner.values())
+    raise too_deep(where)
+
+
+def _inside(value: Any) -> Iterable[Any]:
+    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+
+
+def too_deep(where: StrPath) -> InputError:
+    """Return the refusal of a document whose levels are too many."""
+    return InputError(f"{os.fspath(where)}: nested too deeply, expected at most {MOST_DEPTH} levels")

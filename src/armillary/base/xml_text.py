@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 from xml.parsers import expat
 
 from armillary.base.errors import InputError
-from armillary.base.json_text import MOST_DEPTH, check_values
+from armillary.base.reading import MOST_DEPTH, check_values
 
 
 def refuse_entity(source: str, name: str, *_: Any) -> NoReturn:

@@ -9,7 +9,7 @@ from typing import Any
 from armillary.base.allowed import how_to_raise, limit
 from armillary.base.errors import InputError
 from armillary.base.hints import key_text
-from armillary.base.json_text import MOST_DEPTH, check_depth
+from armillary.base.reading import MOST_DEPTH, check_depth
 from armillary.base.units import format_count
 
 MOST_VALUES = 250_000

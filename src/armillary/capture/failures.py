@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import traceback
 from collections.abc import Callable
+from pathlib import Path
 
+_PACKAGE = f"{Path(__file__).parents[1]}{os.sep}"
+"""Of this package; a program may well lie in another folder of the same name."""
 FLASH = ("flash_attn", "flash_attn_interface", "xformers")
 HINTS: tuple[tuple[Callable[[BaseException], bool], str], ...] = (
     (
@@ -47,8 +51,8 @@ def reason(error: BaseException, script: str) -> str:
     frames = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)
-        if "site-packages" not in frame.filename and "armillary" not in frame.filename and "<" not in frame.filename
-        and "/lib/python" not in frame.filename
+        if "site-packages" not in frame.filename and "/lib/python" not in frame.filename
+        and not frame.filename.startswith(("<", _PACKAGE))
     ]  # fmt: skip
     place = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else script
     text = (str(error).strip().splitlines() or [""])[0][:300]

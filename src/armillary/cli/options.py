@@ -270,3 +270,14 @@ def print_costs(costs: TermCosts) -> None:
     from armillary.explore.term_costs import print_term_costs
 
     print_term_costs(costs)
+
+
+def sample_options(function: Any) -> Any:
+    """Add ``--samples --seed --workers``."""
+    add_samples = option(
+        "--samples", type=click.IntRange(1), metavar="N", heading="Variation",
+        help="Draw so many machines from the variation of the machine: p50, p90 and p99 of the step.",
+    )  # fmt: skip
+    add_seed = seed_option("Random seed of --samples.  [default: 0]", heading="Variation")
+    add_workers = workers_option("Processes of --samples.  [default: 1]", default=None, heading="Variation")
+    return add_samples(add_seed(add_workers(function)))

@@ -22,11 +22,11 @@ from armillary.cli.options import (
     network_model_option,
     print_costs,
     profile_option,
+    sample_options,
     terms_options,
     with_efficiency,
 )
 from armillary.cli.outputs import Outputs, output_options, say, working
-from armillary.cli.sampling import check_sample_options, present_samples, sample_options
 from armillary.cli.values import complete_software
 
 if TYPE_CHECKING:
@@ -115,7 +115,14 @@ def command(
     outputs: Outputs,
 ) -> None:
     """Simulate and report."""
-    check_sample_options(samples, seed, workers, outputs, {"captured": captured, "term-costs": term_costs})
+    if samples is None:
+        for needs, count in {"seed": seed, "workers": workers}.items():
+            if count is not None:
+                raise click.UsageError(f"--{needs} needs --samples")
+    else:
+        from armillary.cli.sampling import check_sample_options
+
+        check_sample_options(outputs, {"captured": captured, "term-costs": term_costs})
     # Files that belong together, for the checks below.
     pair = {"system": system, "network": network}
     files = pair | {"memory": memory, "comm-groups": comm_groups}
@@ -216,6 +223,7 @@ def command(
             )
             machine_of_study = chosen_terms(with_efficiency(machine_of_study, efficiency, trace), no_terms)
             if samples:
+                from armillary.cli.sampling import present_samples
                 from armillary.explore.samples.run import sample
 
                 found = sample(

@@ -60,7 +60,7 @@ def command(
     json_file: Path | None,
 ) -> None:
     """Predict and print."""
-    from armillary.explore.training.machine import machine_of
+    from armillary.compute.machine import machine_of
     from armillary.explore.training.show import prediction_json
     from armillary.explore.training.train import predicted
     from armillary.workload.models import load_model

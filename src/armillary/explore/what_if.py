@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from armillary.base.errors import InputError, StuckError
+from armillary.base.files import write_text
+from armillary.collective.fitted.write import text_of
+from armillary.engine.common.fits import fit_of
 from armillary.platform.kernels import Compute, Override
 from armillary.platform.model import Platform
 from armillary.platform.network import Dimension, Port
+from armillary.platform.terms import FitChoice
 
 if TYPE_CHECKING:
     from armillary.engine.common.timeline import Timeline
@@ -65,29 +71,21 @@ def tried(platform: Platform, timeline: Timeline, simulate: Callable[[Platform],
 
 
 def changes(platform: Platform) -> Iterator[tuple[str, Platform, str]]:
-    """Yield changes in words, machines with them, and what to know about them."""
+    """Yield changes in words, machines with them, and what to know about them.
+
+    A machine may name a file that lasts until the next one is asked for: simulate each before.
+    """
     if compute := _faster(platform.compute):
         yield "kernels twice as fast", replace(platform, compute=compute), ""
-    fit = platform.collectives.fit
-    if fit:
-        # A fit was measured on the links that it was measured on: no bandwidth changes it.
-        without = replace(platform, collectives=replace(platform.collectives, fit=None))
-        text = "collectives by the links alone, not as they were measured"
-        yield text, without, f"without fit {fit.name}, which no bandwidth changes"
-        wider = tuple(_wider(each) for each in platform.dimensions)
-        if not platform.topology:
-            yield (
-                "collectives by the links alone, at twice the bandwidth",
-                replace(without, dimensions=wider),
-                "",
-            )
     if platform.topology:
         top = platform.topology.topology
         faster = replace(platform.topology, topology=replace(top, bandwidth=top.bandwidth * FACTOR))
         yield "all links twice the bandwidth", replace(platform, topology=faster), ""
         nearer = replace(platform.topology, topology=replace(top, latency=top.latency / FACTOR))
         yield "all links half the latency", replace(platform, topology=nearer), ""
-    elif not fit:
+    elif platform.collectives.fit:
+        yield from _wider_between_nodes(platform, platform.collectives.fit)
+    else:
         for at, dimension in enumerate(platform.dimensions):
             before, after = platform.dimensions[:at], platform.dimensions[at + 1 :]
             name = f"dimension {dimension.name}"
@@ -108,6 +106,27 @@ def changes(platform: Platform) -> Iterator[tuple[str, Platform, str]]:
     if platform.stragglers or platform.npu.speed:
         even = replace(platform, stragglers={}, npu=replace(platform.npu, speed={}))
         yield "all ranks equally fast", even, ""
+
+
+def _wider_between_nodes(platform: Platform, choice: FitChoice) -> Iterator[tuple[str, Platform, str]]:
+    """Yield the change of a network on which collectives were measured: what was measured of them follows it.
+
+    Within a node no such change is offered: nobody measured how the constants of a node follow its links.
+    """
+    inner, outer = platform.dimensions[: choice.inner], platform.dimensions[choice.inner :]
+    if not outer:
+        return
+    # Platforms name the file of a fit, from which the engine reads it.
+    with tempfile.TemporaryDirectory(prefix="armillary-fit-") as folder:
+        title = f"{choice.name} with {FACTOR} times the bandwidth between nodes"
+        write_text(Path(folder) / "fit.yaml", text_of(fit_of(choice).with_network(FACTOR), title))
+        collectives = replace(platform.collectives, fit=replace(choice, name="fit.yaml", folder=Path(folder)))
+        wider = tuple(_wider(each) for each in outer)
+        yield (
+            "networks between nodes twice the bandwidth",
+            replace(platform, collectives=collectives, dimensions=(*inner, *wider)),
+            f"measured times of fit {choice.name} follow the bandwidth",
+        )
 
 
 def _wider(dimension: Dimension) -> Dimension:

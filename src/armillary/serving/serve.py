@@ -9,7 +9,7 @@ from typing import Any
 
 from armillary.base.document import Source
 from armillary.base.errors import InputError, nearest, one_of
-from armillary.explore.training.machine import machine_of
+from armillary.compute.machine import machine_of
 from armillary.serving.load import cut, load_requests
 from armillary.serving.rate import largest
 from armillary.serving.requests import Requests

@@ -11,9 +11,7 @@ from pydantic import ValidationError
 
 from armillary.base.errors import InputError, nearest, one_of
 from armillary.base.units import parse_time
-from armillary.compute.gpu.device import load_gpu
-from armillary.explore.training.machine import Machine
-from armillary.explore.training.train import BASES
+from armillary.compute.machine import Machine
 from armillary.platform.fields import first_problem
 from armillary.serving.capacity import Capacity, capacity_of
 from armillary.serving.kernels import ENGINES, EXPERTS, INGEST_NS, TOKEN_PS, Kernels, Routed, kernels_of
@@ -175,7 +173,7 @@ def service(model: Model, machine: Machine, requests: Requests, wanted: Wanted) 
     Raises:
         InputError: it is no decoder, does not fit, or cannot be spread or served so.
     """
-    assumptions: list[str] = [*requests.notes, *machine.assumptions, *_of_kernels(machine)]
+    assumptions: list[str] = [*requests.notes, *machine.assumptions, *machine.not_measured()]
     tp = machine.npus if wanted.tp is None else wanted.tp
     plan = _plan(machine, tp, wanted)
     if not isinstance(model, Decoder):
@@ -336,19 +334,6 @@ def _plan(machine: Machine, tp: int, wanted: Wanted) -> Plan:
         raise InputError(f"{'.'.join(map(str, place))}: {problem or 'missing'}") from None
     check_serving(plan)
     return plan
-
-
-def _of_kernels(machine: Machine) -> list[str]:
-    """Return what is not known of the times of kernels and collectives."""
-    if not machine.device:
-        model = machine.platform.compute.model
-        return [f"kernels of machine {machine.name} are timed by {model}, of whose errors nothing is known"]
-    gpu, found = load_gpu(machine.device), []
-    if gpu.basis in BASES:
-        found.append(f"kernels of {gpu.name} {BASES[gpu.basis]} {gpu.like}")
-    if machine.platform.collectives.fit is None and machine.npus > 1:
-        found.append("collectives follow the links of the data sheet, as none was measured")
-    return found
 
 
 def limits_of(text: str) -> Mapping[str, float]:

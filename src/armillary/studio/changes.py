@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from armillary.base.errors import InputError
+from armillary.explore.training.plan_changes import plan_changes
 from armillary.explore.training.prediction import Prediction, plan_text, tells_apart
 from armillary.explore.training.train import predicted
 from armillary.platform.files.preset import merged
 from armillary.studio.answers import Found, find, machines
 from armillary.studio.question import read_question
-from armillary.workload.models.schema import Decoder
 from armillary.workload.plan.request import keys_of
 
 
@@ -65,40 +65,8 @@ def _keys(base: Prediction) -> dict[str, Any]:
 
 def _changes(found: Found) -> Iterator[Change]:
     """Yield the changes that make sense of a step."""
-    plan, machine = found.step.plan, found.step.machine
-    if len(machine.platform.dimensions) > 1:
+    if len(found.step.machine.platform.dimensions) > 1:
         yield Change("networks between nodes 2 times as fast", {}, fabric=2.0)
         yield Change("networks between nodes half as fast", {}, fabric=0.5)
     yield Change("devices with 1.5 times the peaks", {}, peak=1.5)
-    own = plan.parallel
-    experts = found.model.experts if isinstance(found.model, Decoder) else None
-    axes = ("tp", "pp", "cp", "ep") if experts else ("tp", "pp", "cp")
-    for axis in axes:
-        size = getattr(own, axis)
-        for other in (size * 2, size // 2):
-            if other >= 1:
-                # Virtual stages are those of a number of stages.
-                more = {"pipeline": {"virtual": 1, "schedule": "1f1b"}} if axis == "pp" else {}
-                yield Change(f"{axis} {other} instead of {size}", {"parallel": {axis: other}, **more})
-    for micro in (plan.microbatch * 2, plan.microbatch // 2):
-        if micro:
-            yield Change(f"microbatch {micro} instead of {plan.microbatch}", {"microbatch": micro})
-    if own.pp > 1:
-        for virtual in (plan.pipeline.virtual * 2, 1):
-            if virtual == plan.pipeline.virtual:
-                continue
-            schedule = "interleaved" if virtual > 1 else "1f1b"
-            yield Change(
-                f"virtual stages: {virtual} instead of {plan.pipeline.virtual}",
-                {"pipeline": {"virtual": virtual, "schedule": schedule}},
-            )
-    for how, words in (("none", "no recomputation"), ("full", "full recomputation")):
-        if how != plan.recompute:
-            yield Change(words, {"recompute": how})
-    if own.tp > 1 and not own.overlap and own.sequence:
-        yield Change("communication of tp beside its GEMMs (--overlap-tp)", {"parallel": {"overlap": True}})
-    if plan.numbers.compute == "bf16":
-        yield Change("GEMMs in fp8", {"numbers": {"compute": "fp8"}})
-    for sharding in ("ddp", "zero-1", "fsdp"):
-        if sharding != plan.data.sharding:
-            yield Change(f"sharding {sharding}", {"data": {"sharding": sharding}})
+    yield from (Change(words, keys) for words, keys in plan_changes(found.model, found.step.plan))

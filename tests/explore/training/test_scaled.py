@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from armillary.base.errors import InputError
-from armillary.explore.training.machine import machine_of
+from armillary.compute.machine import machine_of
 from armillary.explore.training.scaled import MOST, scaled
 from armillary.explore.training.train import train
 

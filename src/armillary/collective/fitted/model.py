@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from armillary.base import portable
 from armillary.collective.fitted.between import Spanning
@@ -125,6 +125,20 @@ class CollectiveFit:
         return CollectiveTime(
             halves * latency, transfer, where if used == operation else f"{where}, as {used}"
         )
+
+    def with_network(self, factor: float) -> CollectiveFit:
+        """Return a fit of nodes whose network has so many times the bandwidth; latencies stay."""
+        between = {
+            operation: replace(part, nic={count: rate * factor for count, rate in part.nic.items()})
+            for operation, part in self.between.items()
+        }
+        mechanism = self.mechanism
+        if mechanism is not None:
+            lines = mechanism.network.items()
+            network = {name: line._replace(bandwidth=line.bandwidth * factor) for name, line in lines}
+            mechanism = replace(mechanism, network=network)
+        sheet = self.sheet.model_copy(update={"nic": self.sheet.nic * factor})
+        return replace(self, sheet=sheet, between=between, mechanism=mechanism)
 
     def deviation(self, operation: str, per_node: int, nodes: int, size: float) -> float:
         """Return the standard deviation of ln(measured / predicted) of what `time` says.

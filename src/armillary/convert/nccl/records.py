@@ -16,9 +16,9 @@ from typing import Any, NoReturn
 from armillary.base.counts import MOST_RECORDED, check_count
 from armillary.base.errors import InputError
 from armillary.base.hints import show
-from armillary.base.json_text import check_depth, check_json
+from armillary.base.json_text import check_json
 from armillary.base.packing import read_unpacked
-from armillary.base.reading import MOST_TEXT
+from armillary.base.reading import MOST_TEXT, check_depth
 from armillary.trace import CollectiveType
 from armillary.trace.graph import LIMIT
 

@@ -21,8 +21,8 @@ from armillary.base.csv_text import CsvRows
 from armillary.base.errors import ArmillaryError, InputError, nearest
 from armillary.base.packing import read_unpacked
 from armillary.base.reading import MOST_TEXT
+from armillary.compute.machine import machine_of
 from armillary.evidence.validate.table import Bar, Progress, Row, Suite, Table
-from armillary.explore.training.machine import machine_of
 from armillary.serving.interval import interval
 from armillary.serving.load import load_requests
 from armillary.serving.outcome import quantiles

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from itertools import product
 from typing import Any
 
-from armillary.explore.training.machine import Machine
+from armillary.compute.machine import Machine
 from armillary.platform.files.preset import merged
 from armillary.workload.models import Model
 from armillary.workload.models.schema import Decoder

@@ -18,10 +18,10 @@ from armillary.base.text import on_one_line
 from armillary.capture.chakra import HostTimes, trace_of
 from armillary.capture.log import Log
 from armillary.capture.prices import unpriced
+from armillary.compute.machine import Machine, machine_of
 from armillary.explore.training.constants import Constants
 from armillary.explore.training.fitted import NORMAL
 from armillary.explore.training.interval import deviation_on
-from armillary.explore.training.machine import Machine, machine_of
 from armillary.explore.training.parts import parts_of_run
 from armillary.explore.training.software import NAMES, Software, software_of
 from armillary.explore.training.step import NEUTRAL

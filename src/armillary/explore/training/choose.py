@@ -9,11 +9,11 @@ from typing import Any, Literal
 from armillary.base.document import Source
 from armillary.base.errors import InputError
 from armillary.base.units import format_bytes, format_time
+from armillary.compute.machine import Machine, machine_of
 from armillary.explore.search.bound import StepBound
 from armillary.explore.sweep.memory import needed
 from armillary.explore.training.candidates import candidates
 from armillary.explore.training.defaults import completed, with_recipe, with_sequence
-from armillary.explore.training.machine import Machine, machine_of
 from armillary.explore.training.parts import parts_of
 from armillary.explore.training.plan_keys import nested
 from armillary.explore.training.prediction import Prediction, plans_block

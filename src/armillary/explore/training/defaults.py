@@ -7,9 +7,9 @@ from typing import Any
 
 from armillary.base.errors import InputError, one_of
 from armillary.compute.gpu.device import load_gpu
+from armillary.compute.machine import Machine
 from armillary.explore.sweep.memory import needed
 from armillary.explore.training.candidates import candidates
-from armillary.explore.training.machine import Machine
 from armillary.explore.training.plan_keys import PlanError
 from armillary.explore.training.software import TRANSFORMER_ENGINE
 from armillary.platform.files.preset import merged

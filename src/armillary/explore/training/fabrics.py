@@ -9,12 +9,12 @@ from typing import Any
 from armillary.base.document import Source
 from armillary.base.errors import InputError
 from armillary.base.portable import exp, hypot, log
+from armillary.compute.machine import Machine, machine_of
 from armillary.explore.cost import Costs, measures_of, price, use_of
 from armillary.explore.cost.measures import HOURS_PER_YEAR
 from armillary.explore.training.choose import Progress, plan
 from armillary.explore.training.fitted import NORMAL
 from armillary.explore.training.interval import deviation
-from armillary.explore.training.machine import Machine, machine_of
 from armillary.explore.training.parts import exposed
 from armillary.explore.training.plan_keys import nested
 from armillary.explore.training.prediction import Prediction

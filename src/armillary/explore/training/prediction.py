@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 from armillary.base.errors import InputError
 from armillary.base.portable import hypot, log
 from armillary.base.units import format_bytes, format_count, format_time
+from armillary.compute.machine import Machine
 from armillary.explore.training.fitted import NORMAL
-from armillary.explore.training.machine import Machine
 from armillary.explore.training.parts import TITLES, exposed
+from armillary.explore.training.plan_changes import plan_changes
 from armillary.explore.training.software import Software
 from armillary.explore.training.step import Step, extent, on_machine, simulated
 from armillary.explore.what_if import Tried
@@ -156,7 +157,7 @@ class Prediction(Shown):
         return sorted([*self._other_plans(), *self._other_machines()], key=lambda each: each.rank)
 
     def _other_plans(self) -> Iterator[Tried]:
-        for words, keys in other_plans(self.plan):
+        for words, keys in plan_changes(self.step.model, self.plan):
             try:
                 other = self.again(merged(self.step.plan, keys))
             except InputError:
@@ -210,28 +211,6 @@ class Prediction(Shown):
                 "the pipeline is full each further round takes the same. The step time counts all of them."
             ])
         ]  # fmt: skip
-
-
-def other_plans(plan: Plan) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield single changes of a plan in words, and their keys."""
-    own = plan.parallel
-    for axis in ("tp", "pp", "cp", "ep"):
-        value = getattr(own, axis)
-        # Context and expert parallelism suit few models: they are changed, not begun.
-        sizes = [value * 2] * (axis in ("tp", "pp") or value > 1) + [value // 2] * (
-            value > 1 and value % 2 == 0
-        )
-        for size in sizes:
-            yield f"{axis} {size} instead of {value}", {"parallel": {axis: size}}
-    sizes = [plan.microbatch * 2] + [plan.microbatch // 2] * (plan.microbatch % 2 == 0)
-    for size in sizes:
-        yield f"microbatch {size} instead of {plan.microbatch}", {"microbatch": size}
-    for how in ("none", "selective", "full"):
-        if how != plan.recompute:
-            yield f"recomputation {how} instead of {plan.recompute}", {"recompute": how}
-    for how in ("ddp", "zero-1", "fsdp"):
-        if how != plan.data.sharding:
-            yield f"sharding {how} instead of {plan.data.sharding}", {"data": {"sharding": how}}
 
 
 def seconds_text(seconds: float) -> str:

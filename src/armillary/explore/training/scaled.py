@@ -19,11 +19,11 @@ from armillary.base.errors import InputError
 from armillary.base.files import write_text
 from armillary.base.portable import power
 from armillary.base.units import parse_bandwidth, parse_flops
-from armillary.collective.fitted import CollectiveFit, load_fit
+from armillary.collective.fitted import load_fit
 from armillary.collective.fitted.write import text_of
 from armillary.compute.gpu.device import load_gpu
 from armillary.compute.gpu.power import VOLTAGE
-from armillary.explore.training.machine import Machine, machine_of
+from armillary.compute.machine import Machine, machine_of
 
 MOST = 64.0
 """Largest factor; its inverse is the smallest."""
@@ -88,26 +88,10 @@ def _scale_network(base: Machine, keys: dict[str, Any], factor: float, files: di
     choice = base.platform.collectives.fit
     if choice is None:
         return
-    fit = _faster(load_fit(choice.name), factor)
+    fit = load_fit(choice.name).with_network(factor)
     file = f"{choice.name}-fabric-{factor:g}x.yaml"
     files[file] = text_of(fit, f"{choice.name} with {factor:g} times the bandwidth between nodes")
     keys["collectives"] = {**keys["collectives"], "fit": file}
-
-
-def _faster(fit: CollectiveFit, factor: float) -> CollectiveFit:
-    """Return a fit whose lines between nodes have so many times the bandwidth."""
-    sheet = fit.sheet.model_copy(update={"nic": fit.sheet.nic * factor})
-    between = {
-        operation: replace(part, nic={count: rate * factor for count, rate in part.nic.items()})
-        for operation, part in fit.between.items()
-    }
-    mechanism = fit.mechanism
-    if mechanism is not None:
-        network = {
-            name: line._replace(bandwidth=line.bandwidth * factor) for name, line in mechanism.network.items()
-        }
-        mechanism = replace(mechanism, network=network)
-    return replace(fit, sheet=sheet, between=between, mechanism=mechanism)
 
 
 def _scale_peaks(base: Machine, keys: dict[str, Any], factor: float, files: dict[str, str]) -> None:

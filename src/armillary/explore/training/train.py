@@ -12,11 +12,10 @@ from pydantic import ValidationError
 
 from armillary.base.document import Source
 from armillary.base.units import format_bytes, format_time
-from armillary.compute.gpu.device import load_gpu
+from armillary.compute.machine import Machine, machine_of
 from armillary.explore.training.constants import Constants
 from armillary.explore.training.defaults import chosen, completed, with_recipe, with_sequence
 from armillary.explore.training.interval import interval_of
-from armillary.explore.training.machine import Machine, machine_of
 from armillary.explore.training.parts import parts_of
 from armillary.explore.training.plan_keys import PlanError, nested
 from armillary.explore.training.prediction import Memory, Prediction
@@ -167,29 +166,9 @@ def _checkpoints(step: Step) -> list[str]:
     ]
 
 
-BASES = {
-    "sibling": "were not measured: they take what its data sheet adds to",
-    "derived": "were not measured: they follow its data sheet and the shares of the peaks of",
-    "sheet": "were not measured, nor of any such device: they follow its data sheet and the shares of the peaks of",
-}
-"""Basis of a device -> what is to be said of it, before the device that its constants are from."""
-
-
 def _assumed(machine: Machine, software: Software) -> list[str]:
     """Return what is not known of machine and software, and moves the answer."""
-    found = [*machine.assumptions]
-    if machine.device:
-        gpu = load_gpu(machine.device)
-        if gpu.basis in BASES:
-            found.append(f"kernels of {gpu.name} {BASES[gpu.basis]} {gpu.like}")
-        if machine.platform.collectives.fit is None:
-            found.append("collectives follow the links of the data sheet, as none was measured")
-    else:
-        compute = machine.platform.compute
-        share = f" at {100 * compute.kernels.compute:g} % of the peaks" if compute.model == "roofline" else ""
-        found.append(
-            f"kernels of machine {machine.name} are timed by {compute.model}{share}, of whose errors nothing is known"
-        )
+    found = [*machine.assumptions, *machine.not_measured()]
     if software.fitted.constants == Constants():
         where = machine.device or "this machine"
         found.append(f"no step of {software.name} on {where} was measured: it adds nothing to its kernels")

@@ -16,10 +16,10 @@ from armillary.collective.fitted import CollectiveFit, load_fit
 from armillary.collective.fitted.tuning import NVLS, SIMPLE
 from armillary.collective.fitted.write import text_of
 from armillary.compute.gpu.device import Gpu, load_gpu
+from armillary.compute.machine import machine_of
 from armillary.evidence.calibrate.device_file import like_keys
 from armillary.evidence.calibrate.gemm import predicted_ns
 from armillary.explore.training.defaults import completed
-from armillary.explore.training.machine import machine_of
 from armillary.explore.training.software import software_of
 from armillary.explore.training.step import Step, seconds
 from armillary.workload.models import read_model

@@ -13,11 +13,11 @@ from armillary.collective.fitted import load_fit
 from armillary.collective.fitted.tuning import SIMPLE
 from armillary.compute.gpu.device import load_gpu
 from armillary.compute.gpu.spread import kernel_spread
+from armillary.compute.machine import machine_of
 from armillary.evidence.calibrate.gemm import predicted_ns
 from armillary.evidence.calibrate.observe.base import base_of
 from armillary.evidence.calibrate.observe.machine import Found, observed_machine
 from armillary.evidence.calibrate.observe.read import observe
-from armillary.explore.training.machine import machine_of
 from armillary.explore.training.software import software_of
 
 pytest.importorskip("scipy")

@@ -8,7 +8,7 @@ from typing import Any
 
 from armillary.base.errors import InputError
 from armillary.collective.fitted.read import plain_name
-from armillary.explore.training.machine import Machine, machine_of
+from armillary.compute.machine import Machine, machine_of
 from armillary.platform.files.preset import device_names, is_preset, read_preset
 from armillary.platform.files.sized import counted
 

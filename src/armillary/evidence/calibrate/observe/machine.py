@@ -18,13 +18,13 @@ from armillary.collective.fitted.model import INSIDE, CollectiveFit
 from armillary.collective.fitted.read import load_fit
 from armillary.compute.gpu.device import load_gpu
 from armillary.compute.gpu.spread import device_spread
+from armillary.compute.machine import Machine
 from armillary.evidence.calibrate.nccl_device import sheet_name
 from armillary.evidence.calibrate.observe.base import Base
 from armillary.evidence.calibrate.observe.kernels import BALANCE, REACHED, Kernels, fit_kernels
 from armillary.evidence.calibrate.observe.network import Network, fit_network
 from armillary.evidence.calibrate.observe.read import Observed
 from armillary.evidence.calibrate.observe.software import Steps, fit_steps, rows_of, software_name
-from armillary.explore.training.machine import Machine
 from armillary.explore.training.prediction import Prediction
 from armillary.explore.training.software import Software, software_of
 from armillary.explore.training.train import of_plan

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from armillary.base.errors import InputError
+from armillary.compute.machine import Machine
 from armillary.evidence.calibrate.observe.steps import MeasuredStep
 from armillary.evidence.calibrate.priors import WEIGHT, pooled, told
 from armillary.evidence.calibrate.training import RANGES, Floats, fit, mean_error, residuals, slopes_at
@@ -21,7 +22,6 @@ from armillary.explore.training.constants import Constants
 from armillary.explore.training.defaults import completed, with_sequence
 from armillary.explore.training.fitted import ALL, UNKNOWN, Spread
 from armillary.explore.training.interval import ELSEWHERE
-from armillary.explore.training.machine import Machine
 from armillary.explore.training.parts import exposed, parts_of
 from armillary.explore.training.software import Software, usual
 from armillary.explore.training.step import Step

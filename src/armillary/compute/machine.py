@@ -1,4 +1,7 @@
-"""A machine that training steps are predicted on: a preset of any size, a file, or the mapping that it holds."""
+"""A machine whose kernels some model times: a preset of any size, a file, or the mapping that it holds.
+
+Training steps and served requests are predicted on it alike.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +12,17 @@ from typing import Any
 
 from armillary.base.document import Source
 from armillary.base.errors import InputError, nearest, one_of
-from armillary.compute.gpu.device import gpu_names
+from armillary.compute.gpu.device import gpu_names, load_gpu
 from armillary.platform.files.native import load_platform, platform_document
 from armillary.platform.files.preset import device_names, expand, is_preset, read_preset
 from armillary.platform.model import Platform
+
+_NOT_MEASURED = {
+    "sibling": "were not measured: they take what its data sheet adds to",
+    "derived": "were not measured: they follow its data sheet and the shares of the peaks of",
+    "sheet": "were not measured, nor of any such device: they follow its data sheet and the shares of the peaks of",
+}
+"""Basis of a device -> what is to be said of it, before the device that its constants are from."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +54,23 @@ class Machine:
     def domain(self) -> int:
         """Devices that its innermost dimension joins."""
         return self.platform.dimensions[0].size
+
+    def not_measured(self) -> list[str]:
+        """Return what is not known of the times of its kernels and collectives, a sentence each."""
+        compute = self.platform.compute
+        if not self.device:
+            share = (
+                f" at {100 * compute.kernels.compute:g} % of the peaks" if compute.model == "roofline" else ""
+            )
+            return [
+                f"kernels of machine {self.name} are timed by {compute.model}{share}, of whose errors nothing is known"
+            ]
+        gpu, found = load_gpu(self.device), []
+        if gpu.basis in _NOT_MEASURED:
+            found.append(f"kernels of {gpu.name} {_NOT_MEASURED[gpu.basis]} {gpu.like}")
+        if self.platform.collectives.fit is None and self.npus > 1:
+            found.append("collectives follow the links of the data sheet, as none was measured")
+        return found
 
 
 def machine_of(source: Source) -> Machine:
