@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import prod
 
-from armillary.trace import CollectiveType, Graph, NodeType
+from armillary.trace import CollectiveType, NodeType
 from armillary.trace.grid import FURTHER, RankGrid
 from armillary.trace.node import Attribute
-from armillary.trace.templates import GraphOfTemplates, Template
+from armillary.trace.templates import GraphOfTemplates, PlacedGraph, Template
 from armillary.workload.emit.template import (
     CALL,
     CHAIN,
@@ -174,7 +174,7 @@ class Rank:
             attributes += [("in_switch", "bool", True), ("pg_name", "string", together)]
         return self._place((name, load, size, together), name, kind, lambda: attributes, after)
 
-    def graph(self) -> Graph:
+    def graph(self) -> PlacedGraph:
         """Return the graph."""
         return self._graph_of_templates.graph()
 
