@@ -235,7 +235,7 @@ class PlacedGraph(Graph):
         return np.repeat(self.placement.labels[name], self.placement.placed[:, 2])
 
     @property
-    def _parents(self) -> tuple[Ints, NDArray[np.int32], list[tuple[int, int]]]:  # type: ignore[override]
+    def _parents(self) -> tuple[Ints, NDArray[np.int32], list[tuple[int, int]]]:
         return (*self.placement.parents, [])
 
     @property

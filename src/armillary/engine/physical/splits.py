@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.base.errors import InputError
-from armillary.collective.algorithms import rounds_alltoallv
+from armillary.collective.algorithms import rounds_of_messages
 from armillary.collective.load import Load, load
 from armillary.engine.common import network
 from armillary.engine.common.items import View
@@ -151,13 +151,13 @@ def loads(call: CollectiveCall, comm: Communicator, platform: Platform) -> list[
         worst = Load(0, Fraction(0), Fraction(0), Fraction(0), Fraction(0))
         for number in range(int(line.max()) + 1):
             here = moving[line.ravel() == number]
-            sizes = np.zeros((dimension.size, dimension.size), np.int64)
-            np.add.at(
-                sizes,
-                (coordinates[d][source[here]], coordinates[d][target[here]]),
+            rounds = rounds_of_messages(
+                dimension.size,
+                coordinates[d][source[here]],
+                coordinates[d][target[here]],
                 matrix[source[here], target[here]],
             )
-            cost = load(rounds_alltoallv(sizes), dimension.topology, dimension.size)
+            cost = load(rounds, dimension.topology, dimension.size)
             worst = Load(
                 max(worst.hops, cost.hops),
                 max(worst.volume, cost.volume),
