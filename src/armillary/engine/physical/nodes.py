@@ -150,8 +150,8 @@ def placed_view(view: View, graph: PlacedGraph, platform: Platform) -> View:
     without = _untimed(graph, platform) if packed.untimed else np.zeros(len(copies), np.bool_)
     nodes = replace(
         packed, graph=graph, order=np.arange(len(copies)), kind=packed.kind[copies], slot=packed.slot[copies],
-        ticks=packed.ticks[copies], indegree=np.diff(graph.parents()[0]), child_ptr=child_ptr, children=child, item=item,
-        items=items,
+        ticks=packed.ticks[copies], indegree=np.diff(graph.parents()[0]), child_ptr=child_ptr, children=child,
+        item=item, items=items,
         warnings=diagnose(graph) if packed.warnings else [], free=unrecorded(graph, platform),
         idle=int(untimed_on_cpu(graph).sum()) if packed.idle else 0, stream=packed.stream[copies],
         group=packed.group[copies], untimed=int(without.sum()),
