@@ -50,7 +50,7 @@ def plans(draw: st.DrawFn) -> Plan:
     return Plan.model_validate(chosen)
 
 
-@settings(max_examples=8)
+@settings(max_examples=5)
 @given(plans())
 def test_graphs_of_other_places_equal_those_placed_one_by_one(plan: Plan) -> None:
     model = Decoder.model_validate(MODEL)
