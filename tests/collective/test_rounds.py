@@ -6,11 +6,20 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from armillary.base.errors import InputError
 from armillary.collective import blocks as data
 from armillary.collective import in_switch
-from armillary.collective.algorithms import DEFINITIONS, ROOTED, find_algorithm, rounds_alltoallv, rounds_for
+from armillary.collective.algorithms import (
+    DEFINITIONS,
+    ROOTED,
+    find_algorithm,
+    rounds_alltoallv,
+    rounds_for,
+    rounds_of_messages,
+)
 from armillary.collective.demand import OPERATIONS
 from armillary.collective.rounds import ABSENT, Rounds, SwitchTree
 
@@ -171,3 +180,21 @@ def test_says_what_exists() -> None:
         "reduce-scatter-block"
     }
     assert rounds_for("ring", "reduce-scatter-block", 5) is rounds_for("ring", "reduce-scatter", 5)
+
+
+@given(st.integers(2, 6), st.data())
+def test_messages_alone_give_the_rounds_of_their_matrix(n: int, drawn: st.DataObject) -> None:
+    places = st.tuples(st.integers(0, n - 1), st.integers(0, n - 1), st.integers(0, 9))
+    messages = [m for m in drawn.draw(st.lists(places, max_size=12)) if m[0] != m[1]]
+    matrix = np.zeros((n, n), np.int64)
+    for source, target, size in messages:
+        matrix[source, target] += size
+    columns = np.array(messages, np.int64).reshape(-1, 3).T
+    fast, slow = rounds_of_messages(n, *columns).rounds, rounds_alltoallv(matrix).rounds
+    assert len(fast) == len(slow)
+    for one, other in zip(fast, slow, strict=True):
+        for name in ("source", "target", "numerator", "denominator", "reduce"):
+            assert getattr(one.base, name).tolist() == getattr(other.base, name).tolist()
+    assert all(matrix[a, b] == size for part in fast for a, b, size in zip(
+        part.base.source.tolist(), part.base.target.tolist(), part.base.numerator.tolist(), strict=True
+    ))  # fmt: skip

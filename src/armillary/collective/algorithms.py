@@ -12,7 +12,7 @@ from armillary.base.hints import show
 from armillary.base.portable import log2
 from armillary.collective.demand import OPERATIONS, plain
 from armillary.collective.load import load
-from armillary.collective.rounds import CollectiveAlgorithm, Moves, Round, Rounds
+from armillary.collective.rounds import CollectiveAlgorithm, IntArray, Moves, Round, Rounds
 from armillary.platform.collectives import ALGORITHMS, known_name
 from armillary.platform.network import TOPOLOGIES, InNetwork
 
@@ -140,7 +140,25 @@ def rounds_alltoallv(matrix: npt.ArrayLike) -> Rounds:
         raise InputError("all-to-all-v: sizes must be whole numbers of bytes, at least 0")
     # A member's part for itself never moves.
     source, target = np.nonzero(given * (1 - np.eye(n, dtype=given.dtype)))
-    moves = Moves.of(source, target, given[source, target])
+    return rounds_of_messages(n, source, target, given[source, target])
+
+
+def rounds_of_messages(n: int, source: IntArray, target: IntArray, sizes: IntArray) -> Rounds:
+    """Return an all-to-all-v of `n` members as `rounds_alltoallv` does, given its messages alone.
+
+    A matrix has n squared entries, of which those of a few members that send fill few.
+
+    Args:
+        n: Members.
+        source: Sender of each message, (messages).
+        target: Receiver, another one, (messages); messages of one pair become one.
+        sizes: Bytes, at least 0, (messages).
+    """
+    pairs, which = np.unique(source * n + target, return_inverse=True)
+    total = np.zeros(len(pairs), np.int64)
+    np.add.at(total, which, np.asarray(sizes, np.int64))
+    some = np.flatnonzero(total)
+    moves = Moves.of(pairs[some] // n, pairs[some] % n, total[some])
     return Rounds("direct", "all-to-all-v", n, 0, (Round(n, moves),) if len(moves) else ())
 
 

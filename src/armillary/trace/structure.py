@@ -39,6 +39,16 @@ def owners(ptr: I64) -> I64:
     return np.repeat(np.arange(len(ptr) - 1), np.diff(ptr))
 
 
+def children(parent: NDArray[np.integer], child: NDArray[np.integer], n: int) -> tuple[I64, I64]:
+    """Return the children of nodes 0 to n - 1 in CSR, ascending, given all pairs: offsets (n + 1) and nodes, int64."""
+    # (parent, child) as one integer: NumPy sorts values faster than it finds their order.
+    key = np.sort(parent.astype(np.int64) * n + child)
+    owner = key // max(n, 1)
+    ptr = np.zeros(n + 1, dtype=np.int64)
+    np.cumsum(np.bincount(owner, minlength=n), out=ptr[1:])
+    return ptr, key - owner * n
+
+
 def topological(ptr: I64, parent: NDArray[np.integer]) -> I64:
     """Return the nodes, each after its parents (CSR); those on or behind a cycle are left out."""
     n = len(ptr) - 1

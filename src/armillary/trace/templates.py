@@ -14,6 +14,7 @@ from armillary.trace import columns as c
 from armillary.trace.columns import VERSION, Columns
 from armillary.trace.graph import Graph, distinct
 from armillary.trace.node import Attribute, Node, Packer
+from armillary.trace.structure import children, owners
 
 Ints = NDArray[np.int64]
 LABEL = -1
@@ -49,11 +50,11 @@ class GraphOfTemplates:
     def __init__(self, source: str) -> None:
         self.source = source
         self.n_nodes = 0
-        self._packer = Packer(source)
-        self._packer.add(Node(name=VERSION), "GlobalMetadata")
+        self._frames = 1
+        """Packed frames so far; frame 0 is the GlobalMetadata."""
         self._first: dict[int, int] = {}
         self._templates: list[Template] = []
-        """The packed templates; a reference keeps their `id()` from being reused."""
+        """What was placed; a reference keeps their `id()` from being reused."""
         self._placed: list[tuple[int, int, int]] = []
         """First frame, first id and number of nodes of every placement."""
         self._labels: dict[str, list[int]] = {}
@@ -68,12 +69,11 @@ class GraphOfTemplates:
             ports: By port, ids of the nodes that its nodes wait for; a port left out waits for nothing.
             labels: Values of the attributes that are `LABEL` in the template; every placement has the same ones.
         """
-        # Packed at the first placement; later placements copy the packed frames.
+        # Packed once, in the order of first placements; every placement copies the packed frames.
         if id(template) not in self._first:
-            self._first[id(template)] = len(self._packer.rows)
+            self._first[id(template)] = self._frames
             self._templates.append(template)
-            for each in template.nodes:
-                self._packer.add(each, f"node '{each.name}'")
+            self._frames += len(template.nodes)
         base = self.n_nodes
         for port, parents in ports.items():
             # Edges through ports differ between placements, so they are kept apart from the packed ones.
@@ -88,13 +88,68 @@ class GraphOfTemplates:
 
     def graph(self) -> PlacedGraph:
         """Return the graph."""
-        packed, placed = self._packer.columns(), np.array(self._placed, np.int64).reshape(-1, 3)
+        placed = np.array(self._placed, np.int64).reshape(-1, 3)
         # Node k is a copy of packed frame `frames[k]`; frame 0 is the GlobalMetadata.
         shift = np.repeat(placed[:, 0] - placed[:, 1], placed[:, 2])
         copies = np.arange(self.n_nodes) + shift - 1
         edges = np.array(self._children, np.int64), np.array(self._parents, np.int64)
         labels = {name: np.array(values, np.int64) for name, values in self._labels.items()}
-        return PlacedGraph(PackedGraph(packed, self.source, copies), copies, placed, edges, labels)
+        packed = _pack(self._templates, self.source)
+        inside = packed.rows[c.DATA_AT], packed.data
+        placement = Placement(self._templates, copies, placed, edges, labels, inside)
+        return PlacedGraph(PackedGraph(packed, self.source, copies), placement)
+
+
+def _pack(templates: Iterable[Template], source: str) -> Columns:
+    """Return the nodes of templates, one after the other, behind a GlobalMetadata."""
+    packer = Packer(source)
+    packer.add(Node(name=VERSION), "GlobalMetadata")
+    for template in templates:
+        for each in template.nodes:
+            packer.add(each, f"node '{each.name}'")
+    return packer.columns()
+
+
+@dataclass(eq=False)
+class Placement:
+    """Which templates were placed in which order, and what their nodes wait for.
+
+    Graphs share one where their templates differ in nothing but the attributes of nodes, as those of ranks with the
+    same tasks and other loads do; what follows from it alone is computed once for all of them.
+    """
+
+    templates: list[Template]
+    """In the order of their first placements."""
+    copies: Ints
+    """Which packed node each node is a copy of, int64 (n_nodes,)."""
+    placed: Ints
+    """First frame, first id and number of nodes of every placement, (placements, 3)."""
+    edges: tuple[Ints, Ints]
+    """Children and parents of the dependencies through ports."""
+    labels: dict[str, Ints]
+    """Values of labels, by name, (placements)."""
+    inside: tuple[Ints, Ints]
+    """Dependencies inside templates: CSR offsets by packed frame, and indices in the template."""
+
+    @cached_property
+    def parents(self) -> tuple[Ints, NDArray[np.int32]]:
+        """See `Graph.parents`."""
+        count = len(self.copies)
+        n = max(count, 1)
+        ptr, at = _gather(self.inside[0], self.copies + 1)
+        # Inside a template a dependency is an index; the placement's first id turns it into an id.
+        base = np.repeat(self.placed[:, 1], self.placed[:, 2])
+        inside = np.repeat(np.arange(count) * n + base, np.diff(ptr)) + self.inside[1][at]
+        # Sorts by child, and drops edges that both a template and a port give.
+        child, parent = np.divmod(distinct(np.concatenate([inside, self.edges[0] * n + self.edges[1]])), n)
+        ptr = np.concatenate([[0], np.cumsum(np.bincount(child, minlength=count))])
+        return ptr, parent.astype(np.int32)
+
+    @cached_property
+    def children(self) -> tuple[Ints, Ints]:
+        """See `structure.children`."""
+        ptr, parent = self.parents
+        return children(parent, owners(ptr), len(self.copies))
 
 
 class PackedGraph(Graph):
@@ -134,30 +189,25 @@ class PlacedGraph(Graph):
 
     Attributes:
         packed: The packed nodes.
-        copies: Which of them each node is a copy of, int64 (n_nodes,).
+        placement: Where they were placed.
+        copies: Which packed node each node is a copy of, int64 (n_nodes,).
     """
 
-    def __init__(
-        self,
-        packed: PackedGraph,
-        copies: Ints,
-        placed: Ints,
-        edges: tuple[Ints, Ints],
-        labels: dict[str, Ints],
-    ) -> None:
-        """Keep the parts of the graph.
+    def __init__(self, packed: PackedGraph, placement: Placement) -> None:
+        self.packed, self.placement, self.copies = packed, placement, placement.copies
+        self.first, self.index, self.source, self.n_nodes = 1, 0, packed.source, len(self.copies)
+        self.kept = {}
+
+    def with_templates(self, others: Mapping[int, Template]) -> PlacedGraph:
+        """Return the graph of other templates in the same places.
 
         Args:
-            packed: See above.
-            copies: See above.
-            placed: First frame, first id and number of nodes of every placement, (placements, 3).
-            edges: Children and parents of the dependencies through ports.
-            labels: Values of labels, by name, (placements).
+            others: By the ``id`` of a template of this graph, one with as many nodes, and the same dependencies and
+                ports; what is left out stays.
         """
-        self.packed, self.copies = packed, copies
-        self.first, self.index, self.source, self.n_nodes = 1, 0, packed.source, len(copies)
-        self.kept = {}
-        self._placed, self._edges, self._labels = placed, edges, labels
+        templates = [others.get(id(template), template) for template in self.placement.templates]
+        packed = PackedGraph(_pack(templates, self.source), self.source, self.copies)
+        return PlacedGraph(packed, self.placement)
 
     @cached_property
     def columns(self) -> Columns:  # type: ignore[override]  # the base class has an attribute of this name
@@ -165,7 +215,7 @@ class PlacedGraph(Graph):
         packed, n = self.packed.columns, self.n_nodes
         attr_ptr, at = _gather(packed.rows[c.ATTR_AT], self.copies + 1)
         attr_name, attr_value = packed.attr_name[at], packed.attr_value[at]
-        for name in self._labels:
+        for name in self.placement.labels:
             # Attribute i belongs to the last node whose attributes begin at or before i.
             which = np.flatnonzero((attr_name == packed.name_code.get(name, -1)) & (attr_value == LABEL))
             attr_value[which] = self._label(name)[np.searchsorted(attr_ptr, which, side="right") - 1]
@@ -182,20 +232,11 @@ class PlacedGraph(Graph):
         )  # fmt: skip
 
     def _label(self, name: str) -> Ints:
-        return np.repeat(self._labels[name], self._placed[:, 2])
+        return np.repeat(self.placement.labels[name], self.placement.placed[:, 2])
 
-    @cached_property
+    @property
     def _parents(self) -> tuple[Ints, NDArray[np.int32], list[tuple[int, int]]]:
-        n, packed = max(self.n_nodes, 1), self.packed.columns
-        ptr, at = _gather(packed.rows[c.DATA_AT], self.copies + 1)
-        counts = np.diff(ptr)
-        # Inside a template a dependency is an index; the placement's first id turns it into an id.
-        base = np.repeat(self._placed[:, 1], self._placed[:, 2])
-        inside = np.repeat(np.arange(self.n_nodes) * n + base, counts) + packed.data[at]
-        # Sorts by child, and drops edges that both a template and a port give.
-        child, parent = np.divmod(distinct(np.concatenate([inside, self._edges[0] * n + self._edges[1]])), n)
-        ptr = np.concatenate([[0], np.cumsum(np.bincount(child, minlength=self.n_nodes))])
-        return ptr, parent.astype(np.int32), []
+        return (*self.placement.parents, [])
 
     @property
     def ids(self) -> NDArray[np.uint64]:
@@ -234,7 +275,7 @@ class PlacedGraph(Graph):
     def ints(self, name: str, default: int = 0) -> Ints:
         """Return an integer attribute of every node, int64 (n_nodes,); see `AttributeColumns.ints`."""
         found = self.packed.ints(name, default)[self.copies]
-        if name not in self._labels:
+        if name not in self.placement.labels:
             return found
         return np.where(self.has(name) & (found == LABEL), self._label(name), found)
 

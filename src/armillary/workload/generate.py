@@ -13,7 +13,9 @@ from armillary.base.errors import InputError
 from armillary.base.memory import SIMULATED, require
 from armillary.base.units import format_bytes
 from armillary.trace import Trace
+from armillary.trace.templates import PlacedGraph
 from armillary.workload.emit.parameter_server import parameter_server_trace, workers_of
+from armillary.workload.emit.places import same_placements
 from armillary.workload.emit.serving import rounds, serving_graph
 from armillary.workload.emit.training import Pieces, Stage
 from armillary.workload.layers.layer import Layer
@@ -64,10 +66,15 @@ def generate(model: Model, plan: Plan) -> Trace:
     if schedule == "pipedream":
         count *= plan.iterations
     order = tasks(schedule, stages, plan.pipeline.virtual, count)
-    graphs, pieces = [], Pieces(plan.host)
+    graphs: list[PlacedGraph] = []
+    pieces, made = Pieces(plan.host), partition(first, plan)
     # One graph per stage and distinct place; equal layers of all of them share their pieces.
     for place in places:
-        virtual = partition(layers_of(model, plan, place) if place else first, plan)
+        virtual = partition(layers_of(model, plan, place), plan) if place else made
+        others = same_placements(made, virtual, pieces, plan) if graphs else None
+        if others is not None:
+            graphs += [graph.with_templates(others) for graph in graphs[:stages]]
+            continue
         boundaries = [each[-1].boundary for each in virtual]
         numbered = _numbered(virtual)
         for stage in range(stages):
@@ -75,8 +82,8 @@ def generate(model: Model, plan: Plan) -> Trace:
                 numbered[virtual_stage(schedule, stages, stage, chunk)]
                 for chunk in range(chunks_of(schedule, plan.pipeline.virtual))
             ]
-            made = Stage(plan, grid, chunks, order[stage], stage, pieces, boundaries, _tied(model, plan))
-            graphs.append(made.graph())
+            tied = _tied(model, plan)
+            graphs.append(Stage(plan, grid, chunks, order[stage], stage, pieces, boundaries, tied).graph())
     of_rank = grid.coordinate("pp")
     if len(places) > 1:
         # `alike` has the representative place of each coordinate, `places` those that were generated, ascending.

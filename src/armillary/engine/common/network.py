@@ -161,6 +161,19 @@ class Communicator:
     number: int
     members: NDArray[np.int64]
     world: bool
+    _positions: dict[tuple[int, ...], list[tuple[int, ...]]] = field(default_factory=dict, repr=False)
+
+    def positions(self, dimensions: tuple[Dimension, ...]) -> list[tuple[int, ...]]:
+        """Return where in each dimension its members are, ascending."""
+        # Every call of a communicator asks, and one may have as many members as the machine.
+        key = tuple(dimension.size for dimension in dimensions)
+        if key not in self._positions:
+            self._positions[key] = []
+            for stride, size in zip(strides(dimensions), key, strict=True):
+                there = np.zeros(size, np.bool_)
+                there[self.members // stride % size] = True
+                self._positions[key].append(tuple(np.flatnonzero(there).tolist()))
+        return self._positions[key]
 
 
 class Communicators:

@@ -34,6 +34,7 @@ from armillary.trace import Graph, NodeType
 from armillary.trace._check import validate
 from armillary.trace.columns import distinct_columns
 from armillary.trace.node import DELAY
+from armillary.trace.structure import children, owners
 
 if TYPE_CHECKING:
     from armillary.compute import KernelTimes
@@ -116,12 +117,11 @@ def lower_nodes(graph: Graph, platform: Platform, times: KernelTimes | None) -> 
     # From positions in the graph to places in issue order.
     place = np.empty(n, np.int64)
     place[order] = np.arange(n)
-    parents, children = place[parent], place[np.repeat(np.arange(n), counts)]
-    child_ptr, children = _children(parents, children, n)
+    child_ptr, child = children(place[parent], place[owners(ptr)], n)
     needs_row = np.isin(kind, (lk.COLLECTIVE, lk.SEND, lk.RECV, lk.MEMORY, lk.TRANSFER))
     item = np.where(needs_row, np.cumsum(needs_row) - 1, -1)
     return PhysicalNodes(
-        graph, order, kind, slot, ticks, counts[order].astype(np.int64), child_ptr, children,
+        graph, order, kind, slot, ticks, counts[order].astype(np.int64), child_ptr, child,
         item, np.flatnonzero(needs_row), warnings, free=unrecorded(graph, platform), stored=stored,
         idle=int(untimed_on_cpu(graph).sum()),
         stream=stream.astype(np.int64), group=graph.strings("pg_name")[0][order].astype(np.int64), roofline=timed,
@@ -142,19 +142,16 @@ def placed_view(view: View, graph: PlacedGraph, platform: Platform) -> View:
     assert isinstance(packed, PhysicalNodes)
     assert packed.stream is not None
     assert packed.group is not None
-    ptr, parent = graph.parents()
+    child_ptr, child = graph.placement.children
     item = packed.item[copies]
     items = np.flatnonzero(item >= 0)
     own = item[items]
     item[items] = np.arange(len(items))
-    counts = np.diff(ptr)
-    child_ptr, children = _children(
-        parent.astype(np.int64), np.repeat(np.arange(len(copies)), counts), len(copies)
-    )
     without = _untimed(graph, platform) if packed.untimed else np.zeros(len(copies), np.bool_)
     nodes = replace(
         packed, graph=graph, order=np.arange(len(copies)), kind=packed.kind[copies], slot=packed.slot[copies],
-        ticks=packed.ticks[copies], indegree=counts, child_ptr=child_ptr, children=children, item=item, items=items,
+        ticks=packed.ticks[copies], indegree=np.diff(graph.parents()[0]), child_ptr=child_ptr, children=child,
+        item=item, items=items,
         warnings=diagnose(graph) if packed.warnings else [], free=unrecorded(graph, platform),
         idle=int(untimed_on_cpu(graph).sum()) if packed.idle else 0, stream=packed.stream[copies],
         group=packed.group[copies], untimed=int(without.sum()),
@@ -163,14 +160,6 @@ def placed_view(view: View, graph: PlacedGraph, platform: Platform) -> View:
     return replace(
         view, nodes=nodes, call=view.call[own], peer=view.peer[own], tag=view.tag[own], size=view.size[own]
     )
-
-
-def _children(parents: Ints, children: Ints, n: int) -> tuple[Ints, Ints]:
-    """Return CSR by parent, children ascending: what ends frees its children in issue order."""
-    key = np.sort(parents * n + children)
-    parents = key // max(n, 1)
-    child_ptr = np.concatenate([[0], np.cumsum(np.bincount(parents, minlength=n))]).astype(np.int64)
-    return child_ptr, key - parents * n
 
 
 def _untimed(graph: Graph, platform: Platform) -> NDArray[np.bool_]:

@@ -150,11 +150,7 @@ class PhysicalPhase:
 
 def spans(platform: Platform, comm: Communicator) -> list[Span] | None:
     """Return what a communicator spans, innermost first; None if it is no grid of positions."""
-    coordinates = [
-        (comm.members // stride) % dimension.size
-        for stride, dimension in zip(network.strides(platform.dimensions), platform.dimensions, strict=True)
-    ]
-    used = [tuple(np.unique(c).tolist()) for c in coordinates]
+    used = comm.positions(platform.dimensions)
     # A grid has as many members as combinations of positions: e.g. ranks 0, 1, 4, 5 in 4 x 2, but not 0, 1,
     # 4, 6.
     if int(np.prod([len(u) for u in used])) != len(comm.members):

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.base.errors import InputError
-from armillary.collective.algorithms import rounds_alltoallv
+from armillary.collective.algorithms import rounds_of_messages
 from armillary.collective.load import Load, load
 from armillary.engine.common import network
 from armillary.engine.common.items import View
@@ -53,8 +53,11 @@ def join_splits(
 
 def with_calls(view: View, joined: dict[int, CollectiveCall]) -> View:
     """Return a view in which items have other calls."""
-    calls, call = [*view.calls, *joined.values()], view.call.copy()
-    call[list(joined)] = len(view.calls) + np.arange(len(joined))
+    # By identity: `join` makes equal calls one object, and to compare their splits costs members squared.
+    other = {id(each): each for each in joined.values()}
+    at = {key: len(view.calls) + place for place, key in enumerate(other)}
+    calls, call = [*view.calls, *other.values()], view.call.copy()
+    call[list(joined)] = [at[id(each)] for each in joined.values()]
     used, place = np.unique(call[call >= 0], return_inverse=True)
     call[call >= 0] = place
     return replace(view, calls=[calls[j] for j in used.tolist()], call=call)
@@ -66,12 +69,20 @@ def join(comm: int, members: list[Rows], sources: list[str]) -> dict[int, Collec
     Raises:
         InputError: as `join_splits`.
     """
-    calls = {}
+    calls: dict[int, CollectiveCall] = {}
+    # Layers and microbatches repeat: a graph names the same list again, and members the same lists together.
+    known: dict[tuple[int, ...], CollectiveCall] = {}
     for number in sorted({number for rows in members for number in rows}):
-        matrix = tuple(
-            _row(rows, number, len(members), source) for rows, source in zip(members, sources, strict=True)
-        )
-        calls[number] = CollectiveCall(comm, "all-to-all", max(1, *map(sum, matrix)), None, splits=matrix)
+        lists = [rows[number][1] if number in rows else () for rows in members]
+        key = tuple(map(id, lists))
+        if key not in known:
+            matrix = tuple(
+                _row(rows, number, len(members), source)
+                for rows, source in zip(members, sources, strict=True)
+            )
+            size = max(1, *map(sum, matrix))
+            known[key] = CollectiveCall(comm, "all-to-all", size, None, splits=matrix)
+        calls[number] = known[key]
     return calls
 
 
@@ -140,13 +151,13 @@ def loads(call: CollectiveCall, comm: Communicator, platform: Platform) -> list[
         worst = Load(0, Fraction(0), Fraction(0), Fraction(0), Fraction(0))
         for number in range(int(line.max()) + 1):
             here = moving[line.ravel() == number]
-            sizes = np.zeros((dimension.size, dimension.size), np.int64)
-            np.add.at(
-                sizes,
-                (coordinates[d][source[here]], coordinates[d][target[here]]),
+            rounds = rounds_of_messages(
+                dimension.size,
+                coordinates[d][source[here]],
+                coordinates[d][target[here]],
                 matrix[source[here], target[here]],
             )
-            cost = load(rounds_alltoallv(sizes), dimension.topology, dimension.size)
+            cost = load(rounds, dimension.topology, dimension.size)
             worst = Load(
                 max(worst.hops, cost.hops),
                 max(worst.volume, cost.volume),

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import prod
 
-from armillary.trace import CollectiveType, Graph, NodeType
+from armillary.trace import CollectiveType, NodeType
 from armillary.trace.grid import FURTHER, RankGrid
 from armillary.trace.node import Attribute
 from armillary.trace.storage import storage_field
-from armillary.trace.templates import GraphOfTemplates, Template
+from armillary.trace.templates import GraphOfTemplates, PlacedGraph, Template
 from armillary.workload.emit.template import (
     CALL,
     CHAIN,
@@ -186,7 +186,7 @@ class Rank:
         node = self._place((size,), "checkpoint", NodeType.CHECKPOINT_NODE, lambda: attributes, after)
         self.chain = [node]
 
-    def graph(self) -> Graph:
+    def graph(self) -> PlacedGraph:
         """Return the graph."""
         return self._graph_of_templates.graph()
 

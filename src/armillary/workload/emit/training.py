@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import ceil
 
-from armillary.trace import CollectiveType, Graph
+from armillary.trace import CollectiveType
 from armillary.trace.grid import RankGrid
+from armillary.trace.templates import PlacedGraph
 from armillary.workload.emit.rank import Nodes, Rank
 from armillary.workload.emit.replicas import STRATEGIES, update
 from armillary.workload.emit.template import NO_HOST, Piece, piece
@@ -94,7 +95,7 @@ class Stage:
         self.updated: Nodes = ()
         """Nodes after which the last step's update is done."""
 
-    def graph(self) -> Graph:
+    def graph(self) -> PlacedGraph:
         """Return the graph of all iterations."""
         flush = self.plan.pipeline.schedule != "pipedream"
         for iteration in range(self.plan.iterations if flush else 1):
@@ -245,9 +246,11 @@ class Stage:
 
     def _agree(self, direction: str, task: Task, after: Nodes) -> None:
         """Reduce the largest values of the tensors of a pass; what follows is scaled by them."""
+        if not self.history:
+            return
         # One GEMM of the forward pass for each linear layer.
         layers = sum(bool(step.scaling) for _, layer in self.chunks[task.chunk] for step in layer.forward)
-        if self.history and layers:
+        if layers:
             self.rank.labels["layer"] = -1
             size = layers * TENSORS[direction] * AMAX
             after = [*after, *self.rank.chain]

@@ -257,7 +257,8 @@ def _emit(taken: _Taken, plan: Plan, grid: RankGrid, microbatches: int) -> list[
     stages = plan.parallel.pp
     virtual = partition(list(taken.layers), plan)
     order = tasks(taken.schedule, stages, taken.virtual, microbatches)
-    pieces, first, graphs = Pieces(), 0, []
+    pieces, first = Pieces(), 0
+    graphs: list[Graph] = []
     chunks = []
     for layers in virtual:
         chunks.append(list(enumerate(layers, first)))
