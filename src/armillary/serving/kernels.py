@@ -2,8 +2,8 @@
 
 ``kernels.yaml`` has the constants of each device and engine. An all-reduce of a node is one kernel that reads what all
 members have (one-shot), or first sums a share (two-shot); attention of one new token reads the cache in parts that fill
-the device; routed experts are one fused kernel whose time is that of the weights it touches. GEMMs are those of
-`armillary.compute.gpu.gemm`, and what quantises their operands.
+the device; routed experts are one fused kernel whose time is that of the weights it touches; linear attention is two,
+which convolve and pass states. GEMMs are those of `armillary.compute.gpu.gemm`, and what quantises their operands.
 """
 
 from __future__ import annotations
@@ -46,6 +46,8 @@ INGEST_NS, TOKEN_PS = 6_000_000, 4_200_000
 """ns from the arrival of a request until it is queued, and ps more for each token of its prompt, which the front end
 splits and sends: what kernels leave of the time to first token of gpt-oss on vLLM with 4 clients, at prompts of 922 and
 7,373 tokens (silicon_sample.csv). BLIS has 15.6 ms, whatever the prompt (inference-sim, defaults.yaml)."""
+LINEAR = ("mixer.conv.", "mixer.keys.", "mixer.scan", "mixer.update")
+"""What the names of kernels between the projections of a linear layer begin with, but for its gate."""
 ROUTED = ("dispatch.", "experts.", "combine.unpermute")
 US = 1e3
 Constants = Mapping[str, float]
@@ -125,6 +127,11 @@ class Kernels:
             own["launch"] + portable.hypot(moved, flops / (self.gpu.peaks["bf16"] * own["rate"]) * 1e6)
         )
 
+    def linear_ns(self, kind: str, size: float) -> float:
+        """Return ns of Gated DeltaNet that moves `size` bytes: ``chunk`` of prompts, ``step`` of single tokens."""
+        own = self.parts["linear"][kind]
+        return US * (own["launch"] + size / (self.gpu.bandwidth * own["memory"]) * 1e6)
+
     def experts_ns(self, tokens: int) -> float:
         """Return ns of the routed experts of a layer: they are chosen at random, some more often (`spread`)."""
         of = self.routed
@@ -190,8 +197,13 @@ def take(steps: Sequence[Step], kernels: Kernels, tp: int, taken: Taken, at: int
     if routed:
         taken.others.append((at, times * kernels.experts_ns(tokens), False))
     fused = kernels.parts.get("fuses", {}).get("all", {})
+    linear = _linear(steps, kernels)
+    if linear:
+        taken.others.append((at, times * kernels.linear_ns(*linear), True))
     for step in steps:
         name, _, last = step.name.rpartition(".")
+        if linear and step.name.startswith(LINEAR):
+            continue
         if routed and (_routed(step.name) or _beside(step.name, tokens)):
             continue
         if last == "norm" and name in ("attention.norm", "mlp.norm") and fused.get("norm") and tp > 1:
@@ -212,6 +224,15 @@ def take(steps: Sequence[Step], kernels: Kernels, tp: int, taken: Taken, at: int
         else:
             left.append(step)
     return left
+
+
+def _linear(steps: Sequence[Step], kernels: Kernels) -> tuple[str, int] | None:
+    """Return kind and bytes of the kernels of Gated DeltaNet, which norm keys, too; None: none was measured."""
+    moved = {step.name: step.bytes for step in steps if step.name.startswith(LINEAR)}
+    kind = "step" if "mixer.update" in moved else "chunk"
+    if "mixer.keys.norm" not in moved or kind not in kernels.parts.get("linear", {}):
+        return None
+    return kind, sum(each for name, each in moved.items() if not name.startswith("mixer.keys."))
 
 
 def issued_kernels(steps: Sequence[Step]) -> int:

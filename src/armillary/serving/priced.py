@@ -16,7 +16,7 @@ import numpy as np
 
 from armillary.engine import simulate
 from armillary.platform.model import Platform
-from armillary.serving.kernels import GRAPHS, ISSUE_NS, Kernels, Taken, issued_kernels, take
+from armillary.serving.kernels import GRAPHS, ISSUE_NS, LINEAR, Kernels, Taken, issued_kernels, take
 from armillary.serving.step_table import Ints, StepTable
 from armillary.trace import Trace
 from armillary.workload.emit.rank import Rank
@@ -183,8 +183,8 @@ def as_engines_run(steps: Sequence[Step]) -> list[Step]:
 
 
 def _of_attention(step: Step) -> bool:
-    """Return whether the time of a kernel depends on what is before its tokens."""
-    return step.attention is not None or step.name.startswith(("absorbed.", "core.", "kv.up."))
+    """Return whether the time of a kernel depends on what is before its tokens, or on whose they are."""
+    return step.attention is not None or step.name.startswith(("absorbed.", "core.", "kv.up.", *LINEAR))
 
 
 def _timed(

@@ -180,10 +180,8 @@ def service(model: Model, machine: Machine, requests: Requests, wanted: Wanted) 
     plan = _plan(machine, tp, wanted)
     if not isinstance(model, Decoder):
         raise InputError(f"serving '{model.name}': expected a model of kind 'decoder', got '{model.kind}'")
-    if any(model.mixes(layer) != "attention" for layer in range(model.layers)):
-        raise InputError(
-            f"serving '{model.name}': expected a model with attention in every layer, it has others"
-        )
+    if model.linear and wanted.cached and requests.shared is not None:
+        assumptions.append("linear layers keep a state at the end of each block that requests share")
     kept = stores(plan)
     if kept.weights != plan.numbers.compute and not wanted.experts:
         assumptions.append(

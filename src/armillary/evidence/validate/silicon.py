@@ -39,10 +39,11 @@ MODELS = {
     "Llama-3.1-8B-Instruct-FP8": "llama-3.1-8b", "Qwen3-32B": "qwen3-32b",
     "Qwen3-235B-A22B-FP8": "qwen3-235b-a22b", "gpt-oss-120b": "gpt-oss-120b",
     "DeepSeek-V3": "deepseek-v3", "DeepSeek-R1": "deepseek-v3", "Kimi-K2.5": "kimi-k2", "MiniMax-M2.5": "minimax-m2.5",
+    "Qwen3.5-397B-A17B": "qwen3.5-397b-a17b",
 }  # fmt: skip
 """Last part of ``model_path`` -> model. InferenceX's Llama 70B is 3.3, DeepSeek-V3 is R1: of the same shapes."""
 DEVICES = {"h100_sxm": "h100", "h200_sxm": "h200", "b200_sxm": "b200", "a100_sxm": "a100"}
-BLOCKED = ("deepseek-v3", "minimax-m2.5", "qwen3-235b-a22b")
+BLOCKED = ("deepseek-v3", "minimax-m2.5", "qwen3-235b-a22b", "qwen3.5-397b-a17b")
 """Models whose fp8 checkpoints have a scale for each 128 x 128 weights."""
 WARMED = "2026-01-21"
 """Day from which on InferenceX's client warms the server up."""
@@ -203,8 +204,10 @@ def _served_as(model: str, device: str, backend: str, precision: str) -> tuple[t
         found["precision"] = precision
     if found.get("precision") == "fp8" and model in BLOCKED:
         found["scales"] = "block"
-    cached = device == "b200" and (
-        model in ("deepseek-v3", "gpt-oss-120b") or (model, precision) == ("minimax-m2.5", "fp4")
+    cached = (
+        device == "b200"
+        and (model in ("deepseek-v3", "gpt-oss-120b") or (model, precision) == ("minimax-m2.5", "fp4"))
+        or (model, precision) == ("qwen3.5-397b-a17b", "fp8")
     )
     if cached or model == "llama-3.1-70b" or (model == "deepseek-v3" and backend == "trtllm"):
         found["cache_precision"] = "fp8"
@@ -226,6 +229,8 @@ def _budget(
     """
     clients, isl, devices = sizes
     if backend == "sglang":
+        if model == "qwen3.5-397b-a17b":
+            return 16384 if device == "h200" else 32768
         if device == "h200":
             return 32768
         return 16384 if precision == "fp4" else 32768 if devices == 8 else 8192
