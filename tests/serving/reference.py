@@ -137,6 +137,8 @@ class Reference:
             )
             for r in range(len(requests))
         ]
+        self.own = self.requests
+        """Those that may have blocks here."""
         self.clients = requests.clients
         self.cache = Cache(engine.blocks, engine.block, engine.cached)
         self.ahead = deque(self.requests)
@@ -249,7 +251,7 @@ class Reference:
                     self.requests[later].arrival = step.end
 
     def check(self) -> None:
-        held = [block for request in self.requests for block in request.blocks]
+        held = [block for request in self.own for block in request.blocks]
         cache = self.cache
         # Each block is free or held, and as often as it says.
         assert sorted({*held, *cache.free}) == list(range(self.engine.blocks))
@@ -262,3 +264,62 @@ class Reference:
                 assert cache.content.get(block, own) == own, "a block of another's tokens"
         places = [request.number for request in (*self.running, *self.waiting)]
         assert len(places) == len({*places}), "served twice"
+
+
+class Together:
+    """Ranks with requests and blocks of their own that go through each step together."""
+
+    def __init__(
+        self,
+        requests: Requests,
+        engine: Engine,
+        price: Callable[[Step, Callable[[int], Request], int], int],
+    ) -> None:
+        self.engine, self.price, self.clients = engine, price, requests.clients
+        self.ranks = [Reference(requests, engine, lambda step, of: 0) for _ in range(engine.ranks)]
+        self.requests = self.ranks[0].requests
+        for rank in self.ranks:
+            rank.requests, rank.own, rank.ahead, rank.clients = self.requests, [], deque(), 0
+        self.steps: list[tuple[int, int, int, int, int, int]] = []
+
+    def run(self) -> None:
+        ahead, flights = deque(self.requests), deque[list[Step]]()
+        now = device = 0
+        while any(request.last < 0 for request in self.requests):
+            while ahead and 0 <= ahead[0].arrival <= now:
+                rank = min(self.ranks, key=lambda each: len(each.running) + len(each.waiting))
+                rank.waiting.append(ahead.popleft())
+                rank.own.append(rank.waiting[-1])
+            for rank in self.ranks:
+                rank.now = now
+            work = any(rank.running or rank.waiting for rank in self.ranks)
+            if len(flights) < (2 if self.engine.ahead else 1) and work:
+                parts = [rank.schedule() for rank in self.ranks]
+                for rank in self.ranks:
+                    rank.check()
+                tokens = sum(new for step in parts for _, _, new in step.parts)
+                if tokens:
+                    each = -(-tokens // len(parts))
+                    start = max(now, device)
+                    device = start + max(self.price(step, self.requests.__getitem__, each) for step in parts)
+                    for step in parts:
+                        step.end = device
+                    flights.append(parts)
+                    counts = [
+                        sum(len(rank.running) for rank in self.ranks),
+                        sum(len(rank.waiting) for rank in self.ranks),
+                        sum(self.engine.blocks - len(rank.cache.free) for rank in self.ranks),
+                    ]
+                    self.steps.append((start, device, tokens, *counts))  # type: ignore[arg-type]
+                    continue
+            if flights:
+                done = sum(request.last >= 0 for request in self.requests)
+                parts = flights.popleft()
+                for rank, step in zip(self.ranks, parts, strict=True):
+                    rank.results(step)
+                now = max(now, parts[0].end)
+                for finished in range(done + 1, 1 + sum(each.last >= 0 for each in self.requests)):
+                    if self.clients and self.clients + finished - 1 < len(self.requests):
+                        self.requests[self.clients + finished - 1].arrival = parts[0].end
+            else:
+                now = ahead[0].arrival

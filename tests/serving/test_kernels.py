@@ -42,7 +42,7 @@ def test_kernels_are_near_measured_ones() -> None:
 
 
 def test_linear_attention_is_near_measured_kernels() -> None:
-    """Of 64 heads: SGLang 0.5.9 with 1,024 sequences, TensorRT-LLM 1.3.0rc10 with a prompt of 8,192 (us, on an H200)."""
+    """Of 48 and 64 heads: SGLang 0.5.9, 1,024 sequences; TensorRT-LLM 1.3.0rc10, 8,192 tokens (us, H200)."""
     sglang, channels = kernels(engine="sglang"), 2 * 16 * 128 + 64 * 128
     step = 1024 * (8 * 48 * 128 * 128 + 2 * 48 * 256 + 2 * 2 * 16 * 128 + 4 * (2 * 16 * 128 + 48 * 128))
     assert sglang.linear_ns("step", step) == pytest.approx(1644.3e3 + 23.3e3, rel=0.1)

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from armillary.base.errors import InputError
 from armillary.base.jit import load
 from armillary.explore.training.machine import machine_of
 from armillary.serving.load import load_requests
 from armillary.serving.priced import as_engines_run, priced
-from armillary.serving.service import Wanted, service
+from armillary.serving.service import service
+from armillary.serving.spread import Wanted
 from armillary.serving.step_table import StepTable
 from armillary.workload.layers.of_model import inference_layers
 from armillary.workload.models import load_model
@@ -39,7 +39,7 @@ def table(name: str, layers: int = 1, budget: int = 2048, **numbers: str) -> Ste
 
 def ns(of: StepTable, tokens: int, new: int = 0, before: int = 0, decoding: int = 0, context: int = 0) -> int:
     kernel: Any = load("armillary.serving.price_kernel", "interpreted")
-    return int(kernel.step_ns(of.arrays(), tokens, decoding + (new > 0), new, before, decoding, context))
+    return int(kernel.step_ns(of.arrays(), tokens, decoding + (new > 0), new, before, decoding, context, 0))
 
 
 def test_what_is_more_takes_longer() -> None:

@@ -58,9 +58,10 @@ def prompts(par, st, pool, req, tables, lists, step):
         r = running[at]
         left = req[R_PROMPT * n + r] + req[R_MADE * n + r] - req[R_COMPUTED * n + r]
         reserved += min(CLIPPED, req[R_OUTPUT * n + r] - req[R_MADE * n + r]) * st[S_RATIO] // 1_000_000
-        if left > 1:
+        computed = req[R_COMPUTED * n + r]
+        if left > 1 or computed < req[R_PROMPT * n + r]:
             # The one that was cut.
-            new, computed = min(left, budget), req[R_COMPUTED * n + r]
+            new = min(left, budget)
             short = lacking(par, req, r, computed + new)
             cut = True
             if short <= st[S_FREE]:
@@ -105,8 +106,9 @@ def prompts(par, st, pool, req, tables, lists, step):
 @inner
 def writes(req, n, r):
     """Return whether a running request has a token to write, which is not yet on its way."""
-    made = req[R_MADE * n + r]
-    return made < req[R_OUTPUT * n + r] and req[R_PROMPT * n + r] + made - req[R_COMPUTED * n + r] == 1
+    made, computed = req[R_MADE * n + r], req[R_COMPUTED * n + r]
+    whole = computed >= req[R_PROMPT * n + r]
+    return whole and made < req[R_OUTPUT * n + r] and req[R_PROMPT * n + r] + made - computed == 1
 
 
 @inner

@@ -27,7 +27,8 @@ from armillary.serving.interval import interval
 from armillary.serving.load import load_requests
 from armillary.serving.outcome import quantiles
 from armillary.serving.requests import Requests
-from armillary.serving.service import Service, Wanted, service
+from armillary.serving.service import Service, service
+from armillary.serving.spread import Wanted
 from armillary.workload.models import load_model
 
 COLUMNS = (
@@ -47,6 +48,8 @@ BLOCKED = ("deepseek-v3", "minimax-m2.5", "qwen3-235b-a22b", "qwen3.5-397b-a17b"
 """Models whose fp8 checkpoints have a scale for each 128 x 128 weights."""
 WARMED = "2026-01-21"
 """Day from which on InferenceX's client warms the server up."""
+BALANCE = 60
+"""Steps for which InferenceX's recipes let a prompt wait until each rank has one (``timeout_iters``)."""
 Metric = Literal["tpot", "ttft"]
 
 
@@ -62,6 +65,7 @@ class Case:
         devices: Of the replica.
         device: Preset.
         numbers: Engine and precisions.
+        dp: Ranks that have requests of their own.
         ep: Devices over which whole experts are divided.
         budget: Most tokens of a step.
         poll: Steps between looks for new requests.
@@ -82,6 +86,7 @@ class Case:
     devices: int
     device: str
     numbers: tuple[tuple[str, str], ...]
+    dp: int
     ep: int
     budget: int
     poll: int
@@ -157,8 +162,8 @@ def _case(where: str, row: dict[str, str]) -> Case:
         reason = f"{name} is not modelled"
     elif device not in DEVICES.values():
         reason = f"device {device} is not modelled"
-    elif dp > 1:
-        reason = "attention in parallel over requests is not modelled"
+    elif dp not in (1, devices):
+        reason = f"ranks of {devices // dp} devices with requests of their own are not modelled"
     elif precision not in ("", "bf16", "fp8", "fp4", "int4"):
         reason = f"precision {precision} is not modelled"
     return Case(
@@ -166,7 +171,7 @@ def _case(where: str, row: dict[str, str]) -> Case:
         f"{name} {device} {backend} {precision or 'bf16'}",
         (row["mode"], name.replace("-R1", "-V3"), device, backend, isl, osl, clients, rounded),
         model, devices, device, _served_as(model, device, backend, precision),
-        _ep(row, model, device, devices, ep), budget, poll, clients,
+        dp, _ep(row, model, device, devices, ep), budget, poll, clients,
         (isl, osl), ranges, min(20 * clients, 2000) if own else 10 * clients, measured,
         own or day is None or day[1] >= WARMED, left_out, reason,
     )  # fmt: skip
@@ -207,8 +212,7 @@ def _served_as(model: str, device: str, backend: str, precision: str) -> tuple[t
     cached = (
         device == "b200"
         and (model in ("deepseek-v3", "gpt-oss-120b") or (model, precision) == ("minimax-m2.5", "fp4"))
-        or (model, precision) == ("qwen3.5-397b-a17b", "fp8")
-    )
+    ) or (model, precision) == ("qwen3.5-397b-a17b", "fp8")
     if cached or model == "llama-3.1-70b" or (model == "deepseek-v3" and backend == "trtllm"):
         found["cache_precision"] = "fp8"
     return tuple(sorted(found.items()))
@@ -281,7 +285,7 @@ def _served(paths: tuple[Path, ...], stamps: tuple[float, ...]) -> tuple[tuple[C
     for case in cases:
         distinct.setdefault(case.key, case)
     for case in distinct.values():
-        kind = (case.model, case.device, case.devices, case.numbers, case.ep)
+        kind = (case.model, case.device, case.devices, case.numbers, case.dp, case.ep)
         groups.setdefault(kind, []).append(case)
     found: list[tuple[Case, float, float, str]] = []
     for mine in groups.values():
@@ -316,7 +320,13 @@ def _service(cases: Sequence[Case]) -> Service | str:
     try:
         options: dict[str, Any] = dict(first.numbers)
         budget = max(case.budget for case in cases)
-        wanted = Wanted(budget=budget, ep=first.ep, sequences=many, cached=False, **options)
+        # Recipes of TensorRT-LLM for DeepSeek let prompts wait for each other.
+        balance = (
+            BALANCE if first.dp > 1 and (first.model, options["engine"]) == ("deepseek-v3", "trtllm") else 0
+        )
+        wanted = Wanted(
+            dp=first.dp, ep=first.ep, budget=budget, sequences=many, cached=False, balance=balance, **options
+        )
         return service(
             load_model(first.model), machine_of(f"{first.devices}x{first.device}"), longest, wanted
         )

@@ -25,7 +25,8 @@ from armillary.explore.training.machine import machine_of
 from armillary.serving.interval import interval
 from armillary.serving.outcome import Floats, Outcome, quantiles
 from armillary.serving.requests import Requests
-from armillary.serving.service import Wanted, service
+from armillary.serving.service import service
+from armillary.serving.spread import Wanted
 from armillary.workload.models import load_model
 from armillary.workload.models.schema import Decoder
 

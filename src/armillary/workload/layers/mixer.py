@@ -102,7 +102,7 @@ def mixer_blocks(shard: Shard, model: Decoder) -> list[Block]:
 
 
 def state_bytes(shard: Shard, model: Decoder) -> int:
-    """Return the bytes that a linear layer keeps of each sequence, however long: states and what the convolution sees."""
+    """Return the bytes that a linear layer keeps of sequences, however long: states and what the convolution sees."""
     own = model.linear
     assert own is not None
     states = own.heads * own.key_size * own.value_size * NUMBER
