@@ -164,6 +164,12 @@ def test_what_sglang_and_tensorrt_llm_keep(data: st.DataObject) -> None:
             assert (found.steps[:, c.L_NEW] > 0).sum() <= len(requests)
 
 
+def test_the_last_token_of_a_cut_prompt_is_no_token_of_an_answer() -> None:
+    requests = Requests(np.zeros(5, np.int64), np.array([1, 9, 1, 1, 1]), np.array([1, 1, 1, 1, 2]))
+    steps = served(requests, Engine(3, 3, 1, 11, rule="sglang")).steps
+    assert steps[:, c.L_NEW].tolist() == [3, 3, 3, 2, 2, 0]
+
+
 def test_a_front_end_takes_one_prompt_after_another() -> None:
     requests = Requests(np.zeros(3, np.int64), np.full(3, 10), np.ones(3, np.int64))
     engine = Engine(64, 16, 4, 40, ingest_ns=500, token_ps=1_000_000)

@@ -49,6 +49,13 @@ CLIPPED = 4096
 
 
 @inner
+def cut_short(req, n, r):
+    """Return whether a running request's prompt was cut; what is left may be one token, as of a request that writes."""
+    prompt, computed = req[R_PROMPT * n + r], req[R_COMPUTED * n + r]
+    return computed < prompt or prompt + req[R_MADE * n + r] - computed > 1
+
+
+@inner
 def prompts(par, st, pool, req, tables, lists, step):
     """Fill a step with prompts; return how many tokens it has."""
     n, budget = par[P_REQUESTS], par[P_BUDGET]
@@ -58,10 +65,8 @@ def prompts(par, st, pool, req, tables, lists, step):
         r = running[at]
         left = req[R_PROMPT * n + r] + req[R_MADE * n + r] - req[R_COMPUTED * n + r]
         reserved += min(CLIPPED, req[R_OUTPUT * n + r] - req[R_MADE * n + r]) * st[S_RATIO] // 1_000_000
-        computed = req[R_COMPUTED * n + r]
-        if left > 1 or computed < req[R_PROMPT * n + r]:
-            # The one that was cut.
-            new = min(left, budget)
+        if cut_short(req, n, r):
+            new, computed = min(left, budget), req[R_COMPUTED * n + r]
             short = lacking(par, req, r, computed + new)
             cut = True
             if short <= st[S_FREE]:
@@ -106,9 +111,9 @@ def prompts(par, st, pool, req, tables, lists, step):
 @inner
 def writes(req, n, r):
     """Return whether a running request has a token to write, which is not yet on its way."""
-    made, computed = req[R_MADE * n + r], req[R_COMPUTED * n + r]
-    whole = computed >= req[R_PROMPT * n + r]
-    return whole and made < req[R_OUTPUT * n + r] and req[R_PROMPT * n + r] + made - computed == 1
+    made = req[R_MADE * n + r]
+    known = req[R_PROMPT * n + r] + made - req[R_COMPUTED * n + r] == 1
+    return made < req[R_OUTPUT * n + r] and known and not cut_short(req, n, r)
 
 
 @inner

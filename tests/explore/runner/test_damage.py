@@ -115,6 +115,15 @@ def test_a_row_that_has_changed_is_not_believed(filled: Path, tmp_path: Path, ca
     assert "1 rows of work are damaged; their points are done again" in capsys.readouterr().err
 
 
+def test_a_text_that_is_none_ends_no_sweep(filled: Path, tmp_path: Path) -> None:
+    path = copy(filled, tmp_path)
+    with closing(sqlite3.connect(path)) as base:
+        base.execute("UPDATE points SET point = CAST(x'ff' AS TEXT) WHERE number = 8")
+        base.commit()
+    with Store(path) as store:
+        assert {row.number for row in store.rows()} == set(range(MANY)) - {8}
+
+
 def test_points_that_were_lost_are_done_again(small: Make, told: Told, tmp_path: Path, capsys: Any) -> None:
     path, sweep = tmp_path / "s", small(40)
     with Store(path) as store:

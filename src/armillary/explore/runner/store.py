@@ -21,7 +21,7 @@ from armillary.base.posix import needs_posix
 from armillary.explore.runner.executor import CutShortError
 from armillary.explore.runner.identity import Identity, sweep_digest
 from armillary.explore.runner.salvage import seal
-from armillary.explore.runner.stored import TABLES, Stored, counted, fill, fits, say
+from armillary.explore.runner.stored import TABLES, Stored, connection, counted, fill, fits, say
 from armillary.explore.sweep.measures import MEASURES
 from armillary.explore.sweep.point import Point, Row, Status
 
@@ -134,7 +134,7 @@ class Store(Stored):
 
     def _connect(self) -> None:
         # isolation_level None: transactions are explicit, see `_Transaction`.
-        self._base = sqlite3.connect(self.path, timeout=30, isolation_level=None)
+        self._base = connection(self.path, timeout=30, isolation_level=None)
 
     def _is_new(self) -> bool:
         # Not a database: `_problem` says so.

@@ -32,8 +32,6 @@ CREATE INDEX work_by_key ON work(key, rules);
 PRAGMA application_id = {APPLICATION};
 PRAGMA user_version = {LAYOUT};
 """
-_TEXT = partial(str, encoding="utf-8", errors="replace")
-"""Text that is none does not end the reading: its row has another checksum."""
 _EXPECTED = "a store of sweeps (SQLite), or a new file"
 
 
@@ -55,6 +53,13 @@ _NEEDED = {
     },
 }
 """Columns of a store that are read; versions without checksums had no others."""
+
+
+def connection(name: str | Path, **options: Any) -> sqlite3.Connection:
+    """Connect to a database in which a text may be none: it is replaced, and its row does not fit its checksum."""
+    base: sqlite3.Connection = sqlite3.connect(name, **options)
+    base.text_factory = partial(str, encoding="utf-8", errors="replace")
+    return base
 
 
 def fits(known: int | None, values: tuple[object, ...]) -> bool:
@@ -132,13 +137,11 @@ class Stored:
         name = self.path.resolve().as_uri()
         try:
             # mode=ro also takes locks in a WAL store, so that it sees complete transactions.
-            self._base = sqlite3.connect(f"{name}?mode=ro", uri=True, timeout=30)
-            self._base.text_factory = _TEXT
+            self._base = connection(f"{name}?mode=ro", uri=True, timeout=30)
             problem = self._problem()
         except sqlite3.OperationalError:  # a folder that cannot be written, where SQLite would put its index
             # immutable: no locks and no index file; safe only because nobody can write there.
-            self._base = sqlite3.connect(f"{name}?immutable=1", uri=True)
-            self._base.text_factory = _TEXT
+            self._base = connection(f"{name}?immutable=1", uri=True)
             try:
                 problem = self._problem()
             except sqlite3.OperationalError as error:  # no lock, no index, and still unreadable
@@ -189,7 +192,7 @@ class Stored:
 
     def _read_what_is_whole(self, problem: str) -> None:
         found = self._whole(problem)
-        self._base = sqlite3.connect(":memory:", isolation_level=None)
+        self._base = connection(":memory:", isolation_level=None)
         fill(self._base, found)
         say(f"{self.path}: is damaged ({problem}): {counted(found)}; a sweep that is run into it mends it")
 
