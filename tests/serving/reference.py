@@ -35,6 +35,8 @@ class Request:
     again: int = 0
     ends: list[int] = field(default_factory=list)
     """ns of each token."""
+    cut: bool = False
+    """Whether only a part of its prompt went into a step."""
     lost: bool = False
     """Whether it was preempted since its last token was scheduled."""
     stalled: int = 0
@@ -169,6 +171,10 @@ class Reference:
                 self.check()
             else:
                 self.now = self.ahead[0].arrival
+                self.idle()
+
+    def idle(self) -> None:
+        """Nothing was there to do."""
 
     def schedule(self) -> Step:
         engine, step, budget = self.engine, Step(), self.engine.budget
@@ -264,6 +270,128 @@ class Reference:
                 assert cache.content.get(block, own) == own, "a block of another's tokens"
         places = [request.number for request in (*self.running, *self.waiting)]
         assert len(places) == len({*places}), "served twice"
+
+    def begin(self, step: Step, request: Request, found: list[int], new: int) -> None:
+        """Let the first that waits run, with `new` tokens behind those of the blocks that it found."""
+        self.waiting.popleft()
+        self.running.append(request)
+        self.cache.share(request, found)
+        request.computed = len(found) * self.engine.block
+        request.hit += request.computed
+        if request.begun < 0:
+            request.begun = self.now
+        self.compute(step, request, new)
+
+    def compute(self, step: Step, request: Request, new: int) -> None:
+        self.cache.take(request, self.lacks(request, request.computed + new))
+        self.add(step, request, new)
+
+    def lacks(self, request: Request, tokens: int) -> int:
+        return -(-tokens // self.engine.block) - len(request.blocks)
+
+
+class Sglang(Reference):
+    """Prompts first, in steps of their own."""
+
+    less = 0
+    """Steps of tokens since there was nothing to do, or since one had to go."""
+
+    def idle(self) -> None:
+        self.less = 0
+
+    def share(self, request: Request) -> int:
+        """What is kept free for the answer of a request, in millionths of tokens as whole numbers."""
+        millionths = max(98_000, 700_000 - 1003 * self.less)
+        return min(4096, request.output - request.made) * millionths // 1_000_000
+
+    def schedule(self) -> Step:
+        step = self.prompts()
+        if not step.parts:
+            self.tokens(step)
+            self.less += 1
+        return step
+
+    def prompts(self) -> Step:
+        step, budget = Step(), self.engine.budget
+        reserved = sum(map(self.share, self.running))
+        for request in [each for each in self.running if each.cut]:
+            left = request.prompt + request.made - request.computed
+            new = min(left, budget)
+            if self.lacks(request, request.computed + new) > len(self.cache.free):
+                return step
+            self.compute(step, request, new)
+            budget -= new
+            request.cut = new < left
+            if request.cut:
+                return step
+        while self.waiting and budget and len(self.running) < self.engine.sequences:
+            request = self.waiting[0]
+            tokens = request.prompt + request.made
+            found = self.cache.found(request, tokens)
+            free = len(self.cache.free) - sum(self.cache.holders[block] == 0 for block in found)
+            blocks, answer = -(-tokens // self.engine.block) - len(found), request.output - request.made
+            if blocks > free:
+                break
+            if self.running and blocks * self.engine.block + reserved + answer > free * self.engine.block:
+                break
+            reserved += self.share(request)
+            new = min(tokens - len(found) * self.engine.block, budget)
+            request.cut = new < tokens - len(found) * self.engine.block
+            self.begin(step, request, found, new)
+            budget -= new
+            if request.cut:
+                break
+        return step
+
+    def tokens(self, step: Step) -> None:
+        def writers() -> list[Request]:
+            return [each for each in self.running if not each.cut and each.made < each.output]
+
+        while sum(self.lacks(each, each.computed + 1) for each in writers()) > len(self.cache.free):
+            # The one with the fewest tokens goes; of several that with the longest prompt, the first of these.
+            victim = min(self.running, key=lambda each: (each.made, -each.prompt))
+            self.running.remove(victim)
+            self.cache.release(victim)
+            victim.again += victim.computed
+            victim.computed, victim.cut, victim.lost = 0, False, True
+            victim.preempted += 1
+            self.less = 0
+            self.waiting.appendleft(victim)
+        for request in writers():
+            self.compute(step, request, 1)
+
+
+class TensorRt(Reference):
+    """No request begins whose answer the cache cannot hold; prompts are whole."""
+
+    def promised(self, request: Request) -> int:
+        return self.lacks(request, request.prompt + request.output)
+
+    def schedule(self) -> Step:
+        step, budget = Step(), self.engine.budget
+        for request in self.running:
+            left = request.prompt + request.made - request.computed
+            if budget and request.computed < request.prompt + request.output - 1:
+                new = min(left, budget)
+                self.compute(step, request, new)
+                budget -= new
+        while self.waiting and budget and len(self.running) < self.engine.sequences:
+            request = self.waiting[0]
+            found = self.cache.found(request, request.prompt)
+            free = len(self.cache.free) - sum(self.cache.holders[block] == 0 for block in found)
+            if sum(map(self.promised, [*self.running, request])) - len(found) > free:
+                break
+            new = request.prompt - len(found) * self.engine.block
+            too_long = request.prompt > self.engine.budget and budget == self.engine.budget
+            if new > budget and not too_long:
+                break
+            new = min(new, budget)
+            self.begin(step, request, found, new)
+            budget -= new
+        return step
+
+
+RULES = {"vllm": Reference, "sglang": Sglang, "trtllm": TensorRt}
 
 
 class Together:

@@ -17,7 +17,7 @@ from armillary.serving.replica import Engine, Served, serve_replica
 from armillary.serving.requests import Requests
 
 from .conftest import engines, loads, table
-from .reference import Reference, Step, Together
+from .reference import RULES, Reference, Step, Together
 
 TABLE = table()
 
@@ -45,12 +45,13 @@ def served(requests: Requests, engine: Engine) -> Served:
     return serve_replica(requests, engine, TABLE, "interpreted")
 
 
+@pytest.mark.parametrize("rule", c.RULES)
 @settings(max_examples=60)
 @given(st.data())
-def test_it_is_the_reference_step_by_step(data: st.DataObject) -> None:
+def test_it_is_the_reference_step_by_step(rule: str, data: st.DataObject) -> None:
     requests = data.draw(loads())
-    engine = data.draw(engines(requests))
-    slow, fast = Reference(requests, engine, price), served(requests, engine)
+    engine = data.draw(engines(requests, (rule,)))
+    slow, fast = RULES[rule](requests, engine, price), served(requests, engine)
     slow.run()
     columns = (c.L_START, c.L_END, c.L_TOKENS, c.L_RUNNING, c.L_WAITING, c.L_BLOCKS)
     steps = [

@@ -28,18 +28,20 @@ prompts have lengthened steps in which others decode; ns at which the front end 
 came; steps since the last look for new ones; millionths of what is kept free for answers (SGLang); steps for which
 prompts have waited for other ranks, 0: they may begin. Each rank has a row; what is not of its own requests and blocks
 stands in the first."""
+FIRST_RATIO = 700_000
+"""Of `S_RATIO`, when nothing was there to do (SGLANG_INIT_NEW_TOKEN_RATIO)."""
 
-R_COLUMNS = 21
+R_COLUMNS = 22
 (
     R_ARRIVAL, R_PROMPT, R_OUTPUT, R_TABLE, R_COMPUTED, R_MADE, R_HELD, R_DONE, R_STATE, R_BEGUN, R_FIRST, R_LAST,
-    R_LOST, R_HIT, R_AGAIN, R_SEEN, R_BEFORE, R_DISTURBED, R_INTERFERED, R_STALLED, R_RANK,
+    R_LOST, R_HIT, R_AGAIN, R_SEEN, R_BEFORE, R_DISTURBED, R_INTERFERED, R_STALLED, R_RANK, R_CUT,
 ) = range(R_COLUMNS)  # fmt: skip
 """Of a request: arrival in ns (-1: not yet known); tokens of prompt and output; where its blocks stand in the tables;
 tokens computed; output tokens that are scheduled, blocks that it holds, output tokens that are there; state; ns of the
 first step that has it, of its first and its last token; times it was preempted, tokens found in the cache,
 tokens computed again after a preemption; preemptions when its last token was scheduled; ns of the token before, and
 `S_DISTURBED` then; ns by which prompts of others lengthened its tokens; ns between two tokens with a preemption between
-them; its rank."""
+them; its rank; whether its prompt was cut (SGLang)."""
 AHEAD, WAITS, RUNS, ENDED = range(4)
 
 L_COLUMNS = 9

@@ -13,6 +13,7 @@ from __future__ import annotations
 from armillary.base.jit import inner, njit, use
 from armillary.serving.columns import (
     ENDED,
+    FIRST_RATIO,
     L_BLOCKS,
     L_COLUMNS,
     L_CONTEXT,
@@ -73,8 +74,7 @@ from armillary.serving.columns import (
 give_back = use("armillary.serving.blocks_kernel").give_back
 vllm = use("armillary.serving.vllm_kernel").schedule
 trtllm = use("armillary.serving.trtllm_kernel").schedule
-_sglang = use("armillary.serving.sglang_kernel")
-sglang, FIRST_RATIO = _sglang.schedule, _sglang.FIRST_RATIO
+sglang = use("armillary.serving.sglang_kernel").schedule
 step_ns = use("armillary.serving.price_kernel").step_ns
 _step = use("armillary.serving.step_kernel")
 T_TOKENS, T_OUTPUTS, T_NEW, T_SCORES, T_DECODING, T_CONTEXT = (

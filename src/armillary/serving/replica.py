@@ -147,6 +147,7 @@ def serve_replica(requests: Requests, engine: Engine, table: StepTable, mode: Mo
         (c.P_BALANCE, engine.balance if engine.rule == "trtllm" and engine.ranks > 1 else 0),
     ):  # fmt: skip
         par[place] = value
+    st[:, c.S_RATIO] = c.FIRST_RATIO
     req = np.zeros((c.R_COLUMNS, n), np.int64)
     req[c.R_ARRIVAL], req[c.R_PROMPT], req[c.R_OUTPUT] = requests.arrival, requests.prompt, requests.output
     req[[c.R_BEGUN, c.R_FIRST, c.R_LAST]] = -1

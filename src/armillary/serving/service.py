@@ -171,7 +171,9 @@ def service(model: Model, machine: Machine, requests: Requests, wanted: Wanted) 
     if not 0 <= ingest <= MOST_INGEST:
         raise InputError(f"ingest {ingest:,} ns: expected 0 to {MOST_INGEST:,} ns")
     if _within("poll", wanted.poll, 1, MOST_POLL) > 1 and wanted.engine != "sglang":
-        raise InputError(f"poll {wanted.poll}: expected 1 with engine {wanted.engine}, only sglang has such a key")
+        raise InputError(
+            f"poll {wanted.poll}: expected 1 with engine {wanted.engine}, only sglang has such a key"
+        )
     _within("balance", wanted.balance, 0, MOST_POLL, least=0)
     if wanted.balance and (wanted.engine != "trtllm" or wanted.dp == 1):
         raise InputError(f"balance {wanted.balance}: expected it with engine trtllm and dp above 1 only")
