@@ -170,6 +170,11 @@ def test_empty_graphs_finish_at_once(platform: Platform, tmp_path: Path) -> None
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads the peak of memory from /proc")
+def test_a_prompt_shows_three_lines(timeline: Timeline) -> None:
+    shown = repr(timeline).splitlines()
+    assert len(shown) == 3 and f"{timeline.total_ticks:,} ticks" in shown[0]
+
+
 def test_a_million_ranks_in_little_memory() -> None:
     program = """
 import armillary

@@ -81,7 +81,7 @@ class GraphTable:
         _fill(self, "peer", np.full(len(self.kind), -1, np.int32))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Timeline:
     """Ticks of every node and every collective phase, per class of ranks that behave alike.
 
@@ -198,6 +198,14 @@ class Timeline:
         """The dimensions of each cut, and its latency in ns."""
         dims = [np.flatnonzero(row).tolist() for row in self.cut_dims]
         return list(zip(dims, self.cut_latency.tolist(), strict=True))
+
+    def __repr__(self) -> str:
+        known = self.info
+        return (
+            f"Timeline of {self.total_ticks:,} ticks of {known.get('tick_ns', 1)} ns\n"
+            f"profile {known.get('profile', 'unknown')}, network model {known.get('network_model', 'unknown')}\n"
+            f"ranks: {self.n_ranks:,}, classes: {len(self.finish):,}, nodes: {len(self.node_start):,}"
+        )
 
     @property
     def n_ranks(self) -> int:
