@@ -264,7 +264,7 @@ def _table(metric: Metric, paths: Iterable[Path], progress: Progress) -> Table:
     if not rows:
         raise InputError(f"{', '.join(map(str, paths))}: no row has a metric of {metric}")
     source = "inference-sim/sim-to-real-accuracy-validation@dcec3fd: vLLM 0.15 on H100"
-    notes = (
+    notes: tuple[str, ...] = (
         "Requests come evenly spaced and all of mean length, without what their prompts share: neither the spread of "
         "lengths nor the arrivals were published.",
         "Of two published delays of a front end, that one was taken which comes closer to these rows.",
