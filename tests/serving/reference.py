@@ -35,6 +35,8 @@ class Request:
     again: int = 0
     ends: list[int] = field(default_factory=list)
     """ns of each token."""
+    cut: bool = False
+    """Whether only a part of its prompt went into a step."""
     lost: bool = False
     """Whether it was preempted since its last token was scheduled."""
     stalled: int = 0
@@ -137,6 +139,8 @@ class Reference:
             )
             for r in range(len(requests))
         ]
+        self.own = self.requests
+        """Those that may have blocks here."""
         self.clients = requests.clients
         self.cache = Cache(engine.blocks, engine.block, engine.cached)
         self.ahead = deque(self.requests)
@@ -167,6 +171,10 @@ class Reference:
                 self.check()
             else:
                 self.now = self.ahead[0].arrival
+                self.idle()
+
+    def idle(self) -> None:
+        """Nothing was there to do."""
 
     def schedule(self) -> Step:
         engine, step, budget = self.engine, Step(), self.engine.budget
@@ -249,7 +257,7 @@ class Reference:
                     self.requests[later].arrival = step.end
 
     def check(self) -> None:
-        held = [block for request in self.requests for block in request.blocks]
+        held = [block for request in self.own for block in request.blocks]
         cache = self.cache
         # Each block is free or held, and as often as it says.
         assert sorted({*held, *cache.free}) == list(range(self.engine.blocks))
@@ -262,3 +270,184 @@ class Reference:
                 assert cache.content.get(block, own) == own, "a block of another's tokens"
         places = [request.number for request in (*self.running, *self.waiting)]
         assert len(places) == len({*places}), "served twice"
+
+    def begin(self, step: Step, request: Request, found: list[int], new: int) -> None:
+        """Let the first that waits run, with `new` tokens behind those of the blocks that it found."""
+        self.waiting.popleft()
+        self.running.append(request)
+        self.cache.share(request, found)
+        request.computed = len(found) * self.engine.block
+        request.hit += request.computed
+        if request.begun < 0:
+            request.begun = self.now
+        self.compute(step, request, new)
+
+    def compute(self, step: Step, request: Request, new: int) -> None:
+        self.cache.take(request, self.lacks(request, request.computed + new))
+        self.add(step, request, new)
+
+    def lacks(self, request: Request, tokens: int) -> int:
+        return -(-tokens // self.engine.block) - len(request.blocks)
+
+
+class Sglang(Reference):
+    """Prompts first, in steps of their own."""
+
+    less = 0
+    """Steps of tokens since there was nothing to do, or since one had to go."""
+
+    def idle(self) -> None:
+        self.less = 0
+
+    def share(self, request: Request) -> int:
+        """What is kept free for the answer of a request, in millionths of tokens as whole numbers."""
+        millionths = max(98_000, 700_000 - 1003 * self.less)
+        return min(4096, request.output - request.made) * millionths // 1_000_000
+
+    def schedule(self) -> Step:
+        step = self.prompts()
+        if not step.parts:
+            self.tokens(step)
+            self.less += 1
+        return step
+
+    def prompts(self) -> Step:
+        step, budget = Step(), self.engine.budget
+        reserved = sum(map(self.share, self.running))
+        for request in [each for each in self.running if each.cut]:
+            left = request.prompt + request.made - request.computed
+            new = min(left, budget)
+            if self.lacks(request, request.computed + new) > len(self.cache.free):
+                return step
+            self.compute(step, request, new)
+            budget -= new
+            request.cut = new < left
+            if request.cut:
+                return step
+        while self.waiting and budget and len(self.running) < self.engine.sequences:
+            request = self.waiting[0]
+            tokens = request.prompt + request.made
+            found = self.cache.found(request, tokens)
+            free = len(self.cache.free) - sum(self.cache.holders[block] == 0 for block in found)
+            blocks, answer = -(-tokens // self.engine.block) - len(found), request.output - request.made
+            if blocks > free:
+                break
+            if self.running and blocks * self.engine.block + reserved + answer > free * self.engine.block:
+                break
+            reserved += self.share(request)
+            new = min(tokens - len(found) * self.engine.block, budget)
+            request.cut = new < tokens - len(found) * self.engine.block
+            self.begin(step, request, found, new)
+            budget -= new
+            if request.cut:
+                break
+        return step
+
+    def tokens(self, step: Step) -> None:
+        def writers() -> list[Request]:
+            return [each for each in self.running if not each.cut and each.made < each.output]
+
+        while sum(self.lacks(each, each.computed + 1) for each in writers()) > len(self.cache.free):
+            # The one with the fewest tokens goes; of several that with the longest prompt, the first of these.
+            victim = min(self.running, key=lambda each: (each.made, -each.prompt))
+            self.running.remove(victim)
+            self.cache.release(victim)
+            victim.again += victim.computed
+            victim.computed, victim.cut, victim.lost = 0, False, True
+            victim.preempted += 1
+            self.less = 0
+            self.waiting.appendleft(victim)
+        for request in writers():
+            self.compute(step, request, 1)
+
+
+class TensorRt(Reference):
+    """No request begins whose answer the cache cannot hold; prompts are whole."""
+
+    def promised(self, request: Request) -> int:
+        return self.lacks(request, request.prompt + request.output)
+
+    def schedule(self) -> Step:
+        step, budget = Step(), self.engine.budget
+        for request in self.running:
+            left = request.prompt + request.made - request.computed
+            if budget and request.computed < request.prompt + request.output - 1:
+                new = min(left, budget)
+                self.compute(step, request, new)
+                budget -= new
+        while self.waiting and budget and len(self.running) < self.engine.sequences:
+            request = self.waiting[0]
+            found = self.cache.found(request, request.prompt)
+            free = len(self.cache.free) - sum(self.cache.holders[block] == 0 for block in found)
+            if sum(map(self.promised, [*self.running, request])) - len(found) > free:
+                break
+            new = request.prompt - len(found) * self.engine.block
+            too_long = request.prompt > self.engine.budget and budget == self.engine.budget
+            if new > budget and not too_long:
+                break
+            new = min(new, budget)
+            self.begin(step, request, found, new)
+            budget -= new
+        return step
+
+
+RULES = {"vllm": Reference, "sglang": Sglang, "trtllm": TensorRt}
+
+
+class Together:
+    """Ranks with requests and blocks of their own that go through each step together."""
+
+    def __init__(
+        self,
+        requests: Requests,
+        engine: Engine,
+        price: Callable[[Step, Callable[[int], Request], int], int],
+    ) -> None:
+        self.engine, self.price, self.clients = engine, price, requests.clients
+        self.ranks = [Reference(requests, engine, lambda step, of: 0) for _ in range(engine.ranks)]
+        self.requests = self.ranks[0].requests
+        for rank in self.ranks:
+            rank.requests, rank.own, rank.ahead, rank.clients = self.requests, [], deque(), 0
+        self.steps: list[tuple[int, int, int, int, int, int]] = []
+
+    def run(self) -> None:
+        ahead, flights = deque(self.requests), deque[list[Step]]()
+        now = device = 0
+        while any(request.last < 0 for request in self.requests):
+            while ahead and 0 <= ahead[0].arrival <= now:
+                rank = min(self.ranks, key=lambda each: len(each.running) + len(each.waiting))
+                rank.waiting.append(ahead.popleft())
+                rank.own.append(rank.waiting[-1])
+            for rank in self.ranks:
+                rank.now = now
+            work = any(rank.running or rank.waiting for rank in self.ranks)
+            if len(flights) < (2 if self.engine.ahead else 1) and work:
+                parts = [rank.schedule() for rank in self.ranks]
+                for rank in self.ranks:
+                    rank.check()
+                tokens = sum(new for step in parts for _, _, new in step.parts)
+                if tokens:
+                    each = -(-tokens // len(parts))
+                    start = max(now, device)
+                    device = start + max(self.price(step, self.requests.__getitem__, each) for step in parts)
+                    for step in parts:
+                        step.end = device
+                    flights.append(parts)
+                    counts = [
+                        sum(len(rank.running) for rank in self.ranks),
+                        sum(len(rank.waiting) for rank in self.ranks),
+                        sum(self.engine.blocks - len(rank.cache.free) for rank in self.ranks),
+                    ]
+                    self.steps.append((start, device, tokens, *counts))  # type: ignore[arg-type]
+                    continue
+            if flights:
+                done = sum(request.last >= 0 for request in self.requests)
+                parts = flights.popleft()
+                for rank, step in zip(self.ranks, parts, strict=True):
+                    rank.results(step)
+                now = max(now, parts[0].end)
+                for finished in range(done + 1, 1 + sum(each.last >= 0 for each in self.requests)):
+                    if self.clients and self.clients + finished - 1 < len(self.requests):
+                        self.requests[self.clients + finished - 1].arrival = parts[0].end
+            else:
+                now = ahead[0].arrival

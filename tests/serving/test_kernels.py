@@ -41,6 +41,15 @@ def test_kernels_are_near_measured_ones() -> None:
     assert kernels(routed=routed).experts_ns(96) == pytest.approx(339e3, rel=0.25)
 
 
+def test_linear_attention_is_near_measured_kernels() -> None:
+    """Of 48 and 64 heads: SGLang 0.5.9, 1,024 sequences; TensorRT-LLM 1.3.0rc10, 8,192 tokens (us, H200)."""
+    sglang, channels = kernels(engine="sglang"), 2 * 16 * 128 + 64 * 128
+    step = 1024 * (8 * 48 * 128 * 128 + 2 * 48 * 256 + 2 * 2 * 16 * 128 + 4 * (2 * 16 * 128 + 48 * 128))
+    assert sglang.linear_ns("step", step) == pytest.approx(1644.3e3 + 23.3e3, rel=0.1)
+    chunk = 8192 * (64 * 4096 + 4 * channels)
+    assert sglang.linear_ns("chunk", chunk) == pytest.approx(891e3, rel=0.3)
+
+
 def test_experts_that_are_whole_read_as_much_as_parts_of_all() -> None:
     whole, parts = (kernels(routed=replace(DEEPSEEK, ep=ep)).experts_ns(4096) for ep in (8, 1))
     assert whole == pytest.approx(parts, rel=0.3)

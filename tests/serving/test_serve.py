@@ -22,7 +22,7 @@ from armillary.serving import columns as c
 from armillary.serving.kernels import INGEST_NS, TOKEN_PS
 from armillary.serving.load import load_requests
 from armillary.serving.replica import serve_replica
-from armillary.serving.result import Serving
+from armillary.serving.result import Serving, engine_text
 from armillary.serving.serve import find_rate
 from armillary.serving.service import serve_all, share_of, shares_of
 
@@ -221,6 +221,8 @@ def test_means_have_an_interval_where_kernels_were_measured(serve: Callable[...,
         ({"scales": "row"}, "scales row: expected one of tensor, block"),
         ({"experts": "fp4"}, "experts: tiny has no experts, expected none"),
         ({"ep": 3}, "ep 3: expected 1 or tp 1"),
+        ({"dp": 1, "balance": 3}, "balance 3: expected it with engine trtllm and dp above 1 only"),
+        ({"dp": 3}, "dp 3: expected a divisor of 1"),
         ({"ingest_ns": -1}, "ingest -1 ns: expected 0 to"),
         ({"replicas": 0}, "replicas 0: expected a whole number from 1 to"),
     ],
@@ -230,3 +232,44 @@ def test_what_an_engine_cannot_be(
 ) -> None:
     with pytest.raises(InputError, match=message):
         serve("1xh100", LOAD, **options)
+
+
+@pytest.fixture(scope="module")
+def sparse(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("model") / "sparse.yaml"
+    path.write_text(json.dumps(TINY | {"name": "sparse", "experts": {"count": 8, "top_k": 2, "size": 256}}))
+    return str(path)
+
+
+def test_ranks_with_requests_of_their_own_share_experts(sparse: str) -> None:
+    load, small = "closed:clients=8,requests=16,input=64,output=8", {"budget": 64, "sequences": 8}
+    one = armillary.serve(sparse, "4xh100", load, **small)
+    own = armillary.serve(sparse, "4xh100", load, dp=4, ep=4, **small)
+    assert (one.service.replicas, own.service.replicas) == (1, 1)
+    assert "tp 1, dp 4" in engine_text(own) and "dp" not in engine_text(one)
+    assert any("half the time of a two-shot" in each for each in own.service.assumptions)
+    # Each has the weights of all but experts, of which it has a quarter, and a cache of its own.
+    one_memory, own_memory = one.service.capacity, own.service.capacity
+    assert one_memory and own_memory and own_memory.weights > one_memory.weights
+    assert own_memory.per_token == 4 * one_memory.per_token
+    assert own.outcome.replicas[0].capacity == 4 * own.service.engine.blocks
+    waits = sum(own.outcome.waits.values())
+    assert (waits == own.outcome.last - own.outcome.requests.arrival).all()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"dp": 2, "tp": 2}, "dp 2: with tp 2 it is not modelled, expected tp 1"),
+        ({"dp": 2, "ep": 3}, "ep 3: expected 1 or dp 2"),
+        ({"dp": 8}, "dp 8: expected a divisor of 4, the devices of machine 4xh100 by tp 1"),
+    ],
+)
+def test_how_ranks_cannot_share_experts(sparse: str, options: dict[str, int], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        armillary.serve(sparse, "4xh100", LOAD, **options)
+
+
+def test_without_experts_ranks_share_nothing(serve: Callable[..., Serving]) -> None:
+    with pytest.raises(InputError, match="tiny has no experts that ranks could share"):
+        serve("2xh100", LOAD, dp=2)

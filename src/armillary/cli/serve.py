@@ -43,6 +43,8 @@ LOAD, REPLICA, ENGINE = "Load", "Replica", "Engine"
         help="Divide the time between requests by so much.")  # fmt: skip
 @seed_option(default=0, show_default=True, heading=LOAD)
 @option("--tp", type=int, heading=REPLICA, help="Devices of a replica; by default all of the machine.")
+@option("--dp", type=int, default=1, show_default=True, heading=REPLICA,
+        help="Ranks of a replica with requests of their own, which share its experts.")  # fmt: skip
 @option("--replicas", type=int, heading=REPLICA,
         help="Replicas, on as many machines as they need; requests go round robin.")  # fmt: skip
 @option("--ep", type=int, default=1, show_default=True, heading=REPLICA,
@@ -75,6 +77,10 @@ LOAD, REPLICA, ENGINE = "Load", "Replica", "Engine"
 )
 @option("--memory", type=float, default=0.9, show_default=True, heading=ENGINE,
         help="Share of the memory of a device that the engine uses.")  # fmt: skip
+@option("--poll", type=int, default=1, show_default=True, heading=ENGINE,
+        help="Look for new requests after so many steps without prompts (SGLang).")  # fmt: skip
+@option("--balance", type=int, default=0, show_default=True, heading=ENGINE,
+        help="Steps for which prompts wait until each rank of dp has one (TensorRT-LLM).")  # fmt: skip
 @option("--cached/--no-cached", default=True, show_default=True, heading=ENGINE,
         help="Keep blocks for requests that begin alike.")  # fmt: skip
 @option("--ahead/--no-ahead", default=True, show_default=True, heading=ENGINE,

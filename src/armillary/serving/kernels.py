@@ -2,15 +2,15 @@
 
 ``kernels.yaml`` has the constants of each device and engine. An all-reduce of a node is one kernel that reads what all
 members have (one-shot), or first sums a share (two-shot); attention of one new token reads the cache in parts that fill
-the device; routed experts are one fused kernel whose time is that of the weights it touches. GEMMs are those of
-`armillary.compute.gpu.gemm`, and what quantises their operands.
+the device; routed experts are one fused kernel whose time is that of the weights it touches; linear attention is two,
+which convolve and pass states. GEMMs are those of `armillary.compute.gpu.gemm`, and what quantises their operands.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +46,12 @@ INGEST_NS, TOKEN_PS = 6_000_000, 4_200_000
 """ns from the arrival of a request until it is queued, and ps more for each token of its prompt, which the front end
 splits and sends: what kernels leave of the time to first token of gpt-oss on vLLM with 4 clients, at prompts of 922 and
 7,373 tokens (silicon_sample.csv). BLIS has 15.6 ms, whatever the prompt (inference-sim, defaults.yaml)."""
-ROUTED = ("dispatch.", "experts.", "combine.unpermute")
+LINEAR = ("mixer.conv.", "mixer.keys.", "mixer.scan", "mixer.update")
+"""What the names of kernels between the projections of a linear layer begin with, but for its gate."""
+ROUTED = ("dispatch.", "experts.", "combine.")
+OTHER, ATTENTION, TOGETHER = range(3)
+"""What a kernel's time depends on: tokens of the step, what is before them, tokens of all ranks with requests of their
+own."""
 US = 1e3
 Constants = Mapping[str, float]
 
@@ -63,6 +68,7 @@ class Routed:
         ep: Devices over which whole experts are divided; 1: each has a part of all.
         tp: Devices of the replica.
         stored: Kind of `EXPERTS`.
+        ranks: Of them that have requests of their own, whose tokens all meet here; 1: all have the same.
     """
 
     count: int
@@ -72,6 +78,7 @@ class Routed:
     ep: int
     tp: int
     stored: str
+    ranks: int = 1
 
 
 @dataclass(frozen=True)
@@ -103,6 +110,15 @@ class Kernels:
         moved = 2 * (members - 1) / members * size / (self.link * own["twice"]) * 1e6
         return float(US * min(once, own["launch"] + own["second"] + moved))
 
+    def gather_ns(self, size: float, members: int) -> float:
+        """Return ns in which each member gets what all have, `size` bytes in total, or a sum of its share of them.
+
+        No table of engines has these: a two-shot all-reduce is one of each, and this is its half.
+        """
+        own = self.parts["reduce"]["all"]
+        moved = (members - 1) / members * size / (self.link * own["twice"]) * 1e6
+        return float(US * (own["launch"] + moved))
+
     def decode_ns(self, rows: float, size: float) -> float:
         """Return ns of attention of one new token of each sequence.
 
@@ -124,6 +140,11 @@ class Kernels:
         return US * (
             own["launch"] + portable.hypot(moved, flops / (self.gpu.peaks["bf16"] * own["rate"]) * 1e6)
         )
+
+    def linear_ns(self, kind: str, size: float) -> float:
+        """Return ns of Gated DeltaNet that moves `size` bytes: ``chunk`` of prompts, ``step`` of single tokens."""
+        own = self.parts["linear"][kind]
+        return US * (own["launch"] + size / (self.gpu.bandwidth * own["memory"]) * 1e6)
 
     def experts_ns(self, tokens: int) -> float:
         """Return ns of the routed experts of a layer: they are chosen at random, some more often (`spread`)."""
@@ -160,51 +181,63 @@ class Taken:
 
     Attributes:
         gemms: Kind -> m, n, k, pass and times of each.
-        others: Pass, ns, and whether it is attention.
+        others: Pass, ns, and what it is: `OTHER`, `ATTENTION` or `TOGETHER`.
     """
 
     gemms: dict[str, list[tuple[int, int, int, int, int]]] = field(default_factory=dict)
-    others: list[tuple[int, float, bool]] = field(default_factory=list)
+    others: list[tuple[int, float, int]] = field(default_factory=list)
 
-    def sums(self, kernels: Kernels, passes: int) -> tuple[Floats, Floats]:
-        """Return (passes) ns of all, and of attention."""
-        whole, attention = np.zeros(passes), np.zeros(passes)
+    def sums(self, kernels: Kernels, passes: int) -> Floats:
+        """Return (kinds, passes) ns of what is `OTHER`, `ATTENTION` and `TOGETHER`."""
+        found = np.zeros((3, passes))
         for kind, rows in self.gemms.items():
             table = np.array(rows, float)
             # Equal GEMMs of different passes are one.
             sizes, which = np.unique(table[:, :3], axis=0, return_inverse=True)
             ns = kernels.gemms_ns(kind, sizes)[which.ravel()]
-            np.add.at(whole, table[:, 3].astype(np.int64), ns * table[:, 4])
-        for at, ns_of, is_attention in self.others:
-            whole[at] += ns_of
-            attention[at] += ns_of * is_attention
-        return whole, attention
+            np.add.at(found[OTHER], table[:, 3].astype(np.int64), ns * table[:, 4])
+        for at, ns_of, kind_of in self.others:
+            found[kind_of, at] += ns_of
+        return found
 
 
 def take(steps: Sequence[Step], kernels: Kernels, tp: int, taken: Taken, at: int, times: int) -> list[Step]:
     """Return the steps that are left to the simulation, and put the others into `taken`, for pass `at`."""
     left = []
     router = next((step for step in steps if step.name == "router.gemm"), None)
+    of = kernels.routed
+    routed = router is not None and of is not None and "experts" in kernels.parts
     tokens = router.gemms[0].m if router else 0
-    routed = router is not None and "experts" in kernels.parts and kernels.routed is not None
-    if routed:
-        taken.others.append((at, times * kernels.experts_ns(tokens), False))
+    meets = kernels.link > 0 and "reduce" in kernels.parts
+    if routed and of is not None:
+        ns = kernels.experts_ns(tokens * of.ranks)
+        if of.ranks > 1 and meets:
+            # Tokens of all ranks are gathered, and sums of what experts make are divided again.
+            ns += 2 * kernels.gather_ns(2 * tokens * of.ranks * of.hidden, of.tp)
+        taken.others.append((at, times * ns, TOGETHER if of.ranks > 1 else OTHER))
     fused = kernels.parts.get("fuses", {}).get("all", {})
+    linear = _linear(steps, kernels)
+    if linear:
+        taken.others.append((at, times * kernels.linear_ns(*linear), ATTENTION))
     for step in steps:
         name, _, last = step.name.rpartition(".")
-        if routed and (_routed(step.name) or _beside(step.name, tokens)):
+        if linear and step.name.startswith(LINEAR):
+            continue
+        if routed and (is_routed(step.name) or _beside(step.name, tokens)):
+            if step.collective and not meets:
+                left.append(replace(step, synchronises=False))
             continue
         if last == "norm" and name in ("attention.norm", "mlp.norm") and fused.get("norm") and tp > 1:
             continue
         shape, kind = step.attention, _kind(step, kernels.blocks)
-        if step.collective is CollectiveType.ALL_REDUCE and kernels.link and "reduce" in kernels.parts:
-            taken.others.append((at, times * kernels.reduce_ns(step.size, tp), False))
+        if step.collective is CollectiveType.ALL_REDUCE and meets:
+            taken.others.append((at, times * kernels.reduce_ns(step.size, tp), OTHER))
         elif shape and shape.queries == 1 and "decode" in kernels.parts:
             queries = shape.batch * shape.heads * (shape.key + shape.value) * 2
             ns = kernels.decode_ns(shape.batch * shape.heads, max(0, step.bytes - queries))
-            taken.others.append((at, times * ns, True))
+            taken.others.append((at, times * ns, ATTENTION))
         elif step.name == "absorbed.attend" and "latent" in kernels.parts:
-            taken.others.append((at, times * kernels.latent_ns(step.flops, step.bytes), True))
+            taken.others.append((at, times * kernels.latent_ns(step.flops, step.bytes), ATTENTION))
         elif kind in kernels.parts.get("gemm", {}) and len(step.gemms) == 1 and step.gemms[0].batch == 1:
             gemm = step.gemms[0]
             row = (gemm.m, gemm.n, gemm.k, at, times * gemm.calls)
@@ -214,14 +247,25 @@ def take(steps: Sequence[Step], kernels: Kernels, tp: int, taken: Taken, at: int
     return left
 
 
+def _linear(steps: Sequence[Step], kernels: Kernels) -> tuple[str, int] | None:
+    """Return kind and bytes of the kernels of Gated DeltaNet, which norm keys, too; None: none was measured."""
+    moved = {step.name: step.bytes for step in steps if step.name.startswith(LINEAR)}
+    kind = "step" if "mixer.update" in moved else "chunk"
+    if "mixer.keys.norm" not in moved or kind not in kernels.parts.get("linear", {}):
+        return None
+    return kind, sum(each for name, each in moved.items() if not name.startswith("mixer.keys."))
+
+
 def issued_kernels(steps: Sequence[Step]) -> int:
     """Return how many kernels the CPU issues one by one: the routed experts of a layer are one."""
-    routed = [_routed(step.name) for step in steps]
+    routed = [is_routed(step.name) for step in steps]
     return routed.count(False) + any(routed)
 
 
-def _routed(name: str) -> bool:
-    return name.startswith(ROUTED[:2]) or name == ROUTED[2]
+def is_routed(name: str) -> bool:
+    """Return whether a kernel or collective is of routed experts, or of the way of tokens to them and back."""
+    # What ranks of tp sum is of all experts.
+    return name.startswith(ROUTED) and name != "combine.reduce"
 
 
 def _beside(name: str, tokens: int) -> bool:

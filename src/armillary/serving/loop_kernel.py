@@ -3,6 +3,9 @@
 The scheduler runs whenever fewer steps are in flight than the engine allows; with two, it fills the next one while the
 device works on the first, and learns of its tokens only afterwards. Requests that come while it waits for a result are
 seen when that is there.
+
+Ranks that share experts but have requests and blocks of their own (attention data parallel) go through each step
+together: it ends when the slowest has done its part, and with it their experts.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from __future__ import annotations
 from armillary.base.jit import inner, njit, use
 from armillary.serving.columns import (
     ENDED,
+    FIRST_RATIO,
     L_BLOCKS,
     L_COLUMNS,
     L_CONTEXT,
@@ -20,12 +24,14 @@ from armillary.serving.columns import (
     L_START,
     L_TOKENS,
     L_WAITING,
+    P_BALANCE,
     P_BLOCKS,
     P_CLIENTS,
     P_DEPTH,
     P_EMIT,
     P_INGEST,
     P_POLL,
+    P_RANKS,
     P_REQUESTS,
     P_RULE,
     P_SEQUENCES,
@@ -39,6 +45,7 @@ from armillary.serving.columns import (
     R_LAST,
     R_OUTPUT,
     R_PROMPT,
+    R_RANK,
     R_STALLED,
     R_STATE,
     RUNS,
@@ -49,6 +56,7 @@ from armillary.serving.columns import (
     S_FREE,
     S_GPU,
     S_HEAD,
+    S_HELD,
     S_MOST_BLOCKS,
     S_NOW,
     S_OLDEST,
@@ -66,8 +74,7 @@ from armillary.serving.columns import (
 give_back = use("armillary.serving.blocks_kernel").give_back
 vllm = use("armillary.serving.vllm_kernel").schedule
 trtllm = use("armillary.serving.trtllm_kernel").schedule
-_sglang = use("armillary.serving.sglang_kernel")
-sglang, FIRST_RATIO = _sglang.schedule, _sglang.FIRST_RATIO
+sglang = use("armillary.serving.sglang_kernel").schedule
 step_ns = use("armillary.serving.price_kernel").step_ns
 _step = use("armillary.serving.step_kernel")
 T_TOKENS, T_OUTPUTS, T_NEW, T_SCORES, T_DECODING, T_CONTEXT = (
@@ -78,56 +85,73 @@ FINISHED, STUCK, FULL = range(3)
 
 
 @inner
-def ready(par, st, req, r):
+def ready(par, main, req, r):
     """Return ns at which a request can be queued: the front end turns prompts into tokens one after another."""
     n = par[P_REQUESTS]
-    begun = max(st[S_READY], req[R_ARRIVAL * n + r] + par[P_INGEST])
+    begun = max(main[S_READY], req[R_ARRIVAL * n + r] + par[P_INGEST])
     return begun + req[R_PROMPT * n + r] * par[P_TOKEN] // 1000
+
+
+@inner
+def rank_of(par, st, r):
+    """Return the rank that gets a request: SGLang's go round, others' to the rank that has the fewest."""
+    if par[P_RULE] == SGLANG:
+        return r % par[P_RANKS]
+    best = 0
+    for k in range(1, par[P_RANKS]):
+        if st[k][S_RUNNING] + st[k][S_WAITING] < st[best][S_RUNNING] + st[best][S_WAITING]:
+            best = k
+    return best
 
 
 @inner
 def arrive(par, st, req, lists):
     """Queue the requests that have come by now, if the engine looks for them."""
-    n = par[P_REQUESTS]
-    if par[P_POLL] > 1 and st[S_RUNNING] > 0 and st[S_POLLED] < par[P_POLL]:
-        return
-    st[S_POLLED] = 0
-    while st[S_ARRIVED] < n:
-        r = st[S_ARRIVED]
-        if req[R_ARRIVAL * n + r] < 0 or ready(par, st, req, r) > st[S_NOW]:
+    n, main = par[P_REQUESTS], st[0]
+    if par[P_POLL] > 1 and main[S_POLLED] < par[P_POLL]:
+        for k in range(par[P_RANKS]):
+            if st[k][S_RUNNING] > 0:
+                return
+    main[S_POLLED] = 0
+    while main[S_ARRIVED] < n:
+        r = main[S_ARRIVED]
+        if req[R_ARRIVAL * n + r] < 0 or ready(par, main, req, r) > main[S_NOW]:
             return
-        st[S_READY] = ready(par, st, req, r)
-        lists[1][(st[S_HEAD] + st[S_WAITING]) % n] = r
-        st[S_WAITING] += 1
+        main[S_READY] = ready(par, main, req, r)
+        k = rank_of(par, st, r)
+        own = st[k]
+        lists[1][k][(own[S_HEAD] + own[S_WAITING]) % n] = r
+        own[S_WAITING] += 1
+        req[R_RANK * n + r] = k
         req[R_STATE * n + r] = WAITS
-        st[S_ARRIVED] += 1
+        main[S_ARRIVED] += 1
 
 
 @inner
-def end(par, st, pool, req, tables, lists, r):
+def end(par, main, own, pool, req, tables, lists, r):
     """Let a request go that has all its tokens; in a closed loop the next one comes at once."""
     n = par[P_REQUESTS]
-    running, waiting = lists[0], lists[1]
+    running, waiting = lists
     if req[R_STATE * n + r] == RUNS:
         at = 0
         while running[at] != r:
             at += 1
-        st[S_RUNNING] -= 1
-        for i in range(at, st[S_RUNNING]):
+        own[S_RUNNING] -= 1
+        for i in range(at, own[S_RUNNING]):
             running[i] = running[i + 1]
     else:
         # It was preempted while its last token was on its way.
         at = 0
-        while waiting[(st[S_HEAD] + at) % n] != r:
+        while waiting[(own[S_HEAD] + at) % n] != r:
             at += 1
-        st[S_WAITING] -= 1
-        for i in range(at, st[S_WAITING]):
-            waiting[(st[S_HEAD] + i) % n] = waiting[(st[S_HEAD] + i + 1) % n]
-    give_back(par, st, pool, req, tables, r)
+        own[S_WAITING] -= 1
+        for i in range(at, own[S_WAITING]):
+            waiting[(own[S_HEAD] + i) % n] = waiting[(own[S_HEAD] + i + 1) % n]
+    give_back(par, own, pool, req, tables, r)
     req[R_STATE * n + r] = ENDED
-    st[S_DONE] += 1
+    main[S_DONE] += 1
     if par[P_CLIENTS] > 0:
-        follower = par[P_CLIENTS] + st[S_DONE] - 1
+        follower = par[P_CLIENTS] + main[S_DONE] - 1
         if follower < n:
             req[R_ARRIVAL * n + follower] = req[R_LAST * n + r]
 
@@ -135,27 +159,65 @@ def end(par, st, pool, req, tables, lists, r):
 @inner
 def results(par, st, pool, req, tables, lists, flights):
     """Take the results of the oldest step in flight."""
-    n, most = par[P_REQUESTS], par[P_SEQUENCES]
+    n, most, main = par[P_REQUESTS], par[P_SEQUENCES], st[0]
     ends, outputs, made, disturbed = flights
-    slot = st[S_OLDEST]
-    st[S_NOW] = max(st[S_NOW], ends[slot])
-    for i in range(outputs[slot]):
-        # Odd: it was preempted since its last token.
-        r = made[slot * most + i] >> 1
-        req[R_DONE * n + r] += 1
-        if req[R_DONE * n + r] == 1:
-            req[R_FIRST * n + r] = ends[slot] + par[P_EMIT]
-        elif made[slot * most + i] & 1:
-            req[R_STALLED * n + r] += ends[slot] - req[R_BEFORE * n + r]
+    slot = main[S_OLDEST]
+    main[S_NOW] = max(main[S_NOW], ends[slot])
+    for k in range(par[P_RANKS]):
+        own, of_rank = st[k], (lists[0][k], lists[1][k])
+        blocks = (pool[0][k], pool[1][k], pool[2][k], pool[3][k])
+        found = (tables[0], tables[1], tables[2][k])
+        for i in range(outputs[k][slot]):
+            # Odd: it was preempted since its last token.
+            r = made[k][slot * most + i] >> 1
+            req[R_DONE * n + r] += 1
+            if req[R_DONE * n + r] == 1:
+                req[R_FIRST * n + r] = ends[slot] + par[P_EMIT]
+            elif made[k][slot * most + i] & 1:
+                req[R_STALLED * n + r] += ends[slot] - req[R_BEFORE * n + r]
+            else:
+                req[R_INTERFERED * n + r] += disturbed[slot] - req[R_DISTURBED * n + r]
+            req[R_BEFORE * n + r] = ends[slot]
+            req[R_DISTURBED * n + r] = disturbed[slot]
+            if req[R_DONE * n + r] == req[R_OUTPUT * n + r]:
+                req[R_LAST * n + r] = ends[slot] + par[P_EMIT]
+                end(par, main, own, blocks, req, found, of_rank, r)
+    main[S_OLDEST] = (slot + 1) % par[P_DEPTH]
+    main[S_FLIGHT] -= 1
+
+
+@inner
+def hold(par, st):
+    """Let prompts wait, for some steps at most, until each rank has one (TensorRT-LLM's attention-dp balance)."""
+    main, having, busy = st[0], 0, 0
+    for k in range(par[P_RANKS]):
+        having += 1 if st[k][S_WAITING] > 0 else 0
+        busy += st[k][S_RUNNING]
+    waits = busy > 0 and 0 < having < par[P_RANKS] and main[S_HELD] < par[P_BALANCE]
+    main[S_HELD] = main[S_HELD] + 1 if waits else 0
+    for k in range(1, par[P_RANKS]):
+        st[k][S_HELD] = main[S_HELD]
+
+
+@inner
+def took(par, sums, price, prompts):
+    """Return ns of a step: of the rank that takes longest; without `prompts` as if there were none."""
+    total = 0
+    for k in range(par[P_RANKS]):
+        total += sums[k][T_TOKENS] if prompts else sums[k][T_DECODING]
+    each, longest = -(-total // par[P_RANKS]), 0
+    for k in range(par[P_RANKS]):
+        own = sums[k]
+        # The mean of what stands before the prompts' tokens, weighted by their number.
+        new, decoding = own[T_NEW], own[T_DECODING]
+        before = (own[T_SCORES] - new * new) // (2 * new) if new > 0 else 0
+        context = own[T_CONTEXT] // decoding if decoding > 0 else 0
+        if prompts:
+            ns = step_ns(price, own[T_TOKENS], own[T_OUTPUTS], new, before, decoding, context, each)
         else:
-            req[R_INTERFERED * n + r] += disturbed[slot] - req[R_DISTURBED * n + r]
-        req[R_BEFORE * n + r] = ends[slot]
-        req[R_DISTURBED * n + r] = disturbed[slot]
-        if req[R_DONE * n + r] == req[R_OUTPUT * n + r]:
-            req[R_LAST * n + r] = ends[slot] + par[P_EMIT]
-            end(par, st, pool, req, tables, lists, r)
-    st[S_OLDEST] = (slot + 1) % par[P_DEPTH]
-    st[S_FLIGHT] -= 1
+            ns = step_ns(price, decoding, decoding, 0, 0, decoding, context, each)
+        longest = max(longest, ns)
+    return longest
 
 
 @njit
@@ -164,69 +226,79 @@ def run(par, st, pool, req, tables, lists, sums, flights, price, log):
 
     Args:
         par: (P_COLUMNS).
-        st: (S_COLUMNS) The state.
-        pool: Four arrays (blocks): the free one before and behind each, how many requests hold it, its content.
+        st: (ranks, S_COLUMNS) The state.
+        pool: Four arrays (ranks, blocks): the free one before and behind each, how many requests hold it, its content.
         req: (R_COLUMNS, requests).
-        tables: Blocks of the requests, contents of these, and the block that has a content.
-        lists: Requests that run, in order, and a ring of those that wait.
-        sums: (T_COLUMNS) Numbers of the step that is being filled.
-        flights: Ends of the steps in flight, how many tokens they give, to whom (depth, most sequences; twice the
-            request, and 1 if it was preempted since its last), and `S_DISTURBED` at their ends.
+        tables: Blocks of the requests, contents of these, and (ranks, contents) the block that has a content.
+        lists: (ranks, sequences) Requests that run, in order, and (ranks, requests) a ring of those that wait.
+        sums: (ranks, T_COLUMNS) Numbers of the step that is being filled.
+        flights: (steps in flight) Ends; (ranks, steps in flight) how many tokens each gives, (ranks, steps in flight *
+            most sequences) to whom, twice the request, and 1 if it was preempted since its last; `S_DISTURBED` at ends.
         price: See `armillary.serving.price_kernel.step_ns`.
         log: (steps * L_COLUMNS) Filled.
     """
-    n, most = par[P_REQUESTS], par[P_SEQUENCES]
+    n, most, ranks, main = par[P_REQUESTS], par[P_SEQUENCES], par[P_RANKS], st[0]
     ends, outputs, made, disturbed = flights
-    while st[S_DONE] < n:
+    while main[S_DONE] < n:
         arrive(par, st, req, lists)
-        if st[S_FLIGHT] < par[P_DEPTH] and st[S_RUNNING] + st[S_WAITING] > 0:
-            if st[S_STEPS] * L_COLUMNS == len(log):
+        have = 0
+        for k in range(ranks):
+            have += st[k][S_RUNNING] + st[k][S_WAITING]
+        if main[S_FLIGHT] < par[P_DEPTH] and have > 0:
+            if main[S_STEPS] * L_COLUMNS == len(log):
                 return FULL
-            slot = (st[S_OLDEST] + st[S_FLIGHT]) % par[P_DEPTH]
-            for i in range(len(sums)):
-                sums[i] = 0
-            step = (sums, made, slot * most)
-            if par[P_RULE] == SGLANG:
-                sglang(par, st, pool, req, tables, lists, step)
-            elif par[P_RULE] == TRTLLM:
-                trtllm(par, st, pool, req, tables, lists, step)
-            else:
-                vllm(par, st, pool, req, tables, lists, step)
-            if sums[T_TOKENS] > 0:
-                # The mean of what stands before the prompts' tokens, weighted by their number.
-                new = sums[T_NEW]
-                before = (sums[T_SCORES] - new * new) // (2 * new) if new > 0 else 0
-                context = sums[T_CONTEXT] // sums[T_DECODING] if sums[T_DECODING] > 0 else 0
-                start, decoding = max(st[S_NOW], st[S_GPU]), sums[T_DECODING]
-                took = step_ns(price, sums[T_TOKENS], sums[T_OUTPUTS], new, before, decoding, context)
+            slot = (main[S_OLDEST] + main[S_FLIGHT]) % par[P_DEPTH]
+            if par[P_BALANCE] > 0:
+                hold(par, st)
+            tokens, new, decoding, context, running, waiting, used = 0, 0, 0, 0, 0, 0, 0
+            for k in range(ranks):
+                own, of_rank = st[k], (lists[0][k], lists[1][k])
+                blocks = (pool[0][k], pool[1][k], pool[2][k], pool[3][k])
+                found = (tables[0], tables[1], tables[2][k])
+                own[S_NOW] = main[S_NOW]
+                for i in range(len(sums[k])):
+                    sums[k][i] = 0
+                step = (sums[k], made[k], slot * most)
+                if par[P_RULE] == SGLANG:
+                    sglang(par, own, blocks, req, found, of_rank, step)
+                elif par[P_RULE] == TRTLLM:
+                    trtllm(par, own, blocks, req, found, of_rank, step)
+                else:
+                    vllm(par, own, blocks, req, found, of_rank, step)
+                tokens, new = tokens + sums[k][T_TOKENS], new + sums[k][T_NEW]
+                decoding, context = decoding + sums[k][T_DECODING], context + sums[k][T_CONTEXT]
+                running, waiting = running + own[S_RUNNING], waiting + own[S_WAITING]
+                used += par[P_BLOCKS] - own[S_FREE]
+                outputs[k][slot] = sums[k][T_OUTPUTS]
+            if tokens > 0:
+                start, lasts = max(main[S_NOW], main[S_GPU]), took(par, sums, price, True)
                 if new > 0 and decoding > 0:
-                    alone = step_ns(price, decoding, decoding, 0, 0, decoding, context)
-                    st[S_DISTURBED] += max(0, took - alone)
-                st[S_GPU] = start + took
-                ends[slot] = st[S_GPU]
-                disturbed[slot] = st[S_DISTURBED]
-                outputs[slot] = sums[T_OUTPUTS]
-                st[S_FLIGHT] += 1
-                st[S_MOST_BLOCKS] = max(st[S_MOST_BLOCKS], par[P_BLOCKS] - st[S_FREE])
-                row = st[S_STEPS] * L_COLUMNS
-                log[row + L_START], log[row + L_END] = start, st[S_GPU]
-                log[row + L_TOKENS], log[row + L_NEW] = sums[T_TOKENS], new
-                log[row + L_DECODING], log[row + L_CONTEXT] = decoding, sums[T_CONTEXT]
-                log[row + L_BLOCKS] = par[P_BLOCKS] - st[S_FREE]
-                log[row + L_RUNNING], log[row + L_WAITING] = st[S_RUNNING], st[S_WAITING]
-                st[S_STEPS] += 1
+                    main[S_DISTURBED] += max(0, lasts - took(par, sums, price, False))
+                main[S_GPU] = start + lasts
+                ends[slot] = main[S_GPU]
+                disturbed[slot] = main[S_DISTURBED]
+                main[S_FLIGHT] += 1
+                main[S_MOST_BLOCKS] = max(main[S_MOST_BLOCKS], used)
+                row = main[S_STEPS] * L_COLUMNS
+                log[row + L_START], log[row + L_END] = start, main[S_GPU]
+                log[row + L_TOKENS], log[row + L_NEW] = tokens, new
+                log[row + L_DECODING], log[row + L_CONTEXT] = decoding, context
+                log[row + L_BLOCKS] = used
+                log[row + L_RUNNING], log[row + L_WAITING] = running, waiting
+                main[S_STEPS] += 1
                 # A step with prompts makes the engine look at once.
-                st[S_POLLED] += par[P_POLL] if new > 0 else 1
+                main[S_POLLED] += par[P_POLL] if new > 0 else 1
                 continue
-        if st[S_FLIGHT] > 0:
+        if main[S_FLIGHT] > 0:
             results(par, st, pool, req, tables, lists, flights)
             continue
         # Nothing to do: wait for the next request.
-        if st[S_ARRIVED] == n or req[R_ARRIVAL * n + st[S_ARRIVED]] < 0:
+        if main[S_ARRIVED] == n or req[R_ARRIVAL * n + main[S_ARRIVED]] < 0:
             return STUCK
-        ahead = ready(par, st, req, st[S_ARRIVED])
-        if ahead <= st[S_NOW]:
+        ahead = ready(par, main, req, main[S_ARRIVED])
+        if ahead <= main[S_NOW]:
             return STUCK
-        st[S_NOW] = ahead
-        st[S_RATIO] = FIRST_RATIO
+        main[S_NOW] = ahead
+        for k in range(ranks):
+            st[k][S_RATIO] = FIRST_RATIO
     return FINISHED

@@ -107,11 +107,9 @@ class Outcome:
         held = took = 0.0
         for each in self.replicas:
             spans = (each.steps[:, c.L_END] - each.steps[:, c.L_START]).astype(np.float64)
-            held += float((spans * each.steps[:, c.L_BLOCKS]).sum()) / each.engine.blocks
+            held += float((spans * each.steps[:, c.L_BLOCKS]).sum()) / each.capacity
             took += float(spans.sum())
-        return held / took if took else 0.0, max(
-            each.most_blocks / each.engine.blocks for each in self.replicas
-        )
+        return held / took if took else 0.0, max(each.most_blocks / each.capacity for each in self.replicas)
 
     @property
     def busy(self) -> float:

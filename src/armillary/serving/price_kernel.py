@@ -72,21 +72,22 @@ def attention(axes, ends, values, chunk, before, decoding, context):
 
 
 @inner
-def step_ns(price, tokens, outputs, chunk, before, decoding, context):
-    """Return ns of a step.
+def step_ns(price, tokens, outputs, chunk, before, decoding, context, each):
+    """Return ns of a step of a rank.
 
     Args:
         price: ns of what depends on the tokens alone, and on the sequences that get a token; axes, their ends, and ps
             of attention; ns that the CPU takes to issue the kernels of a step, and the tokens up to which steps with
-            and without prompts are graphs, which it issues at once.
+            and without prompts are graphs, which it issues at once; ns of what ranks do together, by tokens of each.
         tokens: All tokens.
         outputs: Sequences that get a token.
         chunk: New tokens of prompts.
         before: Tokens before them, on average over scores.
         decoding: Sequences that decode.
         context: Tokens before these, on average.
+        each: Tokens of a rank, on average over those that go through the step together.
     """
-    dense, head, axes, ends, values, issued = price
+    dense, head, axes, ends, values, issued, together = price
     ps = attention(axes, ends, values, chunk, before, decoding, context)
-    ns = dense[tokens] + head[outputs] + ps // 1000
+    ns = dense[tokens] + head[outputs] + ps // 1000 + together[min(each, len(together) - 1)]
     return max(ns, issued[0]) if tokens > issued[1 if chunk > 0 else 2] else ns

@@ -16,7 +16,19 @@ import numpy as np
 
 from armillary.engine import simulate
 from armillary.platform.model import Platform
-from armillary.serving.kernels import GRAPHS, ISSUE_NS, Kernels, Taken, issued_kernels, take
+from armillary.serving.kernels import (
+    ATTENTION,
+    GRAPHS,
+    ISSUE_NS,
+    LINEAR,
+    OTHER,
+    TOGETHER,
+    Kernels,
+    Taken,
+    is_routed,
+    issued_kernels,
+    take,
+)
 from armillary.serving.step_table import Ints, StepTable
 from armillary.trace import Trace
 from armillary.workload.emit.rank import Rank
@@ -49,6 +61,7 @@ def priced(
     captured: Sequence[int] = (),
     overhead_ns: int = 0,
     kernels: Kernels | None = None,
+    ranks: int = 1,
 ) -> StepTable:
     """Return the times of steps.
 
@@ -62,6 +75,7 @@ def priced(
         captured: Sizes to which steps are filled up, by CUDA graphs of them; beyond the largest nothing is.
         overhead_ns: What each step takes besides.
         kernels: Those that the engine has of its own; None: none is known.
+        ranks: Of a replica that have requests of their own; tokens and sequences are those of each.
 
     Raises:
         InputError: the plan is impossible for the model.
@@ -76,13 +90,12 @@ def priced(
     contexts = [each for each in CONTEXTS if each < longest] or [1]
     prefill = [_prompt(model, plan, max(1, new), past) for new in chunks for past in before]
     decode = [_layers(model, plan, 1, past + 1, max(1, many))[1:-1] for many in decoding for past in contexts]
-    whole, attention = _timed(
-        [*(each[:-1] for each in one), *heads, *prefill, *decode], plan, platform, kernels
-    )
+    passes = [*(each[:-1] for each in one), *heads, *prefill, *decode]
+    own, attention, joint = _timed(passes, plan, platform, kernels, ranks)
     first, second = len(one), len(one) + len(heads)
     third = second + len(prefill)
-    dense = _fill_up(_each(tokens, (whole - attention)[:first], budget), captured)
-    head = _each(counts, whole[first:second], sequences)
+    dense, together = (_fill_up(_each(tokens, each[:first], budget), captured) for each in (own, joint))
+    head = _each(counts, own[first:second], sequences)
     head[0] = 0
     of_prompts = attention[second:third].reshape(len(chunks), len(before))
     if model.attention.latent:
@@ -99,7 +112,8 @@ def priced(
     if kernels:
         count = sum(issued_kernels(as_engines_run(layer.forward)) for layer in one[0])
         issued = (count * ISSUE_NS[kernels.engine], *GRAPHS[kernels.engine])
-    return StepTable(dense + overhead_ns, head, axes, both * 1000, issued)  # type: ignore[arg-type]
+    joined = together if ranks > 1 else np.zeros(1, np.int64)
+    return StepTable(dense + overhead_ns, head, axes, both * 1000, issued, joined)  # type: ignore[arg-type]
 
 
 def _prompt(model: Decoder, plan: Plan, new: int, past: int) -> list[Layer]:
@@ -183,20 +197,23 @@ def as_engines_run(steps: Sequence[Step]) -> list[Step]:
 
 
 def _of_attention(step: Step) -> bool:
-    """Return whether the time of a kernel depends on what is before its tokens."""
-    return step.attention is not None or step.name.startswith(("absorbed.", "core.", "kv.up."))
+    """Return whether the time of a kernel depends on what is before its tokens, or on whose they are."""
+    return step.attention is not None or step.name.startswith(("absorbed.", "core.", "kv.up.", *LINEAR))
 
 
 def _timed(
-    passes: Iterable[Sequence[Layer]], plan: Plan, platform: Platform, kernels: Kernels | None
-) -> tuple[Ints, Ints]:
-    """Return ns of each pass, and of attention in it: one simulation, in which they follow each other."""
+    passes: Iterable[Sequence[Layer]], plan: Plan, platform: Platform, kernels: Kernels | None, ranks: int
+) -> Ints:
+    """Return (kinds, passes) ns of each pass, of each kind of kernels: one simulation, in which they follow each other.
+
+    Kinds are `OTHER`, `ATTENTION`, and, where `ranks` have requests of their own, `TOGETHER`.
+    """
     taken = Taken()
     grid = rank_grid(plan)
     rank = Rank("steps", grid)
     before: list[int] = []
-    # (pass, times, first node, end, nodes of attention) of each distinct layer.
-    placed: list[tuple[int, int, int, int, list[int]]] = []
+    # (pass, times, first node, end, nodes of attention, nodes of experts) of each distinct layer.
+    placed: list[tuple[int, int, int, int, list[int], list[int]]] = []
     count = 0
     for number, layers in enumerate(passes):
         for layer, times in Counter(layers).items():
@@ -209,21 +226,22 @@ def _timed(
             base = rank.piece(made, before)
             before = [base + node for node in made.last]
             fused = {step.name for step in steps if _of_attention(step)}
-            nodes = made.template.nodes
-            inside = [base + at for at, node in enumerate(nodes) if node.name in fused]
-            placed.append((number, times, base, base + len(nodes), inside))
+            names = [node.name for node in made.template.nodes]
+            inside = [base + at for at, name in enumerate(names) if name in fused]
+            joint = [base + at for at, name in enumerate(names) if ranks > 1 and is_routed(name)]
+            placed.append((number, times, base, base + len(names), inside, joint))
         count = number + 1
     graph = rank.graph()
     trace = Trace((graph,), np.zeros(plan.ranks, np.int32), grid)
     timeline = simulate(trace, platform)
     start, end = timeline.node_start, timeline.node_end
-    whole, attention = np.zeros(count, np.int64), np.zeros(count, np.int64)
+    found = np.zeros((3, count), np.int64)
     tick = timeline.info["tick_ns"]
-    for number, times, first, last, inside in placed:
-        whole[number] += times * (end[first:last].max() - start[first:last].min()) * tick
-        attention[number] += times * (end[inside] - start[inside]).sum() * tick
+    for number, times, first, last, inside, joint in placed:
+        whole = end[first:last].max() - start[first:last].min()
+        parts = [(end[each] - start[each]).sum() for each in (inside, joint)]
+        for kind, took in ((OTHER, whole - sum(parts)), (ATTENTION, parts[0]), (TOGETHER, parts[1])):
+            found[kind, number] += times * took * tick
     if kernels:
-        own = taken.sums(kernels, count)
-        whole += np.rint(own[0]).astype(np.int64)
-        attention += np.rint(own[1]).astype(np.int64)
-    return whole, attention
+        found += np.rint(taken.sums(kernels, count)).astype(np.int64)
+    return found

@@ -34,6 +34,9 @@ class Engine:
         ingest_ns: From the arrival of a request until it is in the queue, but for its tokens.
         token_ps: What the front end takes for a token of a prompt, of one request after another.
         poll: Steps of tokens after which the engine looks for new requests (SGLang's ``scheduler-recv-interval``).
+        ranks: That have requests and blocks of their own and share experts (attention data parallel); tokens, sequences
+            and blocks are those of each.
+        balance: Steps for which prompts wait until each rank has one (TensorRT-LLM).
         emit_ns: From the end of a step until its tokens are with the client.
     """
 
@@ -49,6 +52,8 @@ class Engine:
     poll: int = 1
     ingest_ns: int = 0
     emit_ns: int = 0
+    ranks: int = 1
+    balance: int = 0
 
 
 @dataclass(frozen=True)
@@ -66,7 +71,7 @@ class Served:
         interfered: (requests) ns by which prompts of others lengthened the steps of its tokens.
         stalled: (requests) ns between tokens with a preemption between them.
         steps: (steps, L_COLUMNS) See `armillary.serving.columns`.
-        most_blocks: Most blocks in use.
+        most_blocks: Most blocks in use, of all ranks.
         engine: The engine.
     """
 
@@ -82,6 +87,11 @@ class Served:
     steps: Ints
     most_blocks: int
     engine: Engine
+
+    @property
+    def capacity(self) -> int:
+        """Blocks of all ranks."""
+        return self.engine.ranks * self.engine.blocks
 
     def later(self, ns: int) -> Served:
         """Return the same, `ns` later."""
@@ -114,12 +124,17 @@ def serve_replica(requests: Requests, engine: Engine, table: StepTable, mode: Mo
         plain = serve_replica(requests, replace(engine, cached=False), table, mode)
         if not plain.preempted.any():
             return replace(plain, engine=engine)
-    n, par, st = len(requests), np.zeros(c.P_COLUMNS, np.int64), np.zeros(c.S_COLUMNS, np.int64)
+    n, par, st = (
+        len(requests),
+        np.zeros(c.P_COLUMNS, np.int64),
+        np.zeros((engine.ranks, c.S_COLUMNS), np.int64),
+    )
     blocks = -(-(requests.prompt + requests.output) // engine.block)
     check_fits(requests, engine)
     if engine.cached:
         require(
-            40 * (int(blocks.sum()) + engine.blocks), f"{n:,} requests have {int(blocks.sum()):,} blocks, which",
+            engine.ranks * 40 * (int(blocks.sum()) + engine.blocks),
+            f"{n:,} requests have {int(blocks.sum()):,} blocks, which",
             "fewer or shorter requests, or no prefix cache",
         )  # fmt: skip
     depth = 2 if engine.ahead else 1
@@ -128,34 +143,40 @@ def serve_replica(requests: Requests, engine: Engine, table: StepTable, mode: Mo
         (c.P_BLOCKS, engine.blocks), (c.P_DEPTH, depth), (c.P_CACHED, int(engine.cached)),
         (c.P_CLIENTS, requests.clients), (c.P_LONG, engine.long), (c.P_INGEST, engine.ingest_ns),
         (c.P_EMIT, engine.emit_ns), (c.P_RULE, c.RULES.index(engine.rule)), (c.P_TOKEN, engine.token_ps),
-        (c.P_POLL, engine.poll),
+        (c.P_POLL, engine.poll), (c.P_RANKS, engine.ranks),
+        (c.P_BALANCE, engine.balance if engine.rule == "trtllm" and engine.ranks > 1 else 0),
     ):  # fmt: skip
         par[place] = value
+    st[:, c.S_RATIO] = c.FIRST_RATIO
     req = np.zeros((c.R_COLUMNS, n), np.int64)
     req[c.R_ARRIVAL], req[c.R_PROMPT], req[c.R_OUTPUT] = requests.arrival, requests.prompt, requests.output
     req[[c.R_BEGUN, c.R_FIRST, c.R_LAST]] = -1
     tables = _tables(requests, engine, blocks, req)
     pool = _pool(engine, st)
-    lists = (np.zeros(engine.sequences, np.int64), np.zeros(max(1, n), np.int64))
+    ranks = engine.ranks
+    lists = (np.zeros((ranks, engine.sequences), np.int64), np.zeros((ranks, max(1, n)), np.int64))
     flights = (
-        np.zeros(depth, np.int64), np.zeros(depth, np.int64), np.zeros(depth * engine.sequences, np.int64),
-        np.zeros(depth, np.int64),
+        np.zeros(depth, np.int64), np.zeros((ranks, depth), np.int64),
+        np.zeros((ranks, depth * engine.sequences), np.int64), np.zeros(depth, np.int64),
     )  # fmt: skip
     work = int(requests.prompt.sum() // max(1, engine.budget) + requests.output.sum())
     mode = mode or ("interpreted" if work <= INTERPRETED else "compiled")
     kernel = load("armillary.serving.loop_kernel", mode)
     log = np.zeros(FIRST_LOG * c.L_COLUMNS, np.int64)
-    arrays = (par, st, pool, req.ravel(), tables, lists, np.zeros(6, np.int64), flights, table.arrays())
+    sums = np.zeros((ranks, 6), np.int64)
+    arrays = (par, st, pool, req.ravel(), tables, lists, sums, flights, table.arrays())
     # The log grows; everything else has its size from the beginning.
     while (state := kernel.run(*arrays, log)) == kernel.FULL:
-        require(3 * log.nbytes, f"{st[c.S_STEPS]:,} steps and more, whose log", "fewer or shorter requests")
+        require(
+            3 * log.nbytes, f"{st[0, c.S_STEPS]:,} steps and more, whose log", "fewer or shorter requests"
+        )
         log = np.concatenate((log, np.zeros_like(log)))
     assert state == kernel.FINISHED, "requests wait, and none can go on"
     done = replace(requests, arrival=req[c.R_ARRIVAL])
     columns = (c.R_BEGUN, c.R_FIRST, c.R_LAST, c.R_LOST, c.R_HIT, c.R_AGAIN, c.R_INTERFERED, c.R_STALLED)
-    steps = log[: st[c.S_STEPS] * c.L_COLUMNS].reshape(-1, c.L_COLUMNS)
+    steps = log[: st[0, c.S_STEPS] * c.L_COLUMNS].reshape(-1, c.L_COLUMNS)
     begun, first, last, lost, hit, again, interfered, stalled = (req[each] for each in columns)
-    most = int(st[c.S_MOST_BLOCKS])
+    most = int(st[0, c.S_MOST_BLOCKS])
     return Served(done, begun, first, last, lost, hit, again, interfered, stalled, steps, most, engine)
 
 
@@ -177,20 +198,20 @@ def check_fits(requests: Requests, engine: Engine) -> None:
 
 
 def _pool(engine: Engine, st: Ints) -> tuple[Ints, Ints, Ints, Ints]:
-    """Return the blocks, all of them free, in their order."""
-    many = engine.blocks if engine.cached else 0
-    before, behind = np.arange(-1, many - 1, dtype=np.int64), np.arange(1, many + 1, dtype=np.int64)
-    if many:
-        behind[-1] = -1
-    st[c.S_FREE], st[c.S_FIRST_FREE], st[c.S_LAST_FREE] = engine.blocks, 0 if many else -1, many - 1
-    return before, behind, np.zeros(many, np.int64), np.full(many, -1, np.int64)
+    """Return (ranks, blocks), all of them free, in their order."""
+    many, ranks = engine.blocks if engine.cached else 0, engine.ranks
+    before = np.tile(np.arange(-1, many - 1, dtype=np.int64), (ranks, 1))
+    behind = np.tile(np.arange(1, many + 1, dtype=np.int64), (ranks, 1))
+    behind[:, -1:] = -1
+    st[:, [c.S_FREE, c.S_FIRST_FREE, c.S_LAST_FREE]] = engine.blocks, 0 if many else -1, many - 1
+    return before, behind, np.zeros((ranks, many), np.int64), np.full((ranks, many), -1, np.int64)
 
 
 def _tables(requests: Requests, engine: Engine, blocks: Ints, req: Ints) -> tuple[Ints, Ints, Ints]:
-    """Return the blocks of each request, their contents, and the block that has each content."""
+    """Return the blocks of each request, their contents, and the block of each rank that has each content."""
     if not engine.cached:
         none = np.zeros(0, np.int64)
-        return none, none, none
+        return none, none, np.zeros((engine.ranks, 0), np.int64)
     ends = np.cumsum(blocks)
     req[c.R_TABLE] = ends - blocks
     total = int(ends[-1]) if len(ends) else 0
@@ -201,7 +222,7 @@ def _tables(requests: Requests, engine: Engine, blocks: Ints, req: Ints) -> tupl
         _, same = np.unique(names, return_inverse=True)
         contents[places] = total + same
         count = total + (int(same.max()) + 1 if len(same) else 0)
-    return np.zeros(total, np.int64), contents, np.full(count, -1, np.int64)
+    return np.zeros(total, np.int64), contents, np.full((engine.ranks, count), -1, np.int64)
 
 
 def _shared(requests: Requests, engine: Engine, first: Ints) -> tuple[Ints, Ints]:

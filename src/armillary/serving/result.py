@@ -144,11 +144,12 @@ def engine_text(found: Serving) -> str:
     """Return how the model is spread, and what its engine holds."""
     own, engine = found.service.plan, found.service.engine
     kept, replicas = stores(own), found.service.replicas
-    spread = f"{replicas} replica{'s' * (replicas > 1)} of tp {own.parallel.tp}"
+    ranks = f", dp {engine.ranks}" if engine.ranks > 1 else ""
+    spread = f"{replicas} replica{'s' * (replicas > 1)} of tp {own.parallel.tp}{ranks}"
     rule = RULE_TITLES[engine.rule]
-    memory = ""
+    memory = " of each rank" if ranks else ""
     if capacity := found.service.capacity:
-        memory = (
+        memory += (
             f", {format_bytes(capacity.cache)} beside weights of {format_bytes(capacity.weights)} and "
             f"{format_bytes(capacity.working)} for a step"
         )

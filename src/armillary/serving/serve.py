@@ -14,7 +14,8 @@ from armillary.serving.load import cut, load_requests
 from armillary.serving.rate import largest
 from armillary.serving.requests import Requests
 from armillary.serving.result import Serving
-from armillary.serving.service import Service, Wanted, limits_of, service
+from armillary.serving.service import Service, limits_of, service
+from armillary.serving.spread import Wanted
 from armillary.workload.models import load_model
 
 
@@ -99,7 +100,7 @@ def serve(
         first: How many requests of the load are served; None: all.
         speed: By which the time between requests is divided.
         slo: Limits that a good request meets, e.g. ``ttft=500ms,tpot=50ms``.
-        options: Attributes of `armillary.serving.service.Wanted`: ``tp``, ``precision``, ``budget`` and others.
+        options: Attributes of `armillary.serving.spread.Wanted`: ``tp``, ``precision``, ``budget`` and others.
 
     Raises:
         InputError: something of it is wrong, the model does not fit, or a request never does.

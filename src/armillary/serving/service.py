@@ -4,28 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
-from pydantic import ValidationError
 
 from armillary.base.errors import InputError, nearest, one_of
 from armillary.base.units import parse_time
 from armillary.compute.machine import Machine
-from armillary.platform.fields import first_problem
 from armillary.serving.capacity import Capacity, capacity_of
 from armillary.serving.kernels import ENGINES, EXPERTS, INGEST_NS, TOKEN_PS, Kernels, Routed, kernels_of
 from armillary.serving.outcome import Outcome, joined
 from armillary.serving.priced import priced
 from armillary.serving.replica import Engine, Served, check_fits, serve_replica
 from armillary.serving.requests import Ints, Requests
+from armillary.serving.spread import Wanted, plan_of
 from armillary.serving.step_table import StepTable
-from armillary.workload.layers.shard import near
 from armillary.workload.models import Model
 from armillary.workload.models.schema import Decoder
 from armillary.workload.plan.numbers import stores
 from armillary.workload.plan.schema import Plan
-from armillary.workload.plan.serving import check_serving
 
 LARGE_DEVICE = 70 * 2**30
 """Bytes from which on vLLM's server takes steps of 8,192 tokens and 1,024 sequences, else 2,048 and 256
@@ -65,7 +61,7 @@ class Service:
     @property
     def replicas(self) -> int:
         """Replicas of the model."""
-        return self.copies * self.machine.npus // self.plan.parallel.tp
+        return self.copies * self.machine.npus // (self.plan.parallel.tp * self.engine.ranks)
 
     @property
     def devices(self) -> int:
@@ -120,53 +116,6 @@ def share_of(requests: Requests, mine: Ints, replicas: int, at: int) -> Requests
     )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Wanted:
-    """How a model is to be served; None: what suits the machine.
-
-    Attributes:
-        tp: Devices of a replica.
-        replicas: Of all; more than a machine holds are on further machines like it.
-        engine: Whose kernels and rule: vllm, sglang or trtllm.
-        ep: Devices over which whole experts are divided: 1 or tp.
-        precision: Of GEMMs.
-        scales: Of operands in fp8: of a tensor, or of blocks of 128.
-        experts: As routed experts are stored: bf16, fp8, fp4 (NVFP4), mxfp4 or int4; None: in the precision of GEMMs.
-        weight_precision: Of stored weights.
-        cache_precision: Of keys and values.
-        budget: Most tokens of a step.
-        sequences: Most sequences that run at a time.
-        block: Tokens of a block of keys and values.
-        blocks: Blocks of a replica.
-        memory: Share of the memory of a device that the engine may use.
-        cached: Whether blocks are kept for requests that begin alike.
-        ahead: Whether a step is scheduled while the one before runs.
-        overhead_ns: What each step takes besides kernels and collectives.
-        ingest_ns: From the arrival of a request until it is in the queue; None: as measured, and more for each token.
-        poll: Steps of tokens after which the engine looks for new requests.
-    """
-
-    tp: int | None = None
-    replicas: int | None = None
-    engine: str = "vllm"
-    ep: int = 1
-    precision: str | None = None
-    scales: str = "tensor"
-    experts: str | None = None
-    weight_precision: str | None = None
-    cache_precision: str | None = None
-    budget: int | None = None
-    sequences: int | None = None
-    block: int = 16
-    blocks: int | None = None
-    memory: float = 0.9
-    cached: bool = True
-    ahead: bool = True
-    overhead_ns: int = 0
-    ingest_ns: int | None = None
-    poll: int = 1
-
-
 def service(model: Model, machine: Machine, requests: Requests, wanted: Wanted) -> Service:
     """Return a model as it is served, for loads like this one: with no longer sequences and no more of them.
 
@@ -174,14 +123,12 @@ def service(model: Model, machine: Machine, requests: Requests, wanted: Wanted) 
         InputError: it is no decoder, does not fit, or cannot be spread or served so.
     """
     assumptions: list[str] = [*requests.notes, *machine.assumptions, *machine.not_measured()]
-    tp = machine.npus if wanted.tp is None else wanted.tp
-    plan = _plan(machine, tp, wanted)
     if not isinstance(model, Decoder):
         raise InputError(f"serving '{model.name}': expected a model of kind 'decoder', got '{model.kind}'")
-    if any(model.mixes(layer) != "attention" for layer in range(model.layers)):
-        raise InputError(
-            f"serving '{model.name}': expected a model with attention in every layer, it has others"
-        )
+    tp = (machine.npus if wanted.dp == 1 else 1) if wanted.tp is None else wanted.tp
+    plan = plan_of(model, machine.name, machine.npus, tp, wanted)
+    if model.linear and wanted.cached and requests.shared is not None:
+        assumptions.append("linear layers keep a state at the end of each block that requests share")
     kept = stores(plan)
     if kept.weights != plan.numbers.compute and not wanted.experts:
         assumptions.append(
@@ -221,8 +168,14 @@ def service(model: Model, machine: Machine, requests: Requests, wanted: Wanted) 
         )
     if not 0 <= ingest <= MOST_INGEST:
         raise InputError(f"ingest {ingest:,} ns: expected 0 to {MOST_INGEST:,} ns")
-    _within("poll", wanted.poll, 1, MOST_POLL)
-    each = machine.npus // tp
+    if _within("poll", wanted.poll, 1, MOST_POLL) > 1 and wanted.engine != "sglang":
+        raise InputError(
+            f"poll {wanted.poll}: expected 1 with engine {wanted.engine}, only sglang has such a key"
+        )
+    _within("balance", wanted.balance, 0, MOST_POLL, least=0)
+    if wanted.balance and (wanted.engine != "trtllm" or wanted.dp == 1):
+        raise InputError(f"balance {wanted.balance}: expected it with engine trtllm and dp above 1 only")
+    each = machine.npus // (tp * wanted.dp)
     copies = _within("replicas", wanted.replicas, each, MOST_COPIES * each) // each
     if wanted.replicas is not None and wanted.replicas % each:
         raise InputError(
@@ -232,6 +185,7 @@ def service(model: Model, machine: Machine, requests: Requests, wanted: Wanted) 
     engine = Engine(
         budget, sequences, block, min(blocks, MOST_BLOCKS), ahead=wanted.ahead, cached=wanted.cached,
         rule=wanted.engine, poll=wanted.poll, ingest_ns=ingest, token_ps=TOKEN_PS if wanted.ingest_ns is None else 0,
+        ranks=wanted.dp, balance=wanted.balance,
     )  # fmt: skip
     # Refused before steps are timed.
     check_fits(requests, engine)
@@ -253,10 +207,15 @@ def service(model: Model, machine: Machine, requests: Requests, wanted: Wanted) 
         assumptions.append(
             "tokens choose experts by chance, some more often, as in the tables of their kernels"
         )
+    if wanted.dp > 1 and kernels is not None and kernels.link:
+        assumptions.append(
+            f"ranks of dp {wanted.dp} gather tokens for experts, and divide sums of what these make, in half the time "
+            "of a two-shot all-reduce each"
+        )
     most = min(sequences, budget, requests.clients or len(requests))
     table = priced(
         model, plan, machine.platform, budget=budget, sequences=most, longest=int(tokens.max()), captured=CAPTURED,
-        overhead_ns=wanted.overhead_ns, kernels=kernels,
+        overhead_ns=wanted.overhead_ns, kernels=kernels, ranks=wanted.dp,
     )  # fmt: skip
     return Service(model, machine, plan, engine, capacity, table, tuple(assumptions), copies, measured)
 
@@ -265,7 +224,7 @@ def _kernels(model: Decoder, machine: Machine, wanted: Wanted, tp: int) -> Kerne
     """Return the kernels of the engine, None: none was measured on this device or one like it.
 
     Raises:
-        InputError: an engine, a kind of scales or of experts is unknown, or ep is neither 1 nor tp.
+        InputError: an engine, a kind of scales or of experts is unknown, or the model has none.
     """
     stored = wanted.experts or wanted.precision or "bf16"
     for name, value, known in (
@@ -275,65 +234,25 @@ def _kernels(model: Decoder, machine: Machine, wanted: Wanted, tp: int) -> Kerne
     ):
         if value not in known:
             raise InputError(f"{name} {value}: expected {one_of(known)}{nearest(value, known)}")
-    if wanted.ep not in (1, tp):
-        raise InputError(f"ep {wanted.ep}: expected 1 or tp {tp}: whole experts go to all devices or to none")
-    own, routed = model.experts, None
+    own, routed, all_of = model.experts, None, tp * wanted.dp
     if own is None and (wanted.experts or wanted.ep > 1):
         name = "experts" if wanted.experts else "ep"
         raise InputError(f"{name}: {model.name} has no experts, expected none")
     if own is not None:
         stored += " block" if stored == "fp8" and wanted.scales == "block" else ""
-        routed = Routed(own.count, own.top_k, model.hidden, own.size, wanted.ep, tp, stored)
+        routed = Routed(own.count, own.top_k, model.hidden, own.size, wanted.ep, all_of, stored, wanted.dp)
     if not machine.device:
         return None
     inner = machine.platform.dimensions[0]
-    link = inner.bandwidth * 1e9 if 1 < tp <= inner.size else 0.0
+    link = inner.bandwidth * 1e9 if 1 < all_of <= inner.size else 0.0
     return kernels_of(machine.device, wanted.engine, link, wanted.scales == "block", routed)
 
 
-def _within(name: str, value: int | None, usual: int, most: int) -> int:
+def _within(name: str, value: int | None, usual: int, most: int, least: int = 1) -> int:
     found = usual if value is None else value
-    if not 1 <= found <= most:
-        raise InputError(f"{name} {found}: expected a whole number from 1 to {most:,}")
+    if not least <= found <= most:
+        raise InputError(f"{name} {found}: expected a whole number from {least} to {most:,}")
     return found
-
-
-def _plan(machine: Machine, tp: int, wanted: Wanted) -> Plan:
-    """Return the plan of all replicas.
-
-    Raises:
-        InputError: a key is wrong, or the devices cannot be divided so.
-    """
-    npus = machine.npus
-    if tp < 1 or npus % tp:
-        fits = [each for each in range(1, npus + 1) if npus % each == 0]
-        raise InputError(
-            f"tp {tp}: expected a divisor of {npus:,}, the devices of machine {machine.name} "
-            f"(nearest: {near(tp, fits)})"
-        )
-    # Experts hold nearly all weights of a model that has some.
-    narrow = "fp4" if wanted.experts in ("fp4", "mxfp4", "int4") else wanted.experts
-    numbers = {
-        "compute": wanted.precision,
-        "weights": wanted.weight_precision or narrow,
-        "embeddings": "bf16" if narrow else None,
-        "cache": wanted.cache_precision,
-    }
-    keys: dict[str, Any] = {
-        "ranks": npus,
-        "batch": npus // tp,
-        "causal": True,
-        "parallel": {"tp": tp},
-        "numbers": {name: value for name, value in numbers.items() if value is not None},
-        "serve": {"prompt": 1},
-    }
-    try:
-        plan = Plan.model_validate(keys)
-    except ValidationError as error:
-        place, problem = first_problem(error)
-        raise InputError(f"{'.'.join(map(str, place))}: {problem or 'missing'}") from None
-    check_serving(plan)
-    return plan
 
 
 def limits_of(text: str) -> Mapping[str, float]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from armillary.base.jit import inner, use
 from armillary.serving.columns import (
+    FIRST_RATIO,
     P_BLOCK,
     P_BUDGET,
     P_CACHED,
@@ -18,6 +19,7 @@ from armillary.serving.columns import (
     R_AGAIN,
     R_BEGUN,
     R_COMPUTED,
+    R_CUT,
     R_HIT,
     R_LOST,
     R_MADE,
@@ -41,18 +43,11 @@ take, keep, give_back, found, idle_among, lacking, share = (
 )  # fmt: skip
 add = use("armillary.serving.step_kernel").add
 
-FIRST_RATIO, LEAST_RATIO, RATIO_STEP = 700_000, 98_000, 1003
-"""Millionths of what running requests may still write that is kept free for them: at first, at least, and less for each
-step of tokens (SGLANG_INIT_NEW_TOKEN_RATIO 0.7, a factor of 0.14, 600 steps)."""
+LEAST_RATIO, RATIO_STEP = 98_000, 1003
+"""Millionths of what running requests may still write that is kept free for them: at least, and less for each step of
+tokens (a factor of 0.14 of the first, 600 steps)."""
 CLIPPED = 4096
 """Most tokens that a request is expected to write still (SGLANG_CLIP_MAX_NEW_TOKENS_ESTIMATION)."""
-
-
-@inner
-def cut_short(req, n, r):
-    """Return whether a running request's prompt was cut; what is left may be one token, as of a request that writes."""
-    prompt, computed = req[R_PROMPT * n + r], req[R_COMPUTED * n + r]
-    return computed < prompt or prompt + req[R_MADE * n + r] - computed > 1
 
 
 @inner
@@ -65,7 +60,7 @@ def prompts(par, st, pool, req, tables, lists, step):
         r = running[at]
         left = req[R_PROMPT * n + r] + req[R_MADE * n + r] - req[R_COMPUTED * n + r]
         reserved += min(CLIPPED, req[R_OUTPUT * n + r] - req[R_MADE * n + r]) * st[S_RATIO] // 1_000_000
-        if cut_short(req, n, r):
+        if req[R_CUT * n + r]:
             new, computed = min(left, budget), req[R_COMPUTED * n + r]
             short = lacking(par, req, r, computed + new)
             cut = True
@@ -75,6 +70,7 @@ def prompts(par, st, pool, req, tables, lists, step):
                 keep(par, pool, req, tables, r, computed, computed + new)
                 budget -= new
                 cut = new < left
+                req[R_CUT * n + r] = int(cut)
     while not cut and st[S_WAITING] > 0 and budget > 0 and st[S_RUNNING] < par[P_SEQUENCES]:
         r = waiting[st[S_HEAD]]
         tokens = req[R_PROMPT * n + r] + req[R_MADE * n + r]
@@ -92,7 +88,9 @@ def prompts(par, st, pool, req, tables, lists, step):
         req[R_COMPUTED * n + r] = computed
         req[R_HIT * n + r] += computed
         new = min(tokens - computed, budget)
+        # What is left may be one token, as of a request that writes.
         cut = new < tokens - computed
+        req[R_CUT * n + r] = int(cut)
         take(par, st, pool, req, tables, r, lacking(par, req, r, computed + new))
         budget -= new
         reserved += own * st[S_RATIO] // 1_000_000
@@ -113,7 +111,7 @@ def writes(req, n, r):
     """Return whether a running request has a token to write, which is not yet on its way."""
     made = req[R_MADE * n + r]
     known = req[R_PROMPT * n + r] + made - req[R_COMPUTED * n + r] == 1
-    return made < req[R_OUTPUT * n + r] and known and not cut_short(req, n, r)
+    return made < req[R_OUTPUT * n + r] and known and not req[R_CUT * n + r]
 
 
 @inner
@@ -133,6 +131,7 @@ def retract(par, st, pool, req, tables, lists):
     give_back(par, st, pool, req, tables, r)
     req[R_AGAIN * n + r] += req[R_COMPUTED * n + r]
     req[R_COMPUTED * n + r] = 0
+    req[R_CUT * n + r] = 0
     req[R_STATE * n + r] = WAITS
     req[R_LOST * n + r] += 1
     st[S_PREEMPTIONS] += 1

@@ -102,7 +102,7 @@ def serving_json(found: Serving, *, requests: bool = False) -> dict[str, Any]:
             "ahead": engine.ahead,
         },
         "plan": {
-            "tp": own.parallel.tp, "precision": own.numbers.compute, "weights": kept.weights,
+            "tp": own.parallel.tp, "dp": engine.ranks, "precision": own.numbers.compute, "weights": kept.weights,
             "cache": kept.cache,
         },
         "assumptions": list(found.service.assumptions),

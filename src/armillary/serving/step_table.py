@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,8 @@ class StepTable:
         attention: ps of the attention of all layers, in that order.
         issued: ns that the CPU takes to issue the kernels of a step, and the tokens up to which steps with and without
             prompts are graphs, which it issues at once.
+        together: (tokens + 1) ns of what ranks with requests of their own do together, their experts, by tokens of each
+            on average; of one element: there is nothing.
         assumptions: What it takes from elsewhere, a sentence each.
     """
 
@@ -30,11 +32,12 @@ class StepTable:
     axes: tuple[Ints, Ints, Ints, Ints]
     attention: Ints
     issued: tuple[int, int, int] = (0, 0, 0)
+    together: Ints = field(default_factory=lambda: np.zeros(1, np.int64))
     assumptions: tuple[str, ...] = ()
 
-    def arrays(self) -> tuple[Ints, Ints, Ints, Ints, Ints, Ints]:
+    def arrays(self) -> tuple[Ints, ...]:
         """Return what `armillary.serving.price_kernel.step_ns` takes."""
         ends = np.concatenate(([0], np.cumsum([len(each) for each in self.axes]))).astype(np.int64)
         flat = np.concatenate(self.axes).astype(np.int64)
         attention = np.ascontiguousarray(self.attention.ravel(), np.int64)
-        return self.dense, self.head, flat, ends, attention, np.array(self.issued, np.int64)
+        return self.dense, self.head, flat, ends, attention, np.array(self.issued, np.int64), self.together

@@ -2,7 +2,8 @@
 
 A request starts only if the cache can hold prompt and answer of all that have started (GUARANTEED_NO_EVICT), so none is
 ever stopped. Each step has a token of every request that writes and, with what is left of its budget, whole prompts in
-their order; the first that does not fit waits, and others behind it.
+their order; the first that does not fit waits, and others behind it. Ranks with requests of their own may hold prompts
+back until each has one, as a step with a prompt lasts for all of them.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from armillary.serving.columns import (
     RUNS,
     S_FREE,
     S_HEAD,
+    S_HELD,
     S_NOW,
     S_RUNNING,
     S_WAITING,
@@ -69,7 +71,7 @@ def schedule(par, st, pool, req, tables, lists, step):
             compute(par, st, pool, req, tables, step, r, new)
             budget -= new
         reserved += promised(par, req, r)
-    while st[S_WAITING] > 0 and budget > 0 and st[S_RUNNING] < par[P_SEQUENCES]:
+    while st[S_WAITING] > 0 and st[S_HELD] == 0 and budget > 0 and st[S_RUNNING] < par[P_SEQUENCES]:
         r = waiting[st[S_HEAD]]
         tokens = req[R_PROMPT * n + r]
         hit = found(par, req, tables, r, tokens)

@@ -26,6 +26,7 @@ def test_the_smaller_models_are_all_presets_that_have_experts() -> None:
         "minimax-m2.5",
         "nemotron-3-nano",
         "qwen3-next-80b-a3b",
+        "qwen3.5-397b-a17b",
     }
     assert {*SMALLER, *later} == {name for name, model in models.items() if getattr(model, "experts", None)}
 

@@ -53,22 +53,24 @@ def test_rows_are_served_as_their_client_did(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("row", "devices", "reason"),
+    ("row", "devices", "dp", "reason"),
     [
-        ({"tp_size": "8"}, 8, ""),
+        ({"tp_size": "8"}, 8, 1, ""),
         # A converter multiplied tp by ep.
-        (CONVERTED | {"backend": "sglang", "tp_size": "64", "moe_tp_size": "8", "moe_ep_size": "8"}, 8, ""),
-        (CONVERTED | {"tp_size": "4", "attention_dp_size": "4", "moe_ep_size": "16"}, 4, ""),
+        (CONVERTED | {"backend": "sglang", "tp_size": "64", "moe_tp_size": "8", "moe_ep_size": "8"}, 8, 1, ""),
+        (CONVERTED | {"tp_size": "4", "attention_dp_size": "4", "moe_ep_size": "16"}, 4, 1, ""),
         (CONVERTED | {"backend": "trtllm", "attention_dp_size": "64", "moe_tp_size": "8",
-          "moe_ep_size": "8"}, 8, "attention in parallel over requests is not modelled"),
-        ({"attention_dp_size": "2"}, 2, "attention in parallel over requests is not modelled"),
-        ({"precision": "int3"}, 1, "precision int3 is not modelled"),
-        ({"system": "abacus"}, 1, "device abacus is not modelled"),
+          "moe_ep_size": "8"}, 8, 8, ""),
+        ({"attention_dp_size": "2"}, 2, 2, ""),
+        ({"tp_size": "4", "attention_dp_size": "2"}, 8, 2, "ranks of 4 devices with requests of their own"),
+        ({"precision": "int3"}, 1, 1, "precision int3 is not modelled"),
+        ({"system": "abacus"}, 1, 1, "device abacus is not modelled"),
     ],
 )  # fmt: skip
-def test_devices_of_a_row(row: dict[str, str], devices: int, reason: str, tmp_path: Path) -> None:
+def test_devices_of_a_row(row: dict[str, str], devices: int, dp: int, reason: str, tmp_path: Path) -> None:
     (case,) = read_cases(put(tmp_path / "s.csv", row))
-    assert (case.devices, case.reason) == (devices, reason)
+    assert (case.devices, case.dp) == (devices, dp) and case.reason.startswith(reason)
+    assert bool(reason) == bool(case.reason)
 
 
 def test_drafts_that_a_row_hides_are_left_out(tmp_path: Path) -> None:

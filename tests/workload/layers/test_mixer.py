@@ -11,7 +11,8 @@ from pydantic import ValidationError
 
 from armillary.base.errors import InputError
 from armillary.workload.generate import generate
-from armillary.workload.layers.of_model import layers_of
+from armillary.workload.layers.layer import Step
+from armillary.workload.layers.of_model import inference_layers, layers_of
 from armillary.workload.models import flops, load_model, parameters
 from armillary.workload.models.decoder_parts import Attention, Experts, Linear, Mlp
 from armillary.workload.models.schema import Decoder
@@ -101,12 +102,34 @@ def test_ranks_of_tp_share_the_heads(kind: str) -> None:
     assert sum(whole[scans]) == 2 * sum(half[shared])
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_token_moves_the_state_and_a_prompt_its_tokens(kind: str) -> None:
+    found, own = model(linear=linear(kind)), linear(kind)
+    held = 4 * own.heads * own.key_size * own.value_size
+    served = plan(serve={"prompt": 8})
+
+    def scan(tokens: int, batch: int, context: int = 64) -> Step:
+        layer = inference_layers(found, served, tokens=tokens, context=context, batch=batch)[1]
+        return next(step for step in layer.forward if step.name in ("mixer.scan", "mixer.update"))
+
+    one, many = scan(1, 1), scan(1, 6)
+    assert (one.name, scan(8, 1).name) == ("mixer.update", "mixer.scan")
+    # Each sequence has a state of its own, which is read and written, whatever is before it.
+    assert 2 * held < one.bytes < 3 * held and many.bytes == 6 * one.bytes
+    assert scan(1, 1, 7).bytes == one.bytes
+    assert scan(32, 1).bytes == 4 * scan(8, 1).bytes == 4 * scan(4, 2).bytes
+    # What is kept does not grow with the sequence, but with their number.
+    kept = [
+        inference_layers(found, served, tokens=1, context=c, batch=b)[1].cache for c, b in ((9, 1), (64, 3))
+    ]
+    assert kept[1] == 3 * kept[0] and held < kept[0] < 2 * held
+
+
 @pytest.mark.parametrize(
     ("more", "expected"),
     [
         ({"parallel": {"tp": 8}, "ranks": 8}, "linear key_heads 4"),
         ({"parallel": {"cp": 2}, "ranks": 2}, "cp 2: 'mixed' has linear layers"),
-        ({"serve": {"prompt": 8}}, "known in training only"),
         ({"lora": {"rank": 2}}, "lora of 'mixed': it has linear layers"),
     ],
 )

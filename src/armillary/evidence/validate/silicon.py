@@ -27,7 +27,8 @@ from armillary.serving.interval import interval
 from armillary.serving.load import load_requests
 from armillary.serving.outcome import quantiles
 from armillary.serving.requests import Requests
-from armillary.serving.service import Service, Wanted, service
+from armillary.serving.service import Service, service
+from armillary.serving.spread import Wanted
 from armillary.workload.models import load_model
 
 COLUMNS = (
@@ -39,13 +40,16 @@ MODELS = {
     "Llama-3.1-8B-Instruct-FP8": "llama-3.1-8b", "Qwen3-32B": "qwen3-32b",
     "Qwen3-235B-A22B-FP8": "qwen3-235b-a22b", "gpt-oss-120b": "gpt-oss-120b",
     "DeepSeek-V3": "deepseek-v3", "DeepSeek-R1": "deepseek-v3", "Kimi-K2.5": "kimi-k2", "MiniMax-M2.5": "minimax-m2.5",
+    "Qwen3.5-397B-A17B": "qwen3.5-397b-a17b",
 }  # fmt: skip
 """Last part of ``model_path`` -> model. InferenceX's Llama 70B is 3.3, DeepSeek-V3 is R1: of the same shapes."""
 DEVICES = {"h100_sxm": "h100", "h200_sxm": "h200", "b200_sxm": "b200", "a100_sxm": "a100"}
-BLOCKED = ("deepseek-v3", "minimax-m2.5", "qwen3-235b-a22b")
+BLOCKED = ("deepseek-v3", "minimax-m2.5", "qwen3-235b-a22b", "qwen3.5-397b-a17b")
 """Models whose fp8 checkpoints have a scale for each 128 x 128 weights."""
 WARMED = "2026-01-21"
 """Day from which on InferenceX's client warms the server up."""
+BALANCE = 60
+"""Steps for which InferenceX's recipes let a prompt wait until each rank has one (``timeout_iters``)."""
 Metric = Literal["tpot", "ttft"]
 
 
@@ -61,6 +65,7 @@ class Case:
         devices: Of the replica.
         device: Preset.
         numbers: Engine and precisions.
+        dp: Ranks that have requests of their own.
         ep: Devices over which whole experts are divided.
         budget: Most tokens of a step.
         poll: Steps between looks for new requests.
@@ -81,6 +86,7 @@ class Case:
     devices: int
     device: str
     numbers: tuple[tuple[str, str], ...]
+    dp: int
     ep: int
     budget: int
     poll: int
@@ -156,8 +162,8 @@ def _case(where: str, row: dict[str, str]) -> Case:
         reason = f"{name} is not modelled"
     elif device not in DEVICES.values():
         reason = f"device {device} is not modelled"
-    elif dp > 1:
-        reason = "attention in parallel over requests is not modelled"
+    elif dp not in (1, devices):
+        reason = f"ranks of {devices // dp} devices with requests of their own are not modelled"
     elif precision not in ("", "bf16", "fp8", "fp4", "int4"):
         reason = f"precision {precision} is not modelled"
     return Case(
@@ -165,7 +171,7 @@ def _case(where: str, row: dict[str, str]) -> Case:
         f"{name} {device} {backend} {precision or 'bf16'}",
         (row["mode"], name.replace("-R1", "-V3"), device, backend, isl, osl, clients, rounded),
         model, devices, device, _served_as(model, device, backend, precision),
-        _ep(row, model, device, devices, ep), budget, poll, clients,
+        dp, _ep(row, model, device, devices, ep), budget, poll, clients,
         (isl, osl), ranges, min(20 * clients, 2000) if own else 10 * clients, measured,
         own or day is None or day[1] >= WARMED, left_out, reason,
     )  # fmt: skip
@@ -203,9 +209,10 @@ def _served_as(model: str, device: str, backend: str, precision: str) -> tuple[t
         found["precision"] = precision
     if found.get("precision") == "fp8" and model in BLOCKED:
         found["scales"] = "block"
-    cached = device == "b200" and (
-        model in ("deepseek-v3", "gpt-oss-120b") or (model, precision) == ("minimax-m2.5", "fp4")
-    )
+    cached = (
+        device == "b200"
+        and (model in ("deepseek-v3", "gpt-oss-120b") or (model, precision) == ("minimax-m2.5", "fp4"))
+    ) or (model, precision) == ("qwen3.5-397b-a17b", "fp8")
     if cached or model == "llama-3.1-70b" or (model == "deepseek-v3" and backend == "trtllm"):
         found["cache_precision"] = "fp8"
     return tuple(sorted(found.items()))
@@ -226,6 +233,8 @@ def _budget(
     """
     clients, isl, devices = sizes
     if backend == "sglang":
+        if model == "qwen3.5-397b-a17b":
+            return 16384 if device == "h200" else 32768
         if device == "h200":
             return 32768
         return 16384 if precision == "fp4" else 32768 if devices == 8 else 8192
@@ -276,7 +285,7 @@ def _served(paths: tuple[Path, ...], stamps: tuple[float, ...]) -> tuple[tuple[C
     for case in cases:
         distinct.setdefault(case.key, case)
     for case in distinct.values():
-        kind = (case.model, case.device, case.devices, case.numbers, case.ep)
+        kind = (case.model, case.device, case.devices, case.numbers, case.dp, case.ep)
         groups.setdefault(kind, []).append(case)
     found: list[tuple[Case, float, float, str]] = []
     for mine in groups.values():
@@ -311,7 +320,13 @@ def _service(cases: Sequence[Case]) -> Service | str:
     try:
         options: dict[str, Any] = dict(first.numbers)
         budget = max(case.budget for case in cases)
-        wanted = Wanted(budget=budget, ep=first.ep, sequences=many, cached=False, **options)
+        # Recipes of TensorRT-LLM for DeepSeek let prompts wait for each other.
+        balance = (
+            BALANCE if first.dp > 1 and (first.model, options["engine"]) == ("deepseek-v3", "trtllm") else 0
+        )
+        wanted = Wanted(
+            dp=first.dp, ep=first.ep, budget=budget, sequences=many, cached=False, balance=balance, **options
+        )
         return service(
             load_model(first.model), machine_of(f"{first.devices}x{first.device}"), longest, wanted
         )

@@ -25,7 +25,8 @@ from armillary.evidence.validate.table import Bar, Progress, Row, Suite, Table
 from armillary.serving.interval import interval
 from armillary.serving.outcome import Floats, Outcome, quantiles
 from armillary.serving.requests import Requests
-from armillary.serving.service import Wanted, service
+from armillary.serving.service import service
+from armillary.serving.spread import Wanted
 from armillary.workload.models import load_model
 from armillary.workload.models.schema import Decoder
 
@@ -54,7 +55,10 @@ SHAPES: dict[str, tuple[str, dict[str, int], int]] = {
         "qwen3-32b", {"layers": 40, "hidden": 5120, "vocabulary": 151936, "heads": 40, "kv_heads": 8}, 17408,
     ),
 }  # fmt: skip
-"""The same -> model whose layers it has, its sizes, and its feed-forward size (their ``config.json``)."""
+"""The same -> model whose layers it has, its sizes, and its feed-forward size. Copies of their ``config.json`` say the
+same: CodeLlama microsoft/vidur@01f216f vidur/config/model_config.py; Yi a test of "01-ai/Yi-34B" that lists configs;
+Mistral-Nemo kevinstephano/thunder_model_blocks mistral/mistral_config.py; Qwen3-14B an annotated config.json of it (its
+8 heads of keys and values are those of Qwen3-32B)."""
 WORKLOADS = {
     "codegen": (566, 247, ((5.0, 600), (10.0, 600))),
     "general": (547, 248, ((8.0, 600), (20.0, 600))),
@@ -196,14 +200,38 @@ def _served(
         return str(error)
 
 
+def held_back(points: Sequence[Point]) -> list[str]:
+    """Return the experiments that cannot have had their published load, by their own measurements.
+
+    At the rate of its largest stage as many requests are between first and last token as come in that time (Little's
+    law); where these are more than an engine runs, its client sent fewer: inference-perf queues what its workers have
+    no place for, and counts from when a request is sent.
+    """
+    times: dict[str, dict[str, float]] = {}
+    rates: dict[str, float] = {}
+    for each in points:
+        if each.stage == -1 and each.metric in ("e2e_mean", "ttft_mean"):
+            times.setdefault(each.experiment, {})[each.metric] = each.measured / 1e3
+            stages = WORKLOADS.get(_workload(each), (0, 0, ((0.0, 0),)))[2]
+            rates[each.experiment] = max(rate for rate, _ in stages)
+    return [
+        name
+        for name, own in times.items()
+        if len(own) == 2 and rates[name] * (own["e2e_mean"] - own["ttft_mean"]) > SEQUENCES
+    ]
+
+
+def _workload(point: Point) -> str:
+    workload = point.row["workload"]
+    lite = "-lite" in point.experiment and not workload.endswith("-lite")
+    return f"{workload}-lite" if lite else workload
+
+
 def _predicted(point: Point) -> float | str:
     """Return ms, or why there is none."""
     row = point.row
-    workload = row["workload"]
-    if "-lite" in point.experiment and not workload.endswith("-lite"):
-        workload += "-lite"
     found = _served(
-        row["model"], workload, row["hardware"], row["precision"], row["tp"], row["max_num_batched_tokens"],
+        row["model"], _workload(point), row["hardware"], row["precision"], row["tp"], row["max_num_batched_tokens"],
         row.get("gpu_mem_util", ""),
     )  # fmt: skip
     if isinstance(found, str):
@@ -218,7 +246,8 @@ def _predicted(point: Point) -> float | str:
 
 
 def _table(metric: Metric, paths: Iterable[Path], progress: Progress) -> Table:
-    points = [each for each in read_points(list(paths)) if each.metric.startswith(f"{metric}_")]
+    every = read_points(list(paths))
+    points = [each for each in every if each.metric.startswith(f"{metric}_")]
     rows: list[Row] = []
     others: dict[str, list[Row]] = {}
     for done, point in enumerate(points, 1):
@@ -235,12 +264,17 @@ def _table(metric: Metric, paths: Iterable[Path], progress: Progress) -> Table:
     if not rows:
         raise InputError(f"{', '.join(map(str, paths))}: no row has a metric of {metric}")
     source = "inference-sim/sim-to-real-accuracy-validation@dcec3fd: vLLM 0.15 on H100"
-    notes = (
+    notes: tuple[str, ...] = (
         "Requests come evenly spaced and all of mean length, without what their prompts share: neither the spread of "
         "lengths nor the arrivals were published.",
         "Of two published delays of a front end, that one was taken which comes closer to these rows.",
         "The parts are what other simulators predicted for the same rows.",
     )
+    if slow := held_back(every):
+        notes += (
+            f"Not served at the published rate, by their own times: {', '.join(slow)}. More than {SEQUENCES} requests "
+            "would have run at once, so their client held some back; we do not know how many, and serve all.",
+        )
     title = {"e2e": "End-to-end time", "ttft": "Time to first token", "itl": "Time between tokens"}[metric]
     parts = tuple(
         Table(

@@ -15,7 +15,7 @@ from armillary.workload.layers.experts import check_experts, expert_blocks
 from armillary.workload.layers.layer import Layer
 from armillary.workload.layers.linear import mlp_blocks, norm, residual
 from armillary.workload.layers.lora import check_lora, with_adapters
-from armillary.workload.layers.mixer import check_mixer, mixer_blocks
+from armillary.workload.layers.mixer import check_mixer, mixer_blocks, state_bytes
 from armillary.workload.layers.scaling import with_scaling
 from armillary.workload.layers.shard import Shard, divisors, inference_shard, near, training_shard
 from armillary.workload.models.schema import Decoder
@@ -105,7 +105,10 @@ def transformer_layer(shard: Shard, model: Decoder, kind: Kind, *, qkv_bias: boo
     hidden = model.hidden
     blocks = with_scaling(shard, with_adapters(shard, blocks))
     boundary = shard.own * hidden * shard.element
-    cache = 0 if shard.training else cache_bytes(shard, model, kind.window)
+    cache = 0
+    if not shard.training and kind.mixes:
+        of_tokens = kind.mixes == "attention"
+        cache = cache_bytes(shard, model, kind.window) if of_tokens else state_bytes(shard, model)
     made = layer(kind.name, shard, blocks, boundary, cache, made_again(shard, blocks))
     if not shard.training or shard.recompute != "full":
         return made

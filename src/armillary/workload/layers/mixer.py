@@ -3,7 +3,7 @@
 Kernels work on chunks of tokens: within a chunk like attention, from chunk to chunk by a state of each head. Ranks of
 tp divide the heads. Bytes are those that each kernel reads and writes, operations those of its GEMMs; measured forward
 kernels of Gated DeltaNet (FLA's ``chunk_gated_delta_rule``, heads of 128 x 128: 1.9 ns per token and head on an H100)
-move about as much.
+move about as much. Where a sequence gets one token, a kernel reads and writes the state of each head instead.
 """
 
 from __future__ import annotations
@@ -29,8 +29,6 @@ def check_mixer(shard: Shard, model: Decoder) -> None:
     own = model.linear
     if own is None:
         return
-    if not shard.training:
-        raise InputError(f"inference of '{model.name}': its linear layers are known in training only")
     for name, count in (("linear heads", own.heads), ("linear key_heads", own.key_heads)):
         check_divides("tp", shard.tp, name, count)
     if shard.cp > 1:
@@ -76,13 +74,17 @@ def mixer_blocks(shard: Shard, model: Decoder) -> list[Block]:
             )
         )
     forward, backward = (round(each * tokens * heads) for each in _moved(own))
-    flops = tokens * own.operations // shard.tp
+    flops, name = tokens * own.operations // shard.tp, "scan"
+    if not shard.training and shard.queries == 1:
+        # Of a token: its head's state is decayed, corrected, and multiplied by keys and by queries.
+        states = tokens * heads * own.key_size * own.value_size
+        flops, forward, name = 6 * states, 2 * states * NUMBER + moved + made, "update"
     scores = tokens * heads * own.chunk * element if delta else 0
     return [
         *blocks,
         Block(
             "mixer",
-            (Step("scan", flops, forward, shard.high),),
+            (Step(name, flops, forward, shard.high),),
             # Of attention, too, what fused kernels compute again is not counted.
             (Step("scan", 2 * flops, backward, shard.high),),
             saved=copies + made + scores,
@@ -97,6 +99,14 @@ def mixer_blocks(shard: Shard, model: Decoder) -> list[Block]:
         ),
         row(shard, "mixer.out", values, model.hidden),
     ]
+
+
+def state_bytes(shard: Shard, model: Decoder) -> int:
+    """Return the bytes that a linear layer keeps of sequences, however long: states and what the convolution sees."""
+    own = model.linear
+    assert own is not None
+    states = own.heads * own.key_size * own.value_size * NUMBER
+    return shard.batch * (states + own.channels * (own.conv - 1) * shard.element) // shard.tp
 
 
 def _moved(own: Linear) -> tuple[float, float]:

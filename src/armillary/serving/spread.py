@@ -1,0 +1,121 @@
+"""What is said about how a model is served, and the plan by which it is spread over the devices of a machine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import ValidationError
+
+from armillary.base.errors import InputError
+from armillary.platform.fields import first_problem
+from armillary.workload.layers.shard import near
+from armillary.workload.models.schema import Decoder
+from armillary.workload.plan.schema import Plan
+from armillary.workload.plan.serving import check_serving
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """How a model is to be served; None: what suits the machine.
+
+    Attributes:
+        tp: Devices that share every matrix: those of a replica, but for dp.
+        dp: Ranks of a replica that have requests of their own and share its experts (attention data parallel).
+        replicas: Of all; more than a machine holds are on further machines like it.
+        engine: Whose kernels and rule: vllm, sglang or trtllm.
+        ep: Devices over which whole experts are divided: 1, or all of a replica.
+        precision: Of GEMMs.
+        scales: Of operands in fp8: of a tensor, or of blocks of 128.
+        experts: As routed experts are stored: bf16, fp8, fp4 (NVFP4), mxfp4 or int4; None: in the precision of GEMMs.
+        weight_precision: Of stored weights.
+        cache_precision: Of keys and values.
+        budget: Most tokens of a step.
+        sequences: Most sequences that run at a time.
+        block: Tokens of a block of keys and values.
+        blocks: Blocks of a replica.
+        memory: Share of the memory of a device that the engine may use.
+        cached: Whether blocks are kept for requests that begin alike.
+        ahead: Whether a step is scheduled while the one before runs.
+        overhead_ns: What each step takes besides kernels and collectives.
+        ingest_ns: From the arrival of a request until it is in the queue; None: as measured, and more for each token.
+        poll: Steps of tokens after which the engine looks for new requests.
+        balance: Steps for which prompts wait until each rank of dp has one (TensorRT-LLM's attention_dp_config).
+    """
+
+    tp: int | None = None
+    dp: int = 1
+    replicas: int | None = None
+    engine: str = "vllm"
+    ep: int = 1
+    precision: str | None = None
+    scales: str = "tensor"
+    experts: str | None = None
+    weight_precision: str | None = None
+    cache_precision: str | None = None
+    budget: int | None = None
+    sequences: int | None = None
+    block: int = 16
+    blocks: int | None = None
+    memory: float = 0.9
+    cached: bool = True
+    ahead: bool = True
+    overhead_ns: int = 0
+    ingest_ns: int | None = None
+    poll: int = 1
+    balance: int = 0
+
+
+def plan_of(model: Decoder, name: str, npus: int, tp: int, wanted: Wanted) -> Plan:
+    """Return the plan of all replicas, on the devices of machine `name`.
+
+    Raises:
+        InputError: a key is wrong, or the devices cannot be divided so.
+    """
+    if tp < 1 or npus % tp:
+        fits = [each for each in range(1, npus + 1) if npus % each == 0]
+        raise InputError(
+            f"tp {tp}: expected a divisor of {npus:,}, the devices of machine {name} "
+            f"(nearest: {near(tp, fits)})"
+        )
+    dp, ep = wanted.dp, wanted.ep
+    if dp != 1:
+        fits = [each for each in range(1, npus // tp + 1) if npus % (tp * each) == 0]
+        if dp < 1 or npus % (tp * dp):
+            raise InputError(
+                f"dp {dp}: expected a divisor of {npus // tp:,}, the devices of machine {name} by tp {tp} "
+                f"(nearest: {near(dp, fits)})"
+            )
+        if model.experts is None:
+            raise InputError(
+                f"dp {dp}: {model.name} has no experts that ranks could share, expected 1: a smaller tp alone gives "
+                "more replicas"
+            )
+        if tp > 1:
+            raise InputError(f"dp {dp}: with tp {tp} it is not modelled, expected tp 1")
+    if ep not in (1, tp * dp):
+        what = f"tp {tp}" if dp == 1 else f"dp {dp}"
+        raise InputError(f"ep {ep}: expected 1 or {what}: whole experts go to all devices or to none")
+    # Experts hold nearly all weights of a model that has some.
+    narrow = "fp4" if wanted.experts in ("fp4", "mxfp4", "int4") else wanted.experts
+    numbers = {
+        "compute": wanted.precision,
+        "weights": wanted.weight_precision or narrow,
+        "embeddings": "bf16" if narrow else None,
+        "cache": wanted.cache_precision,
+    }
+    keys: dict[str, Any] = {
+        "ranks": npus,
+        "batch": npus // tp,
+        "causal": True,
+        "parallel": {"tp": tp} if dp == 1 else {"tp": tp, "ep": ep, "etp": dp // ep},
+        "numbers": {name: value for name, value in numbers.items() if value is not None},
+        "serve": {"prompt": 1},
+    }
+    try:
+        plan = Plan.model_validate(keys)
+    except ValidationError as error:
+        place, problem = first_problem(error)
+        raise InputError(f"{'.'.join(map(str, place))}: {problem or 'missing'}") from None
+    check_serving(plan)
+    return plan
