@@ -192,3 +192,22 @@ def test_binary_that_was_cut(tmp_path: Path) -> None:
         path.write_bytes(data[:size])
         with pytest.raises(InputError):
             run(path)
+
+
+def test_starts_that_wait_for_starts(tmp_path: Path) -> None:
+    """What starts with another, which starts with a third, waits for what the third waits for."""
+    path = tmp_path / "a.goal"
+    path.write_text(
+        "num_ranks 1\nrank 0 {\nd: calc 1000 cpu 3\nc: calc 1 cpu 2\nb: calc 1 cpu 1\na: calc 1\n"
+        "c requires d\nb irequires c\na irequires b\n}\n"
+    )
+    nodes = nodes_of(front_end("goal").convert([path]).trace.graph(0))
+    assert [node.data_deps for node in nodes] == [[], [0], [0], [0]]
+
+
+def test_messages_of_no_bytes(tmp_path: Path) -> None:
+    path = tmp_path / "a.goal"
+    path.write_text(PING.replace("1b", "0b"))
+    made = front_end("goal").convert([path])
+    assert any("1 messages of 0 bytes" in text for text in made.warnings)
+    assert not [problem for rank in range(2) for problem in check(made.trace.graph(rank))]

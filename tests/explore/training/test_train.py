@@ -38,6 +38,16 @@ def test_parts_add_up_to_the_step() -> None:
     assert 0 < found.mfu < 1 and found.tokens == 16 * 1024
 
 
+def test_rates_of_several_steps() -> None:
+    """Steps that follow each other do as much work each as one alone: rates are those of all of them."""
+    one, four = (
+        armillary.train("llama-2-7b", "dgx-a100", tp=2, iterations=steps, **SMALL) for steps in (1, 4)
+    )
+    assert four.tokens == 4 * one.tokens
+    assert four.mfu * four.step_time_s == pytest.approx(4 * one.mfu * one.step_time_s)
+    assert repr(four).startswith("4 steps ")
+
+
 def test_what_is_left_out_is_chosen_and_said() -> None:
     found = armillary.train("llama-2-7b", "dgx-h100", **SMALL)
     assert found.memory.fits and any("the simplest plan that fits" in text for text in found.assumptions)

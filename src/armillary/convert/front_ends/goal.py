@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from armillary.base.errors import InputError
-from armillary.base.units import format_time
+from armillary.base.units import format_count, format_time
 from armillary.convert.converted import Converted
 
 
@@ -34,10 +34,14 @@ def convert(inputs: Sequence[Path]) -> Converted:
     outcome = simulate(ranks, model, str(path))
 
     def after(operations: Sequence[Operation], each: Operation) -> list[int]:
-        # What starts after the start of another waits for what that one waits for.
-        return sorted(
-            {*each.ended, *(other for number in each.started for other in operations[number].ended)}
-        )
+        # What starts after the start of another waits for what that one waits for, which may be a start, too.
+        found, seen, waiting = set(each.ended), set[int](), list(each.started)
+        while waiting:
+            if (number := waiting.pop()) not in seen:
+                seen.add(number)
+                found |= set(operations[number].ended)
+                waiting += operations[number].started
+        return sorted(found)
 
     # A message goes by its own number: a tag may be a wildcard, and receives take messages out of order.
     tags = {sent: tag for tag, sent in enumerate(outcome.took.values())}
@@ -55,14 +59,17 @@ def convert(inputs: Sequence[Path]) -> Converted:
                 length = (each.amount + 500) // 1000
                 builder.add(f"calc {number}", NodeType.COMP_NODE, time, after=deps, duration_micros=length)
             elif each.kind == "send":
-                builder.send(each.peer, each.amount, tags.get((rank, number), 0), after=deps)
+                builder.send(each.peer, max(each.amount, 1), tags.get((rank, number), 0), after=deps)
             else:
                 sent = outcome.took[rank, number]
-                builder.recv(sent[0], ranks[sent[0]][sent[1]].amount, tags[sent], after=deps)
+                builder.recv(sent[0], max(ranks[sent[0]][sent[1]].amount, 1), tags[sent], after=deps)
         graphs.append(builder.graph(f"{path}, rank {rank}"))
     warnings = []
     if lost := sum(each.kind == "send" for operations in ranks for each in operations) - len(tags):
         raise InputError(f"{path}: {lost} messages that nobody receives, expected a receive for each send")
+    # Traces have no empty messages; in LogGOPSim's model they take as long as those of a byte.
+    if empty := sum(each.kind == "send" and not each.amount for operations in ranks for each in operations):
+        warnings.append(f"{format_count(empty)} messages of 0 bytes have 1 byte in the trace")
     if any(each.started for operations in ranks for each in operations):
         warnings.append("irequires: the operation waits for what the other one waits for, not for its start")
     if any(each.cpu or each.nic for operations in ranks for each in operations if each.kind != "calc"):

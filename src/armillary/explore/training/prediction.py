@@ -63,7 +63,7 @@ class Prediction(Shown):
         machine: The machine.
         software: What it is trained with.
         plan: As it is run, with all that was chosen.
-        step_time_s: Time of a step in s.
+        step_time_s: Time of a step in s; of all steps, with `plan.iterations` of them, as all that follows.
         interval_s: Between which 9 of 10 measured steps are expected, in s.
         mfu: FLOP that the model needs, over the peak in the precision of its GEMMs, as a share.
         memory: Of the fullest rank.
@@ -221,9 +221,10 @@ def seconds_text(seconds: float) -> str:
 def headline(found: Prediction) -> str:
     """Return "Step 6.9 s (90 % interval 6.2 s to 7.6 s), 49.4 % MFU, 76,000 tokens/s on 8 devices"."""
     low, high = (seconds_text(each) for each in found.interval_s)
-    text = (
-        f"Step {seconds_text(found.step_time_s)} (90 % interval {low} to {high}), {100 * found.mfu:.1f} % MFU"
-    )
+    steps = found.plan.iterations
+    name = "Step" if steps == 1 else f"{format_count(steps)} steps"
+    interval = f"(90 % interval {low} to {high})"
+    text = f"{name} {seconds_text(found.step_time_s)} {interval}, {100 * found.mfu:.1f} % MFU"
     if found.tokens:
         rate = found.tokens / found.step_time_s
         text += f", {rate:,.0f} tokens/s, {rate / found.machine.npus:,.0f} per device"

@@ -101,7 +101,7 @@ def of_parts(
     model, plan = step.model, plan_of(step.plan, machine)
     time = fsum(parts.values())
     sequence = plan.sequence or models.default_sequence(model)
-    needed = _flops(model, plan)
+    needed = _flops(model, plan) * plan.iterations
     peak = _peak(machine, plan)
     held, capacity = memory_of(model, plan), machine.platform.npu.memory.capacity
     return Prediction(
@@ -113,7 +113,7 @@ def of_parts(
             int(capacity) if capacity else None,
         ),
         parts,
-        plan.batch * (sequence or 0),
+        plan.batch * (sequence or 0) * plan.iterations,
         (*assumed, *_checkpoints(step), *_assumed(machine, software)), step, partial(of_plan, model, machine, software),
     )  # fmt: skip
 
