@@ -217,3 +217,11 @@ def test_two_that_are_the_same_rank(tmp_path: Path) -> None:
     path = step([501, 502]).write(tmp_path / "a.sqlite")
     with pytest.raises(InputError, match="is rank 0 of communicator 0xabc, as"):
         converted(path, path)
+
+
+@pytest.mark.parametrize("times", [{"end": 2**62 - 1}, {"start": 1 - 2**62}])
+def test_times_that_no_trace_can_say(times: dict[str, int], tmp_path: Path) -> None:
+    made = step([501])
+    made.rows["CUPTI_ACTIVITY_KIND_KERNEL"][0] |= times
+    with pytest.raises(InputError, match=r"a\.sqlite, process 501: has events from"):
+        converted(made.write(tmp_path / "a.sqlite"))

@@ -112,7 +112,9 @@ class Database:
                             # Numbers of processes and threads take all 64 bits.
                             and (-_LARGEST < value < _LARGEST or name.startswith("global"))
                         ):
-                            expected = "a whole number" if name in numbers else "a text"
+                            expected = (
+                                "a whole number between -2**62 and 2**62" if name in numbers else "a text"
+                            )
                             raise InputError(
                                 f"{self.path}: {table}, row {number}: {name}: got {show(value)}, expected {expected}"
                             )

@@ -8,9 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from armillary.base.errors import InputError
 from armillary.convert.profilers.nccl_ranges import NcclCall
 from armillary.convert.pytorch.communication_kernels import kernel_kind
 from armillary.convert.pytorch.device import DeviceTrace, RuntimeCall
+from armillary.trace.graph import LIMIT
 
 _NEAR = 8
 """Ranges of a thread among which the one around a call is looked for."""
@@ -36,8 +38,18 @@ class Recording:
 
 
 def finish(process: Process) -> None:
-    """Order events, number correlations as calls began, and give NCCL's kernels what their calls said."""
+    """Order events, number correlations as calls began, and give NCCL's kernels what their calls said.
+
+    Raises:
+        InputError: its events are further apart than a trace can say.
+    """
     trace = process.trace
+    events = [each for kind in (trace.kernels, trace.calls, trace.ops, trace.waits) for each in kind]
+    begin, end = min(each.start for each in events), max(each.end for each in events)
+    if end - begin >= LIMIT:
+        raise InputError(
+            f"{trace.source}: has events from {begin} to {end} ns, expected less than {LIMIT} ns"
+        )
     trace.ops.sort(key=lambda op: (op.start, -op.end))
     for ranges in process.calls.values():
         ranges.sort(key=lambda each: (each[0], -each[1]))
