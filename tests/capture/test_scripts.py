@@ -107,8 +107,28 @@ def test_values_are_assumed_and_counted(tmp_path: Path) -> None:
             r"script.py:11: RuntimeError: mine \(rank 0; what it printed",
         ),
         ("sys.exit(3)", "SystemExit"),
+        ("sys.stdin.read()", "script.py:11: EOFError.*no standard input"),
+        ("input('width? ')", "script.py:11: EOFError.*no standard input"),
+        ("torch.multiprocessing.spawn(lambda at: step(), nprocs=3)", "script.py:11: .*--ranks 3"),
+        (
+            "from multiprocessing import get_context\ndef train():\n    for _ in range(3): step()\n"
+            "other = get_context('fork').Process(target=train)\nother.start()\nother.join()",
+            "a process that it starts trains",
+        ),
     ],
-    ids=["endless", "flash", "operator", "package", "shape", "own", "exit"],
+    ids=[
+        "endless",
+        "flash",
+        "operator",
+        "package",
+        "shape",
+        "own",
+        "exit",
+        "stdin",
+        "input",
+        "spawn",
+        "forked",
+    ],
 )
 def test_a_failure_is_one_line_with_its_place(text: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(ArmillaryError, match=message) as failure:
@@ -122,6 +142,10 @@ def test_a_failure_is_one_line_with_its_place(text: str, message: str, tmp_path:
     [
         "for _ in range(3):\n    loss = step()\n    if not torch.isfinite(loss): raise ValueError\n"
         "    if (loss > 2).any(): 1 / 0",
+        "for _ in range(2): loss = step()\nassert f'{loss:.3f} {loss}' == '1.000 1.0', f'{loss:.3f} {loss}'\n"
+        "f'{model.weight}'\nstep()",
+        "def train(at, steps):\n    assert at == 0\n    for _ in range(steps): step()\n"
+        "torch.multiprocessing.spawn(train, args=(3,), nprocs=torch.cuda.device_count())",
         "event = torch.cuda.Event(enable_timing=True)\nfor _ in range(3):\n    step()\n    event.record()\n"
         "    torch.cuda.synchronize()\n    event.elapsed_time(event)",
         "@torch.compile(fullgraph=True)\ndef double(x): return 2 * x\nmodel = torch.compile(model)\n"
@@ -136,7 +160,7 @@ def test_a_failure_is_one_line_with_its_place(text: str, message: str, tmp_path:
         "    dist.all_to_all_single(out, tokens.repeat_interleave(2, 0), got.tolist(), counts.tolist())\n"
         "    assert out.shape == (128, 8)\n    step()",
     ],
-    ids=["finite", "synchronize", "compile", "custom", "dispatch"],
+    ids=["finite", "format", "spawn", "synchronize", "compile", "custom", "dispatch"],
 )
 def test_what_depends_on_the_device_runs(text: str, tmp_path: Path) -> None:
     log = capture(tmp_path, text, ranks=4, run=(0,))

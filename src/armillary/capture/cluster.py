@@ -9,12 +9,13 @@ from __future__ import annotations
 import os
 import pickle
 import time
+import types
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from armillary.base.errors import ArmillaryError
+from armillary.base.errors import ArmillaryError, InputError
 from armillary.base.files import replacing, write_text
 from armillary.capture.recorder import Recorder
 from armillary.convert.torch_import import torch_part
@@ -68,6 +69,7 @@ def join(torch: Any, recorder: Recorder, rank: int, ranks: int, mail: Mail) -> N
         setattr(core, name, value)
         setattr(distributed, name, value)
     _works(distributed, recorder)
+    _processes(rank, recorder)
     _data_parallel(torch)
     _chunks()
     _checkpoints(torch, recorder.log.notes)
@@ -156,6 +158,26 @@ def _objects(core: Any, rank: int, mail: Mail) -> dict[str, Callable[..., Any]]:
         "scatter_object_list": scatter,
         "broadcast_object_list": lambda *_, **__: None,
     }
+
+
+def _processes(rank: int, recorder: Recorder) -> None:
+    """Let the function of ``torch.multiprocessing.spawn`` run here, as the rank that this process is."""
+    local = int(os.environ["LOCAL_WORLD_SIZE"])
+
+    def spawn(
+        fn: Callable[..., Any], args: Sequence[Any] = (), nprocs: int = 1, join: bool = True, *_: Any, **__: Any
+    ) -> Any:  # fmt: skip
+        if nprocs != local:
+            raise InputError(
+                f"{recorder.where.line()}: {nprocs} processes start on a host of {local} ranks, expected as many: "
+                f"nprocs=torch.cuda.device_count(), or --ranks {nprocs}"
+            )
+        fn(rank % local, *args)
+        return None if join else types.SimpleNamespace(join=lambda *_: True, processes=[])
+
+    for name in ("spawn", "start_processes"):
+        setattr(torch_part("multiprocessing"), name, spawn)
+        setattr(torch_part("multiprocessing.spawn"), name, spawn)
 
 
 def _works(distributed: Any, recorder: Recorder) -> None:

@@ -22,6 +22,10 @@ HINTS: tuple[tuple[Callable[[BaseException], bool], str], ...] = (
         "program needs a way of its own",
     ),
     (
+        lambda error: isinstance(error, EOFError),
+        "ranks have no standard input; expected arguments of the script, or a file",
+    ),
+    (
         lambda error: type(error).__name__ in ("DynamicOutputShapeException", "DataDependentOutputException"),
         "what follows depends on values of tensors, which a capture does not have; expected a size that is known, such "
         "as a capacity instead of a mask",

@@ -6,6 +6,7 @@ A capture that was interrupted goes on with the ranks that are there only if all
 from __future__ import annotations
 
 import hashlib
+import io
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
@@ -20,6 +21,16 @@ MOST_READ = 1 << 24
 """Bytes of a file whose content is compared; of larger ones size and time are: those are data."""
 NOT_MEANT = ("CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "_", "SHLVL", "PWD", "OLDPWD", "COLUMNS", "LINES")
 """Variables that a rank gets from us beside those of torchrun, and those that shells change on their own."""
+
+
+class NoInput(io.TextIOBase):
+    """Standard input of a rank: all ranks would read from the same one."""
+
+    def read(self, *_: Any) -> str:
+        """Refuse: what is not there must not be taken for an empty text."""
+        raise EOFError("it reads standard input")
+
+    readline = read  # type: ignore[assignment]
 
 
 class Inputs:

@@ -257,7 +257,9 @@ class _Processes:
         line = [sys.executable, "-m", "armillary.capture.script", json.dumps(options), *self._words]
         # What the script prints is no output of ours; it is shown where the rank fails.
         with printed(self._mail, rank).open("wb") as out:
-            return subprocess.Popen(line, env=environment, stdout=out, stderr=subprocess.STDOUT)
+            return subprocess.Popen(
+                line, env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT
+            )
 
     def _check(self, rank: int, status: int) -> None:
         refused, out = self._mail / f"{REFUSED}{rank}", printed(self._folder, rank)
@@ -266,6 +268,7 @@ class _Processes:
             return
         write_text(out, printed(self._mail, rank).read_text(errors="replace")[-MOST_PRINTED:])
         if refused.exists():
+            path_of(self._folder, rank).unlink(missing_ok=True)  # of a process whose child was refused
             raise ArmillaryError(f"{refused.read_text()} (rank {rank}; what it printed: {out})")
         raise ArmillaryError(
             f"{self._words[0]}: rank {rank} ended with exit code {status} before its step was recorded (what it "

@@ -17,7 +17,7 @@ from armillary.base.errors import ArmillaryError
 from armillary.base.files import write_text
 from armillary.capture.cluster import environment
 from armillary.capture.failures import reason
-from armillary.capture.inputs import Inputs
+from armillary.capture.inputs import Inputs, NoInput
 from armillary.capture.session import Session
 
 REFUSED = "refused_"
@@ -34,11 +34,19 @@ def main() -> None:
     script, sys.argv = sys.argv[2], sys.argv[2:]
     folder, rank = Path(options["folder"]), options["rank"]
     status = 0
+    sys.stdin = NoInput()
 
     folders = [Path.cwd()] if options["module"] else [Path.cwd(), Path(script).parent]
     inputs = Inputs(environment(rank, options["ranks"]), folders)
 
+    process = os.getpid()
+
     def found() -> None:
+        if os.getpid() != process:
+            # Its parent goes on, and would record what is left.
+            text = f"{script}: a process that it starts trains; expected that it trains itself, as under torchrun"
+            _refuse(Path(options["mail"]), rank, text)
+            raise ArmillaryError(text)
         session.log.sources, names, values = inputs.found()
         session.log.environment = names, values
 

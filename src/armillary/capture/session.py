@@ -149,11 +149,12 @@ class Session:
             self.step()
 
     def _read_tensors(self, torch: Any) -> None:
-        """Give values to who asks for those of whole tensors."""
+        """Give values to who asks for those of whole tensors, or writes one into a text."""
         FakeTensor = torch_part("_subclasses.fake_tensor").FakeTensor
 
         values, where = self._recorder.values, self._recorder.where
         numpy, tolist = torch.Tensor.numpy, torch.Tensor.tolist
+        text = FakeTensor.__format__
 
         def as_numpy(self: Any, *args: Any, **named: Any) -> Any:
             return numpy(
@@ -163,8 +164,12 @@ class Session:
         def as_list(self: Any) -> Any:
             return tolist(values.array(self, where.line()) if isinstance(self, FakeTensor) else self)
 
+        def as_text(self: Any, form: str) -> str:
+            # PyTorch reads the number of plain tensors only: f"{loss:.3f}".
+            return str(text(self, form) if self.dim() else format(self.item(), form))
+
         torch.Tensor.numpy, torch.Tensor.tolist = as_numpy, as_list
-        FakeTensor.tolist = as_list
+        FakeTensor.tolist, FakeTensor.__format__ = as_list, as_text
 
 
 def capturing(
