@@ -93,6 +93,12 @@ def read_schedule(path: Path) -> list[list[Operation]]:
         raise InputError(
             f"{path}: ends {'before num_ranks' if ranks is None else f'within rank {rank}'}, expected more"
         )
+    # Each rank becomes a file: a number alone must not make a million of them.
+    if 2 * len(seen) < len(ranks):
+        raise InputError(
+            f"{path}: has blocks of {len(seen):,} of {len(ranks):,} ranks, expected one for each that does something, "
+            "and for half of them at least"
+        )
     return ranks
 
 

@@ -12,7 +12,7 @@ from armillary.trace.grid import AXIS, FURTHER
 from armillary.trace.node import PACE, Attribute
 from armillary.trace.templates import LABEL, Template
 from armillary.workload.layers.layer import Step
-from armillary.workload.plan.schema import Host
+from armillary.workload.plan.host import Host
 
 IN = ""
 """Port of the inputs of a list of steps."""

@@ -15,9 +15,10 @@ from armillary.workload.emit.replicas import STRATEGIES, update
 from armillary.workload.emit.template import NO_HOST, Piece, piece
 from armillary.workload.layers.layer import Layer
 from armillary.workload.pipeline.tasks import Task, virtual_stage
+from armillary.workload.plan.host import Host
 from armillary.workload.plan.numbers import gradient, saved, weight
 from armillary.workload.plan.scaling import AMAX, TENSORS, recipe_of, weight_traffic
-from armillary.workload.plan.schema import Host, Plan
+from armillary.workload.plan.schema import Plan
 
 AGREE = "tp+cp+dp"
 """Axes over which delayed scaling reduces largest values, as Megatron-core's amax reduction group."""

@@ -13,7 +13,8 @@ from armillary.platform.fields import Count, Part
 from armillary.workload.models.decoder_parts import Attention, Experts, Linear, Mlp, Natural
 
 Many = Annotated[int, Field(ge=1, le=2**63 - 1)]
-Depth = Annotated[int, Field(ge=1, le=100_000)]
+MOST_LAYERS = 100_000
+Depth = Annotated[int, Field(ge=1, le=MOST_LAYERS)]
 Side = Annotated[int, Field(ge=1, le=2**16)]
 
 

@@ -8,13 +8,13 @@ from pydantic import Field, model_validator
 
 from armillary.platform.fields import Count, Part, Size, WholeTime
 from armillary.workload.layers.layer import Precision
+from armillary.workload.plan.host import Host
 
 Natural = Annotated[int, Field(ge=0, le=2**31 - 1)]
 Kept = Literal["q", "k", "v", "attention", "out", "gate", "up", "down"]
 """Results of a layer: projections, attention itself, output projection; the feed-forward block's projections."""
 Module = Literal["core_attn", "layernorm", "mla_up_proj", "mlp", "moe_act", "moe"]
 Share = Annotated[float, Field(gt=0, le=1)]
-Graphed = Literal["attention", "router"]
 Context = Literal["ring", "all-gather", "all-to-all"]
 Dispatcher = Literal["alltoall", "deepep", "hybridep"]
 """What sends tokens to experts, as Megatron-core names it, see `armillary.workload.layers.dispatcher`."""
@@ -216,25 +216,6 @@ class Lora(Part):
     targets: Annotated[list[Literal["qkv", "out", "up", "down"]], Field(min_length=1)] = Field(
         default=["qkv", "out", "up", "down"],
         description="GEMMs with an adapter: projections of attention, and of the feed-forward block.",
-    )
-
-
-class Host(Part):
-    """What the CPU of a rank does in a step without CUDA graphs: it issues kernels, ahead of them if it can."""
-
-    issue: WholeTime = Field(
-        default=0,
-        description="What it takes to issue an operation of a layer, which frameworks may run as several kernels.",
-    )
-    synchronise: WholeTime = Field(
-        default=0,
-        description="What it takes to read a result of the device and to go on: how many tokens each expert gets, in "
-        "every layer of experts. It waits for the kernels before, and issues the others only then.",
-    )
-    graphs: list[Graphed] = Field(
-        default=[],
-        description="What it issues as one CUDA graph: attention (or what takes its place) with its norm and "
-        "projections, the router of experts with the permutation of tokens.",
     )
 
 

@@ -10,7 +10,7 @@ from armillary.base.errors import InputError
 from armillary.evidence.validate.run import plan
 from armillary.evidence.validate.sniff import headers
 from armillary.evidence.validate.training.formats import read_cases
-from armillary.evidence.validate.training.memory import footprint_of
+from armillary.evidence.validate.training.memory import footprint_of, row_of
 from armillary.evidence.validate.training.simumax import COLUMNS, cases, peaks
 from armillary.workload.plan.schema import Plan
 
@@ -136,3 +136,16 @@ def test_the_file_is_known_by_the_keys_of_its_rows(tmp_path):
         assert read_cases(path)[0].name == "SimuMax"
         jobs, _ = plan(data=[path])
         assert [job.suite.name for job in jobs] == ["simumax", "simumax-memory", "simumax-reserved"]
+
+
+@pytest.mark.parametrize(
+    "changes", [{"mbc": 2**63}, {"case": f"llama3_70b_l12_tp4_dp2_mbs{2**63}_seq{2**63}_mbc8"}]
+)
+def test_a_plan_beyond_all_limits_refuses_the_row(one, changes):
+    row = row_of(one(**changes), lambda footprint: 1)
+    assert "batch" in row.reason and "2147483647" in row.reason
+
+
+def test_a_model_of_endless_layers_is_refused(one):
+    with pytest.raises(InputError, match="layer_num: got 9223372036854775808"):
+        one(layer_num=2**63)

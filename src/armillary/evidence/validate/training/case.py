@@ -9,8 +9,10 @@ from pydantic import ValidationError
 
 from armillary.base.errors import InputError
 from armillary.explore.training.step import Step
+from armillary.platform.fields import first_problem
 from armillary.workload.models.decoder_parts import Attention, Mlp
 from armillary.workload.models.schema import Decoder
+from armillary.workload.plan.schema import Plan
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,20 @@ class Case:
     def in_unit(self, seconds: float) -> float:
         """Return what a step of `seconds` is in the unit of the set."""
         return self.amount / seconds if self.amount is not None else seconds * 1e3
+
+
+def plan_of(case: Case) -> Plan:
+    """Return the plan of a case.
+
+    Raises:
+        InputError: a key is wrong; a stranger wrote the numbers of its row.
+    """
+    # ranks of the plan are the GPUs of the row.
+    try:
+        return Plan.model_validate({"ranks": case.npus, **case.plan})
+    except ValidationError as error:
+        place, problem = first_problem(error)
+        raise InputError(f"plan: {'.'.join(map(str, place))}: {problem or 'missing'}") from None
 
 
 def gpt(layers: int, hidden: int, heads: int, sequence: int, vocabulary: int) -> Decoder:

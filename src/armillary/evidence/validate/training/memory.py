@@ -7,11 +7,10 @@ from pathlib import Path
 
 from armillary.base.errors import InputError
 from armillary.evidence.validate.table import Bar, Progress, Row, Table
-from armillary.evidence.validate.training.case import Case
+from armillary.evidence.validate.training.case import Case, plan_of
 from armillary.workload.layers.of_model import layers_of
 from armillary.workload.memory.footprint import Footprint, worst
 from armillary.workload.pipeline.partition import partition
-from armillary.workload.plan.schema import Plan
 
 
 def footprint_of(case: Case) -> Footprint:
@@ -21,7 +20,7 @@ def footprint_of(case: Case) -> Footprint:
         InputError: the plan is impossible.
     """
     assert case.model is not None
-    plan = Plan.model_validate({"ranks": case.npus, **case.plan})
+    plan = plan_of(case)
     return worst(partition(layers_of(case.model, plan), plan), plan)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from armillary.evidence.validate.table import Bar, Progress, Row, Table
 from armillary.evidence.validate.training import llama, megatron, selective
-from armillary.evidence.validate.training.case import Case
+from armillary.evidence.validate.training.case import Case, plan_of
 from armillary.evidence.validate.training.predict import seconds, step_of
 from armillary.evidence.validate.training.tables import fitted_of, row_of, rows_of
 from armillary.explore.training.step import platform_of
@@ -86,13 +86,10 @@ def _predicted(case: Case) -> float:
 def _fits(case: Case) -> bool:
     from armillary.base.errors import InputError
     from armillary.workload.generate import over_capacity
-    from armillary.workload.plan.schema import Plan
 
     assert case.model is not None
-    # ranks of the plan are the GPUs of the row.
-    plan = Plan.model_validate({"ranks": case.npus, **case.plan})
     capacity = platform_of(step_of(case)).npu.memory.capacity
     try:
-        return not over_capacity(case.model, plan, capacity)
+        return not over_capacity(case.model, plan_of(case), capacity)
     except InputError:
         return False

@@ -22,7 +22,7 @@ from armillary.base.json_text import parse_json
 from armillary.evidence.calibrate.samples import measured_text
 from armillary.evidence.validate.training.case import Case, padded
 from armillary.workload.models import load_model
-from armillary.workload.models.schema import Decoder
+from armillary.workload.models.schema import MOST_LAYERS, Decoder
 
 COLUMNS = ("case", "model", "parallel", "layer_num", "mbc", "real_ms")
 STACK = "megatron-core"
@@ -140,6 +140,9 @@ def _case(where: str, row: Mapping[str, Any], measured: float, reason: str = "")
     tp, cp, pp, ep = (axes[axis] or 1 for axis in ("tp", "cp", "pp", "ep"))
     npus = tp * cp * pp * axes["dp"] if axes["dp"] else len(row.get("peak_memory_by_rank_mb") or ()) or NPUS
     layers, count = (_whole(where, row, key) for key in ("layer_num", "mbc"))
+    # A copy of a model is not validated again.
+    if layers > MOST_LAYERS:
+        raise InputError(f"{where}: layer_num: got {layers}, expected at most {MOST_LAYERS:,}")
     virtual = _whole(where, row, "vp_size") if row.get("vp_size") is not None else 1
     model, unknown = _model(str(row["model"]), layers, tp)
     reason = reason or unknown

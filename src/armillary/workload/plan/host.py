@@ -1,0 +1,30 @@
+"""What the CPU of a rank does: the key ``host`` of a plan."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from armillary.platform.fields import Part, WholeTime
+
+Graphed = Literal["attention", "router"]
+
+
+class Host(Part):
+    """What the CPU of a rank does in a step without CUDA graphs: it issues kernels, ahead of them if it can."""
+
+    issue: WholeTime = Field(
+        default=0,
+        description="What it takes to issue an operation of a layer, which frameworks may run as several kernels.",
+    )
+    synchronise: WholeTime = Field(
+        default=0,
+        description="What it takes to read a result of the device and to go on: how many tokens each expert gets, in "
+        "every layer of experts. It waits for the kernels before, and issues the others only then.",
+    )
+    graphs: list[Graphed] = Field(
+        default=[],
+        description="What it issues as one CUDA graph: attention (or what takes its place) with its norm and "
+        "projections, the router of experts with the permutation of tokens.",
+    )
