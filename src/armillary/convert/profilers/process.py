@@ -67,8 +67,8 @@ def finish(process: Process) -> None:
     for wait in trace.waits:
         wait.correlation = number.get(wait.correlation, 0)
         wait.on_correlation = number.get(wait.on_correlation, 0)
-    for events in (trace.calls, trace.kernels, trace.waits):
-        events.sort(key=lambda event: (event.start, event.end))
+    for those in (trace.calls, trace.kernels, trace.waits):
+        those.sort(key=lambda event: (event.start, event.end))
 
 
 def _said(process: Process, call: RuntimeCall) -> dict[str, Any]:
