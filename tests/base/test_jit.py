@@ -7,8 +7,11 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 
 import pytest
+
+from armillary.base import jit
 
 KERNEL = """\
 from armillary.base.jit import njit, use
@@ -123,3 +126,16 @@ def test_processes_that_share_a_cache_find_whole_code(package: Path, tmp_path: P
         assert list(pool.map(lambda _: run(package, str(cache)), range(3))) == [(["21", "21"], "")] * 3
     assert kept(cache) == 1
     assert not [each for each in cache.rglob("*") if each.is_file() and each.suffix != ".nbc"]
+
+
+def test_threads_find_whole_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "slow_kernel.py").write_text("import time\n\ntime.sleep(0.3)\nANSWER = 42\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    together = Barrier(4)
+
+    def answer(_: int) -> int:
+        together.wait()
+        return int(jit.load("slow_kernel", "interpreted").ANSWER)
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(answer, range(4))) == [42] * 4

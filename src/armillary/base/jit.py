@@ -35,6 +35,7 @@ import importlib.util
 import os
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -73,6 +74,7 @@ class _Loading:
     entries: list[Any] = field(default_factory=list)
 
 
+_lock = threading.RLock()
 _loading: list[_Loading] = []
 """Of the modules that are being executed, outermost first."""
 _loaded: dict[str, _Loading] = {}
@@ -120,6 +122,12 @@ def load(name: str, mode: Mode, variant: str = "") -> ModuleType:
 
     With a `variant`, the branches that test for it with `in_variant` are compiled, and the others are not.
     """
+    # Another thread would find half a module.
+    with _lock:
+        return _load(name, mode, variant)
+
+
+def _load(name: str, mode: Mode, variant: str) -> ModuleType:
     global _mode, _variant
     # One module per mode and variant, side by side in `sys.modules` under names that no import uses.
     key = f"{name}:{mode}:{variant}" + (":checked" if is_checking() else "")

@@ -24,6 +24,7 @@ from armillary.platform.network import Dimension
 from armillary.platform.topology import Ecmp, Routing, Shortest, Static, Topology, from_dimensions, leaf_spine
 
 from .packet_reference import PacketReference
+from .stepping import advanced
 
 Offer = tuple[int, int, int, int, int]
 
@@ -203,8 +204,11 @@ def run(
     room.fit(net)
     arrived = [-1] * len(rows)
     kernel = load("armillary.engine.transport.offer_kernel", "interpreted", options.kernel)
-    kernel.run(table, net, room.pool, room.queue, offers, arrived, 0, budget)
-    assert net[lk.N_STATUS] == lk.OK
+    number, net[lk.N_STATUS] = 0, lk.GROW
+    while net[lk.N_STATUS] == lk.GROW:
+        room.fit(net)
+        left = budget - sum(each >= 0 for each in arrived)
+        number = kernel.run(table, net, room.pool, room.queue, offers, arrived, number, left)
     return arrived, net, room.pool
 
 
@@ -248,10 +252,10 @@ def test_a_link_that_is_down_for_a_while() -> None:
     kernel = load("armillary.engine.transport.packet_kernel", "interpreted")
     kernel.inject(table, net, room.pool, room.queue, 7, 0, 250, 0, 0)
     for now, stage in ((150_000, 1), (1_000_000, 0)):
-        assert kernel.advance(table, net, room.pool, room.queue, now) == now
+        assert advanced(kernel, table, net, room, now) == now
         net[lk.N_STAGE] = stage
         kernel.change(table, net, room.pool, room.queue, now)
-    assert kernel.advance(table, net, room.pool, room.queue, lk.FOREVER) == 1_160_000
+    assert advanced(kernel, table, net, room, lk.FOREVER) == 1_160_000
     assert room.pool[net[lk.N_DELIVERED] + lk.P_COOKIE] == 7 and net[lk.N_IN_FLIGHT] == 0
 
 

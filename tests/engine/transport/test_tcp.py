@@ -174,8 +174,10 @@ def test_a_connection_over_a_dead_link_is_given_up() -> None:
     kernel = load(
         "armillary.engine.transport.offer_kernel", "interpreted", "armillary.engine.transport.tcp_kernel"
     )
-    arrived = [-1]
-    kernel.run(table, net, room.pool, room.queue, [0, 0, 100_000, 0], arrived, 0, 100)
+    arrived, number, net[lk.N_STATUS] = [-1], 0, lk.GROW
+    while net[lk.N_STATUS] == lk.GROW:
+        room.fit(net)
+        number = kernel.run(table, net, room.pool, room.queue, [0, 0, 100_000, 0], arrived, number, 100)
     assert arrived == [-1]
     assert net[lk.N_QUEUE] == 0
     assert net[lk.N_IN_FLIGHT] == 1

@@ -64,9 +64,11 @@ def advance(table, net, pool, queue, limit):
         ways = [run.route(row) for row in leaving]
         times = dict(run.depart(leaving, table, net[lk.N_STAGE], now))
         for row, (route, size) in zip(leaving, ways, strict=True):
-            if row in times:
-                push(net, queue, times[row], row * lk.CODES + pl.ARRIVES)
-                _count_use(table, net, run, route, size, now, times[row])
+            # No subscript: where kernels are checked, that is an access to an array.
+            end = times.get(row)
+            if end is not None:
+                push(net, queue, end, row * lk.CODES + pl.ARRIVES)
+                _count_use(table, net, run, route, size, now, end)
     return reached(net, queue, limit)
 
 
