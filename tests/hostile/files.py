@@ -197,6 +197,7 @@ READS: dict[str, tuple[str, ...]] = {
     "rank_0.json.gz": ("run", "--captured", "^", "--machine", "1xh100"),
     "rank0.log": ("trace", "convert", "--from", "nccl", "@", "-o", "@.made"),
     "results.json": ("trace", "convert", "--from", "rocprof", "@", "-o", "@.made"),
+    "a.xplane.pb": ("trace", "convert", "--from", "xplane", "@", "-o", "@.made"),
     "a.sqlite": ("trace", "convert", "--from", "nsight", "@", "-o", "@.made"),
     "trace.csv": ("trace", "convert", "--from", "triosim", "@", "-o", "@.made"),
     "x.goal": ("trace", "convert", "--from", "goal", "@", "-o", "@.made"),
@@ -257,6 +258,7 @@ def packed() -> Iterator[Case]:
     def much() -> bytes:
         return array_of((1 << 27,), bytes(1 << 30))
 
+    yield Case("gzip a.xplane.pb", text(lambda: zeros_gzip(320 * MIB)), READS["a.xplane.pb"], bomb)
     yield Case("zip step.npz", archive(head=much), READS["step.npz"], "expected at most")
     yield Case("zip model.npz", archive(header=much), READS["model.npz"], "unpacked")
 

@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import gzip
+import importlib
 import json
 import sqlite3
+import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -140,6 +142,7 @@ def write_world(folder: Path) -> None:
         for coll in ("AllReduce", NAME)
     ])  # fmt: skip
     exported(folder / "x.sqlite")
+    profiled(folder / "x.xplane.pb")
     about = {
         "kind": 0,
         "operation": 0,
@@ -233,6 +236,20 @@ def exported(path: Path) -> None:
             connection.execute(f'CREATE TABLE "{quoted}" ({columns})')
             connection.execute(f'INSERT INTO "{quoted}" VALUES (5, 9, 0, 7, 1, 0, 0, 1, 59, ?)', (NAME,))
         connection.commit()
+
+
+def profiled(path: Path) -> None:
+    """Write a profile of XLA: names of an operation, a line, a module, a device that is left out."""
+    sys.path.insert(0, str(Path(__file__).parents[1]))
+    profile = importlib.import_module("convert.xplane.profile")
+    name = NAME.encode("utf-8", "replace").decode()
+    plane, other = profile.Plane("/device:TPU:0"), profile.Plane(f"/device:{name}")
+    kinds = [
+        plane.kind(name, hlo_category=name, hlo_module=name),
+        plane.kind(name, f"{name}all-reduce", hlo_category="all-reduce"),
+    ]
+    plane.line("XLA Ops", [(kind, 5 * at, 5 * at + 4, {name: name}) for at, kind in enumerate(kinds)])
+    path.write_bytes(profile.space([plane, other]))
 
 
 def csv_cell(text: str) -> str:

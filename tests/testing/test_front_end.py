@@ -21,6 +21,7 @@ from armillary.trace import GraphBuilder, Trace
 from ..convert.profilers import rocprofv3
 from ..convert.profilers.exported import step
 from ..convert.pytorch.kineto import Document
+from ..convert.xplane import profile
 
 Install = Callable[[Any], None]
 HLO = Path(__file__).parents[1] / "convert" / "hlo" / "mlp_dp4_tp2.hlo"
@@ -89,6 +90,7 @@ SAMPLES: dict[str, tuple[str, str | bytes, dict[str, Any]]] = {
     "rocprof": ("a.json", json.dumps(rocprofv3.step([501, 502])), {}),
     "nsight": ("a.sqlite", export(), {}),
     "triosim": ("trace.csv", TRIOSIM, {}),
+    "xplane": ("a.xplane.pb", profile.gpu(), {}),
     "hlo": ("a.hlo", HLO.read_text(), {}),
     "msccl": ("a.xml", MSCCL, {"size": "1 MiB"}),
     "mscclpp": ("a.json", json.dumps(plan_of("ring", "all-reduce", 2)), {"size": "1 MiB"}),
