@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from armillary.convert.hlo.costs import FREE, Costs, is_marker
@@ -60,9 +60,14 @@ class Lowering:
         unroll: instructions up to which a loop is unrolled.
         trips: iterations of loops whose number the module does not contain.
         in_order: whether synchronous instructions run in the order of the text.
+        shared: instructions whose work so many devices share evenly; of others each does all.
     """
 
-    def __init__(self, module: Module, devices: Devices, *, unroll: int, trips: int, in_order: bool) -> None:
+    def __init__(
+        self, module: Module, devices: Devices, *, unroll: int, trips: int, in_order: bool,
+        shared: Mapping[Instruction, int],
+    ) -> None:  # fmt: skip
+        self.shared = shared
         self.module, self.source, self.devices = module, module.source, devices
         self.unroll, self.assumed, self.in_order = unroll, trips, in_order
         self.costs, self.traffic, self.trips = Costs(module), Traffic(module), Trips(module)
@@ -305,7 +310,8 @@ class Lowering:
 
     def _compute(self, one: Instruction, after: tuple[int, ...], context: _Context) -> Value:
         if one not in self._work:
-            self._work[one] = self.costs.flops(one), self.traffic.bytes(one)
+            parts = self.shared.get(one, 1)
+            self._work[one] = -(-self.costs.flops(one) // parts), -(-self.traffic.bytes(one) // parts)
         ops, size = self._work[one]
         if not ops and not size:
             return after
