@@ -307,6 +307,7 @@ FRONT_ENDS: dict[str, tuple[str, str, Sequence[mutate.Mutation], dict[str, Any]]
     "goal": ("w.goal", "", mutate.TEXT, {}),
     "eg": ("w.0.eg", "eg_old/*.eg", FRAMES, {}),
     "hlo": ("w.hlo", "convert/hlo/**/*.hlo", mutate.TEXT, {}),
+    "stablehlo": ("w.mlir", "convert/stablehlo/*.mlir", mutate.TEXT, {}),
     "pytorch": ("host_0.json", "torch_cpu/*/host_0.json.gz", mutate.JSON, {}),
 }
 """By front end: name of the file, seeds (reference traces or tests), how to break them, options it must have."""

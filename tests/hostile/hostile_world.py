@@ -51,6 +51,11 @@ ENTRY %main {{
   ROOT %n = f32[64] negate(f32[64] %p), metadata={{op_name="{0}"}}
 }}
 """
+STABLEHLO = """func.func public @main(%a: tensor<8xf32>) -> tensor<8xf32> {{
+  %0 = "stablehlo.custom_call"(%a) <{{call_target_name = "{0}"}}> : (tensor<8xf32>) -> tensor<8xf32>
+  return %0 : tensor<8xf32>
+}}
+"""
 MSCCL = """<algo name={0} proto="Simple" nchannels="1" nchunksperloop="2" ngpus="2" coll="allgather" inplace="1">
 <gpu id="0" i_chunks="1" o_chunks="2" s_chunks="0"><tb id="0" send="1" recv="-1" chan="0">
 <step s="0" type="s" srcbuf="i" srcoff="0" dstbuf="o" dstoff="0" cnt="1" depid="-1" deps="-1" hasdep="0"/></tb>
@@ -133,6 +138,8 @@ def write_world(folder: Path) -> None:
     (folder / "x.hlo").write_text(
         HLO.format(PLAIN.replace("\\", "").replace('"', "")), "utf-8", "surrogatepass"
     )
+    named = PLAIN.replace("\\", "").replace('"', "")
+    (folder / "x.mlir").write_text(STABLEHLO.format(named), "utf-8", "surrogatepass")
     (folder / "x.xml").write_text(MSCCL.format('"' + html_cell(PLAIN) + '"'))
     words = "".join(letter for letter in PLAIN if not letter.isspace())
     (folder / "x.txt").write_text(f"MICRO\n1\n{words} -1 5 NONE 0 5 NONE 0 5 ALLREDUCE 1024 5\n")
