@@ -255,3 +255,62 @@ def test_a_program_that_was_cut(tmp_path: Path) -> None:
     for size in range(0, len(text), 211):
         with pytest.raises(InputError):
             of(tmp_path, text[:size])
+
+
+def test_groups_along_the_axes_of_a_mesh_are_refused(tmp_path: Path) -> None:
+    groups = "replica_groups = #stablehlo.replica_group_mesh_axes<mesh = @m, axes = [#stablehlo.axis_ref<name = 1>]>"
+    with pytest.raises(InputError, match="replica_groups=#stablehlo"):
+        of(
+            tmp_path,
+            main(
+                REDUCE.format(groups=groups, more=CHANNEL),
+                about="attributes {mhlo.num_partitions = 2 : i32} ",
+            ),
+        )
+
+
+def test_shapes_of_a_part_of_the_axes(tmp_path: Path) -> None:
+    """Of 8 partitions, a region that is manual along 2 of them has shapes that the other 4 share."""
+    text = """module @m attributes {mhlo.num_partitions = 8 : i32} {
+  sdy.mesh @mesh = <["dp"=2, "tp"=4]>
+  func.func public @main(%arg0: tensor<8x64xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"dp"}, {}]>}) -> tensor<8x64xf32> {
+    %0 = stablehlo.tanh %arg0 : tensor<8x64xf32>
+    %1 = sdy.manual_computation(%0) in_shardings=[<@mesh, [{"dp"}, {}]>] out_shardings=[<@mesh, [{"dp"}, {}]>] \
+manual_axes={"dp"} (%arg1: tensor<4x64xf32>) {
+      %2 = func.call @f(%arg1) : (tensor<4x64xf32>) -> tensor<4x64xf32>
+      sdy.return %2 : tensor<4x64xf32>
+    } : (tensor<8x64xf32>) -> tensor<8x64xf32>
+    return %1 : tensor<8x64xf32>
+  }
+  func.func private @f(%arg0: tensor<4x64xf32>) -> tensor<4x64xf32> {
+    %0 = stablehlo.exponential %arg0 : tensor<4x64xf32>
+    return %0 : tensor<4x64xf32>
+  }
+}
+"""
+    made = of(tmp_path, text)
+    assert report(made)["flops_per_rank"] == 512 // 8 + 256 // 4 and made.trace.n_ranks == 8
+    assert made.statements
+
+
+def test_shards_by_custom_calls(tmp_path: Path) -> None:
+    """JAX before Shardy: a custom call before and after a function that has the shapes of one partition."""
+    sharding = '{mhlo.sharding = "{devices=[4,1]<=[4]}"}'
+    call = "stablehlo.custom_call @SPMD{}Shape(%{}) {{}} : (tensor<{}x64xf32>) -> tensor<{}x64xf32>"
+    text = f"""module @m attributes {{mhlo.num_partitions = 4 : i32}} {{
+  func.func public @main(%arg0: tensor<8x64xf32> {sharding}) -> tensor<8x64xf32> {{
+    %0 = {call.format("FullToShard", "arg0", 8, 2)}
+    %1 = call @shmap_body(%0) : (tensor<2x64xf32>) -> tensor<2x64xf32>
+    %2 = {call.format("ShardToFull", "1", 2, 8)}
+    %3 = stablehlo.tanh %2 : tensor<8x64xf32>
+    return %3 : tensor<8x64xf32>
+  }}
+  func.func private @shmap_body(%arg0: tensor<2x64xf32>) -> tensor<2x64xf32> {{
+    %0 = stablehlo.exponential %arg0 : tensor<2x64xf32>
+    return %0 : tensor<2x64xf32>
+  }}
+}}
+"""
+    made = of(tmp_path, text)
+    assert report(made)["flops_per_rank"] == 128 + 128 and not made.warnings
+    assert report(made)["nodes"] == 2 * 4
