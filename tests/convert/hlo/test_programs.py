@@ -117,6 +117,19 @@ def test_a_profile_has_the_collectives_of_its_program_as_often_as_it_ran(jax_pro
     assert all(fact["replayed_ns"] == fact["recorded_ns"] for fact in profiled.facts["per_rank"])
 
 
+@pytest.mark.parametrize("name", ["jit", "shard_map", "collectives", "scan", "scan_with_psum", "convolution"])
+def test_stablehlo_costs_what_the_compiled_program_does(jax_programs: Path, name: str) -> None:
+    """Before and after XLA's compiler: the same FLOPs, and the same collectives where shard_map wrote them."""
+    ours, theirs = (
+        report(front_end("stablehlo").convert([jax_programs / f"{name}.mlir"])),
+        report(of(jax_programs, name)),
+    )
+    assert ours["flops_per_rank"] == pytest.approx(theirs["flops_per_rank"], rel=0.1)
+    if name in ("shard_map", "collectives", "scan_with_psum"):
+        kinds = {kind: total["bytes"] for kind, total in theirs["comm"].items()}
+        assert {kind: total["bytes"] for kind, total in ours["comm"].items()} == kinds
+
+
 def test_loops_run_as_often_as_the_program_says(jax_programs: Path) -> None:
     products = 3 * LAYERS * 2 * BATCH * WIDTH * WIDTH
     assert products < report(of(jax_programs, "scan"))["flops_per_rank"] < 1.05 * products
