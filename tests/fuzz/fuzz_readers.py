@@ -249,6 +249,13 @@ def rocprof_seeds() -> list[bytes]:
     return [json.dumps(exported("rocprofv3").step([501, 502])).encode()]
 
 
+def xplane_seeds() -> list[bytes]:
+    """Return profiles of TPUs and GPUs, with all that tells of collectives and without."""
+    sys.path.insert(0, str(TESTS))
+    made = importlib.import_module("convert.xplane.profile")
+    return [made.tpu()[0], made.tpu(texts=False, beside=False)[0], made.gpu()]
+
+
 def nsight_rows() -> list[bytes]:
     """Return the rows of such a file as JSON."""
     made = exported().step([501, 502])
@@ -295,10 +302,12 @@ FRONT_ENDS: dict[str, tuple[str, str, Sequence[mutate.Mutation], dict[str, Any]]
     "nccl": ("rank0.json", "", mutate.JSON, {}),
     "nsight": ("a.sqlite", "", mutate.BYTES, {}),
     "rocprof": ("a.json", "", mutate.JSON, {}),
+    "xplane": ("a.xplane.pb", "", mutate.BYTES, {}),
     "triosim": ("trace.csv", "", mutate.TEXT, {}),
     "goal": ("w.goal", "", mutate.TEXT, {}),
     "eg": ("w.0.eg", "eg_old/*.eg", FRAMES, {}),
     "hlo": ("w.hlo", "convert/hlo/**/*.hlo", mutate.TEXT, {}),
+    "stablehlo": ("w.mlir", "convert/stablehlo/*.mlir", mutate.TEXT, {}),
     "pytorch": ("host_0.json", "torch_cpu/*/host_0.json.gz", mutate.JSON, {}),
 }
 """By front end: name of the file, seeds (reference traces or tests), how to break them, options it must have."""
@@ -310,7 +319,7 @@ def front_end_row(name: str) -> Reader:
     file, pattern, mutations, options = FRONT_ENDS.get(name, unlisted)
     own = {
         "mscclpp": mscclpp_seeds, "nccl": nccl_seeds, "triosim": lambda: [TRIOSIM], "goal": lambda: [GOAL],
-        "nsight": nsight_seeds, "rocprof": rocprof_seeds,
+        "nsight": nsight_seeds, "rocprof": rocprof_seeds, "xplane": xplane_seeds,
     }  # fmt: skip
     found = own.get(name) or partial(seeds, pattern)
     return Reader(name, file, found, mutations, partial(converted, name, **options))

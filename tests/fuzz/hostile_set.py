@@ -77,6 +77,7 @@ def kinds() -> Mapping[str, Kind]:
         "--network-configuration={} --logical-topology-configuration={}"
     )
     hlo = STORED / "convert" / "hlo" / "mlp_dp4_tp2.hlo"
+    mlir = STORED / "convert" / "stablehlo" / "sharded.mlir"
     return {
         "et": Kind("w.0.et", lambda: fuzz_readers.wire_seeds()[0], "trace check w.0.et"),
         "et-run": Kind("step.0.et", step, "run --workload step --system system.json --network network.yml --memory memory.json"),
@@ -106,6 +107,8 @@ def kinds() -> Mapping[str, Kind]:
         "goal-binary": Kind("w.bin", lambda: fuzz_readers.goal_binary()[0], "trace convert --from goal w.bin --out x"),
         "nsight": Kind("a.sqlite", lambda: fuzz_readers.nsight_seeds()[0], "trace convert --from nsight a.sqlite --out x"),
         "rocprof": Kind("results.json", lambda: fuzz_readers.rocprof_seeds()[0], "trace convert --from rocprof results.json --out x"),
+        "xplane": Kind("a.xplane.pb", lambda: fuzz_readers.xplane_seeds()[0], "trace convert --from xplane a.xplane.pb --out x"),
+        "stablehlo": Kind("w.mlir", mlir.read_bytes, "trace convert --from stablehlo w.mlir --out x"),
         "network": of("astra-network", astra.format("system.json", "@", "--remote-memory-configuration=memory.json")),
         "system": of("astra-system", astra.format("@", "network.yml", "--remote-memory-configuration=memory.json")),
         "memory": of("astra-memory", astra.format("system.json", "network.yml", "--remote-memory-configuration=@")),

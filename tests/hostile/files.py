@@ -197,6 +197,8 @@ READS: dict[str, tuple[str, ...]] = {
     "rank_0.json.gz": ("run", "--captured", "^", "--machine", "1xh100"),
     "rank0.log": ("trace", "convert", "--from", "nccl", "@", "-o", "@.made"),
     "results.json": ("trace", "convert", "--from", "rocprof", "@", "-o", "@.made"),
+    "step.mlir": ("trace", "convert", "--from", "stablehlo", "@", "-o", "@.made"),
+    "a.xplane.pb": ("trace", "convert", "--from", "xplane", "@", "-o", "@.made"),
     "a.sqlite": ("trace", "convert", "--from", "nsight", "@", "-o", "@.made"),
     "trace.csv": ("trace", "convert", "--from", "triosim", "@", "-o", "@.made"),
     "x.goal": ("trace", "convert", "--from", "goal", "@", "-o", "@.made"),
@@ -257,6 +259,7 @@ def packed() -> Iterator[Case]:
     def much() -> bytes:
         return array_of((1 << 27,), bytes(1 << 30))
 
+    yield Case("gzip a.xplane.pb", text(lambda: zeros_gzip(320 * MIB)), READS["a.xplane.pb"], bomb)
     yield Case("zip step.npz", archive(head=much), READS["step.npz"], "expected at most")
     yield Case("zip model.npz", archive(header=much), READS["model.npz"], "unpacked")
 
@@ -294,6 +297,12 @@ def documents() -> Iterator[Case]:
     yield Case("number rank0.log", text("9" * 5000), READS["rank0.log"], "not valid JSON")
     yield Case("gzip rank0.log", text(lambda: zeros_gzip(320 * MIB, b"[")), READS["rank0.log"], "unpacks")
     yield Case("endless a.sqlite", endless_view, READS["a.sqlite"], "has no work of a GPU")
+    regions = text("module {\n" * 100_000)
+    yield Case("deep step.mlir", regions, READS["step.mlir"], "regions are nested deeper than 100")
+    brackets = text("func.func @main" + "(" * 100_000)
+    yield Case("brackets step.mlir", brackets, READS["step.mlir"], "brackets are nested deeper than 100")
+    many_results = text("module {\nfunc.func @main() -> i1 {\n%0:999999 = a.b\nreturn %0#1\n}\n}\n")
+    yield Case("results step.mlir", many_results, READS["step.mlir"], "results and 0 types")
     yield Case("ranks x.goal", text("num_ranks 99999999999\n"), READS["x.goal"], "num_ranks")
     binary = (4223).to_bytes(8, "little")
     yield Case("cut x.goal", text(binary), READS["x.goal"], "has a table of 0 ranks")

@@ -62,7 +62,7 @@ CALLS: Mapping[str, list[list[str]]] = {
     "trace privacy": [["--public", NAME]],
     "trace convert": [
         ["--from", kind, name, "--out", f"made-{kind}", "--json", f"made-{kind}.json"]
-        for kind, name in (("hlo", "x.hlo"), ("msccl", "x.xml"), ("mscclpp", "x.plan.json"), ("nccl", "x.nccl"), ("nsight", "x.sqlite"), ("rocprof", "x.rocprof"), ("triosim", "x.csv"), ("goal", "x.goal"), ("text", "x.txt"), ("flexflow", "x.graph"), ("eg", "x.eg"),
+        for kind, name in (("hlo", "x.hlo"), ("stablehlo", "x.mlir"), ("msccl", "x.xml"), ("mscclpp", "x.plan.json"), ("nccl", "x.nccl"), ("nsight", "x.sqlite"), ("rocprof", "x.rocprof"), ("xplane", "x.xplane.pb"), ("triosim", "x.csv"), ("goal", "x.goal"), ("text", "x.txt"), ("flexflow", "x.graph"), ("eg", "x.eg"),
                            ("pytorch", "host.json"), ("pytorch", "joined.json"), (NAME, NAME))
     ],
     "generate list": [["--json", "gl.json"]],

@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import gzip
+import importlib
 import json
 import sqlite3
+import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -47,6 +49,11 @@ HLO = """HloModule m, is_scheduled=true, replica_count=2
 ENTRY %main {{
   %p = f32[64] parameter(0)
   ROOT %n = f32[64] negate(f32[64] %p), metadata={{op_name="{0}"}}
+}}
+"""
+STABLEHLO = """func.func public @main(%a: tensor<8xf32>) -> tensor<8xf32> {{
+  %0 = "stablehlo.custom_call"(%a) <{{call_target_name = "{0}"}}> : (tensor<8xf32>) -> tensor<8xf32>
+  return %0 : tensor<8xf32>
 }}
 """
 MSCCL = """<algo name={0} proto="Simple" nchannels="1" nchunksperloop="2" ngpus="2" coll="allgather" inplace="1">
@@ -131,6 +138,8 @@ def write_world(folder: Path) -> None:
     (folder / "x.hlo").write_text(
         HLO.format(PLAIN.replace("\\", "").replace('"', "")), "utf-8", "surrogatepass"
     )
+    named = PLAIN.replace("\\", "").replace('"', "")
+    (folder / "x.mlir").write_text(STABLEHLO.format(named), "utf-8", "surrogatepass")
     (folder / "x.xml").write_text(MSCCL.format('"' + html_cell(PLAIN) + '"'))
     words = "".join(letter for letter in PLAIN if not letter.isspace())
     (folder / "x.txt").write_text(f"MICRO\n1\n{words} -1 5 NONE 0 5 NONE 0 5 ALLREDUCE 1024 5\n")
@@ -140,6 +149,7 @@ def write_world(folder: Path) -> None:
         for coll in ("AllReduce", NAME)
     ])  # fmt: skip
     exported(folder / "x.sqlite")
+    profiled(folder / "x.xplane.pb")
     about = {
         "kind": 0,
         "operation": 0,
@@ -233,6 +243,20 @@ def exported(path: Path) -> None:
             connection.execute(f'CREATE TABLE "{quoted}" ({columns})')
             connection.execute(f'INSERT INTO "{quoted}" VALUES (5, 9, 0, 7, 1, 0, 0, 1, 59, ?)', (NAME,))
         connection.commit()
+
+
+def profiled(path: Path) -> None:
+    """Write a profile of XLA: names of an operation, a line, a module, a device that is left out."""
+    sys.path.insert(0, str(Path(__file__).parents[1]))
+    profile = importlib.import_module("convert.xplane.profile")
+    name = NAME.encode("utf-8", "replace").decode()
+    plane, other = profile.Plane("/device:TPU:0"), profile.Plane(f"/device:{name}")
+    kinds = [
+        plane.kind(name, hlo_category=name, hlo_module=name),
+        plane.kind(name, f"{name}all-reduce", hlo_category="all-reduce"),
+    ]
+    plane.line("XLA Ops", [(kind, 5 * at, 5 * at + 4, {name: name}) for at, kind in enumerate(kinds)])
+    path.write_bytes(profile.space([plane, other]))
 
 
 def csv_cell(text: str) -> str:

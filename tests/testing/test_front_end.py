@@ -21,9 +21,11 @@ from armillary.trace import GraphBuilder, Trace
 from ..convert.profilers import rocprofv3
 from ..convert.profilers.exported import step
 from ..convert.pytorch.kineto import Document
+from ..convert.xplane import profile
 
 Install = Callable[[Any], None]
 HLO = Path(__file__).parents[1] / "convert" / "hlo" / "mlp_dp4_tp2.hlo"
+STABLEHLO = Path(__file__).parents[1] / "convert" / "stablehlo" / "sharded.mlir"
 TEXT = "DATA\n1\na -1 1000 ALLGATHER 8 2000 ALLREDUCE 16 3000 ALLREDUCE 32 0\n"
 FLEXFLOW = """digraph taskgraph {
   node0 [color=red,label="{device_id=0|Dense|Forward|COMP_NODE|simulated_run_time=0.5}",shape=record];
@@ -88,7 +90,9 @@ SAMPLES: dict[str, tuple[str, str | bytes, dict[str, Any]]] = {
     "nccl": ("a.log", "\n".join(map(json.dumps, NCCL)), {}),
     "rocprof": ("a.json", json.dumps(rocprofv3.step([501, 502])), {}),
     "nsight": ("a.sqlite", export(), {}),
+    "stablehlo": ("a.mlir", STABLEHLO.read_text(), {}),
     "triosim": ("trace.csv", TRIOSIM, {}),
+    "xplane": ("a.xplane.pb", profile.gpu(), {}),
     "hlo": ("a.hlo", HLO.read_text(), {}),
     "msccl": ("a.xml", MSCCL, {"size": "1 MiB"}),
     "mscclpp": ("a.json", json.dumps(plan_of("ring", "all-reduce", 2)), {"size": "1 MiB"}),

@@ -103,6 +103,33 @@ def test_every_collective_with_its_bytes_groups_and_peers(jax_programs: Path) ->
     assert totals["SEND"] == totals["RECV"] == {"count": pairs, "bytes": pairs * size}
 
 
+def test_a_profile_has_the_collectives_of_its_program_as_often_as_it_ran(jax_programs: Path) -> None:
+    program = report(of(jax_programs, "collectives"))
+    profiled = front_end("xplane").convert([jax_programs / "profile.xplane.pb"])
+    found = report(profiled)
+    assert not profiled.warnings and profiled.trace.n_ranks == 8
+    assert {tuple(each) for each in found["groups"].values()} == {
+        tuple(each) for each in program["groups"].values()
+    }
+    assert found["comm"] == {
+        kind: {key: 2 * value for key, value in total.items()} for kind, total in program["comm"].items()
+    }
+    assert all(fact["replayed_ns"] == fact["recorded_ns"] for fact in profiled.facts["per_rank"])
+
+
+@pytest.mark.parametrize("name", ["jit", "shard_map", "collectives", "scan", "scan_with_psum", "convolution"])
+def test_stablehlo_costs_what_the_compiled_program_does(jax_programs: Path, name: str) -> None:
+    """Before and after XLA's compiler: the same FLOPs, and the same collectives where shard_map wrote them."""
+    ours, theirs = (
+        report(front_end("stablehlo").convert([jax_programs / f"{name}.mlir"])),
+        report(of(jax_programs, name)),
+    )
+    assert ours["flops_per_rank"] == pytest.approx(theirs["flops_per_rank"], rel=0.1)
+    if name in ("shard_map", "collectives", "scan_with_psum"):
+        kinds = {kind: total["bytes"] for kind, total in theirs["comm"].items()}
+        assert {kind: total["bytes"] for kind, total in ours["comm"].items()} == kinds
+
+
 def test_loops_run_as_often_as_the_program_says(jax_programs: Path) -> None:
     products = 3 * LAYERS * 2 * BATCH * WIDTH * WIDTH
     assert products < report(of(jax_programs, "scan"))["flops_per_rank"] < 1.05 * products

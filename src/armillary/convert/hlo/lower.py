@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from armillary.convert.hlo.costs import FREE, Costs, is_marker
@@ -15,7 +15,7 @@ from armillary.convert.hlo.traffic import Traffic
 from armillary.convert.hlo.trips import Trips
 from armillary.trace import CollectiveType
 
-_COLLECTIVES = {
+COLLECTIVES = {
     "all-reduce": CollectiveType.ALL_REDUCE,
     "all-gather": CollectiveType.ALL_GATHER,
     "reduce-scatter": CollectiveType.REDUCE_SCATTER,
@@ -23,6 +23,8 @@ _COLLECTIVES = {
     "ragged-all-to-all": CollectiveType.ALL_TO_ALL,
     "collective-broadcast": CollectiveType.BROADCAST,
 }
+"""Opcode -> what it is in a trace."""
+PERMUTE = "collective-permute"
 _PAIRS = re.compile(r"_xla_send_recv_source_target_pairs=\"?(\{(?:[\d,\s{}]*)\})\"?")
 _INDEX = re.compile(r"\d{1,9}")
 _MOST = 20_000_000
@@ -58,9 +60,14 @@ class Lowering:
         unroll: instructions up to which a loop is unrolled.
         trips: iterations of loops whose number the module does not contain.
         in_order: whether synchronous instructions run in the order of the text.
+        shared: instructions whose work so many devices share evenly; of others each does all.
     """
 
-    def __init__(self, module: Module, devices: Devices, *, unroll: int, trips: int, in_order: bool) -> None:
+    def __init__(
+        self, module: Module, devices: Devices, *, unroll: int, trips: int, in_order: bool,
+        shared: Mapping[Instruction, int],
+    ) -> None:  # fmt: skip
+        self.shared = shared
         self.module, self.source, self.devices = module, module.source, devices
         self.unroll, self.assumed, self.in_order = unroll, trips, in_order
         self.costs, self.traffic, self.trips = Costs(module), Traffic(module), Trips(module)
@@ -168,9 +175,9 @@ class Lowering:
             # async-start returns (operands, results, context), which is not the callee's result: its parts are joined.
             return self._ids([inside]) if opcode == "async" else self._as(one.shape, inside)
         after = self._ids(given)
-        if opcode in _COLLECTIVES:
+        if opcode in COLLECTIVES:
             return self._collective(one, opcode, after, context)
-        if opcode == "collective-permute":
+        if opcode == PERMUTE:
             return self._permute(one, after, context)
         if opcode in ("send", "recv"):
             return self._message(one, opcode, after, context)
@@ -255,7 +262,7 @@ class Lowering:
             self._add_part(key, Part(groups=tuple(found)))
         # A rank in no group copies its operand (read and write); a broadcast gives it zeros (write).
         alone = size if opcode == "collective-broadcast" else 2 * size
-        part, operation = self._parts[key], _COLLECTIVES[opcode]
+        part, operation = self._parts[key], COLLECTIVES[opcode]
         step = Step(COLLECTIVE, one.name, after, (), 0, size, part, operation, 0, alone)
         return self._emit(one, [step], context)
 
@@ -303,7 +310,8 @@ class Lowering:
 
     def _compute(self, one: Instruction, after: tuple[int, ...], context: _Context) -> Value:
         if one not in self._work:
-            self._work[one] = self.costs.flops(one), self.traffic.bytes(one)
+            parts = self.shared.get(one, 1)
+            self._work[one] = -(-self.costs.flops(one) // parts), -(-self.traffic.bytes(one) // parts)
         ops, size = self._work[one]
         if not ops and not size:
             return after

@@ -93,7 +93,7 @@ class _Parser:
         if entry is None:
             self.source.fail(self.at, "the file ends without an ENTRY computation, expected one")
         module = Module(match[1], self.source, attributes, computations, entry)
-        module.computations = _callees_first(module)
+        module.computations = callees_first(module)
         return module
 
     def skip_blank(self) -> None:
@@ -246,7 +246,7 @@ def _operand_names(argument: str) -> Iterable[str]:
     return [name.strip().rpartition(" ")[2] for name in [*names, argument[first:]]]
 
 
-def _callees_first(module: Module) -> dict[str, Computation]:
+def callees_first(module: Module) -> dict[str, Computation]:
     """Return the computations in topological order: each after all that it calls."""
     source, known = module.source, module.computations
     calls: dict[str, dict[str, int]] = {}

@@ -70,5 +70,7 @@ def read(path: Path) -> Source:
     if "HloModule" not in start and re.search(
         r"^\s*(module\b|#loc|func\.func|\"?(stablehlo|mhlo)\.)", start, re.M
     ):
-        raise InputError(f"{path}: this is StableHLO, which is not compiled yet; expected {HOW}")
+        raise InputError(
+            f"{path}: this is StableHLO, which is not compiled yet; `--from stablehlo` reads it, expected {HOW}"
+        )
     return Source(text, str(path))

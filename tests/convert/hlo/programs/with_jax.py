@@ -1,4 +1,4 @@
-"""Compile programs with JAX for eight CPU devices; write NAME.hlo and costs.json to the folder given."""
+"""Compile programs with JAX for eight CPU devices; write NAME.hlo, NAME.mlir, costs.json and a profile to a folder."""
 
 from __future__ import annotations
 
@@ -112,12 +112,27 @@ PROGRAMS = {
 def main(folder: Path) -> None:
     costs = {}
     for name, (function, *arguments) in PROGRAMS.items():
-        compiled = jax.jit(function).lower(*arguments).compile()
+        lowered = jax.jit(function).lower(*arguments)
+        (folder / f"{name}.mlir").write_text(lowered.as_text())
+        compiled = lowered.compile()
         (folder / f"{name}.hlo").write_text(compiled.as_text())
         found = compiled.cost_analysis()
         found = found[0] if isinstance(found, list) else found
         costs[name] = found.get("flops", 0) + found.get("transcendentals", 0)
     (folder / "costs.json").write_text(json.dumps(costs))
+    record(folder)
+
+
+def record(folder: Path) -> None:
+    """Write profile.xplane.pb: two runs of all collectives."""
+    function, given = PROGRAMS["collectives"]
+    run, x = jax.jit(function), jnp.ones(given.shape, given.dtype)
+    jax.block_until_ready(run(x))
+    with jax.profiler.trace(folder):
+        for _ in range(2):
+            jax.block_until_ready(run(x))
+    (found,) = folder.rglob("*.xplane.pb")
+    found.rename(folder / "profile.xplane.pb")
 
 
 if __name__ == "__main__":
