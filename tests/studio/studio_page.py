@@ -119,6 +119,7 @@ class Page:
         """Choose files in the place for them: one action; wait for what follows."""
         self.actions += 1
         ready = self.browser.value("document.body.dataset.ready")
+        self.browser.value("document.querySelector('#status').textContent = ''")
         document = self.browser.ask("DOM.getDocument")["root"]["nodeId"]
         node = self.browser.ask("DOM.querySelector", nodeId=document, selector="#file")["nodeId"]
         self.browser.ask("DOM.setFileInputFiles", nodeId=node, files=[str(file) for file in files])

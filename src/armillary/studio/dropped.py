@@ -322,9 +322,8 @@ def _study(found: Ran) -> str:
     """Return the study file of a run; of a trace of PyTorch it names what a conversion of it makes."""
     asked = found.asked
     first = [on_one_line(three_lines(found.result.run)[0])]
-    prefix = asked.prefix if asked.chakra else "step"
-    if not asked.chakra:
-        first.append(f"`{_convert(asked)}` makes the trace.")
+    prefix, made = (asked.prefix, []) if asked.chakra else _made(asked, found.result.run.n_ranks)
+    first += [f"`{shlex.join(each)}`" for each in made]
     if asked.machine:
         platform = (
             yaml.safe_load(found.files["machine.yaml"])["platform"]
@@ -342,6 +341,20 @@ def _study(found: Ran) -> str:
     return "".join(f"# {each}\n" for each in first) + text
 
 
-def _convert(asked: Dropped) -> str:
-    words = ["armillary", "trace", "convert", "--from", "pytorch", asked.source, "-o", "step"]
-    return shlex.join(words)
+def _made(asked: Dropped, ranks: int) -> tuple[str, list[list[str]]]:
+    """Return the prefix of the trace that commands make of PyTorch's files, and these."""
+    convert = ["armillary", "trace", "convert", "--from", "pytorch", asked.source, "--out"]
+    if not asked.from_one_rank:
+        return "step", [[*convert, "step"]]
+    grow = [
+        "armillary",
+        "trace",
+        "extrapolate",
+        "one.0.et",
+        "--from-one-rank",
+        "--ranks",
+        str(ranks),
+        "--out",
+        "step",
+    ]
+    return "step/rank", [[*convert, "one"], grow]

@@ -19,6 +19,7 @@ from armillary.base.document import Document
 from armillary.base.errors import InputError
 from armillary.base.files import replacing
 from armillary.base.reading import too_large
+from armillary.base.text import COMMANDS
 from armillary.trace.json_layout import FORMAT
 
 MOST_FILE = 1 << 29
@@ -121,5 +122,10 @@ class Uploads:
 
 def _check_name(name: object) -> None:
     # As a file of that name is made, and shown in a command line.
-    if not isinstance(name, str) or not _NAME.fullmatch(name) or len(name.encode("utf-8", "replace")) > 240:
+    if (
+        not isinstance(name, str)
+        or not _NAME.fullmatch(name)
+        or COMMANDS.search(name)
+        or len(name.encode()) > 240
+    ):
         raise InputError(f"file {name!r:.60}: expected a plain name of at most 200 characters")

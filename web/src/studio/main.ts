@@ -1,6 +1,7 @@
 import "../shared/shared.css";
 import "./studio.css";
 import { element } from "../shared/element";
+import { counted } from "../shared/numbers";
 import { ask, Refused, takeToken, type Catalogue, type Step } from "./api";
 import { controls } from "./controls";
 import { dropped } from "./drop";
@@ -109,7 +110,7 @@ async function begin(): Promise<void> {
     try {
       const found = await ask<Step>(state.trace ? "api/run" : "api/train", JSON.parse(asked) as object, mine.signal);
       // A trace is nothing to compare a plan with.
-      before = step && !step.prediction.memory === !found.prediction.memory ? step : null;
+      before = step && (found.prediction.memory ? step.prediction.memory : step.prediction.model === found.prediction.model) ? step : null;
       step = found;
       stateOfStep = asked;
       status.textContent = "";
@@ -154,7 +155,7 @@ async function begin(): Promise<void> {
     }
     if (prediction.assumptions.length) {
       lines.push(
-        element("details", {}, element("summary", {}, `${prediction.assumptions.length} assumptions`),
+        element("details", {}, element("summary", {}, counted(prediction.assumptions.length, "assumption")),
           element("ul", { id: "assumptions" }, ...prediction.assumptions.map((each) => element("li", {}, each)))),
       );
     }
