@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import gzip
-import itertools
 import importlib
 import io
+import itertools
 import json
 import sqlite3
 import sys
