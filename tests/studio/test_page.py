@@ -8,7 +8,7 @@ import shlex
 from pathlib import Path
 
 import pytest
-from studio_page import Page
+from studio_page import Page, hostile_browser
 
 from armillary.trace import GraphBuilder, Trace, write_trace
 
@@ -305,6 +305,8 @@ def test_every_view_can_be_read(page: Page, width: int, dark: bool, trace: bool)
         assert page.browser.value("document.documentElement.scrollWidth") <= width, view
         assert page.browser.value(CONTRAST) == [], view
         assert page.browser.value(NAMELESS) == [], view
+        if hostile_browser.AXE.exists():
+            assert page.browser.barriers() == [], view
     assert not page.problems()
 
 
