@@ -79,7 +79,7 @@ def test_a_capture_runs_on_machines(call_main: Call, captured: Path) -> None:
 
 def test_a_machine_of_another_size_is_refused(call_main: Call, captured: Path) -> None:
     made = call_main("run --captured cap --machine 2xdgx-h100")
-    assert made.exit_code == 2 and "the trace has 8 ranks, but the network has 16 NPUs" in made.stderr
+    assert made.exit_code == 2 and "one of 8 ranks, but the machine has 16 NPUs" in made.stderr
 
 
 def test_what_is_printed_names_what_is_not_known(capsys: pytest.CaptureFixture[str]) -> None:

@@ -49,7 +49,8 @@ def test_the_page_shows_what_happens(tmp_path: Path, monkeypatch: pytest.MonkeyP
     text = HOW_TO.read_text()
     for name, content in re.findall(r"<!-- file: (\S+) -->\n```\w*\n(.*?)^```$", text, re.S | re.M):
         Path(name).write_text(content)
-    [transcript] = re.findall(r"^```shell-session\n(.*?)^```$", text, re.S | re.M)
+    # The one after it needs torchtitan.
+    transcript, *_ = re.findall(r"^```shell-session\n(.*?)^```$", text, re.S | re.M)
     for part in re.split(r"^\$ ", transcript, flags=re.M)[1:]:
         command, _, expected = part.partition("\n")
         made = CliRunner().invoke(main, shlex.split(command)[1:])

@@ -59,7 +59,7 @@ def test_a_page_keeps_nobody_out(
         assert CliRunner().invoke(main, ["run", "step.yaml", "--save", "saved.npz"]).exit_code == 0
     if kind == "graph":
         made = CliRunner().invoke(
-            main, ["generate", "train", "llama-3-8b", "--ranks", "1", "--batch", "1", "--out", "one"]
+            main, ["generate", "train", "llama-3-8b", "--ranks", "1", "--batch", "1", "--out", "made"]
         )
         assert made.exit_code == 0, made.output
     command = PAGES[kind].split()
