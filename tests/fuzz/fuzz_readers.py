@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import io
-import itertools
 import json
 import sqlite3
 import sys
@@ -22,6 +21,7 @@ import fuzz_mutations as mutate
 import numpy as np
 from fuzz_messages import FRAMES
 from fuzz_recorded import DEVICE, HOST, TESTS, joined, seeds, whole
+from fuzz_sent import sent
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -37,7 +37,6 @@ from armillary.lab.learned.corpus import read_corpus, write_corpus
 from armillary.lab.learned.model_file import load_model_file, save_model
 from armillary.lab.learned.sample import Sampler
 from armillary.lab.learned.train import train
-from armillary.studio import dropped
 from armillary.trace import (
     GraphBuilder,
     check,
@@ -50,8 +49,6 @@ from armillary.trace import (
     nodes_of,
     read_graph,
 )
-
-_NUMBERS = itertools.count()
 
 
 @dataclass(frozen=True)
@@ -74,9 +71,7 @@ def readers() -> list[Reader]:
         Reader("et", "w.0.et", wire_seeds, FRAMES, whole_graph),
         Reader("et-twins", "w.0.et", wire_seeds, FRAMES, both_decoders),
         Reader("et-gzip", "w.0.et", wire_seeds, [*FRAMES, mutate.compressed], whole_graph),
-        Reader(
-            "sent", "w.0.et", wire_seeds, [*FRAMES, mutate.compressed], lambda path: sent(path, chakra=True)
-        ),
+        Reader("sent", "w.0.et", wire_seeds, [*FRAMES, mutate.compressed], partial(sent, chakra=True)),
         Reader("trace", "w.0.et", wire_seeds, FRAMES, lambda path: load_trace(path.with_name("w"))),
         Reader("json", "w.0.json", json_seeds, mutate.JSON, whole_graph),
         Reader("learned-model", "w.json", model_headers, mutate.JSON, model_of_header),
@@ -120,21 +115,13 @@ def engines() -> list[Reader]:
             for name in models]  # fmt: skip
 
 
-def sent(path: Path, *, chakra: bool) -> None:
-    """Ask what the studio is asked of a file that a page has sent."""
-    # A place of its own: what was read of one is kept.
-    place = path.with_name(f"sent-{next(_NUMBERS)}")
-    place.hardlink_to(path)
-    dropped.run({"trace": [[path.name, str(place), chakra]]}, lambda told: None)
-
-
 def pytorch_rows() -> list[Reader]:
     """Return the parts of the front end for PyTorch: each file alone, a pair of which one is broken, a joined one."""
     hosts = partial(seeds, "param/**/*et.json.gz", "torch_cpu/*/host_0.json.gz", "hta/**/*et.json.gz")
     devices = partial(seeds, "hta/**/*.json.gz", "torch_cpu/*/device_0.json.gz")
     return [
         Reader("pytorch-host", "host_0.json", hosts, mutate.JSON, read_host),
-        Reader("sent-pytorch", "device_0.json", devices, mutate.JSON, lambda path: sent(path, chakra=False)),
+        Reader("sent-pytorch", "device_0.json", devices, mutate.JSON, partial(sent, chakra=False)),
         Reader("pytorch-device", "device_0.json", devices, mutate.JSON, read_device),
         Reader("pytorch-pair-host", "host_0.json", partial(whole, HOST), mutate.JSON, read_pair),
         Reader("pytorch-pair-device", "device_0.json", partial(whole, DEVICE), mutate.JSON, read_pair),

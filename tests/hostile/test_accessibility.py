@@ -33,7 +33,7 @@ PAGES = {
     "machine": "machine show dgx-superpod-h100",
     "sweep": "sweep sweep.yaml --workers 1",
     "validate": "validate selective-table-5",
-    "graph": "trace graph step.0.et --out",
+    "graph": "trace graph made/rank.0.et --out",
 }
 
 
