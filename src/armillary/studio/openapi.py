@@ -103,7 +103,7 @@ def document() -> dict[str, Any]:
     sent = _object(name=_TEXT, id=_said("By which questions name it.", _TEXT), bytes=_COUNT)
     name = {"name": "name", "in": "query", "required": True, "schema": _TEXT, "description": "Of the file."}
     content = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
-    put = {
+    put: dict[str, Any] = {
         "summary": "Send a file, which is kept until the studio ends or newer ones need the room.",
         "parameters": [name], "requestBody": {"required": True, "content": content},
         "responses": _answer("What was kept.", sent),
