@@ -93,7 +93,7 @@ def test_what_is_printed_names_what_is_not_known(capsys: pytest.CaptureFixture[s
     differ = mesh_logs()
     differ[1].rows.append(kernel())
     present(differ)
-    assert "What 6 ranks do does not follow from these" in capsys.readouterr().out
+    assert "Ranks whose work does not follow from these: 6" in capsys.readouterr().out
     present(mesh_logs(uneven=True))
     assert "differ in the shapes of" not in capsys.readouterr().out
 
