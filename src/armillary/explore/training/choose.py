@@ -144,7 +144,9 @@ def plan(
     whole, scaled = with_recipe(whole, used.name, found.device)
     assumed += scaled
     ways = [whole] if named else _shardings(whole, used)
-    return _searched(read, found, used, whole, ways, top, tuple(assumed), tell, seen or (lambda plan, time: None))
+    return _searched(
+        read, found, used, whole, ways, top, tuple(assumed), tell, seen or (lambda plan, time: None)
+    )
 
 
 def _ranked(
