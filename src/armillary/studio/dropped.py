@@ -167,8 +167,8 @@ def _loaded(files: Files, from_one_rank: bool, whole: bool) -> Loaded:
     with _named(), tempfile.TemporaryDirectory(prefix=_PREFIX) as made:
         folder = Path(made) / FOLDER
         make_folder(folder)
-        for name, path, _ in files:
-            (folder / name).symlink_to(path)
+        for name, place, _ in files:
+            (folder / name).symlink_to(place)
         if asked.chakra:
             if from_one_rank:
                 raise InputError(
