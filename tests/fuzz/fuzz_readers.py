@@ -21,6 +21,7 @@ import fuzz_mutations as mutate
 import numpy as np
 from fuzz_messages import FRAMES
 from fuzz_recorded import DEVICE, HOST, TESTS, joined, seeds, whole
+from fuzz_sent import sent
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -70,6 +71,7 @@ def readers() -> list[Reader]:
         Reader("et", "w.0.et", wire_seeds, FRAMES, whole_graph),
         Reader("et-twins", "w.0.et", wire_seeds, FRAMES, both_decoders),
         Reader("et-gzip", "w.0.et", wire_seeds, [*FRAMES, mutate.compressed], whole_graph),
+        Reader("sent", "w.0.et", wire_seeds, [*FRAMES, mutate.compressed], partial(sent, chakra=True)),
         Reader("trace", "w.0.et", wire_seeds, FRAMES, lambda path: load_trace(path.with_name("w"))),
         Reader("json", "w.0.json", json_seeds, mutate.JSON, whole_graph),
         Reader("learned-model", "w.json", model_headers, mutate.JSON, model_of_header),
@@ -119,6 +121,7 @@ def pytorch_rows() -> list[Reader]:
     devices = partial(seeds, "hta/**/*.json.gz", "torch_cpu/*/device_0.json.gz")
     return [
         Reader("pytorch-host", "host_0.json", hosts, mutate.JSON, read_host),
+        Reader("sent-pytorch", "device_0.json", devices, mutate.JSON, partial(sent, chakra=False)),
         Reader("pytorch-device", "device_0.json", devices, mutate.JSON, read_device),
         Reader("pytorch-pair-host", "host_0.json", partial(whole, HOST), mutate.JSON, read_pair),
         Reader("pytorch-pair-device", "device_0.json", partial(whole, DEVICE), mutate.JSON, read_pair),

@@ -81,6 +81,7 @@ LINES: dict[str, tuple[str, ...]] = {
     "plan, model": ("plan", "plans", "model", "learn-plan"),
     "`config.json`": ("config",),
     "question of a page": ("question",),
+    "traces that a page sends": ("sent", "sent-pytorch"),
     "configuration of yours": ("configuration",),
     "edge list": ("edges", "edges-yaml", "edges-graphml", "htsim-topology", "ns3-topology"),
     "InfraGraph": ("infragraph",),

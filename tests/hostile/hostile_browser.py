@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 WIDTH, HEIGHT = 1200, 900
+AXE = Path(__file__).parents[2] / "web/node_modules/axe-core/axe.min.js"
+"""Deque's checker, which `make studio` installs for the tests; no page ships it."""
 _ANSWER_SECONDS = 240  # a busy machine is no page's fault
 
 
@@ -129,6 +131,20 @@ class Browser:
                 for kind in ("mouseMoved", "mousePressed", "mouseReleased"):
                     self.mouse(kind, *place)
         self.pause()
+
+    def barriers(self) -> list[str]:
+        """Return what axe finds in the page that keeps people out, by the rules of WCAG 2.2 A and AA."""
+        # From the top: what a sticky header covers further down counts as too small to hit.
+        self.value("scrollTo(0, 0)")
+        if self.value("typeof axe") == "undefined":
+            self.value(f"{AXE.read_text()}; 0")
+        rules = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
+        found: list[str] = self.value(
+            f"axe.run(document, {{runOnly: {json.dumps(rules)}}}).then((found) => found.violations.flatMap((each) => "
+            "each.nodes.map((node) => `${each.id}: ${node.target.join(' ')}: ${node.html.slice(0, 200)}: "
+            "${node.any.map((one) => one.message).join('; ')}`)))"
+        )
+        return found
 
     def tripped(self) -> list[str]:
         """Return what text of others did in the page: scripts, dialogs, requests, ways out of it."""

@@ -115,6 +115,28 @@ class Page:
         )
         self.until(f"Number(document.body.dataset.ready) > {ready}")
 
+    def choose(self, *files: Path) -> None:
+        """Choose files in the place for them: one action; wait for what follows."""
+        self.actions += 1
+        ready = self.browser.value("document.body.dataset.ready")
+        self.browser.value("document.querySelector('#status').textContent = ''")
+        document = self.browser.ask("DOM.getDocument")["root"]["nodeId"]
+        node = self.browser.ask("DOM.querySelector", nodeId=document, selector="#file")["nodeId"]
+        self.browser.ask("DOM.setFileInputFiles", nodeId=node, files=[str(file) for file in files])
+        self.until(
+            f"Number(document.body.dataset.ready) > {ready}"
+            " || /\\S/.test(document.querySelector('#status').innerText.replace(/^(reading|simulating).*/, ''))"
+        )
+
+    def drop(self, *files: Path) -> None:
+        """Drag files over the page and let them go: one action; wait for what follows."""
+        self.actions += 1
+        ready = self.browser.value("document.body.dataset.ready")
+        data = {"items": [], "files": [str(file) for file in files], "dragOperationsMask": 1}
+        for kind in ("dragEnter", "dragOver", "drop"):
+            self.browser.ask("Input.dispatchDragEvent", type=kind, x=300, y=300, data=data)
+        self.until(f"Number(document.body.dataset.ready) > {ready}")
+
     def key(self, key: str, code: str, modifiers: int = 0, number: int = 0) -> None:
         """Press a key: one action. Modifiers: 1 Alt, 2 Ctrl, 8 Shift."""
         self.actions += 1

@@ -8,18 +8,22 @@ import shlex
 from pathlib import Path
 
 import pytest
-from studio_page import Page
+from studio_page import Page, hostile_browser
+
+from armillary.trace import GraphBuilder, Trace, write_trace
 
 pytestmark = pytest.mark.slow
 SMALL = "model=llama-2-7b&machine=4xdgx-h100&plan.batch=64&plan.sequence=2048"
 VIEWS = ("breakdown", "timeline", "memory", "network", "plans", "whatif", "take")
+TRACE_VIEWS = ("breakdown", "timeline", "network", "whatif", "take")
+PYTORCH = Path(__file__).parents[2] / "examples" / "pytorch" / "traces"
 ALT, CTRL, SHIFT = 1, 2, 8
 
 
 def seconds(headline: str) -> float:
-    found = re.match(r"Step ([\d.]+) (ms|s|us)", headline)
+    found = re.match(r"Step (?:time )?([\d.]+) (ms|s|µs)", headline)
     assert found, headline
-    return float(found[1]) * {"s": 1, "ms": 1e-3, "us": 1e-6}[found[2]]
+    return float(found[1]) * {"s": 1, "ms": 1e-3, "µs": 1e-6}[found[2]]
 
 
 def test_is_tp_8_or_4_better(page: Page) -> None:
@@ -133,11 +137,7 @@ def test_how_long_does_my_own_model_take(page: Page, tmp_path: Path) -> None:
     (tmp_path / name).write_text(json.dumps(config))
     page.open(SMALL)
     before = page.text("#headline")
-    document = page.browser.ask("DOM.getDocument")["root"]["nodeId"]
-    node = page.browser.ask("DOM.querySelector", nodeId=document, selector="#file")["nodeId"]
-    ready = page.browser.value("document.body.dataset.ready")
-    page.browser.ask("DOM.setFileInputFiles", nodeId=node, files=[str(tmp_path / name)])
-    page.until(f"Number(document.body.dataset.ready) > {ready}")
+    page.drop(tmp_path / name)
     assert page.text("#headline") != before
     for view in VIEWS:
         page.click(f"#tab-{view}")
@@ -152,6 +152,77 @@ def test_how_long_does_my_own_model_take(page: Page, tmp_path: Path) -> None:
     assert page.text("#headline") == after and not page.problems()
 
 
+@pytest.fixture
+def chakra(tmp_path: Path) -> list[Path]:
+    """A trace whose names are hostile; its communication has no recorded time."""
+    builder = GraphBuilder()
+    first = builder.compute("<img src=x onerror=\"window.__pwned='node'\">", duration_micros=120)
+    shared = builder.all_reduce("sum", size="4 MiB", after=[first])
+    builder.compute("head", flops=10**12, bytes="2 MiB", after=[shared])
+    write_trace(tmp_path / "<b onclick=x>step", Trace.replicate(builder.graph(), ranks=4))
+    return sorted(tmp_path.glob("*.et"))
+
+
+def test_how_long_does_my_chakra_trace_take_on_an_h100(page: Page, chakra: list[Path]) -> None:
+    page.open(SMALL)
+    page.drop(*chakra)
+    assert "on 4 NPUs" in page.text("#headline") and "4 ranks" in page.text("#trace")
+    assert page.browser.value("document.querySelector('#choice-machine').value") == "dgx-h100"
+    before = seconds(page.text("#headline"))
+    page.set("#field-peak", "2")
+    assert seconds(page.text("#headline")) < before
+    assert "shorter than before" in page.text("#before")
+    assert page.actions <= 3 and not page.problems()
+    for view in TRACE_VIEWS:
+        page.click(f"#tab-{view}")
+        page.until("!document.querySelector('.said')?.textContent")
+    assert page.text("#command").endswith("--machine machine.yaml")
+    assert not page.problems()
+    # A model is one step back, and so is the trace from there.
+    page.click("#model-again")
+    page.until("document.querySelector('#memory').innerText.startsWith('Memory: ')")
+    page.click("h1")
+    page.key("z", "KeyZ", CTRL, 90)
+    page.until(
+        "document.querySelector('#trace') && / on 4 NPUs/.test(document.querySelector('#headline').innerText)"
+    )
+    link = page.browser.value("location.hash")
+    page.open(link.removeprefix("#"))
+    assert "on 4 NPUs" in page.text("#headline") and not page.problems()
+
+
+def test_where_does_the_pytorch_step_lose_time(page: Page) -> None:
+    page.open(SMALL)
+    page.drop(*sorted(PYTORCH.iterdir()))
+    assert page.text("#headline").startswith("Step time 24.8 ms")
+    assert "Only the CPU works" in page.text("#why")
+    page.click("#tab-timeline")
+    page.until("Number(document.querySelector('.timeline').dataset.spans) > 100")
+    assert page.actions <= 3 and not page.problems()
+
+
+def test_what_would_one_recorded_rank_do_on_another_machine(page: Page) -> None:
+    page.open(SMALL)
+    page.choose(PYTORCH / "device_0.json.gz")
+    assert "1 rank of 2" in page.text("#trace")
+    ready = page.browser.value("document.body.dataset.ready")
+    page.click("#one-rank")
+    page.until(f"Number(document.body.dataset.ready) > {ready}")
+    page.set("#choice-machine", "dgx-h100")
+    assert "on 2 NPUs" in page.text("#headline") and seconds(page.text("#headline")) < 0.02
+    assert page.actions <= 3 and not page.problems()
+
+
+def test_a_file_that_is_none_is_refused_on_the_page(page: Page, tmp_path: Path) -> None:
+    page.open(SMALL)
+    before = page.text("#headline")
+    for name, content in {"a.0.et": b"\xff" * 99, "b.json": b"{", "c.pt.trace.json.gz": b"x"}.items():
+        (tmp_path / name).write_bytes(content)
+        page.choose(tmp_path / name)
+        assert page.text("#status").startswith(name), page.text("#status")
+    assert page.text("#headline") == before and not page.problems()
+
+
 @pytest.mark.parametrize("fragment", [
     "model=<script>window.__pwned=1</script>&machine=64xdgx-h100",
     "model=llama-2-7b&machine=<img src=x onerror=alert(1)>",
@@ -160,6 +231,7 @@ def test_how_long_does_my_own_model_take(page: Page, tmp_path: Path) -> None:
     "model=llama-2-7b&machine=dgx-h100&config=[]&plan.batch=8",
     "model=llama-2-7b&machine=dgx-h100&fabric=NaN&plan.batch=8",
     "model=llama-2-7b&machine=dgx-h100&plan.batch=8&view=constructor",
+    "model=a&machine=&trace=../../etc/passwd&trace=<b>&of=<img>,-1,x",
 ])  # fmt: skip
 def test_a_hostile_link_does_nothing(page: Page, fragment: str) -> None:
     page.open(fragment)
@@ -220,15 +292,21 @@ NAMELESS = """[...document.querySelectorAll('button, select, input, [role=tab], 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 400])
-def test_every_view_can_be_read(page: Page, width: int, dark: bool) -> None:
+@pytest.mark.parametrize("trace", [False, True], ids=["model", "trace"])
+def test_every_view_can_be_read(page: Page, width: int, dark: bool, trace: bool) -> None:
     page.size(width, 900, dark=dark)
     page.open(SMALL)
-    for view in VIEWS:
+    if trace:
+        page.drop(PYTORCH / "device_0.json.gz")
+    for view in TRACE_VIEWS if trace else VIEWS:
         page.click(f"#tab-{view}")
-        page.until("!document.querySelector('.said')?.textContent")
+        # What is recorded has no machine to change, which the view says.
+        page.until("!/^(simulating|starting)/.test(document.querySelector('.said')?.textContent ?? '')")
         assert page.browser.value("document.documentElement.scrollWidth") <= width, view
         assert page.browser.value(CONTRAST) == [], view
         assert page.browser.value(NAMELESS) == [], view
+        if hostile_browser.AXE.exists():
+            assert page.browser.barriers() == [], view
     assert not page.problems()
 
 

@@ -184,7 +184,10 @@ def command(
             trace = step.trace
         if replays and workload and not machine:
             # A machine of recorded times needs a time for all communication.
-            trace = recorded_trace(workload)
+            from armillary.trace.inputs import check_recorded, read_input
+
+            trace = read_input(workload).trace
+            check_recorded(trace)
         if study or machine:
             from armillary.base.memory import SIMULATED
             from armillary.platform.files.native import load_platform, load_study
@@ -269,10 +272,8 @@ def command(
 
 def pytorch_trace(source: str, from_one_rank: bool = False) -> Trace:
     """Return what PyTorch recorded, a file or the folder of all ranks, converted; prints what was assumed."""
-    from armillary.base.errors import InputError
     from armillary.convert import front_end
-    from armillary.lab.extrapolation import ranks_named_by, recognise_one
-    from armillary.trace.trace import recorded_rank, recorded_world
+    from armillary.lab.extrapolation import as_all_ranks
 
     converted = front_end("pytorch").convert([Path(source)])
     for warning in converted.warnings:
@@ -281,42 +282,9 @@ def pytorch_trace(source: str, from_one_rank: bool = False) -> Trace:
         click.echo(line, err=True)
     if not from_one_rank:
         return converted.trace
-    if converted.trace.n_ranks != 1:
-        raise InputError(f"--from-one-rank: {source} has {converted.trace.n_ranks} ranks; expected one")
-    graph = converted.trace.graph(0)
-    # A file that does not say its rank is taken for rank 0.
-    rank = recorded_rank(graph) or 0
-    # The world's size, or as many ranks as groups mention.
-    count = recorded_world(graph) or ranks_named_by(graph)
-    whole, _ = recognise_one(graph, rank, count)
-    say(f"warning: all {count} ranks are assumed to do what rank {rank} did", err=True)
+    whole, warning = as_all_ranks(converted.trace, source)
+    say(f"warning: {warning}", err=True)
     return whole
-
-
-def recorded_trace(prefix: str) -> Trace:
-    """Return the trace of a prefix, all of whose communication has a recorded time.
-
-    Raises:
-        InputError: some has none, so only a machine can say how long it takes.
-    """
-    import numpy as np
-
-    from armillary.base.errors import InputError
-    from armillary.trace import NodeType
-    from armillary.trace.inputs import read_input
-
-    trace = read_input(prefix).trace
-    moves = (NodeType.COMM_COLL_NODE, NodeType.COMM_SEND_NODE, NodeType.COMM_RECV_NODE)
-    for graph in trace.graphs:
-        # Newer traces have ns.
-        timed = graph.has("duration_ns") | (graph.duration_micros > 0)
-        missing = np.flatnonzero(np.isin(graph.types, moves) & ~timed)
-        if len(missing):
-            raise InputError(
-                f"{graph.node(int(missing[0]))} has no recorded time ({len(missing)} such communications); expected "
-                "--system and --network, or a STUDY, whose machine tells it"
-            )
-    return trace
 
 
 def study_jobs(

@@ -10,16 +10,17 @@ from importlib.resources import files
 from typing import Any
 
 from starlette.applications import Starlette
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from armillary.base.errors import InputError
 from armillary.base.json_text import parse_json
 from armillary.studio.desk import Answers, BusyError, Desk, RefusedError
-from armillary.studio.guard import App, Guard
+from armillary.studio.guard import SENT, App, Guard
 from armillary.studio.jobs import KINDS, Job, Jobs
 from armillary.studio.openapi import document
+from armillary.studio.uploads import Uploads
 
 SECONDS = 120.0
 """That an answer may take."""
@@ -27,7 +28,7 @@ JOB_SECONDS = 900.0
 """That a job may take."""
 GIVEN_UP = 3.0
 """Seconds that an answer which nobody waits for any more may still take: then it is kept for the next who asks."""
-ASKED = ("train", "timeline", "memory", "network")
+ASKED = ("train", "trace", "run", "timeline", "memory", "network")
 STATUS = {2: 422, 3: 422, 4: 503}
 """Exit code of a refusal -> status; of a fault of our own it is 500."""
 FIRST: Mapping[str, Any] = {
@@ -53,7 +54,7 @@ def studio(token: str, hosts: tuple[str, ...], *, warm: bool = True) -> App:
         warm: Whether it begins by answering what the page asks first.
     """
     desk, job_desk = Desk(SECONDS), Desk(JOB_SECONDS)
-    answers, jobs = Answers(desk), Jobs(job_desk)
+    answers, jobs, uploads = Answers(desk), Jobs(job_desk), Uploads()
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -63,20 +64,26 @@ def studio(token: str, hosts: tuple[str, ...], *, warm: bool = True) -> App:
         finally:
             if first:
                 first.cancel()
-            for each in (desk, job_desk):
+            for each in (desk, job_desk, uploads):
                 each.close()
 
     async def asked(request: Request) -> Response:
         kind = request.url.path.rpartition("/")[2]
         with suppress(asyncio.CancelledError):
-            return await _until_gone(request, answers.of(kind, _question(await request.body())))
+            return await _until_gone(request, answers.of(kind, _question(await request.body(), uploads)))
+        return Response(status_code=499)
+
+    async def send(request: Request) -> Response:
+        with suppress(ClientDisconnect):
+            name = request.query_params.get("name", "")
+            return _json(json.dumps(await uploads.keep(name, request.stream())).encode(), 201)
         return Response(status_code=499)
 
     async def catalogue(request: Request) -> Response:
         return _json(await answers.of("catalogue", {}))
 
     async def start(request: Request) -> Response:
-        question = _question(await request.body())
+        question = _question(await request.body(), uploads)
         kind = question.pop("kind", None)
         if kind not in KINDS:
             raise InputError(f"kind: got {kind!r:.60}, expected {' or '.join(KINDS)}")
@@ -104,6 +111,7 @@ def studio(token: str, hosts: tuple[str, ...], *, warm: bool = True) -> App:
         *(Route(path, _static(*each)) for path, each in STATIC.items()),
         *(Route(f"/api/{kind}", asked, methods=["POST"]) for kind in ASKED),
         Route("/api/catalogue", catalogue),
+        Route(SENT, send, methods=["PUT"]),
         Route("/api/jobs", start, methods=["POST"]),
         Route("/api/jobs/{number}", look),
         Route("/api/jobs/{number}", cancel, methods=["DELETE"]),
@@ -142,14 +150,14 @@ async def _until_gone(request: Request, answer: Any) -> Response:
             task.cancel()
 
 
-def _question(body: bytes) -> dict[str, Any]:
+def _question(body: bytes, uploads: Uploads) -> dict[str, Any]:
     try:
         found = parse_json(body, "question")
     except (ValueError, UnicodeDecodeError) as error:
         raise InputError(f"question: no JSON: {error}") from None
     if not isinstance(found, dict):
         raise InputError("question: expected a mapping of keys to values")
-    return found
+    return uploads.found(found)
 
 
 def _json(text: bytes, status: int = 200) -> Response:

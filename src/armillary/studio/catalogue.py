@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from armillary.base.allowed import limit
 from armillary.explore.training.software import NAMES
 from armillary.platform.files.preset import device_names, preset_names, read_preset
 from armillary.platform.files.sized import counted, devices_of
+from armillary.studio.uploads import MOST_FILE
 from armillary.workload.models import load_model
 from armillary.workload.models import preset_names as model_names
 from armillary.workload.models.schema import Decoder
@@ -20,6 +22,7 @@ def catalogue(data: Mapping[str, Any], tell: Callable[[dict[str, Any]], None]) -
         "models": [_model(name) for name in model_names()],
         "machines": [each for name in preset_names() if (each := _machine(name))],
         "software": list(NAMES),
+        "most_file_bytes": int(min(limit(MOST_FILE), 2**53)),
         "plan": [
             {
                 "path": list(path),
@@ -56,7 +59,8 @@ def _machine(name: str) -> dict[str, Any] | None:
         devices *= size
     return {
         "name": name, "title": preset.title, "devices": devices, "domain": sizes[0],
-        "counted": name in device_names().values(), "dimensions": [each["name"] for each in platform["network"]],
+        "counted": name in device_names().values(), "device": preset.scale.get("device"),
+        "dimensions": [each["name"] for each in platform["network"]],
     }  # fmt: skip
 
 

@@ -10,6 +10,7 @@ from armillary.explore.training.plan_changes import plan_changes
 from armillary.explore.training.prediction import Prediction, plan_text, tells_apart
 from armillary.explore.training.train import predicted
 from armillary.platform.files.preset import merged
+from armillary.studio import dropped
 from armillary.studio.answers import Found, find, machines
 from armillary.studio.question import read_question
 from armillary.workload.plan.request import keys_of
@@ -26,6 +27,8 @@ class Change(NamedTuple):
 
 def what_if(data: Mapping[str, Any], tell: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
     """Return the effect of each change on the step, the largest gain first; each is told at once."""
+    if "trace" in data:
+        return dropped.what_if(data, tell)
     found = find(read_question(data))
     changes = list(_changes(found))
     rows = []

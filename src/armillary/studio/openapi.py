@@ -31,6 +31,16 @@ _QUESTION = _object(
     software=_said("What it is trained with; empty: what suits.", _TEXT),
     plan=_said("Keys of `workload.generate` of a study but for the model; `batch` is needed.", _MAP),
 )
+_DROPPED = _object(
+    ("trace",),
+    trace=_said("The files of a trace, each {name, id}, of which ids come from /api/files.", _LIST),
+    from_one_rank=_said(
+        "Whether all ranks do what the one of the file did: for PyTorch's.", {"type": "boolean"}
+    ),
+    machine=_said("A preset, which may be counted; empty: all takes its recorded time.", _TEXT),
+    fabric=_said("Factor of the bandwidth between nodes, 1/64 to 64.", _NUMBER),
+    peak=_said("Factor of the peaks of devices, 1/64 to 64.", _NUMBER),
+)
 _PREDICTION = _object(
     model=_TEXT, machine=_TEXT, devices=_COUNT, software=_TEXT,
     step_time_s=_said("s", _NUMBER),
@@ -62,8 +72,14 @@ def _answer(text: str, schema: dict[str, Any] | None = None) -> dict[str, Any]:
     }
 
 
-def _ask(summary: str, schema: dict[str, Any], **more: dict[str, Any]) -> dict[str, Any]:
-    question: dict[str, Any] = {"$ref": "#/components/schemas/Question"}
+_MODEL: dict[str, Any] = {"$ref": "#/components/schemas/Question"}
+_FILES: dict[str, Any] = {"$ref": "#/components/schemas/Dropped"}
+_EITHER: dict[str, Any] = {"oneOf": [_MODEL, _FILES]}
+
+
+def _ask(
+    summary: str, schema: dict[str, Any], question: dict[str, Any] = _MODEL, **more: dict[str, Any]
+) -> dict[str, Any]:
     if more:
         question = {"allOf": [question, {"type": "object", "properties": more}]}
     body = {"required": True, "content": {"application/json": {"schema": question}}}
@@ -84,7 +100,20 @@ def document() -> dict[str, Any]:
         files=_said("Name -> text of the files that the command needs.", _MAP),
     )  # fmt: skip
     seconds = {"from": _said("s", _NUMBER), "to": _said("s", _NUMBER)}
-    start = _ask("Begin a job.", job, kind=_said("plan or what-if.", _TEXT))
+    sent = _object(name=_TEXT, id=_said("By which questions name it.", _TEXT), bytes=_COUNT)
+    name = {"name": "name", "in": "query", "required": True, "schema": _TEXT, "description": "Of the file."}
+    content = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
+    put: dict[str, Any] = {
+        "summary": "Send a file, which is kept until the studio ends or newer ones need the room.",
+        "parameters": [name], "requestBody": {"required": True, "content": content},
+        "responses": _answer("What was kept.", sent),
+    }  # fmt: skip
+    put["responses"] = {"201": put["responses"].pop("200"), **put["responses"]}
+    about = _object(
+        kind=_said("chakra or pytorch.", _TEXT), ranks=_COUNT, world=_said("Ranks of the run it is of.", _COUNT),
+        nodes=_COUNT, recorded=_said("Whether all communication has a recorded time.", {"type": "boolean"}),
+    )  # fmt: skip
+    start = _ask("Begin a job.", job, _EITHER, kind=_said("plan or what-if.", _TEXT))
     start["post"]["responses"] = {"202": start["post"]["responses"].pop("200"), **start["post"]["responses"]}
     return {
         "openapi": "3.1.0",
@@ -95,9 +124,12 @@ def document() -> dict[str, Any]:
                 "get": {"summary": "What can be asked.", "responses": _answer("Models, machines, keys of a plan.")}
             },
             "/api/train": _ask("Predict a training step.", train),
-            "/api/timeline": _ask("What each class of ranks does when.", _MAP, **seconds),
+            "/api/files": {"put": put},
+            "/api/trace": _ask("What the files of a trace are.", about, _FILES),
+            "/api/run": _ask("Simulate a trace; the keys are those of a training step, and why.", train, _FILES),
+            "/api/timeline": _ask("What each class of ranks does when.", _MAP, _EITHER, **seconds),
             "/api/memory": _ask("What the fullest rank holds, at its peak and over a step.", _MAP),
-            "/api/network": _ask("How collectives use each dimension of the network.", _MAP),
+            "/api/network": _ask("How collectives use each dimension of the network.", _MAP, _EITHER),
             "/api/jobs": start,
             "/api/jobs/{number}": {
                 "parameters": [number],
@@ -110,6 +142,8 @@ def document() -> dict[str, Any]:
         },
         "components": {
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
-            "schemas": {"Question": _QUESTION, "Prediction": _PREDICTION, "Job": _JOB, "Refusal": _REFUSAL},
+            "schemas": {
+                "Question": _QUESTION, "Dropped": _DROPPED, "Prediction": _PREDICTION, "Job": _JOB, "Refusal": _REFUSAL,
+            },
         },
     }  # fmt: skip

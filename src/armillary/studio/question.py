@@ -67,16 +67,12 @@ def read_question(data: object) -> Question:
         raise InputError(f"question: got {show(data)}, expected a mapping with the keys {', '.join(KEYS)}")
     document = Document("question", data)
     document.check_keys(KEYS)
-    model, machine = _name(document, "model"), _name(document, "machine")
+    model, machine = _name(document, "model"), check_machine(document)
     config = data.get("config")
     if config is not None and not isinstance(config, dict):
         document.reject(("config",), config, "what a config.json holds")
     if config is None and model not in model_names():
         raise InputError(f"model '{model}': no such preset{nearest(model, model_names())}")
-    number = counted(machine)
-    # What is counted may be a file, too: not here.
-    if (number[1] if number else machine) not in (*preset_names(), *device_names()):
-        raise InputError(f"machine '{machine}': no such preset{nearest(machine, preset_names())}")
     software = data.get("software") or ""
     if software:
         from armillary.explore.training.software import NAMES
@@ -90,6 +86,20 @@ def read_question(data: object) -> Question:
         for key in ("fabric", "peak")
     )
     return Question(model, config, machine, fabric, peak, str(software), nested(plan))
+
+
+def check_machine(document: Document) -> str:
+    """Return the machine of a question.
+
+    Raises:
+        InputError: it is no preset, which may be counted.
+    """
+    machine = _name(document, "machine")
+    number = counted(machine)
+    # What is counted may be a file, too: not here.
+    if (number[1] if number else machine) not in (*preset_names(), *device_names()):
+        raise InputError(f"machine '{machine}': no such preset{nearest(machine, preset_names())}")
+    return machine
 
 
 def _name(document: Document, key: str) -> str:

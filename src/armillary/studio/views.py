@@ -18,8 +18,9 @@ from armillary.report.communication import collectives, dimensions
 from armillary.report.critical import Late
 from armillary.report.plain import class_name, class_sizes, nanoseconds
 from armillary.report.time_breakdown import Ticks, union
+from armillary.studio import dropped
 from armillary.studio.answers import find
-from armillary.studio.question import KEYS, Question, read_question
+from armillary.studio.question import Question, read_question
 from armillary.trace import Trace
 from armillary.trace.attention import ATTENTION
 from armillary.trace.gemm import GEMM
@@ -53,8 +54,11 @@ class Run(NamedTuple):
     shown: list[int]
 
 
-def _run(asked: Question) -> Run:
-    return _kept(json.dumps(vars(asked), sort_keys=True))
+def _run(data: Mapping[str, Any]) -> Run:
+    if "trace" in data:
+        ran = dropped.find(data)
+        return Run(ran.result.run, ran.loaded.trace, "the whole trace", _shown(ran.result.run))
+    return _kept(json.dumps(vars(read_question(data)), sort_keys=True))
 
 
 @lru_cache(maxsize=4)
@@ -68,10 +72,16 @@ def _kept(text: str) -> Run:
         few, count = runs.first.rounds()[1], one.rounds()[1]
         said = f"a step of {few} microbatches; this one has {count}, whose middle repeats itself"
     timeline = simulated(runs.first, constants)
-    # The first class and the last are among those that are shown of many.
+    return Run(timeline, trace_of(runs.first, constants), said, _shown(timeline))
+
+
+def _shown(timeline: Timeline) -> list[int]:
+    """Return the classes that are shown: of many, the first and the last are among them."""
     classes = len(timeline.finish)
-    shown = np.unique(np.linspace(0, classes - 1, min(classes, CLASSES)).round().astype(int)).tolist()
-    return Run(timeline, trace_of(runs.first, constants), said, shown)
+    found: list[int] = np.unique(
+        np.linspace(0, classes - 1, min(classes, CLASSES)).round().astype(int)
+    ).tolist()
+    return found
 
 
 def timeline(data: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
@@ -80,8 +90,7 @@ def timeline(data: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
     With `TIMES` it is that of a part of the time, in more detail.
     """
     document = Document("question", dict(data))
-    document.check_keys((*KEYS, *TIMES))
-    run = _run(read_question({key: value for key, value in data.items() if key not in TIMES}))
+    run = _run({key: value for key, value in data.items() if key not in TIMES})
     total = nanoseconds(run.timeline, run.timeline.total_ticks) * 1e-9
     low, high = (
         document.number((key,), data.get(key, usual), "a time in s", low=0)
@@ -174,7 +183,7 @@ def _shares(start: Ticks, end: Ticks, edges: Any) -> list[float]:
 
 def network(data: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
     """Return how the collectives of each class use each dimension, over the step and over time, and which they are."""
-    run = _run(read_question(data))
+    run = _run(data)
     timeline = run.timeline
     tick, last = timeline.info.get("tick_ns", 1) * 1e-9, int(np.argmax(timeline.finish))
     rows, sizes = [], class_sizes(timeline)

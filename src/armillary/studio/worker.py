@@ -19,11 +19,13 @@ BUG = 1
 def kinds() -> Mapping[str, Callable[[Mapping[str, Any], Callable[[dict[str, Any]], None]], dict[str, Any]]]:
     """Return what can be asked -> what answers it."""
     # Late: the process says that it is there before it has loaded the simulator.
-    from armillary.studio import answers, catalogue, changes, search, views
+    from armillary.studio import answers, catalogue, changes, dropped, search, views
 
     return {
         "catalogue": catalogue.catalogue,
         "train": answers.train,
+        "trace": dropped.about,
+        "run": dropped.run,
         "timeline": views.timeline,
         "memory": views.memory,
         "network": views.network,

@@ -8,8 +8,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 from armillary.base.errors import InputError
+from armillary.trace.columns import NodeType
 from armillary.trace.files import SUFFIXES, StrPath, load_trace, rank_files, read_graph
+from armillary.trace.graph import Graph
 from armillary.trace.trace import Trace
 
 _RANK_FILE = re.compile(r"(.+)\.\d+(?:" + "|".join(map(re.escape, SUFFIXES)) + ")")
@@ -36,6 +41,30 @@ def read_input(path: StrPath) -> Input:
     if name.endswith(SUFFIXES) or (Path(name).exists() and not Path(name).is_dir()):
         return Input(name, Trace.replicate(read_graph(name), 1), whole=False)
     return Input(name, load_trace(name), whole=True)
+
+
+def check_recorded(trace: Trace) -> None:
+    """Refuse a trace some of whose communication has no recorded time, so that only a machine can tell it.
+
+    Raises:
+        InputError: names the first such node.
+    """
+    for graph in trace.graphs:
+        missing = np.flatnonzero(without_time(graph))
+        if len(missing):
+            raise InputError(
+                f"{graph.node(int(missing[0]))} has no recorded time ({len(missing)} such communications); expected "
+                "--system and --network, or a STUDY, whose machine tells it"
+            )
+
+
+def without_time(graph: Graph) -> NDArray[np.bool_]:
+    """Return for each node whether it is communication that has no recorded time."""
+    moves = (NodeType.COMM_COLL_NODE, NodeType.COMM_SEND_NODE, NodeType.COMM_RECV_NODE)
+    # Newer traces have ns.
+    timed = graph.has("duration_ns") | (graph.duration_micros > 0)
+    found: NDArray[np.bool_] = np.isin(graph.types, moves) & ~timed
+    return found
 
 
 def read_inputs(paths: Sequence[StrPath]) -> list[Input]:

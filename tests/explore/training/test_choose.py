@@ -73,3 +73,11 @@ def test_what_is_impossible_says_why() -> None:
         armillary.plan("llama-2-7b", "8xa100", batch=3, sequence=1024, tp=1, pp=1)
     with pytest.raises(InputError, match="missing key 'batch'"):
         armillary.plan("llama-2-7b", "8xa100")
+
+
+def test_what_is_named_is_kept_even_if_it_is_what_the_software_does_by_default() -> None:
+    given = {"batch": 8, "sequence": 512}
+    found = choose.plan("llama-3-8b", "dgx-h100", **given, data={"sharding": "zero-1"})
+    assert {each.plan.data.sharding for each in found.plans} == {"zero-1"}
+    free = choose.plan("llama-3-8b", "dgx-h100", **given)
+    assert {each.plan.data.sharding for each in free.plans} > {"zero-1"}

@@ -29,5 +29,7 @@ export const size = (bytes: number): string => (bytes === 0 ? "0 B" : scaled(byt
 export const rate = (bytes: number): string => (bytes === 0 ? "0 B/s" : scaled(bytes, RATES));
 /** A share, as 12.3 %. */
 export const percent = (share: number): string => `${digits(share * 100, 3)} %`;
+/** A number of things, as "1 change" or "4,096 changes". */
+export const counted = (value: number, what: string): string => `${count(value)} ${what}${value === 1 ? "" : "s"}`;
 /** A count, as 4,096. */
 export const count = (value: number): string => value.toLocaleString("en-US");

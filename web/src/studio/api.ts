@@ -17,21 +17,32 @@ export function takeToken(): boolean {
 export class Refused extends Error {}
 
 export async function ask<T>(path: string, body?: object, signal?: AbortSignal, method?: string): Promise<T> {
-  const headers: Record<string, string> = { Authorization: `Bearer ${sessionStorage.getItem(KEY) ?? ""}` };
-  if (body) headers["Content-Type"] = "application/json";
-  const request: RequestInit = { method: method ?? (body ? "POST" : "GET"), headers };
-  if (body) request.body = JSON.stringify(body);
+  const request: RequestInit = { method: method ?? (body ? "POST" : "GET") };
+  if (body) {
+    request.body = JSON.stringify(body);
+    request.headers = { "Content-Type": "application/json" };
+  }
   if (signal) request.signal = signal;
+  return asked<T>(path, request);
+}
+
+async function asked<T>(path: string, request: RequestInit): Promise<T> {
+  const headers = { ...request.headers, Authorization: `Bearer ${sessionStorage.getItem(KEY) ?? ""}` };
   let response: Response;
   try {
-    response = await fetch(path, request);
+    response = await fetch(path, { ...request, headers });
   } catch (error) {
-    if (signal?.aborted) throw error;
+    if (request.signal?.aborted) throw error;
     throw new Refused("The studio does not answer: has `armillary studio` been ended?");
   }
   const found = (await response.json().catch(() => ({}))) as T & { error?: string | null };
   if (!response.ok) throw new Refused(String(found.error ?? `the studio answers ${response.status}`));
   return found;
+}
+
+/** Send a file, which the server keeps: questions name it by its id. */
+export async function send(given: File): Promise<{ name: string; id: string }> {
+  return asked(`api/files?name=${encodeURIComponent(given.name)}`, { method: "PUT", body: given, headers: { "Content-Type": "application/octet-stream" } });
 }
 
 export interface Job<Event, Result> {
@@ -87,12 +98,15 @@ export interface MachineName {
   devices: number;
   domain: number;
   counted: boolean;
+  /** What is counted in a machine of any size, such as "h100". */
+  device: string | null;
   dimensions: string[];
 }
 export interface Catalogue {
   models: ModelName[];
   machines: MachineName[];
   software: string[];
+  most_file_bytes: number;
   plan: PlanValue[];
 }
 export interface Prediction {
@@ -101,10 +115,11 @@ export interface Prediction {
   devices: number;
   software: string;
   step_time_s: number;
-  interval_s: [number, number];
+  /** null: not known. */
+  interval_s: [number, number] | null;
   mfu: number | null;
   tokens_per_s: number | null;
-  memory: { peak_bytes: number; needed_bytes: number; capacity_bytes: number | null; fits: boolean | null };
+  memory: { peak_bytes: number; needed_bytes: number; capacity_bytes: number | null; fits: boolean | null } | null;
   parts_s: Record<string, number>;
   limits: string;
   plan: Record<string, unknown>;
@@ -116,6 +131,8 @@ export interface Step {
   memory: string;
   plan: string;
   titles: Record<string, string>;
+  /** Of a trace: reasons for its time, and what would help. */
+  why?: [string, string][];
   command: string;
   python: string;
   study: string;

@@ -16,20 +16,24 @@ export function breakdown(place: HTMLElement) {
     const parts = Object.entries(parts_s).filter(([, seconds]) => seconds > 0);
     return {
       grid: { left: 8, right: 16, top: 40, bottom: 28, containLabel: true },
-      tooltip: tooltip((each) => (each.seriesName === "interval" ? `90 % interval ${time(interval_s[0])} to ${time(interval_s[1])}` : `${each.seriesName}: ${time(each.value)}, ${percent(each.value / step_time_s)}`)),
-      xAxis: axis({ type: "value", max: Math.max(interval_s[1], step_time_s) * 1.02, axisLabel: { color: cssColour("--dim"), formatter: (value: number) => time(value), hideOverlap: true } }),
-      yAxis: axis({ type: "category", data: ["90 % interval", "step"] }),
+      tooltip: tooltip((each) => (interval_s && each.seriesName === "interval" ? `90 % interval ${time(interval_s[0])} to ${time(interval_s[1])}` : `${each.seriesName}: ${time(each.value)}, ${percent(each.value / step_time_s)}`)),
+      xAxis: axis({ type: "value", max: Math.max(interval_s?.[1] ?? 0, step_time_s) * 1.02, axisLabel: { color: cssColour("--dim"), formatter: (value: number) => time(value), hideOverlap: true } }),
+      yAxis: axis({ type: "category", data: interval_s ? ["90 % interval", "step"] : ["step"] }),
       series: [
         ...parts.map(([name, seconds]) => ({
           name: step!.titles[name] ?? name,
           type: "bar",
           stack: "all",
           barWidth: "55%",
-          data: [null, seconds],
+          data: interval_s ? [null, seconds] : [seconds],
           itemStyle: { color: partColour(name), borderColor: cssColour("--panel"), borderWidth: 1 },
         })),
-        { name: "before", type: "bar", stack: "all", silent: true, data: [interval_s[0], null], itemStyle: { color: "transparent" }, legendHoverLink: false },
-        { name: "interval", type: "bar", stack: "all", data: [interval_s[1] - interval_s[0], null], itemStyle: { color: cssColour("--dim") } },
+        ...(interval_s
+          ? [
+              { name: "before", type: "bar", stack: "all", silent: true, data: [interval_s[0], null], itemStyle: { color: "transparent" }, legendHoverLink: false },
+              { name: "interval", type: "bar", stack: "all", data: [interval_s[1] - interval_s[0], null], itemStyle: { color: cssColour("--dim") } },
+            ]
+          : []),
       ],
       legend: { type: "scroll", top: 0, data: parts.map(([name]) => step!.titles[name] ?? name), textStyle: { color: cssColour("--ink") }, pageTextStyle: { color: cssColour("--ink") }, pageIconColor: cssColour("--accent") },
     };
@@ -43,10 +47,12 @@ export function breakdown(place: HTMLElement) {
       const rows = Object.entries(parts_s)
         .filter(([, seconds]) => seconds > 0)
         .map(([name, seconds]) => [found.titles[name] ?? name, time(seconds), percent(seconds / step_time_s)]);
-      rows.push(["the step", time(step_time_s), "100 %"], ["90 % interval", `${time(interval_s[0])} to ${time(interval_s[1])}`, ""]);
+      rows.push(["the step", time(step_time_s), "100 %"]);
+      if (interval_s) rows.push(["90 % interval", `${time(interval_s[0])} to ${time(interval_s[1])}`, ""]);
       if (mfu !== null) rows.push(["model FLOP utilisation", "", percent(mfu)]);
       if (tokens_per_s !== null) rows.push(["tokens a second", Math.round(tokens_per_s).toLocaleString("en-US"), ""]);
-      numbers.replaceChildren(table("parts", "What the rank that finishes last does", ["part", ">time", ">share"], rows));
+      const why = (found.why ?? []).map(([text, help]) => element("li", {}, text, help ? element("p", { class: "dim" }, help) : null));
+      numbers.replaceChildren(...(why.length ? [element("h2", {}, "Why it takes so long"), element("ul", { id: "why" }, ...why)] : []), table("parts", "What the rank that finishes last does", ["part", ">time", ">share"], rows));
     },
     leave: () => drawn.dispose(),
   };

@@ -1,12 +1,14 @@
 // The numbers of a question: each with a slider and a field; an empty field leaves the choice to Armillary.
 import { element } from "../shared/element";
 import type { Catalogue, PlanValue } from "./api";
+import { file } from "./drop";
+import { traceControls } from "./trace";
 import { typed, type State, type Value } from "./state";
 
 /** Change the state: `final` when a slider is let go, so that it is one step to undo. */
 export type Change = (change: Partial<State>, final: boolean) => void;
 
-interface Slider {
+export interface Slider {
   key: string;
   label: string;
   help: string;
@@ -75,6 +77,12 @@ function sliders(state: State, catalogue: Catalogue): Slider[] {
   );
   if (!model || model.experts) found.push(plan("parallel.ep", "ep", powers(1, Math.min(256, all))));
   found.push(plan("pipeline.virtual", "virtual stages", [1, 2, 3, 4, 5, 6, 8, 10, 12]));
+  found.push(...factors().filter((each) => each.key === "peak" || all > (machine?.domain ?? 0)));
+  return found;
+}
+
+/** The sliders of how fast a machine is. */
+export function factors(): Slider[] {
   const factor = (key: "fabric" | "peak", label: string, help: string): Slider => ({
     key,
     label,
@@ -84,9 +92,10 @@ function sliders(state: State, catalogue: Catalogue): Slider[] {
     get: (now) => now[key],
     set: (_, value) => ({ [key]: value ?? 1 }),
   });
-  if (all > (machine?.domain ?? 0)) found.push(factor("fabric", "fabric bandwidth ×", "Factor of the bandwidth between nodes."));
-  found.push(factor("peak", "peak ×", "Factor of the peaks of the devices, at an unchanged memory."));
-  return found;
+  return [
+    factor("fabric", "fabric bandwidth ×", "Factor of the bandwidth between nodes."),
+    factor("peak", "peak ×", "Factor of the peaks of the devices, at an unchanged memory."),
+  ];
 }
 
 const CHOICES: [string, string][] = [
@@ -101,11 +110,18 @@ export function controls(form: HTMLElement, state: () => State, catalogue: Catal
   const focused = document.activeElement instanceof HTMLElement ? document.activeElement.id : "";
   const now = state();
   const open = [...form.querySelectorAll("details")].filter((each) => each.open).map((each) => each.id);
-  form.replaceChildren(
+  form.replaceChildren(...(now.trace ? traceControls(state, catalogue, change) : planControls(state, catalogue, change)));
+  for (const id of open) form.querySelector<HTMLDetailsElement>(`#${CSS.escape(id)}`)?.setAttribute("open", "");
+  if (focused) document.getElementById(focused)?.focus();
+}
+
+function planControls(state: () => State, catalogue: Catalogue, change: Change): HTMLElement[] {
+  const now = state();
+  return [
     choice("model", "model", names(catalogue.models.map((each) => each.name), now.config ? now.model : ""), now.model, "", (value) =>
       change({ model: value, config: null }, true),
     ),
-    file(change),
+    file(catalogue, change),
     choice("machine", "machine", catalogue.machines.map((each) => each.name), counted(now.machine)[1], "", (value) => {
       const found = catalogue.machines.find((each) => each.name === value);
       const [count] = counted(state().machine);
@@ -117,36 +133,12 @@ export function controls(form: HTMLElement, state: () => State, catalogue: Catal
       change({ software: value }, true),
     ),
     ...more(state, catalogue, change),
-  );
-  for (const id of open) form.querySelector<HTMLDetailsElement>(`#${CSS.escape(id)}`)?.setAttribute("open", "");
-  if (focused) document.getElementById(focused)?.focus();
+  ];
 }
 
 const names = (known: string[], own: string): string[] => (own ? [own, ...known] : known);
 
-function file(change: Change): HTMLElement {
-  const input = element("input", { type: "file", accept: ".json,application/json", id: "file", class: "hidden-input" });
-  input.addEventListener("change", () => input.files?.[0] && void dropped(input.files[0], change));
-  return element("label", { class: "file", for: "file" }, input, "or a Hugging Face config.json: choose it, or drop it anywhere");
-}
-
-/** Take a configuration that was dropped. */
-export async function dropped(given: File, change: Change): Promise<void> {
-  const status = document.getElementById("status")!;
-  if (given.size > 200_000) {
-    status.textContent = `${given.name}: ${given.size} bytes, expected a config.json`;
-    return;
-  }
-  try {
-    const config: unknown = JSON.parse(await given.text());
-    if (config === null || typeof config !== "object" || Array.isArray(config)) throw new Error("expected an object");
-    change({ model: given.name.slice(0, 200) || "config.json", config: config as Record<string, unknown> }, true);
-  } catch (error) {
-    status.textContent = `${given.name}: no config.json: ${error instanceof Error ? error.message : ""}`;
-  }
-}
-
-function sliderOf(slider: Slider, state: () => State, change: Change): HTMLElement {
+export function sliderOf(slider: Slider, state: () => State, change: Change): HTMLElement {
   const now = slider.get(state());
   const values: (number | undefined)[] = slider.open ? [undefined, ...slider.values] : [...slider.values];
   // A value that was typed has a place of its own.
@@ -180,7 +172,7 @@ function sliderOf(slider: Slider, state: () => State, change: Change): HTMLEleme
   return element("div", { class: "slider" }, element("label", { for: range.id, title: slider.help }, slider.label), range, field);
 }
 
-function choice(id: string, label: string, values: string[], now: string, help: string, changed: (value: string) => void): HTMLElement {
+export function choice(id: string, label: string, values: string[], now: string, help: string, changed: (value: string) => void): HTMLElement {
   const select = element("select", { id: `choice-${id}`, title: help });
   for (const value of values.includes(now) ? values : [now, ...values]) {
     select.append(new Option(value || "chosen", value, false, value === now));

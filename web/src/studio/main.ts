@@ -1,8 +1,10 @@
 import "../shared/shared.css";
 import "./studio.css";
 import { element } from "../shared/element";
+import { counted } from "../shared/numbers";
 import { ask, Refused, takeToken, type Catalogue, type Step } from "./api";
-import { controls, dropped } from "./controls";
+import { controls } from "./controls";
+import { dropped } from "./drop";
 import { fragment, parsed, question, type State } from "./state";
 import { VIEWS, type View } from "./views";
 
@@ -63,6 +65,8 @@ async function begin(): Promise<void> {
     }
     void follow();
   };
+  // A trace says nothing of plans and memory.
+  const can = (name: string) => !state.trace || VIEWS[name]?.ofTrace !== false;
   const draw = () => {
     controls(form, () => state, catalogue, change);
     undo.disabled = depth === 0;
@@ -71,6 +75,7 @@ async function begin(): Promise<void> {
       const chosen = tab.id === `tab-${state.view}`;
       tab.setAttribute("aria-selected", String(chosen));
       tab.setAttribute("tabindex", chosen ? "0" : "-1");
+      (tab as HTMLElement).hidden = !can(tab.id.slice("tab-".length));
     }
     shown.setAttribute("aria-labelledby", `tab-${state.view}`);
   };
@@ -103,8 +108,9 @@ async function begin(): Promise<void> {
       if (again && waited > STALE) mine.abort();
     }, 50);
     try {
-      const found = await ask<Step>("api/train", JSON.parse(asked) as object, mine.signal);
-      before = step;
+      const found = await ask<Step>(state.trace ? "api/run" : "api/train", JSON.parse(asked) as object, mine.signal);
+      // A trace is nothing to compare a plan with.
+      before = step && (found.prediction.memory ? step.prediction.memory : step.prediction.model === found.prediction.model) ? step : null;
       step = found;
       stateOfStep = asked;
       status.textContent = "";
@@ -138,8 +144,8 @@ async function begin(): Promise<void> {
     const { prediction } = step!;
     const lines: (HTMLElement | null)[] = [
       element("p", { class: "headline", id: "headline" }, step!.headline),
-      element("p", { id: "memory", class: prediction.memory.fits === false ? "bad" : "" }, `Memory: ${step!.memory}`),
-      element("p", { id: "plan" }, `Plan: ${step!.plan}`),
+      element("p", { id: "memory", class: prediction.memory?.fits === false ? "bad" : "" }, prediction.memory ? `Memory: ${step!.memory}` : step!.memory),
+      element("p", { id: "plan" }, prediction.memory ? `Plan: ${step!.plan}` : `Trace: ${step!.plan}`),
       element("p", { id: "limits" }, `Most of it: ${prediction.limits}`),
     ];
     if (before) {
@@ -149,7 +155,7 @@ async function begin(): Promise<void> {
     }
     if (prediction.assumptions.length) {
       lines.push(
-        element("details", {}, element("summary", {}, `${prediction.assumptions.length} assumptions`),
+        element("details", {}, element("summary", {}, counted(prediction.assumptions.length, "assumption")),
           element("ul", { id: "assumptions" }, ...prediction.assumptions.map((each) => element("li", {}, each)))),
       );
     }
@@ -163,7 +169,7 @@ async function begin(): Promise<void> {
     if (!view || view.name !== state.view) {
       view?.leave();
       shown.replaceChildren();
-      view = (Object.hasOwn(VIEWS, state.view) ? VIEWS[state.view]! : VIEWS.breakdown!).make(shown, { state: () => state, change });
+      view = (Object.hasOwn(VIEWS, state.view) && can(state.view) ? VIEWS[state.view]! : VIEWS.breakdown!).make(shown, { state: () => state, change });
     }
     view.show(step, question(state));
   }
@@ -174,7 +180,7 @@ async function begin(): Promise<void> {
     tabs.append(tab);
   }
   const turn = (by: number) => {
-    const all = Object.keys(VIEWS);
+    const all = Object.keys(VIEWS).filter(can);
     const next = all[(all.indexOf(state.view) + by + all.length) % all.length]!;
     change({ view: next }, true);
     document.getElementById(`tab-${next}`)?.focus();
@@ -190,7 +196,7 @@ async function begin(): Promise<void> {
     const typing = event.target instanceof HTMLInputElement && event.target.type !== "range";
     if (event.altKey && /^[0-9]$/.test(event.key)) {
       const name = event.key === "0" ? "take" : Object.keys(VIEWS)[Number(event.key) - 1];
-      if (name) change({ view: name }, true);
+      if (name && can(name)) change({ view: name }, true);
       event.preventDefault();
     }
     if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "z" && !typing) {
@@ -201,7 +207,7 @@ async function begin(): Promise<void> {
   addEventListener("dragover", (event) => event.preventDefault());
   addEventListener("drop", (event) => {
     event.preventDefault();
-    if (event.dataTransfer?.files[0]) void dropped(event.dataTransfer.files[0], change);
+    void dropped([...(event.dataTransfer?.files ?? [])], catalogue, change);
   });
 
   draw();

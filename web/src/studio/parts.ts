@@ -6,9 +6,11 @@ import { ask, Refused } from "./api";
 /** The colour of a part of a step, by its key in `parts_s` or its name in a timeline. */
 export function partColour(part: string): string {
   switch (part) {
+    case "compute":
     case "gemm":
     case "GEMMs":
       return kindColour("compute");
+    case "cpu":
     case "attention":
       return seriesColour(5);
     case "other":
@@ -16,6 +18,7 @@ export function partColour(part: string): string {
       return kindColour("other");
     case "communication":
       return kindColour("communication");
+    case "idle":
     case "waiting":
     case "waiting for other ranks":
       return kindColour("idle");

@@ -17,7 +17,7 @@ interface Point {
 interface Choice {
   simulated: number;
   capacity_bytes: number | null;
-  plans: (Prediction & { text: string; told_apart: boolean })[];
+  plans: (Prediction & { interval_s: [number, number]; memory: { needed_bytes: number }; text: string; told_apart: boolean })[];
   rejected: { why: string; plans: number; such_as: string }[];
 }
 interface Search {

@@ -2,9 +2,22 @@
 import type { Catalogue, PlanValue } from "./api";
 
 export type Value = string | number | boolean | (string | number)[];
+/** The files of a trace, as the server keeps them, and what they are of. */
+export interface Trace {
+  files: { name: string; id: string }[];
+  ranks: number;
+  /** Ranks of the run, of which files may be missing. */
+  world: number;
+  /** Whether all ranks do what the one of the file did. */
+  one: boolean;
+  kind: "chakra" | "pytorch";
+}
 export interface State {
   model: string;
   config: Record<string, unknown> | null;
+  /** null: a model is asked about. */
+  trace: Trace | null;
+  /** Of a trace, "": all takes its recorded time. */
   machine: string;
   fabric: number;
   peak: number;
@@ -17,6 +30,7 @@ export interface State {
 export const FIRST: State = {
   model: "llama-3-70b",
   config: null,
+  trace: null,
   machine: "64xdgx-h100",
   fabric: 1,
   peak: 1,
@@ -27,6 +41,10 @@ export const FIRST: State = {
 
 /** The question as the server reads it. */
 export function question(state: State): object {
+  if (state.trace) {
+    const { trace, machine, fabric, peak } = state;
+    return { trace: trace.files, ...(trace.one ? { from_one_rank: true } : {}), machine, fabric, peak };
+  }
   const plan: Record<string, unknown> = {};
   for (const [key, value] of Object.entries(state.plan)) {
     const [section, name] = key.split(".") as [string, string?];
@@ -51,6 +69,11 @@ export function dotted(plan: Record<string, unknown>): Record<string, Value> {
 export function fragment(state: State): string {
   const found = new URLSearchParams({ model: state.model, machine: state.machine });
   if (state.config) found.set("config", JSON.stringify(state.config));
+  if (state.trace) {
+    const { files, ranks, world, one, kind } = state.trace;
+    found.set("of", [kind, ranks, world, ...(one ? ["one"] : [])].join());
+    for (const { name, id } of files) found.append("trace", `${id}/${name}`);
+  }
   if (state.fabric !== 1) found.set("fabric", String(state.fabric));
   if (state.peak !== 1) found.set("peak", String(state.peak));
   if (state.software) found.set("software", state.software);
@@ -78,6 +101,7 @@ export function parsed(text: string, catalogue: Catalogue): State {
   return {
     model: given.get("model")!,
     config,
+    trace: traceOf(given),
     machine: given.get("machine") ?? FIRST.machine,
     fabric: Number(given.get("fabric") ?? 1),
     peak: Number(given.get("peak") ?? 1),
@@ -85,6 +109,15 @@ export function parsed(text: string, catalogue: Catalogue): State {
     plan,
     view: given.get("view") ?? FIRST.view,
   };
+}
+
+/** The trace that a link names; whether its files are still there, the server says. */
+function traceOf(given: URLSearchParams): Trace | null {
+  const files = given.getAll("trace").map((each) => ({ id: each.split("/", 1)[0]!, name: each.slice(each.indexOf("/") + 1) }));
+  if (!files.length) return null;
+  const [kind, ranks, world, one] = (given.get("of") ?? "").split(",");
+  const number = (text: string | undefined) => (Number.isInteger(Number(text)) && Number(text) > 0 ? Number(text) : 1);
+  return { files, ranks: number(ranks), world: number(world), one: one === "one", kind: kind === "pytorch" ? kind : "chakra" };
 }
 
 /** A text as a value of the type that a key has. */

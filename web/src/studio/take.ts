@@ -6,12 +6,14 @@ export function take(place: HTMLElement) {
   const show = (step: Step) => {
     const files = Object.entries(step.files);
     const first = files.length ? `${files.map(([name, text]) => heredoc(name, text)).join("\n")}\n` : "";
-    const config = step.command.includes(" ./") ? "# The config.json that was dropped lies in this folder.\n" : "";
+    const config = !step.prediction.memory
+      ? `# The files that were dropped lie ${/ --pytorch traces\b/.test(step.command) ? "in the folder traces" : "in this folder"}.\n`
+      : step.command.includes(" ./") ? "# The config.json that was dropped lies in this folder.\n" : "";
     place.replaceChildren(
       block("Command line", "command", `${config}${first}${step.command}`),
       block("Python", "python", `${files.length ? "# The files are those of the command line.\n" : ""}${step.python}`),
       block("Study file", "study", step.study, "study.yaml"),
-      block("Link to this state, without the token", "link", location.href),
+      block(step.prediction.memory ? "Link to this state, without the token" : "Link to this state, as long as this studio runs; without the token", "link", location.href),
     );
   };
   return { show, leave: () => undefined };

@@ -21,7 +21,8 @@ export interface View {
 }
 type Make = (place: HTMLElement, around: Around) => Omit<View, "name">;
 
-const named = (name: string, title: string, help: string, make: Make) => ({
+const named = (name: string, title: string, help: string, make: Make, ofTrace = true) => ({
+  ofTrace,
   title,
   help,
   make: (place: HTMLElement, around: Around): View => ({ name, ...make(place, around) }),
@@ -30,9 +31,9 @@ const named = (name: string, title: string, help: string, make: Make) => ({
 export const VIEWS: Record<string, ReturnType<typeof named>> = {
   breakdown: named("breakdown", "Breakdown", "What the step consists of", breakdown),
   timeline: named("timeline", "Timeline", "What each class of ranks does when", timeline),
-  memory: named("memory", "Memory", "What the fullest rank holds", memory),
+  memory: named("memory", "Memory", "What the fullest rank holds", memory, false),
   network: named("network", "Network", "How busy each network is", network),
-  plans: named("plans", "Best plans", "Search for the fastest plans", plans),
+  plans: named("plans", "Best plans", "Search for the fastest plans", plans, false),
   whatif: named("whatif", "What if", "What single changes would bring", whatIf),
   take: named("take", "Take away", "Command line, Python and study file", take),
 };

@@ -1,5 +1,5 @@
 import { element } from "../shared/element";
-import { percent, size, time } from "../shared/numbers";
+import { counted, percent, size, time } from "../shared/numbers";
 import { run, type Step } from "./api";
 import { table } from "./parts";
 import { dotted } from "./state";
@@ -38,8 +38,10 @@ export function whatIf(place: HTMLElement, around: Around) {
         sorted.map((row) => {
           if (row.refused !== undefined) return [row.change, "–", "–", row.refused, null];
           const faster = row.gain!;
-          const mark = element("span", { class: faster > 0.002 && row.told_apart !== false ? "good" : "" }, `${faster > 0 ? "+" : "−"}${percent(Math.abs(faster))}${row.told_apart === false ? ", less than the model can tell" : ""}`);
-          const held = element("span", { class: row.fits === false ? "bad" : "" }, `${size(row.needed_bytes!)}${row.fits === false ? " DOES NOT FIT" : ""}`);
+          const mark = element("span", { class: faster > 0.002 && row.told_apart !== false ? "good" : "" }, `${Math.abs(faster) < 5e-5 ? "no effect" : `${faster > 0 ? "+" : "−"}${percent(Math.abs(faster))}`}${row.told_apart === false ? ", less than the model can tell" : ""}`);
+          // Of a trace's memory nothing is known, and its kernels are not those of a plan.
+          if (row.needed_bytes === undefined) return [row.change, time(row.step_time_s!), mark, "–", null];
+          const held = element("span", { class: row.fits === false ? "bad" : "" }, `${size(row.needed_bytes)}${row.fits === false ? " DOES NOT FIT" : ""}`);
           const button = element("button", { type: "button", "aria-label": `Try: ${row.change}` }, "Try");
           button.addEventListener("click", () => {
             // A change is one of the plan as it was run: what was chosen is kept beside it.
@@ -81,7 +83,7 @@ export function whatIf(place: HTMLElement, around: Around) {
           if (job.events.length) draw(rows, step);
           if (job.state === "done" || job.state === "failed") {
             progress.hidden = true;
-            said.textContent = job.error?.message ?? `${rows.length} changes were predicted`;
+            said.textContent = job.error?.message ?? `${counted(rows.length, "change")} ${rows.length === 1 ? "was" : "were"} predicted`;
             if (job.state === "done") kept.set(key, rows);
           }
         }).catch((error: unknown) => (said.textContent = error instanceof Error ? error.message : String(error)));

@@ -139,10 +139,14 @@ def plan(
     if not software:
         assumed.append(f"software {used.name}: {used.title}")
     whole = completed(given, used.plan)
+    named = (given.get("data") or {}).get("sharding") is not None
     plan_of(whole, found)  # wrong keys are refused before any is tried
     whole, scaled = with_recipe(whole, used.name, found.device)
     assumed += scaled
-    return _searched(read, found, used, whole, top, tuple(assumed), tell, seen or (lambda plan, time: None))
+    ways = [whole] if named else _shardings(whole, used)
+    return _searched(
+        read, found, used, whole, ways, top, tuple(assumed), tell, seen or (lambda plan, time: None)
+    )
 
 
 def _ranked(
@@ -175,12 +179,10 @@ def _ranked(
 
 
 def _searched(
-    model: Model, machine: Machine, software: Software, given: Mapping[str, Any], top: int, assumed: tuple[str, ...],
-    tell: Progress, seen: Seen,
+    model: Model, machine: Machine, software: Software, given: Mapping[str, Any],
+    ways: Iterable[Mapping[str, Any]], top: int, assumed: tuple[str, ...], tell: Progress, seen: Seen,
 ) -> Choice:  # fmt: skip
-    tried = [
-        each for sharding in _shardings(given, software) for each in candidates(model, machine, sharding)
-    ]
+    tried = [each for way in ways for each in candidates(model, machine, way)]
     waiting, rejected = _screened(model, machine, software, tried, tell)
     if not waiting:
         raise InputError(_impossible(given, machine, rejected))
@@ -213,10 +215,10 @@ def _searched(
 
 
 def _shardings(given: Mapping[str, Any], software: Software) -> list[dict[str, Any]]:
-    """Return what is given, with each way to share weights that a software has unless one is given."""
+    """Return plans whose sharding nobody named, with each way to share weights that a software has."""
     section = given.get("data") or {}
     own = section.get("sharding")
-    # The software's own may be another of its ways; one that the user named is meant.
+    # The software's own may be another of its ways.
     if own is None or own != (software.plan.get("data") or {}).get("sharding"):
         return [{**given}]
     return [{**given, "data": {**section, "sharding": each}} for each in SHARDINGS.get(own, (own,))]

@@ -25,7 +25,7 @@ coordinate more.
 
 from armillary.lab.extrapolation.extrapolate import extrapolate
 from armillary.lab.extrapolation.extrapolated import Assumption, Extrapolated
-from armillary.lab.extrapolation.recognise import ranks_named_by, recognise, recognise_one
+from armillary.lab.extrapolation.recognise import as_all_ranks, ranks_named_by, recognise, recognise_one
 from armillary.lab.extrapolation.reference import Reference
 from armillary.lab.extrapolation.roles import Evidence
 
@@ -34,6 +34,7 @@ __all__ = [
     "Evidence",
     "Extrapolated",
     "Reference",
+    "as_all_ranks",
     "extrapolate",
     "ranks_named_by",
     "recognise",

@@ -17,7 +17,7 @@ from armillary.lab.extrapolation.symbolic import ALONE, from_one_rank, groups_of
 from armillary.trace import Graph, Trace
 from armillary.trace.axis_sets import grid_of
 from armillary.trace.grid import RankGrid
-from armillary.trace.trace import definitions, recorded_world
+from armillary.trace.trace import definitions, recorded_rank, recorded_world
 
 Known = Mapping[int, tuple[int, ...]]
 
@@ -121,6 +121,23 @@ def _mesh_dims_of_group(
     if not numbers:
         raise InputError(f"group {role}={number}: it has no rule, expected one of ranks at equal distances")
     return numbers
+
+
+def as_all_ranks(trace: Trace, source: str) -> tuple[Trace, str]:
+    """Return the trace in which all ranks do what the one of a trace did, and a warning that says so.
+
+    Raises:
+        InputError: `trace` has several ranks, or its rank cannot stand for the others, see `recognise_one`.
+    """
+    if trace.n_ranks != 1:
+        raise InputError(f"--from-one-rank: {source} has {trace.n_ranks} ranks; expected one")
+    graph = trace.graph(0)
+    # A file that does not say its rank is taken for rank 0.
+    rank = recorded_rank(graph) or 0
+    # The world's size, or as many ranks as groups mention.
+    count = recorded_world(graph) or ranks_named_by(graph)
+    whole, _ = recognise_one(graph, rank, count)
+    return whole, f"all {count} ranks are assumed to do what rank {rank} did"
 
 
 def ranks_named_by(graph: Graph) -> int:

@@ -76,6 +76,8 @@ class View {
     this.chart = make("div", "", "chart");
     this.drawn = make("div", "", "source");
     this.list = make("div", "", "scroll");
+    // What scrolls can be reached by keys.
+    for (const [name, value] of [["tabindex", "0"], ["role", "region"], ["aria-label", `Rows of ${table.name}`]]) this.list.setAttribute(name, value);
     this.left = make("div", "", "source");
     const two = make("div", "", "two"), one = make("div"), other = make("div");
     one.append(this.chart, this.drawn);
