@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from armillary.trace import Node, NodeType, graph_of, nodes_of
-from armillary.trace.templates import LABEL, GraphOfTemplates, Template
+from armillary.trace.placing import GraphOfTemplates
+from armillary.trace.templates import LABEL, Template
 
 Spec = list[tuple[str, list[int], bool, bool]]
 """Name, nodes before it in the template, whether it hangs on the port, whether it has the label."""

@@ -1,8 +1,8 @@
-"""Graphs built from templates: fragments that occur many times, packed once and copied as arrays."""
+"""Graphs made of templates: fragments that occur many times, packed once and copied as arrays."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -44,63 +44,7 @@ class Template:
         return index
 
 
-class GraphOfTemplates:
-    """The graph of one rank while templates are placed; the k-th node placed has id k."""
-
-    def __init__(self, source: str) -> None:
-        self.source = source
-        self.n_nodes = 0
-        self._frames = 1
-        """Packed frames so far; frame 0 is the GlobalMetadata."""
-        self._first: dict[int, int] = {}
-        self._templates: list[Template] = []
-        """What was placed; a reference keeps their `id()` from being reused."""
-        self._placed: list[tuple[int, int, int]] = []
-        """First frame, first id and number of nodes of every placement."""
-        self._labels: dict[str, list[int]] = {}
-        self._children: list[int] = []
-        self._parents: list[int] = []
-
-    def place(self, template: Template, ports: Mapping[str, Sequence[int]], labels: Mapping[str, int]) -> int:
-        """Place a template and return the id of its first node.
-
-        Args:
-            template: What to place.
-            ports: By port, ids of the nodes that its nodes wait for; a port left out waits for nothing.
-            labels: Values of the attributes that are `LABEL` in the template; every placement has the same ones.
-        """
-        # Packed once, in the order of first placements; every placement copies the packed frames.
-        if id(template) not in self._first:
-            self._first[id(template)] = self._frames
-            self._templates.append(template)
-            self._frames += len(template.nodes)
-        base = self.n_nodes
-        for port, parents in ports.items():
-            # Edges through ports differ between placements, so they are kept apart from the packed ones.
-            for node in template.ports.get(port, ()):
-                self._children += [base + node] * len(parents)
-                self._parents += parents
-        self._placed.append((self._first[id(template)], base, len(template.nodes)))
-        for name, value in labels.items():
-            self._labels.setdefault(name, []).append(value)
-        self.n_nodes += len(template.nodes)
-        return base
-
-    def graph(self) -> PlacedGraph:
-        """Return the graph."""
-        placed = np.array(self._placed, np.int64).reshape(-1, 3)
-        # Node k is a copy of packed frame `frames[k]`; frame 0 is the GlobalMetadata.
-        shift = np.repeat(placed[:, 0] - placed[:, 1], placed[:, 2])
-        copies = np.arange(self.n_nodes) + shift - 1
-        edges = np.array(self._children, np.int64), np.array(self._parents, np.int64)
-        labels = {name: np.array(values, np.int64) for name, values in self._labels.items()}
-        packed = _pack(self._templates, self.source)
-        inside = packed.rows[c.DATA_AT], packed.data
-        placement = Placement(self._templates, copies, placed, edges, labels, inside)
-        return PlacedGraph(PackedGraph(packed, self.source, copies), placement)
-
-
-def _pack(templates: Iterable[Template], source: str) -> Columns:
+def pack(templates: Iterable[Template], source: str) -> Columns:
     """Return the nodes of templates, one after the other, behind a GlobalMetadata."""
     packer = Packer(source)
     packer.add(Node(name=VERSION), "GlobalMetadata")
@@ -136,7 +80,7 @@ class Placement:
         """See `Graph.parents`."""
         count = len(self.copies)
         n = max(count, 1)
-        ptr, at = _gather(self.inside[0], self.copies + 1)
+        ptr, at = gather(self.inside[0], self.copies + 1)
         # Inside a template a dependency is an index; the placement's first id turns it into an id.
         base = np.repeat(self.placed[:, 1], self.placed[:, 2])
         inside = np.repeat(np.arange(count) * n + base, np.diff(ptr)) + self.inside[1][at]
@@ -206,14 +150,14 @@ class PlacedGraph(Graph):
                 ports; what is left out stays.
         """
         templates = [others.get(id(template), template) for template in self.placement.templates]
-        packed = PackedGraph(_pack(templates, self.source), self.source, self.copies)
+        packed = PackedGraph(pack(templates, self.source), self.source, self.copies)
         return PlacedGraph(packed, self.placement)
 
     @cached_property
     def columns(self) -> Columns:  # type: ignore[override]  # the base class has an attribute of this name
         """The columns of this graph alone."""
         packed, n = self.packed.columns, self.n_nodes
-        attr_ptr, at = _gather(packed.rows[c.ATTR_AT], self.copies + 1)
+        attr_ptr, at = gather(packed.rows[c.ATTR_AT], self.copies + 1)
         attr_name, attr_value = packed.attr_name[at], packed.attr_value[at]
         for name in self.placement.labels:
             # Attribute i belongs to the last node whose attributes begin at or before i.
@@ -290,7 +234,7 @@ class PlacedGraph(Graph):
         return codes[self.copies], found
 
 
-def _gather(offsets: Ints, frames: Ints) -> tuple[Ints, Ints]:
+def gather(offsets: Ints, frames: Ints) -> tuple[Ints, Ints]:
     """Return CSR offsets (frames + 1) of these frames' entries, and the indices of the entries."""
     counts = offsets[frames + 1] - offsets[frames]
     ptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
