@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from armillary.trace import columns as c
 from armillary.trace.structure import owners
-from armillary.trace.templates import PackedGraph, PlacedGraph, Placement, Template, gather, pack
+from armillary.trace.templates import PackedGraph, PlacedGraph, Placement, Template, gather
 
 Ints = NDArray[np.int64]
 
@@ -61,7 +61,7 @@ class GraphOfTemplates:
         self.source = source
         self.n_nodes = 0
         self._number: dict[int, int] = {}
-        self._templates: list[Template] = []
+        self.templates: list[Template] = []
         """What was placed, in the order of first placements; a reference keeps their `id()` from being reused."""
         self._placed: list[tuple[int, int]] = []
         """Template and first id of every single placement."""
@@ -77,9 +77,9 @@ class GraphOfTemplates:
 
     def _numbered(self, template: Template) -> int:
         # Packed once, in the order of first placements; every placement copies the packed frames.
-        number = self._number.setdefault(id(template), len(self._templates))
-        if number == len(self._templates):
-            self._templates.append(template)
+        number = self._number.setdefault(id(template), len(self.templates))
+        if number == len(self.templates):
+            self.templates.append(template)
         return number
 
     def place(self, template: Template, ports: Mapping[str, Sequence[int]], labels: Mapping[str, int]) -> int:
@@ -110,7 +110,7 @@ class GraphOfTemplates:
         """Return what `place` has placed since `mark`."""
         placed, edge = mark
         return Placements(
-            [self._templates[number] for number, _ in self._placed[placed:]],
+            [self.templates[number] for number, _ in self._placed[placed:]],
             [base for _, base in self._placed[placed:]],
             {name: values[placed:] for name, values in self._labels.items()},
             self._children[edge:],
@@ -141,20 +141,7 @@ class GraphOfTemplates:
         self._outside += outside
         self.n_nodes += self._variants[variant][0].nodes
 
-    def graph(self) -> PlacedGraph:
-        """Return the graph."""
-        packed = pack(self._templates, self.source)
-        number, base, labels, children, parents = self._all()
-        size = np.array([len(template.nodes) for template in self._templates], np.int64)
-        # Frame 0 is the GlobalMetadata; node k is a copy of packed frame `copies[k]` + 1.
-        frame = np.cumsum(size) - size + 1
-        placed = np.stack([frame[number], base, size[number]], axis=1)
-        copies = np.arange(self.n_nodes) + np.repeat(placed[:, 0] - placed[:, 1], placed[:, 2]) - 1
-        inside = packed.rows[c.DATA_AT], packed.data
-        placement = Placement(self._templates, copies, placed, (children, parents), labels, inside)
-        return PlacedGraph(PackedGraph(packed, self.source, copies), placement)
-
-    def _all(self) -> tuple[Ints, Ints, dict[str, Ints], Ints, Ints]:
+    def placements(self) -> tuple[Ints, Ints, dict[str, Ints], Ints, Ints]:
         """Return template, first id and labels of all placements, and children and parents through ports."""
         placed = np.array(self._placed, np.int64).reshape(-1, 2)
         number, base = placed[:, 0], placed[:, 1]
@@ -187,6 +174,33 @@ class GraphOfTemplates:
         parent += np.array(self._outside, np.int64)[source]
         children, parents = map(np.concatenate, zip(edges, (child, parent), strict=True))
         return number[order], base[order], labels, children, parents
+
+
+def graphs_of(placed: Sequence[GraphOfTemplates]) -> list[PlacedGraph]:
+    """Return the graphs of ranks that share templates: they share the packed nodes of these."""
+    number: dict[int, int] = {}
+    templates = []
+    for each in placed:
+        for template in each.templates:
+            if number.setdefault(id(template), len(templates)) == len(templates):
+                templates.append(template)
+    size = np.array([len(template.nodes) for template in templates], np.int64)
+    # Frame 0 is the GlobalMetadata; node k is a copy of packed frame `copies[k]` + 1.
+    frame = np.cumsum(size) - size + 1
+    found, parts = [], []
+    for each in placed:
+        mine, base, labels, children, parents = each.placements()
+        which = np.array([number[id(template)] for template in each.templates], np.int64)[mine]
+        rows = np.stack([frame[which], base, size[which]], axis=1)
+        copies = np.arange(each.n_nodes) + np.repeat(rows[:, 0] - base, rows[:, 2]) - 1
+        found.append((copies, rows, (children, parents), labels))
+        parts.append((each.source, copies))
+    packed = PackedGraph(templates, parts)
+    inside = packed.columns.rows[c.DATA_AT], packed.columns.data
+    return [
+        PlacedGraph(packed, Placement(*mine, inside), each.source)
+        for each, mine in zip(placed, found, strict=True)
+    ]
 
 
 def _columns(labels: Mapping[str, Sequence[int]]) -> dict[str, Ints]:

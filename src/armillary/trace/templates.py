@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,8 @@ from armillary.trace.node import Attribute, Node, Packer
 from armillary.trace.structure import children, owners
 
 Ints = NDArray[np.int64]
+T = TypeVar("T", bound=np.signedinteger[Any])
+V = TypeVar("V")
 LABEL = -1
 """Value of an int32 attribute that every placement of a template fills in by itself."""
 
@@ -44,16 +46,6 @@ class Template:
         return index
 
 
-def pack(templates: Iterable[Template], source: str) -> Columns:
-    """Return the nodes of templates, one after the other, behind a GlobalMetadata."""
-    packer = Packer(source)
-    packer.add(Node(name=VERSION), "GlobalMetadata")
-    for template in templates:
-        for each in template.nodes:
-            packer.add(each, f"node '{each.name}'")
-    return packer.columns()
-
-
 @dataclass(eq=False)
 class Placement:
     """Which templates were placed in which order, and what their nodes wait for.
@@ -62,8 +54,6 @@ class Placement:
     same tasks and other loads do; what follows from it alone is computed once for all of them.
     """
 
-    templates: list[Template]
-    """In the order of their first placements."""
     copies: Ints
     """Which packed node each node is a copy of, int64 (n_nodes,)."""
     placed: Ints
@@ -97,20 +87,31 @@ class Placement:
 
 
 class PackedGraph(Graph):
-    """The nodes of templates, each once, without dependencies: what all copies of a node share.
+    """The nodes of templates, each once, without dependencies: what all copies of a node share, also in several graphs.
 
-    Nodes are in the order of their first copies, so that what a reader finds first here is what it would find first in
-    the graph of the copies.
+    Nodes are in the order of their first copies, those of the first graph first, so that what a reader finds first here
+    is what it would find first in the graphs of the copies.
     """
 
-    def __init__(self, columns: Columns, source: str, copies: Ints) -> None:
-        super().__init__(columns, 0, source)
-        self._copies = copies
+    def __init__(self, templates: Sequence[Template], parts: Sequence[tuple[str, Ints]]) -> None:
+        """Pack templates.
+
+        Args:
+            templates: In the order of their first placements.
+            parts: Of every graph its source, and which packed node each of its nodes is a copy of.
+        """
+        packer = Packer(parts[0][0])
+        packer.add(Node(name=VERSION), "GlobalMetadata")
+        for template in templates:
+            for each in template.nodes:
+                packer.add(each, f"node '{each.name}'")
+        super().__init__(packer.columns(), 0, parts[0][0])
+        self.templates, self.parts = templates, parts
 
     @cached_property
     def times(self) -> Ints:
         """How often each node was placed, int64 (n_nodes,)."""
-        return np.bincount(self._copies, minlength=self.n_nodes)
+        return np.sum([np.bincount(copies, minlength=self.n_nodes) for _, copies in self.parts], axis=0)
 
     @property
     def ids(self) -> NDArray[np.uint64]:
@@ -123,7 +124,11 @@ class PackedGraph(Graph):
 
     def node(self, position: int) -> str:
         """Return the text by which messages identify the first copy of a node."""
-        return f"{self.source}: node {int(np.argmax(self._copies == position))} '{self.name(position)}'"
+        name = self.name(position)
+        for source, copies in self.parts:
+            if len(at := np.flatnonzero(copies == position)):
+                return f"{source}: node {int(at[0])} '{name}'"
+        return f"{self.source}: node '{name}'"
 
 
 class PlacedGraph(Graph):
@@ -132,26 +137,31 @@ class PlacedGraph(Graph):
     What readers ask for is read from the packed nodes, which are few, and copied; `columns` are made on first use.
 
     Attributes:
-        packed: The packed nodes.
+        packed: The packed nodes; graphs that were placed together share them.
         placement: Where they were placed.
         copies: Which packed node each node is a copy of, int64 (n_nodes,).
     """
 
-    def __init__(self, packed: PackedGraph, placement: Placement) -> None:
+    def __init__(self, packed: PackedGraph, placement: Placement, source: str) -> None:
         self.packed, self.placement, self.copies = packed, placement, placement.copies
-        self.first, self.index, self.source, self.n_nodes = 1, 0, packed.source, len(self.copies)
+        self.first, self.index, self.source, self.n_nodes = 1, 0, source, len(self.copies)
         self.kept = {}
 
-    def with_templates(self, others: Mapping[int, Template]) -> PlacedGraph:
-        """Return the graph of other templates in the same places.
+    @cached_property
+    def own(self) -> Ints:
+        """The packed nodes that this graph has copies of, in the order of first copies, int64."""
+        first = np.full(self.packed.n_nodes, self.n_nodes)
+        first[self.copies[::-1]] = np.arange(self.n_nodes)[::-1]
+        return np.argsort(first, kind="stable")[: int((first < self.n_nodes).sum())]
 
-        Args:
-            others: By the ``id`` of a template of this graph, one with as many nodes, and the same dependencies and
-                ports; what is left out stays.
-        """
-        templates = [others.get(id(template), template) for template in self.placement.templates]
-        packed = PackedGraph(pack(templates, self.source), self.source, self.copies)
-        return PlacedGraph(packed, self.placement)
+    def _copied(self, codes: NDArray[T], values: list[V]) -> tuple[NDArray[T], list[V]]:
+        """Return codes of packed nodes and their values as those of this graph's nodes, in the order of first use."""
+        used = [code for code in dict.fromkeys(codes[self.own].tolist()) if code >= 0]
+        if used != list(range(len(values))):
+            number = np.full(len(values) + 1, -1, codes.dtype)
+            number[used] = np.arange(len(used))
+            codes = number[codes]
+        return codes[self.copies], [values[code] for code in used]
 
     @cached_property
     def columns(self) -> Columns:  # type: ignore[override]  # the base class has an attribute of this name
@@ -200,7 +210,9 @@ class PlacedGraph(Graph):
     @property
     def attr_names(self) -> list[str]:
         """Attribute names."""
-        return self.packed.attr_names
+        packed = self.packed.columns
+        _, at = gather(packed.rows[c.ATTR_AT], np.sort(self.own) + 1)
+        return [self.packed.attr_names[code] for code in dict.fromkeys(packed.attr_name[at].tolist())]
 
     @cached_property
     def metadata(self) -> list[tuple[str, str, Any]]:
@@ -209,8 +221,7 @@ class PlacedGraph(Graph):
 
     def name_codes(self) -> tuple[Ints, list[str]]:
         """Return the names of all nodes as codes, int64 (n_nodes,), and the distinct names."""
-        codes, names = self.packed.name_codes()
-        return codes[self.copies], names
+        return self._copied(*self.packed.name_codes())
 
     def has(self, name: str) -> NDArray[np.bool_]:
         """Return for every node whether it has the attribute, bool (n_nodes,)."""
@@ -225,13 +236,24 @@ class PlacedGraph(Graph):
 
     def strings(self, name: str) -> tuple[NDArray[np.int32], list[str]]:
         """Return a string attribute: codes int32 (n_nodes,), -1 where absent, and the distinct values."""
-        codes, found = self.packed.strings(name)
-        return codes[self.copies], found
+        return self._copied(*self.packed.strings(name))
 
     def int_lists(self, name: str) -> tuple[NDArray[np.int32], list[tuple[int, ...]]]:
         """Return an attribute that is a list of integers: codes int32 (n_nodes,), -1 where absent, and the lists."""
-        codes, found = self.packed.int_lists(name)
-        return codes[self.copies], found
+        return self._copied(*self.packed.int_lists(name))
+
+
+def with_templates(graphs: Sequence[PlacedGraph], others: Mapping[int, Template]) -> list[PlacedGraph]:
+    """Return graphs of other templates in the same places.
+
+    Args:
+        graphs: Graphs that share their packed nodes.
+        others: By the ``id`` of a template of theirs, one with as many nodes, and the same dependencies and ports; what
+            is left out stays.
+    """
+    known = graphs[0].packed
+    packed = PackedGraph([others.get(id(each), each) for each in known.templates], known.parts)
+    return [PlacedGraph(packed, graph.placement, graph.source) for graph in graphs]
 
 
 def gather(offsets: Ints, frames: Ints) -> tuple[Ints, Ints]:

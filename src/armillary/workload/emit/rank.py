@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from armillary.trace import CollectiveType, NodeType
 from armillary.trace.grid import FURTHER, RankGrid
 from armillary.trace.node import Attribute
-from armillary.trace.placing import GraphOfTemplates
+from armillary.trace.placing import GraphOfTemplates, graphs_of
 from armillary.trace.storage import storage_field
 from armillary.trace.templates import PlacedGraph, Template
 from armillary.workload.emit.template import (
@@ -228,7 +228,7 @@ class Rank:
 
     def graph(self) -> PlacedGraph:
         """Return the graph."""
-        return self.placing.graph()
+        return graphs_of([self.placing])[0]
 
     def _place(
         self,

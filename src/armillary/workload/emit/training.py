@@ -9,6 +9,7 @@ from math import ceil
 
 from armillary.trace import CollectiveType
 from armillary.trace.grid import RankGrid
+from armillary.trace.placing import GraphOfTemplates, graphs_of
 from armillary.trace.templates import PlacedGraph
 from armillary.workload.emit.rank import Nodes, Rank
 from armillary.workload.emit.repeats import Again, Repeats, Role
@@ -103,12 +104,16 @@ class Stage:
 
     def graph(self) -> PlacedGraph:
         """Return the graph of all iterations."""
+        return graphs_of([self.placed()])[0]
+
+    def placed(self) -> GraphOfTemplates:
+        """Place all iterations."""
         flush = self.plan.pipeline.schedule != "pipedream"
         for iteration in range(self.plan.iterations if flush else 1):
             self._step(flush)
             if self.plan.checkpoint_every and (iteration + 1) % self.plan.checkpoint_every == 0:
                 self.rank.checkpoint(self._checkpointed(), self.updated)
-        return self.rank.graph()
+        return self.rank.placing
 
     def _step(self, flush: bool) -> None:
         # A B without a W of its own makes the gradients of weights itself.
