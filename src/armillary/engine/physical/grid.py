@@ -29,6 +29,7 @@ from armillary.engine.physical.workload import SET, PhysicalWorkload
 from armillary.platform.model import Platform
 from armillary.trace import Graph, NodeType, Trace
 from armillary.trace.axis_sets import AxisSets, Route, grid_of, routes_of
+from armillary.trace.columns import distinct_columns
 from armillary.trace.expand import refuse_outsider
 from armillary.trace.templates import PlacedGraph
 from armillary.trace.trace import WORLD
@@ -288,7 +289,7 @@ class GridWorkload(PhysicalWorkload):
             if cost.any():
                 mine = np.where(group_of >= 0, cost[group_of], 0)
                 # Pairs (colour, cost) as one number, renumbered so that products stay small.
-                colour = np.unique(colour * (int(cost.max()) + 1) + mine, return_inverse=True)[1]
+                colour = distinct_columns(np.stack([colour, mine]))[1]
             rings += self._rings(axis_set, alike)
         return fold(colour, rings, self.messages.pairs(self.platform), self.platform.dimensions)
 
