@@ -179,7 +179,7 @@ class GraphOfTemplates:
 def graphs_of(placed: Sequence[GraphOfTemplates]) -> list[PlacedGraph]:
     """Return the graphs of ranks that share templates: they share the packed nodes of these."""
     number: dict[int, int] = {}
-    templates = []
+    templates: list[Template] = []
     for each in placed:
         for template in each.templates:
             if number.setdefault(id(template), len(templates)) == len(templates):

@@ -111,7 +111,7 @@ class PackedGraph(Graph):
     @cached_property
     def times(self) -> Ints:
         """How often each node was placed, int64 (n_nodes,)."""
-        return np.sum([np.bincount(copies, minlength=self.n_nodes) for _, copies in self.parts], axis=0)
+        return np.bincount(np.concatenate([copies for _, copies in self.parts]), minlength=self.n_nodes)
 
     @property
     def ids(self) -> NDArray[np.uint64]:
