@@ -141,10 +141,10 @@ def _number(colour: Colours) -> Colours:
     """Renumber colours in order of first appearance."""
     if colour.size and not colour.any():
         return colour
-    first, which = distinct_columns(colour.reshape(1, -1))
+    _, first, inverse = np.unique(colour, return_index=True, return_inverse=True)
     rank = np.empty(len(first), np.int64)
     rank[np.argsort(first, kind="stable")] = np.arange(len(first))
-    return rank[which]
+    return rank[inverse.ravel()]
 
 
 def _sign_ring(
