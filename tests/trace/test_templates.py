@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from armillary.trace import Node, NodeType, graph_of, nodes_of
-from armillary.trace.templates import LABEL, GraphOfTemplates, Template
+from armillary.trace.placing import GraphOfTemplates, graphs_of
+from armillary.trace.templates import LABEL, Template
 
 Spec = list[tuple[str, list[int], bool, bool]]
 """Name, nodes before it in the template, whether it hangs on the port, whether it has the label."""
@@ -66,7 +67,7 @@ def test_graph_of_templates_equals_the_nodes_one_by_one(kinds: list[Spec], data:
             templates[which], {"in": parents, "absent": parents}, {"label": label}
         ) == sum(len(spec) for spec, _, _ in placed)
         placed.append((kinds[which], parents, label))
-    graph = graph_of_templates.graph()
+    graph = graphs_of([graph_of_templates])[0]
     assert graph.version == graph_of([]).version
     assert nodes_of(graph) == nodes_of(graph_of(_slowly(placed)))
     slow = graph_of(_slowly(placed))

@@ -12,6 +12,7 @@ from armillary.base.errors import InputError
 from armillary.trace.columns import NodeType, distinct_columns
 from armillary.trace.graph import Graph
 from armillary.trace.grid import AXIS, FURTHER, RankGrid
+from armillary.trace.templates import PlacedGraph
 from armillary.trace.trace import WORLD, Trace
 
 Ints = NDArray[np.int64]
@@ -51,7 +52,9 @@ class AxisSets:
         # By mesh dimensions and places: "dp+tp" and "tp+dp" are one axis set, and axes of size 1
         # add nothing. Further communicators of the same ranks are their own.
         self._known: dict[object, int] = {(self._everything, None, ""): 0}
-        for graph in trace.graphs:
+        # Graphs that were placed together name groups in nodes that they share.
+        shared = (graph.packed if isinstance(graph, PlacedGraph) else graph for graph in trace.graphs)
+        for graph in {id(each): each for each in shared}.values():
             codes, names = graph.strings("pg_name")
             for code, name in enumerate(names):
                 try:

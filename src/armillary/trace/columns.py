@@ -327,6 +327,14 @@ def distinct_columns(table: I64) -> tuple[I64, I64]:
             digits, span = _numbered(digits)
         code = code * span + digits
         width *= span
+    # Few possible codes: a table of them instead of a sort.
+    if width <= 4 * n:
+        first = np.full(width, n)
+        # Backwards, so that the first of equal ones is written last.
+        first[code[::-1]] = np.arange(n - 1, -1, -1)
+        used = first < n
+        number = np.cumsum(used) - 1
+        return first[used], number[code]
     _, first, inverse = np.unique(code, return_index=True, return_inverse=True)
     return first, inverse
 

@@ -1,11 +1,11 @@
-"""Graphs built from templates: fragments that occur many times, packed once and copied as arrays."""
+"""Graphs made of templates: fragments that occur many times, packed once and copied as arrays."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,8 @@ from armillary.trace.node import Attribute, Node, Packer
 from armillary.trace.structure import children, owners
 
 Ints = NDArray[np.int64]
+T = TypeVar("T", bound=np.signedinteger[Any])
+V = TypeVar("V")
 LABEL = -1
 """Value of an int32 attribute that every placement of a template fills in by itself."""
 
@@ -44,72 +46,6 @@ class Template:
         return index
 
 
-class GraphOfTemplates:
-    """The graph of one rank while templates are placed; the k-th node placed has id k."""
-
-    def __init__(self, source: str) -> None:
-        self.source = source
-        self.n_nodes = 0
-        self._frames = 1
-        """Packed frames so far; frame 0 is the GlobalMetadata."""
-        self._first: dict[int, int] = {}
-        self._templates: list[Template] = []
-        """What was placed; a reference keeps their `id()` from being reused."""
-        self._placed: list[tuple[int, int, int]] = []
-        """First frame, first id and number of nodes of every placement."""
-        self._labels: dict[str, list[int]] = {}
-        self._children: list[int] = []
-        self._parents: list[int] = []
-
-    def place(self, template: Template, ports: Mapping[str, Sequence[int]], labels: Mapping[str, int]) -> int:
-        """Place a template and return the id of its first node.
-
-        Args:
-            template: What to place.
-            ports: By port, ids of the nodes that its nodes wait for; a port left out waits for nothing.
-            labels: Values of the attributes that are `LABEL` in the template; every placement has the same ones.
-        """
-        # Packed once, in the order of first placements; every placement copies the packed frames.
-        if id(template) not in self._first:
-            self._first[id(template)] = self._frames
-            self._templates.append(template)
-            self._frames += len(template.nodes)
-        base = self.n_nodes
-        for port, parents in ports.items():
-            # Edges through ports differ between placements, so they are kept apart from the packed ones.
-            for node in template.ports.get(port, ()):
-                self._children += [base + node] * len(parents)
-                self._parents += parents
-        self._placed.append((self._first[id(template)], base, len(template.nodes)))
-        for name, value in labels.items():
-            self._labels.setdefault(name, []).append(value)
-        self.n_nodes += len(template.nodes)
-        return base
-
-    def graph(self) -> PlacedGraph:
-        """Return the graph."""
-        placed = np.array(self._placed, np.int64).reshape(-1, 3)
-        # Node k is a copy of packed frame `frames[k]`; frame 0 is the GlobalMetadata.
-        shift = np.repeat(placed[:, 0] - placed[:, 1], placed[:, 2])
-        copies = np.arange(self.n_nodes) + shift - 1
-        edges = np.array(self._children, np.int64), np.array(self._parents, np.int64)
-        labels = {name: np.array(values, np.int64) for name, values in self._labels.items()}
-        packed = _pack(self._templates, self.source)
-        inside = packed.rows[c.DATA_AT], packed.data
-        placement = Placement(self._templates, copies, placed, edges, labels, inside)
-        return PlacedGraph(PackedGraph(packed, self.source, copies), placement)
-
-
-def _pack(templates: Iterable[Template], source: str) -> Columns:
-    """Return the nodes of templates, one after the other, behind a GlobalMetadata."""
-    packer = Packer(source)
-    packer.add(Node(name=VERSION), "GlobalMetadata")
-    for template in templates:
-        for each in template.nodes:
-            packer.add(each, f"node '{each.name}'")
-    return packer.columns()
-
-
 @dataclass(eq=False)
 class Placement:
     """Which templates were placed in which order, and what their nodes wait for.
@@ -118,8 +54,6 @@ class Placement:
     same tasks and other loads do; what follows from it alone is computed once for all of them.
     """
 
-    templates: list[Template]
-    """In the order of their first placements."""
     copies: Ints
     """Which packed node each node is a copy of, int64 (n_nodes,)."""
     placed: Ints
@@ -136,7 +70,7 @@ class Placement:
         """See `Graph.parents`."""
         count = len(self.copies)
         n = max(count, 1)
-        ptr, at = _gather(self.inside[0], self.copies + 1)
+        ptr, at = gather(self.inside[0], self.copies + 1)
         # Inside a template a dependency is an index; the placement's first id turns it into an id.
         base = np.repeat(self.placed[:, 1], self.placed[:, 2])
         inside = np.repeat(np.arange(count) * n + base, np.diff(ptr)) + self.inside[1][at]
@@ -153,20 +87,31 @@ class Placement:
 
 
 class PackedGraph(Graph):
-    """The nodes of templates, each once, without dependencies: what all copies of a node share.
+    """The nodes of templates, each once, without dependencies: what all copies of a node share, also in several graphs.
 
-    Nodes are in the order of their first copies, so that what a reader finds first here is what it would find first in
-    the graph of the copies.
+    Nodes are in the order of their first copies, those of the first graph first, so that what a reader finds first here
+    is what it would find first in the graphs of the copies.
     """
 
-    def __init__(self, columns: Columns, source: str, copies: Ints) -> None:
-        super().__init__(columns, 0, source)
-        self._copies = copies
+    def __init__(self, templates: Sequence[Template], parts: Sequence[tuple[str, Ints]]) -> None:
+        """Pack templates.
+
+        Args:
+            templates: In the order of their first placements.
+            parts: Of every graph its source, and which packed node each of its nodes is a copy of.
+        """
+        packer = Packer(parts[0][0])
+        packer.add(Node(name=VERSION), "GlobalMetadata")
+        for template in templates:
+            for each in template.nodes:
+                packer.add(each, f"node '{each.name}'")
+        super().__init__(packer.columns(), 0, parts[0][0])
+        self.templates, self.parts = templates, parts
 
     @cached_property
     def times(self) -> Ints:
         """How often each node was placed, int64 (n_nodes,)."""
-        return np.bincount(self._copies, minlength=self.n_nodes)
+        return np.bincount(np.concatenate([copies for _, copies in self.parts]), minlength=self.n_nodes)
 
     @property
     def ids(self) -> NDArray[np.uint64]:
@@ -179,7 +124,11 @@ class PackedGraph(Graph):
 
     def node(self, position: int) -> str:
         """Return the text by which messages identify the first copy of a node."""
-        return f"{self.source}: node {int(np.argmax(self._copies == position))} '{self.name(position)}'"
+        name = self.name(position)
+        for source, copies in self.parts:
+            if len(at := np.flatnonzero(copies == position)):
+                return f"{source}: node {int(at[0])} '{name}'"
+        return f"{self.source}: node '{name}'"
 
 
 class PlacedGraph(Graph):
@@ -188,32 +137,37 @@ class PlacedGraph(Graph):
     What readers ask for is read from the packed nodes, which are few, and copied; `columns` are made on first use.
 
     Attributes:
-        packed: The packed nodes.
+        packed: The packed nodes; graphs that were placed together share them.
         placement: Where they were placed.
         copies: Which packed node each node is a copy of, int64 (n_nodes,).
     """
 
-    def __init__(self, packed: PackedGraph, placement: Placement) -> None:
+    def __init__(self, packed: PackedGraph, placement: Placement, source: str) -> None:
         self.packed, self.placement, self.copies = packed, placement, placement.copies
-        self.first, self.index, self.source, self.n_nodes = 1, 0, packed.source, len(self.copies)
+        self.first, self.index, self.source, self.n_nodes = 1, 0, source, len(self.copies)
         self.kept = {}
 
-    def with_templates(self, others: Mapping[int, Template]) -> PlacedGraph:
-        """Return the graph of other templates in the same places.
+    @cached_property
+    def own(self) -> Ints:
+        """The packed nodes that this graph has copies of, in the order of first copies, int64."""
+        first = np.full(self.packed.n_nodes, self.n_nodes)
+        first[self.copies[::-1]] = np.arange(self.n_nodes)[::-1]
+        return np.argsort(first, kind="stable")[: int((first < self.n_nodes).sum())]
 
-        Args:
-            others: By the ``id`` of a template of this graph, one with as many nodes, and the same dependencies and
-                ports; what is left out stays.
-        """
-        templates = [others.get(id(template), template) for template in self.placement.templates]
-        packed = PackedGraph(_pack(templates, self.source), self.source, self.copies)
-        return PlacedGraph(packed, self.placement)
+    def _copied(self, codes: NDArray[T], values: list[V]) -> tuple[NDArray[T], list[V]]:
+        """Return codes of packed nodes and their values as those of this graph's nodes, in the order of first use."""
+        used = [code for code in dict.fromkeys(codes[self.own].tolist()) if code >= 0]
+        if used != list(range(len(values))):
+            number = np.full(len(values) + 1, -1, codes.dtype)
+            number[used] = np.arange(len(used))
+            codes = number[codes]
+        return codes[self.copies], [values[code] for code in used]
 
     @cached_property
     def columns(self) -> Columns:  # type: ignore[override]  # the base class has an attribute of this name
         """The columns of this graph alone."""
         packed, n = self.packed.columns, self.n_nodes
-        attr_ptr, at = _gather(packed.rows[c.ATTR_AT], self.copies + 1)
+        attr_ptr, at = gather(packed.rows[c.ATTR_AT], self.copies + 1)
         attr_name, attr_value = packed.attr_name[at], packed.attr_value[at]
         for name in self.placement.labels:
             # Attribute i belongs to the last node whose attributes begin at or before i.
@@ -256,7 +210,9 @@ class PlacedGraph(Graph):
     @property
     def attr_names(self) -> list[str]:
         """Attribute names."""
-        return self.packed.attr_names
+        packed = self.packed.columns
+        _, at = gather(packed.rows[c.ATTR_AT], np.sort(self.own) + 1)
+        return [self.packed.attr_names[code] for code in dict.fromkeys(packed.attr_name[at].tolist())]
 
     @cached_property
     def metadata(self) -> list[tuple[str, str, Any]]:
@@ -265,8 +221,7 @@ class PlacedGraph(Graph):
 
     def name_codes(self) -> tuple[Ints, list[str]]:
         """Return the names of all nodes as codes, int64 (n_nodes,), and the distinct names."""
-        codes, names = self.packed.name_codes()
-        return codes[self.copies], names
+        return self._copied(*self.packed.name_codes())
 
     def has(self, name: str) -> NDArray[np.bool_]:
         """Return for every node whether it has the attribute, bool (n_nodes,)."""
@@ -281,16 +236,27 @@ class PlacedGraph(Graph):
 
     def strings(self, name: str) -> tuple[NDArray[np.int32], list[str]]:
         """Return a string attribute: codes int32 (n_nodes,), -1 where absent, and the distinct values."""
-        codes, found = self.packed.strings(name)
-        return codes[self.copies], found
+        return self._copied(*self.packed.strings(name))
 
     def int_lists(self, name: str) -> tuple[NDArray[np.int32], list[tuple[int, ...]]]:
         """Return an attribute that is a list of integers: codes int32 (n_nodes,), -1 where absent, and the lists."""
-        codes, found = self.packed.int_lists(name)
-        return codes[self.copies], found
+        return self._copied(*self.packed.int_lists(name))
 
 
-def _gather(offsets: Ints, frames: Ints) -> tuple[Ints, Ints]:
+def with_templates(graphs: Sequence[PlacedGraph], others: Mapping[int, Template]) -> list[PlacedGraph]:
+    """Return graphs of other templates in the same places.
+
+    Args:
+        graphs: Graphs that share their packed nodes.
+        others: By the ``id`` of a template of theirs, one with as many nodes, and the same dependencies and ports; what
+            is left out stays.
+    """
+    known = graphs[0].packed
+    packed = PackedGraph([others.get(id(each), each) for each in known.templates], known.parts)
+    return [PlacedGraph(packed, graph.placement, graph.source) for graph in graphs]
+
+
+def gather(offsets: Ints, frames: Ints) -> tuple[Ints, Ints]:
     """Return CSR offsets (frames + 1) of these frames' entries, and the indices of the entries."""
     counts = offsets[frames + 1] - offsets[frames]
     ptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)

@@ -10,7 +10,8 @@ a result that can be inspected:
 - A strategy (`emit.replicas`) sees every use of weights and every gradient, and places the communication of
   replicas.
 - The nodes of a layer are packed once as a template, and templates are copied into place: a graph of 15,000
-  nodes is a gather of arrays.
+  nodes is a gather of arrays. A task whose like was placed before, in another microbatch or on another pipeline
+  rank, is copied whole (`emit.repeats`).
 
 There is one graph per class of ranks, and groups and peers are rules on a grid of ranks, so the cost does not depend
 on the number of ranks, and hardly on the number of microbatches.

@@ -13,7 +13,8 @@ from armillary.base.errors import InputError
 from armillary.base.memory import SIMULATED, require
 from armillary.base.units import format_bytes
 from armillary.trace import Trace
-from armillary.trace.templates import PlacedGraph
+from armillary.trace.placing import graphs_of
+from armillary.trace.templates import PlacedGraph, with_templates
 from armillary.workload.emit.parameter_server import parameter_server_trace, workers_of
 from armillary.workload.emit.places import same_placements
 from armillary.workload.emit.serving import rounds, serving_graph
@@ -73,17 +74,20 @@ def generate(model: Model, plan: Plan) -> Trace:
         virtual = partition(layers_of(model, plan, place), plan) if place else made
         others = same_placements(made, virtual, pieces, plan) if graphs else None
         if others is not None:
-            graphs += [graph.with_templates(others) for graph in graphs[:stages]]
+            graphs += with_templates(graphs[:stages], others)
             continue
         boundaries = [each[-1].boundary for each in virtual]
         numbered = _numbered(virtual)
+        placed = []
         for stage in range(stages):
             chunks = [
                 numbered[virtual_stage(schedule, stages, stage, chunk)]
                 for chunk in range(chunks_of(schedule, plan.pipeline.virtual))
             ]
             tied = _tied(model, plan)
-            graphs.append(Stage(plan, grid, chunks, order[stage], stage, pieces, boundaries, tied).graph())
+            mine = Stage(plan, grid, chunks, order[stage], stage, pieces, boundaries, tied)
+            placed.append(mine.placed())
+        graphs += graphs_of(placed)
     of_rank = grid.coordinate("pp")
     if len(places) > 1:
         # `alike` has the representative place of each coordinate, `places` those that were generated, ascending.

@@ -28,7 +28,8 @@ from armillary.engine.physical.splits import Rows, join, read_splits, with_calls
 from armillary.engine.physical.workload import SET, PhysicalWorkload
 from armillary.platform.model import Platform
 from armillary.trace import Graph, NodeType, Trace
-from armillary.trace.axis_sets import AxisSets, grid_of, routes_of
+from armillary.trace.axis_sets import AxisSets, Route, grid_of, routes_of
+from armillary.trace.columns import distinct_columns
 from armillary.trace.expand import refuse_outsider
 from armillary.trace.templates import PlacedGraph
 from armillary.trace.trace import WORLD
@@ -88,13 +89,18 @@ class GridWorkload(PhysicalWorkload):
             graph.packed if isinstance(graph, PlacedGraph) and not has_accesses(graph.packed) else graph
             for graph in trace.graphs
         ]
-        times = kernel_times(platform, distinct, fill=True)
-        for graph, pattern in zip(trace.graphs, distinct, strict=True):
+        patterns = list({id(pattern): pattern for pattern in distinct}.values())
+        times = kernel_times(platform, patterns, fill=True)
+        read: dict[int, tuple[View, list[Route]]] = {}
+        for pattern in patterns:
             route, found = routes_of(pattern, grid_of(trace))
-            nodes = lower_nodes(pattern, platform, times)
-            view = read_view(pattern, self._in_axis_sets(nodes), platform, self.comms, route)
+            nodes = self._in_axis_sets(lower_nodes(pattern, platform, times))
+            read[id(pattern)] = read_view(pattern, nodes, platform, self.comms, route), found
+        for graph, pattern in zip(trace.graphs, distinct, strict=True):
+            view, found = read[id(pattern)]
             if isinstance(graph, PlacedGraph) and pattern is not graph:
-                view = placed_view(view, graph, platform)
+                view, used = placed_view(view, graph, platform)
+                found = [found[route] for route in used]
             self.views.append(view)
             routes.append(found if view.pairs() else [])
         if times:
@@ -283,7 +289,7 @@ class GridWorkload(PhysicalWorkload):
             if cost.any():
                 mine = np.where(group_of >= 0, cost[group_of], 0)
                 # Pairs (colour, cost) as one number, renumbered so that products stay small.
-                colour = np.unique(colour * (int(cost.max()) + 1) + mine, return_inverse=True)[1]
+                colour = distinct_columns(np.stack([colour, mine]))[1]
             rings += self._rings(axis_set, alike)
         return fold(colour, rings, self.messages.pairs(self.platform), self.platform.dimensions)
 

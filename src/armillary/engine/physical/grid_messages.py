@@ -15,6 +15,7 @@ from armillary.engine.common.items import Channel, View
 from armillary.engine.physical.workload import path_code
 from armillary.platform.model import Platform
 from armillary.trace.axis_sets import Route
+from armillary.trace.columns import distinct_columns
 from armillary.trace.grid import RankGrid
 
 Ints = NDArray[np.int64]
@@ -137,10 +138,10 @@ class GridMessages:
 
     def lost(self) -> Iterator[tuple[int, Channel]]:
         """Yield how many messages of each kind are never received, and where one of them goes."""
-        both, first, count = np.unique(
-            np.stack([self.item_set, self.back]), axis=1, return_index=True, return_counts=True
-        )
-        for (there, back), at, times in zip(both.T.tolist(), first.tolist(), count.tolist(), strict=True):
+        both = np.stack([self.item_set, self.back])
+        first, which = distinct_columns(both)
+        for at, times in zip(first.tolist(), np.bincount(which).tolist(), strict=True):
+            there, back = both[:, at].tolist()
             received = self.items(back)
             for (sends, tag, size), items in self.items(there).items():
                 missing = len(items) - len(received.get((False, tag, size), []))

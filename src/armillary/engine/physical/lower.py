@@ -250,8 +250,9 @@ class Build:
         items[which, lk.I_RANK] = cls
         items[which, lk.I_NODE] = view.nodes.items[which]
         items[which, lk.I_PRIORITY] = priorities(view, self.platform)[which]
-        for number, times in zip(*np.unique(items[which, lk.I_COMM], return_counts=True), strict=True):
-            tables.comm_times[int(number)] = max(tables.comm_times[int(number)], int(times))
+        times = np.bincount(items[which, lk.I_COMM])
+        for number in np.flatnonzero(times).tolist():
+            tables.comm_times[number] = max(tables.comm_times[number], int(times[number]))
 
     def _comm_rows(self) -> list[int]:
         """Return the rows of communicators, and count their instances and chunk flows."""

@@ -14,6 +14,7 @@ from armillary.engine.common.network import LIMIT
 from armillary.engine.common.nodes import (
     NOTHING,
     OPERATION,
+    STORES,
     Nodes,
     diagnose,
     durations,
@@ -136,8 +137,8 @@ def has_accesses(graph: Graph) -> bool:
     return bool(((types == NodeType.MEM_LOAD_NODE) | (types == NodeType.MEM_STORE_NODE)).any())
 
 
-def placed_view(view: View, graph: PlacedGraph, platform: Platform) -> View:
-    """Return the view of a graph, given that of its packed nodes."""
+def placed_view(view: View, graph: PlacedGraph, platform: Platform) -> tuple[View, list[int]]:
+    """Return the view of a graph, given that of its packed nodes, and which of the routes of these it has."""
     packed, copies = view.nodes, graph.copies
     assert isinstance(packed, PhysicalNodes)
     assert packed.stream is not None
@@ -155,11 +156,26 @@ def placed_view(view: View, graph: PlacedGraph, platform: Platform) -> View:
         warnings=diagnose(graph) if packed.warnings else [], free=unrecorded(graph, platform),
         idle=int(untimed_on_cpu(graph).sum()) if packed.idle else 0, stream=packed.stream[copies],
         group=packed.group[copies], untimed=int(without.sum()),
+        stored=int(np.isin(packed.graph.types[graph.own], STORES).sum()) if packed.stored else 0,
         unmoved=int((without & (graph.ints("tensor_size", 0) > 0)).sum()) if packed.unmoved else 0,
     )  # fmt: skip
-    return replace(
-        view, nodes=nodes, call=view.call[own], peer=view.peer[own], tag=view.tag[own], size=view.size[own]
-    )
+    # Of calls and routes of all graphs that share the packed nodes, those of this one.
+    calls, call = _used(view.call, graph, packed, own)
+    routes, peer = _used(view.peer, graph, packed, own)
+    mine = replace(
+        view, nodes=nodes, calls=[view.calls[at] for at in calls], call=call, peer=peer, tag=view.tag[own],
+        size=view.size[own],
+    )  # fmt: skip
+    return mine, routes
+
+
+def _used(numbers: Ints, graph: PlacedGraph, packed: PhysicalNodes, own: Ints) -> tuple[list[int], Ints]:
+    """Return the numbers of packed items that a graph has copies of, and those of its items, counted anew; -1 stays."""
+    found = numbers[packed.item[graph.own][packed.item[graph.own] >= 0]]
+    used = np.unique(found[found >= 0])
+    number = np.full(int(numbers.max(initial=-1)) + 2, -1)
+    number[used] = np.arange(len(used))
+    return used.tolist(), number[numbers[own]]
 
 
 def _untimed(graph: Graph, platform: Platform) -> NDArray[np.bool_]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import prod
+from typing import Any, NamedTuple
 
 from armillary.trace import CollectiveType, NodeType
 from armillary.trace.grid import FURTHER, RankGrid
 from armillary.trace.node import Attribute
+from armillary.trace.placing import GraphOfTemplates, graphs_of
 from armillary.trace.storage import storage_field
-from armillary.trace.templates import GraphOfTemplates, PlacedGraph, Template
+from armillary.trace.templates import PlacedGraph, Template
 from armillary.workload.emit.template import (
     CALL,
     CHAIN,
@@ -27,6 +29,49 @@ from armillary.workload.layers.layer import Step
 Nodes = Sequence[int]
 Communicator = tuple[tuple[int, ...], str]
 """The mesh dimensions in which its ranks differ, and what tells it apart from others of the same ranks."""
+Shape = tuple[tuple[str, Any, int], ...]
+"""What a state consists of: kinds of entries, their keys, and how many nodes each names."""
+
+
+class Message(NamedTuple):
+    """What the template of a message follows from, see `Rank.send`."""
+
+    send: bool
+    name: str
+    axis: str
+    steps: int
+    size: int
+    tag: int
+
+
+class Single:
+    """Templates of one node, made once for each kind; ranks of a plan may share them."""
+
+    def __init__(self) -> None:
+        self.made: dict[tuple[object, ...], Template] = {}
+        self.messages: dict[int, Message] = {}
+        """What messages are, by the ``id`` of the template."""
+
+    def of(
+        self, key: tuple[object, ...], name: str, kind: int, attributes: Callable[[], list[Attribute]]
+    ) -> Template:
+        """Return the template of a kind of node; `attributes` makes those of the first."""
+        template = self.made.get((kind, *key))
+        if template is None:
+            template = self.made[(kind, *key)] = Template()
+            template.add(name, kind, attributes(), ports=(IN,))
+        return template
+
+    def message(self, made: Message) -> Template:
+        """Return the template of a message."""
+        kind = NodeType.COMM_SEND_NODE if made.send else NodeType.COMM_RECV_NODE
+
+        def attributes() -> list[Attribute]:
+            return message(Step(made.name, axes=made.axis, size=made.size), made.steps, made.send, made.tag)
+
+        template = self.of(made, made.name, kind, attributes)
+        self.messages[id(template)] = made
+        return template
 
 
 class Rank:
@@ -39,20 +84,22 @@ class Rank:
         lane: Number of the communicators of the task that is placed; tasks that run side by side differ in it.
     """
 
-    def __init__(self, source: str, grid: RankGrid, handshake: int = 0) -> None:
+    def __init__(self, source: str, grid: RankGrid, handshake: int = 0, single: Single | None = None) -> None:
         self.grid, self.handshake = grid, handshake
         self.chain: Nodes = ()
+        self.ends: list[Nodes] = []
+        """Where tasks run side by side: the last kernels before the first task and after each, the last three."""
         self._host: Nodes = ()
         self.labels = {"layer": -1, "micro_batch": -1}
         self.lane = 0
-        self._graph_of_templates = GraphOfTemplates(source)
-        self._single: dict[tuple[object, ...], Template] = {}
+        self.placing = GraphOfTemplates(source)
+        self.single = single or Single()
         self._called: dict[Communicator, int] = {}
         self._late: dict[str, int] = {}
         """The last call of each axis set, where what is placed next could overtake it."""
         self._known: dict[str, Communicator] = {}
-        self._inside: dict[str, tuple[list[int], list[int]]] = {}
-        """The last calls of pieces, by axis set, and the ends of the piece that made them."""
+        self._inside: dict[str, tuple[Piece, int]] = {}
+        """The last piece that calls each axis set, and its first node."""
         self._between: dict[str, int] = {}
         """The last call between pieces, until a piece calls that communicator again."""
 
@@ -83,7 +130,7 @@ class Rank:
             call = self._late.get(axis_set)
             if call is not None and call not in before:
                 ports[f"{CALL}{axis_set}"] = [call]
-        base = self._graph_of_templates.place(made.template, ports, self.labels)
+        base = self.placing.place(made.template, ports, self.labels)
         for axis_set in made.late:
             self._late.pop(axis_set, None)
         for axis_set, last in made.late.items():
@@ -91,10 +138,8 @@ class Rank:
                 self._late[axis_set] = base + last
         if made.host is not None:
             self._host = [base + made.host]
-        ends = [base + node for node in made.ends]
-        self._inside |= {
-            axis_set: ([base + call for call in calls], ends) for axis_set, calls in made.calls.items()
-        }
+        for axis_set in made.calls:
+            self._inside[axis_set] = made, base
         # A piece without a kernel, such as a lone collective, holds up no later kernel.
         if made.kernel is not None:
             self.chain = [base + made.kernel]
@@ -111,8 +156,11 @@ class Rank:
 
     def calls_beside(self, axis_set: str, after: Nodes) -> Nodes:
         """Return the last calls of pieces on a communicator; none if `after` waits for the whole piece of them."""
-        calls, ends = self._inside.get(axis_set, ((), ()))
-        return () if set(ends) <= set(after) else calls
+        if axis_set not in self._inside:
+            return ()
+        made, base = self._inside[axis_set]
+        ends = {base + node for node in made.ends}
+        return () if ends <= set(after) else [base + call for call in made.calls[axis_set]]
 
     def collective(
         self, name: str, kind: CollectiveType, axis_set: str, size: int, after: Nodes, lane: int = 0
@@ -131,11 +179,8 @@ class Rank:
 
     def send(self, name: str, axis: str, steps: int, size: int, tag: int, after: Nodes) -> int:
         """Place a send to the rank `steps` along an axis."""
-
-        def attributes() -> list[Attribute]:
-            return message(Step(name, axes=axis, size=size), steps, True, tag)
-
-        node = self._place((name, axis, steps, size, tag), name, NodeType.COMM_SEND_NODE, attributes, after)
+        template = self.single.message(Message(True, name, axis, steps, size, tag))
+        node = self.placing.place(template, {IN: after}, self.labels)
         # The CPU waits for the message, so the kernels placed after it are issued only then.
         if self.handshake:
             self.chain = [*self.chain, node]
@@ -147,13 +192,8 @@ class Rank:
         If a handshake takes time, users of the message wait for it, too: Megatron-LM waits on the CPU for pipeline
         messages and issues kernels only then.
         """
-
-        def attributes() -> list[Attribute]:
-            return message(Step(name, axes=axis, size=size), steps, False, tag)
-
-        node = self._place(
-            (name, axis, steps, size, tag), name, NodeType.COMM_RECV_NODE, attributes, self.chain
-        )
+        template = self.single.message(Message(False, name, axis, steps, size, tag))
+        node = self.placing.place(template, {IN: self.chain}, self.labels)
         if not self.handshake:
             return node
         work: list[Attribute] = [
@@ -188,7 +228,7 @@ class Rank:
 
     def graph(self) -> PlacedGraph:
         """Return the graph."""
-        return self._graph_of_templates.graph()
+        return graphs_of([self.placing])[0]
 
     def _place(
         self,
@@ -198,9 +238,46 @@ class Rank:
         attributes: Callable[[], list[Attribute]],
         after: Nodes,
     ) -> int:
-        # Single nodes are templates of one node, made once for each kind, so that the graph is copies throughout.
-        template = self._single.get((kind, *key))
-        if template is None:
-            template = self._single[(kind, *key)] = Template()
-            template.add(name, kind, attributes(), ports=(IN,))
-        return self._graph_of_templates.place(template, {IN: after}, self.labels)
+        # Single nodes are templates of one node, too, so that the graph is copies throughout.
+        return self.placing.place(self.single.of(key, name, kind, attributes), {IN: after}, self.labels)
+
+    def state(self) -> tuple[Shape, list[int]]:
+        """Return what the next placements depend on besides what they are given: its shape, and the nodes it names."""
+        shape: list[tuple[str, Any, int]] = [("chain", "", len(self.chain)), ("host", "", len(self._host))]
+        nodes = [*self.chain, *self._host]
+        for kind, called in self._calls().items():
+            for key in sorted(called):
+                shape.append((kind, key, 1))
+                nodes.append(called[key])
+        for axis_set in sorted(self._inside):
+            made, base = self._inside[axis_set]
+            shape.append(("inside", (axis_set, made), 1))
+            nodes.append(base)
+        for end in self.ends:
+            shape.append(("end", "", len(end)))
+            nodes += end
+        return tuple(shape), nodes
+
+    def restore(self, shape: Shape, nodes: Sequence[int]) -> None:
+        """Take over a state."""
+        self._called, self._late, self._between, self._inside, self.ends = {}, {}, {}, {}, []
+        calls = self._calls()
+        at = 0
+        for kind, key, count in shape:
+            found = list(nodes[at : at + count])
+            at += count
+            if kind == "chain":
+                self.chain = found
+            elif kind == "host":
+                self._host = found
+            elif kind == "end":
+                self.ends.append(found)
+            elif kind == "inside":
+                axis_set, made = key
+                self._inside[axis_set] = made, found[0]
+            else:
+                calls[kind][key] = found[0]
+
+    def _calls(self) -> dict[str, dict[Any, int]]:
+        """Return the dicts of last calls."""
+        return {"called": self._called, "late": self._late, "between": self._between}

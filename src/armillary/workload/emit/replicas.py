@@ -63,13 +63,31 @@ class Replicated:
         """Return the nodes after which the weights of a layer are available."""
         return ()
 
+    def ready(self, layer: int) -> Nodes | None:
+        """Return what `weights` would, if it would place nothing; else None."""
+        return self.weights(layer)
+
+    @property
+    def settled(self) -> bool:
+        """Whether `used` has no effect on what is placed in this step."""
+        return True
+
+    @property
+    def waits(self) -> bool:
+        """Whether gradients of a microbatch that is not the last are only noted."""
+        return not self.every_microbatch
+
     def used(self, node: int) -> None:
         """Record the kernel that ends the last use."""
+
+    def note(self, number: int, nodes: Nodes) -> None:
+        """Record the nodes that make gradients of a layer, to which those of later microbatches are added."""
+        self.added.setdefault(number, []).extend(nodes)
 
     def gradients(self, number: int, layer: Layer, nodes: Nodes, last: bool) -> None:
         """Record the nodes that make the gradients of a layer; `last`: of the last microbatch."""
         if not last and not self.every_microbatch:
-            self.added.setdefault(number, []).extend(nodes)
+            self.note(number, nodes)
             return
         # The sum is complete only with what earlier microbatches added.
         nodes = [*self.added.pop(number, ()), *nodes]
@@ -235,14 +253,37 @@ class Sharded(Replicated):
         # Two uses in a row share a gather, such as the last forward and the first backward of a stage.
         elif self.now < 0 or self.uses[self.now][0] != layer:
             self.now += 1
-        # With `limit` layers held, one is in use: at most one fewer can be ahead.
-        ahead = min(self.plan.data.prefetch, self.plan.data.limit - 1)
-        while len(self.gathers) <= min(self.now + ahead, len(self.uses) - 1):
+        ahead = self._ahead()
+        while len(self.gathers) <= self._until(self.now):
             at = len(self.gathers)
             # Its buffer is free after the use that far before; a slice, as that may not have been placed.
             before = self.ends[at - ahead - 1 : at - ahead] if at > ahead else []
             self.gathers.append(list(self._gather(self.uses[at][1], [*self.fresh, *before])))
         return self.gathers[self.now]
+
+    def ready(self, layer: int) -> Nodes | None:
+        """See `Replicated`: a gather may be due, of this layer or of one ahead."""
+        if self.plan.data.reshard or len(self.gathers) <= self._until(self.place[layer]):
+            return None
+        return self.gathers[self.place[layer]]
+
+    @property
+    def settled(self) -> bool:
+        """See `Replicated`: a gather that is to come waits for the end of a use."""
+        return len(self.gathers) == len(self.uses)
+
+    @property
+    def waits(self) -> bool:
+        """See `Replicated`: a bucket that is open is reduced with the next gradients."""
+        return super().waits and not self.open
+
+    def _until(self, now: int) -> int:
+        """Return the last use whose gather is placed by a use."""
+        return min(now + self._ahead(), len(self.uses) - 1)
+
+    def _ahead(self) -> int:
+        # With `limit` layers held, one is in use: at most one fewer can be ahead.
+        return min(self.plan.data.prefetch, self.plan.data.limit - 1)
 
     def gradients(self, number: int, layer: Layer, nodes: Nodes, last: bool) -> None:
         """Reduce the gradients of this layer."""

@@ -9,8 +9,10 @@ from math import ceil
 
 from armillary.trace import CollectiveType
 from armillary.trace.grid import RankGrid
+from armillary.trace.placing import GraphOfTemplates, graphs_of
 from armillary.trace.templates import PlacedGraph
 from armillary.workload.emit.rank import Nodes, Rank
+from armillary.workload.emit.repeats import Again, Repeats, Role
 from armillary.workload.emit.replicas import STRATEGIES, update
 from armillary.workload.emit.template import NO_HOST, Piece, piece
 from armillary.workload.layers.layer import Layer
@@ -36,6 +38,7 @@ class Pieces:
     made: dict[tuple[int, str, int], Piece] = field(default_factory=dict)
     layers: list[Layer] = field(default_factory=list)
     """Keeps the layers with pieces alive, as ``id`` could otherwise be reused."""
+    repeats: Repeats = field(default_factory=Repeats)
 
     def of(self, layer: Layer, kind: str, lane: int = 0) -> Piece:
         """Return the piece of a layer for a kind of task, F, B (input gradients), W, or BW, and a `Rank.lane`."""
@@ -80,8 +83,11 @@ class Stage:
         self.both_ends = plan.pipeline.schedule == "dualpipe"
         # With one stage embedding and head are one weight already, and nobody has to sum.
         self.tied = tied if stage in (0, self.stages - 1) and self.stages > 1 and not self.both_ends else 0
-        self.rank = Rank(f"stage {stage}", grid, plan.pipeline.handshake)
+        self.rank = Rank(f"stage {stage}", grid, plan.pipeline.handshake, pieces.repeats.single)
         self.replicas = STRATEGIES[plan.data.sharding](self.rank, plan)
+        self.again = Again(self.rank, self.replicas, pieces.repeats, self._alone)
+        self.roles: dict[tuple[str, int, int, bool], Role] = {}
+        """By kind, chunk, lane, and whether it fills idle time."""
         recipe = recipe_of(plan)
         self.history = bool(recipe and recipe.history) and self.rank.members(AGREE) > 1
         """Whether ranks with the same layers agree on the largest values of tensors after each pass."""
@@ -98,12 +104,16 @@ class Stage:
 
     def graph(self) -> PlacedGraph:
         """Return the graph of all iterations."""
+        return graphs_of([self.placed()])[0]
+
+    def placed(self) -> GraphOfTemplates:
+        """Place all iterations."""
         flush = self.plan.pipeline.schedule != "pipedream"
         for iteration in range(self.plan.iterations if flush else 1):
             self._step(flush)
             if self.plan.checkpoint_every and (iteration + 1) % self.plan.checkpoint_every == 0:
                 self.rank.checkpoint(self._checkpointed(), self.updated)
-        return self.rank.graph()
+        return self.rank.placing
 
     def _step(self, flush: bool) -> None:
         # A B without a W of its own makes the gradients of weights itself.
@@ -119,35 +129,69 @@ class Stage:
             for use in (self.chunks[task.chunk] if task.kind == "F" else reversed(self.chunks[task.chunk]))
         ]
         self.replicas.begin(order)
-        ends: list[Nodes] = [self.rank.chain]
-        """Last kernels before the first task and after each, except W: it fills idle time of the tasks around it."""
-        for i, task in enumerate(self.tasks):
-            fills = task.kind == "W" and len(ends) > 1
-            if self.plan.pipeline.overlap:
-                # With overlap a task waits for the one before the last, so it runs beside the last; a W
-                # beside its own B.
-                self.rank.chain = ends[max(len(ends) - 2 - fills, 0)]
-                # Each has communicators of its own, as NCCL calls of two streams on one would meet in any order.
-                self.rank.lane = BESIDE_ALL if fills else 1 + len(ends) % 2
-            self.rank.labels["micro_batch"] = task.microbatch
-            if task.kind == "F":
-                self._forward(task)
+        overlap, begun = self.plan.pipeline.overlap, 1
+        if overlap:
+            self.rank.ends = [self.rank.chain]
+        # Messages of a rank to itself wait in a queue.
+        queued = self.stages == 1 < len(self.boundaries)
+        for i, (task, weights) in enumerate(zip(self.tasks, makes, strict=True)):
+            kind = "BW" if weights and task.kind == "B" else task.kind
+            # A W fills the idle time of the tasks around it.
+            fills = kind == "W" and begun > 1
+            lane = (BESIDE_ALL if fills else 1 + begun % 2) if overlap else 0
+            begun += not fills
+            role = self.roles.get((kind, task.chunk, lane, fills))
+            if role is None:
+                role = self.roles[kind, task.chunk, lane, fills] = self._role(kind, task.chunk, lane, fills)
+            complete = weights and (last[task.chunk] == i or not flush)
+            if complete or queued or (weights and not self.replicas.waits):
+                self.again.settle()
+                self._alone(role, task.microbatch, complete)
             else:
-                kind = "W" if task.kind == "W" else "BW" if makes[i] else "B"
-                self._backward(task, kind, last[task.chunk] == i or not flush)
-            if makes[i]:
-                self.replicas.passed(last[task.chunk] == i or not flush)
-            if fills:
-                ends[-1] = [*ends[-1], *self.rank.chain]
-            else:
-                ends.append(self.rank.chain)
-            # PipeDream updates after every microbatch.
-            if makes[i] and not flush:
-                self._update()
+                self.again.task(role, task.microbatch)
+            if weights:
+                self.replicas.passed(complete)
+                # PipeDream updates after every microbatch.
+                if not flush:
+                    self._update()
+        self.again.settle()
         if self.plan.pipeline.overlap:
-            self.rank.chain = [*ends[-1], *ends[-2]]
+            self.rank.chain = [*self.rank.ends[-1], *self.rank.ends[-2]]
         if flush:
             self._update()
+
+    def _role(self, kind: str, chunk: int, lane: int, fills: bool) -> Role:
+        """Return what is common to all tasks of a kind of a virtual stage."""
+        virtual, ahead, tag = self._place(chunk)
+        layers = self.chunks[chunk]
+        uses = tuple(layers if kind == "F" else reversed(layers))
+        before = self.boundaries[virtual - 1] if virtual else None
+        behind = self.boundaries[virtual] if virtual < len(self.boundaries) - 1 else None
+        first = layers[0][0]
+        alike = tuple((number - first, id(layer)) for number, layer in uses)
+        key = self.pieces.repeats.role((kind, lane, fills, ahead, before, behind, alike))
+        stored = [(self.stored, n) for n, layer in uses if self.plan.offload.activations and layer.saved]
+        passed, outputs = [(self.passed, number) for number, _ in uses], [(self.outputs, chunk)]
+        reads = {"F": [], "W": passed}.get(kind, outputs + stored)
+        keeps = {"F": outputs + stored, "B": passed}.get(kind, [])
+        return Role(key, kind, uses, first, chunk, tag, lane, fills, tuple(reads), tuple(keeps))
+
+    def _alone(self, role: Role, microbatch: int, complete: bool) -> None:
+        """Place a task node by node; `complete`: the gradients of its layers are complete with it."""
+        rank = self.rank
+        if rank.ends:
+            # A task waits for the one before the last, so it runs beside the last; a W beside its own B.
+            rank.chain = rank.ends[max(len(rank.ends) - 2 - role.fills, 0)]
+        # Each has communicators of its own, as NCCL calls of two streams on one would meet in any order.
+        rank.lane, rank.labels["micro_batch"] = role.lane, microbatch
+        if role.kind == "F":
+            self._forward(microbatch, role.chunk)
+        else:
+            self._backward(microbatch, role.chunk, role.kind, complete)
+        if rank.ends and role.fills:
+            rank.ends[-1] = [*rank.ends[-1], *rank.chain]
+        elif rank.ends:
+            rank.ends = [*rank.ends[-2:], rank.chain]
 
     def _update(self) -> None:
         self.rank.labels = {"layer": -1, "micro_batch": -1}
@@ -192,65 +236,63 @@ class Stage:
         there = self.rank.recv("receive gradients of the copy", "pp", steps, size, tag)
         return self.rank.kernel("add gradients of the copy", 3 * size, [*done, sent, there])
 
-    def _place(self, task: Task) -> tuple[int, int, int]:
-        """Return the virtual stage of a task, ranks to the next one, and the tag of activations into it.
+    def _place(self, chunk: int) -> tuple[int, int, int]:
+        """Return the virtual stage of a chunk, ranks to the next one, and the tag of activations into it.
 
         Tags: activations into virtual stage v have 2v, gradients into it 2v + 1, so directions never mix; the same
         beyond these in a pipeline that begins at the other end.
         """
-        virtual = virtual_stage(self.plan.pipeline.schedule, self.stages, self.stage, task.chunk)
-        turned = self.both_ends and task.chunk == 1
+        virtual = virtual_stage(self.plan.pipeline.schedule, self.stages, self.stage, chunk)
+        turned = self.both_ends and chunk == 1
         return virtual, -1 if turned else 1, 2 * (virtual + turned * self.stages)
 
-    def _forward(self, task: Task) -> None:
-        virtual, ahead, tag = self._place(task)
+    def _forward(self, microbatch: int, chunk: int) -> None:
+        virtual, ahead, tag = self._place(chunk)
         now: Nodes = ()
         self.rank.labels["layer"] = -1
         if virtual:
             now = self._receive("activations", -ahead, self.boundaries[virtual - 1], tag)
-        for number, layer in self.chunks[task.chunk]:
+        for number, layer in self.chunks[chunk]:
             self.rank.labels["layer"] = number
             now = self._use(layer, number, "F", now, ())
             if self.plan.offload.activations and layer.saved:
                 size = int(layer.saved * self.plan.offload.activations)
-                self.stored[task.microbatch, number] = [
-                    self.rank.memory("store activations", False, size, now)
-                ]
-        self._agree("forward", task, now)
-        self.outputs[task.microbatch, task.chunk] = now
+                self.stored[microbatch, number] = [self.rank.memory("store activations", False, size, now)]
+        self._agree("forward", chunk, now)
+        self.outputs[microbatch, chunk] = now
         if virtual < len(self.boundaries) - 1:
             self._send("activations", ahead, self.boundaries[virtual], tag + 2, now)
 
-    def _backward(self, task: Task, kind: str, last: bool) -> None:
-        virtual, ahead, tag = self._place(task)
+    def _backward(self, microbatch: int, chunk: int, kind: str, last: bool) -> None:
+        virtual, ahead, tag = self._place(chunk)
         now: Nodes = ()
         self.rank.labels["layer"] = -1
         if kind != "W":
             # The last virtual stage goes back at once from its own loss.
-            now = self.outputs.pop((task.microbatch, task.chunk))
+            now = self.outputs.pop((microbatch, chunk))
             if virtual < len(self.boundaries) - 1:
                 now = self._receive("gradients", ahead, self.boundaries[virtual], tag + 1)
-        for number, layer in reversed(self.chunks[task.chunk]):
+        for number, layer in reversed(self.chunks[chunk]):
             self.rank.labels["layer"] = number
             also: Nodes = ()
-            if kind != "W" and (stored := self.stored.pop((task.microbatch, number), None)):
+            if kind != "W" and (stored := self.stored.pop((microbatch, number), None)):
                 size = int(layer.saved * (self.plan.offload.activations or 0))
                 # Loaded when the kernels before are done: earlier would hold the memory that offloading frees.
                 also = [self.rank.memory("load activations", True, size, [*stored, *self.rank.chain])]
             now = self._use(layer, number, kind, now, also, last)
         if kind != "W":
-            self._agree("backward", task, now)
+            self._agree("backward", chunk, now)
         if kind != "W" and virtual:
             # Frameworks send when the whole backward pass has returned, gradients of weights included.
             after = [*now, *self.rank.chain]
             self._send("gradients", -ahead, self.boundaries[virtual - 1], tag - 1, after)
 
-    def _agree(self, direction: str, task: Task, after: Nodes) -> None:
+    def _agree(self, direction: str, chunk: int, after: Nodes) -> None:
         """Reduce the largest values of the tensors of a pass; what follows is scaled by them."""
         if not self.history:
             return
         # One GEMM of the forward pass for each linear layer.
-        layers = sum(bool(step.scaling) for _, layer in self.chunks[task.chunk] for step in layer.forward)
+        layers = sum(bool(step.scaling) for _, layer in self.chunks[chunk] for step in layer.forward)
         if layers:
             self.rank.labels["layer"] = -1
             size = layers * TENSORS[direction] * AMAX
@@ -300,9 +342,12 @@ class Stage:
         # A layer may have no steps of a kind, such as the backward pass of patches without dropout.
         done = [base + node for node in made.last] or now
         if kind != "W":
+            self.again.used.append(self.rank.chain[0])
             self.replicas.used(self.rank.chain[0])
-        if "W" in kind and layer.parameters:
-            self.replicas.gradients(number, layer, [base + node for node in made.ends] or done, last)
+        made_by = ([base + node for node in made.ends] or done) if "W" in kind and layer.parameters else None
+        self.again.gradients.append(made_by)
+        if made_by is not None:
+            self.replicas.gradients(number, layer, made_by, last)
         return done
 
     def _load(self, layer: Layer) -> Nodes:

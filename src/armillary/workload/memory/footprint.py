@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import ceil
 
 import numpy as np
@@ -167,16 +168,21 @@ def footprint(
     line["buffers"][:] = buffers(chunks, plan)
     line["gradients"][:] = _gradients(order, held, starts, plan, splits)
     others = _others(order, virtual)
+    # Tasks that differ in the microbatch alone need the same.
+    alike = [(forward[task.chunk], task.kind, split) for task, split in zip(order, splits, strict=True)]
+    distinct = list(dict.fromkeys(alike))
+
+    def of_tasks(bytes_of: Callable[[Chunk, str, bool], Ints]) -> Ints:
+        found = {each: bytes_of(*each) for each in distinct}
+        return np.concatenate([found[each] for each in alike])
+
     for category in ("activations", "logits"):
         totals = np.array([each.total(category) for each in forward], np.int64)
         # The running microbatch layer by layer, all others in flight as a constant over the task.
-        moving = [
-            forward[task.chunk].held(category, task.kind, split)
-            for task, split in zip(order, splits, strict=True)
-        ]
-        line[category][:-1] = np.concatenate(moving) + np.repeat(others @ totals, lengths)
-    line["working"][:-1] = np.concatenate([forward[task.chunk].working(task.kind) for task in order])
-    line["communication"][:-1] = np.concatenate([forward[task.chunk].moved(task.kind) for task in order])
+        moving = of_tasks(partial(_held, category))
+        line[category][:-1] = moving + np.repeat(others @ totals, lengths)
+    line["working"][:-1] = of_tasks(lambda chunk, kind, _: chunk.working(kind))
+    line["communication"][:-1] = of_tasks(lambda chunk, kind, _: chunk.moved(kind))
     line["communication"] += messages(chunks, plan) + buckets(every, plan)
     names = [[layer.name for layer in chunks[task.chunk]][:: 1 if task.kind == "F" else -1] for task in order]
     return Footprint(
@@ -216,6 +222,10 @@ def worst(
         for stage in firsts.values()
     ]
     return max(found, key=lambda each: each.needed)
+
+
+def _held(category: str, chunk: Chunk, kind: str, splits: bool) -> Ints:
+    return chunk.held(category, kind, splits)
 
 
 def _others(order: Sequence[Task], virtual: int) -> Ints:
