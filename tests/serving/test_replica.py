@@ -16,7 +16,7 @@ from armillary.serving.outcome import joined
 from armillary.serving.replica import Engine, Served, serve_replica
 from armillary.serving.requests import Requests
 
-from .conftest import engines, loads, table
+from .conftest import apart, engines, loads, table
 from .reference import RULES, Reference, Step, Together
 
 TABLE = table()
@@ -65,6 +65,27 @@ def test_it_is_the_reference_step_by_step(rule: str, data: st.DataObject) -> Non
     for name in ("begun", "first", "last", "preempted", "hit", "again", "stalled"):
         assert getattr(fast, name).tolist() == of(name), name
     assert fast.requests.arrival.tolist() == of("arrival")
+
+
+@pytest.mark.parametrize("rule", c.RULES)
+@settings(max_examples=60)
+@given(st.data())
+def test_requests_that_come_with_their_prompts(rule: str, data: st.DataObject) -> None:
+    requests = apart(data.draw(loads()), rule)
+    engine = replace(data.draw(engines(requests, (rule,))), cached=False, brought=True)
+    slow, fast = RULES[rule](requests, engine, price), served(requests, engine)
+    slow.run()
+    columns = (c.L_START, c.L_END, c.L_TOKENS, c.L_RUNNING, c.L_WAITING, c.L_BLOCKS)
+    steps = [
+        (s.start, s.end, sum(each[2] for each in s.parts), s.running, s.waiting, s.used) for s in slow.steps
+    ]
+    assert fast.steps[:, columns].tolist() == [list(each) for each in steps]
+    for name in ("begun", "first", "last", "preempted", "again", "stalled"):
+        assert getattr(fast, name).tolist() == [getattr(each, name) for each in slow.requests], name
+    # A step for each token, and no more but what a preemption lost.
+    made = (requests.output - 1).sum()
+    assert made <= fast.steps[:, c.L_TOKENS].sum() <= made + (fast.again + (fast.preempted > 0)).sum()
+    assert not fast.hit.any() and fast.most_blocks <= engine.blocks
 
 
 @settings(max_examples=60)

@@ -47,6 +47,17 @@ LOAD, REPLICA, ENGINE = "Load", "Replica", "Engine"
         help="Ranks of a replica with requests of their own, which share its experts.")  # fmt: skip
 @option("--replicas", type=int, heading=REPLICA,
         help="Replicas, on as many machines as they need; requests go round robin.")  # fmt: skip
+@option("--prefill-replicas", type=int, default=0, metavar="X", heading=REPLICA,
+        help="Replicas that compute prompts only; their keys and values go to those that decode.")  # fmt: skip
+@option(
+    "--decode-replicas", type=int, default=0, metavar="Y", heading=REPLICA, help="Replicas that decode only."
+)
+@option(
+    "--prefill-tp", type=int, heading=REPLICA, help="Devices of those that compute prompts; by default --tp."
+)
+@option(
+    "--prefill-dp", type=int, heading=REPLICA, help="Ranks of those that compute prompts; by default --dp."
+)
 @option("--ep", type=int, default=1, show_default=True, heading=REPLICA,
         help="Devices over which whole experts are divided: 1, or all of a replica.")  # fmt: skip
 @option("--precision", metavar="NAME", heading=REPLICA, help="Of GEMMs; by default bf16.")
@@ -118,7 +129,7 @@ def command(
     """Serve and print."""
     from armillary.base.errors import InputError
     from armillary.base.units import parse_percent, parse_time
-    from armillary.serving.result import engine_text, headline, interval_text, load_text, rate_text, use_text
+    from armillary.serving.result import engine_lines, headline, interval_text, load_text, rate_text, use_text
     from armillary.serving.serve import find_rate, serve
     from armillary.serving.show import metrics_table, serving_json, waits_table
 
@@ -150,7 +161,8 @@ def command(
     for text in found.service.assumptions:
         say(f"Assumed: {text}")
     say(f"Load: {load_text(found)}")
-    say(f"Engine: {engine_text(found)}")
+    for text in engine_lines(found):
+        say(text)
     say(use_text(found))
     click.echo()
     show_table(metrics_table(found))

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-P_COLUMNS = 16
+P_COLUMNS = 17
 (
     P_REQUESTS, P_BUDGET, P_SEQUENCES, P_BLOCK, P_BLOCKS, P_DEPTH, P_CACHED, P_CLIENTS, P_LONG, P_INGEST, P_EMIT,
-    P_RULE, P_TOKEN, P_POLL, P_RANKS, P_BALANCE,
+    P_RULE, P_TOKEN, P_POLL, P_RANKS, P_BALANCE, P_BROUGHT,
 ) = range(P_COLUMNS)  # fmt: skip
 """Requests; tokens of a step; sequences that run at a time; tokens of a block; blocks; steps that are scheduled before
 the results of the first are known; whether blocks are kept for others; clients of a closed loop, 0: open;
 most new tokens of a prompt in a step, 0: no such limit; ns before a request is in the queue, and after its last step
 until a token is with the client; number of the rule (`RULES`); ps of a token of a prompt at the front end, which takes
 one request after another; steps of tokens between looks for new requests, 1: before each step; ranks that have requests
-of their own and go through each step together; steps for which prompts wait until each rank has one (TensorRT-LLM)."""
+of their own and go through each step together; steps for which prompts wait until each rank has one (TensorRT-LLM);
+1: requests come with the keys and values of their prompts, and with the token that follows these."""
 RULES = ("vllm", "sglang", "trtllm")
 VLLM, SGLANG, TRTLLM = range(len(RULES))
 
@@ -38,7 +39,7 @@ R_COLUMNS = 22
 ) = range(R_COLUMNS)  # fmt: skip
 """Of a request: arrival in ns (-1: not yet known); tokens of prompt and output; where its blocks stand in the tables;
 tokens computed; output tokens that are scheduled, blocks that it holds, output tokens that are there; state; ns of the
-first step that has it, of its first and its last token; times it was preempted, tokens found in the cache,
+first step that has it, of its first and its last token here; times it was preempted, tokens found in the cache,
 tokens computed again after a preemption; preemptions when its last token was scheduled; ns of the token before, and
 `S_DISTURBED` then; ns by which prompts of others lengthened its tokens; ns between two tokens with a preemption between
 them; its rank; whether its prompt was cut (SGLang)."""

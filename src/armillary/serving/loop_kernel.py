@@ -26,6 +26,7 @@ from armillary.serving.columns import (
     L_WAITING,
     P_BALANCE,
     P_BLOCKS,
+    P_BROUGHT,
     P_CLIENTS,
     P_DEPTH,
     P_EMIT,
@@ -171,7 +172,7 @@ def results(par, st, pool, req, tables, lists, flights):
             # Odd: it was preempted since its last token.
             r = made[k][slot * most + i] >> 1
             req[R_DONE * n + r] += 1
-            if req[R_DONE * n + r] == 1:
+            if req[R_DONE * n + r] == 1 + par[P_BROUGHT]:
                 req[R_FIRST * n + r] = ends[slot] + par[P_EMIT]
             elif made[k][slot * most + i] & 1:
                 req[R_STALLED * n + r] += ends[slot] - req[R_BEFORE * n + r]

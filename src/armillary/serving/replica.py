@@ -38,6 +38,7 @@ class Engine:
             and blocks are those of each.
         balance: Steps for which prompts wait until each rank has one (TensorRT-LLM).
         emit_ns: From the end of a step until its tokens are with the client.
+        brought: Whether requests come with the keys and values of their prompts, and with the token that follows these.
     """
 
     budget: int = 8192
@@ -54,6 +55,7 @@ class Engine:
     emit_ns: int = 0
     ranks: int = 1
     balance: int = 0
+    brought: bool = False
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,7 @@ class Served:
     Attributes:
         requests: The load, with the arrivals that a closed loop found.
         begun: (requests) ns of the schedule that had it first.
-        first: (requests) ns of its first token.
+        first: (requests) ns of its first token that was made here.
         last: (requests) ns of its last token.
         preempted: (requests) How often it lost its blocks.
         hit: (requests) Tokens that it found in the cache, also those of its own before a preemption.
@@ -145,12 +147,14 @@ def serve_replica(requests: Requests, engine: Engine, table: StepTable, mode: Mo
         (c.P_EMIT, engine.emit_ns), (c.P_RULE, c.RULES.index(engine.rule)), (c.P_TOKEN, engine.token_ps),
         (c.P_POLL, engine.poll), (c.P_RANKS, engine.ranks),
         (c.P_BALANCE, engine.balance if engine.rule == "trtllm" and engine.ranks > 1 else 0),
+        (c.P_BROUGHT, int(engine.brought)),
     ):  # fmt: skip
         par[place] = value
     st[:, c.S_RATIO] = c.FIRST_RATIO
     req = np.zeros((c.R_COLUMNS, n), np.int64)
     req[c.R_ARRIVAL], req[c.R_PROMPT], req[c.R_OUTPUT] = requests.arrival, requests.prompt, requests.output
     req[[c.R_BEGUN, c.R_FIRST, c.R_LAST]] = -1
+    req[[c.R_MADE, c.R_DONE]] = int(engine.brought)
     tables = _tables(requests, engine, blocks, req)
     pool = _pool(engine, st)
     ranks = engine.ranks

@@ -43,7 +43,7 @@ class Service:
         engine: Of each replica.
         capacity: Memory of a device; None: the number of blocks was given.
         table: Times of its steps.
-        copies: Machines like this one, each with as many replicas.
+        replicas: Replicas of the model, or, of two pools, those that decode.
         measured: Whether kernels of the engine were measured on this device.
         assumptions: Sentences: what nobody said and moves the answer.
     """
@@ -55,18 +55,23 @@ class Service:
     capacity: Capacity | None
     table: StepTable
     assumptions: tuple[str, ...]
-    copies: int = 1
+    replicas: int = 1
     measured: bool = False
 
     @property
-    def replicas(self) -> int:
-        """Replicas of the model."""
-        return self.copies * self.machine.npus // (self.plan.parallel.tp * self.engine.ranks)
+    def prefill(self) -> Service | None:
+        """What computes prompts, if that is another pool (`armillary.serving.pools`)."""
+        return None
+
+    @property
+    def replica_devices(self) -> int:
+        """Devices of a replica."""
+        return self.plan.parallel.tp * self.engine.ranks
 
     @property
     def devices(self) -> int:
         """Devices of all replicas."""
-        return self.copies * self.machine.npus
+        return self.replicas * self.replica_devices
 
     def run(self, requests: Requests) -> Outcome:
         """Return what becomes of a load: request r goes to replica r modulo their number, and clients stay with one.
@@ -74,10 +79,13 @@ class Service:
         Raises:
             InputError: a request can never be served.
         """
+        return self.served(requests, shares_of(requests, self.replicas))
+
+    def served(self, requests: Requests, shares: Sequence[Ints]) -> Outcome:
+        """Return what becomes of a load of which each replica has a share: the numbers of its requests, ascending."""
         check_fits(requests, self.engine)
         # No more run than the table has times for: a load has no more requests.
         engine = replace(self.engine, sequences=min(self.engine.sequences, len(self.table.head) - 1))
-        shares = shares_of(requests, self.replicas)
         parts = [share_of(requests, mine, len(shares), at) for at, mine in enumerate(shares)]
         return joined(requests, serve_all(parts, engine, self.table), shares)
 
@@ -217,7 +225,7 @@ def service(model: Model, machine: Machine, requests: Requests, wanted: Wanted) 
         model, plan, machine.platform, budget=budget, sequences=most, longest=int(tokens.max()), captured=CAPTURED,
         overhead_ns=wanted.overhead_ns, kernels=kernels, ranks=wanted.dp,
     )  # fmt: skip
-    return Service(model, machine, plan, engine, capacity, table, tuple(assumptions), copies, measured)
+    return Service(model, machine, plan, engine, capacity, table, tuple(assumptions), copies * each, measured)
 
 
 def _kernels(model: Decoder, machine: Machine, wanted: Wanted, tp: int) -> Kernels | None:
