@@ -46,7 +46,9 @@ LOAD, REPLICA, ENGINE = "Load", "Replica", "Engine"
 @option("--dp", type=int, default=1, show_default=True, heading=REPLICA,
         help="Ranks of a replica with requests of their own, which share its experts.")  # fmt: skip
 @option("--replicas", type=int, heading=REPLICA,
-        help="Replicas, on as many machines as they need; requests go round robin.")  # fmt: skip
+        help="Replicas, on as many machines as they need.")  # fmt: skip
+@option("--router", default="round-robin", show_default=True, metavar="NAME", heading=REPLICA,
+        help="How a request finds its replica: round-robin, or least-loaded, that with the fewest.")  # fmt: skip
 @option("--prefill-replicas", type=int, default=0, metavar="X", heading=REPLICA,
         help="Replicas that compute prompts only; their keys and values go to those that decode.")  # fmt: skip
 @option(

@@ -23,6 +23,7 @@ from armillary.serving.service import Service, service
 from armillary.serving.spread import Wanted
 from armillary.serving.transfer import Links, Side, cache_bytes, links_of, moved
 from armillary.workload.models import Model
+from armillary.workload.models.schema import Decoder
 
 FIRST = {
     "vllm": "is made by the decode pool, which computes the last token of the prompt once more",
@@ -87,6 +88,7 @@ class Pools(Service):
 
     def bytes_of(self, prompt: Ints) -> Ints:
         """Return the bytes of keys and values of prompts of so many tokens."""
+        assert isinstance(self.model, Decoder)
         return cache_bytes(self.model, self.plan, prompt)
 
 
@@ -161,8 +163,12 @@ def pools(model: Model, machine: Machine, requests: Requests, wanted: Wanted) ->
             f"prefill-replicas {x} of {prefill.devices:,} devices and decode-replicas {y} of {decode.devices:,}: "
             f"{sum(used):,} devices, expected {machine.npus:,}, those of machine {machine.name}"
         )
+    if x == 1 and prefill.router != "round-robin":
+        raise InputError(f"router {wanted.router}: expected round-robin, as one replica computes prompts")
     before = service(model, machine, replace(requests, output=np.ones(len(requests), np.int64)), prefill)
-    after = service(model, machine, requests, replace(decode, ingest_ns=0, cached=False, poll=1))
+    after = service(
+        model, machine, requests, replace(decode, ingest_ns=0, cached=False, poll=1, router="round-robin")
+    )
     # The larger replicas stand first: so none is on two nodes that could be on one.
     first = (0, used[0]) if prefill.devices >= decode.devices else (used[1], 0)
     sides = (
@@ -177,8 +183,8 @@ def pools(model: Model, machine: Machine, requests: Requests, wanted: Wanted) ->
         f"keys and values leave when a whole prompt is computed, {format_bytes(size)} of one of mean length, which "
         f"take {format_time(slowest)} alone, at {links.rate.min() / 10**6:,.4g} GB/s; transfers divide the links of "
         "the replicas that send and get them, and nothing else is on these",
-        "both pools take requests in turn; keys and values on their way or waiting for blocks are in neither cache, "
-        "and those of a shared prefix go with each prompt",
+        "replicas that decode take requests in turn; keys and values on their way or waiting for blocks are in neither "
+        "cache, and those of a shared prefix go with each prompt",
         f"the first token {FIRST[wanted.engine]}",
         "no run with separate pools was measured, so means have no interval",
     )

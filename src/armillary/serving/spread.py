@@ -23,6 +23,7 @@ class Wanted:
         tp: Devices that share every matrix: those of a replica, but for dp.
         dp: Ranks of a replica that have requests of their own and share its experts (attention data parallel).
         replicas: Of all; more than a machine holds are on further machines like it.
+        router: By which a request goes to a replica: round-robin, or least-loaded.
         prefill_replicas: Replicas that only compute prompts, whose keys and values go to those that decode; 0: one pool
             does both.
         decode_replicas: Replicas that decode then.
@@ -51,6 +52,7 @@ class Wanted:
     tp: int | None = None
     dp: int = 1
     replicas: int | None = None
+    router: str = "round-robin"
     prefill_replicas: int = 0
     decode_replicas: int = 0
     prefill_tp: int | None = None
