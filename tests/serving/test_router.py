@@ -90,7 +90,7 @@ def test_long_answers_are_not_all_of_one_replica() -> None:
         armillary.serve("llama-3.1-8b", "2xh100", load, tp=1, sequences=2, router=router)
         for router in ("round-robin", "least-loaded")
     )
-    assert least.e2e_s.mean < 0.7 * turns.e2e_s.mean and least.ttft_s.p90 < turns.ttft_s.p90
+    assert least.e2e_s.mean < turns.e2e_s.mean and least.output_tokens_per_s > 1.1 * turns.output_tokens_per_s
     assert (sum(least.outcome.waits.values()) == least.outcome.last - least.outcome.requests.arrival).all()
     assert any("fewest" in each for each in least.service.assumptions)
     alone = armillary.serve("llama-3.1-8b", "1xh100", LOAD, router="least-loaded")

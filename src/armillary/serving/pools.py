@@ -165,31 +165,45 @@ def pools(model: Model, machine: Machine, requests: Requests, wanted: Wanted) ->
         )
     if x == 1 and prefill.router != "round-robin":
         raise InputError(f"router {wanted.router}: expected round-robin, as one replica computes prompts")
-    before = service(model, machine, replace(requests, output=np.ones(len(requests), np.int64)), prefill)
-    after = service(
-        model, machine, requests, replace(decode, ingest_ns=0, cached=False, poll=1, router="round-robin")
-    )
+    after = service(model, machine, requests, decode)
+    before = after
+    if prefill != decode:
+        before = service(model, machine, replace(requests, output=np.ones(len(requests), np.int64)), prefill)
+    return apart(before, after, x, y, requests)
+
+
+def apart(before: Service, after: Service, x: int, y: int, requests: Requests) -> Pools:
+    """Return two pools: `x` replicas like those of one service compute prompts, `y` like those of another decode.
+
+    Args:
+        before: What computes prompts, on the machine of `after`; may be the same.
+        after: What decodes.
+        x: Replicas that compute prompts.
+        y: Replicas that decode.
+        requests: A load, whose prompts are told about.
+    """
+    used = x * before.replica_devices, y * after.replica_devices
     # The larger replicas stand first: so none is on two nodes that could be on one.
-    first = (0, used[0]) if prefill.devices >= decode.devices else (used[1], 0)
+    first = (0, used[0]) if before.replica_devices >= after.replica_devices else (used[1], 0)
     sides = (
-        Side(first[0], x, prefill.tp or 1, prefill.dp),
-        Side(first[1], y, decode.tp or 1, decode.dp),
+        Side(first[0], x, before.plan.parallel.tp, before.engine.ranks),
+        Side(first[1], y, after.plan.parallel.tp, after.engine.ranks),
     )
-    links = links_of(machine.platform, *sides)
-    size = int(cache_bytes(after.model, after.plan, np.array([max(1, int(requests.prompt.mean()))]))[0])  # type: ignore[arg-type]
+    engine = replace(after.engine, brought=True, cached=False, ingest_ns=0, token_ps=0, poll=1)
+    kept = {name: getattr(after, name) for name in ("model", "machine", "plan", "capacity", "table")}
+    links = links_of(after.machine.platform, *sides)
+    found = Pools(
+        **kept, engine=engine, assumptions=(), replicas=y, before=replace(before, replicas=x), links=links
+    )
+    size = int(found.bytes_of(np.array([max(1, int(requests.prompt.mean()))]))[0])
     slowest = max(links.alone(size, *at) for at in np.ndindex(links.rate.shape))
-    assumptions = dict.fromkeys((*before.assumptions, *after.assumptions))
     told = (
         f"keys and values leave when a whole prompt is computed, {format_bytes(size)} of one of mean length, which "
         f"take {format_time(slowest)} alone, at {links.rate.min() / 10**6:,.4g} GB/s; transfers divide the links of "
         "the replicas that send and get them, and nothing else is on these",
         "replicas that decode take requests in turn; keys and values on their way or waiting for blocks are in neither "
         "cache, and those of a shared prefix go with each prompt",
-        f"the first token {FIRST[wanted.engine]}",
+        f"the first token {FIRST[engine.rule]}",
         "no run with separate pools was measured, so means have no interval",
     )
-    kept = {name: getattr(after, name) for name in ("model", "machine", "plan", "capacity", "table")}
-    return Pools(
-        **kept, engine=replace(after.engine, brought=True), assumptions=(*assumptions, *told), replicas=y,
-        before=replace(before, replicas=x), links=links,
-    )  # fmt: skip
+    return replace(found, assumptions=(*dict.fromkeys((*before.assumptions, *after.assumptions)), *told))
