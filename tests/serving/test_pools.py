@@ -262,7 +262,7 @@ def test_a_load_is_served_by_two_pools(serve: Callable[..., Serving], engine: st
         ({"tp": 2}, "prefill-replicas 1 of 2 devices and decode-replicas 1 of 2: 4 devices, expected 2"),
         ({"replicas": 2}, "replicas 2: expected prefill-replicas and decode-replicas alone"),
         ({"prefill_dp": 2}, "3 devices, expected 2, those of machine 2xh100"),
-        ({"blocks": 2}, "request 0: 65 tokens of prompt and output, expected at most 32"),
+        ({"blocks": 2}, "request 0: 72 tokens of prompt and output, expected at most 32"),
     ],
 )
 def test_pools_that_cannot_be(serve: Callable[..., Serving], options: dict[str, Any], words: str) -> None:

@@ -17,7 +17,7 @@ from armillary.base.errors import InputError
 from armillary.base.units import format_bytes, format_time
 from armillary.compute.machine import Machine
 from armillary.serving.outcome import Moved, Outcome
-from armillary.serving.replica import check_fits
+from armillary.serving.replica import Engine, check_fits
 from armillary.serving.requests import Ints, Requests
 from armillary.serving.service import Service, service
 from armillary.serving.spread import Wanted
@@ -172,6 +172,11 @@ def pools(model: Model, machine: Machine, requests: Requests, wanted: Wanted) ->
     return apart(before, after, x, y, requests)
 
 
+def decoding(engine: Engine) -> Engine:
+    """Return an engine as it decodes what others have computed: nothing is in front of it, or shared."""
+    return replace(engine, brought=True, cached=False, ingest_ns=0, token_ps=0, poll=1)
+
+
 def apart(before: Service, after: Service, x: int, y: int, requests: Requests) -> Pools:
     """Return two pools: `x` replicas like those of one service compute prompts, `y` like those of another decode.
 
@@ -189,7 +194,7 @@ def apart(before: Service, after: Service, x: int, y: int, requests: Requests) -
         Side(first[0], x, before.plan.parallel.tp, before.engine.ranks),
         Side(first[1], y, after.plan.parallel.tp, after.engine.ranks),
     )
-    engine = replace(after.engine, brought=True, cached=False, ingest_ns=0, token_ps=0, poll=1)
+    engine = decoding(after.engine)
     kept = {name: getattr(after, name) for name in ("model", "machine", "plan", "capacity", "table")}
     links = links_of(after.machine.platform, *sides)
     found = Pools(
