@@ -20,7 +20,7 @@ from armillary.report.page.shown import Shown
 from armillary.serving.load import cut, load_requests
 from armillary.serving.pools import apart, decoding
 from armillary.serving.requests import Requests
-from armillary.serving.result import Serving, load_text, per_user, seconds_text
+from armillary.serving.result import METRICS, Serving, interval_text, load_text, per_user, seconds_text
 from armillary.serving.service import Service, limits_of, service
 from armillary.serving.spread import Wanted
 from armillary.workload.models import Model, load_model
@@ -134,13 +134,15 @@ class Deployments(Shown):
     def headline(self) -> str:
         """The answer."""
         best, found = self.best, self.best.served
-        limits = " and ".join(f"{name} {seconds_text(most)}" for name, most in found.limits.items())
+        limits = " and ".join(
+            f"{METRICS[name]} of {seconds_text(most)}" for name, most in found.limits.items()
+        )
         times = f"TTFT {seconds_text(found.ttft_s.mean)}, TPOT {seconds_text(found.tpot_s.mean)}"
         what = f"{100 * best.good:.1f} % of requests keep within {limits} ({times} on average)"
-        devices = f"{best.devices} device{'s' * (best.devices > 1)}"
         if best.meets:
-            return f"{best.name}: {devices} are the fewest on which {100 * best.share:g} % do; {what}"
-        return f"None of {len(self.tried)} is enough: at most {what}, with {best.name} on {devices}"
+            return f"{best.name}, the fewest devices ({best.devices}) of {len(self.tried)} tried: {what}"
+        devices = f"{best.devices} device{'s' * (best.devices > 1)}"
+        return f"None of {len(self.tried)} tried is enough: at most {what}, with {best.name} on {devices}"
 
     def __repr__(self) -> str:
         """Return the answer, and what was tried."""
@@ -177,7 +179,13 @@ class Deployments(Shown):
         first, _, rest = self.headline.partition(": ")
         found = [
             answer(
-                first, [rest, f"Load: {load_text(self.best.served)}"], notes=self.best.service.assumptions
+                first,
+                [
+                    rest,
+                    *filter(None, [interval_text(self.best.served)]),
+                    f"Load: {load_text(self.best.served)}",
+                ],
+                notes=self.best.service.assumptions,
             ),
             table("What was tried", columns, rows),
             text("How to start it", launch(self.best.service)),
