@@ -52,7 +52,7 @@ def moved_slowly(starts: Ints, sizes: Ints, sources: Ints, sinks: Ints, links: L
             rate = int(links.rate[sources[each], sinks[each]])
             senders = sum(sources[other] == sources[each] for other in left)
             takers = sum(sinks[other] == sinks[each] for other in left)
-            left[each] -= max(1, min(rate, rate * links.ranks[0] // senders, rate * links.ranks[1] // takers))
+            left[each] -= max(1, min(rate, rate * links.most[0] // senders, rate * links.most[1] // takers))
         now = now + 1 if left else min((int(starts[each]) for each in waiting), default=0)
     return ends
 
@@ -63,8 +63,8 @@ def links(draw: st.DrawFn, shape: tuple[int, int]) -> Links:
     many = shape[0] * shape[1]
     rate = draw(st.lists(st.sampled_from((PART, 3 * PART, 7_654_321)), min_size=many, max_size=many))
     latency = draw(st.lists(st.integers(0, 30), min_size=many, max_size=many))
-    ranks = draw(st.tuples(st.integers(1, 3), st.integers(1, 3)))
-    return Links(np.array(rate).reshape(shape), np.array(latency).reshape(shape), ranks)
+    most = draw(st.tuples(st.integers(1, 3), st.integers(1, 3)))
+    return Links(np.array(rate).reshape(shape), np.array(latency).reshape(shape), most)
 
 
 @settings(max_examples=60)
@@ -208,10 +208,12 @@ def test_transfers_go_over_the_network_of_the_machine() -> None:
     between = links_of(platform, Side(0, 1, 8, 1), Side(8, 1, 8, 1))
     one = links_of(platform, Side(0, 1, 1, 8), Side(8, 1, 1, 8))
     assert inside.rate[0, 0] / 4 > 5 * between.rate[0, 0] / 8
-    assert between.rate[0, 0] == pytest.approx(8 * one.rate[0, 0], rel=1e-3) and one.ranks == (8, 8)
+    assert between.rate[0, 0] == pytest.approx(8 * one.rate[0, 0], rel=1e-3) and one.most == (8, 8)
     # Fewer senders than takers are as fast as the senders.
     few = links_of(platform, Side(0, 1, 2, 1), Side(8, 1, 8, 1))
     assert few.rate[0, 0] == pytest.approx(between.rate[0, 0] / 4, rel=0.01)
+    # The takers have links left for three more.
+    assert few.most == (1, 4)
 
 
 TINY = {

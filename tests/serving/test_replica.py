@@ -228,3 +228,11 @@ def test_a_request_longer_than_the_cache_is_refused() -> None:
     requests = Requests(np.zeros(2, np.int64), np.array([8, 30]), np.array([4, 11]))
     with pytest.raises(InputError, match="request 1: 41 tokens of prompt and output, expected at most 40"):
         served(requests, Engine(64, 16, 4, 10))
+
+
+def test_who_decodes_waits_for_steps_of_prompts() -> None:
+    # The second prompt comes while the first request decodes, and has a step of its own.
+    requests = Requests(np.array([0, 30_000]), np.array([8, 16]), np.array([40, 1]))
+    found = served(requests, Engine(64, 16, 4, 40, rule="sglang", ahead=False))
+    own = found.steps[(found.steps[:, c.L_NEW] == 16).nonzero()[0][0]]
+    assert found.interfered.tolist() == [own[c.L_END] - own[c.L_START], 0]

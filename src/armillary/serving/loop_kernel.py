@@ -291,8 +291,10 @@ def run(par, st, pool, req, tables, lists, sums, flights, price, log):
                 outputs[k][slot] = sums[k][T_OUTPUTS]
             if tokens > 0:
                 start, lasts = max(main[S_NOW], main[S_GPU]), took(par, sums, price, True)
-                if new > 0 and decoding > 0:
-                    main[S_DISTURBED] += max(0, lasts - took(par, sums, price, False))
+                if new > 0:
+                    # Of a step of prompts alone, who decodes waits for all of it.
+                    alone = took(par, sums, price, False) if decoding > 0 else 0
+                    main[S_DISTURBED] += max(0, lasts - alone)
                 main[S_GPU] = start + lasts
                 ends[slot] = main[S_GPU]
                 disturbed[slot] = main[S_DISTURBED]

@@ -55,12 +55,12 @@ class Links:
     Attributes:
         rate: (from, to) Parts of a byte that a transfer alone moves in a ns, of all its devices.
         latency: (from, to) ns besides.
-        ranks: Transfers that a replica sends, and takes, at that rate at a time.
+        most: Transfers that a replica sends, and takes, at that rate at a time.
     """
 
     rate: Ints
     latency: Ints
-    ranks: tuple[int, int] = (1, 1)
+    most: tuple[int, int] = (1, 1)
 
     def alone(self, size: int, source: int = 0, sink: int = 0) -> int:
         """Return ns of a transfer of so many bytes if there is no other."""
@@ -78,7 +78,9 @@ def links_of(platform: Platform, source: Side, sink: Side) -> Links:
         if key not in known:
             known[key] = _probed(platform, *ends)
         rate[at], latency[at] = known[key]
-    return Links(rate, latency, (source.ranks, sink.ranks))
+    # The side with fewer devices of a request has all its links in use, the other has some left.
+    each = min(source.tp, sink.tp)
+    return Links(rate, latency, (source.tp * source.ranks // each, sink.tp * sink.ranks // each))
 
 
 def _crossed(platform: Platform, source: range, sink: range) -> tuple[object, ...]:
@@ -182,6 +184,6 @@ def _rates(active: list[int], sources: Ints, sinks: Ints, links: Links) -> dict[
     for each in active:
         source, sink = int(sources[each]), int(sinks[each])
         rate = int(links.rate[source, sink])
-        most = min(rate, rate * links.ranks[0] // out[source], rate * links.ranks[1] // into[sink])
+        most = min(rate, rate * links.most[0] // out[source], rate * links.most[1] // into[sink])
         found[each] = max(1, most)
     return found

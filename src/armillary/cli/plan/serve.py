@@ -59,7 +59,7 @@ def command(
     from armillary.base.units import parse_percent
     from armillary.explore.deploy.choose import plan_serving
     from armillary.explore.deploy.flags import launch
-    from armillary.explore.deploy.show import deployments_json, tried_table
+    from armillary.explore.deploy.show import deployments_json, reasons, tried_table
     from armillary.serving.result import interval_text, load_text
 
     try:
@@ -85,8 +85,8 @@ def command(
         f"\n{len(found.tried)} tried; *: none gives more tokens/s per device and more per user at once"
     )
     show_table(tried_table(found, top))
-    for kind, why in found.rejected.items():
-        say(f"No {kind}: {why}")
+    for kinds, why in reasons(found):
+        say(f"Not {', '.join(kinds)}: {why}")
     click.echo("\nHow to start it:")
     for text in launch(found.best.service):
         click.echo(text)

@@ -342,7 +342,12 @@ class _Search:
 
     def _pools(self, one: Service, other: Service, x: int, y: int, npus: int) -> None:
         """Serve by two pools, with a further replica of what most of the bad requests wait for until it is enough."""
-        for _ in range(MORE):
+        used = x * one.replica_devices + y * other.replica_devices
+        if used > npus:
+            # Not enough, but what there can be, divided as they are needed.
+            x = max(1, x * npus // used)
+            y = (npus - x * one.replica_devices) // other.replica_devices
+        for _ in range(MORE if y else 0):
             if x * one.replica_devices + y * other.replica_devices > npus:
                 return
             found = self._try(apart(one, other, x, y, self.requests))

@@ -42,6 +42,14 @@ def tried_table(found: Deployments, top: int) -> Table:
     return table
 
 
+def reasons(found: Deployments) -> list[tuple[list[str], str]]:
+    """Return kinds of replicas that cannot be, and why: of those of one reason the words for the last."""
+    groups: dict[str, list[str]] = {}
+    for kind, why in found.rejected.items():
+        groups.setdefault(why.partition(":")[0], []).append(kind)
+    return [(kinds, found.rejected[kinds[-1]]) for kinds in groups.values()]
+
+
 def deployments_json(found: Deployments) -> dict[str, Any]:
     """Return deployments as JSON has them: `best` as of served requests, and one entry for each that was tried."""
     keys = ("devices", "good", "ttft_s", "tpot_s", "output_tokens_per_s_device", "tokens_per_s_user")
