@@ -255,16 +255,16 @@ def command(
         raise click.UsageError("--requests lists them in the file of --json, which is missing")
     if share and speed != 1:
         raise click.UsageError("--find-rate finds what --speed would say: expected one of them")
-    options = with_times(options, overhead, ingest)
+    given = with_times(options, overhead, ingest)
     with working("serving"):
         if share:
             try:
                 least = parse_percent(share)
             except ValueError as error:
                 raise InputError(f"--find-rate: {error}") from None
-            found = find_rate(name, machine, load, slo=slo or "", share=least, **options)
+            found = find_rate(name, machine, load, slo=slo or "", share=least, **given)
         else:
-            found = serve(name, machine, load, slo=slo or "", speed=speed, **options)
+            found = serve(name, machine, load, slo=slo or "", speed=speed, **given)
     click.echo(headline(found))
     if share:
         click.echo(rate_text(found))

@@ -265,7 +265,7 @@ def _kinds(
     sizes = [
         each for each in range(1, machine.npus + 1) if machine.npus % each == 0 and each & (each - 1) == 0
     ]
-    spreads = [(f"tp {each}", {"tp": each}) for each in sizes]
+    spreads: list[tuple[str, dict[str, Any]]] = [(f"tp {each}", {"tp": each}) for each in sizes]
     if isinstance(model, Decoder) and model.experts is not None:
         spreads += [(f"dp {each}", {"tp": 1, "dp": each, "ep": each}) for each in sizes[1:]]
     found: list[Service] = []
