@@ -28,6 +28,8 @@ one to compute prompts and one to decode.
     examples=(
         "armillary plan serve llama-3.1-8b --machine 8xh100 --load poisson:rate=60,input=1024,output=128 "
         "--slo ttft=200ms,tpot=10ms",
+        "armillary plan serve deepseek-v3 --machine 16xh200 --precision fp8 --scales block --engine sglang "
+        "--load log.jsonl --slo ttft=1s,tpot=50ms --json -",
     ),
 )
 @click.argument("name", metavar="MODEL", shell_complete=complete_models)
@@ -38,7 +40,7 @@ one to compute prompts and one to decode.
 @option("--share", default="90%", show_default=True, metavar="SHARE", heading=LOAD,
         help="Of the requests that must be good.")  # fmt: skip
 @engine_options
-@top_option("Replicas", 10)
+@top_option("Replicas", 10, heading="Search")
 @html_option()
 @json_option("Write the same as JSON, in s and tokens.")
 def command(
