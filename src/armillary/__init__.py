@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from armillary.engine.common.multi_job import simulate_jobs
     from armillary.engine.common.timeline import Timeline
     from armillary.explore.compare.comparison import compare
+    from armillary.explore.deploy.choose import plan_serving
     from armillary.explore.result import run
     from armillary.explore.runner.results import sweep
     from armillary.explore.samples.run import sample
@@ -38,6 +39,7 @@ __all__ = [
     "load_platform",
     "load_trace",
     "plan",
+    "plan_serving",
     "run",
     "sample",
     "search",
@@ -57,6 +59,7 @@ _lazy = lazy(
         ".engine.common.multi_job": ("simulate_jobs",),
         ".engine.common.timeline": ("Timeline",),
         ".explore.compare.comparison": ("compare",),
+        ".explore.deploy.choose": ("plan_serving",),
         ".explore.result": ("run",),
         ".explore.runner.results": ("sweep",),
         ".explore.samples.run": ("sample",),

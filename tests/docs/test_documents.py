@@ -103,6 +103,7 @@ LONG = {
     "in-network.md",
     "tutorial-memory-or-network.md",
     "tutorial-budget.md",
+    "tutorial-serving.md",
 }
 
 

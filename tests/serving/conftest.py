@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from hypothesis import strategies as st
 
@@ -33,6 +35,12 @@ def loads(draw: st.DrawFn, most: int = 8) -> Requests:
     if names and draw(st.booleans()):
         names = [tuple(name + (at % 2) * 10 for name in own) for at, own in enumerate(names)]
     return Requests(arrival, prompt, output, clients, tuple(names) if names else None, unit)
+
+
+def apart(requests: Requests, rule: str) -> Requests:
+    """Return the same as requests that come with their prompts and the token behind these."""
+    again = int(rule == "vllm")
+    return replace(requests, prompt=requests.prompt - again, output=requests.output + 1, shared=None)
 
 
 def engines(requests: Requests, rules: tuple[str, ...] = ("vllm",)) -> st.SearchStrategy[Engine]:

@@ -136,6 +136,8 @@ class Reference:
                 int(requests.prompt[r]),
                 int(requests.output[r]),
                 text_of(requests, r),
+                made=int(engine.brought),
+                done=int(engine.brought),
             )
             for r in range(len(requests))
         ]
@@ -213,8 +215,8 @@ class Reference:
             self.waiting.popleft()
             self.running.append(request)
             self.cache.share(request, found)
-            request.computed = len(found) * engine.block
-            request.hit += request.computed
+            request.computed = len(found) * engine.block + self.brings(request)
+            request.hit += len(found) * engine.block
             new = min(tokens - request.computed, budget)
             self.cache.take(request, -(-(request.computed + new) // engine.block) - len(request.blocks))
             if request.begun < 0:
@@ -222,6 +224,10 @@ class Reference:
             budget -= new
             self.add(step, request, new)
         return step
+
+    def brings(self, request: Request) -> int:
+        """Return how many tokens it has keys and values of when it begins."""
+        return request.prompt if self.engine.brought and not request.preempted else 0
 
     def add(self, step: Step, request: Request, new: int) -> None:
         step.parts.append((request.number, request.computed, new))
@@ -242,7 +248,7 @@ class Reference:
             request.done += 1
             request.stalled += step.end - request.ends[-1] if late and request.ends else 0
             request.ends.append(step.end)
-            if request.done == 1:
+            if request.done == 1 + self.engine.brought:
                 request.first = step.end
             if request.done == request.output:
                 request.last = step.end
@@ -276,11 +282,14 @@ class Reference:
         self.waiting.popleft()
         self.running.append(request)
         self.cache.share(request, found)
-        request.computed = len(found) * self.engine.block
-        request.hit += request.computed
+        request.computed = len(found) * self.engine.block + self.brings(request)
+        request.hit += len(found) * self.engine.block
         if request.begun < 0:
             request.begun = self.now
-        self.compute(step, request, new)
+        if new:
+            self.compute(step, request, new)
+        else:
+            self.cache.take(request, self.lacks(request, request.computed))
 
     def compute(self, step: Step, request: Request, new: int) -> None:
         self.cache.take(request, self.lacks(request, request.computed + new))
@@ -335,8 +344,9 @@ class Sglang(Reference):
             if self.running and blocks * self.engine.block + reserved + answer > free * self.engine.block:
                 break
             reserved += self.share(request)
-            new = min(tokens - len(found) * self.engine.block, budget)
-            request.cut = new < tokens - len(found) * self.engine.block
+            left = 0 if self.brings(request) else tokens - len(found) * self.engine.block
+            new = min(left, budget)
+            request.cut = new < left
             self.begin(step, request, found, new)
             budget -= new
             if request.cut:
@@ -377,11 +387,11 @@ class TensorRt(Reference):
                 budget -= new
         while self.waiting and budget and len(self.running) < self.engine.sequences:
             request = self.waiting[0]
-            found = self.cache.found(request, request.prompt)
+            found = self.cache.found(request, request.prompt + request.made)
             free = len(self.cache.free) - sum(self.cache.holders[block] == 0 for block in found)
             if sum(map(self.promised, [*self.running, request])) - len(found) > free:
                 break
-            new = request.prompt - len(found) * self.engine.block
+            new = request.prompt + request.made - len(found) * self.engine.block - self.brings(request)
             too_long = request.prompt > self.engine.budget and budget == self.engine.budget
             if new > budget and not too_long:
                 break

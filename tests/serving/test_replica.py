@@ -16,7 +16,7 @@ from armillary.serving.outcome import joined
 from armillary.serving.replica import Engine, Served, serve_replica
 from armillary.serving.requests import Requests
 
-from .conftest import engines, loads, table
+from .conftest import apart, engines, loads, table
 from .reference import RULES, Reference, Step, Together
 
 TABLE = table()
@@ -65,6 +65,27 @@ def test_it_is_the_reference_step_by_step(rule: str, data: st.DataObject) -> Non
     for name in ("begun", "first", "last", "preempted", "hit", "again", "stalled"):
         assert getattr(fast, name).tolist() == of(name), name
     assert fast.requests.arrival.tolist() == of("arrival")
+
+
+@pytest.mark.parametrize("rule", c.RULES)
+@settings(max_examples=60)
+@given(st.data())
+def test_requests_that_come_with_their_prompts(rule: str, data: st.DataObject) -> None:
+    requests = apart(data.draw(loads()), rule)
+    engine = replace(data.draw(engines(requests, (rule,))), cached=False, brought=True)
+    slow, fast = RULES[rule](requests, engine, price), served(requests, engine)
+    slow.run()
+    columns = (c.L_START, c.L_END, c.L_TOKENS, c.L_RUNNING, c.L_WAITING, c.L_BLOCKS)
+    steps = [
+        (s.start, s.end, sum(each[2] for each in s.parts), s.running, s.waiting, s.used) for s in slow.steps
+    ]
+    assert fast.steps[:, columns].tolist() == [list(each) for each in steps]
+    for name in ("begun", "first", "last", "preempted", "again", "stalled"):
+        assert getattr(fast, name).tolist() == [getattr(each, name) for each in slow.requests], name
+    # A step for each token, and no more but what a preemption lost.
+    made = (requests.output - 1).sum()
+    assert made <= fast.steps[:, c.L_TOKENS].sum() <= made + (fast.again + (fast.preempted > 0)).sum()
+    assert not fast.hit.any() and fast.most_blocks <= engine.blocks
 
 
 @settings(max_examples=60)
@@ -207,3 +228,11 @@ def test_a_request_longer_than_the_cache_is_refused() -> None:
     requests = Requests(np.zeros(2, np.int64), np.array([8, 30]), np.array([4, 11]))
     with pytest.raises(InputError, match="request 1: 41 tokens of prompt and output, expected at most 40"):
         served(requests, Engine(64, 16, 4, 10))
+
+
+def test_who_decodes_waits_for_steps_of_prompts() -> None:
+    # The second prompt comes while the first request decodes, and has a step of its own.
+    requests = Requests(np.array([0, 30_000]), np.array([8, 16]), np.array([40, 1]))
+    found = served(requests, Engine(64, 16, 4, 40, rule="sglang", ahead=False))
+    own = found.steps[(found.steps[:, c.L_NEW] == 16).nonzero()[0][0]]
+    assert found.interfered.tolist() == [own[c.L_END] - own[c.L_START], 0]

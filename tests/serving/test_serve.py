@@ -22,7 +22,7 @@ from armillary.serving import columns as c
 from armillary.serving.kernels import INGEST_NS, TOKEN_PS
 from armillary.serving.load import load_requests
 from armillary.serving.replica import serve_replica
-from armillary.serving.result import Serving, engine_text
+from armillary.serving.result import Serving, engine_lines
 from armillary.serving.serve import find_rate
 from armillary.serving.service import serve_all, share_of, shares_of
 
@@ -246,7 +246,7 @@ def test_ranks_with_requests_of_their_own_share_experts(sparse: str) -> None:
     one = armillary.serve(sparse, "4xh100", load, **small)
     own = armillary.serve(sparse, "4xh100", load, dp=4, ep=4, **small)
     assert (one.service.replicas, own.service.replicas) == (1, 1)
-    assert "tp 1, dp 4" in engine_text(own) and "dp" not in engine_text(one)
+    assert "tp 1, dp 4" in engine_lines(own)[0] and "dp" not in engine_lines(one)[0]
     assert any("half the time of a two-shot" in each for each in own.service.assumptions)
     # Each has the weights of all but experts, of which it has a quarter, and a cache of its own.
     one_memory, own_memory = one.service.capacity, own.service.capacity

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -21,6 +23,169 @@ arrival_s, input_tokens and output_tokens, or one of Mooncake, vLLM, Azure or Bu
 LOAD, REPLICA, ENGINE = "Load", "Replica", "Engine"
 
 
+def _together(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return what adds several options, in their order."""
+
+    def add(function: Any) -> Any:
+        for each in reversed(options):
+            function = each(function)
+        return function
+
+    return add
+
+
+load_options = _together(
+    option(
+        "--load",
+        required=True,
+        metavar="SPEC|FILE",
+        heading=LOAD,
+        help="The requests: a text as above, or a log.",
+    ),
+    option("--first", type=click.IntRange(1), heading=LOAD, help="Serve only so many requests of it."),
+    option(
+        "--speed",
+        type=float,
+        default=1.0,
+        show_default=True,
+        heading=LOAD,
+        help="Divide the time between requests by so much.",
+    ),
+    seed_option(default=0, show_default=True, heading=LOAD),
+)
+"""What comes; ``--slo`` is required by some."""
+engine_options = _together(
+    option("--precision", metavar="NAME", heading=REPLICA, help="Of GEMMs; by default bf16."),
+    option(
+        "--scales",
+        default="tensor",
+        show_default=True,
+        metavar="KIND",
+        heading=REPLICA,
+        help="Of operands in fp8: tensor, or block of 128 x 128.",
+    ),
+    option(
+        "--experts",
+        metavar="NAME",
+        heading=REPLICA,
+        help="As experts are stored: bf16, fp8, fp4 (NVFP4), mxfp4, int4; by default as GEMMs.",
+    ),
+    option(
+        "--weight-precision",
+        metavar="NAME",
+        heading=REPLICA,
+        help="Of stored weights; by default that of GEMMs.",
+    ),
+    option("--cache-precision", metavar="NAME", heading=REPLICA, help="Of keys and values."),
+    option(
+        "--router",
+        default="round-robin",
+        show_default=True,
+        metavar="NAME",
+        heading=REPLICA,
+        help="How a request finds its replica: round-robin, or least-loaded, that with the fewest.",
+    ),
+    option(
+        "--engine",
+        default="vllm",
+        show_default=True,
+        metavar="NAME",
+        heading=ENGINE,
+        help="Whose rule and kernels: vllm, sglang, trtllm.",
+    ),
+    option(
+        "--budget",
+        type=int,
+        heading=ENGINE,
+        help="Most tokens of a step; by default 8192, or 2048 on devices of less than 70 GiB.",
+    ),
+    option(
+        "--sequences",
+        type=int,
+        heading=ENGINE,
+        help="Most sequences that run at a time; by default 1024, or 256 on such devices.",
+    ),
+    option(
+        "--block",
+        type=int,
+        default=16,
+        show_default=True,
+        heading=ENGINE,
+        help="Tokens of a block of the KV cache.",
+    ),
+    option(
+        "--memory",
+        type=float,
+        default=0.9,
+        show_default=True,
+        heading=ENGINE,
+        help="Share of the memory of a device that the engine uses.",
+    ),
+    option(
+        "--poll",
+        type=int,
+        default=1,
+        show_default=True,
+        heading=ENGINE,
+        help="Look for new requests after so many steps without prompts (SGLang).",
+    ),
+    option(
+        "--balance",
+        type=int,
+        default=0,
+        show_default=True,
+        heading=ENGINE,
+        help="Steps for which prompts wait until each rank of dp has one (TensorRT-LLM).",
+    ),
+    option(
+        "--cached/--no-cached",
+        default=True,
+        show_default=True,
+        heading=ENGINE,
+        help="Keep blocks for requests that begin alike.",
+    ),
+    option(
+        "--ahead/--no-ahead",
+        default=True,
+        show_default=True,
+        heading=ENGINE,
+        help="Schedule a step while the one before runs.",
+    ),
+    option(
+        "--overhead",
+        metavar="TIME",
+        heading=ENGINE,
+        help="What each step takes besides its kernels, e.g. 300us.",
+    ),
+    option(
+        "--ingest",
+        metavar="TIME",
+        heading=ENGINE,
+        help="From arrival to queue, e.g. 2ms; by default as measured, with more for longer prompts.",
+    ),
+)
+"""How engines run, and how requests find a replica."""
+
+
+def with_times(options: Mapping[str, object], overhead: str | None, ingest: str | None) -> dict[str, Any]:
+    """Return options with those that are times, in ns.
+
+    Raises:
+        InputError: one is no time.
+    """
+    from armillary.base.errors import InputError
+    from armillary.base.units import parse_time
+
+    found: dict[str, Any] = {**options}
+    for key, text in (("overhead", overhead), ("ingest", ingest)):
+        try:
+            if text is not None:
+                found[f"{key}_ns"] = round(parse_time(text))
+        except ValueError as error:
+            raise InputError(f"--{key}: {error}") from None
+    return found
+
+
 @click.command(
     cls=Command,
     help=_HELP,
@@ -31,62 +196,28 @@ LOAD, REPLICA, ENGINE = "Load", "Replica", "Engine"
 )
 @click.argument("name", metavar="MODEL", shell_complete=complete_models)
 @counted_machine_option()
-@option(
-    "--load",
-    required=True,
-    metavar="SPEC|FILE",
-    heading=LOAD,
-    help="The requests: a text as above, or a log.",
-)
-@option("--first", type=click.IntRange(1), heading=LOAD, help="Serve only so many requests of it.")
-@option("--speed", type=float, default=1.0, show_default=True, heading=LOAD,
-        help="Divide the time between requests by so much.")  # fmt: skip
-@seed_option(default=0, show_default=True, heading=LOAD)
+@load_options
 @option("--tp", type=int, heading=REPLICA, help="Devices of a replica; by default all of the machine.")
 @option("--dp", type=int, default=1, show_default=True, heading=REPLICA,
         help="Ranks of a replica with requests of their own, which share its experts.")  # fmt: skip
 @option("--replicas", type=int, heading=REPLICA,
-        help="Replicas, on as many machines as they need; requests go round robin.")  # fmt: skip
+        help="Replicas, on as many machines as they need.")  # fmt: skip
+@engine_options
+@option("--prefill-replicas", type=int, default=0, metavar="X", heading=REPLICA,
+        help="Replicas that compute prompts only; their keys and values go to those that decode.")  # fmt: skip
+@option(
+    "--decode-replicas", type=int, default=0, metavar="Y", heading=REPLICA, help="Replicas that decode only."
+)
+@option(
+    "--prefill-tp", type=int, heading=REPLICA, help="Devices of those that compute prompts; by default --tp."
+)
+@option(
+    "--prefill-dp", type=int, heading=REPLICA, help="Ranks of those that compute prompts; by default --dp."
+)
 @option("--ep", type=int, default=1, show_default=True, heading=REPLICA,
         help="Devices over which whole experts are divided: 1, or all of a replica.")  # fmt: skip
-@option("--precision", metavar="NAME", heading=REPLICA, help="Of GEMMs; by default bf16.")
-@option("--scales", default="tensor", show_default=True, metavar="KIND", heading=REPLICA,
-        help="Of operands in fp8: tensor, or block of 128 x 128.")  # fmt: skip
-@option("--experts", metavar="NAME", heading=REPLICA,
-        help="As experts are stored: bf16, fp8, fp4 (NVFP4), mxfp4, int4; by default as GEMMs.")  # fmt: skip
-@option(
-    "--weight-precision", metavar="NAME", heading=REPLICA, help="Of stored weights; by default that of GEMMs."
-)
-@option("--cache-precision", metavar="NAME", heading=REPLICA, help="Of keys and values.")
-@option("--engine", default="vllm", show_default=True, metavar="NAME", heading=ENGINE,
-        help="Whose rule and kernels: vllm, sglang, trtllm.")  # fmt: skip
-@option("--budget", type=int, heading=ENGINE,
-        help="Most tokens of a step; by default 8192, or 2048 on devices of less than 70 GiB.")  # fmt: skip
-@option("--sequences", type=int, heading=ENGINE,
-        help="Most sequences that run at a time; by default 1024, or 256 on such devices.")  # fmt: skip
-@option(
-    "--block",
-    type=int,
-    default=16,
-    show_default=True,
-    heading=ENGINE,
-    help="Tokens of a block of the KV cache.",
-)
 @option(
     "--blocks", type=int, heading=ENGINE, help="Blocks of a replica; by default as many as the memory holds."
-)
-@option("--memory", type=float, default=0.9, show_default=True, heading=ENGINE,
-        help="Share of the memory of a device that the engine uses.")  # fmt: skip
-@option("--poll", type=int, default=1, show_default=True, heading=ENGINE,
-        help="Look for new requests after so many steps without prompts (SGLang).")  # fmt: skip
-@option("--balance", type=int, default=0, show_default=True, heading=ENGINE,
-        help="Steps for which prompts wait until each rank of dp has one (TensorRT-LLM).")  # fmt: skip
-@option("--cached/--no-cached", default=True, show_default=True, heading=ENGINE,
-        help="Keep blocks for requests that begin alike.")  # fmt: skip
-@option("--ahead/--no-ahead", default=True, show_default=True, heading=ENGINE,
-        help="Schedule a step while the one before runs.")  # fmt: skip
-@option(
-    "--overhead", metavar="TIME", heading=ENGINE, help="What each step takes besides its kernels, e.g. 300us."
 )
 @option(
     "--slo",
@@ -94,8 +225,6 @@ LOAD, REPLICA, ENGINE = "Load", "Replica", "Engine"
     heading=LOAD,
     help="What a good request meets, e.g. ttft=500ms,tpot=50ms; also e2e.",
 )
-@option("--ingest", metavar="TIME", heading=ENGINE,
-        help="From arrival to queue, e.g. 2ms; by default as measured, with more for longer prompts.")  # fmt: skip
 @option("--find-rate", "share", metavar="SHARE", heading=LOAD,
         help="Divide the time between requests until this share of them, e.g. 90%, just meets --slo.")  # fmt: skip
 @option("--requests", "each", is_flag=True, heading=FILES, help="List every request in the JSON file.")
@@ -117,8 +246,8 @@ def command(
 ) -> None:
     """Serve and print."""
     from armillary.base.errors import InputError
-    from armillary.base.units import parse_percent, parse_time
-    from armillary.serving.result import engine_text, headline, interval_text, load_text, rate_text, use_text
+    from armillary.base.units import parse_percent
+    from armillary.serving.result import engine_lines, headline, interval_text, load_text, rate_text, use_text
     from armillary.serving.serve import find_rate, serve
     from armillary.serving.show import metrics_table, serving_json, waits_table
 
@@ -126,22 +255,16 @@ def command(
         raise click.UsageError("--requests lists them in the file of --json, which is missing")
     if share and speed != 1:
         raise click.UsageError("--find-rate finds what --speed would say: expected one of them")
-    times = {"overhead_ns": overhead, "ingest_ns": ingest}
-    for key, text in times.items():
-        try:
-            if text is not None:
-                options[key] = round(parse_time(text))
-        except ValueError as error:
-            raise InputError(f"--{key.removesuffix('_ns')}: {error}") from None
+    given = with_times(options, overhead, ingest)
     with working("serving"):
         if share:
             try:
                 least = parse_percent(share)
             except ValueError as error:
                 raise InputError(f"--find-rate: {error}") from None
-            found = find_rate(name, machine, load, slo=slo or "", share=least, **options)  # type: ignore[arg-type]
+            found = find_rate(name, machine, load, slo=slo or "", share=least, **given)
         else:
-            found = serve(name, machine, load, slo=slo or "", speed=speed, **options)  # type: ignore[arg-type]
+            found = serve(name, machine, load, slo=slo or "", speed=speed, **given)
     click.echo(headline(found))
     if share:
         click.echo(rate_text(found))
@@ -150,7 +273,8 @@ def command(
     for text in found.service.assumptions:
         say(f"Assumed: {text}")
     say(f"Load: {load_text(found)}")
-    say(f"Engine: {engine_text(found)}")
+    for text in engine_lines(found):
+        say(text)
     say(use_text(found))
     click.echo()
     show_table(metrics_table(found))

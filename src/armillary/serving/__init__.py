@@ -11,4 +11,7 @@ allows, and takes the results of the oldest otherwise. All is in whole ns. The t
 parts: in the queue until its first step; from there to its first token; and between tokens what a step would take
 without prompts, what prompts of others add to it, and what a preemption costs. A plain reference in
 `tests/serving/reference.py` does the same with objects and lists, step by step.
+
+Where prompts are computed apart (`pools`), a request is served by two loops, with a transfer over the machine's network
+between them (`transfer`). A router that looks at the replicas (`router`) stops their loops at each arrival.
 """

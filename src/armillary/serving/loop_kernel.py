@@ -24,8 +24,10 @@ from armillary.serving.columns import (
     L_START,
     L_TOKENS,
     L_WAITING,
+    NEVER,
     P_BALANCE,
     P_BLOCKS,
+    P_BROUGHT,
     P_CLIENTS,
     P_DEPTH,
     P_EMIT,
@@ -36,6 +38,7 @@ from armillary.serving.columns import (
     P_RULE,
     P_SEQUENCES,
     P_TOKEN,
+    P_UNTIL,
     R_ARRIVAL,
     R_BEFORE,
     R_DISTURBED,
@@ -50,6 +53,7 @@ from armillary.serving.columns import (
     R_STATE,
     RUNS,
     S_ARRIVED,
+    S_AWAITS,
     S_DISTURBED,
     S_DONE,
     S_FLIGHT,
@@ -58,6 +62,7 @@ from armillary.serving.columns import (
     S_HEAD,
     S_HELD,
     S_MOST_BLOCKS,
+    S_NEXT,
     S_NOW,
     S_OLDEST,
     S_POLLED,
@@ -81,7 +86,7 @@ T_TOKENS, T_OUTPUTS, T_NEW, T_SCORES, T_DECODING, T_CONTEXT = (
     _step.T_TOKENS, _step.T_OUTPUTS, _step.T_NEW, _step.T_SCORES, _step.T_DECODING, _step.T_CONTEXT,
 )  # fmt: skip
 
-FINISHED, STUCK, FULL = range(3)
+FINISHED, STUCK, FULL, PAUSED = range(4)
 
 
 @inner
@@ -171,7 +176,7 @@ def results(par, st, pool, req, tables, lists, flights):
             # Odd: it was preempted since its last token.
             r = made[k][slot * most + i] >> 1
             req[R_DONE * n + r] += 1
-            if req[R_DONE * n + r] == 1:
+            if req[R_DONE * n + r] == 1 + par[P_BROUGHT]:
                 req[R_FIRST * n + r] = ends[slot] + par[P_EMIT]
             elif made[k][slot * most + i] & 1:
                 req[R_STALLED * n + r] += ends[slot] - req[R_BEFORE * n + r]
@@ -220,9 +225,18 @@ def took(par, sums, price, prompts):
     return longest
 
 
+@inner
+def stops(par, main, half, awaits):
+    """Return whether what comes at `half` ns is beyond the end of this run, and keep where to go on if it is."""
+    if par[P_UNTIL] < 0 or half <= par[P_UNTIL]:
+        return False
+    main[S_NEXT], main[S_AWAITS] = half, awaits
+    return True
+
+
 @njit
 def run(par, st, pool, req, tables, lists, sums, flights, price, log):
-    """Run until all requests are served; return FINISHED, STUCK if none can go on, or FULL if the log is.
+    """Run until all requests are served; return FINISHED, STUCK if none can go on, FULL if the log is, or PAUSED.
 
     Args:
         par: (P_COLUMNS).
@@ -240,10 +254,15 @@ def run(par, st, pool, req, tables, lists, sums, flights, price, log):
     n, most, ranks, main = par[P_REQUESTS], par[P_SEQUENCES], par[P_RANKS], st[0]
     ends, outputs, made, disturbed = flights
     while main[S_DONE] < n:
-        arrive(par, st, req, lists)
         have = 0
-        for k in range(ranks):
-            have += st[k][S_RUNNING] + st[k][S_WAITING]
+        # What it stopped for comes first: to schedule twice in a ns is not the same as once.
+        if main[S_AWAITS] == 0:
+            if stops(par, main, 2 * main[S_NOW] + 1, 0):
+                return PAUSED
+            arrive(par, st, req, lists)
+            for k in range(ranks):
+                have += st[k][S_RUNNING] + st[k][S_WAITING]
+        main[S_AWAITS] = 0
         if main[S_FLIGHT] < par[P_DEPTH] and have > 0:
             if main[S_STEPS] * L_COLUMNS == len(log):
                 return FULL
@@ -272,8 +291,10 @@ def run(par, st, pool, req, tables, lists, sums, flights, price, log):
                 outputs[k][slot] = sums[k][T_OUTPUTS]
             if tokens > 0:
                 start, lasts = max(main[S_NOW], main[S_GPU]), took(par, sums, price, True)
-                if new > 0 and decoding > 0:
-                    main[S_DISTURBED] += max(0, lasts - took(par, sums, price, False))
+                if new > 0:
+                    # Of a step of prompts alone, who decodes waits for all of it.
+                    alone = took(par, sums, price, False) if decoding > 0 else 0
+                    main[S_DISTURBED] += max(0, lasts - alone)
                 main[S_GPU] = start + lasts
                 ends[slot] = main[S_GPU]
                 disturbed[slot] = main[S_DISTURBED]
@@ -290,12 +311,16 @@ def run(par, st, pool, req, tables, lists, sums, flights, price, log):
                 main[S_POLLED] += par[P_POLL] if new > 0 else 1
                 continue
         if main[S_FLIGHT] > 0:
+            if stops(par, main, 2 * ends[main[S_OLDEST]], 1):
+                return PAUSED
             results(par, st, pool, req, tables, lists, flights)
             continue
         # Nothing to do: wait for the next request.
         if main[S_ARRIVED] == n or req[R_ARRIVAL * n + main[S_ARRIVED]] < 0:
-            return STUCK
+            return PAUSED if stops(par, main, NEVER, 1) else STUCK
         ahead = ready(par, main, req, main[S_ARRIVED])
+        if stops(par, main, 2 * ahead + 1, 1):
+            return PAUSED
         if ahead <= main[S_NOW]:
             return STUCK
         main[S_NOW] = ahead

@@ -18,6 +18,8 @@ NS = 1e9
 WAITS = {
     "queue": "waiting for a first step",
     "prefill": "from there to the first token",
+    "transfer": "keys and values on their way",
+    "room": "waiting for a first step where it decodes",
     "decode": "decoding",
     "interference": "while prompts of others lengthen steps",
     "preempted": "without blocks, and computing again",
@@ -36,12 +38,41 @@ class Quantiles:
 
 
 @dataclass(frozen=True)
+class Moved:
+    """How requests went from the pool that computes prompts to the one that decodes.
+
+    Attributes:
+        replica: (requests) Number of the replica that computed the prompt.
+        sent: (requests) ns at which its prompt was computed, and keys and values left.
+        there: (requests) ns at which these were with the replica that decodes.
+        begun: (requests) ns of its first step there.
+        bytes: (requests) Of its keys and values; 0: its only token was made with the prompt.
+        replicas: What each replica that computes prompts did.
+    """
+
+    replica: Ints
+    sent: Ints
+    there: Ints
+    begun: Ints
+    bytes: Ints
+    replicas: tuple[Served, ...]
+
+    @property
+    def most_between(self) -> int:
+        """Most bytes at a time that have left the one pool and have no blocks in the other."""
+        times = np.concatenate((self.begun, self.sent))
+        # What ends at a time has left before anything begins then.
+        order = np.argsort(times, kind="stable")
+        return int(max(0, np.cumsum(np.concatenate((-self.bytes, self.bytes))[order]).max()))
+
+
+@dataclass(frozen=True)
 class Outcome:
     """What became of a load; arrays have a value for each request, in its order.
 
     Attributes:
         requests: The load, with the arrivals that a closed loop found.
-        replica: (requests) Number of the replica that served it.
+        replica: (requests) Number of the replica that served it; of two pools of the one that decoded it, -1: none did.
         begun: (requests) ns of its first step, from the first arrival on as all times.
         first: (requests) ns of its first token.
         last: (requests) ns of its last token.
@@ -49,7 +80,8 @@ class Outcome:
         hit: (requests) Tokens that it found in the prefix cache.
         interfered: (requests) ns by which prompts of others lengthened the steps of its tokens.
         stalled: (requests) ns between tokens with a preemption between them.
-        replicas: What each replica did.
+        replicas: What each replica did; of two pools those that decode.
+        moved: What two pools did; None: there is one.
     """
 
     requests: Requests
@@ -62,6 +94,7 @@ class Outcome:
     interfered: Ints
     stalled: Ints
     replicas: tuple[Served, ...]
+    moved: Moved | None = None
 
     @cached_property
     def ttft(self) -> Floats:
@@ -82,11 +115,15 @@ class Outcome:
 
     @cached_property
     def waits(self) -> Mapping[str, Ints]:
-        """Part of `WAITS` -> (requests) ns; they add up to the time from arrival to last token."""
+        """Part of `WAITS` that there is -> (requests) ns; they add up to the time from arrival to last token."""
+        own = self.moved
+        ready, decoding = (own.sent, own.begun) if own else (self.first, self.first)
+        between = {"transfer": own.there - own.sent, "room": own.begun - own.there} if own else {}
         return {
             "queue": self.begun - self.requests.arrival,
-            "prefill": self.first - self.begun,
-            "decode": self.last - self.first - self.interfered - self.stalled,
+            "prefill": ready - self.begun,
+            **between,
+            "decode": self.last - decoding - self.interfered - self.stalled,
             "interference": self.interfered,
             "preempted": self.stalled,
         }
@@ -114,8 +151,12 @@ class Outcome:
     @property
     def busy(self) -> float:
         """Share of the time in which replicas work on a step."""
-        took = sum(int((each.steps[:, c.L_END] - each.steps[:, c.L_START]).sum()) for each in self.replicas)
-        return took / NS / self.duration_s / len(self.replicas)
+        return self.busy_share(self.replicas)
+
+    def busy_share(self, replicas: Sequence[Served]) -> float:
+        """Return the share of the time in which some of the replicas work on a step."""
+        took = sum(int((each.steps[:, c.L_END] - each.steps[:, c.L_START]).sum()) for each in replicas)
+        return took / NS / self.duration_s / len(replicas)
 
     def good(self, limits: Mapping[str, float]) -> NDArray[np.bool_]:
         """Return (requests) whether a request meets each limit, in s, of ``ttft``, ``tpot`` and ``e2e``."""

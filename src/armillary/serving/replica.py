@@ -38,6 +38,7 @@ class Engine:
             and blocks are those of each.
         balance: Steps for which prompts wait until each rank has one (TensorRT-LLM).
         emit_ns: From the end of a step until its tokens are with the client.
+        brought: Whether requests come with the keys and values of their prompts, and with the token that follows these.
     """
 
     budget: int = 8192
@@ -54,6 +55,7 @@ class Engine:
     emit_ns: int = 0
     ranks: int = 1
     balance: int = 0
+    brought: bool = False
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,7 @@ class Served:
     Attributes:
         requests: The load, with the arrivals that a closed loop found.
         begun: (requests) ns of the schedule that had it first.
-        first: (requests) ns of its first token.
+        first: (requests) ns of its first token that was made here.
         last: (requests) ns of its last token.
         preempted: (requests) How often it lost its blocks.
         hit: (requests) Tokens that it found in the cache, also those of its own before a preemption.
@@ -124,60 +126,146 @@ def serve_replica(requests: Requests, engine: Engine, table: StepTable, mode: Mo
         plain = serve_replica(requests, replace(engine, cached=False), table, mode)
         if not plain.preempted.any():
             return replace(plain, engine=engine)
-    n, par, st = (
-        len(requests),
-        np.zeros(c.P_COLUMNS, np.int64),
-        np.zeros((engine.ranks, c.S_COLUMNS), np.int64),
-    )
-    blocks = -(-(requests.prompt + requests.output) // engine.block)
-    check_fits(requests, engine)
-    if engine.cached:
-        require(
-            engine.ranks * 40 * (int(blocks.sum()) + engine.blocks),
-            f"{n:,} requests have {int(blocks.sum()):,} blocks, which",
-            "fewer or shorter requests, or no prefix cache",
-        )  # fmt: skip
-    depth = 2 if engine.ahead else 1
-    for place, value in (
-        (c.P_REQUESTS, n), (c.P_BUDGET, engine.budget), (c.P_SEQUENCES, engine.sequences), (c.P_BLOCK, engine.block),
-        (c.P_BLOCKS, engine.blocks), (c.P_DEPTH, depth), (c.P_CACHED, int(engine.cached)),
-        (c.P_CLIENTS, requests.clients), (c.P_LONG, engine.long), (c.P_INGEST, engine.ingest_ns),
-        (c.P_EMIT, engine.emit_ns), (c.P_RULE, c.RULES.index(engine.rule)), (c.P_TOKEN, engine.token_ps),
-        (c.P_POLL, engine.poll), (c.P_RANKS, engine.ranks),
-        (c.P_BALANCE, engine.balance if engine.rule == "trtllm" and engine.ranks > 1 else 0),
-    ):  # fmt: skip
-        par[place] = value
-    st[:, c.S_RATIO] = c.FIRST_RATIO
-    req = np.zeros((c.R_COLUMNS, n), np.int64)
-    req[c.R_ARRIVAL], req[c.R_PROMPT], req[c.R_OUTPUT] = requests.arrival, requests.prompt, requests.output
-    req[[c.R_BEGUN, c.R_FIRST, c.R_LAST]] = -1
-    tables = _tables(requests, engine, blocks, req)
-    pool = _pool(engine, st)
-    ranks = engine.ranks
-    lists = (np.zeros((ranks, engine.sequences), np.int64), np.zeros((ranks, max(1, n)), np.int64))
-    flights = (
-        np.zeros(depth, np.int64), np.zeros((ranks, depth), np.int64),
-        np.zeros((ranks, depth * engine.sequences), np.int64), np.zeros(depth, np.int64),
-    )  # fmt: skip
-    work = int(requests.prompt.sum() // max(1, engine.budget) + requests.output.sum())
-    mode = mode or ("interpreted" if work <= INTERPRETED else "compiled")
-    kernel = load("armillary.serving.loop_kernel", mode)
-    log = np.zeros(FIRST_LOG * c.L_COLUMNS, np.int64)
-    sums = np.zeros((ranks, 6), np.int64)
-    arrays = (par, st, pool, req.ravel(), tables, lists, sums, flights, table.arrays())
-    # The log grows; everything else has its size from the beginning.
-    while (state := kernel.run(*arrays, log)) == kernel.FULL:
-        require(
-            3 * log.nbytes, f"{st[0, c.S_STEPS]:,} steps and more, whose log", "fewer or shorter requests"
+    found = Replica(requests, engine, table, mode)
+    found.advance()
+    return found.served(requests)
+
+
+class Replica:
+    """A replica and its requests: all of a load, or, of a fleet whose router looks at it, those that were sent so far.
+
+    Attributes:
+        engine: How it schedules.
+        sent: How many requests it has got, also those that are done.
+    """
+
+    def __init__(
+        self,
+        requests: Requests,
+        engine: Engine,
+        table: StepTable,
+        mode: Mode | None = None,
+        *,
+        router: bool = False,
+    ) -> None:
+        """Lay out its tables.
+
+        Args:
+            requests: The load, or that of the whole fleet.
+            engine: How it schedules.
+            table: Times of steps, up to the engine's tokens and sequences.
+            mode: Of the kernels; None: what is sooner done.
+            router: Whether `send` says which of the requests come to it.
+
+        Raises:
+            InputError: a request can never be served: its tokens do not fit into the KV cache.
+            ShortageError: its blocks need more memory than there is.
+        """
+        n, ranks, depth = len(requests), engine.ranks, 2 if engine.ahead else 1
+        self.engine, self.sent = engine, 0 if router else n
+        blocks = -(-(requests.prompt + requests.output) // engine.block)
+        check_fits(requests, engine)
+        if engine.cached:
+            require(
+                ranks * 40 * (int(blocks.sum()) + engine.blocks),
+                f"{n:,} requests have {int(blocks.sum()):,} blocks, which",
+                "fewer or shorter requests, or no prefix cache",
+            )  # fmt: skip
+        self._par = np.zeros(c.P_COLUMNS, np.int64)
+        self._st = np.zeros((ranks, c.S_COLUMNS), np.int64)
+        for place, value in (
+            (c.P_REQUESTS, n), (c.P_BUDGET, engine.budget), (c.P_SEQUENCES, engine.sequences),
+            (c.P_BLOCK, engine.block), (c.P_BLOCKS, engine.blocks), (c.P_DEPTH, depth),
+            (c.P_CACHED, int(engine.cached)), (c.P_CLIENTS, requests.clients), (c.P_LONG, engine.long),
+            (c.P_INGEST, engine.ingest_ns),
+            (c.P_EMIT, engine.emit_ns), (c.P_RULE, c.RULES.index(engine.rule)), (c.P_TOKEN, engine.token_ps),
+            (c.P_POLL, engine.poll), (c.P_RANKS, ranks),
+            (c.P_BALANCE, engine.balance if engine.rule == "trtllm" and ranks > 1 else 0),
+            (c.P_BROUGHT, int(engine.brought)),
+        ):  # fmt: skip
+            self._par[place] = value
+        self._st[:, c.S_RATIO] = c.FIRST_RATIO
+        req = np.zeros((c.R_COLUMNS, n), np.int64)
+        req[c.R_ARRIVAL], req[c.R_PROMPT], req[c.R_OUTPUT] = (
+            requests.arrival,
+            requests.prompt,
+            requests.output,
         )
-        log = np.concatenate((log, np.zeros_like(log)))
-    assert state == kernel.FINISHED, "requests wait, and none can go on"
-    done = replace(requests, arrival=req[c.R_ARRIVAL])
-    columns = (c.R_BEGUN, c.R_FIRST, c.R_LAST, c.R_LOST, c.R_HIT, c.R_AGAIN, c.R_INTERFERED, c.R_STALLED)
-    steps = log[: st[0, c.S_STEPS] * c.L_COLUMNS].reshape(-1, c.L_COLUMNS)
-    begun, first, last, lost, hit, again, interfered, stalled = (req[each] for each in columns)
-    most = int(st[0, c.S_MOST_BLOCKS])
-    return Served(done, begun, first, last, lost, hit, again, interfered, stalled, steps, most, engine)
+        req[[c.R_BEGUN, c.R_FIRST, c.R_LAST]] = -1
+        req[[c.R_MADE, c.R_DONE]] = int(engine.brought)
+        tables = _tables(requests, engine, blocks, req)
+        self._known = req[[c.R_PROMPT, c.R_OUTPUT, c.R_TABLE]] if router else None
+        if router:
+            req[c.R_ARRIVAL] = -1
+        self._req = req
+        work = int(requests.prompt.sum() // max(1, engine.budget) + requests.output.sum())
+        self._kernel = load(
+            "armillary.serving.loop_kernel", mode or ("interpreted" if work <= INTERPRETED else "compiled")
+        )
+        self._log = np.zeros(FIRST_LOG * c.L_COLUMNS, np.int64)
+        self._arrays = (
+            self._par, self._st, _pool(engine, self._st), req.ravel(), tables,
+            (np.zeros((ranks, engine.sequences), np.int64), np.zeros((ranks, max(1, n)), np.int64)),
+            np.zeros((ranks, 6), np.int64),
+            (
+                np.zeros(depth, np.int64), np.zeros((ranks, depth), np.int64),
+                np.zeros((ranks, depth * engine.sequences), np.int64), np.zeros(depth, np.int64),
+            ),
+            table.arrays(),
+        )  # fmt: skip
+
+    @property
+    def has(self) -> int:
+        """Requests that it has and that are not done."""
+        return self.sent - int(self._st[0, c.S_DONE])
+
+    @property
+    def next(self) -> int:
+        """Half ns at which it goes on if nothing comes."""
+        return int(self._st[0, c.S_NEXT])
+
+    def send(self, r: int, ns: int) -> None:
+        """Let request r of the load come at `ns`, where it has been advanced to."""
+        assert self._known is not None
+        self._req[[c.R_PROMPT, c.R_OUTPUT, c.R_TABLE], self.sent] = self._known[:, r]
+        self._req[c.R_ARRIVAL, self.sent] = ns
+        self._st[0, c.S_NEXT] = 0
+        self.sent += 1
+
+    def advance(self, until: int = -1) -> None:
+        """Go on up to some half ns: results of a ns are known then, and what is scheduled then half a ns later.
+
+        Args:
+            until: Half ns; -1: until all requests are done.
+
+        Raises:
+            ShortageError: steps need more memory than there is.
+        """
+        self._par[c.P_UNTIL] = until
+        # The log grows; everything else has its size from the beginning.
+        while (state := self._kernel.run(*self._arrays, self._log)) == self._kernel.FULL:
+            require(
+                3 * self._log.nbytes,
+                f"{self._st[0, c.S_STEPS]:,} steps and more, whose log",
+                "fewer or shorter requests",
+            )
+            self._log = np.concatenate((self._log, np.zeros_like(self._log)))
+        assert state != self._kernel.STUCK, "requests wait, and none can go on"
+
+    def served(self, requests: Requests) -> Served:
+        """Return what became of its requests, all of which are done.
+
+        Args:
+            requests: They.
+        """
+        req = self._req[:, : self.sent]
+        columns = (c.R_BEGUN, c.R_FIRST, c.R_LAST, c.R_LOST, c.R_HIT, c.R_AGAIN, c.R_INTERFERED, c.R_STALLED)
+        steps = self._log[: self._st[0, c.S_STEPS] * c.L_COLUMNS].reshape(-1, c.L_COLUMNS)
+        begun, first, last, lost, hit, again, interfered, stalled = (req[each] for each in columns)
+        return Served(
+            replace(requests, arrival=req[c.R_ARRIVAL]), begun, first, last, lost, hit, again, interfered, stalled,
+            steps, int(self._st[0, c.S_MOST_BLOCKS]), self.engine,
+        )  # fmt: skip
 
 
 def check_fits(requests: Requests, engine: Engine) -> None:

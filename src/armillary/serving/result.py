@@ -96,7 +96,7 @@ class Serving(Shown):
             rest,
             *filter(None, [interval_text(self)]),
             f"Load: {load_text(self)}",
-            f"Engine: {engine_text(self)}",
+            *engine_lines(self),
             use_text(self),
         ]
         columns = (("", "text"), *((name, "time") for name in ("mean", "p50", "p90", "p99")))
@@ -106,7 +106,11 @@ class Serving(Shown):
         return [
             answer(first, lines, notes=self.service.assumptions),
             table("Times of requests", columns, rows),
-            bars("Where the time of a request goes, on average", [("a request", means)], WAITS),
+            bars(
+                "Where the time of a request goes, on average",
+                [("a request", means)],
+                {name: WAITS[name] for name in means},
+            ),
             lines_of("Requests by time to first token", [("TTFT", _shares(self.outcome.ttft))], *SHARES),
             lines_of("Requests by time per output token", [("TPOT", _shares(self.outcome.tpot))], *SHARES),
             lines_of(
@@ -140,15 +144,22 @@ def headline(found: Serving) -> str:
     return text
 
 
-def engine_text(found: Serving) -> str:
-    """Return how the model is spread, and what its engine holds."""
-    own, engine = found.service.plan, found.service.engine
-    kept, replicas = stores(own), found.service.replicas
+def engine_lines(found: Serving) -> list[str]:
+    """Return how the model is spread, and what its engine holds, a line for each pool."""
+    own = found.service
+    if own.prefill is None:
+        return [f"Engine: {_engine_text(own)}"]
+    return [f"Prefill: {_engine_text(own.prefill)}", f"Decode: {_engine_text(own)}"]
+
+
+def _engine_text(service: Service) -> str:
+    own, engine = service.plan, service.engine
+    kept, replicas = stores(own), service.replicas
     ranks = f", dp {engine.ranks}" if engine.ranks > 1 else ""
     spread = f"{replicas} replica{'s' * (replicas > 1)} of tp {own.parallel.tp}{ranks}"
     rule = RULE_TITLES[engine.rule]
     memory = " of each rank" if ranks else ""
-    if capacity := found.service.capacity:
+    if capacity := service.capacity:
         memory += (
             f", {format_bytes(capacity.cache)} beside weights of {format_bytes(capacity.weights)} and "
             f"{format_bytes(capacity.working)} for a step"
@@ -201,10 +212,15 @@ def use_text(found: Serving) -> str:
     outcome = found.outcome
     mean, most = outcome.cache_use
     preempted, users = int(outcome.preempted.sum()), per_user(found)
+    busy = f"{100 * outcome.busy:.1f} % of the time"
+    if outcome.moved:
+        busy = f"that prefill {100 * outcome.busy_share(outcome.moved.replicas):.1f} %, that decode {busy}"
     text = (
-        f"Use: devices {100 * outcome.busy:.1f} % of the time, cache {100 * mean:.1f} % (at most {100 * most:.1f} %), "
+        f"Use: devices {busy}, cache {100 * mean:.1f} % (at most {100 * most:.1f} %), "
         f"{preempted:,} preemption{'s' * (preempted != 1)}, prefix cache {100 * hit_share(found):.1f} % of tokens"
     )
+    if outcome.moved:
+        text += f"; at most {format_bytes(outcome.moved.most_between)} between the pools at a time"
     if not math.isnan(users):
         each = found.output_tokens_per_s / found.service.devices
         text += f"; {each:,.0f} tokens/s per device, {users:,.1f} per user"
@@ -220,7 +236,7 @@ def per_user(found: Serving) -> float:
 def hit_share(found: Serving) -> float:
     """Return the share of prompt tokens that were in the prefix cache when their request began or began anew."""
     outcome = found.outcome
-    again = sum(int(each.again.sum()) for each in outcome.replicas)
+    again = sum(int(each.again.sum()) for each in (outcome.moved or outcome).replicas)
     return float(outcome.hit.sum()) / (float(outcome.requests.prompt.sum()) + again)
 
 

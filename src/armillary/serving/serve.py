@@ -11,6 +11,7 @@ from armillary.base.document import Source
 from armillary.base.errors import InputError, nearest, one_of
 from armillary.compute.machine import machine_of
 from armillary.serving.load import cut, load_requests
+from armillary.serving.pools import pools
 from armillary.serving.rate import largest
 from armillary.serving.requests import Requests
 from armillary.serving.result import Serving
@@ -76,7 +77,14 @@ def _service(model: str | Path, machine: Source, requests: Requests, options: Ma
     for name in options:
         if name not in names:
             raise InputError(f"serve: no option '{name}'{nearest(name, names)}, expected {one_of(names)}")
-    return service(load_model(model), machine_of(machine), requests, Wanted(**options))
+    wanted = Wanted(**options)
+    # Both are checked where either is said.
+    apart = wanted.prefill_replicas or wanted.decode_replicas
+    for name, value in (("prefill-tp", wanted.prefill_tp), ("prefill-dp", wanted.prefill_dp)):
+        if value is not None and not apart:
+            raise InputError(f"{name} {value}: expected it with prefill-replicas and decode-replicas only")
+    build = pools if apart else service
+    return build(load_model(model), machine_of(machine), requests, wanted)
 
 
 def serve(

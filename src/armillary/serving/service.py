@@ -16,6 +16,7 @@ from armillary.serving.outcome import Outcome, joined
 from armillary.serving.priced import priced
 from armillary.serving.replica import Engine, Served, check_fits, serve_replica
 from armillary.serving.requests import Ints, Requests
+from armillary.serving.router import ROUTERS, least_loaded
 from armillary.serving.spread import Wanted, plan_of
 from armillary.serving.step_table import StepTable
 from armillary.workload.models import Model
@@ -43,7 +44,8 @@ class Service:
         engine: Of each replica.
         capacity: Memory of a device; None: the number of blocks was given.
         table: Times of its steps.
-        copies: Machines like this one, each with as many replicas.
+        replicas: Replicas of the model, or, of two pools, those that decode.
+        router: One of `armillary.serving.router.ROUTERS`.
         measured: Whether kernels of the engine were measured on this device.
         assumptions: Sentences: what nobody said and moves the answer.
     """
@@ -55,31 +57,45 @@ class Service:
     capacity: Capacity | None
     table: StepTable
     assumptions: tuple[str, ...]
-    copies: int = 1
+    replicas: int = 1
+    router: str = "round-robin"
     measured: bool = False
 
     @property
-    def replicas(self) -> int:
-        """Replicas of the model."""
-        return self.copies * self.machine.npus // (self.plan.parallel.tp * self.engine.ranks)
+    def prefill(self) -> Service | None:
+        """What computes prompts, if that is another pool (`armillary.serving.pools`)."""
+        return None
+
+    @property
+    def replica_devices(self) -> int:
+        """Devices of a replica."""
+        return self.plan.parallel.tp * self.engine.ranks
 
     @property
     def devices(self) -> int:
         """Devices of all replicas."""
-        return self.copies * self.machine.npus
+        return self.replicas * self.replica_devices
 
     def run(self, requests: Requests) -> Outcome:
-        """Return what becomes of a load: request r goes to replica r modulo their number, and clients stay with one.
+        """Return what becomes of a load: its requests go to replicas as the router says, and clients stay with one.
 
         Raises:
             InputError: a request can never be served.
         """
+        if self.router == "round-robin" or self.replicas == 1:
+            return self.served(requests, shares_of(requests, self.replicas))
+        return joined(requests, *least_loaded(requests, self.replicas, self.fitted(), self.table))
+
+    def served(self, requests: Requests, shares: Sequence[Ints]) -> Outcome:
+        """Return what becomes of a load of which each replica has a share: the numbers of its requests, ascending."""
         check_fits(requests, self.engine)
-        # No more run than the table has times for: a load has no more requests.
-        engine = replace(self.engine, sequences=min(self.engine.sequences, len(self.table.head) - 1))
-        shares = shares_of(requests, self.replicas)
+        engine = self.fitted()
         parts = [share_of(requests, mine, len(shares), at) for at, mine in enumerate(shares)]
         return joined(requests, serve_all(parts, engine, self.table), shares)
+
+    def fitted(self) -> Engine:
+        """Return the engine with no more sequences than the table has times for: a load has no more requests."""
+        return replace(self.engine, sequences=min(self.engine.sequences, len(self.table.head) - 1))
 
 
 def serve_all(parts: Sequence[Requests], engine: Engine, table: StepTable) -> list[Served]:
@@ -181,6 +197,20 @@ def service(model: Model, machine: Machine, requests: Requests, wanted: Wanted) 
         raise InputError(
             f"replicas {wanted.replicas}: expected a multiple of {each}, those of a machine {machine.name}"
         )
+    if wanted.router not in ROUTERS:
+        raise InputError(
+            f"router {wanted.router}: expected {one_of(ROUTERS)}{nearest(wanted.router, ROUTERS)}"
+        )
+    if wanted.router != "round-robin":
+        if requests.clients:
+            raise InputError(
+                f"router {wanted.router}: clients of a closed loop stay with a replica, expected an open load"
+            )
+        assumptions.append(
+            "a request goes to the replica with the fewest that are not done, which the router knows at once"
+            if copies * each > 1
+            else f"router {wanted.router} has no effect: there is one replica"
+        )
     blocks = capacity.blocks if capacity else _within("blocks", wanted.blocks, 1, MOST_BLOCKS)
     engine = Engine(
         budget, sequences, block, min(blocks, MOST_BLOCKS), ahead=wanted.ahead, cached=wanted.cached,
@@ -217,7 +247,18 @@ def service(model: Model, machine: Machine, requests: Requests, wanted: Wanted) 
         model, plan, machine.platform, budget=budget, sequences=most, longest=int(tokens.max()), captured=CAPTURED,
         overhead_ns=wanted.overhead_ns, kernels=kernels, ranks=wanted.dp,
     )  # fmt: skip
-    return Service(model, machine, plan, engine, capacity, table, tuple(assumptions), copies, measured)
+    return Service(
+        model,
+        machine,
+        plan,
+        engine,
+        capacity,
+        table,
+        tuple(assumptions),
+        copies * each,
+        wanted.router,
+        measured,
+    )
 
 
 def _kernels(model: Decoder, machine: Machine, wanted: Wanted, tp: int) -> Kernels | None:

@@ -41,7 +41,8 @@ _blocks = use("armillary.serving.blocks_kernel")
 take, keep, give_back, found, idle_among, lacking, share = (
     _blocks.take, _blocks.keep, _blocks.give_back, _blocks.found, _blocks.idle_among, _blocks.lacking, _blocks.share,
 )  # fmt: skip
-add = use("armillary.serving.step_kernel").add
+_step = use("armillary.serving.step_kernel")
+add, brought = _step.add, _step.brought
 
 LEAST_RATIO, RATIO_STEP = 98_000, 1003
 """Millionths of what running requests may still write that is kept free for them: at least, and less for each step of
@@ -84,12 +85,15 @@ def prompts(par, st, pool, req, tables, lists, step):
             break
         if hit > 0:
             share(par, st, pool, req, tables, r, hit)
-        computed = hit * par[P_BLOCK]
+        came = brought(par, req, r)
+        computed = max(hit * par[P_BLOCK], came)
         req[R_COMPUTED * n + r] = computed
-        req[R_HIT * n + r] += computed
-        new = min(tokens - computed, budget)
+        req[R_HIT * n + r] += hit * par[P_BLOCK]
+        # What comes with its prompt writes like any other.
+        left = 0 if came > 0 else tokens - computed
+        new = min(left, budget)
         # What is left may be one token, as of a request that writes.
-        cut = new < tokens - computed
+        cut = new < left
         req[R_CUT * n + r] = int(cut)
         take(par, st, pool, req, tables, r, lacking(par, req, r, computed + new))
         budget -= new
@@ -101,7 +105,8 @@ def prompts(par, st, pool, req, tables, lists, step):
         req[R_STATE * n + r] = RUNS
         if req[R_BEGUN * n + r] < 0:
             req[R_BEGUN * n + r] = st[S_NOW]
-        add(par, step, req, r, new)
+        if new > 0:
+            add(par, step, req, r, new)
         keep(par, pool, req, tables, r, computed, computed + new)
     return par[P_BUDGET] - budget
 

@@ -43,7 +43,7 @@ def waits_table(found: Serving) -> Table:
     means = {name: float(each.mean()) for name, each in found.outcome.waits.items()}
     total = sum(means.values())
     for name, title in WAITS.items():
-        share = means[name] / total if total else 0.0
+        share = means.get(name, 0.0) / total if total else 0.0
         if share > 0:
             table.add_row(
                 f"{name}: {title}",
@@ -60,7 +60,9 @@ def serving_json(found: Serving, *, requests: bool = False) -> dict[str, Any]:
     kept, capacity = stores(own), found.service.capacity
     rate, devices = found.output_tokens_per_s, found.service.devices
     mean, most = outcome.cache_use
-    waiting = max(int(each.steps[:, columns.L_WAITING].max()) for each in outcome.replicas)
+    moved = outcome.moved
+    replicas = (*outcome.replicas, *(moved.replicas if moved else ()))
+    waiting = max(int(each.steps[:, columns.L_WAITING].max()) for each in replicas)
     result: dict[str, Any] = {
         "model": found.service.model.name,
         "machine": found.service.machine.name,
@@ -87,7 +89,7 @@ def serving_json(found: Serving, *, requests: bool = False) -> dict[str, Any]:
             "tried": [{"speed": speed, "good": good} for speed, good in sorted(found.found.tried.items())],
         },
         "busy": outcome.busy,
-        "steps": sum(len(each.steps) for each in outcome.replicas),
+        "steps": sum(len(each.steps) for each in replicas),
         "preemptions": int(outcome.preempted.sum()),
         "prefix_hit": hit_share(found),
         "most_waiting": waiting,
@@ -107,6 +109,12 @@ def serving_json(found: Serving, *, requests: bool = False) -> dict[str, Any]:
         },
         "assumptions": list(found.service.assumptions),
     }  # fmt: skip
+    if (before := found.service.prefill) and moved:
+        result["prefill"] = {
+            "replicas": before.replicas, "tp": before.plan.parallel.tp, "dp": before.engine.ranks,
+            "blocks": before.engine.blocks, "busy": outcome.busy_share(moved.replicas),
+            "moved_bytes": int(moved.bytes.sum()), "most_between_bytes": moved.most_between,
+        }  # fmt: skip
     if requests:
         result["requests"] = _each(found)
     return result
@@ -114,8 +122,13 @@ def serving_json(found: Serving, *, requests: bool = False) -> dict[str, Any]:
 
 def _each(found: Serving) -> list[dict[str, Any]]:
     outcome = found.outcome
+    pools = (
+        {"prefill_replica": outcome.moved.replica, "moved_bytes": outcome.moved.bytes}
+        if outcome.moved
+        else {}
+    )
     values = {
-        "replica": outcome.replica, "arrival_s": outcome.requests.arrival / 1e9,
+        "replica": outcome.replica, **pools, "arrival_s": outcome.requests.arrival / 1e9,
         "input_tokens": outcome.requests.prompt, "output_tokens": outcome.requests.output,
         "ttft_s": outcome.ttft, "tpot_s": outcome.tpot, "e2e_s": outcome.e2e,
         **{f"{name}_s": each / 1e9 for name, each in outcome.waits.items()},

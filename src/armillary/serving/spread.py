@@ -23,6 +23,12 @@ class Wanted:
         tp: Devices that share every matrix: those of a replica, but for dp.
         dp: Ranks of a replica that have requests of their own and share its experts (attention data parallel).
         replicas: Of all; more than a machine holds are on further machines like it.
+        router: By which a request goes to a replica: round-robin, or least-loaded.
+        prefill_replicas: Replicas that only compute prompts, whose keys and values go to those that decode; 0: one pool
+            does both.
+        decode_replicas: Replicas that decode then.
+        prefill_tp: Devices of those that compute prompts; None: as `tp`.
+        prefill_dp: Ranks of those that compute prompts; None: as `dp`.
         engine: Whose kernels and rule: vllm, sglang or trtllm.
         ep: Devices over which whole experts are divided: 1, or all of a replica.
         precision: Of GEMMs.
@@ -46,6 +52,11 @@ class Wanted:
     tp: int | None = None
     dp: int = 1
     replicas: int | None = None
+    router: str = "round-robin"
+    prefill_replicas: int = 0
+    decode_replicas: int = 0
+    prefill_tp: int | None = None
+    prefill_dp: int | None = None
     engine: str = "vllm"
     ep: int = 1
     precision: str | None = None
@@ -64,6 +75,11 @@ class Wanted:
     ingest_ns: int | None = None
     poll: int = 1
     balance: int = 0
+
+    @property
+    def devices(self) -> int:
+        """Devices of a replica, where `tp` is given."""
+        return (self.tp or 1) * self.dp
 
 
 def plan_of(model: Decoder, name: str, npus: int, tp: int, wanted: Wanted) -> Plan:

@@ -3,11 +3,27 @@
 from __future__ import annotations
 
 from armillary.base.jit import inner
-from armillary.serving.columns import P_REQUESTS, R_COMPUTED, R_LOST, R_MADE, R_OUTPUT, R_PROMPT, R_SEEN
+from armillary.serving.columns import (
+    P_BROUGHT,
+    P_REQUESTS,
+    R_COMPUTED,
+    R_LOST,
+    R_MADE,
+    R_OUTPUT,
+    R_PROMPT,
+    R_SEEN,
+)  # fmt: skip
 
 T_TOKENS, T_OUTPUTS, T_NEW, T_SCORES, T_DECODING, T_CONTEXT, T_COLUMNS = range(7)
 """Tokens; sequences that get a token; new tokens of prompts, and twice their scores but for those among themselves;
 sequences that decode, and the tokens before these."""
+
+
+@inner
+def brought(par, req, r):
+    """Return how many tokens a request brings keys and values of; what a preemption has lost is computed here."""
+    n = par[P_REQUESTS]
+    return req[R_PROMPT * n + r] if par[P_BROUGHT] > 0 and req[R_LOST * n + r] == 0 else 0
 
 
 @inner

@@ -35,7 +35,8 @@ _blocks = use("armillary.serving.blocks_kernel")
 take, keep, found, idle_among, lacking, share = (
     _blocks.take, _blocks.keep, _blocks.found, _blocks.idle_among, _blocks.lacking, _blocks.share,
 )  # fmt: skip
-add = use("armillary.serving.step_kernel").add
+_step = use("armillary.serving.step_kernel")
+add, brought = _step.add, _step.brought
 
 
 @inner
@@ -73,17 +74,18 @@ def schedule(par, st, pool, req, tables, lists, step):
         reserved += promised(par, req, r)
     while st[S_WAITING] > 0 and st[S_HELD] == 0 and budget > 0 and st[S_RUNNING] < par[P_SEQUENCES]:
         r = waiting[st[S_HEAD]]
-        tokens = req[R_PROMPT * n + r]
+        tokens = req[R_PROMPT * n + r] + req[R_MADE * n + r]
         hit = found(par, req, tables, r, tokens)
         idle = idle_among(par, pool, req, tables, r, hit) if par[P_CACHED] else 0
         if promised(par, req, r) - hit + reserved > st[S_FREE] - idle:
             break
-        new = tokens - hit * par[P_BLOCK]
+        computed = max(hit * par[P_BLOCK], brought(par, req, r))
+        new = tokens - computed
         if new > budget and (tokens <= par[P_BUDGET] or budget < par[P_BUDGET]):
             break
         if hit > 0:
             share(par, st, pool, req, tables, r, hit)
-        req[R_COMPUTED * n + r] = hit * par[P_BLOCK]
+        req[R_COMPUTED * n + r] = computed
         req[R_HIT * n + r] += hit * par[P_BLOCK]
         st[S_HEAD] = (st[S_HEAD] + 1) % n
         st[S_WAITING] -= 1

@@ -39,7 +39,8 @@ _blocks = use("armillary.serving.blocks_kernel")
 take, keep, give_back, found, idle_among, lacking, share = (
     _blocks.take, _blocks.keep, _blocks.give_back, _blocks.found, _blocks.idle_among, _blocks.lacking, _blocks.share,
 )  # fmt: skip
-add = use("armillary.serving.step_kernel").add
+_step = use("armillary.serving.step_kernel")
+add, brought = _step.add, _step.brought
 
 
 @inner
@@ -103,9 +104,9 @@ def schedule(par, st, pool, req, tables, lists, step):
             break
         if hit > 0:
             share(par, st, pool, req, tables, r, hit)
-        computed = hit * par[P_BLOCK]
+        computed = max(hit * par[P_BLOCK], brought(par, req, r))
         req[R_COMPUTED * n + r] = computed
-        req[R_HIT * n + r] += computed
+        req[R_HIT * n + r] += hit * par[P_BLOCK]
         new = tokens - computed
         if par[P_LONG] > 0:
             new = min(new, par[P_LONG])

@@ -8,6 +8,7 @@ from armillary.cli import COMMANDS
 from armillary.cli.command import DefaultGroup
 
 SUBCOMMANDS = {
+    "serve": "Find the replicas that serve a load within an objective on the fewest devices.",
     "search": "Find the best points of a sweep file without simulating all of them.",
     "cost": "Say what a machine and a simulated step cost: price, energy, per token.",
     "allocate": "Spend a budget of bandwidth on the dimensions of a network.",
