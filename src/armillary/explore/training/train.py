@@ -114,7 +114,7 @@ def of_parts(
         ),
         parts,
         plan.batch * (sequence or 0) * plan.iterations,
-        (*assumed, *_checkpoints(step), *_assumed(machine, software)), step, partial(of_plan, model, machine, software),
+        (*assumed, *_without_effect(plan), *_checkpoints(step), *_assumed(machine, software)), step, partial(of_plan, model, machine, software),
     )  # fmt: skip
 
 
@@ -152,6 +152,16 @@ def plan_of(values: Mapping[str, Any], machine: Machine) -> Plan:
     except ValidationError as error:
         place, problem = first_problem(error)
         raise PlanError(place, problem or "missing") from None
+
+
+def _without_effect(plan: Plan) -> list[str]:
+    """Return what the plan says and nothing follows from."""
+    if plan.experts.dispatcher is None or plan.parallel.ep > 1:
+        return []
+    return [
+        f"experts.dispatcher {plan.experts.dispatcher} has no effect: with ep 1 every rank has all experts, and no "
+        "token is sent"
+    ]
 
 
 def _checkpoints(step: Step) -> list[str]:
