@@ -79,7 +79,7 @@ def test_a_capture_runs_on_machines(call_main: Call, captured: Path) -> None:
 
 def test_a_machine_of_another_size_is_refused(call_main: Call, captured: Path) -> None:
     made = call_main("run --captured cap --machine 2xdgx-h100")
-    assert made.exit_code == 2 and "the trace has 8 ranks, but the network has 16 NPUs" in made.stderr
+    assert made.exit_code == 2 and "one of 8 ranks, but the machine has 16 NPUs" in made.stderr
 
 
 def test_what_is_printed_names_what_is_not_known(capsys: pytest.CaptureFixture[str]) -> None:
@@ -93,7 +93,7 @@ def test_what_is_printed_names_what_is_not_known(capsys: pytest.CaptureFixture[s
     differ = mesh_logs()
     differ[1].rows.append(kernel())
     present(differ)
-    assert "What 6 ranks do does not follow from these" in capsys.readouterr().out
+    assert "Ranks whose work does not follow from these: 6" in capsys.readouterr().out
     present(mesh_logs(uneven=True))
     assert "differ in the shapes of" not in capsys.readouterr().out
 

@@ -43,7 +43,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-import fuzz_readers
+import fuzz_recorded
 from fuzz_coverage import Coverage, Line
 from fuzz_mutations import mutated
 from fuzz_readers import Reader, readers
@@ -331,7 +331,7 @@ def main() -> int:
     arguments = parser.parse_args()
     if arguments.keep:
         # The corpus is made of this tree alone.
-        fuzz_readers.TRACES = Path("none")
+        fuzz_recorded.TRACES = Path("none")
     table = {reader.name: reader for reader in readers()}
     if arguments.again:
         name, _, number = arguments.again.rpartition(":")

@@ -16,7 +16,8 @@ from xml.etree import ElementTree
 import click
 import pytest
 from click.testing import CliRunner
-from hostile_world import CALLS, spoil_store, write_world
+from hostile_calls import CALLS
+from hostile_world import spoil_store, write_world
 
 from armillary.cli import main
 from armillary.cli.command import DefaultGroup

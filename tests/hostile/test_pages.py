@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from hostile_browser import browser, is_there
-from hostile_world import CALLS, FILE, HTML, spoil_store, write_world
+from hostile_calls import CALLS
+from hostile_world import FILE, HTML, spoil_store, write_world
 
 from armillary.base.page import html_page, html_text, text_script
 from armillary.cli import main

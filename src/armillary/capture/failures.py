@@ -31,6 +31,14 @@ HINTS: tuple[tuple[Callable[[BaseException], bool], str], ...] = (
         "as a capacity instead of a mask",
     ),
     (
+        lambda error: "SparseTensorImpl" in str(error) or "to_sparse" in str(error.__context__),
+        "tensors of a sparse layout are not captured; expected dense ones, such as Embedding(sparse=False)",
+    ),
+    (
+        lambda error: isinstance(error, AssertionError) and "shape_env" in str(error),
+        "nested tensors have sizes that are not known; expected padded ones",
+    ),
+    (
         lambda error: (
             type(error).__name__ in ("UnsupportedOperatorException", "UnsupportedFakeTensorException")
             or "register_fake" in str(error)

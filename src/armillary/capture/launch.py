@@ -27,6 +27,7 @@ from armillary.capture.log import FORMAT, Log, path_of, read
 from armillary.capture.mesh import mesh_of, needs_mesh
 from armillary.capture.script import REFUSED
 from armillary.capture.session import STEP
+from armillary.capture.summary import classes
 from armillary.convert.torch_import import import_torch
 
 TOGETHER = 2
@@ -62,7 +63,8 @@ def capture_script(
         arguments: Its arguments.
         folder: Where ``rank_<r>.json.gz`` go.
         ranks: How many ranks it has.
-        run: Those to run; None: the first and the last, one of each stage of a pipeline, and one at random.
+        run: Those to run; None: the first and the last, one of each stage of a pipeline, and one at random; and the
+            others, if those differ and there are at most `MOST_RANKS`.
         device: What `torch.cuda` answers as.
         step: Step to record, from 1, after which the script is ended, or its last one if it makes fewer; 0: the whole
             script.
@@ -152,7 +154,10 @@ def _of_this_run(folder: Path, said: dict[str, object]) -> None:
 
 
 def _usual(processes: _Processes, ranks: int) -> None:
-    """Run rank 0, a rank of each stage, and, to see whether the others are alike, the last one and one at random."""
+    """Run rank 0, a rank of each stage, and, to see whether the others are alike, the last one and one at random.
+
+    If they are not, the others are run, too.
+    """
     processes.run({0})
     # The ranks of other stages may have groups that the first one has not, and so a finer mesh.
     for _ in range(ranks):
@@ -177,6 +182,11 @@ def _usual(processes: _Processes, ranks: int) -> None:
     # By a number that is always the same: two runs of a command run the same ranks.
     drawn = random.Random(ranks).randrange(ranks)
     processes.run({ranks - 1, drawn} - processes.done)
+    # Where these differ (in a ring, each rank may see another part of a mask), what follows from none is run, too.
+    logs = processes.logs()
+    rest = set(range(ranks)).difference(*(each.ranks for each in classes(logs)))
+    if rest and len(rest) + len(logs) <= MOST_RANKS:
+        processes.run(rest)
 
 
 class _Processes:

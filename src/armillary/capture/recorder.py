@@ -1,9 +1,4 @@
-"""The dispatch mode that records: tensors of CPUs are real, those of the device have no memory.
-
-A mode sees every operator below autograd: forward, backward and optimizer. Operators on tensors of the device run in
-PyTorch's FakeTensorMode, which knows shapes and types only. All others run as they are: data loaders, tokenizers and
-device meshes need real numbers.
-"""
+"""What a program does on the device, row by row: operators, communications, streams, and what the host waits for."""
 
 from __future__ import annotations
 
@@ -14,7 +9,7 @@ from armillary.base.errors import ArmillaryError
 from armillary.capture import library as notes
 from armillary.capture.communications import NAMESPACES, Groups, call_of
 from armillary.capture.fusion import Flow, fuse
-from armillary.capture.kinds import Kind, kept, kind_of, shaped
+from armillary.capture.kinds import Kind, kind_of, shaped
 from armillary.capture.library import Library
 from armillary.capture.log import (
     ALL,
@@ -30,10 +25,10 @@ from armillary.capture.log import (
     Row,
 )
 from armillary.capture.memory import Memory
+from armillary.capture.mode import mode_of
 from armillary.capture.owners import owners_of
 from armillary.capture.values import Values
 from armillary.capture.where import Where
-from armillary.convert.torch_import import torch_part
 from armillary.trace.attention import Attention
 
 STEP = ("rows", "communications", "kinds", "groups")
@@ -56,7 +51,7 @@ class Recorder:
         self.values = Values(torch)
         self.where = Where(torch)
         self.memory = Memory(torch, self._ended)
-        self.mode = _mode(torch, self)
+        self.mode = mode_of(torch, self)
         self.optimizers: list[Any] = []
         self.paused = False
         self._groups = Groups(torch)
@@ -218,8 +213,13 @@ class Recorder:
 
     def read(self, tensor: Any) -> Any:
         """Return the value of a tensor that the program asks for; the host waits for the stream."""
-        self._row(HOST, 0, self._library.stream())
+        self.waited()
         return self.values.of(tensor, self.where.line())
+
+    def waited(self) -> None:
+        """Note that the host waits for the stream."""
+        if not self.paused:
+            self._row(HOST, 0, self._library.stream())
 
     def _made_at(self) -> str:
         place = self.where.now()
@@ -284,107 +284,6 @@ def _plain(value: Any) -> Any:
     if value is None or isinstance(value, bool | int | str):
         return value
     return "nan" if isinstance(value, float) and math.isnan(value) else str(value)[:80]
-
-
-def _mode(torch: Any, recorder: Recorder) -> Any:
-    FakeTensor: Any = torch_part("_subclasses.fake_tensor").FakeTensor
-    AsyncCollectiveTensor: Any = torch_part("distributed._functional_collectives").AsyncCollectiveTensor
-    DTensor: Any = torch_part("distributed.tensor").DTensor
-    TorchDispatchMode: Any = torch_part("utils._python_dispatch").TorchDispatchMode
-    aten, functional, leaves = torch.ops.aten, torch.ops._c10d_functional, torch.utils._pytree.tree_leaves
-    fake = torch_part("_subclasses.fake_tensor").FakeTensorMode(allow_non_fake_inputs=True)
-
-    def on_device(device: Any) -> bool:
-        return device is not None and torch.device(device).type == "cuda"
-
-    class Mode(TorchDispatchMode):  # type: ignore[misc]
-        supports_higher_order_operators = True
-
-        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            kwargs = kwargs or {}
-            if isinstance(func, torch._ops.HigherOrderOperator):
-                return higher(func, args, kwargs)
-            if func.namespace == "prim":
-                return func(*args, **kwargs)
-            # DTensor calls the operators on its local tensors, which come here, too; what a collective of functions
-            # gives waits for it at its first use, and calls the operator after that.
-            if any(issubclass(each, (DTensor, AsyncCollectiveTensor)) for each in types):
-                return NotImplemented
-            given = leaves((args, kwargs))
-            tensors = [each for each in given if isinstance(each, torch.Tensor)]
-            has = any(isinstance(each, FakeTensor) for each in tensors)
-            device = kwargs.get("device")
-            if not has and not on_device(device):
-                return func(*args, **kwargs)
-            if not has and torch._C._dispatch_has_kernel_for_dispatch_key(
-                func.name(), "CompositeImplicitAutograd"
-            ):
-                # Under no_grad such operators come whole, with real tensors; their parts are recorded instead.
-                with self:
-                    found = func.decompose(*args, **kwargs)
-                if found is not NotImplemented:
-                    return found
-            # Rules for tensors without memory make new tensors of these two, where PyTorch gives back its argument.
-            if func is functional._wrap_tensor_autograd.default:
-                return AsyncCollectiveTensor(args[0])
-            if func is functional.wait_tensor.default:
-                recorder.wait_for(args[0])
-                return args[0]
-            if func is aten._local_scalar_dense.default:
-                return recorder.read(args[0])
-            if func in (aten._pin_memory.default, aten.is_pinned.default):
-                return args[0]
-            if on_device(device) and torch.device(device).index is None:
-                kwargs = {**kwargs, "device": torch.device("cuda", torch.accelerator.current_device_index())}
-            with fake:
-                if func is aten.bincount.default and len(args) > 2 and args[2]:
-                    # As many counts as it names: no number is larger.
-                    out = args[0].new_empty(args[2], dtype=torch.int64)
-                else:
-                    out = func(*args, **kwargs)
-            fakes = [each for each in tensors if isinstance(each, FakeTensor)]
-            recorder.values.note(func, args, kwargs, fakes, out)
-            recorder.operator(func, args, kwargs, tensors, out)
-            return out
-
-    def higher(func: Any, args: Any, kwargs: Any) -> Any:
-        tensors = [each for each in leaves((args, kwargs)) if isinstance(each, torch.Tensor)]
-        with fake:
-            out = func(*args, **kwargs)
-        name, flops, shape = func.name(), 0, None
-        if name in ("flex_attention", "flex_attention_backward"):
-            back = name.endswith("backward")
-            query, key, value = (tuple(map(int, each.shape)) for each in args[:3])
-            shape = Attention(query[0], query[1], key[1], query[2], key[2], query[3], value[3], int(back))
-            flops = (5 if back else 2) * query[0] * query[1] * query[2] * key[2] * (query[3] + value[3])
-            masks = [each[-1] for each in args if isinstance(each, tuple) and each and callable(each[-1])]
-            if any(looks_back(part) for mask in masks[-1:] for part in all_of(mask)):
-                flops = kept(flops, shape)
-        recorder.higher(name, tensors, out, flops, shape)
-        return out
-
-    def all_of(mask: Any) -> list[Any]:
-        """Return the masks that `and_masks` has put together, and the mask itself."""
-        held = [cell.cell_contents for cell in getattr(mask, "__closure__", None) or ()]
-        parts = [each for value in held if isinstance(value, tuple) for each in value if callable(each)]
-        return [*parts, mask]
-
-    def looks_back(mask: Any) -> bool:
-        """Return whether the first query does not see the second key, whatever documents and windows hide besides."""
-        recorder.paused = True
-        try:
-            with mode:
-                zero, one = (torch.full((), at, dtype=torch.int64, device="cuda") for at in (0, 1))
-                seen = mask(zero, zero, zero, one)
-        except Exception:  # a mask of the program's own, of tensors that are elsewhere
-            return False
-        finally:
-            recorder.paused = False
-        known = recorder.values.known.get(seen) if isinstance(seen, FakeTensor) else seen
-        return known is not None and not bool(known)
-
-    mode = Mode()
-    return mode
 
 
 def check_step(log: Log) -> None:

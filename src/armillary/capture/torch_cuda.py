@@ -53,7 +53,22 @@ def install(
     torch.Tensor.is_pinned = lambda *_, **__: False
     _fake_tensors(torch)
     _moves(torch)
+    _lengths(torch)
     _compile(torch, compiled)
+
+
+def _lengths(torch: Any) -> None:
+    """Let lengths of `ctc_loss` that are on the CPU be numbers, as they are for CUDA."""
+    plain = torch.ctc_loss
+
+    def ctc_loss(x: Any, targets: Any, *lengths: Any, **more: Any) -> Any:
+        first = [
+            each.tolist() if isinstance(each, torch.Tensor) and each.device.type == "cpu" else each
+            for each in lengths[:2]
+        ]
+        return plain(x, targets, *first, *lengths[2:], **more)
+
+    torch.ctc_loss = ctc_loss
 
 
 def _own(function: Callable[..., Any]) -> Callable[..., Any]:

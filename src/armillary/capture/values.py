@@ -95,34 +95,49 @@ class Values:
         results = [each for each in flatten(out) if isinstance(each, self.fake)]
         finite = _finite(name, args)
         if finite is not None and results:
-            self._keep(results[0], torch.full((), finite).expand(results[0].shape))
+            self.keep(results[0], torch.full((), finite).expand(results[0].shape))
         elif name in FINITE and results:
-            self._keep(results[0], torch.full((), FINITE[name]).expand(results[0].shape))
+            self.keep(results[0], torch.full((), FINITE[name]).expand(results[0].shape))
         elif name in ("histc", "bincount") and results and args[0] not in self.known:
-            self._keep(results[0], _balanced(torch, args[0].numel(), results[0]))
+            self.keep(results[0], _balanced(torch, args[0].numel(), results[0]))
         elif name == "topk" and len(results) == 2:
             index, experts = results[1], args[0].shape[args[2] if len(args) > 2 else -1]
             if index.numel() <= MOST_ELEMENTS:
-                self._keep(index, (torch.arange(index.numel()) % experts).view(index.shape))
+                self.keep(index, (torch.arange(index.numel()) % experts).view(index.shape))
         elif func.namespace in ("_c10d_functional", "c10d"):
             self._through(name, func.namespace, tensors, results)
+        elif name in ("_to_copy", "copy_", "fill_", "zero_"):
+            self._written(name, args, results[0])
         elif not tensors:
             if name in BORN and results and self._small(results[0]):
-                self._keep(results[0], func(*args, **{**kwargs, "device": torch.device("cpu")}))
+                self.keep(results[0], func(*args, **{**kwargs, "device": torch.device("cpu")}))
         elif name in ("zeros_like", "new_zeros", "ones_like", "full_like", "new_full", "new_ones"):
             if results and self._small(results[0]):
                 at = 1 if name == "full_like" else 2
                 value = (args[at] if name.startswith(("full", "new_full")) else 0) or 0
                 value = 1 if "ones" in name else value
-                self._keep(results[0], torch.full(results[0].shape, value, dtype=results[0].dtype))
+                self.keep(results[0], torch.full(results[0].shape, value, dtype=results[0].dtype))
         elif name not in UNCHANGED:
             self._follow(func, args, kwargs, tensors, out, results)
+
+    def _written(self, name: str, args: Any, result: Any) -> None:
+        """Note what a tensor is after all of it was written, perhaps from the CPU."""
+        source = 0 if name == "zero_" else args[0 if name == "_to_copy" else 1]
+        if isinstance(source, self.fake):
+            source = self.known.get(source)
+        if source is None or not self._small(result):
+            self.known.pop(result, None)
+        elif isinstance(source, self.torch.Tensor):
+            self.keep(result, source.detach().expand(result.shape).clone())
+        else:
+            self.keep(result, self.torch.full(result.shape, source))
 
     def _small(self, tensor: Any) -> bool:
         numbers = tensor.dtype.is_floating_point or tensor.dtype.is_complex
         return bool(tensor.numel() <= (MOST_NUMBERS if numbers else MOST_ELEMENTS))
 
-    def _keep(self, tensor: Any, value: Any) -> None:
+    def keep(self, tensor: Any, value: Any) -> None:
+        """Note what the value of a tensor is."""
         self.known[tensor] = value.to(tensor.dtype)
 
     def _through(self, name: str, namespace: str, tensors: list[Any], results: list[Any]) -> None:
@@ -154,7 +169,7 @@ class Values:
         both = func._overloadpacket.__name__ in ("bitwise_and", "logical_and", "__and__") and results
         # What is false stays false, whatever the other says.
         if both and any(each in self.known and not self.known[each].any() for each in tensors):
-            self._keep(results[0], torch.zeros(results[0].shape, dtype=results[0].dtype))
+            self.keep(results[0], torch.zeros(results[0].shape, dtype=results[0].dtype))
             return
         # What is overwritten by something unknown is unknown.
         for argument, value in zip(func._schema.arguments, args, strict=False):

@@ -45,7 +45,7 @@ def _ranks(_: click.Context, param: click.Parameter, text: str) -> str | tuple[i
 @device_option("The GPU that `torch.cuda` answers as.", default="h100", show_default=True)
 @option(
     "--run", "run", default="auto", show_default=True, callback=_ranks, metavar="auto|all|RANK,…",
-    help="Ranks to run; auto: first, last, one of each pipeline stage and one at random.",
+    help="Ranks to run; auto: first, last, one of each pipeline stage and one at random; all, if these differ.",
 )  # fmt: skip
 @option(
     "--step", type=click.IntRange(0), default=3, show_default=True,
@@ -122,7 +122,7 @@ def present(logs: list[Log]) -> None:
         )  # fmt: skip
     show_table(table)
     if (known := sum(len(each.ranks) for each in found)) < first.ranks:
-        say(f"What {first.ranks - known} ranks do does not follow from these: --run names more")
+        say(f"Ranks whose work does not follow from these: {first.ranks - known:,}; --run names more")
     for each in found:
         if each.uneven:
             say(f"Ranks {_listed(each.run)} differ in the shapes of {each.uneven} operators: uneven shards")

@@ -127,7 +127,7 @@ def test_wildcards_take_what_comes_first(tmp_path: Path) -> None:
         ("send 1b to 1", "a: send 1b to 1\na requires a", "requires itself"),
         ("send 1b to 1", "a: send 1b to 1\na: calc 1", "is there twice"),
         ("recv 1b from 0", "recv 1b from 0 tag 3", "never end: they wait"),
-        ("recv 1b from 0", "calc 5", "1 messages that nobody receives"),
+        ("recv 1b from 0", "calc 5", "sends without one: 1"),
         ("}\nrank 1", "rank 1", "x.goal:4: got 'rank 1 {', expected a send"),
     ],
 )
@@ -211,5 +211,14 @@ def test_messages_of_no_bytes(tmp_path: Path) -> None:
     path = tmp_path / "a.goal"
     path.write_text(PING.replace("1b", "0b"))
     made = front_end("goal").convert([path])
-    assert any("1 messages of 0 bytes" in text for text in made.warnings)
+    assert any("1 byte in the trace: 1" in text for text in made.warnings)
     assert not [problem for rank in range(2) for problem in check(made.trace.graph(rank))]
+
+
+def test_a_receive_of_another_size_takes_the_message_and_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "x.goal"
+    path.write_text("num_ranks 2\nrank 0 {\nsend 10b to 1\n}\nrank 1 {\nrecv 5000b from 0\n}\n")
+    made = front_end("goal").convert([path])
+    assert any("not that of their message" in text for text in made.warnings)
+    (node,) = nodes_of(made.trace.graph(1))
+    assert ("comm_size", 10) in [(each[0], each[2]) for each in node.attrs]

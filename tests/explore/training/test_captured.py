@@ -52,6 +52,11 @@ def test_nothing_is_added_where_that_is_asked_for() -> None:
         captured_step(mesh_logs(), "dgx-h100", software="torchtitn")
 
 
+def test_a_machine_of_another_size_is_refused_with_what_to_do() -> None:
+    with pytest.raises(InputError, match=r"one of 8 ranks, but the machine has 16 NPUs.*--ranks 16"):
+        captured_step(mesh_logs(), "2xdgx-h100")
+
+
 def test_what_has_no_price_widens_the_interval_and_is_named() -> None:
     def wide(kinds: list[int]) -> float:
         step = captured_step([log(0, 8, [kernel(0, kind) for kind in kinds])], "dgx-h100")

@@ -66,14 +66,22 @@ def convert(inputs: Sequence[Path]) -> Converted:
         graphs.append(builder.graph(f"{path}, rank {rank}"))
     warnings = []
     if lost := sum(each.kind == "send" for operations in ranks for each in operations) - len(tags):
-        raise InputError(f"{path}: {lost} messages that nobody receives, expected a receive for each send")
+        raise InputError(f"{path}: expected a receive for each send; sends without one: {format_count(lost)}")
     # Traces have no empty messages; in LogGOPSim's model they take as long as those of a byte.
     if empty := sum(each.kind == "send" and not each.amount for operations in ranks for each in operations):
-        warnings.append(f"{format_count(empty)} messages of 0 bytes have 1 byte in the trace")
+        warnings.append(f"messages of 0 bytes, which have 1 byte in the trace: {format_count(empty)}")
     if any(each.started for operations in ranks for each in operations):
         warnings.append("irequires: the operation waits for what the other one waits for, not for its start")
     if any(each.cpu or each.nic for operations in ranks for each in operations if each.kind != "calc"):
         warnings.append("cpu and nic of messages have no effect in the trace")
+    other = sum(
+        ranks[rank][number].amount != ranks[sender][sent].amount
+        for (rank, number), (sender, sent) in outcome.took.items()
+    )
+    if other:
+        warnings.append(
+            f"receives whose size is not that of their message, which counts: {format_count(other)}"
+        )
     numbers = ", ".join(f"{name} {value}" for name, value in vars(model).items())
     ends = sorted(outcome.ends)
     says = (

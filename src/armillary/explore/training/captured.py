@@ -13,6 +13,7 @@ from math import fsum
 from typing import TYPE_CHECKING
 
 from armillary.base.document import Source
+from armillary.base.errors import InputError
 from armillary.base.portable import exp, hypot
 from armillary.base.text import on_one_line
 from armillary.capture.chakra import HostTimes, trace_of
@@ -116,9 +117,16 @@ def captured_step(
         host_ns: What it takes the host to call an operator; None: what the software says.
 
     Raises:
-        InputError: a name is wrong, or what the other ranks do does not follow from these.
+        InputError: a name is wrong, the machine has another size, or what the other ranks do does not follow from
+            these.
     """
     platform = machine.platform if isinstance(machine, Machine) else load_platform(machine)
+    if (ranks := logs[0].ranks) != platform.npus:
+        # Shapes and groups are those of the captured size: `trace extrapolate` would not know the script's plan.
+        raise InputError(
+            f"the program was captured as one of {ranks:,} ranks, but the machine has {platform.npus:,} NPUs; expected "
+            f"as many: capture it again with --ranks {platform.npus}, or name a machine of {ranks:,} NPUs"
+        )
     assumed: list[str] = []
     found: Software | None = None
     device = ""

@@ -55,6 +55,12 @@ def batch_norm_stats(op: Operator) -> int:
     return _each(op, 4)
 
 
+@rule(FAMILY, "batch_norm_gather_stats", "batch_norm_gather_stats_with_counts")
+def batch_norm_gather_stats(op: Operator) -> int:
+    """Return the FLOPs of joining mean and variance of several devices."""
+    return _each(op, 8, "mean", 1)
+
+
 @rule(FAMILY, "rms_norm", "_fused_rms_norm")
 def rms_norm(op: Operator) -> int:
     """Return the FLOPs of a norm by the root mean square."""
