@@ -27,6 +27,7 @@ from armillary.workload.generate import memory_of
 from armillary.workload.layers.lora import adapter_parameters
 from armillary.workload.models import Model, load_model
 from armillary.workload.models.schema import Decoder
+from armillary.workload.plan.ranks import without_effect
 from armillary.workload.plan.schema import Plan
 
 
@@ -114,7 +115,7 @@ def of_parts(
         ),
         parts,
         plan.batch * (sequence or 0) * plan.iterations,
-        (*assumed, *_without_effect(plan), *_checkpoints(step), *_assumed(machine, software)), step, partial(of_plan, model, machine, software),
+        (*assumed, *without_effect(plan), *_checkpoints(step), *_assumed(machine, software)), step, partial(of_plan, model, machine, software),
     )  # fmt: skip
 
 
@@ -152,16 +153,6 @@ def plan_of(values: Mapping[str, Any], machine: Machine) -> Plan:
     except ValidationError as error:
         place, problem = first_problem(error)
         raise PlanError(place, problem or "missing") from None
-
-
-def _without_effect(plan: Plan) -> list[str]:
-    """Return what the plan says and nothing follows from."""
-    if plan.experts.dispatcher is None or plan.parallel.ep > 1:
-        return []
-    return [
-        f"experts.dispatcher {plan.experts.dispatcher} has no effect: with ep 1 every rank has all experts, and no "
-        "token is sent"
-    ]
 
 
 def _checkpoints(step: Step) -> list[str]:
