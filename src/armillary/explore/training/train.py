@@ -115,7 +115,8 @@ def of_parts(
         ),
         parts,
         plan.batch * (sequence or 0) * plan.iterations,
-        (*assumed, *without_effect(plan), *_checkpoints(step), *_assumed(machine, software)), step, partial(of_plan, model, machine, software),
+        (*assumed, *without_effect(plan), *_checkpoints(step), *_assumed(machine, software)), step,
+        partial(of_plan, model, machine, software),
     )  # fmt: skip
 
 
