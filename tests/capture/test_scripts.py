@@ -160,8 +160,9 @@ def test_a_failure_is_one_line_with_its_place(text: str, message: str, tmp_path:
         "    dist.all_to_all_single(got, counts)\n    out = torch.empty(sum(got.tolist()), 8, device='cuda')\n"
         "    dist.all_to_all_single(out, tokens.repeat_interleave(2, 0), got.tolist(), counts.tolist())\n"
         "    assert out.shape == (128, 8)\n    step()",
+        "import os\nos.environb.get(b'HOME')\nfor _ in range(3): step()",
     ],
-    ids=["finite", "format", "spawn", "synchronize", "compile", "custom", "dispatch"],
+    ids=["finite", "format", "spawn", "synchronize", "compile", "custom", "dispatch", "bytes"],
 )
 def test_what_depends_on_the_device_runs(text: str, tmp_path: Path) -> None:
     log = capture(tmp_path, text, ranks=4, run=(0,))

@@ -50,11 +50,13 @@ class Inputs:
         self._below = tuple({str(folder.resolve()) + os.sep for folder in folders})
         sys.addaudithook(self._opened)
         environ: Any = type(os.environ)
-        item: Callable[[Any, str], str] = environ.__getitem__
+        item: Callable[[Any, Any], Any] = environ.__getitem__
         names = self._names
 
-        def noted(self: Any, name: str) -> str:
-            names.add(name)
+        def noted(self: Any, name: Any) -> Any:
+            # `os.environb` is of the same class, and has names in bytes.
+            if isinstance(name, str | bytes):
+                names.add(os.fsdecode(name))
             return item(self, name)
 
         environ.__getitem__ = noted

@@ -108,8 +108,16 @@ def mode_of(torch: Any, recorder: Recorder) -> Any:
                 recorder.operator(func, args, kwargs, tensors, out)
                 recorder.waited()
                 return out
+            like = None
+            if not has and func is aten._to_copy.default:
+                # FakeTensorMode would remember the real tensor, and it could no longer take the place of another.
+                like = func(*args, **{**kwargs, "device": "meta"})
             with fake:
-                if func is aten.bincount.default:
+                if like is not None:
+                    out = torch.empty_strided(
+                        like.shape, like.stride(), dtype=like.dtype, device=kwargs["device"]
+                    )
+                elif func is aten.bincount.default:
                     # As many counts as it names: no number is larger.
                     out = args[0].new_empty(args[2], dtype=torch.int64)
                 else:

@@ -53,6 +53,7 @@ def install(
     torch.Tensor.is_pinned = lambda *_, **__: False
     _fake_tensors(torch)
     _moves(torch)
+    _data(torch)
     _lengths(torch)
     _compile(torch, compiled)
 
@@ -357,6 +358,26 @@ def _moves(torch: Any) -> None:
         return new
 
     torch.nn.Module._apply = _apply
+
+
+def _data(torch: Any) -> None:
+    """Let ``tensor.data = …`` move a tensor to the device: PyTorch would keep its class, and lose the device."""
+    fake, plain = torch_part("_subclasses.fake_tensor").FakeTensor, torch.Tensor.data
+
+    def assign(self: Any, value: Any) -> None:
+        if not isinstance(value, fake) or isinstance(self, fake):
+            plain.__set__(self, value)
+            return
+        with torch_part("utils._python_dispatch")._disable_current_modes():
+            new = value.detach()
+            if isinstance(self, torch.nn.Parameter):
+                new = torch.nn.Parameter(new, self.requires_grad)
+        # As `torch.utils.swap_tensors`, which refuses tensors with weak references: those to `self` shall stay.
+        self.__class__, new.__class__ = new.__class__, self.__class__
+        self.__dict__, new.__dict__ = new.__dict__, self.__dict__
+        torch._C._swap_tensor_impl(self, new)
+
+    torch.Tensor.data = property(plain.__get__, assign)
 
 
 def _compile(torch: Any, compiled: Callable[[Any], Any]) -> None:
