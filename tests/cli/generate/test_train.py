@@ -156,6 +156,19 @@ def test_what_is_impossible_is_one_line(here: Path, call: Call, words: str, prob
     assert result.exit_code == 2 and problem in result.output and result.output.count("\n") == 1
 
 
+def test_a_dispatcher_without_experts_to_send_to_is_said_or_refused(call: Call) -> None:
+    words = "--ranks 8 --batch 8 --tp 8 --expert-dispatcher deepep"
+    alone = call(f"generate train mixtral-8x7b {words}")
+    assert (
+        alone.exit_code == 0 and "warning: experts.dispatcher deepep has no effect: with ep 1" in alone.stderr
+    )
+    shared = call(f"generate train mixtral-8x7b {words} --ep 8 --etp 1")
+    assert shared.exit_code == 0 and "experts.dispatcher" not in shared.stderr
+    dense = call(f"generate train llama-3-8b {words}")
+    assert dense.exit_code == 2
+    assert "experts.dispatcher deepep: 'Llama 3 8B' has no experts, expected none" in dense.output
+
+
 def test_memory_says_what_fits(here: Path, call: Call) -> None:
     words = "generate memory model.yaml --plan plan.yaml --machine machine.yaml"
     result = call(f"{words} --json m.json --plot m.png")

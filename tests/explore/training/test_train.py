@@ -56,6 +56,17 @@ def test_what_is_left_out_is_chosen_and_said() -> None:
     assert not any("chosen" in text or "simplest" in text for text in said.assumptions)
 
 
+def test_a_dispatcher_of_experts_that_send_nothing_is_said() -> None:
+    alone, shared = (
+        armillary.train(
+            "mixtral-8x7b", "4xdgx-h100", tp=8, pp=1, ep=ep, experts={"dispatcher": "deepep"}, **SMALL
+        )
+        for ep in (1, 4)
+    )
+    assert any(text.startswith("experts.dispatcher deepep has no effect") for text in alone.assumptions)
+    assert not any("experts.dispatcher" in text for text in shared.assumptions)
+
+
 def test_a_plan_that_does_not_fit_says_so() -> None:
     found = armillary.train("llama-3-70b", "dgx-h100", tp=8, pp=1, **SMALL)
     assert found.memory.fits is False

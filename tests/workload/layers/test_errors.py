@@ -28,6 +28,12 @@ CASES = [
     ("gpt-3-175b", {}, {"sequence": 4096}, r"sequence 4096: expected at most 2048"),
     ("llama-3-8b", {"etp": 2}, {}, r"etp 2: 'Llama 3 8B' has no experts, expected none"),
     ("llama-3-8b", {}, {"experts": {"skew": 1.0}}, r"experts.skew 1.0: 'Llama 3 8B' has no experts"),
+    (
+        "llama-3-8b",
+        {},
+        {"experts": {"dispatcher": "alltoall"}},
+        r"experts.dispatcher alltoall: 'Llama 3 8B' has no experts, expected none",
+    ),
     ("vit-l-16", {"tp": 2}, {}, r"sequence 197: .*\(nearest: parallel.sequence: false\)"),
     ("vit-l-16", {"cp": 2}, {}, r"sequence 197: expected a multiple of cp 2 = 2 \(nearest cp: 1\)"),
     ("vit-l-16", {}, {"causal": True}, r"causal: 'ViT-L/16' has no causal mask"),

@@ -11,7 +11,7 @@ from armillary.cli.command import Command
 from armillary.cli.generate import SUBCOMMANDS
 from armillary.cli.generate.plan_options import PlanOptions, plan_options
 from armillary.cli.generate.request import Request, request_options, show_generated
-from armillary.cli.outputs import working
+from armillary.cli.outputs import say, working
 from armillary.cli.values import complete_models
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ def command(name: str, options: PlanOptions, request: Request) -> None:
     from armillary.report.workload_tables import workload_json, workload_table
     from armillary.workload.generate import generate
     from armillary.workload.models import load_model
+    from armillary.workload.plan.ranks import without_effect
     from armillary.workload.totals import totals
 
     platform = request.platform()
@@ -49,6 +50,8 @@ def command(name: str, options: PlanOptions, request: Request) -> None:
     with working("generating"):
         trace = generate(model, plan)
         found = totals(trace, plan.iterations)
+    for text in without_effect(plan):
+        say(f"warning: {text}", err=True)
     table = workload_table(model, plan, trace, found)
     if platform:
         # With a machine its capacity is compared with what a rank needs.

@@ -27,6 +27,7 @@ from armillary.workload.generate import memory_of
 from armillary.workload.layers.lora import adapter_parameters
 from armillary.workload.models import Model, load_model
 from armillary.workload.models.schema import Decoder
+from armillary.workload.plan.ranks import without_effect
 from armillary.workload.plan.schema import Plan
 
 
@@ -114,7 +115,8 @@ def of_parts(
         ),
         parts,
         plan.batch * (sequence or 0) * plan.iterations,
-        (*assumed, *_checkpoints(step), *_assumed(machine, software)), step, partial(of_plan, model, machine, software),
+        (*assumed, *without_effect(plan), *_checkpoints(step), *_assumed(machine, software)), step,
+        partial(of_plan, model, machine, software),
     )  # fmt: skip
 
 

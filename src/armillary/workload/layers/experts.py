@@ -41,6 +41,10 @@ def check_experts(shard: Shard, model: Decoder) -> None:
             raise InputError(f"etp {shard.etp}: '{model.name}' has no experts, expected none")
         if shard.skew:
             raise InputError(f"experts.skew {shard.skew}: '{model.name}' has no experts, expected 0")
+        if shard.dispatcher:
+            raise InputError(
+                f"experts.dispatcher {shard.dispatcher}: '{model.name}' has no experts, expected none"
+            )
         return
     check_divides("ep", shard.ep, "experts", own.count)
     check_divides("etp", shard.etp, "size of an expert", own.size)
