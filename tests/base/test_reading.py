@@ -190,6 +190,12 @@ def test_yaml_may_share_but_not_multiply() -> None:
         load_yaml("&a [*a]", "file")
 
 
+def test_half_a_character_is_refused_with_its_line() -> None:
+    with pytest.raises(InputError, match=r"file:2: has \\ud800, half of a character"):
+        load_yaml('a: 1\n"b\\ud800": 2\n', "file")
+    assert load_yaml('a: "\\u00e9 \\U0001f600"', "file") == {"a": "\xe9 \U0001f600"}
+
+
 @pytest.mark.parametrize(
     "text", ["a: 2020-99-99", "a: !!binary x", "a: !!set 1", "a: !!timestamp x", "a: !x 1"]
 )

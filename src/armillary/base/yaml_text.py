@@ -102,6 +102,19 @@ def _constructor(path: str) -> Any:
             yaml.constructor.SafeConstructor.__init__(self)
             yaml.resolver.Resolver.__init__(self)
 
+        def construct_scalar(self, node: Any) -> Any:
+            found = super().construct_scalar(node)
+            if isinstance(found, str) and not found.isascii():
+                try:
+                    found.encode()
+                except UnicodeEncodeError as error:
+                    # An escape may say what UTF-8 cannot, and nobody could write it again.
+                    half = f"\\u{ord(found[error.start]):04x}"
+                    raise InputError(
+                        f"{path}:{node.start_mark.line + 1}: has {half}, half of a character; expected both halves"
+                    ) from None
+            return found
+
         def construct_mapping(self, node: Any, deep: bool = False) -> Any:
             seen: set[str] = set()
             for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
