@@ -35,6 +35,8 @@ CALLS: Mapping[str, list[list[str]]] = {
     ],
     "plan": [["model.yaml", "--machine", "dgx-h100", "--batch", "8", "--json", "p.json", "--out", "planned", "--html", "p.html"],
              ["model.yaml", "--machine", "dgx-h100", "--plan", "plan.yaml"]],
+    "plan serve": [["model.yaml", "--machine", "1xh100", "--load", "requests.jsonl", "--slo", NAME],
+                   [NAME, "--machine", NAME, "--load", NAME, "--slo", "ttft=1s"]],
     "plan search": [["sweep.yaml", "--csv", "ps.csv", "--json", "ps.json", "--store", "ps.db", "--workers", "1"]],
     "plan cost": [["bad.yaml", "--costs", "costs.yaml"]],
     "plan allocate": [["bad.yaml", "--budget", "200 GB/s", "--json", "pa.json"], ["bad.yaml", "--min", NAME, "--budget", NAME]],
