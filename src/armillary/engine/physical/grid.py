@@ -132,7 +132,7 @@ class GridWorkload(PhysicalWorkload):
             graph = view.nodes.graph
             at = view.nodes.order[view.nodes.items[view.pairs()]]
             send = graph.types[at] == NodeType.COMM_SEND_NODE
-            own = np.where(send, graph.ints("comm_src", -1)[at], graph.ints("comm_dst", -1)[at])
+            own = np.where(send, graph.ints_at(at, "comm_src", -1), graph.ints_at(at, "comm_dst", -1))
             own[graph.has("comm_axis")[at]] = -1
             if (own != -1).any():
                 ranks = np.flatnonzero(self.view_of == v)
