@@ -126,7 +126,8 @@ def _graphml(topology: Topology) -> tuple[str, list[str]]:
 
     stream = io.BytesIO()
     networkx.write_graphml(graph, stream)
-    return xml_document(stream.getvalue().decode()) + "\n", ["which NPUs share a host"] if topology.host else []
+    lost = ["which NPUs share a host"] if topology.host else []
+    return xml_document(stream.getvalue().decode()) + "\n", lost
 
 
 def _study(found: _Described) -> tuple[str, list[str]]:
