@@ -345,7 +345,7 @@ def distinct_rows(table: I64) -> tuple[I64, I64]:
     # A step per column costs as much as 16 rows.
     if 16 * columns < n:
         found, of_row = distinct_columns(np.ascontiguousarray(table.T))
-        order = np.argsort(found)
+        order = np.argsort(found, kind="stable")
         rank = np.empty_like(order)
         rank[order] = np.arange(len(order))
         return found[order], rank[of_row]
