@@ -36,8 +36,8 @@ def write_schedule(path: Path, ranks: Sequence[Sequence[Operation]]) -> None:
     if path.suffix == ".goal":
         write_text(path, *_text(ranks))
         return
-    with replacing(path) as temporary, temporary.open("wb") as stream:
-        stream.writelines(_binary(ranks))
+    with replacing(path) as temporary:
+        temporary.write_bytes(b"".join(_binary(ranks)))
 
 
 def _text(ranks: Sequence[Sequence[Operation]]) -> Iterator[str]:
