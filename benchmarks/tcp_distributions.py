@@ -1,13 +1,13 @@
 """How far the times of TCP with drops are distributed as ns-3's: one JSON line per case.
 
-Senders under one leaf switch share the link to a receiver, whose queue drops. Every run draws begins and, for each sender, a
-latency of its own: over equal links the same senders would be dropped in every run (phase effects, Floyd and Jacobson
-1991), in ns-3 too. Both programs have the same draws, delayed ACKs of 200 ms after the first, SACK and proportional rate
-reduction, and no jitter. Messages are whole segments, as ns-3 holds back a part of one (Nagle).
+Senders under one leaf switch share the link to a receiver, whose queue drops. Every run draws begins and, for each
+sender, a latency of its own: over equal links the same senders would be dropped in every run (phase effects, Floyd and
+Jacobson 1991), in ns-3 too. Both programs have the same draws, delayed ACKs of 200 ms after the first, SACK and
+proportional rate reduction, and no jitter. Messages are whole segments, as ns-3 holds back a part of one (Nagle).
 
 `d` and `p` are of the two-sample Kolmogorov-Smirnov test of the times of messages, of the last message of a run, of the
-packets that a run drops, and of the messages of a run that a timeout meets; `quantiles` are the 10, 50 and 90 % ones, ours
-and ns-3's (us, packets, messages). Messages of a run are not independent, so that the first `p` is too small rather than too large.
+packets that a run drops, and of the messages of a run that a timeout meets; `quantiles` are the 10, 50 and 90 % ones,
+ours and ns-3's (us, packets, messages). Messages of a run are not independent: the first `p` is rather too small.
 
 Usage: python benchmarks/tcp_distributions.py [--runs 100] [--cases light,heavy]
 """
@@ -76,7 +76,7 @@ def both(case: Case, runs: int) -> tuple[NDArray[np.float64], NDArray[np.float64
 
 
 def kolmogorov(one: NDArray[np.float64], other: NDArray[np.float64]) -> tuple[float, float]:
-    """Return the greatest distance of two empirical distributions, and the chance of it if they are one (asymptotic)."""
+    """Return the greatest distance of two empirical distributions, and how likely it is if both are one."""
     every = np.concatenate([one, other])
     below = [np.searchsorted(np.sort(each), every, side="right") / len(each) for each in (one, other)]
     distance = float(np.abs(below[0] - below[1]).max())

@@ -205,7 +205,8 @@ def traffic(draw: st.DrawFn) -> tuple[Tcp, Routing, list[list[int]]]:
     tcp = Tcp(
         draw(st.sampled_from(ALGORITHMS)), sack=draw(st.booleans()), min_rto=draw(st.sampled_from([0.1, 5.0])),
         ack_every=draw(st.integers(1, 3)), persistent=draw(st.booleans()), jitter=draw(st.sampled_from([0, 1000])),
-        growth=draw(st.integers(1, 2)), quick_acks=draw(st.integers(0, 3)), seed=draw(st.integers(0, 9)), mark=draw(st.sampled_from([0, 3000])),
+        growth=draw(st.integers(1, 2)), quick_acks=draw(st.integers(0, 3)),
+        seed=draw(st.integers(0, 9)), mark=draw(st.sampled_from([0, 3000])),
     )  # fmt: skip
     npu = st.integers(0, 3)
     message = st.tuples(npu, npu, st.integers(0, 60_000), st.integers(0, 200_000))
