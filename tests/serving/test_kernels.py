@@ -26,7 +26,8 @@ def test_more_takes_longer(device: str, engine: str) -> None:
     for kind in found.parts["gemm"]:
         assert (np.diff(found.gemms_ns(kind, sizes)) > 0).all()
     assert found.reduce_ns(1e4, 8) < found.reduce_ns(1e6, 8) < found.reduce_ns(1e8, 8)
-    assert found.decode_ns(64, 1e6) < found.decode_ns(64, 1e9) < found.decode_ns(8192, 1e9)
+    assert found.decode_ns(64, 1e6, 64) < found.decode_ns(64, 1e9, 64) < found.decode_ns(8192, 1e9, 64)
+    assert found.decode_ns(64, 1e6, 64) < found.decode_ns(64, 1e6, 4096)
 
 
 def test_kernels_are_near_measured_ones() -> None:
@@ -35,7 +36,7 @@ def test_kernels_are_near_measured_ones() -> None:
     assert found.reduce_ns(2 * 32768, 8) == pytest.approx(6.5e3, rel=0.15)
     assert found.reduce_ns(2 * 33_554_432, 8) == pytest.approx(316.5e3, rel=0.2)
     # 256 sequences of 8 heads that share keys and values, 1,024 tokens before each.
-    assert found.decode_ns(256 * 8, 256 * 1024 * 2 * 128 * 2) == pytest.approx(48.9e3, rel=0.25)
+    assert found.decode_ns(256 * 8, 256 * 1024 * 2 * 128 * 2, 1024) == pytest.approx(48.9e3, rel=0.25)
     # Qwen3-235B: half of 128 experts of 1,536.
     routed = replace(DEEPSEEK, count=128, hidden=4096, size=1536, ep=1, tp=2)
     assert kernels(routed=routed).experts_ns(96) == pytest.approx(339e3, rel=0.25)
