@@ -51,6 +51,29 @@ def test_linear_attention_is_near_measured_kernels() -> None:
     assert sglang.linear_ns("chunk", chunk) == pytest.approx(891e3, rel=0.3)
 
 
+@pytest.mark.parametrize(
+    ("device", "engine", "routed", "tokens", "us"),
+    [
+        # DeepSeek-V3 in eight parts, and whole experts on eight devices.
+        ("h200-sxm", "trtllm", DEEPSEEK, 4, 140),
+        ("h200-sxm", "trtllm", DEEPSEEK, 64, 405),
+        ("h200-sxm", "trtllm", replace(DEEPSEEK, ep=8), 64, 307),
+        ("h200-sxm", "sglang", DEEPSEEK, 64, 369),
+        ("b200", "trtllm", replace(DEEPSEEK, stored="fp4"), 64, 116),
+        # MiniMax-M2.5 on two devices.
+        ("b200", "vllm", Routed(256, 8, 3072, 1536, 1, 2, "fp8 block"), 64, 267),
+        ("b200", "vllm", Routed(256, 8, 3072, 1536, 1, 2, "fp4"), 4, 42),
+        # gpt-oss-120b.
+        ("h200-sxm", "trtllm", Routed(128, 4, 2880, 2880, 8, 8, "mxfp4"), 4, 84),
+    ],
+)
+def test_experts_are_near_measured_ones(
+    device: str, engine: str, routed: Routed, tokens: int, us: float
+) -> None:
+    """Means of power laws 1.01 and 1.2 in aiconfigurator's tables."""
+    assert kernels(device, engine, routed).experts_ns(tokens) / 1e3 == pytest.approx(us, rel=0.35)
+
+
 def test_experts_that_are_whole_read_as_much_as_parts_of_all() -> None:
     whole, parts = (kernels(routed=replace(DEEPSEEK, ep=ep)).experts_ns(4096) for ep in (8, 1))
     assert whole == pytest.approx(parts, rel=0.3)

@@ -165,7 +165,7 @@ class Kernels:
         peak = self.gpu.peaks[PEAKS[of.stored]] * own["rate"]
         computed = (rows + touched * own["pad"]) * 2 * each / peak
         took = 1e6 * portable.power((weights + passed) ** 3 + computed**3, 1 / 3)
-        begin = own["launch"] + own["route"] * of.count + own["deep"] * (of.hidden + width)
+        begin = own["launch"] + own["route"] * of.count + own["tall"] * of.hidden + own["deep"] * width
         return float(US * (begin + own["each"] * touched + took))
 
     def gemms_ns(self, kind: str, sizes: Floats) -> Floats:
@@ -173,6 +173,7 @@ class Kernels:
         own = self.parts["gemm"][kind]
         precision = kind.partition(" ")[0]
         fit = self.gpu.gemm_fit(precision, RECIPES[kind])
+        fit = replace(fit, memory=min(1.0, fit.memory * own["memory"]))
         shapes = np.column_stack((sizes, np.ones(len(sizes))))
         seconds, _ = gemm_seconds(self.gpu, precision, shapes, 2.0, fit, power=self.gpu.power)
         operand = sizes[:, 0] * sizes[:, 2] * 3 / self.gpu.bandwidth
