@@ -70,7 +70,7 @@ def test_a_norm_over_all_heads_sums_squares_over_tp() -> None:
     parallel = {"tp": 4, "sequence": False}
     for over, sums in (("head", []), ("all", [(REDUCE, "tp", BATCH * SEQUENCE * 2 * 4)])):
         model = decoder(attention=attention | {"qk_norm_over": over})
-        first, one, *_ = layers(model, 4, parallel=parallel)
+        one = layers(model, 4, parallel=parallel)[1]
         assert sent(one.forward)[:-2] == sums
         assert [each for each in sent(one.backward) if each[2] == BATCH * SEQUENCE * 8] == sums
         assert not sent(layers(model, 1)[1].forward)

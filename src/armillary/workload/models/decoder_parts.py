@@ -33,7 +33,8 @@ class Attention(Part):
     )
     qk_norm: bool = Field(default=False, description="A norm over each query and key head (Qwen3).")
     qk_norm_over: Literal["head", "all"] = Field(
-        default="head", description="all: that norm is one over all heads, so ranks of tp sum its squares (MiniMax M2)."
+        default="head",
+        description="all: that norm is one over all heads, so ranks of tp sum its squares (MiniMax M2).",
     )
     sinks: bool = Field(
         default=False, description="A learned score per head beside those of the keys (gpt-oss)."
