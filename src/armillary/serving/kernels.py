@@ -149,7 +149,7 @@ class Kernels:
         return US * (own["launch"] + size / (self.gpu.bandwidth * own["memory"]) * 1e6)
 
     def experts_ns(self, tokens: int) -> float:
-        """Return ns of the routed experts of a layer, on the device that gets most tokens; `kernels.yaml` has the terms."""
+        """Return ns of the routed experts of a layer, on the device that gets most tokens (see `kernels.yaml`)."""
         of = self.routed
         assert of is not None
         own = self.parts["experts"][of.stored]
