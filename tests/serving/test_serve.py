@@ -273,3 +273,9 @@ def test_how_ranks_cannot_share_experts(sparse: str, options: dict[str, int], me
 def test_without_experts_ranks_share_nothing(serve: Callable[..., Serving]) -> None:
     with pytest.raises(InputError, match="tiny has no experts that ranks could share"):
         serve("2xh100", LOAD, dp=2)
+
+
+@pytest.mark.parametrize(("tokens", "said"), [(8_000, False), (9_000, True)])
+def test_what_is_longer_than_a_model_reads_is_said(tokens: int, said: bool) -> None:
+    found = armillary.serve("llama-3-8b", "1xh100", f"poisson:rate=1,requests=2,input={tokens},output=2")
+    assert any("8,192" in text for text in found.service.assumptions) == said

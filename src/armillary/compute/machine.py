@@ -57,20 +57,25 @@ class Machine:
 
     def not_measured(self) -> list[str]:
         """Return what is not known of the times of its kernels and collectives, a sentence each."""
+        return [*self.kernels_not_measured(), *self.collectives_not_measured()]
+
+    def kernels_not_measured(self, which: str = "kernels") -> list[str]:
+        """Return what is not known of the times of its kernels, or of some of them."""
         compute = self.platform.compute
-        if not self.device:
-            share = (
-                f" at {100 * compute.kernels.compute:g} % of the peaks" if compute.model == "roofline" else ""
-            )
-            return [
-                f"kernels of machine {self.name} are timed by {compute.model}{share}, of whose errors nothing is known"
-            ]
-        gpu, found = load_gpu(self.device), []
-        if gpu.basis in _NOT_MEASURED:
-            found.append(f"kernels of {gpu.name} {_NOT_MEASURED[gpu.basis]} {gpu.like}")
-        if self.platform.collectives.fit is None and self.npus > 1:
-            found.append("collectives follow the links of the data sheet, as none was measured")
-        return found
+        if self.device:
+            gpu = load_gpu(self.device)
+            known = gpu.basis not in _NOT_MEASURED
+            return [] if known else [f"{which} of {gpu.name} {_NOT_MEASURED[gpu.basis]} {gpu.like}"]
+        share = f" at {100 * compute.kernels.compute:g} % of the peaks" if compute.model == "roofline" else ""
+        return [
+            f"{which} of machine {self.name} are timed by {compute.model}{share}, of whose errors nothing is known"
+        ]
+
+    def collectives_not_measured(self) -> list[str]:
+        """Return what is not known of the times of its collectives."""
+        if not self.device or self.platform.collectives.fit or self.npus == 1:
+            return []
+        return ["collectives follow the links of the data sheet, as none was measured"]
 
 
 def machine_of(source: Source) -> Machine:

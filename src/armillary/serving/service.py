@@ -138,7 +138,7 @@ def service(model: Model, machine: Machine, requests: Requests, wanted: Wanted) 
     Raises:
         InputError: it is no decoder, does not fit, or cannot be spread or served so.
     """
-    assumptions: list[str] = [*requests.notes, *machine.assumptions, *machine.not_measured()]
+    assumptions = [*requests.notes, *machine.assumptions, *machine.collectives_not_measured()]
     if not isinstance(model, Decoder):
         raise InputError(f"serving '{model.name}': expected a model of kind 'decoder', got '{model.kind}'")
     tp = (machine.npus if wanted.dp == 1 else 1) if wanted.tp is None else wanted.tp
@@ -233,6 +233,13 @@ def service(model: Model, machine: Machine, requests: Requests, wanted: Wanted) 
             f"kernels of the engine were not measured: they follow {kernels.like} and the data sheet"
         )
     measured = kernels is not None and kernels.like == kernels.gpu.name
+    which = "kernels that no table of the engine has" if measured else "kernels"
+    assumptions += machine.kernels_not_measured(which)
+    if (longest := int(tokens.max())) > model.context:
+        assumptions.append(
+            f"requests have up to {longest:,} tokens, and {model.name} is made for {model.context:,}: engines refuse "
+            "longer ones unless they are told otherwise"
+        )
     if model.experts is not None:
         assumptions.append(
             "tokens choose experts by chance, some more often, as in the tables of their kernels"
@@ -244,7 +251,7 @@ def service(model: Model, machine: Machine, requests: Requests, wanted: Wanted) 
         )
     most = min(sequences, budget, requests.clients or len(requests))
     table = priced(
-        model, plan, machine.platform, budget=budget, sequences=most, longest=int(tokens.max()), captured=CAPTURED,
+        model, plan, machine.platform, budget=budget, sequences=most, longest=longest, captured=CAPTURED,
         overhead_ns=wanted.overhead_ns, kernels=kernels, ranks=wanted.dp,
     )  # fmt: skip
     return Service(
