@@ -24,7 +24,27 @@ from armillary.workload.layers.linear import (
 )
 from armillary.workload.layers.shard import Shard, check_divides
 from armillary.workload.models.decoder_parts import Experts
-from armillary.workload.models.schema import Decoder
+from armillary.workload.models.schema import Decoder, Model
+from armillary.workload.plan.schema import ExpertLoad, Plan
+
+
+EXPERT_KEYS = {name: field.default for name, field in ExpertLoad.model_fields.items()}
+"""Key of a plan about experts -> its value where nothing is said."""
+
+
+def check_keys(plan: Plan, model: Model) -> None:
+    """Check that a plan says nothing about experts of a model without.
+
+    Raises:
+        InputError: it does.
+    """
+    if isinstance(model, Decoder) and model.experts:
+        return
+    for name, absent in EXPERT_KEYS.items():
+        value = getattr(plan.experts, name)
+        if value != absent:
+            expected = "none" if absent is None else f"{absent:g}"
+            raise InputError(f"experts.{name} {value}: '{model.name}' has no experts, expected {expected}")
 
 
 def check_experts(shard: Shard, model: Decoder) -> None:
@@ -39,12 +59,6 @@ def check_experts(shard: Shard, model: Decoder) -> None:
             raise InputError(f"ep {shard.ep}: '{model.name}' has no experts, expected 1")
         if shard.etp != shard.tp:
             raise InputError(f"etp {shard.etp}: '{model.name}' has no experts, expected none")
-        if shard.skew:
-            raise InputError(f"experts.skew {shard.skew}: '{model.name}' has no experts, expected 0")
-        if shard.dispatcher:
-            raise InputError(
-                f"experts.dispatcher {shard.dispatcher}: '{model.name}' has no experts, expected none"
-            )
         return
     check_divides("ep", shard.ep, "experts", own.count)
     check_divides("etp", shard.etp, "size of an expert", own.size)
