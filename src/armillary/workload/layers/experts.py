@@ -27,7 +27,6 @@ from armillary.workload.models.decoder_parts import Experts
 from armillary.workload.models.schema import Decoder, Model
 from armillary.workload.plan.schema import ExpertLoad, Plan
 
-
 EXPERT_KEYS = {name: field.default for name, field in ExpertLoad.model_fields.items()}
 """Key of a plan about experts -> its value where nothing is said."""
 
@@ -119,7 +118,7 @@ def _routed(shard: Shard, model: Decoder, own: Experts, loads: Load) -> list[Blo
             results=made(shard, rows, projections(inner, model.gated)),
             back=rows * (hidden + wide) * element,
         ),
-        activation(shard, "experts.activation", rows, wide, inner),
+        _active(shard, own, rows, wide, inner),
         Block(
             "experts.down",
             down[:1],
@@ -132,12 +131,38 @@ def _routed(shard: Shard, model: Decoder, own: Experts, loads: Load) -> list[Blo
             results=made(shard, rows, {"down": hidden}),
             back=rows * (hidden + inner) * element,
         ),
-        *([_biased(shard, rows, hidden)] if own.bias and shard.training else []),
+        *([_biased(shard, rows, hidden, local)] if own.bias and shard.training else []),
         combine,
     ]
 
 
-def _biased(shard: Shard, rows: int, hidden: int) -> Block:
+def _active(shard: Shard, own: Experts, rows: int, wide: int, inner: int) -> Block:
+    """Return the activation of the experts, of inputs that are held to a limit if the model has one.
+
+    Megatron-core compiles only what follows the limit (``weighted_bias_quick_geglu_impl``): both halves of the input
+    are clamped and joined by kernels of their own, and backward each has a mask, and their gradients are joined. The
+    offset of the linear half is a number that the CPU copies to the device, which waits for what was issued.
+    """
+    block = activation(shard, "experts.activation", rows, wide, inner)
+    if own.limit is None or not shard.training:
+        return block
+    whole = rows * wide * shard.element
+    return replace(
+        block,
+        forward=(
+            Step("clamp", bytes=2 * whole),
+            Step("join", bytes=2 * whole),
+            replace(block.forward[0], synchronises=True),
+            *block.forward[1:],
+        ),
+        backward=(*block.backward, Step("mask", bytes=3 * whole), Step("join back", bytes=2 * whole)),
+        saved=block.saved + whole,
+        working=block.working + whole,
+        back=block.back + whole,
+    )
+
+
+def _biased(shard: Shard, rows: int, hidden: int, local: int) -> Block:
     """Return the addition of the experts' biases to what they make, each expert's times the probability of a token.
 
     Megatron-core has no kernel for it (``TEGroupedMLP._apply_bias``): probabilities in fp32 widen the product and the
@@ -149,17 +174,19 @@ def _biased(shard: Shard, rows: int, hidden: int) -> Block:
     return Block(
         "experts.bias",
         (
-            Step("product", bytes=wide),
-            Step("sum", bytes=2 * wide + count * element),
+            Step("product", bytes=wide, looped=local),
+            Step("sum", bytes=2 * wide + count * element, looped=local),
             Step("join", bytes=2 * wide),
             Step("narrow", bytes=wide + count * element),
         ),
-        # Gradients: made wide; of biases the sum over tokens, of probabilities the sum over columns; made narrow.
+        # Gradients: made wide; of biases the sum over tokens, of probabilities that over columns, of two products that
+        # are written and read; made narrow, and those of all experts joined.
         (
             Step("widen", bytes=wide + count * element),
-            Step("products", bytes=2 * wide),
-            Step("sums", bytes=2 * wide),
-            Step("narrow", bytes=wide + count * element),
+            Step("products", bytes=4 * wide, looped=2 * local),
+            Step("sums", bytes=2 * wide, looped=2 * local),
+            Step("narrow", bytes=wide + count * element, looped=local),
+            Step("join back", bytes=2 * count * element),
         ),
         working=2 * wide,
     )
