@@ -21,7 +21,7 @@ class Host(Part):
     issue_each: WholeTime = Field(
         default=0,
         description="What it takes besides to issue each kernel of a loop over experts: the GEMMs of a group, which "
-        "Transformer Engine gives to cuBLAS one by one, and the additions of experts' biases.",
+        "Transformer Engine gives to cuBLAS one by one, what quantises for them, and additions of biases.",
     )
     gap: WholeTime = Field(
         default=0,
