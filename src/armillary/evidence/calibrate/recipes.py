@@ -29,8 +29,8 @@ RECIPES = {
     "megatron-core": Recipe(
         "Megatron-core with Transformer Engine",
         # With `memory` besides, halves were 12.3 % off (10.6 without it), as they did not agree on it: 1.4 and 2.2.
-        # A read of token counts waits for the device; with `synchronise` besides, which ended at 0 in a half, halves were
-        # no better.
+        # A read of token counts waits for the device; with `synchronise` besides, which fell to its bound of 0, halves
+        # were no better.
         ("gemm", "communication_inside", "issue", "issue_each", "gap"),
         # PyTorch takes tens of us for a kernel, and a layer's operations here are several; a loop in C++ takes some us.
         Constants(communication_inside=0.8, issue=150, issue_each=5, gap=5),
