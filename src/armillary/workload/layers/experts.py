@@ -158,7 +158,8 @@ def _active(shard: Shard, own: Experts, rows: int, wide: int, inner: int) -> Blo
         backward=(*block.backward, Step("mask", bytes=3 * whole), Step("join back", bytes=2 * whole)),
         saved=block.saved + whole,
         working=block.working + whole,
-        back=block.back + whole,
+        # Its backward pass needs as much, as `activation` has it.
+        back=block.working + whole,
     )
 
 
