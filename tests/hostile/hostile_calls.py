@@ -56,6 +56,8 @@ CALLS: Mapping[str, list[list[str]]] = {
     "trace graph": [["bad.0.et", "--out", f"g.{suffix}"] for suffix in ("dot", "graphml", "html", "svg", "pdf", "png")]
     + [[BAD, "--out", f"{FILE}.html"], ["bad.0.et", "--out", "gn.html", "--collapse", "none"], ["x.eg", "--out", "n.dot"]],
     "trace timeline": [["bad", "--out", "tt.json"], [BAD, "--out", "tt.json.gz"]],
+    "trace goal": [["bad", "--machine", "bad.yaml", "--out", "tg.goal"], ["bad", "--machine", NAME, "--out", "tg.bin"],
+                   ["bad", "--machine", "bad.yaml", "--out", "tg.goal", "--loggops", NAME]],
     "trace replay": [["bad", "--iterations", "1", "--timeout", NAME], [NAME]],
     "trace link": [["--host", "host.json", "--device", "device.json", "--out", "joined.json", "--json", "l.json"],
                    ["--host", "bad.gz", "--device", "device.json", "--out", "joined2.json"]],

@@ -26,7 +26,8 @@ def test_more_takes_longer(device: str, engine: str) -> None:
     for kind in found.parts["gemm"]:
         assert (np.diff(found.gemms_ns(kind, sizes)) > 0).all()
     assert found.reduce_ns(1e4, 8) < found.reduce_ns(1e6, 8) < found.reduce_ns(1e8, 8)
-    assert found.decode_ns(64, 1e6) < found.decode_ns(64, 1e9) < found.decode_ns(8192, 1e9)
+    assert found.decode_ns(64, 1e6, 64) < found.decode_ns(64, 1e9, 64) < found.decode_ns(8192, 1e9, 64)
+    assert found.decode_ns(64, 1e6, 64) < found.decode_ns(64, 1e6, 4096)
 
 
 def test_kernels_are_near_measured_ones() -> None:
@@ -35,7 +36,7 @@ def test_kernels_are_near_measured_ones() -> None:
     assert found.reduce_ns(2 * 32768, 8) == pytest.approx(6.5e3, rel=0.15)
     assert found.reduce_ns(2 * 33_554_432, 8) == pytest.approx(316.5e3, rel=0.2)
     # 256 sequences of 8 heads that share keys and values, 1,024 tokens before each.
-    assert found.decode_ns(256 * 8, 256 * 1024 * 2 * 128 * 2) == pytest.approx(48.9e3, rel=0.25)
+    assert found.decode_ns(256 * 8, 256 * 1024 * 2 * 128 * 2, 1024) == pytest.approx(48.9e3, rel=0.25)
     # Qwen3-235B: half of 128 experts of 1,536.
     routed = replace(DEEPSEEK, count=128, hidden=4096, size=1536, ep=1, tp=2)
     assert kernels(routed=routed).experts_ns(96) == pytest.approx(339e3, rel=0.25)
@@ -48,6 +49,29 @@ def test_linear_attention_is_near_measured_kernels() -> None:
     assert sglang.linear_ns("step", step) == pytest.approx(1644.3e3 + 23.3e3, rel=0.1)
     chunk = 8192 * (64 * 4096 + 4 * channels)
     assert sglang.linear_ns("chunk", chunk) == pytest.approx(891e3, rel=0.3)
+
+
+@pytest.mark.parametrize(
+    ("device", "engine", "routed", "tokens", "us"),
+    [
+        # DeepSeek-V3 in eight parts, and whole experts on eight devices.
+        ("h200-sxm", "trtllm", DEEPSEEK, 4, 140),
+        ("h200-sxm", "trtllm", DEEPSEEK, 64, 405),
+        ("h200-sxm", "trtllm", replace(DEEPSEEK, ep=8), 64, 307),
+        ("h200-sxm", "sglang", DEEPSEEK, 64, 369),
+        ("b200", "trtllm", replace(DEEPSEEK, stored="fp4"), 64, 116),
+        # MiniMax-M2.5 on two devices.
+        ("b200", "vllm", Routed(256, 8, 3072, 1536, 1, 2, "fp8 block"), 64, 267),
+        ("b200", "vllm", Routed(256, 8, 3072, 1536, 1, 2, "fp4"), 4, 42),
+        # gpt-oss-120b.
+        ("h200-sxm", "trtllm", Routed(128, 4, 2880, 2880, 8, 8, "mxfp4"), 4, 84),
+    ],
+)
+def test_experts_are_near_measured_ones(
+    device: str, engine: str, routed: Routed, tokens: int, us: float
+) -> None:
+    """Means of power laws 1.01 and 1.2 in aiconfigurator's tables."""
+    assert kernels(device, engine, routed).experts_ns(tokens) / 1e3 == pytest.approx(us, rel=0.35)
 
 
 def test_experts_that_are_whole_read_as_much_as_parts_of_all() -> None:

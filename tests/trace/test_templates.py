@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -76,6 +77,11 @@ def test_graph_of_templates_equals_the_nodes_one_by_one(kinds: list[Spec], data:
                        (graph.parents()[1], slow.parents()[1]), (graph.ints("label", 7), slow.ints("label", 7)),
                        (graph.has("label"), slow.has("label")), (graph.names(), slow.names())):  # fmt: skip
         assert list(one) == list(other)
+    labelled = np.flatnonzero(slow.has("label"))
+    for at in (labelled, labelled[::-1], np.arange(slow.n_nodes), labelled[:0]):
+        for name in ("label", "absent"):
+            assert slow.ints_at(at, name, 7).tolist() == slow.ints(name, 7)[at].tolist()
+            assert graph.ints_at(at, name, 7).tolist() == graph.ints(name, 7)[at].tolist()
     for name, read in (("text", "strings"), ("sizes", "int_lists")):
         (codes, values), (codes_, values_) = (getattr(each, read)(name) for each in (graph, slow))
         assert (codes.tolist(), values) == (codes_.tolist(), values_)

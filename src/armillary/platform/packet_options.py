@@ -134,6 +134,10 @@ class TcpPackets(Part):
     )
     ack_every: Count | None = Field(default=None, description="Segments that share an ACK; if absent 2.")
     ack_delay: Time | None = Field(default=None, description="Longest wait of an ACK; if absent 40 ms.")
+    quick_acks: Whole | None = Field(
+        default=None,
+        description="First segments of a connection that are each acknowledged at once; if absent 0.",
+    )
     sack: bool | None = Field(default=None, description="Selective ACKs; if absent true.")
     window: Size | None = Field(default=None, description="Most bytes in flight; if absent no limit.")
     mark: Size | None = Field(default=None, description="Queue from which dctcp marks; if absent 65 packets.")

@@ -31,8 +31,6 @@ EXPERTS = {"bf16": 16, "fp8": 8, "fp8 block": 8, "fp4": 4.5, "mxfp4": 4.25, "int
 PEAKS = {"bf16": "bf16", "fp8": "fp8", "fp8 block": "fp8", "fp4": "fp4", "mxfp4": "bf16", "int4": "bf16"}
 """Kind of stored experts -> precision of their GEMMs."""
 RECIPES = {"fp8": "delayed", "fp8 block": "block", "fp4": "nvfp4", "bf16": ""}
-PADDED = 16
-"""Rows to which a kernel of experts fills up those of each."""
 CAPTURED = 512
 """Tokens up to which shared experts run beside routed ones, on a stream of their own (vLLM, SGLang, TensorRT-LLM)."""
 ISSUE_NS = {"vllm": 20_000, "sglang": 73_000, "trtllm": 73_000}
@@ -119,16 +117,20 @@ class Kernels:
         moved = (members - 1) / members * size / (self.link * own["twice"]) * 1e6
         return float(US * (own["launch"] + moved))
 
-    def decode_ns(self, rows: float, size: float) -> float:
+    def decode_ns(self, rows: float, size: float, keys: int, kind: str = "bf16") -> float:
         """Return ns of attention of one new token of each sequence.
 
         Args:
             rows: Sequences times heads of queries.
             size: Bytes of the cache that are read.
+            keys: Tokens before each.
+            kind: Precision of the cache, ``bf16`` or ``fp8``.
         """
-        own = self.parts["decode"]["all"]
+        kinds = self.parts["decode"]
+        own = kinds.get(kind) or next(iter(kinds.values()))
         return US * (
             own["launch"]
+            + own["split"] * keys / (keys + own["knee"])
             + own["head"] * rows / self.gpu.sms
             + size / (self.gpu.bandwidth * own["memory"]) * 1e6
         )
@@ -147,27 +149,31 @@ class Kernels:
         return US * (own["launch"] + size / (self.gpu.bandwidth * own["memory"]) * 1e6)
 
     def experts_ns(self, tokens: int) -> float:
-        """Return ns of the routed experts of a layer: they are chosen at random, some more often (`spread`)."""
+        """Return ns of the routed experts of a layer, on the device that gets most tokens (see `kernels.yaml`)."""
         of = self.routed
         assert of is not None
         own = self.parts["experts"][of.stored]
-        local, each = of.count / of.ep, 3 * of.hidden * of.size * of.ep / of.tp
-        chosen = tokens * of.top_k
+        local, width = of.count / of.ep, of.size * of.ep / of.tp
+        each = 3 * of.hidden * width
+        # Some experts are chosen more often, so that one device has more than its share.
+        chosen = tokens * of.top_k * portable.power(of.ep, own["skew"])
         touched = max(local * -portable.expm1(-chosen / of.count * own["spread"]), min(1.0, local))
         rows = chosen / of.ep
         weights = touched * each * EXPERTS[of.stored] / 8 / (self.gpu.bandwidth * own["memory"])
         # Tokens in and out, and what lies between the two GEMMs, in 16 bits.
-        passed = rows * (4 * of.hidden + 6 * of.size * of.ep / of.tp) / (self.gpu.bandwidth * 0.8)
+        passed = rows * (4 * of.hidden + 6 * width) / (self.gpu.bandwidth * own["move"])
         peak = self.gpu.peaks[PEAKS[of.stored]] * own["rate"]
-        computed = (rows + touched * PADDED) * 2 * each / peak
+        computed = (rows + touched * own["pad"]) * 2 * each / peak
         took = 1e6 * portable.power((weights + passed) ** 3 + computed**3, 1 / 3)
-        return float(US * (own["launch"] + own["each"] * touched + took))
+        begin = own["launch"] + own["route"] * of.count + own["tall"] * of.hidden + own["deep"] * width
+        return float(US * (begin + own["each"] * touched + took))
 
     def gemms_ns(self, kind: str, sizes: Floats) -> Floats:
         """Return (GEMMs) ns of GEMMs of (GEMMs, 3) m, n and k, with what quantises the left operand."""
         own = self.parts["gemm"][kind]
         precision = kind.partition(" ")[0]
         fit = self.gpu.gemm_fit(precision, RECIPES[kind])
+        fit = replace(fit, memory=min(1.0, fit.memory * own["memory"]))
         shapes = np.column_stack((sizes, np.ones(len(sizes))))
         seconds, _ = gemm_seconds(self.gpu, precision, shapes, 2.0, fit, power=self.gpu.power)
         operand = sizes[:, 0] * sizes[:, 2] * 3 / self.gpu.bandwidth
@@ -233,8 +239,11 @@ def take(steps: Sequence[Step], kernels: Kernels, tp: int, taken: Taken, at: int
         if step.collective is CollectiveType.ALL_REDUCE and meets:
             taken.others.append((at, times * kernels.reduce_ns(step.size, tp), OTHER))
         elif shape and shape.queries == 1 and "decode" in kernels.parts:
-            queries = shape.batch * shape.heads * (shape.key + shape.value) * 2
-            ns = kernels.decode_ns(shape.batch * shape.heads, max(0, step.bytes - queries))
+            width = shape.key + shape.value
+            cache = max(0, step.bytes - shape.batch * shape.heads * width * 2)
+            narrow = cache < 1.5 * shape.batch * shape.kv_heads * shape.keys * width
+            rows = shape.batch * shape.heads
+            ns = kernels.decode_ns(rows, cache, shape.keys, "fp8" if narrow else "bf16")
             taken.others.append((at, times * ns, ATTENTION))
         elif step.name == "absorbed.attend" and "latent" in kernels.parts:
             taken.others.append((at, times * kernels.latent_ns(step.flops, step.bytes), ATTENTION))

@@ -111,12 +111,14 @@ def _contents(graph: Graph) -> Iterator[Diagnostic]:
     present = distinct_types(types).tolist()
     for number in present:
         if number == NodeType.INVALID_NODE:
-            yield _about(graph, types == number, "of type INVALID_NODE, which nothing can run")
+            nothing = np.flatnonzero(types == number)
+            yield _about(graph, nothing, "of type INVALID_NODE, which nothing can run")
         elif type_name(number) == str(number):
-            yield _about(graph, types == number, f"of type {number}, which nothing can run", "error")
+            strange = np.flatnonzero(types == number)
+            yield _about(graph, strange, f"of type {number}, which nothing can run", "error")
     for kind, names in _NEEDED.items():
         for name, severity in names.items() if kind in present else ():
-            absent = (types == kind) & ~graph.has(name)
+            absent = np.flatnonzero((types == kind) & ~graph.has(name))
             yield from _maybe(graph, absent, f"of type {kind.name} without {name}", severity)
     try:
         yield from _values(graph)
@@ -144,58 +146,51 @@ def _values(graph: Graph) -> Iterator[Diagnostic]:
     unknown = graph.ints(REPLAY_ONLY) != 0
     yield from _maybe(
         graph,
-        (collective | message) & unknown,
+        np.flatnonzero((collective | message) & unknown),
         "of unknown bytes that takes its recorded time on every machine",
         noun="communication",
     )
     # The limit is in ns, this field in µs.
-    yield from _maybe(
-        graph, graph.duration_micros > (LIMIT - 1) // 1000, "that takes 2**60 ns or more", "error"
-    )
+    long = np.flatnonzero(graph.duration_micros > (LIMIT - 1) // 1000)
+    yield from _maybe(graph, long, "that takes 2**60 ns or more", "error")
     for name, kind in (("comm_size", collective | message), ("tensor_size", memory)):
-        if kind.any():
-            size = graph.ints(name)
-            wrong = kind & ((size < 0) | (size >= LIMIT))
-            yield from _maybe(graph, wrong, f"with a {name} below 0 or from 2**60", "error")
-    if collective.any():
+        at = np.flatnonzero(kind)
+        size = graph.ints_at(at, name)
+        wrong = at[(size < 0) | (size >= LIMIT)]
+        yield from _maybe(graph, wrong, f"with a {name} below 0 or from 2**60", "error")
+    if len(at := np.flatnonzero(collective)):
         # -1 keeps an absent size, which has a finding already, out of the zero-byte one.
-        size, operation = graph.ints("comm_size", -1), graph.ints("comm_type", 0)
+        size, operation = graph.ints_at(at, "comm_size", -1), graph.ints_at(at, "comm_type")
         # A barrier moves no bytes by nature; with `replay_only` the size is unknown.
-        barrier = operation == CollectiveType.BARRIER
-        yield from _maybe(
-            graph, collective & (size == 0) & ~barrier & ~unknown, "of zero bytes", noun="collective"
-        )
-        unlike = collective.copy()
-        unlike[collective] = ~np.isin(operation[collective], [int(member) for member in CollectiveType])
-        yield from _maybe(graph, unlike, "with an unknown comm_type", "error")
-    if message.any():
-        size, peer = (
-            graph.ints("comm_size", -1),
-            np.where(send, graph.ints("comm_dst"), graph.ints("comm_src")),
-        )
-        yield from _maybe(graph, message & (size == 0) & ~unknown, "of zero bytes", "error", "message")
+        zero = (size == 0) & (operation != CollectiveType.BARRIER) & ~unknown[at]
+        yield from _maybe(graph, at[zero], "of zero bytes", noun="collective")
+        unlike = ~np.isin(operation, [int(member) for member in CollectiveType])
+        yield from _maybe(graph, at[unlike], "with an unknown comm_type", "error")
+    if len(at := np.flatnonzero(message)):
+        size = graph.ints_at(at, "comm_size", -1)
+        peer = np.where(send[at], graph.ints_at(at, "comm_dst"), graph.ints_at(at, "comm_src"))
+        yield from _maybe(graph, at[(size == 0) & ~unknown[at]], "of zero bytes", "error", "message")
         # Along an axis the peer is a number of steps, which may be negative.
-        yield from _maybe(
-            graph, message & (peer < 0) & ~graph.has(AXIS), "whose peer is below 0", "error", "message"
-        )
+        below = (peer < 0) & ~graph.has(AXIS)[at]
+        yield from _maybe(graph, at[below], "whose peer is below 0", "error", "message")
     if "is_cpu_op" in names and (collective | message).any():
-        on_cpu = (collective | message) & (graph.ints("is_cpu_op") != 0)
+        at = np.flatnonzero(collective | message)
+        on_cpu = at[graph.ints_at(at, "is_cpu_op") != 0]
         yield from _maybe(
             graph, on_cpu, "that communicates with is_cpu_op set, which profile astra-sim refuses"
         )
 
 
 def _maybe(
-    graph: Graph, nodes: NDArray[np.bool_], what: str, severity: Severity = "warning", noun: str = "node"
+    graph: Graph, nodes: NDArray[np.int64], what: str, severity: Severity = "warning", noun: str = "node"
 ) -> Iterator[Diagnostic]:
-    if nodes.any():
+    if len(nodes):
         yield _about(graph, nodes, what, severity, noun)
 
 
 def _about(
-    graph: Graph, nodes: NDArray[np.bool_], what: str, severity: Severity = "warning", noun: str = "node"
+    graph: Graph, found: NDArray[np.int64], what: str, severity: Severity = "warning", noun: str = "node"
 ) -> Diagnostic:
-    found = np.flatnonzero(nodes)
     shown = ", ".join(f"{int(graph.ids[at])} '{graph.name(at)}'" for at in found[:_SHOWN].tolist())
     return Diagnostic(
         severity,

@@ -102,9 +102,18 @@ class AttributeColumns:
         nodes, values = self.integers(name)
         if len(nodes) == self.n_nodes and bool(np.all(nodes[1:] > nodes[:-1])):
             return values
-        result = np.full(self.n_nodes, default, dtype=np.int64)
+        # Zeros take no memory where nothing is written; most attributes are those of few nodes.
+        result = np.full(self.n_nodes, default) if default else np.zeros(self.n_nodes, np.int64)
         result[nodes] = values
         return result
+
+    def ints_at(self, at: I64, name: str, default: int = 0) -> I64:
+        """Return an integer attribute of the nodes `at`, int64 (len(at),); see `ints`."""
+        nodes, values = self.integers(name)
+        if not len(nodes):
+            return np.full(len(at), default)
+        # Mostly an attribute is that of all nodes of a type, and these are asked for.
+        return values if np.array_equal(nodes, at) else self.ints(name, default)[at]
 
     @_kept
     def integers(self, name: str) -> tuple[I64, I64]:

@@ -125,18 +125,18 @@ def _collectives(graph: Graph, at: I64, groups: Groups, masks: dict[tuple[bool, 
     of_code = np.array([*numbers, WORLD], dtype=np.int64)  # code -1 is the last
     dims, lists = graph.bool_lists("involved_dim")
     mask = np.array([*(masks.setdefault(items, len(masks)) for items in lists), -1], dtype=np.int64)
-    operation, size = graph.ints("comm_type", -1)[at], graph.ints("comm_size")[at]
+    operation, size = graph.ints_at(at, "comm_type", -1), graph.ints_at(at, "comm_size")
     # Sizes of such an all-to-all differ between members by design, so they are not compared.
     splits = (operation == CollectiveType.ALL_TO_ALL) & graph.has("comm_splits")[at]
     job = np.stack(
-        [operation, np.where(splits, OWN_SIZES, size), mask[dims[at]], graph.ints("comm_root")[at]], axis=1
+        [operation, np.where(splits, OWN_SIZES, size), mask[dims[at]], graph.ints_at(at, "comm_root")], axis=1
     )
     return Collectives(at, of_code[codes[at]], job)
 
 
 def _messages(graph: Graph, at: I64) -> Messages:
     send = graph.types[at] == NodeType.COMM_SEND_NODE
-    source, destination = graph.ints("comm_src", -1)[at], graph.ints("comm_dst", -1)[at]
+    source, destination = graph.ints_at(at, "comm_src", -1), graph.ints_at(at, "comm_dst", -1)
     # A send may lack comm_src and a receive comm_dst: the own end is the rank itself.
     peer, own = np.where(send, destination, source), np.where(send, source, destination)
-    return Messages(at, send, peer, own, graph.ints("comm_tag")[at] % TAGS, graph.ints("comm_size")[at])
+    return Messages(at, send, peer, own, graph.ints_at(at, "comm_tag") % TAGS, graph.ints_at(at, "comm_size"))

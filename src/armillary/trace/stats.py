@@ -198,16 +198,14 @@ def _add_communication(totals: _Totals, graph: Graph, ranks: int) -> None:
     at = np.flatnonzero((types >= NodeType.COMM_SEND_NODE) & (types <= NodeType.COMM_COLL_NODE))
     if not len(at):
         return
-    size, groups = graph.ints("comm_size")[at], ["", *graph.strings("pg_name")[1]]
-    operation, group = graph.ints("comm_type", -1)[at], graph.strings("pg_name")[0][at] + 1
+    size, groups = graph.ints_at(at, "comm_size"), ["", *graph.strings("pg_name")[1]]
+    operation, group = graph.ints_at(at, "comm_type", -1), graph.strings("pg_name")[0][at] + 1
     message = types[at] != NodeType.COMM_COLL_NODE
     # Messages get codes below -1, beside comm_type and -1 for an absent one.
     operation = np.where(message, -1 - types[at].astype(np.int64), operation)
     rows = np.stack([operation, np.where(message, 0, group), size])
-    rows = rows[:, np.lexsort(rows[::-1])]
-    starts = np.flatnonzero(np.append(True, np.any(rows[:, 1:] != rows[:, :-1], axis=0)))
-    counts = np.diff(np.append(starts, len(at)))
-    for kind, code, each, count in zip(*rows[:, starts].tolist(), counts.tolist(), strict=True):
+    first, which = c.distinct_columns(rows)
+    for kind, code, each, count in zip(*rows[:, first].tolist(), np.bincount(which).tolist(), strict=True):
         totals.sizes[_kind_name(kind), groups[code]][each] += count * ranks
 
 

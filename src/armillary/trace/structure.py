@@ -73,7 +73,7 @@ def earliest(graph: Graph, time: I64) -> tuple[I64, I64, int]:
         InputError: the graph has a cycle.
     """
     ptr, parent = graph.parents()
-    order = topological(ptr, parent)
+    order = _order(graph)
     if len(order) < graph.n_nodes:
         raise InputError(f"{graph.source}: dependency cycle, expected none")
     # Two arrays: the kernel writes starts into one and levels into the other.
@@ -111,7 +111,17 @@ def cycle_in(ptr: I64, parent: NDArray[np.integer]) -> list[int]:
 
 def find_cycle(graph: Graph) -> list[int]:
     """Return the positions of the nodes of one dependency cycle, each the parent of the next; or none."""
-    return cycle_in(*graph.parents())
+    return [] if len(_order(graph)) == graph.n_nodes else cycle_in(*graph.parents())
+
+
+def _order(graph: Graph) -> I64:
+    """Return the order of `topological`; it is found once for each graph, and of most graphs it is that of the file."""
+    kept = graph.kept.get(("topological",))
+    if kept is None:
+        order = topological(*graph.parents())
+        plain = len(order) == graph.n_nodes and bool(np.all(order[1:] > order[:-1]))
+        kept = graph.kept["topological",] = () if plain else (order,)
+    return kept[0] if kept else np.arange(graph.n_nodes)
 
 
 def issue_order(graph: Graph) -> I64:

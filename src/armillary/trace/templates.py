@@ -234,6 +234,12 @@ class PlacedGraph(Graph):
             return found
         return np.where(self.has(name) & (found == LABEL), self._label(name), found)
 
+    def ints_at(self, at: Ints, name: str, default: int = 0) -> Ints:
+        """Return an integer attribute of the nodes `at`, int64 (len(at),); see `ints`."""
+        if name in self.placement.labels:
+            return self.ints(name, default)[at]
+        return self.packed.ints(name, default)[self.copies[at]]
+
     def strings(self, name: str) -> tuple[NDArray[np.int32], list[str]]:
         """Return a string attribute: codes int32 (n_nodes,), -1 where absent, and the distinct values."""
         return self._copied(*self.packed.strings(name))

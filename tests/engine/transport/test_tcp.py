@@ -73,6 +73,21 @@ def test_delayed_acknowledgements_halve_those_sent_and_slow_the_start() -> None:
     assert both.arrived[0] > 1.2 * each.arrived[0]
 
 
+@pytest.mark.parametrize("quick", [0, 1, 3])
+@pytest.mark.parametrize("persistent", [True, False])
+def test_the_first_segments_may_be_acknowledged_at_once(quick: int, persistent: bool) -> None:
+    # A window of one segment, which the receiver answers when its patience ends, unless it is quick.
+    tcp = dataclasses.replace(
+        ENDLESS, initial_window=1, quick_acks=quick, ack_delay=1.0, persistent=persistent, growth=1
+    )
+    begin = 10 * 10**9
+    first, second = run(tcp, star(2), [0, 0], [1, 1], [2 * MSS] * 2, [0, begin]).arrived
+    patience = 10**9
+    assert (first > patience) == (quick == 0)
+    # A new connection is quick again; one that stays has a window of more than one segment by then.
+    assert (second - begin > patience) == (quick == 0 and not persistent)
+
+
 def test_a_window_limits_what_is_in_flight() -> None:
     tcp = dataclasses.replace(ENDLESS, window=10 * MSS, ack_every=1)
     round_trip = (MSS + 2 * HEADER + MSS) * 800 + HEADER * 2 * 800 + 4 * 50_000_000
@@ -190,7 +205,8 @@ def traffic(draw: st.DrawFn) -> tuple[Tcp, Routing, list[list[int]]]:
     tcp = Tcp(
         draw(st.sampled_from(ALGORITHMS)), sack=draw(st.booleans()), min_rto=draw(st.sampled_from([0.1, 5.0])),
         ack_every=draw(st.integers(1, 3)), persistent=draw(st.booleans()), jitter=draw(st.sampled_from([0, 1000])),
-        growth=draw(st.integers(1, 2)), seed=draw(st.integers(0, 9)), mark=draw(st.sampled_from([0, 3000])),
+        growth=draw(st.integers(1, 2)), quick_acks=draw(st.integers(0, 3)),
+        seed=draw(st.integers(0, 9)), mark=draw(st.sampled_from([0, 3000])),
     )  # fmt: skip
     npu = st.integers(0, 3)
     message = st.tuples(npu, npu, st.integers(0, 60_000), st.integers(0, 200_000))

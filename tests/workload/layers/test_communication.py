@@ -65,6 +65,17 @@ def test_tensor_parallel() -> None:
     assert one.boundary == whole
 
 
+def test_a_norm_over_all_heads_sums_squares_over_tp() -> None:
+    attention = {"heads": 8, "kv_heads": 4, "head_size": 6, "qk_norm": True}
+    parallel = {"tp": 4, "sequence": False}
+    for over, sums in (("head", []), ("all", [(REDUCE, "tp", BATCH * SEQUENCE * 2 * 4)])):
+        model = decoder(attention=attention | {"qk_norm_over": over})
+        one = layers(model, 4, parallel=parallel)[1]
+        assert sent(one.forward)[:-2] == sums
+        assert [each for each in sent(one.backward) if each[2] == BATCH * SEQUENCE * 8] == sums
+        assert not sent(layers(model, 1)[1].forward)
+
+
 def test_gradient_of_a_weight_waits_for_its_gathered_input_only() -> None:
     one = layers(decoder(), 4, parallel={"tp": 4})[1]
     weight = next(step for step in one.weight if step.name == "qkv.weight")

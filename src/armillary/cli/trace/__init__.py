@@ -21,6 +21,7 @@ SUBCOMMANDS = {
     "json": "Write a trace as valid JSON.",
     "graph": "Draw the dependencies: DOT, GraphML or HTML.",
     "timeline": "Write a timeline for ui.perfetto.dev.",
+    "goal": "Write a trace as a GOAL schedule, for LogGOPSim and ATLAHS.",
     "replay": "Execute a Chakra trace on this hardware, measured against simulated.",
     "link": "Join a PyTorch host trace and a device trace.",
     "obfuscate": "Hide what a trace says about its model, and keep how it runs.",

@@ -6,22 +6,23 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from armillary.base.errors import InputError
-from armillary.base.units import format_count, format_time
+from armillary.base.units import format_count
 from armillary.convert.converted import Converted
 
 
-def convert(inputs: Sequence[Path]) -> Converted:
+def convert(inputs: Sequence[Path], *, loggops: str = "") -> Converted:
     """Return a rank for each of the schedule; a line says when its hosts end by LogGOPSim's model.
 
     Receives from any rank, or of any tag, take what they take in that model.
 
     Args:
         inputs: one file.
+        loggops: Parameters of LogGOPSim's model, e.g. L=500,G=0.02.
 
     Raises:
         InputError: the file cannot be read or is no schedule, or it never ends; names the line.
     """
-    from armillary.convert.goal.loggops import Model, simulate
+    from armillary.convert.goal.loggops import Model, simulate, told
     from armillary.convert.goal.operation import Operation
     from armillary.convert.goal.schedule import read_schedule
     from armillary.trace import GraphBuilder, NodeType, Trace
@@ -29,8 +30,8 @@ def convert(inputs: Sequence[Path]) -> Converted:
     if len(inputs) != 1:
         raise InputError(f"{len(inputs)} GOAL schedules, expected one: it holds the operations of all ranks")
     path = Path(inputs[0])
+    model = Model.of(loggops)
     ranks = read_schedule(path)
-    model = Model()
     outcome = simulate(ranks, model, str(path))
 
     def after(operations: Sequence[Operation], each: Operation) -> list[int]:
@@ -82,10 +83,7 @@ def convert(inputs: Sequence[Path]) -> Converted:
         warnings.append(
             f"receives whose size is not that of their message, which counts: {format_count(other)}"
         )
-    numbers = ", ".join(f"{name} {value}" for name, value in vars(model).items())
-    ends = sorted(outcome.ends)
-    says = (
-        f"by LogGOPSim's model ({numbers}) hosts end after {format_time(ends[0])} to {format_time(ends[-1])}"
-    )
     facts = {"loggops_ns": list(outcome.ends)}
-    return Converted(Trace.from_ranks(graphs), warnings=tuple(warnings), facts=facts, statements=(says,))
+    return Converted(
+        Trace.from_ranks(graphs), warnings=tuple(warnings), facts=facts, statements=(told(model, outcome),)
+    )

@@ -22,12 +22,12 @@ from armillary.trace.graph import LIMIT
 
 MAGIC = (4223).to_bytes(8, "little")
 _HEAD = 6
-_NODE = np.dtype([
+NODE = np.dtype([
     ("open", "<u4"), ("type", "i1"), ("peer", "<u4"), ("size", "<u8"), ("tag", "<u4"), ("cpu", "u1"), ("nic", "u1"),
     ("ends", "<u4"), ("first_end", "<u4"), ("starts", "<u4"), ("first_start", "<u4"),
 ])  # fmt: skip
-_KINDS: dict[int, Kind] = {1: "send", 2: "recv", 3: "calc"}
-_WILD = 2**32 - 1
+KINDS: dict[int, Kind] = {1: "send", 2: "recv", 3: "calc"}
+WILD = 2**32 - 1
 """What txt2bin makes of -1."""
 Nodes = NDArray[np.void]
 
@@ -65,10 +65,10 @@ def read_binary(path: Path) -> list[list[Operation]]:
         total += count
         check_count(total, MOST_RECORDED, f"{path}: operations", "a shorter schedule")
         first = start + 8 + 4 * roots
-        last = first + _NODE.itemsize * count
+        last = first + NODE.itemsize * count
         if roots > count or last > end or (end - last) % 4:
             raise InputError(f"{where}: {count} operations do not fit into its {end - start} bytes")
-        nodes = np.frombuffer(data, _NODE, count, first)
+        nodes = np.frombuffer(data, NODE, count, first)
         found.append(
             _operations(where, nodes, np.frombuffer(data, "<u4", (end - last) // 4, last), rank, ranks)
         )
@@ -107,7 +107,7 @@ def _operation(
     where: str, _open: int, kind: int, peer: int, size: int, tag: int, cpu: int, nic: int, *more: int
 ) -> Operation:
     *_, rank, ranks = more
-    name = _KINDS.get(kind)
+    name = KINDS.get(kind)
     if name is None:
         raise InputError(f"{where}: got type {kind}, expected 1 (send), 2 (recv) or 3 (calc)")
     if size >= LIMIT:
@@ -115,8 +115,8 @@ def _operation(
     if name == "calc":
         return Operation(name, size, cpu=cpu)
     wild = name == "recv"
-    if (peer >= ranks or peer == rank) and not (wild and peer == _WILD):
+    if (peer >= ranks or peer == rank) and not (wild and peer == WILD):
         raise InputError(f"{where}: {name}: got rank {peer}, expected another of {ranks}")
-    if tag >= 2**31 and not (wild and tag == _WILD):
+    if tag >= 2**31 and not (wild and tag == WILD):
         raise InputError(f"{where}: {name}: got tag {tag}, expected less than {2**31}")
-    return Operation(name, size, ANY if peer == _WILD else peer, ANY if tag == _WILD else tag, cpu, nic)
+    return Operation(name, size, ANY if peer == WILD else peer, ANY if tag == WILD else tag, cpu, nic)

@@ -7,15 +7,21 @@ them. Above `S` bytes a send ends when it is received (rendezvous), else when it
 from __future__ import annotations
 
 import heapq
+import re
 from collections import defaultdict, deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from fractions import Fraction
 
-from armillary.base.errors import InputError
+from armillary.base.errors import InputError, one_of
+from armillary.base.units import format_time
 from armillary.convert.goal.operation import ANY, Operation
 
 _POST, _ARRIVE, _WAKE = range(3)
 _CPU, _OUT, _IN = range(3)
+_FINE = 10**6
+"""Units of a ns in which clocks count: those of the parameters."""
+_NUMBER = re.compile(r"\d{1,9}(\.\d{1,6})?", re.ASCII)
 Key = tuple[int, int, int]
 """A resource: CPU or a NIC's direction, rank, and number."""
 
@@ -24,12 +30,34 @@ Key = tuple[int, int, int]
 class Model:
     """The parameters, ns, with LogGOPSim's defaults; `G` and `O` are per byte, `S` is bytes."""
 
-    L: int = 2500
-    o: int = 1500
-    g: int = 1000
-    G: int = 6
-    O: int = 0  # noqa: E741 - the model's own name
-    S: int = 65535
+    L: Fraction = Fraction(2500)
+    o: Fraction = Fraction(1500)
+    g: Fraction = Fraction(1000)
+    G: Fraction = Fraction(6)
+    O: Fraction = Fraction(0)  # noqa: E741 - the model's own name
+    S: Fraction = Fraction(65535)
+
+    @classmethod
+    def of(cls, text: str) -> Model:
+        """Read parameters such as ``L=500,G=0.02``; the others have their defaults.
+
+        Raises:
+            InputError: one is not known, is given twice, or has no possible value.
+        """
+        known, found = [each.name for each in fields(cls)], dict[str, Fraction]()
+        for part in text.split(",") if text else ():
+            name, _, value = part.partition("=")
+            if name not in known or name in found:
+                raise InputError(
+                    f"--loggops {part[:60]}: got '{name[:40]}', expected {one_of(known)}, each once, e.g. L=500,G=0.02"
+                )
+            if not _NUMBER.fullmatch(value):
+                raise InputError(
+                    f"--loggops {part[:60]}: got '{value[:40]}', expected a number below 10^9 with at most 6 digits "
+                    "behind the point, in ns (S: in bytes)"
+                )
+            found[name] = Fraction(value)
+        return cls(**found)
 
 
 @dataclass(frozen=True)
@@ -38,6 +66,15 @@ class Outcome:
 
     ends: tuple[int, ...]
     took: dict[tuple[int, int], tuple[int, int]]
+
+
+def told(model: Model, outcome: Outcome) -> str:
+    """Return the sentence that says when hosts end."""
+    numbers = ", ".join(f"{name} {float(value):g}" for name, value in vars(model).items())
+    ends = sorted(outcome.ends)
+    return (
+        f"by LogGOPSim's model ({numbers}) hosts end after {format_time(ends[0])} to {format_time(ends[-1])}"
+    )
 
 
 def simulate(
@@ -58,7 +95,9 @@ class _Run:
     """
 
     def __init__(self, ranks: Sequence[Sequence[Operation]], model: Model) -> None:
-        self.ranks, self.model = ranks, model
+        self.ranks, self.most_eager = ranks, model.S
+        L, o, g, G, O = (int(value * _FINE) for value in (model.L, model.o, model.g, model.G, model.O))  # noqa: E741
+        self.latency, self.of_cpu, self.of_nic, self.per_byte, self.cpu_per_byte = L, o, g, G, O
         self.clock: dict[Key, int] = defaultdict(int)
         self.lines: dict[Key, deque[tuple[int, int, int]]] = defaultdict(deque)
         self.waiting = [[len(each.ended) + len(each.started) for each in operations] for operations in ranks]
@@ -102,7 +141,7 @@ class _Run:
         ends = [0] * len(self.ranks)
         for (kind, rank, _), time in self.clock.items():
             ends[rank] = max(ends[rank], time if kind == _CPU else 0)
-        return Outcome(tuple(ends), self.took)
+        return Outcome(tuple(-(-end // _FINE) for end in ends), self.took)
 
     def _wake(self, time: int, key: Key) -> None:
         if self.clock[key] <= time:
@@ -158,25 +197,25 @@ class _Run:
             self.order += 1
 
     def _post(self, time: int, rank: int, number: int, keys: list[Key]) -> None:
-        each, model = self.ranks[rank][number], self.model
+        each = self.ranks[rank][number]
         self._free(time, rank, self.after_start[rank][number])
         if each.kind == "calc":
-            self.clock[keys[0]] = time + each.amount
-            self._end(time + each.amount, rank, number)
+            self.clock[keys[0]] = time + each.amount * _FINE
+            self._end(time + each.amount * _FINE, rank, number)
             return
         rest = max(each.amount - 1, 0)
-        self.clock[keys[0]] = time + model.o + rest * model.O
-        self.clock[keys[1]] = time + model.g + rest * model.G
-        self._push(time + model.o + model.L, _ARRIVE, (0, rank, number))
-        if each.amount <= model.S:
+        self.clock[keys[0]] = time + self.of_cpu + rest * self.cpu_per_byte
+        self.clock[keys[1]] = time + self.of_nic + rest * self.per_byte
+        self._push(time + self.of_cpu + self.latency, _ARRIVE, (0, rank, number))
+        if each.amount <= self.most_eager:
             self._end(time, rank, number)
 
     def _arrive(self, time: int, rank: int, number: int, keys: list[Key]) -> None:
         """Take the first byte of a message of a rank, on the CPU and NIC of the numbers that it was sent on."""
-        sent, model = self.ranks[rank][number], self.model
+        sent = self.ranks[rank][number]
         rest = max(sent.amount - 1, 0)
-        self.clock[keys[0]] = time + model.o + max(rest * model.O, rest * model.G)
-        self.clock[keys[1]] = time + model.g + rest * model.G
+        self.clock[keys[0]] = time + self.of_cpu + rest * max(self.cpu_per_byte, self.per_byte)
+        self.clock[keys[1]] = time + self.of_nic + rest * self.per_byte
         places = [(sent.peer, source, tag) for source in (rank, ANY) for tag in (sent.tag, ANY)]
         lines = [line for place in places if (line := self.posted.get(place))]
         if lines:
@@ -191,7 +230,7 @@ class _Run:
         self.taken.add(sent)
         message = self.ranks[sent[0]][sent[1]]
         self._end(time, rank, number)
-        if message.amount > self.model.S:
+        if message.amount > self.most_eager:
             for key in ((_CPU, sent[0], message.cpu), (_OUT, sent[0], message.nic)):
                 self.clock[key] = max(self.clock[key], time)
             self._end(time, *sent)

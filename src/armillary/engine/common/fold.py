@@ -34,7 +34,7 @@ from armillary.engine.common import network
 from armillary.engine.common.items import Channel, Channels, View, channel_at
 from armillary.platform.model import Platform
 from armillary.platform.network import Dimension
-from armillary.trace.columns import distinct_columns
+from armillary.trace.columns import distinct_columns, distinct_rows
 
 Colours = NDArray[np.int64]
 
@@ -141,10 +141,7 @@ def _number(colour: Colours) -> Colours:
     """Renumber colours in order of first appearance."""
     if colour.size and not colour.any():
         return colour
-    _, first, inverse = np.unique(colour, return_index=True, return_inverse=True)
-    rank = np.empty(len(first), np.int64)
-    rank[np.argsort(first, kind="stable")] = np.arange(len(first))
-    return rank[inverse.ravel()]
+    return distinct_rows(colour[:, None])[1]
 
 
 def _sign_ring(
@@ -175,24 +172,29 @@ def _sign_ring(
             row = met[line].tolist()
             costs = _costs(members, ring.orders, dimensions)
             values[line] = [_identify(row, i, ring.orders, costs[i], known) for i in range(n)]
-    if len(np.unique(met)) > len(np.unique(own)):
+    if len(_values(met)) > len(_values(own)):
         values = values.copy()
         for line in np.flatnonzero((slots != slots[:, :1]).any(axis=1)).tolist():
             # Ranks of one class would meet here in collectives that each of them runs at another place.
             if len(set(met[line].tolist())) > len(set(own[line].tolist())):
                 values[line] = [known.setdefault(("rank", m), len(known)) for m in ring.lines[line].tolist()]
     members, values, slots = ring.lines.ravel(), values.ravel(), slots.ravel()
-    for slot in np.unique(slots[slots >= 0]).tolist():
-        column = columns.setdefault((slot, ring.dim), np.full(len(colour), -1, np.int64))
-        column[members[slots == slot]] = values[slots == slot]
+    for slot in (_values(slots + 1) - 1).tolist():
+        if slot >= 0:
+            column = columns.setdefault((slot, ring.dim), np.full(len(colour), -1, np.int64))
+            here = slots == slot
+            column[members[here]] = values[here]
+
+
+def _values(small: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the distinct values of integers from 0 on that are no more than a few times as many, ascending."""
+    return np.flatnonzero(np.bincount(small.ravel()))
 
 
 def _sets(met: Colours, known: dict[object, int]) -> Colours:
     """Return a number per line for the set of (colour, slot) on it, (lines,)."""
     rows = np.sort(met, axis=1)
-    alike: dict[bytes, int] = {}
-    of_line = [alike.setdefault(row.tobytes(), len(alike)) for row in rows]
-    first = np.unique(of_line, return_index=True)[1]
+    first, of_line = distinct_rows(rows)
     ids = [known.setdefault(np.unique(rows[line]).tobytes(), len(known)) for line in first.tolist()]
     return np.array(ids, np.int64)[of_line]
 

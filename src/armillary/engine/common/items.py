@@ -132,16 +132,16 @@ def read_view(
     kind = nodes.kind[nodes.items]
     collective, send = kind == lk.COLLECTIVE, kind == lk.SEND
     memory = np.isin(graph.types[at], list(FROM_MEMORY))
-    size = np.where(memory, graph.ints("tensor_size", 0)[at], graph.ints("comm_size", 0)[at])
+    size = np.where(memory, graph.ints_at(at, "tensor_size"), graph.ints_at(at, "comm_size"))
     for bad in np.flatnonzero((size < 0) | (size >= LIMIT)).tolist():
         name = "tensor_size" if memory[bad] else "comm_size"
         raise InputError(f"{graph.node(at[bad])} has {name} {size[bad]}; expected 0 to {LIMIT - 1} bytes")
     view = View(
-        nodes, [], np.full(len(at), -1), np.full(len(at), -1), graph.ints("comm_tag", 0)[at] % TAGS, size
+        nodes, [], np.full(len(at), -1), np.full(len(at), -1), graph.ints_at(at, "comm_tag") % TAGS, size
     )
     pair = send | (kind == lk.RECV)
     if pair.any():
-        ends = np.where(send, graph.ints("comm_dst", -1)[at], graph.ints("comm_src", -1)[at])
+        ends = np.where(send, graph.ints_at(at, "comm_dst", -1), graph.ints_at(at, "comm_src", -1))
         ends = ends if peer is None else peer[at]
         view.peer[pair] = ends[pair]
         # With a grid, peers are numbers of routes and not ranks; their range is checked later.

@@ -172,8 +172,8 @@ def phase_done(prog, st, heap, chunk_flow, key, tick):
     steps = plans.phases(prog, plan)
     chunk_batch = plans.chunk_batch(prog, plan) > 0
     member = comms.items(prog, comm) + item_state.instance(st, first) * comms.reps(prog, comm)
-    # `next_head` noted the start with the one item that stands for the line.
-    begun = rows.start(st, items.row(prog, first) + key)
+    # `next_head` noted the start with the one item that stands for the line; that of a chunk batch stands elsewhere.
+    begun = tick if chunk_batch else rows.start(st, items.row(prog, first) + key)
     for i in range(lines.members(prog, line)):
         item = members.item(st, member + line_members.local(prog, lines.local(prog, line) + i))
         # Its rows are written by `end_chunk_batch`; one event ends all its chunks.

@@ -7,6 +7,7 @@ sharing needs no rule for them.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import astuple, dataclass, replace
 from fractions import Fraction
@@ -81,9 +82,9 @@ def last_latency(chunk_routes: ChunkRoutes, ticks: Callable[[PhysicalPhase, int]
     phase = chunk_routes.routes[0][0]
     if phase.beside is None:
         return None
-    most = max(sizes)
-    busy = {size: ticks(phase, size) for size in set(sizes)}
-    total = sum(busy[size] for size in sizes)
+    most, times = max(sizes), Counter(sizes)
+    busy = {size: ticks(phase, size) for size in times}
+    total = sum(busy[size] * count for size, count in times.items())
     # Times are in ns: ports busy, then latency, then what the chunk waits in rounds where others are busier.
     alone = busy[most] + phase.latency + phase.wait * most
     # A pipeline: each further chunk ends at least one step of the fullest round after the one before.

@@ -74,10 +74,10 @@ def next_head(prog, st, chunk_flow, tick):
         return
     plan = items.plan(prog, item)
     if plans.chunk_batch(prog, plan) > 0:
-        # WHOLE until the rate first changes: until then start and rate say when each chunk ends.
+        # WHOLE until the rate first changes: until then start and rate say when each chunk ends, and no row is
+        # written. Rows are most of the state, and memory that nobody writes to takes no time either.
         chunk_flows.set_queue(st, chunk_flow, lk.WHOLE)
         chunk_flows.set_chunks(st, chunk_flow, items.chunks(prog, item))
-        rows.set_start(st, items.row(prog, item), tick)
         start_head(st, chunk_flow, 0, phases.volume(prog, phase_of(prog, plan, 0)), tick)
     else:
         chunk_flows.set_queue(st, chunk_flow, rows.next(st, items.row(prog, item) + key))

@@ -29,7 +29,7 @@ from armillary.engine.physical.workload import SET, PhysicalWorkload
 from armillary.platform.model import Platform
 from armillary.trace import Graph, NodeType, Trace
 from armillary.trace.axis_sets import AxisSets, Route, grid_of, routes_of
-from armillary.trace.columns import distinct_columns
+from armillary.trace.columns import distinct_columns, distinct_rows
 from armillary.trace.expand import refuse_outsider
 from armillary.trace.templates import PlacedGraph
 from armillary.trace.trace import WORLD
@@ -132,7 +132,7 @@ class GridWorkload(PhysicalWorkload):
             graph = view.nodes.graph
             at = view.nodes.order[view.nodes.items[view.pairs()]]
             send = graph.types[at] == NodeType.COMM_SEND_NODE
-            own = np.where(send, graph.ints("comm_src", -1)[at], graph.ints("comm_dst", -1)[at])
+            own = np.where(send, graph.ints_at(at, "comm_src", -1), graph.ints_at(at, "comm_dst", -1))
             own[graph.has("comm_axis")[at]] = -1
             if (own != -1).any():
                 ranks = np.flatnonzero(self.view_of == v)
@@ -244,14 +244,11 @@ class GridWorkload(PhysicalWorkload):
                 )
             ]
             columns = [views, *(place - place.min(axis=1, keepdims=True) for place in places)]
-            alike: dict[bytes, int] = {}
-            of_group = np.array(
-                [alike.setdefault(row.tobytes(), len(alike)) for row in np.concatenate(columns, axis=1)]
-            )
+            first, of_group = distinct_rows(np.concatenate(columns, axis=1))
             result[axis_set] = []
-            for number in range(len(alike)):
+            for number, example in enumerate(first.tolist()):
                 groups = np.flatnonzero(of_group == number)
-                found = np.unique(views[groups[0]])
+                found = np.unique(views[example])
                 if uses[found].any():
                     result[axis_set].append((groups, found[uses[found]].tolist()))
         return result

@@ -102,6 +102,12 @@ class GridMessages:
         at = np.minimum(np.searchsorted(self.keys, wanted), max(len(self.keys) - 1, 0))
         return np.where(self.keys[at] == wanted, self.item_set[at], -1) if len(self.keys) else wanted
 
+    def _item_set(self, source: int, peer: int) -> int:
+        """Return what `_find` returns for one pair."""
+        wanted = source * self.n + peer
+        at = int(self.keys.searchsorted(wanted))
+        return int(self.item_set[at]) if at < len(self.keys) and self.keys[at] == wanted else -1
+
     def items(self, item_set: int) -> ItemSet:
         """Return the items of an item set by kind; none for -1."""
         if item_set not in self._items:
@@ -116,10 +122,7 @@ class GridMessages:
     def channel(self, channel: Channel) -> tuple[list[int], list[int]]:
         """Return the items that send on a channel and those that receive."""
         tag, source, target, size = channel
-        there, back = (
-            self.items(int(self._find(np.array([a]), np.array([b]))[0]))
-            for a, b in ((source, target), (target, source))
-        )
+        there, back = (self.items(self._item_set(a, b)) for a, b in ((source, target), (target, source)))
         return there.get((True, tag, size), []), back.get((False, tag, size), [])
 
     def pairs(self, platform: Platform) -> list[Pairs]:

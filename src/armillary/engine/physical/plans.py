@@ -286,9 +286,7 @@ class Plans:
                 self._add_route(plan, phases, size)
         plan.chunk_batch = self._is_chunk_batch(plan)
         # Modulo: if all chunks are alike, none is bigger.
-        bigger = sum(chunk == chunk_routes.chunks[0] for chunk in chunk_routes.chunks) % len(
-            chunk_routes.chunks
-        )
+        bigger = chunk_routes.chunks.count(chunk_routes.chunks[0]) % len(chunk_routes.chunks)
         self.rows += [
             len(plan.phases),
             len(self.chunk_rows),

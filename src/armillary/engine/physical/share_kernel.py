@@ -325,6 +325,10 @@ def update(prog, st, heap, chunk_flow, tick):
     if chunk_batch:
         # A batch that has no rate at its start, or changes it later, needs times for each of its chunks.
         if rate == 0 or chunk_flows.reset(st, chunk_flow) == 0:
+            # Until now its rate was that of its start, so that was when the rate was set.
+            if chunk_flows.queue(st, chunk_flow) == lk.WHOLE:
+                row = items.row(prog, chunk_flows.item(st, chunk_flow))
+                rows.set_start(st, row, chunk_flows.since(st, chunk_flow))
             chunk_flows.set_queue(st, chunk_flow, lk.BROKEN)
         advance_chunk_batch(prog, st, chunk_flow, tick)
     else:

@@ -48,6 +48,8 @@ class Tcp(Transport):
         max_rto: Longest timeout in ms.
         ack_every: Segments that share an ACK (RFC 1122: 2).
         ack_delay: Longest time in ms that an ACK waits for another segment: 40 as Linux has it.
+        quick_acks: Segments at the begin of a connection that are each acknowledged at once: 1 in ns-3. Without, a
+            window of one segment after a timeout may wait for `ack_delay`.
         sack: Whether the receiver tells what it holds beyond gaps (RFC 2018); then recovery is RFC 6675 and 6937.
         window: Most bytes in flight, 0 for no limit: what buffers of sockets would hold.
         buffer: Bytes that fit the queue of a link, besides the packet on the wire; 256 KiB is what one port of a
@@ -76,6 +78,7 @@ class Tcp(Transport):
     max_rto: float = 60_000.0
     ack_every: int = 2
     ack_delay: float = 40.0
+    quick_acks: int = 0
     sack: bool = True
     window: int = 0
     buffer: int = 256 << 10
@@ -100,6 +103,7 @@ class Tcp(Transport):
         _within("max_rto", self.max_rto, self.min_rto, 3_600_000, "ms, at least min_rto, e.g. 60000")
         _within("ack_every", self.ack_every, 1, 1 << 20, "segments, e.g. 2")
         _within("ack_delay", self.ack_delay, 1e-3, 500, "ms, e.g. 40")
+        _within("quick_acks", self.quick_acks, 0, 1 << 20, "segments, e.g. 1")
         if self.window:
             _within("window", self.window, self.mss, UNBOUNDED, "bytes (mss), or 0: no limit")
         _within("buffer", self.buffer, self.mss + self.header, UNBOUNDED, "bytes (a packet), e.g. 262144")
@@ -125,7 +129,7 @@ class Tcp(Transport):
         return [
             ALGORITHMS.index(self.algorithm), self.mss, self.header, first, self.growth, *times, self.ack_every,
             int(self.sack), self.window or lk.FOREVER, mark, self.retries, int(self.persistent),
-            int(self.handshake), round(self.jitter * lk.PS),
+            int(self.handshake), round(self.jitter * lk.PS), self.quick_acks,
         ]  # fmt: skip
 
     def state(self, topology: Topology) -> list[Ints]:
@@ -236,7 +240,7 @@ def _row(tcp: Tcp, begin: int, end: int, base: int) -> Ints:
     # No threshold before the first loss: slow start is unbounded (RFC 5681 section 3.1).
     row[tk.C_CWND], row[tk.C_SSTHRESH] = tcp.initial_window * tcp.mss, lk.FOREVER
     row[tk.C_RECOVER], row[tk.C_ALPHA] = -1, tk.ALL
-    row[tk.C_NEW] = 1
+    row[tk.C_NEW], row[tk.C_QUICK] = 1, tcp.quick_acks
     # As after a first sample of the round trip (RFC 6298 section 2.2): mean R, deviation R / 2, timeout their
     # sum with 4 deviations.
     row[tk.C_BASE] = row[tk.C_SRTT] = base

@@ -82,6 +82,7 @@ def begin(table, net, connection):
     options = table[lk.T_OPTIONS]
     base = connections.base(net, connection)
     connections.set_new(net, connection, 1)
+    connections.set_quick(net, connection, option.quick_acks(table, options))
     connections.set_state(net, connection, tk.OPEN)
     connections.set_cwnd(net, connection, option.initial(table, options))
     connections.set_ssthresh(net, connection, lk.FOREVER)

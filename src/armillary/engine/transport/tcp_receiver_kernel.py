@@ -50,10 +50,12 @@ def receive(table, net, pool, queue, segment, now):
         # 7323).
         connections.set_stamp(net, connection, stamp)
     connections.add_owed(net, connection, 1)
+    quick = connections.quick(net, connection)
+    connections.set_quick(net, connection, max(quick - 1, 0))
     gap = connections.held(net, connection) > 0
     _in_order(net, pool, connection, end)
     # A segment that fills a gap is acknowledged at once, too: the sender is in recovery and waits for it.
-    if gap or connections.owed(net, connection) >= option.ack_every(table, options):
+    if gap or quick > 0 or connections.owed(net, connection) >= option.ack_every(table, options):
         _answer_owed(table, net, pool, queue, connection, now)
     elif connections.pending(net, connection) == 0:
         _pending(net, queue, connection, now + option.ack_delay(table, options))

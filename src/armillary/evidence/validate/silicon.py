@@ -359,7 +359,8 @@ def _table(metric: Metric, paths: Iterable[Path], progress: Progress) -> Table:
         "show, and at least 1,024 tokens.",
         "Constants of kernels.yaml are fitted to kernels. Chosen after a look at these rows were what the front end "
         "takes (gpt-oss on vLLM with 4 clients), what a step of TensorRT-LLM holds, its fp8 GEMMs beside their tables, "
-        "73 us a kernel outside of graphs, which devices fuse norms, int4 as MXFP4, and which runs are left out.",
+        "that MiniMax's norm of queries and keys is summed over devices, 73 us a kernel outside of graphs, which "
+        "devices fuse norms, int4 as MXFP4, and which runs are left out.",
         *(f"Left out: {count} rows, {why}." for why, count in aside.most_common()),
     )
     title = {

@@ -8,7 +8,7 @@ from armillary.trace.gemm import Gemm
 from armillary.workload.layers.attention_core import Heads, core
 from armillary.workload.layers.block import Block
 from armillary.workload.layers.layer import Step
-from armillary.workload.layers.linear import column, gather, norm, replicated, row
+from armillary.workload.layers.linear import column, gather, norm, reduce, replicated, row
 from armillary.workload.layers.shard import Shard
 from armillary.workload.models.decoder_parts import Latent
 from armillary.workload.models.schema import Decoder
@@ -71,15 +71,23 @@ def _positions(shard: Shard, model: Decoder, heads: Heads) -> Block:
     held = shard.tokens * (heads.query + heads.kv) * heads.key * shard.element
     # Each of the two reads and writes the heads; rotary positions that are not compiled cast to fp32, turn and cast.
     passes = 2 * normed + (2 if shard.compiled else 10) * (model.learned_positions is None)
-    # One norm for queries and one for keys, shared by all heads.
-    weights = 2 * heads.key * (2 if model.norm == "layer" else 1) if normed else 0
+    whole = model.attention.qk_norm_over == "all"
+    # One norm for queries and one for keys, shared by all heads or over all of them.
+    normed_by = (heads.query + heads.kv if whole else 2) * heads.key
+    weights = normed_by * (2 if model.norm == "layer" else 1) if normed else 0
+    # Ranks of tp sum the squares of their heads, in fp32, one of queries and one of keys for each token.
+    sums = (
+        (Step("squares", bytes=held), reduce("reduce", "tp", shard.tokens * 2 * 4))
+        if whole and shard.tp > 1
+        else ()
+    )
     return Block(
         "positions",
-        (Step("turn", bytes=passes * held),),
+        (*sums, Step("turn", bytes=passes * held)),
         # A norm's backward pass also reads its saved input.
-        (Step("turn", bytes=(passes + normed) * held),),
+        (*sums, Step("turn", bytes=(passes + normed) * held)),
         parameters={"dp+cp": weights},
-        partial=weights * (shard.tp > 1),  # each rank norms other heads
+        partial=weights * (shard.tp > 1 and not whole),  # each rank norms other heads
         saved=held if normed else 0,
         working=2 * held,
     )

@@ -120,9 +120,8 @@ def _attention(model: Decoder) -> tuple[int, int]:
     query, kv = own.heads * model.head_size, model.kv_heads * model.head_size
     bias = {"none": 0, "qkv": query + 2 * kv, "all": query + 2 * kv + hidden}[own.bias]
     sinks = own.heads * own.sinks
-    return hidden * (
-        (3 if own.gate else 2) * query + 2 * kv
-    ) + bias + sinks, 2 * model.head_size * own.qk_norm
+    normed = query + kv if own.qk_norm_over == "all" else 2 * model.head_size
+    return hidden * ((3 if own.gate else 2) * query + 2 * kv) + bias + sinks, normed * own.qk_norm
 
 
 def _block(hidden: int, size: int, projections: int, bias: bool) -> int:

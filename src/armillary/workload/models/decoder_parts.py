@@ -32,6 +32,10 @@ class Attention(Part):
         default=False, description="The output is gated, by as many columns as queries have (Qwen3-Next)."
     )
     qk_norm: bool = Field(default=False, description="A norm over each query and key head (Qwen3).")
+    qk_norm_over: Literal["head", "all"] = Field(
+        default="head",
+        description="all: that norm is one over all heads, so ranks of tp sum its squares (MiniMax M2).",
+    )
     sinks: bool = Field(
         default=False, description="A learned score per head beside those of the keys (gpt-oss)."
     )
@@ -44,6 +48,8 @@ class Attention(Part):
         # Every key head serves equally many query heads.
         if self.kv_heads is not None and self.heads % self.kv_heads:
             raise ValueError(f"got {self.heads} heads for {self.kv_heads} kv_heads, expected a multiple")
+        if self.qk_norm_over == "all" and not self.qk_norm:
+            raise ValueError("qk_norm_over is all, but there is no such norm, expected qk_norm: true")
         # Latent attention has its own sizes, so these keys would be ignored.
         if self.latent and (
             self.kv_heads or self.head_size or self.qk_norm or self.gate or self.bias != "none"
