@@ -226,3 +226,17 @@ def test_impossible_plans_name_the_nearest_that_works(changes: dict[str, Any], m
     plan = Plan.model_validate({"ranks": 8, "batch": 8} | changes)
     with pytest.raises(InputError, match=message):
         generate(load_model("mixtral-8x7b"), plan)
+
+
+def test_what_has_no_effect_is_said_of_the_trace_and_of_its_run() -> None:
+    experts = {"experts": {"dispatcher": "deepep"}, "sequence": 128}
+    wish = {"ranks": 2, "batch": 8, "parallel": {"tp": 2}} | experts
+    alone = generate(load_model("mixtral-8x7b"), Plan.model_validate(wish))
+    (said,) = alone.about["without_effect"]
+    assert said.startswith("experts.dispatcher deepep has no effect")
+    network = [{"topology": "Switch", "size": 2, "bandwidth": "100 GB/s", "latency": "1 us"}]
+    npu = {"peak": "1 TFLOP/s", "memory": {"bandwidth": "1 TB/s"}}
+    platform = {"platform": {"network": network, "npu": npu, "compute": {"roofline": True}}}
+    assert said in armillary.simulate(alone, platform).info["warnings"]
+    shared = generate(load_model("mixtral-8x7b"), Plan.model_validate(wish | {"parallel": {"ep": 2}}))
+    assert "without_effect" not in shared.about

@@ -104,7 +104,7 @@ def simulate(
         check_whole(trace)
     platform = check_terms(platform, profile, network_model)
     check_ports(platform, profile, network_model)
-    found = list(of_other_profile(platform, profile))
+    found = [*of_other_profile(platform, profile), *trace.about.get("without_effect", ())]
     if platform.variation is not None and platform.variation.causes():
         found.append(
             f"{platform.source or 'platform'}: platform.variation has no effect on one step; "

@@ -28,7 +28,7 @@ from armillary.workload.models.schema import Decoder
 from armillary.workload.pipeline.partition import partition
 from armillary.workload.pipeline.tasks import chunks_of, tasks, virtual_stage
 from armillary.workload.plan.numbers import stores
-from armillary.workload.plan.ranks import microbatches, rank_grid
+from armillary.workload.plan.ranks import microbatches, rank_grid, without_effect
 from armillary.workload.plan.schema import Plan
 from armillary.workload.plan.serving import check_serving
 
@@ -100,6 +100,8 @@ def _about(model: Model, plan: Plan) -> dict[str, Any]:
     said: dict[str, Any] = {"iterations": plan.iterations} if plan.iterations > 1 else {}
     if assumed := assumed_sequence(model, plan):
         said["sequence_assumed"] = assumed
+    if idle := without_effect(plan):
+        said["without_effect"] = idle
     return said | {"memory": memory_of(model, plan)}
 
 

@@ -137,3 +137,25 @@ def test_a_missing_extra_is_named(sweep: Path, monkeypatch: pytest.MonkeyPatch) 
         results.frame()
     with pytest.raises(InputError, match=r"pip install armillary\[ray\]"):
         armillary.sweep(sweep, executor="ray")
+
+
+SENDS = """
+study:
+  workload:
+    generate: {model: mixtral-8x7b, batch: 8, sequence: 128, parallel: {tp: 4, etp: 1}, experts: {dispatcher: deepep}}
+  platform:
+    network: [{topology: Switch, size: 4, bandwidth: 100 GB/s, latency: 1 us}]
+    npu: {peak: 100 TFLOP/s, memory: {bandwidth: 1 TB/s}}
+    compute: {roofline: true}
+vary:
+  workload.generate.parallel.ep: [1, 4]
+objectives: [minimize step_time]
+"""
+
+
+def test_what_has_no_effect_in_some_points_is_said(tmp_path: Path) -> None:
+    path = tmp_path / "experts.yaml"
+    path.write_text(SENDS)
+    code, text = call(path)
+    assert code == 0 and "warning: experts.dispatcher deepep has no effect: with ep 1" in text, text
+    assert "(1 of the 2 points above)" in text

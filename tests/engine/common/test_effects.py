@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,7 +13,8 @@ from armillary.base.errors import StuckError
 from armillary.engine.common.assumptions import MODELS, OPTIONS, PROTOCOLS, without_effect
 from armillary.engine.transport.ns3.library import available
 from armillary.platform.files.native import load_platform
-from armillary.platform.model import Platform
+from armillary.platform.model import Collectives, Platform
+from armillary.platform.network import Dimension
 from armillary.trace import GraphBuilder, Trace
 
 MACHINE: dict[str, Any] = {
@@ -274,3 +276,13 @@ def test_a_connection_that_gave_up_is_named(tmp_path: Any) -> None:
     new, besides = probe("packets.retries", "tcp")
     text = result(machine(besides, new, protocol="tcp", tmp=tmp_path), "packet")[0]
     assert "packets.retries" in text
+
+
+@pytest.mark.parametrize(("order", "warns"), [("themis", True), ("optimal", True), ("baseline", False)])
+def test_one_chunk_leaves_nothing_to_order(order: str, warns: bool) -> None:
+    ports = [Dimension("a", "Ring", 4, 100.0, 500.0), Dimension("b", "Switch", 2, 25.0, 500.0)]
+    one = Platform(dimensions=tuple(ports), collectives=Collectives(chunk_order=order))
+    text = f"platform.collectives.chunk_order {order} has 1 chunk to order"
+    assert any(text in each for each in without_effect(one, "analytical")) == warns
+    more = replace(one, collectives=Collectives(chunk_order=order, chunks=2))
+    assert not any("chunk_order" in each for each in without_effect(more, "analytical"))

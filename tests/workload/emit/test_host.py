@@ -81,12 +81,26 @@ def test_a_graph_is_issued_once(model: Decoder) -> None:
     assert most.total_ticks <= some.total_ticks < plain.total_ticks
 
 
+def test_loops_over_experts_cost_the_cpu_and_the_device_each_kernel() -> None:
+    kernels = SPARSE.layers * 16 * 6  # two weights of 16 experts in three passes
+    plain, issued = (run(SPARSE, FAST, {"issue": "20 us", "issue_each": each}) for each in ("0 us", "5 us"))
+    assert issued.total_ticks - plain.total_ticks == pytest.approx(kernels * 5_000, rel=0.02)
+    # Many kernels that the device has not begun hide what the CPU takes, not what the device does.
+    free, lost = (run(SPARSE, SLOW, {"gap": gap}) for gap in ("0 us", "4 us"))
+    assert lost.total_ticks - free.total_ticks == kernels * 4_000
+    # The CPU issues a loop as a whole.
+    both = run(SPARSE, FAST, {"issue": "20 us", "issue_each": "5 us", "gap": "4 us"})
+    assert of_cpu(both, "issue") == of_cpu(issued, "issue")
+    dense = [run(DENSE, SLOW, {"gap": gap}).total_ticks for gap in ("0 us", "4 us")]
+    assert dense[0] == dense[1]
+
+
 def test_what_waits_is_folded_exactly() -> None:
     wish = {
         "ranks": 4,
         "batch": 8,
         "parallel": {"ep": 2, "pp": 2},
-        "host": {"issue": "8 us", "synchronise": "30 us"},
+        "host": {"issue": "8 us", "issue_each": "1 us", "gap": "2 us", "synchronise": "30 us"},
     }
     trace, platform = generate(SPARSE, Plan.model_validate(wish)), with_roofline(load_platform(FAST))
     folded, plain = (armillary.simulate(trace, platform, fold=fold) for fold in (True, False))

@@ -15,6 +15,7 @@ from armillary.base.errors import InputError
 from armillary.trace import CollectiveType, Graph
 from armillary.workload.generate import generate, memory_of
 from armillary.workload.layers.expert_load import Load
+from armillary.workload.layers.of_model import layers_of
 from armillary.workload.models import load_model
 from armillary.workload.models.decoder_parts import Attention, Experts, Mlp
 from armillary.workload.models.schema import Decoder
@@ -180,8 +181,36 @@ def test_padding_by_counting(counts: list[int], times: int, align: int) -> None:
 def test_biases_of_experts_are_added_by_plain_kernels() -> None:
     biased = EXPERTS.model_copy(update={"experts": Experts(count=8, top_k=2, size=32, bias=True)})
     assert not sizes(graph(None, EXPERTS), r"experts\.bias\..*")
-    # Wide products: written; read with a sum in 16 bits, and written; joined; made narrow. And the gradients.
+    # Wide products: written; read with a sum in 16 bits, and written; joined; made narrow. And the gradients:
+    # made wide; two products, read and written, and summed up; made narrow, joined.
     count = SEQUENCE * 2 * HIDDEN
-    moved = [4, 4 + 2 + 4, 4 + 4, 4 + 2, 2 + 4, 8, 8, 4 + 2]
+    moved = [4, 4 + 2 + 4, 4 + 4, 4 + 2, 2 + 4, 16, 8, 4 + 2, 2 + 2]
     found = sizes(graph(None, biased), r"experts\.bias\..*")
     assert sorted(found) == sorted(count * each for each in moved * LAYERS)
+
+
+def test_inputs_beyond_a_limit_are_held_to_it_by_plain_kernels() -> None:
+    held = EXPERTS.model_copy(update={"experts": Experts(count=8, top_k=2, size=32, limit=7)})
+    names = r"experts\.activation\.(clamp|join|mask|join back)$"
+    assert not sizes(graph(None, EXPERTS), names)
+    # Both halves: clamped, joined; backward with a mask, and joined.
+    count = SEQUENCE * 2 * 2 * 32 * 2
+    assert sorted(sizes(graph(None, held), names)) == sorted(count * each for each in [2, 2, 3, 2] * LAYERS)
+
+
+@pytest.mark.parametrize(("recipe", "kernels"), [(None, 1), ("current", 1), ("mx", 3)])
+def test_experts_are_multiplied_and_quantised_one_by_one(recipe: str | None, kernels: int) -> None:
+    experts, wish = 8, {"ranks": 1, "batch": 1, "sequence": SEQUENCE}
+    numbers = {"numbers": {"compute": "fp8", "recipe": recipe}} if recipe else {}
+    layer = layers_of(EXPERTS, Plan.model_validate(wish | numbers))[1]
+    steps = [*layer.forward, *layer.backward, *layer.weight]
+    # Two weights in three passes; the kernels that turn the scales of both operands go before each.
+    loops = [
+        step.looped for step in steps if step.name.endswith((".gemm", ".input", ".weight")) and step.looped
+    ]
+    assert loops == [experts * kernels] * 6
+    quantised = [
+        step.looped for step in steps if step.name.startswith("experts.") and "quantize" in step.name
+    ]
+    assert quantised == ([experts] * 4 if recipe else [])
+    assert not any(step.looped for step in steps if not step.name.startswith("experts."))

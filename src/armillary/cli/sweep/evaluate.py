@@ -166,6 +166,10 @@ def _present(results: Results, counts: Counts, top: int, place: Path, seconds: f
     if top and any(row.status == "ok" for row in rows):
         click.echo()
         show_table(ranked(rows, results.sweep, top))
+        for text, count in results.without_effect(top).items():
+            say(
+                f"warning: {text} ({count:,} of the {min(top, len(results.ranked)):,} points above)", err=True
+            )
     else:
         # Nothing worked, or no table is wanted: say what became of the points.
         click.echo(status_line(rows))

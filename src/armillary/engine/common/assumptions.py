@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from armillary.base.units import format_bandwidth, format_count
+from armillary.platform.collectives import CHUNK_ORDERS
 from armillary.platform.kernels import Kernels
 from armillary.platform.model import AstraSimSystem, Platform
 from armillary.platform.network import NETWORK_MODELS
@@ -298,12 +299,25 @@ def without_effect(platform: Platform, network_model: str) -> Iterator[str]:
             yield f"{source}.{option.key} has no effect in network model {_TITLES.get(model, model)}; {use}"
         elif option.needs and not option.needs[1](platform.packets.options):
             yield f"{source}.{option.key} has no effect without {option.needs[0]}"
+    yield from _of_one_chunk(platform, source)
     yield from _of_switches(platform, network_model, source)
     routing = platform.topology.routing if platform.topology is not None else ""
     if routing in _EMPTY and model not in ("packet", "packet-rdma"):
         yield f"{source}.topology.routing: '{routing}' takes the ways of an empty network, as {_EMPTY[routing]} does"
     if model in ("packet", "packet-rdma") and routing != "ugal" and "ugal_bias" in platform.packets.options:
         yield f"{source}.packets.ugal_bias has no effect without topology.routing ugal"
+
+
+def _of_one_chunk(platform: Platform, source: str) -> Iterator[str]:
+    own = platform.collectives
+    # Schedulers of other packages may turn the only chunk round.
+    if own.chunks > 1 or own.chunk_order == "baseline" or own.chunk_order not in CHUNK_ORDERS.built_in:
+        return
+    if len(platform.dimensions) > 1:
+        yield (
+            f"{source}.collectives.chunk_order {own.chunk_order} has 1 chunk to order, which keeps one dimension busy "
+            "at a time; expected collectives.chunks of 2 or more (a study file has 64)"
+        )
 
 
 def _of_switches(platform: Platform, network_model: str, source: str) -> Iterator[str]:

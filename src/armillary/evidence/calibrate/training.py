@@ -42,6 +42,8 @@ RANGES: dict[str, Range] = {
     "launch": Range(0.0, 500.0, 20.0),
     "handshake": Range(0.0, 5000.0, 500.0),
     "issue": Range(0.0, 500.0, 50.0),
+    "issue_each": Range(0.0, 100.0, 5.0),
+    "gap": Range(0.0, 100.0, 3.0),
     "synchronise": Range(0.0, 5000.0, 100.0),
     "communication": Range(0.0, 1.0, 0.3),
     "communication_inside": Range(0.0, 1.0, 0.5),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,7 +20,9 @@ from armillary.explore.runner.store import Store
 from armillary.explore.sweep.load import load_sweep
 from armillary.explore.sweep.measures import MEASURES
 from armillary.explore.sweep.point import Row
+from armillary.explore.sweep.prepared import prepare
 from armillary.explore.sweep.sweep import Sweep
+from armillary.workload.plan.ranks import without_effect
 
 if TYPE_CHECKING:
     import concurrent.futures
@@ -57,6 +60,16 @@ class Results:
     def best(self) -> Row | None:
         """The first of `ranked`; None if no point is `ok`."""
         return self.ranked[0] if self.ranked else None
+
+    def without_effect(self, top: int) -> Counter[str]:
+        """Return what the `top` best points say without an effect, a sentence each -> in how many of them."""
+        found: Counter[str] = Counter()
+        for row in self.ranked[:top]:
+            plan = prepare(
+                self.sweep.space.at(row.number).document, self.sweep.base.path or Path("study")
+            ).plan
+            found.update(without_effect(plan) if plan else ())
+        return found
 
     @property
     def columns(self) -> list[str]:

@@ -23,6 +23,8 @@ class Constants:
         launch: us that a kernel takes at least.
         handshake: us that the CPU takes over a message of a pipeline.
         issue: us that the CPU takes to issue an operation, where no graph does.
+        issue_each: us that the CPU takes besides to issue each kernel of a loop over experts.
+        gap: us that the device takes besides for each kernel of a loop over experts.
         synchronise: us that the CPU takes to read the token counts of experts, where it must.
         communication: Share by which collectives take longer than alone.
         communication_inside: The same within a node, besides.
@@ -43,6 +45,8 @@ class Constants:
     launch: float = 0.0
     handshake: float = 0.0
     issue: float = 0.0
+    issue_each: float = 0.0
+    gap: float = 0.0
     synchronise: float = 0.0
     communication: float = 0.0
     communication_inside: float = 0.0
@@ -119,7 +123,7 @@ class Constants:
         return replace(self, **values)
 
 
-HOST = ("issue", "synchronise")
+HOST = ("issue", "issue_each", "gap", "synchronise")
 """Constants that are keys of the section ``host`` of a plan."""
 NAMES = tuple(each.name for each in fields(Constants))
 

@@ -19,7 +19,7 @@ from armillary.lab.learned.conditions import DEFAULTS, NUMBERS, WORDS, Value, Wi
 from armillary.trace import Trace
 from armillary.workload.generate import generate
 from armillary.workload.layers.decoder import check_width
-from armillary.workload.layers.experts import check_experts
+from armillary.workload.layers.experts import check_experts, check_keys
 from armillary.workload.layers.shard import training_shard
 from armillary.workload.models.schema import Decoder
 from armillary.workload.plan.numbers import gradient
@@ -162,6 +162,7 @@ def check_modelled(wished: Wish) -> None:
     model, plan = wished.model, wished.plan
     pp = plan.parallel.pp
     check_width(plan.parallel.tp, model)
+    check_keys(plan, model)
     check_experts(training_shard(plan, plan.sequence or model.context, 0), model)
     if model.layers < pp:
         raise InputError(

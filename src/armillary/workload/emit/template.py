@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from armillary.trace import NodeType
 from armillary.trace.attention import ATTENTION
@@ -68,7 +68,7 @@ def piece(*lists: Sequence[Step], host: Host = NO_HOST, lane: int = 0) -> Piece:
     for number, steps in enumerate(lists):
         # Later lists start at the result of the first one, or at the input if it had no steps.
         before: tuple[int, ...] | None = first if number else None
-        for step in steps:
+        for step, issues in _spaced(steps, host):
             # A name that is not here belongs to the list's input, or to steps of another piece (W apart from B).
             names = None if step.after is None else [name for name in step.after if name in at]
             if step.after is None:
@@ -88,8 +88,8 @@ def piece(*lists: Sequence[Step], host: Host = NO_HOST, lane: int = 0) -> Piece:
             graph = graph_of(step.name, host)
             work = host.synchronise * step.synchronises
             # A CUDA graph is issued once.
-            if not (graph and graph == within):
-                work += host.issue
+            if issues and not (graph and graph == within):
+                work += host.issue + host.issue_each * step.looped
             within = graph
             if work:
                 issued = _issue(template, step, work, issued, (after, ports) if step.synchronises else None)
@@ -127,6 +127,17 @@ def _waited(template: Template, node: int) -> set[int]:
         found |= new
         left += new
     return found
+
+
+def _spaced(steps: Sequence[Step], host: Host) -> Iterator[tuple[Step, bool]]:
+    """Yield steps, each with whether the CPU issues it apart; before a loop of kernels, what the device loses there."""
+    for step in steps:
+        if not (host.gap and step.looped):
+            yield step, True
+            continue
+        gap = Step(f"gap {step.name}", after=step.after, looped=step.looped, gap=host.gap * step.looped)
+        yield gap, True
+        yield replace(step, after=(gap.name,)), False
 
 
 GRAPHS = {
@@ -188,6 +199,8 @@ def labels() -> list[Attribute]:
 
 def kernel_attributes(step: Step) -> list[Attribute]:
     """Return the attributes of a compute node."""
+    if step.gap:
+        return [("is_cpu_op", "bool", False), ("duration_ns", "int64", step.gap), *labels()]
     found: list[Attribute] = [
         ("is_cpu_op", "bool", False),
         # Readers divide by it; 1 operation takes no time.

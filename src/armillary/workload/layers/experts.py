@@ -24,7 +24,26 @@ from armillary.workload.layers.linear import (
 )
 from armillary.workload.layers.shard import Shard, check_divides
 from armillary.workload.models.decoder_parts import Experts
-from armillary.workload.models.schema import Decoder
+from armillary.workload.models.schema import Decoder, Model
+from armillary.workload.plan.schema import ExpertLoad, Plan
+
+EXPERT_KEYS = {name: field.default for name, field in ExpertLoad.model_fields.items()}
+"""Key of a plan about experts -> its value where nothing is said."""
+
+
+def check_keys(plan: Plan, model: Model) -> None:
+    """Check that a plan says nothing about experts of a model without.
+
+    Raises:
+        InputError: it does.
+    """
+    if isinstance(model, Decoder) and model.experts:
+        return
+    for name, absent in EXPERT_KEYS.items():
+        value = getattr(plan.experts, name)
+        if value != absent:
+            expected = "none" if absent is None else f"{absent:g}"
+            raise InputError(f"experts.{name} {value}: '{model.name}' has no experts, expected {expected}")
 
 
 def check_experts(shard: Shard, model: Decoder) -> None:
@@ -39,12 +58,6 @@ def check_experts(shard: Shard, model: Decoder) -> None:
             raise InputError(f"ep {shard.ep}: '{model.name}' has no experts, expected 1")
         if shard.etp != shard.tp:
             raise InputError(f"etp {shard.etp}: '{model.name}' has no experts, expected none")
-        if shard.skew:
-            raise InputError(f"experts.skew {shard.skew}: '{model.name}' has no experts, expected 0")
-        if shard.dispatcher:
-            raise InputError(
-                f"experts.dispatcher {shard.dispatcher}: '{model.name}' has no experts, expected none"
-            )
         return
     check_divides("ep", shard.ep, "experts", own.count)
     check_divides("etp", shard.etp, "size of an expert", own.size)
@@ -105,7 +118,7 @@ def _routed(shard: Shard, model: Decoder, own: Experts, loads: Load) -> list[Blo
             results=made(shard, rows, projections(inner, model.gated)),
             back=rows * (hidden + wide) * element,
         ),
-        activation(shard, "experts.activation", rows, wide, inner),
+        _active(shard, own, rows, wide, inner),
         Block(
             "experts.down",
             down[:1],
@@ -118,12 +131,39 @@ def _routed(shard: Shard, model: Decoder, own: Experts, loads: Load) -> list[Blo
             results=made(shard, rows, {"down": hidden}),
             back=rows * (hidden + inner) * element,
         ),
-        *([_biased(shard, rows, hidden)] if own.bias and shard.training else []),
+        *([_biased(shard, rows, hidden, local)] if own.bias and shard.training else []),
         combine,
     ]
 
 
-def _biased(shard: Shard, rows: int, hidden: int) -> Block:
+def _active(shard: Shard, own: Experts, rows: int, wide: int, inner: int) -> Block:
+    """Return the activation of the experts, of inputs that are held to a limit if the model has one.
+
+    Megatron-core compiles only what follows the limit (``weighted_bias_quick_geglu_impl``): both halves of the input
+    are clamped and joined by kernels of their own, and backward each has a mask, and their gradients are joined. The
+    offset of the linear half is a number that the CPU copies to the device, which waits for what was issued.
+    """
+    block = activation(shard, "experts.activation", rows, wide, inner)
+    if own.limit is None or not shard.training:
+        return block
+    whole = rows * wide * shard.element
+    return replace(
+        block,
+        forward=(
+            Step("clamp", bytes=2 * whole),
+            Step("join", bytes=2 * whole),
+            replace(block.forward[0], synchronises=True),
+            *block.forward[1:],
+        ),
+        backward=(*block.backward, Step("mask", bytes=3 * whole), Step("join back", bytes=2 * whole)),
+        saved=block.saved + whole,
+        working=block.working + whole,
+        # Its backward pass needs as much, as `activation` has it.
+        back=block.working + whole,
+    )
+
+
+def _biased(shard: Shard, rows: int, hidden: int, local: int) -> Block:
     """Return the addition of the experts' biases to what they make, each expert's times the probability of a token.
 
     Megatron-core has no kernel for it (``TEGroupedMLP._apply_bias``): probabilities in fp32 widen the product and the
@@ -135,17 +175,19 @@ def _biased(shard: Shard, rows: int, hidden: int) -> Block:
     return Block(
         "experts.bias",
         (
-            Step("product", bytes=wide),
-            Step("sum", bytes=2 * wide + count * element),
+            Step("product", bytes=wide, looped=local),
+            Step("sum", bytes=2 * wide + count * element, looped=local),
             Step("join", bytes=2 * wide),
             Step("narrow", bytes=wide + count * element),
         ),
-        # Gradients: made wide; of biases the sum over tokens, of probabilities the sum over columns; made narrow.
+        # Gradients: made wide; of biases the sum over tokens, of probabilities that over columns, of two products that
+        # are written and read; made narrow, and those of all experts joined.
         (
             Step("widen", bytes=wide + count * element),
-            Step("products", bytes=2 * wide),
-            Step("sums", bytes=2 * wide),
-            Step("narrow", bytes=wide + count * element),
+            Step("products", bytes=4 * wide, looped=2 * local),
+            Step("sums", bytes=2 * wide, looped=2 * local),
+            Step("narrow", bytes=wide + count * element, looped=local),
+            Step("join back", bytes=2 * count * element),
         ),
         working=2 * wide,
     )

@@ -39,6 +39,8 @@ class Step:
         attention: Shape of a fused attention kernel.
         synchronises: Whether the CPU reads a result of the steps before it, and issues this one only then.
         scaling: Recipe by which other kernels have quantised the operands of its GEMMs; "": it finds or casts them.
+        looped: Kernels of a loop over experts, one for each or more, which the CPU issues one by one; 0: there is none.
+        gap: ns that the device takes, whatever else it is: the step stands for what such a loop loses.
     """
 
     name: str
@@ -56,6 +58,8 @@ class Step:
     attention: Attention | None = None
     synchronises: bool = False
     scaling: str = ""
+    looped: int = 0
+    gap: int = 0
 
 
 @dataclass(frozen=True, eq=False)

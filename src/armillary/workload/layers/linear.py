@@ -67,9 +67,18 @@ def gemms(
     read = stored(x, precision) + stored(w, held) if shard.stores and held else (x + w) * operand
     # Rows of a group on average: groups are uneven, and kernels pad them.
     shape = Gemm(-(-m // max(count, 1)), n, k, count)
+    # Transformer Engine calls cuBLAS for each weight of a group.
+    looped = count if count > 1 else 0
     return (
-        Step("gemm", flops, read + y * shard.element, precision, gemms=(shape,)),
-        Step("input", flops, (y + w) * operand + x * shard.element, precision, gemms=(shape.left(),)),
+        Step("gemm", flops, read + y * shard.element, precision, gemms=(shape,), looped=looped),
+        Step(
+            "input",
+            flops,
+            (y + w) * operand + x * shard.element,
+            precision,
+            gemms=(shape.left(),),
+            looped=looped,
+        ),
         Step(
             "weight",
             flops,
@@ -78,6 +87,7 @@ def gemms(
             # The gradient of the input first, as the layer below waits for it.
             after=("input",),
             gemms=(shape.right(),),
+            looped=looped,
         ),
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import singledispatch
 
 from armillary.base.errors import InputError
+from armillary.workload.layers.experts import check_keys
 from armillary.workload.layers.layer import Layer
 from armillary.workload.models.schema import Decoder, Dlrm, Gnmt, Model, Resnet, Stack, Vit
 from armillary.workload.plan.schema import Plan
@@ -29,6 +30,7 @@ def layers_of(model: Model, plan: Plan, place: int = 0) -> list[Layer]:
         raise InputError(
             f"numbers.recipe of '{model.name}': expected a model of kind 'decoder', got '{model.kind}'"
         )
+    check_keys(plan, model)
     return _layers(model, plan, place)
 
 
@@ -64,6 +66,7 @@ def inference_layers(model: Model, plan: Plan, *, tokens: int, context: int, bat
         raise InputError(
             f"inference of '{model.name}': expected a model of kind 'decoder', got '{model.kind}'"
         )
+    check_keys(plan, model)
     from armillary.workload.layers.decoder import decoder_inference
 
     return decoder_inference(model, plan, tokens, context, batch)

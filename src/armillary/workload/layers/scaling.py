@@ -33,9 +33,11 @@ def _scaled(shard: Shard, recipe: Recipe, block: Block, behind: bool) -> Block:
     rows = shape.m * shape.batch
     # Frozen weights have no gradient, for which tensors would be quantised along their columns.
     columns = any(_low(step) for step in block.weight)
-    there = () if behind else _quantised(shard, recipe, block.forward, (), rows * shape.k, columns)
+    # Vectors of each expert are a tensor of their own.
+    tensors = shape.batch if shape.batch > 1 else 0
+    there = () if behind else _quantised(shard, recipe, block.forward, (), rows * shape.k, columns, tensors)
     back = (
-        _quantised(shard, recipe, block.backward, block.for_weights, rows * shape.n, columns)
+        _quantised(shard, recipe, block.backward, block.for_weights, rows * shape.n, columns, tensors)
         if block.backward
         else ()
     )
@@ -53,7 +55,11 @@ def _low(step: Step) -> bool:
 
 
 def _known(shard: Shard, step: Step) -> Step:
-    return replace(step, scaling=shard.recipe or "") if _low(step) else step
+    if not _low(step):
+        return step
+    # Each GEMM of a loop follows the kernels that turn the scales of its operands.
+    turned = RECIPES[shard.recipe].turned if shard.recipe else 0
+    return replace(step, scaling=shard.recipe or "", looped=step.looped * (1 + turned))
 
 
 def _gathers(step: Step) -> bool:
@@ -61,7 +67,13 @@ def _gathers(step: Step) -> bool:
 
 
 def _quantised(
-    shard: Shard, recipe: Recipe, steps: Steps, apart: Sequence[str], elements: int, columns: bool
+    shard: Shard,
+    recipe: Recipe,
+    steps: Steps,
+    apart: Sequence[str],
+    elements: int,
+    columns: bool,
+    tensors: int,
 ) -> Steps:
     """Return the kernels that quantise the tensor that the GEMM of `steps` reads.
 
@@ -72,6 +84,7 @@ def _quantised(
         apart: Names of those that another GEMM needs.
         elements: Of the tensor, whole.
         columns: Whether the gradient of a weight needs it along its columns.
+        tensors: How many tensors of experts it consists of, each quantised by kernels of its own; 0: it is one.
     """
     # What is gathered, ranks have in parts.
     parts = any(_gathers(step) and step.name not in apart for step in steps)
@@ -80,7 +93,7 @@ def _quantised(
     for name, each in recipe.kernels.items():
         moved = each - recipe.last_saves * (name == recipe.last and not columns)
         if moved:
-            found.append(Step(name, bytes=ceil(own * moved)))
+            found.append(Step(name, bytes=ceil(own * moved), looped=tensors))
         if name == "amax" and parts and recipe.reduces:
             found.append(Step("amax reduce", collective=CollectiveType.ALL_REDUCE, axes="tp", size=AMAX))
     return tuple(found)

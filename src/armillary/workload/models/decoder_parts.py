@@ -144,6 +144,13 @@ class Experts(Part):
     every: Count = 1
     bias: bool = False
     router_bias: bool = Field(default=False, description="One number per expert, e.g. to balance the load.")
+    limit: float | None = Field(
+        default=None,
+        gt=0,
+        le=1e6,
+        description="Largest input of their activation (GPT-OSS); absent: none. In training kernels of its own hold "
+        "inputs to it, as in Megatron-core.",
+    )
     capacity_factor: float | None = Field(
         default=None, gt=0, le=1e6, description="Slots per expert over the mean; absent: dropless."
     )

@@ -18,6 +18,16 @@ class Host(Part):
         default=0,
         description="What it takes to issue an operation of a layer, which frameworks may run as several kernels.",
     )
+    issue_each: WholeTime = Field(
+        default=0,
+        description="What it takes besides to issue each kernel of a loop over experts: the GEMMs of a group, which "
+        "Transformer Engine gives to cuBLAS one by one, what quantises for them, and additions of biases.",
+    )
+    gap: WholeTime = Field(
+        default=0,
+        description="What the device takes besides for each of these kernels, which are too small to fill it: start, "
+        "ramp and tail.",
+    )
     synchronise: WholeTime = Field(
         default=0,
         description="What it takes to read a result of the device and to go on: how many tokens each expert gets, in "

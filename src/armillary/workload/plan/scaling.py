@@ -38,6 +38,7 @@ class Recipe:
         both: Whether gradients are gathered along rows and columns; else along rows, and turned by each rank.
         align: Tokens to a multiple of which those of an expert are padded (Megatron-core, get_fp8_align_size and
             get_fp4_align_size).
+        turned: Operands of a GEMM whose scales a kernel puts in the order that cuBLAS reads.
     """
 
     element: Fraction
@@ -47,6 +48,7 @@ class Recipe:
     history: bool = False
     both: bool = False
     align: int = 16
+    turned: int = 0
 
     @property
     def last(self) -> str:
@@ -73,8 +75,10 @@ RECIPES = {
     "delayed": Recipe(_TENSOR, _kernels(_TENSOR), behind=True, history=True),
     "current": Recipe(_TENSOR, _kernels(_TENSOR, amax=True), reduces=True),
     "block": Recipe(_BLOCK, _kernels(_BLOCK)),
-    "mx": Recipe(_MX, _kernels(_MX), both=True, align=32),
-    "nvfp4": Recipe(_NVFP4, _kernels(_NVFP4, amax=True, apart=True), reduces=True, both=True, align=64),
+    "mx": Recipe(_MX, _kernels(_MX), both=True, align=32, turned=2),
+    "nvfp4": Recipe(
+        _NVFP4, _kernels(_NVFP4, amax=True, apart=True), reduces=True, both=True, align=64, turned=2
+    ),
 }
 AMAX = 4
 """Bytes of a largest value."""

@@ -357,7 +357,7 @@ class Plan(Part):
 
     @model_validator(mode="after")
     def _host_of_training(self) -> Plan:
-        for name in ("issue", "synchronise"):
+        for name in ("issue", "issue_each", "gap", "synchronise"):
             if not getattr(self.host, name):
                 continue
             # Their graphs are written by other code, which leaves the CPU out.

@@ -9,10 +9,10 @@ which are of another precision, are left out.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from armillary.base.errors import InputError
 from armillary.evidence.validate.training.case import Case
@@ -20,6 +20,7 @@ from armillary.evidence.validate.training.machines import MACHINES
 from armillary.evidence.validate.training.rows import read_rows
 from armillary.workload.models import load_model
 from armillary.workload.models.schema import Decoder
+from armillary.workload.plan.schema import Dispatcher
 
 COLUMNS = (
     "release", "task", "System", "Model", "#-GPUs", "Precision", "GBS", "MBS", "Sequence Length", "FSDP", "TP", "PP",
@@ -92,6 +93,19 @@ RUNS: tuple[tuple[str, str, str, str, Run], ...] = (
 )
 """The two stored states of these files do not say from which release on a line holds; where they differ, the release at
 which rows of the same plan change is taken."""
+DISPATCHERS: tuple[tuple[str, str, str, str, Dispatcher], ...] = (
+    # As in RUNS. None of them sends fp8.
+    ("deepseek-v3", "B200", "mx", "26.04.01", "deepep"),
+    ("deepseek-v3", "H100", "", "", "deepep"),
+    ("gpt-oss-120b", "", "mx", "", "hybridep"),
+    ("gpt-oss-120b", "B300", "", "", "hybridep"),
+    ("gpt-oss-120b", "", "", "", "alltoall"),
+    ("qwen3-235b-a22b", "H100 B200 B300", "", "", "alltoall"),
+    # HybridEP is younger than release 25.09.
+    ("qwen3-30b-a3b", "", "", "25.11", "hybridep"),
+    ("qwen3-30b-a3b", "", "", "", "alltoall"),
+)
+"""What sends tokens to experts (``moe_token_dispatcher_type``, ``moe_flex_dispatcher_backend``); of others HybridEP."""
 SYSTEMS = {
     "DGX-H100": "dgx-h100", "DGX-B200": "dgx-b200", "DGX-B300": "dgx-b300", "DGX-GB200": "nvl72-gb200",
     "DGX-GB300": "nvl72-gb300",
@@ -175,8 +189,13 @@ def _case(path: Path, line: int, row: dict[str, str]) -> Case:
     name, release = row["Model"].strip(), row["release"].split()[0]
     moe = model is not None and model.experts is not None
     if moe:
-        plan["experts"] = {"domain": MACHINES[SYSTEMS[system]].domain}
-        run = _run(row["Model"], system, plan["numbers"].get("recipe", ""), release)
+        of = (row["Model"], system, plan["numbers"].get("recipe", ""), release)
+        plan["experts"] = {
+            "domain": MACHINES[SYSTEMS[system]].domain,
+            "dispatcher": _of(DISPATCHERS, *of, "hybridep"),
+            "dispatch": "bf16",
+        }
+        run = _of(RUNS, *of, Run())
         if run.overlap:
             plan["pipeline"] = {**plan.get("pipeline", {}), "overlap": True}
         if run.graphs is None:
@@ -213,17 +232,28 @@ LORA = {"rank": 16, "targets": ["qkv"]}
 """Adapters of the recipes for performance: only the projections of queries, keys and values have one."""
 
 
-def _run(name: str, system: str, recipe: str, release: str) -> Run:
+T = TypeVar("T")
+
+
+def _of(
+    table: Sequence[tuple[str, str, str, str, T]],
+    name: str,
+    system: str,
+    recipe: str,
+    release: str,
+    other: T,
+) -> T:
+    """Return what the first line of a table says of a model, device, recipe and release; if none does, `other`."""
     plain = _plain(name)
-    for model, devices, scaled, first, run in RUNS:
+    for model, devices, scaled, first, found in table:
         if (
             MODELS.get(plain) == model
             and (not devices or system.removeprefix("DGX-") in devices.split())
             and scaled in ("", recipe)
             and release >= first
         ):
-            return run
-    return Run()
+            return found
+    return other
 
 
 def _plain(name: str) -> str:
