@@ -12,6 +12,7 @@ import time
 import types
 from collections import Counter
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from armillary.capture.recorder import Recorder
 from armillary.convert.torch_import import torch_part
 
 GPUS_PER_NODE = 8
+NCCL = "nccl"
 WAITING = "waiting_"
 """Prefix of the file by which a rank says that it waits for a message of another one."""
 PATIENCE_SECONDS = 600.0
@@ -33,6 +35,8 @@ def environment(rank: int, ranks: int, local: int = GPUS_PER_NODE) -> dict[str, 
     return {
         "RANK": str(rank), "WORLD_SIZE": str(ranks), "LOCAL_RANK": str(rank % local), "LOCAL_WORLD_SIZE": str(local),
         "GROUP_RANK": str(rank // local), "ROLE_RANK": str(rank), "ROLE_WORLD_SIZE": str(ranks), "NGPU": str(ranks),
+        "GROUP_WORLD_SIZE": str(-(-ranks // local)), "ROLE_NAME": "default", "TORCHELASTIC_RUN_ID": "armillary",
+        "TORCHELASTIC_RESTART_COUNT": "0", "TORCHELASTIC_MAX_RESTARTS": "0",
         "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500", "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"),
     }  # fmt: skip
 
@@ -48,8 +52,13 @@ def join(torch: Any, recorder: Recorder, rank: int, ranks: int, mail: Mail) -> N
     init = core.init_process_group
     replaced: dict[str, Callable[..., Any]] = {}
 
-    def init_process_group(*_: Any, **__: Any) -> None:
+    # What the program asked for: it may look at that, and all groups are of one that does nothing.
+    backends: dict[str, str] = {}
+    real_name = core.get_backend
+
+    def init_process_group(backend: str | None = None, *_: Any, **__: Any) -> None:
         init("fake", rank=rank, world_size=ranks, store=store())
+        backends[""] = str(backend or NCCL)
 
     replaced["init_process_group"] = init_process_group
     new_group = core.new_group
@@ -57,9 +66,20 @@ def join(torch: Any, recorder: Recorder, rank: int, ranks: int, mail: Mail) -> N
     def group(
         ranks: Any = None, timeout: Any = None, backend: Any = None, pg_options: Any = None, **named: Any
     ) -> Any:
-        return new_group(ranks, backend="fake", **named)
+        found = new_group(ranks, backend="fake", **named)
+        if backend and found is not core.GroupMember.NON_GROUP_MEMBER:
+            backends[found.group_name] = str(backend)
+        return found
+
+    def get_backend(group: Any = None) -> str:
+        found = str(real_name(group))
+        asked = backends.get(getattr(group, "group_name", ""), backends.get("", NCCL))
+        # Of one for each kind of device, that of GPUs.
+        parts = dict(part.split(":", 1) for part in asked.split(",") if ":" in part)
+        return found if found != "fake" else parts.get("cuda", asked)
 
     replaced["new_group"] = group
+    replaced["get_backend"] = get_backend
     for name in ("is_nccl_available", "is_gloo_available", "is_torchelastic_launched"):
         replaced[name] = lambda: True
     replaced["set_timeout"] = lambda *_, **__: None
@@ -247,11 +267,16 @@ def _chunks() -> None:
 def _checkpoints(torch: Any, notes: list[str]) -> None:
     """Write and read no checkpoints: weights have no values."""
 
-    def skipped(what: str) -> Callable[..., Any]:
-        def nothing(*_: Any, **__: Any) -> None:
+    def skipped(what: str, *, later: bool = False) -> Callable[..., Any]:
+        def nothing(*_: Any, **__: Any) -> Any:
             note = f"{what} was left out: weights have no values"
             if note not in notes:
                 notes.append(note)
+            if not later:
+                return None
+            done: Future[None] = Future()
+            done.set_result(None)
+            return done
 
         return nothing
 
@@ -260,4 +285,4 @@ def _checkpoints(torch: Any, notes: list[str]) -> None:
 
     for name in ("save", "load", "async_save"):
         if hasattr(checkpoint, name):
-            setattr(checkpoint, name, skipped(f"torch.distributed.checkpoint.{name}"))
+            setattr(checkpoint, name, skipped(f"torch.distributed.checkpoint.{name}", later=name == "async_save"))

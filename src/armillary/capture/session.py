@@ -82,10 +82,9 @@ class Session:
         os.environ.update(cluster.environment(log.rank, log.ranks))
         # Not before the recorder is there, which is told of streams from the first one on.
         self._recorder = Recorder(torch, log, found)
+        self._recorder.stepped = self.step
         count = int(os.environ["LOCAL_WORLD_SIZE"])
-        torch_cuda.install(
-            torch, found, self.device, count, self._recorder.noted, self._recorder.where.compiled
-        )
+        torch_cuda.install(torch, found, self.device, count, self._recorder)
         triton_kernels.install(self._recorder)
         self._read_tensors(torch)
         mail = self.mail or Path(tempfile.mkdtemp(prefix="armillary-"))
@@ -119,7 +118,7 @@ class Session:
 
     def step(self) -> None:
         """End a step, where no optimizer does."""
-        if self.done:
+        if self.done or self._recorder.graph_steps():
             return
         self._made += 1
         if self._made == self._wanted:
