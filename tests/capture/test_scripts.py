@@ -164,6 +164,8 @@ def test_a_failure_is_one_line_with_its_place(text: str, message: str, tmp_path:
         "import torch.distributed as dist\ndist.init_process_group('cpu:gloo,cuda:nccl')\n"
         "assert dist.get_backend() == 'nccl' and dist.get_backend(dist.new_group([0, 1], backend='gloo')) == 'gloo'\n"
         "for _ in range(3): step()",
+        "from torch.distributed.device_mesh import init_device_mesh\nmesh = init_device_mesh('cuda', (2, 2))\n"
+        "assert mesh.get_group(0).size() == 2\nfor _ in range(3): step()",
         "import os\nassert os.environ['TORCHELASTIC_RUN_ID'] and os.environ['GROUP_WORLD_SIZE'] == '1'\n"
         "with torch.cuda.nvtx.range('step'):\n    for _ in range(3): step()",
         "x = torch.zeros(1 << 18, device='cuda')\nbefore = torch.cuda.memory_allocated()\nassert before >= 1 << 20\n"
@@ -176,8 +178,8 @@ def test_a_failure_is_one_line_with_its_place(text: str, message: str, tmp_path:
         "for _ in range(4):\n    part(model(torch.randn(4, 8, device='cuda'))).sum().backward()\n    optimizer.step()",
     ],
     ids=[
-        "finite", "format", "spawn", "synchronize", "compile", "custom", "dispatch", "bytes", "backend", "torchrun",
-        "memory", "kept",
+        "finite", "format", "spawn", "synchronize", "compile", "custom", "dispatch", "bytes", "backend", "mesh",
+        "torchrun", "memory", "kept",
     ],  # fmt: skip
 )
 def test_what_depends_on_the_device_runs(text: str, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import sys
 import time
 import types
 from collections import Counter
@@ -85,9 +86,15 @@ def join(torch: Any, recorder: Recorder, rank: int, ranks: int, mail: Mail) -> N
     replaced["set_timeout"] = lambda *_, **__: None
     replaced["monitored_barrier"] = lambda *_, **__: None
     replaced |= _objects(core, rank, mail)
+    # Parts of PyTorch that are imported by now have names of their own for these.
+    parts = [part for name, part in list(sys.modules.items()) if name.startswith("torch.") and part is not core]
     for name, value in replaced.items():
+        before = getattr(core, name, None)
         setattr(core, name, value)
         setattr(distributed, name, value)
+        for part in parts:
+            if before is not None and vars(part).get(name) is before:
+                setattr(part, name, value)
     _works(distributed, recorder)
     _processes(rank, recorder)
     _data_parallel(torch)
