@@ -156,3 +156,13 @@ def test_no_modules_need_each_other_in_a_circle_for_their_types():
         for module, imports in IMPORTS.items()
     }
     assert set(_circles(edges)) - CIRCLES <= TYPE_CIRCLES
+
+
+def test_no_name_of_a_package_is_one_of_its_modules():
+    """Whoever had imported the module would find it where the package promises a function."""
+    for face in SOURCE.rglob("__init__.py"):
+        inside = {path.stem for path in face.parent.iterdir()}
+        for call in ast.walk(ast.parse(face.read_text())):
+            if isinstance(call, ast.Call) and getattr(call.func, "id", "") == "lazy":
+                names = {name for _, group in ast.literal_eval(call.args[1]).items() for name in group}
+                assert not names & inside, face

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import armillary
 from armillary.base.errors import InputError
-from armillary.collective.mscclpp_plan import Plan
+from armillary.collective.mscclpp_plan import ExecutionPlan
 from armillary.collective.mscclpp_read import read_plan
 from armillary.collective.mscclpp_run import check_plan
 from armillary.collective.mscclpp_traces import plan_graphs
@@ -69,7 +69,7 @@ def pair(
     } | more
 
 
-def ticks(plan: Plan, size: int) -> int:
+def ticks(plan: ExecutionPlan, size: int) -> int:
     trace = Trace.from_ranks(plan_graphs(plan, size, MEMORY))
     return int(armillary.simulate(trace, MACHINE, network_model="flow").finish_ticks.max())
 

@@ -50,6 +50,7 @@ def test_a_preset_goes_by_its_name() -> None:
     ("machine", "words"),
     [
         ("hgx-h10", "neither a file nor a preset (did you mean 'hgx-h100'?)"),
+        ("H100", "neither a file nor a preset (did you mean '1xh100'?)"),
         (5, "platform: got 5, expected a Platform, the name of a preset, the path of a study"),
         (None, "platform: got nothing, expected a Platform"),
     ],

@@ -85,7 +85,7 @@ def endless_view(path: Path) -> None:
     with closing(sqlite3.connect(path)) as connection:
         count = "WITH RECURSIVE n(start) AS (SELECT 1 UNION ALL SELECT start + 1 FROM n) SELECT start FROM n"
         connection.execute(f"CREATE VIEW CUPTI_ACTIVITY_KIND_KERNEL AS {count}")
-        connection.execute("CREATE TABLE StringIds (id INTEGER, value TEXT AS (randomblob(1000000000)))")
+        connection.execute("CREATE TABLE StringIds (id INTEGER, value TEXT AS (zeroblob(1000000000)))")
         connection.execute("INSERT INTO StringIds VALUES (1)")
         connection.commit()
 

@@ -12,7 +12,8 @@ import pytest
 from hostile_browser import Browser, browser, is_there
 
 import armillary
-from armillary.report.page import tracks, write_page
+from armillary.report.page import write_page
+from armillary.report.page.tracks import tracks
 from armillary.trace import GraphBuilder, Trace
 
 pytestmark = pytest.mark.slow

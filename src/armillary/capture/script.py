@@ -15,6 +15,7 @@ from typing import Any
 
 from armillary.base.errors import ArmillaryError
 from armillary.base.files import write_text
+from armillary.base.text import printable
 from armillary.capture.cluster import environment
 from armillary.capture.failures import reason
 from armillary.capture.inputs import Inputs, NoInput
@@ -71,7 +72,8 @@ def main() -> None:
         status = error.exit_code
         _refuse(Path(options["mail"]), rank, str(error))
     except BaseException as error:
-        traceback.print_exc()
+        # The words of an error may be those of a stranger's file.
+        sys.stderr.write(printable(traceback.format_exc()))
         status = 1
         _refuse(Path(options["mail"]), rank, reason(error, script))
     # Without the end of the interpreter: threads and objects of the script expect the device that is not there.

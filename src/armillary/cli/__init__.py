@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 import click
 
 from armillary.base.errors import ArmillaryError
-from armillary.base.hints import nearest, whole_number
+from armillary.base.hints import nearest, one_line, whole_number
 from armillary.base.terminal import printable_output
 from armillary.cli.command import LazyGroup
 from armillary.cli.signals import Ended, ended_cleanly
@@ -164,9 +164,9 @@ def _describe(error: Exception) -> tuple[str, int]:
         # click says "is not a valid integer"; 1e3 and 1_000 deserve a hint how to write it.
         counts = re.search(r"'([^']*)' is not a valid integer", message)
         hint = whole_number(counts[1]) if counts else ""
-        return f"{message}{hint} (see '{command} --help')", 2
+        return f"{_in_line(message)}{hint} (see '{command} --help')", 2
     if isinstance(error, click.ClickException):
-        return error.format_message(), 2
+        return _in_line(error.format_message()), 2
     if isinstance(error, MemoryError):
         said = str(error)
         return (
@@ -175,7 +175,13 @@ def _describe(error: Exception) -> tuple[str, int]:
         ), 4
     # OSError has both; str() of it would repeat the number of the error.
     filename = getattr(error, "filename", None)
-    return f"{filename}: {getattr(error, 'strerror', error)}" if filename else str(error), 2
+    return _in_line(f"{filename}: {getattr(error, 'strerror', error)}" if filename else str(error)), 2
+
+
+def _in_line(message: str) -> str:
+    """Return a message of click or of the system, which quote words of others as they are, on one line."""
+    # click lists choices one on a line, with a tab before each.
+    return one_line(message.replace("\n\t", " "))
 
 
 def _no_option(error: click.NoSuchOption) -> str:

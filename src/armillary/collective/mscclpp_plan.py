@@ -83,7 +83,7 @@ class Op:
 
 
 @dataclass(frozen=True)
-class Plan:
+class ExecutionPlan:
     """A plan.
 
     Attributes:

@@ -20,14 +20,14 @@ from armillary.collective.mscclpp_plan import (
     SUMS,
     SWITCHED,
     WAITS,
+    ExecutionPlan,
     Op,
-    Plan,
     Ref,
     Span,
 )
 
 
-def read_plan(path: str | Path | dict[str, Any]) -> Plan:
+def read_plan(path: str | Path | dict[str, Any]) -> ExecutionPlan:
     """Return the plan of a file, or of what such a file holds.
 
     Raises:
@@ -56,7 +56,7 @@ class _Reader:
         self.document, self.data, self.count = document, document.data, 0
         self.warnings: list[str] = []
 
-    def plan(self) -> Plan:
+    def plan(self) -> ExecutionPlan:
         document, data = self.document, self.data
         document.check_keys(_TOP)
         word = document.choice(
@@ -100,7 +100,7 @@ class _Reader:
         in_place = data.get("inplace", False)
         if not isinstance(in_place, bool):
             document.reject(("inplace",), in_place, "true or false")
-        return Plan(
+        return ExecutionPlan(
             name, COLLECTIVES.get(word, word), protocol, n, in_place,
             tuple((one[0], one[1], one[2]) for one in chunks), blocks, semaphores, alignment, document,
             tuple(dict.fromkeys(self.warnings)),

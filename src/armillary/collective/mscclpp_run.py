@@ -17,8 +17,8 @@ from armillary.collective.mscclpp_plan import (
     SIGNALS,
     SUMS,
     WAITS,
+    ExecutionPlan,
     Op,
-    Plan,
     Ref,
     Span,
 )
@@ -30,7 +30,7 @@ Token = TypeVar("Token")
 """What a thread block knows to have happened, as it is handed on by signals, semaphores and barriers."""
 
 
-def parts_of(plan: Plan) -> int:
+def parts_of(plan: ExecutionPlan) -> int:
     """Return how many parts each chunk has, so that thread-block groups work on whole ones."""
     return math.lcm(*(op.part[1] for gpu in plan.blocks for block in gpu for op in block), 1)
 
@@ -43,7 +43,7 @@ class Runner(ABC, Generic[Token]):
         backwards: Later thread blocks go first: an order that a machine may take as well.
     """
 
-    def __init__(self, plan: Plan, *, backwards: bool = False) -> None:
+    def __init__(self, plan: ExecutionPlan, *, backwards: bool = False) -> None:
         self.plan, self.backwards = plan, backwards
         self.parts = parts_of(plan)
         check_count(
@@ -179,7 +179,7 @@ class Runner(ABC, Generic[Token]):
 
 
 class _Numbers(Runner[None]):
-    def __init__(self, plan: Plan, *, backwards: bool) -> None:
+    def __init__(self, plan: ExecutionPlan, *, backwards: bool) -> None:
         super().__init__(plan, backwards=backwards)
         self.state: dict[Cell, int] = {}
         self.packets: set[Cell] = set()
@@ -219,7 +219,7 @@ class _Numbers(Runner[None]):
         return self.state[cell]
 
 
-def check_plan(plan: Plan) -> None:
+def check_plan(plan: ExecutionPlan) -> None:
     """Run a plan on random numbers and compare all outputs with the definition of its collective.
 
     It is run twice: thread blocks first to last, each as far as it gets, and last to first. So what a missing signal
@@ -237,7 +237,7 @@ def check_plan(plan: Plan) -> None:
         _check(plan, backwards)
 
 
-def _check(plan: Plan, backwards: bool) -> None:
+def _check(plan: ExecutionPlan, backwards: bool) -> None:
     run = _Numbers(plan, backwards=backwards)
     draw = random.Random(1).getrandbits
     n, each = plan.n, run.parts

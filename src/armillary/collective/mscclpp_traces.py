@@ -14,7 +14,7 @@ What costs what:
 from __future__ import annotations
 
 from armillary.base.errors import InputError
-from armillary.collective.mscclpp_plan import SUMS, Op, Plan, Ref, Span
+from armillary.collective.mscclpp_plan import SUMS, ExecutionPlan, Op, Ref, Span
 from armillary.collective.mscclpp_run import Block, Cell, Runner
 from armillary.trace import Graph, GraphBuilder
 
@@ -24,7 +24,9 @@ Known = tuple[int, ...]
 """Nodes of the GPU that is told."""
 
 
-def plan_graphs(plan: Plan, size: int, memory_bandwidth: float = 2000.0, sync: float = 0.0) -> list[Graph]:
+def plan_graphs(
+    plan: ExecutionPlan, size: int, memory_bandwidth: float = 2000.0, sync: float = 0.0
+) -> list[Graph]:
     """Return the execution trace of every GPU.
 
     Args:
@@ -49,7 +51,7 @@ def plan_graphs(plan: Plan, size: int, memory_bandwidth: float = 2000.0, sync: f
 
 
 class _Nodes(Runner[Known]):
-    def __init__(self, plan: Plan, size: int, memory_bandwidth: float, sync: float) -> None:
+    def __init__(self, plan: ExecutionPlan, size: int, memory_bandwidth: float, sync: float) -> None:
         super().__init__(plan)
         self.size, self.rate, self.sync = size, memory_bandwidth, sync
         self.builders = [GraphBuilder(rank=gpu) for gpu in range(plan.n)]

@@ -147,7 +147,7 @@ def test_what_only_some_recorded(tmp_path: Path) -> None:
         (b"", "no plane with a name"),
         (b"{}", "byte 0 of 2: expected fields of an XSpace"),
         (space([Plane("/host:CPU")]), "no device has operations of XLA; it has the planes '/host:CPU'"),
-        (gzip.compress(b'{"traceEvents": []}'), "byte 0 of 19: expected fields of an XSpace"),
+        (gzip.compress(b'{"traceEvents": []}', mtime=0), "byte 0 of 19: expected fields of an XSpace"),
         (space([Plane("/device:TPU:0")]) + b"\x0a\xff", "expected fields of an XSpace"),
     ],
 )

@@ -279,6 +279,7 @@ def cases(draw: Any, orderly: bool = True, most: int = 9, staged: bool = True) -
         elif kind == "memory":
             o["local"] = draw(st.sampled_from([None, False] + [True] * (platform.npu.memory.read > 0)))
             o["store"], o["way"] = draw(st.booleans()), None
+            o["comm_priority"] = draw(st.sampled_from([None, None, 2]))
             way = draw(st.integers(0, len(ways) - 1))
             if platform.remote_memory.kind == "hierarchical" and not o["local"] and draw(st.booleans()):
                 o["way"] = ways[way] or [None] * n

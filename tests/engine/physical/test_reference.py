@@ -12,6 +12,7 @@ from armillary.engine.common.diagnose import check_finished
 from armillary.engine.common.result import timeline_of
 from armillary.engine.physical.lower import lower
 from armillary.engine.physical.program import execute
+from armillary.platform.memory import MemoryStage, RemoteMemory
 from armillary.platform.model import Collectives, Platform
 from armillary.platform.network import Dimension, Port
 from armillary.report import bound
@@ -138,3 +139,22 @@ def test_priorities_hold_in_runs_of_weeks(urgent: int) -> None:
     finish, _, end = slowly(case)[0]
     assert finish == (1 << 52) + (1 << 40) and max(end.values()) == finish
     assert min(value for value in end.values() if value > 1 << 51) == 1000 * late["micros"][0] + (1 << 40)
+
+
+@pytest.mark.parametrize(("alone", "together"), [(None, None), (None, -1), (2, None), (1, 1)])
+def test_an_access_of_a_rank_has_its_priority_as_that_of_a_group_has(
+    alone: int | None, together: int | None
+) -> None:
+    """Two accesses of one tick at one stage share it where neither is more urgent; one may have nothing to move."""
+    stages = (MemoryStage("path", "npu", 1, 50.0, 50.0, 2.5), MemoryStage("pool", "machine", 1, 50.0, 50.0))
+    memory = RemoteMemory("hierarchical", stages=stages, chunk=5000)
+    platform = Platform(
+        (Dimension("d", "Ring", 2, 10.0, 0.0),), remote_memory=memory, scheduling="priority", groups={1: (0,)}
+    )
+    for size in (0, 5000):
+        access = {"local": None, "store": False, "modulus": 1}
+        steps = (
+            ("memory", (), access | {"size": 5000, "way": [1, 0], "comm_priority": together}),
+            ("memory", (), access | {"size": size, "way": None, "comm_priority": alone}),
+        )  # fmt: skip
+        check(Case(platform, steps, (0, 1)))

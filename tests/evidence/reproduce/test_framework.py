@@ -138,7 +138,9 @@ def test_changed_names_claims_by_their_place() -> None:
     assert changed(run(Assumptions()), run(Assumptions(wait=1.0))) == "1: holds -> does not hold"
 
 
-@pytest.mark.parametrize("module", map(study, STUDIES), ids=lambda module: module.__name__.rpartition(".")[2])
+@pytest.mark.parametrize(
+    "module", [study(name) for name in STUDIES], ids=lambda module: module.__name__.rpartition(".")[2]
+)
 def test_every_assumption_has_a_reason_alternatives_and_bounds(module: Any) -> None:
     for name, known in about(module.Assumptions).items():
         assert not known.why[0].islower() and known.why.endswith(".") and len(known.why) > 15, name

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -173,3 +174,13 @@ def test_what_takes_long_is_simulated_in_part() -> None:
     step = Step(model, plan, machine.keys, machine.npus, machine.device)
     assert seconds(step) == pytest.approx(seconds(step, steady=False), rel=1e-3)
     assert trace_of(step).n_ranks == platform_of(step).npus == 8
+
+
+@pytest.mark.parametrize(("machine", "batch"), [("6xh100", 7), ("7xh100", 1), ("3xdgx-h100", 100)])
+def test_a_batch_that_no_replicas_share_is_refused_with_one_that_they_do(machine: str, batch: int) -> None:
+    for call in (armillary.train, armillary.plan):
+        with pytest.raises(InputError, match=r"nearest: ([\d,]+)") as refused:
+            call("llama-3-8b", machine, batch=batch)
+        found = re.search(r"nearest: ([\d,]+)", str(refused.value))
+        assert found
+        assert armillary.train("llama-3-8b", machine, batch=int(found[1].replace(",", ""))).step_time > 0

@@ -85,6 +85,19 @@ def test_a_graph_is_the_same_after_graphml_and_a_study(
     assert rows(read_graph(folder / "second.graphml")) == rows(network.topology) == rows(graph)
 
 
+def test_names_in_graphml_command_no_terminal_and_are_xml(tmp_path: Path) -> None:
+    name = "sp\x1b[31mine\x9b<&"
+    pair = [
+        {"from": f"npu{npu}", "to": name, "bandwidth": "50 GB/s", "latency": "1 us", "kind": name}
+        for npu in (0, 1)
+    ]
+    (tmp_path / "a.yaml").write_text(yaml.safe_dump({"links": pair, "npus": ["npu0", "npu1"]}))
+    text = convert_network(tmp_path / "a.yaml", "graphml").text
+    assert not {"\x1b", "\x9b"} & set(text)
+    (tmp_path / "b.graphml").write_text(text)
+    assert rows(read_graph(tmp_path / "b.graphml")) == rows(read_graph(tmp_path / "a.yaml"))
+
+
 @pytest.mark.parametrize(
     "graph",
     [

@@ -373,3 +373,4 @@ def fill_transfers(view: View, items: Ints, cls: int, channels: Channels) -> Non
             size = int(view.size[item])
             fill = ceil(fill_ns(platform.remote_memory, size, store, platform.npus))
             items[item, lk.I_CHANNEL : lk.I_VOLUME + 1] = number, fill, channels.scale.volume(size)
+    items[which, lk.I_PRIORITY] = priorities(view, platform)[which]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from itertools import product
+from math import lcm, prod
 from typing import Any
 
 from armillary.compute.machine import Machine
@@ -28,6 +29,19 @@ def candidates(model: Model, machine: Machine, given: Mapping[str, Any]) -> list
     """
     found = sorted(_of_model(model, machine, given), key=lambda each: each[1])
     return [merged(given, values) for values, _ in found]
+
+
+def why_none(model: Model, machine: Machine, given: Mapping[str, Any]) -> str:
+    """Return why no plan agrees with the keys that are given, with the batch that is nearest to one that does."""
+    batch, micro = given["batch"], given.get("microbatch", 1)
+    # All numbers of replicas and microbatches divide this batch.
+    every = candidates(model, machine, {**given, "batch": machine.npus * lcm(micro, *MICROBATCHES)})
+    shared = {prod(each["parallel"][axis] for axis in ("tp", "pp", "cp")) for each in every}
+    if not shared:
+        return "no sizes of tp, pp, cp and ep divide both the devices and the model"
+    steps = {machine.npus // size * micro for size in shared}
+    near = min((max(1, round(batch / step)) * step for step in steps), key=lambda each: abs(each - batch))
+    return f"no number of replicas divides the batch, expected a multiple of {min(steps)} (nearest: {near:,})"
 
 
 def _of_model(

@@ -12,7 +12,7 @@ from armillary.base.units import format_bytes, format_time
 from armillary.compute.machine import Machine, machine_of
 from armillary.explore.search.bound import StepBound
 from armillary.explore.sweep.memory import needed
-from armillary.explore.training.candidates import candidates
+from armillary.explore.training.candidates import candidates, why_none
 from armillary.explore.training.defaults import completed, with_recipe, with_sequence
 from armillary.explore.training.parts import parts_of
 from armillary.explore.training.plan_keys import nested
@@ -185,7 +185,7 @@ def _searched(
     tried = [each for way in ways for each in candidates(model, machine, way)]
     waiting, rejected = _screened(model, machine, software, tried, tell)
     if not waiting:
-        raise InputError(_impossible(given, machine, rejected))
+        raise InputError(_impossible(model, given, machine, rejected))
     timed: list[_Timed] = []
     for done, (bound, values) in enumerate(waiting):
         limit = timed[top - 1].seconds if len(timed) >= top else float("inf")
@@ -208,7 +208,7 @@ def _searched(
         timed.sort(key=lambda each: each.seconds)
         tell("simulated", done + 1, len(waiting))
     if not timed:
-        raise InputError(_impossible(given, machine, rejected))
+        raise InputError(_impossible(model, given, machine, rejected))
     steps = [(step_of(model, machine, each.plan), each.parts) for each in timed[:top]]
     best = tuple(of_parts(step, machine, software, parts, assumed) for step, parts in steps)
     return Choice(best, (*rejected, *_slower(timed, top)), len(timed), assumed)
@@ -284,6 +284,10 @@ def _slower(timed: Sequence[_Timed], top: int) -> list[Rejected]:
     ]
 
 
-def _impossible(given: Mapping[str, Any], machine: Machine, rejected: Sequence[Rejected]) -> str:
-    why = f": {rejected[0].why}" if rejected else ": the batch is no multiple of any number of replicas"
-    return f"no plan of batch {given['batch']} on {machine.npus:,} devices of {machine.name} is possible{why}"
+def _impossible(
+    model: Model, given: Mapping[str, Any], machine: Machine, rejected: Sequence[Rejected]
+) -> str:
+    why = rejected[0].why if rejected else why_none(model, machine, given)
+    return (
+        f"no plan of batch {given['batch']} on {machine.npus:,} devices of {machine.name} is possible: {why}"
+    )

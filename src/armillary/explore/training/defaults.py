@@ -9,7 +9,7 @@ from armillary.base.errors import InputError, one_of
 from armillary.compute.gpu.device import load_gpu
 from armillary.compute.machine import Machine
 from armillary.explore.sweep.memory import needed
-from armillary.explore.training.candidates import candidates
+from armillary.explore.training.candidates import candidates, why_none
 from armillary.explore.training.plan_keys import PlanError
 from armillary.explore.training.software import TRANSFORMER_ENGINE
 from armillary.platform.files.preset import merged
@@ -124,7 +124,7 @@ def chosen(model: Model, machine: Machine, given: Mapping[str, Any]) -> tuple[di
     if found is None:
         raise InputError(
             f"no plan of batch {given['batch']} on {machine.npus:,} devices is possible: "
-            f"{problem or 'the batch is no multiple of any number of replicas'}"
+            f"{problem or why_none(model, machine, given)}"
         )
     return found, [_sentence(found, open_, "no plan that was tried fits, this one lacks least")]
 

@@ -91,9 +91,7 @@ def scale_tensor(nodes: Nodes, old: int, new: int, parts: Parts | None = None) -
     divide_gemms(made, nodes, blocks, last, share)
     counted = (nodes.operations > 1) | (nodes.graph.ints(SIZE) > 0)
     plain = nodes.kernel & ~nodes.graph.has(GEMM) & ~nodes.update & counted
-    # What follows a gather, or makes what is scattered, has all tokens on every rank: its work does not
-    # depend on tp.
-    full = plain & (children_of(nodes, own & (nodes.collective == GATHER)) | _whole(nodes, own))
+    full = _whole(nodes, own, plain, divided)
     divided = divided & ~full
     made.assume(
         "tensor: kernels inside of divided blocks do a share of the work", plain & divided, ops=x, size=x
@@ -151,6 +149,18 @@ def _check_heads(nodes: Nodes, old: int, new: int) -> None:
             )
 
 
-def _whole(nodes: Nodes, own: Mask) -> Mask:
-    """Return a mask of kernels without GEMMs whose result is scattered, so that they work on all tokens."""
-    return parents_of(nodes, own & (nodes.collective == SCATTER)) & nodes.kernel & ~nodes.multiplies
+def _whole(nodes: Nodes, own: Mask, plain: Mask, divided: Mask) -> Mask:
+    """Return a mask of kernels without GEMMs that have all tokens on every rank: their work does not depend on tp.
+
+    They lie between a gather and the first GEMM, or between the last GEMM and a scatter.
+    """
+    plain = plain & ~nodes.multiplies
+    found = np.zeros_like(plain)
+    for ends, beside in ((GATHER, children_of), (SCATTER, parents_of)):
+        reached, inside = own & (nodes.collective == ends), plain
+        while reached.any():
+            reached = beside(nodes, reached) & inside & ~found
+            found |= reached
+            # Further kernels only while they stay in the block.
+            inside = plain & divided
+    return found

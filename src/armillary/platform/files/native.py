@@ -37,7 +37,7 @@ from pydantic import ValidationError
 
 from armillary.base.document import Document, Source, check_path, is_there, read_document
 from armillary.base.errors import InputError, nearest
-from armillary.base.hints import KeyPath, show
+from armillary.base.hints import KeyPath, did_you_mean, show
 from armillary.platform.collectives import COLLECTIVES
 from armillary.platform.fields import first_error
 from armillary.platform.files.machine import read_machine
@@ -243,7 +243,13 @@ def platform_document(path: Source) -> Document:
     if isinstance(path, Mapping):
         return read_document(path, "platform file", "yaml")
     check_path(path, "platform file")
-    from armillary.platform.files.preset import is_preset, preset_document, preset_names, read_preset
+    from armillary.platform.files.preset import (
+        device_names,
+        is_preset,
+        preset_document,
+        preset_names,
+        read_preset,
+    )
     from armillary.platform.files.sized import counted
 
     many = counted(str(path))
@@ -261,10 +267,10 @@ def platform_document(path: Source) -> Document:
             return document
         # An InfraGraph is a machine by itself: errors name lines of its own, which have no such keys.
         return replace(document, data={"topology": {"kind": "infragraph", "file": Path(path).name}})
-    raise InputError(
-        f"{path}: neither a file nor a preset{nearest(str(path), preset_names())}; "
-        f"presets: {', '.join(preset_names())}"
-    )
+    # A device is no machine, but one of them is.
+    device = [f"1x{name}" for name in device_names() if name.casefold() == str(path).casefold()]
+    hint = did_you_mean(device) if device else nearest(str(path), preset_names())
+    raise InputError(f"{path}: neither a file nor a preset{hint}; presets: {', '.join(preset_names())}")
 
 
 def _many(name: str, count: int, file: str) -> Document:

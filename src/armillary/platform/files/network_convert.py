@@ -11,6 +11,7 @@ import yaml
 
 from armillary.base.counts import check_count
 from armillary.base.errors import InputError
+from armillary.base.text import xml_document
 from armillary.platform.files.astra_sim import read_dimensions
 from armillary.platform.files.astra_sim_keys import NETWORK_KEYS
 from armillary.platform.files.infragraph_parts import MOST_PARTS
@@ -125,7 +126,8 @@ def _graphml(topology: Topology) -> tuple[str, list[str]]:
 
     stream = io.BytesIO()
     networkx.write_graphml(graph, stream)
-    return stream.getvalue().decode() + "\n", ["which NPUs share a host"] if topology.host else []
+    lost = ["which NPUs share a host"] if topology.host else []
+    return xml_document(stream.getvalue().decode()) + "\n", lost
 
 
 def _study(found: _Described) -> tuple[str, list[str]]:

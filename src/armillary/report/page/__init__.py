@@ -15,17 +15,15 @@ if TYPE_CHECKING:
     from armillary.report.page.blocks import Block
     from armillary.report.page.run import run_blocks
     from armillary.report.page.shown import Shown
-    from armillary.report.page.tracks import tracks
     from armillary.report.page.write import page_text, write_page
 
-__all__ = ["Block", "Shown", "page_text", "run_blocks", "tracks", "write_page"]
+__all__ = ["Block", "Shown", "page_text", "run_blocks", "write_page"]
 __getattr__ = lazy(
     __name__,
     {
         ".blocks": ("Block",),
         ".run": ("run_blocks",),
         ".shown": ("Shown",),
-        ".tracks": ("tracks",),
         ".write": ("page_text", "write_page"),
     },
 )
