@@ -173,13 +173,34 @@ def test_a_failure_is_one_line_with_its_place(text: str, message: str, tmp_path:
         "assert torch.cuda.memory_allocated() < 1 << 20 < torch.cuda.max_memory_allocated()\n"
         "torch.cuda.reset_peak_memory_stats()\nassert torch.cuda.memory_stats()['allocated_bytes.all.peak'] < 1 << 20\n"
         "for _ in range(3): step()",
+        "import torch.distributed.optim\nassert torch.tensor([[step(), 2.0]]).tolist() == [[1, 2]]\n"
+        "@torch.jit.script\ndef one(x: torch.Tensor): return x + torch.tensor(1)\nfor _ in range(3): step()",
+        "from torch.nn.utils.rnn import pack_padded_sequence\nfor _ in range(3):\n    step()\n"
+        "    x = torch.zeros(2, 5, 8, device='cuda')\n    packed = pack_padded_sequence(x, torch.tensor([5, 2]), True)\n"
+        "    assert packed.data.shape == (7, 8) and packed.batch_sizes.tolist() == [2, 2, 1, 1, 1]",
+        "numbers = torch.Generator(device='cuda').manual_seed(3)\nassert numbers.initial_seed() == 3\n"
+        "torch.randn(3, generator=numbers, device='cuda')\nfor _ in range(3): step()",
         # What is made again is kept as long as what it is made of, also where nobody lets go of that.
         "held = torch.ones(8, device='cuda')\n@torch.compile\ndef part(x): return torch.sin(x * held) + 1\n"
         "for _ in range(4):\n    part(model(torch.randn(4, 8, device='cuda'))).sum().backward()\n    optimizer.step()",
     ],
     ids=[
-        "finite", "format", "spawn", "synchronize", "compile", "custom", "dispatch", "bytes", "backend", "mesh",
-        "torchrun", "memory", "kept",
+        "finite",
+        "format",
+        "spawn",
+        "synchronize",
+        "compile",
+        "custom",
+        "dispatch",
+        "bytes",
+        "backend",
+        "mesh",
+        "torchrun",
+        "memory",
+        "list",
+        "packed",
+        "generator",
+        "kept",
     ],  # fmt: skip
 )
 def test_what_depends_on_the_device_runs(text: str, tmp_path: Path) -> None:

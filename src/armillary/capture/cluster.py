@@ -87,7 +87,9 @@ def join(torch: Any, recorder: Recorder, rank: int, ranks: int, mail: Mail) -> N
     replaced["monitored_barrier"] = lambda *_, **__: None
     replaced |= _objects(core, rank, mail)
     # Parts of PyTorch that are imported by now have names of their own for these.
-    parts = [part for name, part in list(sys.modules.items()) if name.startswith("torch.") and part is not core]
+    parts = [
+        part for name, part in list(sys.modules.items()) if name.startswith("torch.") and part is not core
+    ]
     for name, value in replaced.items():
         before = getattr(core, name, None)
         setattr(core, name, value)
@@ -99,6 +101,7 @@ def join(torch: Any, recorder: Recorder, rank: int, ranks: int, mail: Mail) -> N
     _processes(rank, recorder)
     _data_parallel(torch)
     _chunks()
+    _flat_parameters()
     _checkpoints(torch, recorder.log.notes)
 
 
@@ -271,6 +274,13 @@ def _chunks() -> None:
         vars(_fsdp_param)["_chunk_with_empty"] = lambda tensor, count, dim=0: Chunks(tensor, count, dim)
 
 
+def _flat_parameters() -> None:
+    """Let FSDP1 see from its size whether a tensor has memory: none has an address."""
+    part = torch_part("distributed.fsdp._flat_param")
+    if hasattr(part, "_data_ptr_allocated"):
+        vars(part)["_data_ptr_allocated"] = lambda tensor: tensor.untyped_storage().size() > 0
+
+
 def _checkpoints(torch: Any, notes: list[str]) -> None:
     """Write and read no checkpoints: weights have no values."""
 
@@ -292,4 +302,6 @@ def _checkpoints(torch: Any, notes: list[str]) -> None:
 
     for name in ("save", "load", "async_save"):
         if hasattr(checkpoint, name):
-            setattr(checkpoint, name, skipped(f"torch.distributed.checkpoint.{name}", later=name == "async_save"))
+            setattr(
+                checkpoint, name, skipped(f"torch.distributed.checkpoint.{name}", later=name == "async_save")
+            )

@@ -36,6 +36,7 @@ def streams(
         graphs: Learns of CUDA graphs.
         index: Number of a device, however it is given.
     """
+
     class Stream(torch.Stream):  # type: ignore[misc]
         """A stream with the methods that those of CUDA have."""
 
@@ -147,9 +148,7 @@ def streams(
         "stream": Context,
         "StreamContext": Context,
         "current_stream": current,
-        "default_stream": lambda device=None: Stream(
-            stream_id=0, device_index=index(device), device_type=1
-        ),
+        "default_stream": lambda device=None: Stream(stream_id=0, device_index=index(device), device_type=1),
         "set_stream": torch.accelerator.set_stream,
         "synchronize": lambda *_: noted(DEVICE, 0, 0),
         "_synchronize_stream": lambda stream: noted(STREAM, 0, stream.stream_id),

@@ -167,6 +167,23 @@ class Session:
             # PyTorch reads the number of plain tensors only: f"{loss:.3f}".
             return str(text(self, form) if self.dim() else format(self.item(), form))
 
+        made, tree_map_only = torch.tensor, torch.utils._pytree.tree_map_only
+
+        def holds(data: Sequence[Any]) -> bool:
+            return any(
+                holds(each) if isinstance(each, list | tuple) else isinstance(each, FakeTensor)
+                for each in data
+            )
+
+        def as_tensor(data: Any, *args: Any, **named: Any) -> Any:
+            # PyTorch would read tensors in a list where no mode sees it.
+            if isinstance(data, list | tuple) and holds(data):
+                data = tree_map_only(FakeTensor, lambda each: each.item(), data)
+            return made(data, *args, **named)
+
+        torch.tensor = as_tensor
+        # TorchScript has a table of what is its own.
+        torch_part("jit._builtins")._register_builtin(as_tensor, "aten::tensor")
         torch.Tensor.numpy, torch.Tensor.tolist = as_numpy, as_list
         FakeTensor.tolist, FakeTensor.__format__ = as_list, as_text
 

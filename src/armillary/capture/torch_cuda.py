@@ -19,9 +19,7 @@ from armillary.capture.recorder import Recorder
 from armillary.convert.torch_import import torch_part
 
 
-def install(
-    torch: Any, library: Library, device: FakeDevice, count: int, recorder: Recorder
-) -> None:
+def install(torch: Any, library: Library, device: FakeDevice, count: int, recorder: Recorder) -> None:
     """Let PyTorch see `count` devices.
 
     The recorder learns of streams, events and graphs, and of what `torch.compile` is asked for; it knows the memory.
@@ -141,7 +139,7 @@ def _state(torch: Any, device: FakeDevice, count: int) -> dict[str, Any]:
         "get_arch_list": lambda: [f"sm_{major}{minor}"],
         "is_bf16_supported": lambda *_, **__: True,
         "can_device_access_peer": lambda *_: True,
-        "utilization": lambda *_, **__: 0,
+        **dict.fromkeys(("utilization", "memory_usage", "temperature", "power_draw"), lambda *_, **__: 0),
         "ipc_collect": lambda: None,
         "_sleep": lambda *_: None,
         "cudart": lambda: nothing,
