@@ -176,10 +176,14 @@ def test_a_failure_is_one_line_with_its_place(text: str, message: str, tmp_path:
         "import torch.distributed.optim\nassert torch.tensor([[step(), 2.0]]).tolist() == [[1, 2]]\n"
         "@torch.jit.script\ndef one(x: torch.Tensor): return x + torch.tensor(1)\nfor _ in range(3): step()",
         "from torch.nn.utils.rnn import pack_padded_sequence\nfor _ in range(3):\n    step()\n"
-        "    x = torch.zeros(2, 5, 8, device='cuda')\n    packed = pack_padded_sequence(x, torch.tensor([5, 2]), True)\n"
+        "    x = torch.zeros(2, 5, 8, device='cuda')\n"
+        "    packed = pack_padded_sequence(x, torch.tensor([5, 2]), True)\n"
         "    assert packed.data.shape == (7, 8) and packed.batch_sizes.tolist() == [2, 2, 1, 1, 1]",
         "numbers = torch.Generator(device='cuda').manual_seed(3)\nassert numbers.initial_seed() == 3\n"
         "torch.randn(3, generator=numbers, device='cuda')\nfor _ in range(3): step()",
+        "import torch.distributed as dist\nfrom torch.distributed.algorithms.ddp_comm_hooks import default_hooks\n"
+        "dist.init_process_group('nccl')\nmodel = torch.nn.parallel.DistributedDataParallel(model)\n"
+        "model.register_comm_hook(None, default_hooks.bf16_compress_hook)\nfor _ in range(3): step()",
         # What is made again is kept as long as what it is made of, also where nobody lets go of that.
         "held = torch.ones(8, device='cuda')\n@torch.compile\ndef part(x): return torch.sin(x * held) + 1\n"
         "for _ in range(4):\n    part(model(torch.randn(4, 8, device='cuda'))).sum().backward()\n    optimizer.step()",
@@ -200,8 +204,9 @@ def test_a_failure_is_one_line_with_its_place(text: str, message: str, tmp_path:
         "list",
         "packed",
         "generator",
+        "hook",
         "kept",
-    ],  # fmt: skip
+    ],
 )
 def test_what_depends_on_the_device_runs(text: str, tmp_path: Path) -> None:
     log = capture(tmp_path, text, ranks=4, run=(0,))

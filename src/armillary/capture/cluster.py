@@ -212,20 +212,26 @@ def _processes(rank: int, recorder: Recorder) -> None:
 
 def _works(distributed: Any, recorder: Recorder) -> None:
     """Let whoever waits for a communication be noted."""
-    work = distributed.Work
+    work, futures = distributed.Work, torch_part("futures")
     wait = work.wait
 
     def waited(self: Any, *args: Any, **named: Any) -> Any:
         recorder.wait(self)
         return wait(self, *args, **named)
 
-    work.wait = waited
+    def get_future(self: Any) -> Any:
+        """Return what is there already; those of the fake backend give no tensors back."""
+        done = futures.Future()
+        done.set_result(recorder.results(self))
+        return done
+
+    work.wait, work.get_future = waited, get_future
 
 
 def _data_parallel(torch: Any) -> None:
     """Reduce buckets of DDP in Python: those of the fake backend give no tensors back."""
     parallel = torch.nn.parallel.DistributedDataParallel
-    start = parallel.__init__
+    start, register = parallel.__init__, parallel.register_comm_hook
     # It gathers the shapes of all ranks and compares them: here the other ranks have none.
     torch.distributed._verify_params_across_processes = lambda *_, **__: None
     # Its statistics want the times of events of CUDA.
@@ -243,11 +249,21 @@ def _data_parallel(torch: Any) -> None:
     # PyTorch compares annotations with its own types; those here are text.
     hook.__annotations__.clear()
 
+    def either(module: Any, bucket: Any) -> Any:
+        state, chosen = vars(module).get("_armillary_hook", (module.process_group, hook))
+        return chosen(state, bucket)
+
+    either.__annotations__.clear()
+
     def started(self: Any, *args: Any, **named: Any) -> None:
         start(self, *args, **named)
-        self.register_comm_hook(self.process_group, hook)
+        register(self, self, either)
 
-    parallel.__init__ = started
+    def registered(self: Any, state: object, hook: Callable[..., Any]) -> None:
+        # DDP takes one hook only, and has that one.
+        vars(self)["_armillary_hook"] = state, hook
+
+    parallel.__init__, parallel.register_comm_hook = started, registered
 
 
 def _chunks() -> None:

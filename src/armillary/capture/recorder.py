@@ -89,7 +89,7 @@ class Recorder:
         # The last communication that wrote a storage, and the streams that wait for it already.
         self._pending: dict[int, int] = {}
         self._joined: set[tuple[int, int]] = set()
-        self._works: dict[int, tuple[Any, int]] = {}
+        self._works: dict[int, tuple[Any, int, tuple[Any, ...]]] = {}
 
     def cut(self) -> dict[str, Any]:
         """Return what was recorded since the last cut, as attributes of a `Log`, and begin anew."""
@@ -227,6 +227,11 @@ class Recorder:
         if found is not None:
             self._row(JOIN, found[1], self._library.stream())
 
+    def results(self, work: Any) -> list[Any]:
+        """Return the tensors that the communication of a `Work` writes."""
+        found = self._works.get(id(work))
+        return list(found[2]) if found is not None else []
+
     def wait_for(self, tensor: Any) -> None:
         """Let the current stream wait for the communication that writes a tensor."""
         self._wait_for([tensor], self._library.stream())
@@ -264,7 +269,7 @@ class Recorder:
                 if own:
                     for each in call.tensors:
                         self._pending[each.untyped_storage()._cdata] = number
-                    self._remember(out, number)
+                    self._remember(out, number, call.tensors)
             return
         if not any(each.device.type == "cuda" for each in (*tensors, *results)):
             return
@@ -362,13 +367,13 @@ class Recorder:
                 self._joined.add((number, stream))
                 self._row(JOIN, number, stream)
 
-    def _remember(self, out: Any, number: int) -> None:
+    def _remember(self, out: Any, number: int, tensors: tuple[Any, ...]) -> None:
         torch = self.torch
         for each in out if isinstance(out, tuple | list) else [out]:
             if isinstance(each, torch.ScriptObject):
                 work = torch.distributed.Work.unbox(each)
                 # Kept: PyTorch gives the same object to whoever waits for it.
-                self._works[id(work)] = work, number
+                self._works[id(work)] = work, number, tensors
 
 
 def _bytes(tensor: Any) -> int:

@@ -1,7 +1,8 @@
 """`torch.cuda` of a device that is not there: what programs ask of it, answered from the data sheet.
 
-Everything that depends on the internals of PyTorch beside the dispatch mode of `armillary.capture.mode` is in this
-file and the two beside it, for streams and for process groups. What is replaced here stays replaced: a process that captures does nothing else.
+Everything that depends on the internals of PyTorch, beside the dispatch mode of `armillary.capture.mode`, is in this
+file and the two for streams and for process groups. What is replaced here stays replaced: a process that captures does
+nothing else.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def install(torch: Any, library: Library, device: FakeDevice, count: int, record
     torch.version.cuda = torch.version.cuda or "12.8"
     torch._C._host_emptyCache = lambda: None
     torch.cuda.nccl.version = lambda: (2, 27, 5)
-    # It is said to be there; what chooses kernels of its own for it, as layers of RNNs do, finds them on the device only.
+    # It is said to be there; layers of RNNs ask further, for kernels that only the device has.
     cudnn = torch.backends.cudnn
     cudnn.is_acceptable = lambda _: False
     cudnn.is_available, cudnn.version = lambda: True, lambda: 91002

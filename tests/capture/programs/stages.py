@@ -1,4 +1,4 @@
-"""Pipeline stages (1F1B) of sharded (FSDP2), tensor-parallel, checkpointed blocks: 2 by 2 by as many stages as ranks give."""
+"""Pipeline stages (1F1B) of sharded (FSDP2), tensor-parallel, checkpointed blocks, four ranks a stage."""
 
 from __future__ import annotations
 
