@@ -184,3 +184,12 @@ def test_a_batch_that_no_replicas_share_is_refused_with_one_that_they_do(machine
         found = re.search(r"nearest: ([\d,]+)", str(refused.value))
         assert found
         assert armillary.train("llama-3-8b", machine, batch=int(found[1].replace(",", ""))).step_time > 0
+
+
+@pytest.mark.parametrize(
+    ("axis", "size", "words"),
+    [("ep", 3, r"ep 3: expected one of 1, 2, 4, 8 \(nearest: 2\)"), ("cp", 3, "nearest: 1")],
+)
+def test_a_size_that_leaves_no_plan_is_named_with_those_that_do(axis: str, size: int, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        armillary.train("mixtral-8x7b", "8xh100", batch=64, **{axis: size})

@@ -1,18 +1,16 @@
 // A timeline that zooms from the whole run to one chunk: a million slices are drawn as pixels, not as objects.
-import { cssColour, kindColour, onTheme, seriesColour } from "./colours";
+import { cssColour, onTheme } from "./colours";
+import { AXIS, axis, fit, link, slices, type Band, type Scene } from "./drawing";
 import { element } from "./element";
 import { count, percent, size, time } from "./numbers";
-import { above, busyBetween, unpack, type Packed, type Track, type Unpacked, type What } from "./tracks";
+import { above, unpack, type Packed, type Track, type Unpacked } from "./tracks";
 
 const ROW = 20;
 const HEAD = 24;
-const AXIS = 22;
 const SHORTEST = 20; // ticks that fill the view at the deepest zoom
 
-interface Row {
+interface Row extends Band {
   kind: "head" | "track" | "link";
-  top: number;
-  height: number;
   name: string;
   track?: Track;
   link?: Packed["links"][number];
@@ -27,9 +25,9 @@ export async function timeline(host: HTMLElement, packed: Packed): Promise<void>
   new View(host, packed, unpacked);
 }
 
-class View {
-  private from = 0;
-  private to: number;
+class View implements Scene {
+  from = 0;
+  to: number;
   private readonly end: number;
   private readonly open: boolean[];
   private rows: Row[] = [];
@@ -40,15 +38,15 @@ class View {
   private readonly about = element("div", { class: "about", "aria-live": "polite" });
   private readonly where = element("span", { class: "dim" });
   private readonly search = element("input", { type: "search", placeholder: "find by name", "aria-label": "Find slices by name" });
-  private lightPath = true;
-  private matches: Uint8Array | null = null;
+  lightPath = true;
+  matches: Uint8Array | null = null;
   private drag: { x: number; from: number; to: number; moved: boolean; zooms: boolean } | null = null;
   private select: [number, number] | null = null;
   private readonly pointers = new Map<number, number>();
   private pending = 0;
-  private wide = 0;
+  wide = 0;
 
-  constructor(host: HTMLElement, private readonly packed: Packed, private readonly data: Unpacked) {
+  constructor(host: HTMLElement, readonly packed: Packed, readonly data: Unpacked) {
     this.end = Math.max(packed.end, 1);
     this.to = this.end;
     // A dozen classes would bury the slowest: only the first is open.
@@ -83,7 +81,7 @@ class View {
     return this.packed.groups.filter((group) => group.ranks).length;
   }
 
-  private get labels(): number {
+  get labels(): number {
     return this.wide < 600 ? 84 : 170;
   }
 
@@ -132,11 +130,11 @@ class View {
     this.show(this.from + by, this.to + by);
   }
 
-  private tick(x: number): number {
+  tick(x: number): number {
     return this.from + ((x - this.labels) / Math.max(this.wide - this.labels, 1)) * (this.to - this.from);
   }
 
-  private x(tick: number): number {
+  x(tick: number): number {
     return this.labels + ((tick - this.from) / (this.to - this.from)) * (this.wide - this.labels);
   }
 
@@ -313,12 +311,12 @@ class View {
     const ink = cssColour("--ink");
     const dim = cssColour("--dim");
     const line = cssColour("--line");
-    this.axis(pen, high, dim, line);
+    axis(pen, this, high, dim, line);
     pen.textBaseline = "middle";
     for (const row of this.rows) {
       const middle = row.top + row.height / 2;
-      if (row.track) this.slices(pen, row, row.track, ink);
-      if (row.link) this.link(pen, row, row.link);
+      if (row.track) slices(pen, this, row, row.track, ink);
+      if (row.link) link(pen, this, row, row.link);
       // What was drawn may reach into the column of names.
       if (row.kind !== "head") {
         pen.fillStyle = cssColour("--panel");
@@ -326,7 +324,7 @@ class View {
       }
       pen.font = row.kind === "head" ? "600 12px system-ui, sans-serif" : "12px system-ui, sans-serif";
       pen.fillStyle = row.kind === "head" ? ink : dim;
-      this.fit(pen, row.name, row.kind === "head" ? 0 : 12, middle, row.kind === "head" ? this.wide : this.labels - 18);
+      fit(pen, row.name, row.kind === "head" ? 0 : 12, middle, row.kind === "head" ? this.wide : this.labels - 18);
     }
     if (this.select) {
       pen.fillStyle = cssColour("--accent");
@@ -336,139 +334,4 @@ class View {
     }
     this.where.textContent = `${this.text(this.from)} to ${this.text(this.to)}`;
   }
-
-  private axis(pen: CanvasRenderingContext2D, high: number, dim: string, line: string): void {
-    const room = this.wide - this.labels;
-    const least = ((this.to - this.from) / Math.max(room / 90, 1)) * this.packed.tick_s;
-    const power = 10 ** Math.floor(Math.log10(least));
-    const step = [1, 2, 5, 10].map((each) => each * power).find((each) => each >= least)! / this.packed.tick_s;
-    pen.font = "11px system-ui, sans-serif";
-    pen.textBaseline = "middle";
-    for (let tick = Math.ceil(this.from / step) * step; tick <= this.to; tick += step) {
-      const x = Math.round(this.x(tick)) + 0.5;
-      pen.strokeStyle = line;
-      pen.beginPath();
-      pen.moveTo(x, AXIS - 4);
-      pen.lineTo(x, high);
-      pen.stroke();
-      pen.fillStyle = dim;
-      // Ticks far from 0 and close to each other need more digits than three.
-      const digitsNeeded = Math.max(3, Math.ceil(Math.log10(Math.max(tick / step, 1))) + 1);
-      if (x < this.wide - 40) pen.fillText(precise(tick * this.packed.tick_s, digitsNeeded), x + 2, AXIS / 2);
-    }
-  }
-
-  private slices(pen: CanvasRenderingContext2D, row: Row, track: Track, ink: string): void {
-    const scale = (this.wide - this.labels) / (this.to - this.from);
-    const top = row.top + 2;
-    const height = row.height - 4;
-    const colours = new Map<string, string>();
-    const colour = (what: What) => {
-      const kind = track.kind === "path" ? what.kind : track.kind;
-      if (!colours.has(kind)) colours.set(kind, colourOf(kind));
-      return colours.get(kind)!;
-    };
-    let i = Math.max(0, above(track.start, this.from) - 1);
-    if (i < track.end.length && track.end[i]! < this.from) i++;
-    while (i < track.start.length && track.start[i]! < this.to) {
-      const what = this.data.texts[track.what[i]!]!;
-      const left = Math.max(this.x(track.start[i]!), this.labels);
-      const width = Math.min(this.x(track.end[i]!), this.wide) - left;
-      pen.fillStyle = colour(what);
-      if (width >= 1.5) {
-        pen.globalAlpha = this.strength(track, i);
-        // A gap of half a pixel tells neighbours apart; among narrow ones it would be most of what one sees.
-        const shownWidth = width > 4 ? width - 0.5 : width;
-        pen.fillRect(left, top, shownWidth, height);
-        if (track.lit[i] && this.lightPath && track.kind !== "path") {
-          pen.globalAlpha = 1;
-          pen.fillStyle = cssColour("--lit");
-          pen.fillRect(left, top + height - 2.5, shownWidth, 2.5);
-        }
-        if (width > 36) {
-          pen.globalAlpha = 1;
-          pen.fillStyle = "#ffffff";
-          pen.font = "11px system-ui, sans-serif";
-          if (isLight(colour(what))) pen.fillStyle = "#101418";
-          this.fit(pen, what.name || what.label || what.kind, left + 3, row.top + row.height / 2, width - 6);
-        }
-        i++;
-        continue;
-      }
-      // Many in a pixel: one column as high as the share of it that was busy.
-      const pixel = Math.floor(left);
-      const from = this.tick(pixel);
-      const to = from + 1 / scale;
-      let next = Math.max(above(track.start, to), i + 1);
-      // The last one may reach far beyond the pixel that it begins in: it is drawn by itself.
-      if (next - 1 > i && track.end[next - 1]! > to) next--;
-      let strength = 0;
-      let lit = false;
-      for (let k = i, looked = 0; k < next && looked < 16; k++, looked++) {
-        strength = Math.max(strength, this.strength(track, k));
-        lit ||= !!track.lit[k];
-      }
-      const share = Math.min(1, busyBetween(track, from, to) * scale);
-      const part = Math.max(2, height * share);
-      pen.globalAlpha = strength;
-      pen.fillRect(pixel, top + height - part, 1, part);
-      if (lit && this.lightPath && track.kind !== "path") {
-        pen.globalAlpha = 1;
-        pen.fillStyle = cssColour("--lit");
-        pen.fillRect(pixel, top + height - 2.5, 1, 2.5);
-      }
-      i = next;
-    }
-    pen.globalAlpha = 1;
-    pen.fillStyle = ink;
-  }
-
-  private strength(track: Track, i: number): number {
-    if (this.matches) return this.matches[track.what[i]!] ? 1 : 0.15;
-    return !this.lightPath || track.lit[i] || track.kind === "network" ? 1 : 0.5;
-  }
-
-  private link(pen: CanvasRenderingContext2D, row: Row, link: Packed["links"][number]): void {
-    pen.fillStyle = seriesColour(2);
-    const bin = link.bin_s / this.packed.tick_s;
-    const first = Math.max(0, Math.floor(this.from / bin));
-    const last = Math.min(link.share.length, Math.ceil(this.to / bin));
-    for (let i = first; i < last; i++) {
-      const left = Math.max(this.x(i * bin), this.labels);
-      const right = Math.min(this.x((i + 1) * bin), this.wide);
-      const part = ((row.height - 3) * link.share[i]!) / 1000;
-      if (part > 0) pen.fillRect(left, row.top + row.height - 1 - part, Math.max(right - left, 0.6), part);
-    }
-  }
-
-  /** Write a text into a width, cut if need be. */
-  private fit(pen: CanvasRenderingContext2D, text: string, x: number, y: number, width: number): void {
-    let shown = text;
-    if (pen.measureText(shown).width > width) {
-      let letters = Math.floor((text.length * width) / pen.measureText(text).width);
-      while (letters > 1 && pen.measureText(`${text.slice(0, letters)}…`).width > width) letters--;
-      shown = letters > 1 ? `${text.slice(0, letters)}…` : "";
-    }
-    pen.fillText(shown, x, y);
-  }
-}
-
-const KIND_OF: Record<string, string> = {
-  compute: "compute", cpu: "other", communication: "communication", collective: "communication", send: "communication",
-  recv: "communication", memory: "memory", network: "memory", phase: "memory", none: "idle", other: "idle",
-};
-
-function colourOf(kind: string): string {
-  return kindColour(KIND_OF[kind] ?? "other");
-}
-
-function isLight(colour: string): boolean {
-  const value = Number.parseInt(colour.slice(1), 16);
-  return ((value >> 16) & 255) * 0.3 + ((value >> 8) & 255) * 0.59 + (value & 255) * 0.11 > 128;
-}
-
-function precise(seconds: number, needed: number): string {
-  if (!seconds) return "0";
-  const [factor, unit] = ([[1, "s"], [1e-3, "ms"], [1e-6, "µs"], [1e-9, "ns"]] as const).find(([least]) => seconds >= least * 0.9995) ?? [1e-9, "ns"];
-  return `${Number((seconds / factor).toPrecision(Math.min(needed, 12)))} ${unit}`;
 }

@@ -7,8 +7,10 @@ from itertools import product
 from math import lcm, prod
 from typing import Any
 
+from armillary.base.errors import one_of
 from armillary.compute.machine import Machine
 from armillary.platform.files.preset import merged
+from armillary.workload.layers.shard import near
 from armillary.workload.models import Model
 from armillary.workload.models.schema import Decoder
 
@@ -38,10 +40,23 @@ def why_none(model: Model, machine: Machine, given: Mapping[str, Any]) -> str:
     every = candidates(model, machine, {**given, "batch": machine.npus * lcm(micro, *MICROBATCHES)})
     shared = {prod(each["parallel"][axis] for axis in ("tp", "pp", "cp")) for each in every}
     if not shared:
-        return "no sizes of tp, pp, cp and ep divide both the devices and the model"
+        return _in_the_way(model, machine, given)
     steps = {machine.npus // size * micro for size in shared}
     near = min((max(1, round(batch / step)) * step for step in steps), key=lambda each: abs(each - batch))
     return f"no number of replicas divides the batch, expected a multiple of {min(steps)} (nearest: {near:,})"
+
+
+def _in_the_way(model: Model, machine: Machine, given: Mapping[str, Any]) -> str:
+    """Return which size that is given leaves no plan, with those that would."""
+    own = given.get("parallel") or {}
+    batch = machine.npus * lcm(given.get("microbatch", 1), *MICROBATCHES)
+    for axis in own:
+        rest = {**given, "batch": batch, "parallel": {key: own[key] for key in own if key != axis}}
+        if sizes := sorted({each["parallel"][axis] for each in candidates(model, machine, rest)}):
+            return (
+                f"{axis} {own[axis]}: expected {one_of(map(str, sizes))} (nearest: {near(own[axis], sizes)})"
+            )
+    return "no sizes of tp, pp, cp and ep divide both the devices and the model"
 
 
 def _of_model(

@@ -113,7 +113,7 @@ def details_of(timeline: Timeline) -> Iterator[Block]:
             [on_one_line(name), count, _seconds(timeline, ticks), ticks / total if total else None]
             for name, ticks, count in contributors(timeline, steps, 20)
         ],
-        f"{len(steps):,} steps, one after the other, that determine the finish; the largest contributors.",
+        f"What determines the finish, one after the other: {len(steps):,} in all. Below the largest contributors.",
     )
     yield machine(timeline, cls)
     if timeline.network:
