@@ -27,7 +27,7 @@ LARGER = [
         (Path(__file__).with_name("programs") / f"{name}.py", 8)
         for name in ("accumulate", "dispatch", "stages")
     ),
-    *((PROGRAMS / f"{name}.py", 8) for name in ("context", "experts", "hsdp", "mesh", "pipeline_tensor")),
+    (PROGRAMS / "context.py", 8),
     (Path(__file__).with_name("programs") / "stages.py", 16),
 ]
 ON_GPU = "import torch\ntorch.set_default_device('cuda')\n"
