@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from armillary.capture import capture_script
+from armillary.capture import Log, capture_script
 from armillary.capture.summary import flops
 
 pytestmark = [
@@ -59,16 +59,16 @@ def test_compiling_saves_kernels_and_memory_and_no_gemm(tmp_path: Path) -> None:
     assert compiled.peak_bytes < plain.peak_bytes
 
 
-@pytest.mark.skipif(
+needs_torchtitan = pytest.mark.skipif(
     importlib.util.find_spec("torchtitan") is None or importlib.util.find_spec("triton") is None,
     reason="needs torchtitan and triton",
 )
-def test_torchtitan_runs_unchanged_with_its_own_configuration(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+
+
+def titan(folder: Path, words: str, ranks: int) -> Log:
+    """Return rank 0 of a registered configuration, with a tokenizer and a text in place of those it downloads."""
     from tokenizers import Tokenizer, models, pre_tokenizers
 
-    monkeypatch.chdir(tmp_path)
     tokenizer = Tokenizer(
         models.WordLevel({f"w{at}": at for at in range(100)} | {"<unk>": 100, "<s>": 101}, "<unk>")
     )
@@ -78,12 +78,40 @@ def test_torchtitan_runs_unchanged_with_its_own_configuration(
     Path("text").mkdir()
     line = json.dumps({"text": " ".join(f"w{at % 100}" for at in range(2000))})
     Path("text/data.json").write_text(f"{line}\n" * 100)
-    words = "--module llama3 --config llama3_debugmodel --hf_assets_path . --dataloader.dataset c4_test"
-    words += " --dataloader.dataset_path text --training.disable_cuda_graphs"
-    words += " --parallelism.spmd_backend partial_dtensor"
+    words += " --hf_assets_path . --dataloader.dataset c4_test --dataloader.dataset_path text"
+    words += " --training.disable_cuda_graphs --parallelism.spmd_backend partial_dtensor"
     [log] = capture_script(
-        "torchtitan.train", words.split(), folder=tmp_path / "cap", ranks=8, run=(0,), module=True
+        "torchtitan.train", words.split(), folder=folder / "cap", ranks=ranks, run=(0,), module=True
     )
+    return log
+
+
+@needs_torchtitan
+def test_torchtitan_runs_unchanged_with_its_own_configuration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    log = titan(tmp_path, "--module llama3 --config llama3_debugmodel", 8)
     assert log.frameworks == ["torchtitan"] and log.step == 3
     assert any(place.line.startswith("torchtitan/models/llama3/model.py:") for place in log.places)
     assert {each.type for each in log.communications} >= {"all-gather", "reduce-scatter"}
+
+
+@needs_torchtitan
+def test_llama_3_8b_of_torchtitan_has_the_flop_and_bytes_of_its_closed_form(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    log = titan(tmp_path, "--module llama3 --config llama3_8b --training.local_batch_size 2", 8)
+    tokens, inner, words = 2 * TOKENS, WIDTH * INNER, WORDS * WIDTH
+    layer = 2 * WIDTH**2 + 2 * WIDTH * KV + 3 * inner
+    # Every second product of a layer is made again: the attention's output, and one of the first two after it.
+    again = LAYERS * (WIDTH**2 + inner)
+    assert flops(log)["gemm"] == (6 * (LAYERS * layer + words) + 2 * again) * tokens
+    assert flops(log)["attention"] == LAYERS * 14 * WIDTH * (TOKENS * (TOKENS + 1) // 2) * 2
+    sent: Counter[str] = Counter()
+    for _, each in log.issued():
+        sent[each.type] += each.bytes
+    # Layers and embedding twice; the head with its norm once more, for the loss of parts of the sequences.
+    assert sent["all-gather"] == 2 * (2 * LAYERS * (layer + 2 * WIDTH) + 2 * words + 3 * (words + WIDTH))
+    assert sent["reduce-scatter"] == 4 * (LAYERS * (layer + 2 * WIDTH) + 2 * words + WIDTH)

@@ -21,6 +21,15 @@ pytestmark = [
     pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs PyTorch"),
 ]
 PROGRAMS = Path(__file__).parents[1] / "convert" / "programs"
+OF_FOUR = sorted(PROGRAMS.glob("*.py"))
+LARGER = [
+    *(
+        (Path(__file__).with_name("programs") / f"{name}.py", 8)
+        for name in ("accumulate", "dispatch", "stages")
+    ),
+    (PROGRAMS / "context.py", 8),
+    (Path(__file__).with_name("programs") / "stages.py", 16),
+]
 ON_GPU = "import torch\ntorch.set_default_device('cuda')\n"
 Called = tuple[str, int, tuple[int, ...]]
 
@@ -62,14 +71,15 @@ def gemms(trace: Trace, rank: int) -> Counter[tuple[int, ...]]:
     return Counter(lists[code] for code in codes.tolist() if code >= 0)
 
 
-@pytest.mark.parametrize("name", sorted(each.stem for each in PROGRAMS.glob("*.py")))
-def test_all_ranks_communicate_as_in_a_real_run(name: str, tmp_path: Path) -> None:
-    ranks = 4
-    collect_script(PROGRAMS / f"{name}.py", folder=tmp_path / "real", ranks=ranks)
+@pytest.mark.parametrize(
+    ("program", "ranks"),
+    [*((each, 4) for each in OF_FOUR), *LARGER],
+    ids=[*(each.stem for each in OF_FOUR), *(f"{each.stem}-{ranks}" for each, ranks in LARGER)],
+)
+def test_all_ranks_communicate_as_in_a_real_run(program: Path, ranks: int, tmp_path: Path) -> None:
+    collect_script(program, folder=tmp_path / "real", ranks=ranks)
     real = front_end("pytorch").convert([tmp_path / "real"]).trace
-    captured = trace_of(
-        capture_script(str(on_gpu(PROGRAMS / f"{name}.py", tmp_path)), folder=tmp_path / "cap", ranks=ranks)
-    )
+    captured = trace_of(capture_script(str(on_gpu(program, tmp_path)), folder=tmp_path / "cap", ranks=ranks))
     for rank in range(ranks):
         assert calls(captured, rank) == calls(real, rank), rank
         assert gemms(captured, rank) == gemms(real, rank), rank

@@ -161,8 +161,52 @@ def test_a_failure_is_one_line_with_its_place(text: str, message: str, tmp_path:
         "    dist.all_to_all_single(out, tokens.repeat_interleave(2, 0), got.tolist(), counts.tolist())\n"
         "    assert out.shape == (128, 8)\n    step()",
         "import os\nos.environb.get(b'HOME')\nfor _ in range(3): step()",
+        "import torch.distributed as dist\ndist.init_process_group('cpu:gloo,cuda:nccl')\n"
+        "assert dist.get_backend() == 'nccl' and dist.get_backend(dist.new_group([0, 1], backend='gloo')) == 'gloo'\n"
+        "for _ in range(3): step()",
+        "from torch.distributed.device_mesh import init_device_mesh\nmesh = init_device_mesh('cuda', (2, 2))\n"
+        "assert mesh.get_group(0).size() == 2\nfor _ in range(3): step()",
+        "import os\nassert os.environ['TORCHELASTIC_RUN_ID'] and os.environ['GROUP_WORLD_SIZE'] == '1'\n"
+        "with torch.cuda.nvtx.range('step'):\n    for _ in range(3): step()",
+        "x = torch.zeros(1 << 18, device='cuda')\nbefore = torch.cuda.memory_allocated()\nassert before >= 1 << 20\n"
+        "assert torch.cuda.mem_get_info()[0] == torch.cuda.mem_get_info()[1] - before\ndel x\n"
+        "assert torch.cuda.memory_allocated() < 1 << 20 < torch.cuda.max_memory_allocated()\n"
+        "torch.cuda.reset_peak_memory_stats()\nassert torch.cuda.memory_stats()['allocated_bytes.all.peak'] < 1 << 20\n"
+        "for _ in range(3): step()",
+        "import torch.distributed.optim\nassert torch.tensor([[step(), 2.0]]).tolist() == [[1, 2]]\n"
+        "@torch.jit.script\ndef one(x: torch.Tensor): return x + torch.tensor(1)\nfor _ in range(3): step()",
+        "from torch.nn.utils.rnn import pack_padded_sequence\nfor _ in range(3):\n    step()\n"
+        "    x = torch.zeros(2, 5, 8, device='cuda')\n"
+        "    packed = pack_padded_sequence(x, torch.tensor([5, 2]), True)\n"
+        "    assert packed.data.shape == (7, 8) and packed.batch_sizes.tolist() == [2, 2, 1, 1, 1]",
+        "numbers = torch.Generator(device='cuda').manual_seed(3)\nassert numbers.initial_seed() == 3\n"
+        "torch.randn(3, generator=numbers, device='cuda')\nfor _ in range(3): step()",
+        "import torch.distributed as dist\nfrom torch.distributed.algorithms.ddp_comm_hooks import default_hooks\n"
+        "dist.init_process_group('nccl')\nmodel = torch.nn.parallel.DistributedDataParallel(model)\n"
+        "model.register_comm_hook(None, default_hooks.bf16_compress_hook)\nfor _ in range(3): step()",
+        # What is made again is kept as long as what it is made of, also where nobody lets go of that.
+        "held = torch.ones(8, device='cuda')\n@torch.compile\ndef part(x): return torch.sin(x * held) + 1\n"
+        "for _ in range(4):\n    part(model(torch.randn(4, 8, device='cuda'))).sum().backward()\n    optimizer.step()",
     ],
-    ids=["finite", "format", "spawn", "synchronize", "compile", "custom", "dispatch", "bytes"],
+    ids=[
+        "finite",
+        "format",
+        "spawn",
+        "synchronize",
+        "compile",
+        "custom",
+        "dispatch",
+        "bytes",
+        "backend",
+        "mesh",
+        "torchrun",
+        "memory",
+        "list",
+        "packed",
+        "generator",
+        "hook",
+        "kept",
+    ],
 )
 def test_what_depends_on_the_device_runs(text: str, tmp_path: Path) -> None:
     log = capture(tmp_path, text, ranks=4, run=(0,))
@@ -202,6 +246,55 @@ w @ z
     y = len(found) - 4
     assert found[y:] == [[y - 1], [y], [y], [y + 1, y + 2]]
     assert {row.stream for row, kind in log.operators() if kind.name == "aten::mm"} > {0}
+
+
+def test_a_cuda_graph_runs_when_it_is_replayed(tmp_path: Path) -> None:
+    text = """
+x, graph = torch.randn(4, 8, device="cuda"), torch.cuda.CUDAGraph()
+with torch.cuda.graph(graph):
+    assert torch.cuda.is_current_stream_capturing()
+    y = (x @ x.T) @ x
+    {}
+"""
+    log = capture(tmp_path, text.format("") + "z = x @ x.T\ngraph.replay()\ngraph.replay()\n", step=0)
+    found = [(kind.name, row.stream, row.calls) for row, kind in log.operators() if kind.name == "aten::mm"]
+    one = found[0][1]
+    # One call for all kernels of a graph, on the stream that replays it.
+    assert [stream for _, stream, _ in found] == [one] * 5
+    assert [calls for _, _, calls in found[1:]] == [1, 0, 1, 0]
+    # The product inside of it stays in its memory.
+    assert log.peak_bytes >= 3 * 512
+    with pytest.raises(ArmillaryError, match="replayed that was not captured"):
+        capture(tmp_path, "torch.cuda.CUDAGraph().replay()")
+
+
+def test_a_step_in_a_cuda_graph_is_a_step(tmp_path: Path) -> None:
+    log = capture(tmp_path, """
+graph = torch.cuda.CUDAGraph()
+step()
+with torch.cuda.graph(graph):
+    step()
+for _ in range(5): graph.replay()
+""")  # fmt: skip
+    assert log.step == 3 and not log.notes
+    assert flops(log)["gemm"] == 2 * 2 * 4 * 8 * 8
+
+
+def test_experts_get_what_the_others_give(tmp_path: Path) -> None:
+    log = capture(tmp_path, """
+import torch.distributed as dist, torch.distributed._functional_collectives as functional
+dist.init_process_group("nccl")
+give = torch.arange(1, 5, device="cuda") * 3
+get = torch.empty_like(give)
+dist.all_to_all_single(get, give)
+assert get.tolist() == [9] * 4, get.tolist()
+assert functional.all_to_all_single(give, None, None, dist.group.WORLD).tolist() == [9] * 4
+even = torch.tensor([2, 2, 3, 3], device="cuda")
+dist.all_to_all_single(get, even)
+assert get.tolist() == even.tolist()
+for _ in range(3): step()
+""", ranks=4, run=(2,))  # fmt: skip
+    assert not log.assumed
 
 
 def test_ddp_overlaps_its_buckets_and_waits_for_them(tmp_path: Path) -> None:

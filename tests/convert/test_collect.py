@@ -260,7 +260,7 @@ def test_the_example_of_the_manual_is_collected(tmp_path: Path) -> None:
     blocks = re.findall(r"<!-- file: (\S+) -->\n```\w*\n(.*?)^```$", HOW_TO.read_text(), re.S | re.M)
     for name, text in blocks:
         (tmp_path / name).write_text(text)
-    for line in re.findall(r"^\$ armillary (capture .*)$", HOW_TO.read_text(), re.M):
+    for line in re.findall(r"^\$ armillary (trace collect .*)$", HOW_TO.read_text(), re.M):
         subprocess.run([sys.executable, "-m", "armillary", *line.split()], cwd=tmp_path, check=True)
     assert {name for name, _ in blocks} == {"train.py"}
     assert len(read_collected(tmp_path / "traces")) == 2

@@ -213,9 +213,10 @@ class _Nodes:
 
     def _issue(self) -> list[int]:
         """Add the time of the host, which issues one operator after the other."""
-        if not self._times.call:
+        # What a CUDA graph issues itself costs no call.
+        if not self._times.call or not self._pending:
             return []
-        node = self._of_host("host", max(self._pending, 1) * self._times.call, self._host)
+        node = self._of_host("host", self._pending * self._times.call, self._host)
         # Later nodes of the host wait for this one, and with it for what the host has waited for.
         self._pending, self._host = 0, set()
         return [node]

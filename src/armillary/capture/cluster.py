@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import os
 import pickle
+import sys
 import time
 import types
 from collections import Counter
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ from armillary.capture.recorder import Recorder
 from armillary.convert.torch_import import torch_part
 
 GPUS_PER_NODE = 8
+NCCL = "nccl"
 WAITING = "waiting_"
 """Prefix of the file by which a rank says that it waits for a message of another one."""
 PATIENCE_SECONDS = 600.0
@@ -33,6 +36,8 @@ def environment(rank: int, ranks: int, local: int = GPUS_PER_NODE) -> dict[str, 
     return {
         "RANK": str(rank), "WORLD_SIZE": str(ranks), "LOCAL_RANK": str(rank % local), "LOCAL_WORLD_SIZE": str(local),
         "GROUP_RANK": str(rank // local), "ROLE_RANK": str(rank), "ROLE_WORLD_SIZE": str(ranks), "NGPU": str(ranks),
+        "GROUP_WORLD_SIZE": str(-(-ranks // local)), "ROLE_NAME": "default", "TORCHELASTIC_RUN_ID": "armillary",
+        "TORCHELASTIC_RESTART_COUNT": "0", "TORCHELASTIC_MAX_RESTARTS": "0",
         "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500", "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"),
     }  # fmt: skip
 
@@ -48,8 +53,13 @@ def join(torch: Any, recorder: Recorder, rank: int, ranks: int, mail: Mail) -> N
     init = core.init_process_group
     replaced: dict[str, Callable[..., Any]] = {}
 
-    def init_process_group(*_: Any, **__: Any) -> None:
+    # What the program asked for: it may look at that, and all groups are of one that does nothing.
+    backends: dict[str, str] = {}
+    real_name = core.get_backend
+
+    def init_process_group(backend: str | None = None, *_: Any, **__: Any) -> None:
         init("fake", rank=rank, world_size=ranks, store=store())
+        backends[""] = str(backend or NCCL)
 
     replaced["init_process_group"] = init_process_group
     new_group = core.new_group
@@ -57,21 +67,41 @@ def join(torch: Any, recorder: Recorder, rank: int, ranks: int, mail: Mail) -> N
     def group(
         ranks: Any = None, timeout: Any = None, backend: Any = None, pg_options: Any = None, **named: Any
     ) -> Any:
-        return new_group(ranks, backend="fake", **named)
+        found = new_group(ranks, backend="fake", **named)
+        if backend and found is not core.GroupMember.NON_GROUP_MEMBER:
+            backends[found.group_name] = str(backend)
+        return found
+
+    def get_backend(group: Any = None) -> str:
+        found = str(real_name(group))
+        asked = backends.get(getattr(group, "group_name", ""), backends.get("", NCCL))
+        # Of one for each kind of device, that of GPUs.
+        parts = dict(part.split(":", 1) for part in asked.split(",") if ":" in part)
+        return found if found != "fake" else parts.get("cuda", asked)
 
     replaced["new_group"] = group
+    replaced["get_backend"] = get_backend
     for name in ("is_nccl_available", "is_gloo_available", "is_torchelastic_launched"):
         replaced[name] = lambda: True
     replaced["set_timeout"] = lambda *_, **__: None
     replaced["monitored_barrier"] = lambda *_, **__: None
     replaced |= _objects(core, rank, mail)
+    # Parts of PyTorch that are imported by now have names of their own for these.
+    parts = [
+        part for name, part in list(sys.modules.items()) if name.startswith("torch.") and part is not core
+    ]
     for name, value in replaced.items():
+        before = getattr(core, name, None)
         setattr(core, name, value)
         setattr(distributed, name, value)
+        for part in parts:
+            if before is not None and vars(part).get(name) is before:
+                setattr(part, name, value)
     _works(distributed, recorder)
     _processes(rank, recorder)
     _data_parallel(torch)
     _chunks()
+    _flat_parameters()
     _checkpoints(torch, recorder.log.notes)
 
 
@@ -182,20 +212,26 @@ def _processes(rank: int, recorder: Recorder) -> None:
 
 def _works(distributed: Any, recorder: Recorder) -> None:
     """Let whoever waits for a communication be noted."""
-    work = distributed.Work
+    work, futures = distributed.Work, torch_part("futures")
     wait = work.wait
 
     def waited(self: Any, *args: Any, **named: Any) -> Any:
         recorder.wait(self)
         return wait(self, *args, **named)
 
-    work.wait = waited
+    def get_future(self: Any) -> Any:
+        """Return what is there already; those of the fake backend give no tensors back."""
+        done = futures.Future()
+        done.set_result(recorder.results(self))
+        return done
+
+    work.wait, work.get_future = waited, get_future
 
 
 def _data_parallel(torch: Any) -> None:
     """Reduce buckets of DDP in Python: those of the fake backend give no tensors back."""
     parallel = torch.nn.parallel.DistributedDataParallel
-    start = parallel.__init__
+    start, register = parallel.__init__, parallel.register_comm_hook
     # It gathers the shapes of all ranks and compares them: here the other ranks have none.
     torch.distributed._verify_params_across_processes = lambda *_, **__: None
     # Its statistics want the times of events of CUDA.
@@ -213,11 +249,21 @@ def _data_parallel(torch: Any) -> None:
     # PyTorch compares annotations with its own types; those here are text.
     hook.__annotations__.clear()
 
+    def either(module: Any, bucket: Any) -> Any:
+        state, chosen = vars(module).get("_armillary_hook", (module.process_group, hook))
+        return chosen(state, bucket)
+
+    either.__annotations__.clear()
+
     def started(self: Any, *args: Any, **named: Any) -> None:
         start(self, *args, **named)
-        self.register_comm_hook(self.process_group, hook)
+        register(self, self, either)
 
-    parallel.__init__ = started
+    def registered(self: Any, state: object, hook: Callable[..., Any]) -> None:
+        # DDP takes one hook only, and has that one.
+        vars(self)["_armillary_hook"] = state, hook
+
+    parallel.__init__, parallel.register_comm_hook = started, registered
 
 
 def _chunks() -> None:
@@ -244,14 +290,26 @@ def _chunks() -> None:
         vars(_fsdp_param)["_chunk_with_empty"] = lambda tensor, count, dim=0: Chunks(tensor, count, dim)
 
 
+def _flat_parameters() -> None:
+    """Let FSDP1 see from its size whether a tensor has memory: none has an address."""
+    part = torch_part("distributed.fsdp._flat_param")
+    if hasattr(part, "_data_ptr_allocated"):
+        vars(part)["_data_ptr_allocated"] = lambda tensor: tensor.untyped_storage().size() > 0
+
+
 def _checkpoints(torch: Any, notes: list[str]) -> None:
     """Write and read no checkpoints: weights have no values."""
 
-    def skipped(what: str) -> Callable[..., Any]:
-        def nothing(*_: Any, **__: Any) -> None:
+    def skipped(what: str, *, later: bool = False) -> Callable[..., Any]:
+        def nothing(*_: Any, **__: Any) -> Any:
             note = f"{what} was left out: weights have no values"
             if note not in notes:
                 notes.append(note)
+            if not later:
+                return None
+            done: Future[None] = Future()
+            done.set_result(None)
+            return done
 
         return nothing
 
@@ -260,4 +318,6 @@ def _checkpoints(torch: Any, notes: list[str]) -> None:
 
     for name in ("save", "load", "async_save"):
         if hasattr(checkpoint, name):
-            setattr(checkpoint, name, skipped(f"torch.distributed.checkpoint.{name}"))
+            setattr(
+                checkpoint, name, skipped(f"torch.distributed.checkpoint.{name}", later=name == "async_save")
+            )

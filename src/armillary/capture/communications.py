@@ -14,15 +14,16 @@ TYPES = {
     "reduce_scatter_tensor_coalesced_": "reduce-scatter", "reduce_scatter_tensor": "reduce-scatter",
     "reduce_scatter_tensor_out": "reduce-scatter", "reduce_scatter_tensor_coalesced": "reduce-scatter",
     "alltoall_": "all-to-all", "alltoall_base_": "all-to-all", "all_to_all_single": "all-to-all",
+    "shard_dim_alltoall": "all-to-all",
     "broadcast_": "broadcast", "broadcast": "broadcast", "reduce_": "reduce", "gather_": "gather",
     "scatter_": "scatter", "barrier": "barrier", "send": "send", "isend": "send", "recv_": "recv", "irecv": "recv",
 }  # fmt: skip
-"""Operator of ``c10d`` or ``_c10d_functional`` -> what it is."""
+"""Operator of these namespaces -> what it is."""
 OUTPUTS = ("output", "outputs", "output_tensor", "output_tensors", "output_lists", "out")
 INPUTS = ("input", "inputs", "input_tensor", "input_tensors", "input_list")
 PEERS = {"dst": 0, "src": 0, "root_rank": 0}
 ROOTED = ("broadcast", "reduce", "gather", "scatter")
-NAMESPACES = ("c10d", "_c10d_functional")
+NAMESPACES = ("c10d", "_c10d_functional", "_dtensor")
 
 
 class Call(NamedTuple):

@@ -5,7 +5,9 @@
 // Without the first, autograd ends the process at the first tensor of type cuda; without the second the engine has no
 // streams. See PyTorch's issues 92627, 122109, 157869 and 191293.
 #include <ATen/detail/CUDAHooksInterface.h>
+#include <ATen/core/Generator.h>
 #include <ATen/native/transformers/attention.h>
+#include <ATen/ops/zeros.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
 #include <atomic>
@@ -72,7 +74,42 @@ struct Guard : impl::DeviceGuardImplInterface {
   double elapsedTime(void*, void*, const DeviceIndex) const override { return 1.0; }
 };
 
+// Random numbers of a device, which nobody sees. It has no dispatch key: the tensor or the device that it is used with
+// decides where an operator goes.
+struct Numbers : GeneratorImpl {
+  explicit Numbers(int index) : GeneratorImpl(on(index), DispatchKeySet()) {}
+  uint64_t value = 0, place = 0;
+  void set_current_seed(uint64_t seed) override { value = seed; }
+  void set_offset(uint64_t offset) override { place = offset; }
+  uint64_t get_offset() const override { return place; }
+  uint64_t current_seed() const override { return value; }
+  uint64_t seed() override { return value; }
+  void set_state(const TensorImpl&) override {}
+  intrusive_ptr<TensorImpl> get_state() const override {
+    return at::zeros({16}, at::kByte).getIntrusivePtr();  // as long as that of Philox
+  }
+  void graphsafe_set_state(const intrusive_ptr<GeneratorImpl>&) override {}
+  intrusive_ptr<GeneratorImpl> graphsafe_get_state() const override {
+    return intrusive_ptr<GeneratorImpl>::reclaim(clone_impl());
+  }
+  GeneratorImpl* clone_impl() const override {
+    auto made = new Numbers(device_.index());
+    made->value = value;
+    made->place = place;
+    return made;
+  }
+};
+
+at::Generator numbers(DeviceIndex index) { return at::make_generator<Numbers>(index < 0 ? current : index); }
+
 struct Hooks : at::CUDAHooksInterface {
+  const at::Generator& getDefaultGenerator(DeviceIndex index) const override {
+    static at::Generator all[MOST];
+    int at = index < 0 ? current : index;
+    if (!all[at].defined()) all[at] = numbers(index);
+    return all[at];
+  }
+  at::Generator getNewGenerator(DeviceIndex index) const override { return numbers(index); }
   bool hasCUDA() const override { return true; }
   bool isBuilt() const override { return true; }
   bool isAvailable() const override { return true; }

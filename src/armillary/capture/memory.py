@@ -21,12 +21,13 @@ class Memory:
     Attributes:
         now: Bytes alive.
         peak: Most at a time since `restart`.
+        asked_peak: Most at a time since the program began it anew.
     """
 
     def __init__(self, torch: Any, gone: Callable[[int], object]) -> None:
         """Begin; `gone` gets the key of each storage that ends, which another may have after it."""
         self._tell = gone
-        self.now = self.peak = 0
+        self.now = self.peak = self.asked_peak = 0
         self._sizes: dict[int, int] = {}
         self._watched: dict[int, Any] = {}
         self._numbers: dict[int, int] = {}
@@ -54,6 +55,34 @@ class Memory:
         self._before = {self._numbers[key]: size for key, size in self._sizes.items()}
         self._made = {number: self._made[number] for number in self._before}
         self._changes = []
+
+    def ask_anew(self) -> None:
+        """Let the peak that the program asks for begin anew."""
+        self.asked_peak = self.now
+
+    def mark(self) -> int:
+        """Return what `hold` takes."""
+        return len(self._changes)
+
+    def hold(self, mark: int, place: str) -> int:
+        """Keep what was alive at the peak since `mark` and is no longer, as a CUDA graph does; return its key."""
+        alive = {**self._before}
+        alive.update(self._changes[:mark])
+        now = most = sum(alive.values())
+        for number, size in self._changes[mark:]:
+            now += size - alive.get(number, 0)
+            alive[number] = size
+            most = max(most, now)
+        self._count += 1
+        key = -self._count
+        self._numbers[key], self._made[self._count] = self._count, place
+        self._set(key, most - now)
+        return key
+
+    def release(self, key: int) -> None:
+        """Let go of what `hold` has kept."""
+        if key in self._sizes:
+            self._gone(key)
 
     def see(self, tensor: Any, place: Callable[[], str]) -> None:
         """Count the storage of a tensor, once; `place` says where it was made."""
@@ -112,7 +141,7 @@ class Memory:
         put_off = {
             number: ends[other]
             for number, other in kept.items()
-            if ends.get(number, len(ends)) < ends.get(other, -1)
+            if number in ends and ends[number] < ends.get(other, -1)
         }
         later: dict[int, list[int]] = {}
         for number, at in put_off.items():
@@ -130,6 +159,7 @@ class Memory:
         self._sizes[key] = new
         self._changes.append((self._numbers[key], new))
         self.peak = max(self.peak, self.now)
+        self.asked_peak = max(self.asked_peak, self.now)
 
     def _gone(self, key: int) -> None:
         self.now -= self._sizes.pop(key, 0)

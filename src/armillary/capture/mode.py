@@ -82,10 +82,8 @@ def mode_of(torch: Any, recorder: Recorder) -> Any:
                 made = func(*args, **{**kwargs, "pin_memory": False})
                 pinned.add(made.untyped_storage()._cdata)
                 return made
-            if not has and torch._C._dispatch_has_kernel_for_dispatch_key(
-                func.name(), "CompositeImplicitAutograd"
-            ):
-                # Under no_grad such operators come whole, with real tensors; their parts are recorded instead.
+            if torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd"):
+                # Below autograd such operators come whole; their parts are recorded instead.
                 with self:
                     found = func.decompose(*args, **kwargs)
                 if found is not NotImplemented:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 from armillary.base.errors import ArmillaryError
@@ -35,6 +38,25 @@ STEP = ("rows", "communications", "kinds", "groups")
 """What of a log belongs to one step."""
 
 
+@dataclass
+class Graph:
+    """A CUDA graph.
+
+    Attributes:
+        rows: Of its kernels and communications, and what each is of.
+        flows: Of these, counted from its first row.
+        stream: On which it was captured.
+        begin: Rows, communications, flows and changes of memory before it.
+        steps: Whether an optimizer steps in it.
+    """
+
+    rows: list[tuple[Row, Any]]
+    flows: list[Flow]
+    stream: int
+    begin: tuple[int, int, int, int]
+    steps: bool = False
+
+
 class Recorder:
     """Records what a program does on the device, from the start of the process on.
 
@@ -44,6 +66,7 @@ class Recorder:
         values: Of tensors that have none.
         optimizers: Those that have stepped.
         paused: Whether operators are not the program's.
+        stepped: Called when a step has ended in a CUDA graph.
     """
 
     def __init__(self, torch: Any, log: Log, library: Library) -> None:
@@ -54,6 +77,8 @@ class Recorder:
         self.mode = mode_of(torch, self)
         self.optimizers: list[Any] = []
         self.paused = False
+        self.stepped: Callable[[], None] = lambda: None
+        self._graph: Graph | None = None
         self._groups = Groups(torch)
         self._group_numbers: dict[tuple[int, ...], int] = {}
         self._kind_numbers: dict[Any, int] = {}
@@ -64,7 +89,7 @@ class Recorder:
         # The last communication that wrote a storage, and the streams that wait for it already.
         self._pending: dict[int, int] = {}
         self._joined: set[tuple[int, int]] = set()
-        self._works: dict[int, tuple[Any, int]] = {}
+        self._works: dict[int, tuple[Any, int, tuple[Any, ...]]] = {}
 
     def cut(self) -> dict[str, Any]:
         """Return what was recorded since the last cut, as attributes of a `Log`, and begin anew."""
@@ -89,6 +114,74 @@ class Recorder:
         self.log.compiled = self.where.compiles
         self.log.assumed = dict(self.values.assumed)
         return self.log
+
+    @property
+    def captures(self) -> bool:
+        """Whether a CUDA graph is being captured."""
+        return self._graph is not None
+
+    def graph_steps(self) -> bool:
+        """Note that an optimizer has stepped; return whether that was only captured."""
+        if self._graph is not None:
+            self._graph.steps = True
+        return self._graph is not None
+
+    def graph_begins(self) -> None:
+        """Capture what is called from now on: it does not run yet."""
+        log = self.log
+        begin = len(log.rows), len(log.communications), len(self._flows), self.memory.mark()
+        self._graph = Graph([], [], self._library.stream(), begin)
+
+    def graph_ends(self) -> Graph | None:
+        """Return what was captured since `graph_begins`."""
+        graph, log, self._graph = self._graph, self.log, None
+        if graph is None:
+            return None
+        first, calls, flows, mark = graph.begin
+        for row in log.rows[first:]:
+            what: Any = row.what
+            if row.kind == OPERATOR:
+                what = log.kinds[row.what]
+            elif row.kind == COMMUNICATION:
+                found = log.communications[row.what]
+                what = found, log.groups[found.group]
+            elif row.kind == JOIN:
+                what = row.what - calls
+            if row.kind != HOST and (row.kind != JOIN or what >= 0):
+                graph.rows.append((row, what))
+        graph.flows = [each._replace(row=each.row - first) for each in self._flows[flows:]]
+        del log.rows[first:], log.communications[calls:], self._flows[flows:]
+        self._pending = {key: number for key, number in self._pending.items() if number < calls}
+        self._joined = {each for each in self._joined if each[0] < calls}
+        # Its memory stays its own until nobody has it.
+        weakref.finalize(graph, self.memory.release, self.memory.hold(mark, self.where.line()))
+        return graph
+
+    def graph_runs(self, graph: Graph | None) -> None:
+        """Record a graph on the current stream: one call, which issues all of it.
+
+        Raises:
+            RuntimeError: nothing was captured.
+        """
+        if graph is None:
+            raise RuntimeError("a CUDA graph is replayed that was not captured")
+        log, here = self.log, self._library.stream()
+        first, calls = len(log.rows), len(log.communications)
+        self._calls += 1
+        for row, what in graph.rows:
+            if row.kind == OPERATOR:
+                number = self._kind_number(what)
+            elif row.kind == COMMUNICATION:
+                number = len(log.communications)
+                log.communications.append(replace(what[0], group=self._group(what[1])))
+            else:
+                number = what + calls * (row.kind == JOIN)
+            stream = here if row.stream == graph.stream else row.stream
+            log.rows.append(Row(row.kind, number, stream, row.place, self._calls))
+            self._calls = 0
+        self._flows += [each._replace(row=each.row + first) for each in graph.flows]
+        if graph.steps:
+            self.stepped()
 
     def _step(self) -> dict[str, Any]:
         """Return what is of this step, with kernels fused where the program is compiled."""
@@ -134,6 +227,11 @@ class Recorder:
         if found is not None:
             self._row(JOIN, found[1], self._library.stream())
 
+    def results(self, work: Any) -> list[Any]:
+        """Return the tensors that the communication of a `Work` writes."""
+        found = self._works.get(id(work))
+        return list(found[2]) if found is not None else []
+
     def wait_for(self, tensor: Any) -> None:
         """Let the current stream wait for the communication that writes a tensor."""
         self._wait_for([tensor], self._library.stream())
@@ -171,7 +269,7 @@ class Recorder:
                 if own:
                     for each in call.tensors:
                         self._pending[each.untyped_storage()._cdata] = number
-                    self._remember(out, number)
+                    self._remember(out, number, call.tensors)
             return
         if not any(each.device.type == "cuda" for each in (*tensors, *results)):
             return
@@ -198,10 +296,13 @@ class Recorder:
         self._flow(None, (), tensors, results)
 
     def _whole(self, kind: Kind) -> None:
+        self._row(OPERATOR, self._kind_number(kind), self._library.stream())
+
+    def _kind_number(self, kind: Kind) -> int:
         if kind not in self._kind_numbers:
             self._kind_numbers[kind] = len(self.log.kinds)
             self.log.kinds.append(kind)
-        self._row(OPERATOR, self._kind_numbers[kind], self._library.stream())
+        return self._kind_numbers[kind]
 
     def launched(self, name: str, values: list[Any]) -> None:
         """Record a kernel of the program's own, which reads or writes the tensors among `values`."""
@@ -266,13 +367,13 @@ class Recorder:
                 self._joined.add((number, stream))
                 self._row(JOIN, number, stream)
 
-    def _remember(self, out: Any, number: int) -> None:
+    def _remember(self, out: Any, number: int, tensors: tuple[Any, ...]) -> None:
         torch = self.torch
         for each in out if isinstance(out, tuple | list) else [out]:
             if isinstance(each, torch.ScriptObject):
                 work = torch.distributed.Work.unbox(each)
                 # Kept: PyTorch gives the same object to whoever waits for it.
-                self._works[id(work)] = work, number
+                self._works[id(work)] = work, number, tensors
 
 
 def _bytes(tensor: Any) -> int:

@@ -82,10 +82,9 @@ class Session:
         os.environ.update(cluster.environment(log.rank, log.ranks))
         # Not before the recorder is there, which is told of streams from the first one on.
         self._recorder = Recorder(torch, log, found)
+        self._recorder.stepped = self.step
         count = int(os.environ["LOCAL_WORLD_SIZE"])
-        torch_cuda.install(
-            torch, found, self.device, count, self._recorder.noted, self._recorder.where.compiled
-        )
+        torch_cuda.install(torch, found, self.device, count, self._recorder)
         triton_kernels.install(self._recorder)
         self._read_tensors(torch)
         mail = self.mail or Path(tempfile.mkdtemp(prefix="armillary-"))
@@ -119,7 +118,7 @@ class Session:
 
     def step(self) -> None:
         """End a step, where no optimizer does."""
-        if self.done:
+        if self.done or self._recorder.graph_steps():
             return
         self._made += 1
         if self._made == self._wanted:
@@ -168,6 +167,23 @@ class Session:
             # PyTorch reads the number of plain tensors only: f"{loss:.3f}".
             return str(text(self, form) if self.dim() else format(self.item(), form))
 
+        made, tree_map_only = torch.tensor, torch.utils._pytree.tree_map_only
+
+        def holds(data: Sequence[Any]) -> bool:
+            return any(
+                holds(each) if isinstance(each, list | tuple) else isinstance(each, FakeTensor)
+                for each in data
+            )
+
+        def as_tensor(data: Any, *args: Any, **named: Any) -> Any:
+            # PyTorch would read tensors in a list where no mode sees it.
+            if isinstance(data, list | tuple) and holds(data):
+                data = tree_map_only(FakeTensor, lambda each: each.item(), data)
+            return made(data, *args, **named)
+
+        torch.tensor = as_tensor
+        # TorchScript has a table of what is its own.
+        torch_part("jit._builtins")._register_builtin(as_tensor, "aten::tensor")
         torch.Tensor.numpy, torch.Tensor.tolist = as_numpy, as_list
         FakeTensor.tolist, FakeTensor.__format__ = as_list, as_text
 

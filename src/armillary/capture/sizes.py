@@ -24,7 +24,7 @@ class Sizes:
         self._rules: dict[str, Callable[..., Any]] = {
             "aten::nonzero": self._nonzero, "aten::masked_select": self._masked_select,
             "aten::repeat_interleave.Tensor": self._repeated, "aten::bincount": self._counted,
-            "aten::equal": self._equal, "aten::allclose": self._equal,
+            "aten::equal": self._equal, "aten::allclose": self._equal, "aten::_pack_padded_sequence": self._packed,
         }  # fmt: skip
         for name in ("_unique2", "unique_dim", "unique_consecutive", "unique_dim_consecutive"):
             self._rules[f"aten::{name}"] = self._unique
@@ -114,6 +114,15 @@ class Sizes:
             return self._made(args[0], real)
         single = weights.dtype == torch.float32
         return args[0].new_empty(len(real), dtype=torch.float32 if single else torch.float64)
+
+    def _packed(self, func: Any, place: str, args: Any, kwargs: Any) -> Any:
+        """Return steps of sequences of these lengths, the longest first, and how many sequences each step has."""
+        torch, (x, lengths, batch_first) = self.torch, args
+        steps, batch = (x.shape[1], x.shape[0]) if batch_first else x.shape[:2]
+        found = self._known(place, lengths)
+        real = torch.full((batch,), steps) if found is None else found[0]
+        sizes = (real[None, :] > torch.arange(int(real.max()))[:, None]).sum(1)
+        return x.new_empty((int(real.sum()), *x.shape[2:])), sizes
 
     def _equal(self, func: Any, place: str, args: Any, kwargs: Any) -> bool:
         if args[0].shape != args[1].shape and func.name() == "aten::equal":

@@ -1,7 +1,8 @@
 """`torch.cuda` of a device that is not there: what programs ask of it, answered from the data sheet.
 
-Everything that depends on the internals of PyTorch beside the dispatch mode of `armillary.capture.recorder` is in this
-file. What is replaced here stays replaced: a process that captures does nothing else.
+Everything that depends on the internals of PyTorch, beside the dispatch mode of `armillary.capture.mode`, is in this
+file and the two for streams and for process groups. What is replaced here stays replaced: a process that captures does
+nothing else.
 """
 
 from __future__ import annotations
@@ -11,20 +12,20 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
+from armillary.capture.cuda_streams import streams
 from armillary.capture.device import FakeDevice
-from armillary.capture.library import DEVICE, STREAM, Library
+from armillary.capture.library import Library
+from armillary.capture.memory import Memory
+from armillary.capture.recorder import Recorder
 from armillary.convert.torch_import import torch_part
 
 
-def install(
-    torch: Any, library: Library, device: FakeDevice, count: int, noted: Callable[[int, int, int], None],
-    compiled: Callable[[Any], Any],
-) -> None:  # fmt: skip
+def install(torch: Any, library: Library, device: FakeDevice, count: int, recorder: Recorder) -> None:
     """Let PyTorch see `count` devices.
 
-    `noted` learns of streams and events as in `armillary.capture.library`, `compiled` of what `torch.compile` is
-    asked for.
+    The recorder learns of streams, events and graphs, and of what `torch.compile` is asked for; it knows the memory.
     """
+    noted, compiled = recorder.noted, recorder.where.compiled
     # Under their real device checks; both ask what there is when they are imported.
     torch_part("_dynamo")
     torch_part("_inductor.utils")
@@ -33,8 +34,8 @@ def install(
     cuda = torch.cuda
     answers = {
         **_state(torch, device, count),
-        **_streams(torch, noted),
-        **_memory(device),
+        **streams(torch, noted, recorder, lambda given: _index(torch, given)),
+        **_memory(device, recorder.memory),
         **_random(torch, count),
     }
     for name, value in answers.items():
@@ -48,6 +49,12 @@ def install(
     torch.version.cuda = torch.version.cuda or "12.8"
     torch._C._host_emptyCache = lambda: None
     torch.cuda.nccl.version = lambda: (2, 27, 5)
+    # It is said to be there; layers of RNNs ask further, for kernels that only the device has.
+    cudnn = torch.backends.cudnn
+    cudnn.is_acceptable = lambda _: False
+    cudnn.is_available, cudnn.version = lambda: True, lambda: 91002
+    # Ranges for a profiler that watches from outside.
+    vars(torch.cuda.nvtx)["_nvtx"] = _Ranges()
     torch.Tensor.record_stream = lambda *_, **__: None
     torch.Tensor.pin_memory = lambda self, *_, **__: self
     torch.Tensor.is_pinned = lambda *_, **__: False
@@ -70,6 +77,13 @@ def _lengths(torch: Any) -> None:
         return plain(x, targets, *first, *lengths[2:], **more)
 
     torch.ctc_loss = ctc_loss
+
+
+class _Ranges:
+    """NVTX: it takes all names, and numbers no range."""
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *_: 0
 
 
 def _own(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -126,139 +140,44 @@ def _state(torch: Any, device: FakeDevice, count: int) -> dict[str, Any]:
         "get_arch_list": lambda: [f"sm_{major}{minor}"],
         "is_bf16_supported": lambda *_, **__: True,
         "can_device_access_peer": lambda *_: True,
-        "is_current_stream_capturing": lambda: False,
-        "utilization": lambda *_, **__: 0,
+        **dict.fromkeys(("utilization", "memory_usage", "temperature", "power_draw"), lambda *_, **__: 0),
         "ipc_collect": lambda: None,
         "_sleep": lambda *_: None,
         "cudart": lambda: nothing,
     }
 
 
-def _streams(torch: Any, noted: Callable[[int, int, int], None]) -> dict[str, Any]:
-    class Stream(torch.Stream):  # type: ignore[misc]
-        """A stream with the methods that those of CUDA have."""
+def _memory(device: FakeDevice, memory: Memory) -> dict[str, Any]:
+    def now(*_: Any, **__: Any) -> int:
+        return memory.now
 
-        def __new__(cls, device: Any = None, priority: int = 0, **named: Any) -> Any:
-            if named:
-                return super().__new__(cls, **named)
-            return super().__new__(cls, device=torch.device("cuda", _index(torch, device)), priority=priority)
-
-        def __init__(self, *_: Any, **__: Any) -> None:
-            pass
-
-        @property
-        def cuda_stream(self) -> int:
-            return int(self.stream_id)
-
-        def record_event(self, event: Any = None) -> Any:
-            event = event or Event()
-            event.record(self)
-            return event
-
-        def wait_event(self, event: Any) -> None:
-            event.wait(self)
-
-        def wait_stream(self, other: Any) -> None:
-            Event().record_and_wait(other, self)
-
-    class Event(torch.Event):  # type: ignore[misc]
-        """An event with the methods that those of CUDA have."""
-
-        def __new__(cls, enable_timing: bool = False, blocking: bool = False, **_: Any) -> Any:
-            return super().__new__(
-                cls,
-                device=torch.device("cuda"),
-                enable_timing=enable_timing,
-                blocking=blocking,
-                interprocess=False,
-            )
-
-        def __init__(self, *_: Any, **__: Any) -> None:
-            pass
-
-        def record(self, stream: Any = None) -> None:
-            super().record(current() if stream is None else stream)
-
-        def wait(self, stream: Any = None) -> None:
-            super().wait(current() if stream is None else stream)
-
-        def elapsed_time(self, other: Any) -> float:
-            # In ms; nothing takes time here, and programs divide by it.
-            return 1.0
-
-        def query(self) -> bool:
-            return True
-
-        def record_and_wait(self, before: Any, after: Any) -> None:
-            self.record(before)
-            self.wait(after)
-
-    class Context:
-        """``with torch.cuda.stream(other):``."""
-
-        def __init__(self, stream: Any) -> None:
-            self.stream = stream
-
-        def __enter__(self) -> None:
-            if self.stream is not None:
-                self.before = torch.accelerator.current_stream()
-                torch.accelerator.set_stream(self.stream)
-
-        def __exit__(self, *_: object) -> None:
-            if self.stream is not None:
-                torch.accelerator.set_stream(self.before)
-
-    def current(device: Any = None) -> Any:
-        found = torch.accelerator.current_stream(_index(torch, device))
-        return Stream(
-            stream_id=found.stream_id, device_index=found.device_index, device_type=found.device_type
-        )
-
-    class Graph:
-        """A CUDA graph that runs through: what it holds is recorded when it is captured, not when it is replayed."""
-
-        def __init__(self, *_: Any, **__: Any) -> None:
-            pass
-
-        def __getattr__(self, name: str) -> Any:
-            return lambda *_, **__: None
-
-    # CUDA is device type 1.
-    return {
-        "Stream": Stream,
-        "Event": Event,
-        "stream": Context,
-        "StreamContext": Context,
-        "current_stream": current,
-        "default_stream": lambda device=None: Stream(
-            stream_id=0, device_index=_index(torch, device), device_type=1
-        ),
-        "set_stream": torch.accelerator.set_stream,
-        "synchronize": lambda *_: noted(DEVICE, 0, 0),
-        "_synchronize_stream": lambda stream: noted(STREAM, 0, stream.stream_id),
-        "CUDAGraph": Graph,
-        "graph_pool_handle": lambda: (0, 0),
-    }
-
-
-def _memory(device: FakeDevice) -> dict[str, Any]:
-    def zero(*_: Any, **__: Any) -> int:
-        return 0
+    def most(*_: Any, **__: Any) -> int:
+        return memory.asked_peak
 
     def nothing(*_: Any, **__: Any) -> None:
         return None
 
-    counts = ("memory_allocated", "max_memory_allocated", "memory_reserved", "max_memory_reserved")
-    resets = (
-        "empty_cache", "reset_peak_memory_stats", "reset_accumulated_memory_stats", "set_per_process_memory_fraction",
-        "_record_memory_history",
+    def statistics(*_: Any, **__: Any) -> dict[str, int]:
+        # One pool, whose blocks are those of the tensors; whatever else a program asks for is 0.
+        found: dict[str, int] = defaultdict(int)
+        for what in ("allocated_bytes", "active_bytes", "reserved_bytes", "requested_bytes"):
+            found[f"{what}.all.current"], found[f"{what}.all.peak"] = memory.now, memory.asked_peak
+        return found
+
+    resets = ("reset_peak_memory_stats", "reset_max_memory_allocated", "reset_max_memory_cached")
+    without = (
+        "empty_cache", "reset_accumulated_memory_stats", "set_per_process_memory_fraction",
+        "_record_memory_history", "_dump_snapshot",
     )  # fmt: skip
     return {
-        **dict.fromkeys(counts, zero),
-        **dict.fromkeys(resets, nothing),
-        "mem_get_info": lambda _=None: (device.memory, device.memory),
-        "memory_stats": lambda *_, **__: defaultdict(int),
+        **dict.fromkeys(("memory_allocated", "memory_reserved", "memory_cached"), now),
+        **dict.fromkeys(("max_memory_allocated", "max_memory_reserved", "max_memory_cached"), most),
+        **dict.fromkeys(resets, lambda *_, **__: memory.ask_anew()),
+        **dict.fromkeys(without, nothing),
+        "mem_get_info": lambda _=None: (max(0, device.memory - memory.now), device.memory),
+        "memory_stats": statistics,
         "memory_summary": lambda *_, **__: "",
+        "memory_snapshot": lambda *_, **__: [],
     }
 
 

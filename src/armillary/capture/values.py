@@ -105,7 +105,7 @@ class Values:
             if index.numel() <= MOST_ELEMENTS:
                 self.keep(index, (torch.arange(index.numel()) % experts).view(index.shape))
         elif func.namespace in ("_c10d_functional", "c10d"):
-            self._through(name, func.namespace, tensors, results)
+            self._through(func, args, tensors, results)
         elif name in ("_to_copy", "copy_", "fill_", "zero_"):
             self._written(name, args, results[0])
         elif not tensors:
@@ -140,15 +140,37 @@ class Values:
         """Note what the value of a tensor is."""
         self.known[tensor] = value.to(tensor.dtype)
 
-    def _through(self, name: str, namespace: str, tensors: list[Any], results: list[Any]) -> None:
+    def _through(self, func: Any, args: Any, tensors: list[Any], results: list[Any]) -> None:
         """Pass what is known through a collective: the other ranks have the same."""
+        name = func._overloadpacket.__name__
         if name == "alltoall_base_" and tensors[1] in self.known and tensors[0].numel() == tensors[1].numel():
-            self.known[tensors[0]] = self.known[tensors[1]].clone()
-        elif namespace == "_c10d_functional" and tensors and results and tensors[0] in self.known:
+            self.known[tensors[0]] = self._exchanged(self.known[tensors[1]], args[2], *args[3:5])
+        elif func.namespace == "_c10d_functional" and tensors and results and tensors[0] in self.known:
             value, result = self.known[tensors[0]], results[0]
             times = result.numel() // max(value.numel(), 1)
-            if times * value.numel() == result.numel() and times:
+            if name == "all_to_all_single" and times == 1:
+                self.known[result] = self._exchanged(value, args[3], *args[1:3]).view(result.shape)
+            elif times * value.numel() == result.numel() and times:
                 self.known[result] = value.repeat(times, *[1] * (value.dim() - 1)).view(result.shape)
+
+    def _exchanged(self, value: Any, group: Any, *splits: Any) -> Any:
+        """Return what a rank gets that gives `value` to the members of a group: of each its own part.
+
+        Parts that differ by one only are an even choice of experts, rounded: all ranks get what they give, so that
+        they stay alike.
+        """
+        core = torch_part("distributed.distributed_c10d")
+        if isinstance(group, str):
+            group = core._resolve_process_group(group)
+        elif isinstance(group, self.torch.ScriptObject):
+            group = self.torch.distributed.ProcessGroup.unbox(group)
+        rank, members = group.rank(), group.size()
+        uneven = any(len(set(each)) > 1 for each in splits if each)
+        whole = bool(value.numel()) and value.shape[0] % members == 0
+        if uneven or not whole or value.dtype == self.torch.bool or value.max() - value.min() <= 1:
+            return value.clone()
+        mine = value.chunk(members)[rank]
+        return mine.repeat(members, *[1] * (value.dim() - 1))
 
     def _follow(
         self, func: Any, args: Any, kwargs: Any, tensors: list[Any], out: Any, results: list[Any]

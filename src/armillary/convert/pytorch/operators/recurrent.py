@@ -40,3 +40,9 @@ def one_layer_backward(op: Operator) -> int:
 def cell(op: Operator) -> int:
     """Return 3 FLOPs for each gate's element: add, function, multiply."""
     return 3 * op.size("input_gates", 0)[0]
+
+
+@rule(FAMILY, "_thnn_fused_lstm_cell_backward_impl", "_thnn_fused_gru_cell_backward")
+def cell_backward(op: Operator) -> int:
+    """Return 6 FLOPs for each gate's element, whose gradient is the first result."""
+    return 6 * op.result_size()[0]
