@@ -88,6 +88,7 @@ TCP = {
     "mark": ({"mark": "2 kB"}, {"algorithm": "dctcp"}),
     "ack_every": ({"ack_every": 1}, {}),
     "ack_delay": ({"ack_delay": "1 us"}, {"initial_window": 1}),
+    "quick_acks": ({"quick_acks": 20}, {"initial_window": 1}),
     "window": ({"window": "4 kB"}, {}),
     "handshake": ({"handshake": True}, {}),
     "header": ({"header": "200 B"}, {}),

@@ -72,7 +72,7 @@ def test_dask_gives_the_rows_of_one_process(small: Make, told: Told, tmp_path: P
     seen: set[str] = set()
 
     def look(_: Any) -> None:
-        seen.update(listening({os.getpid(), *children()}))
+        seen.update(listening({os.getpid(), *children()} - before))
 
     found = rows_of(small(40), tmp_path / "dask", executor="dask", workers=2, progress=look)
     assert told(found) == told(alone)

@@ -40,7 +40,7 @@ def test_the_software_is_what_the_program_imported() -> None:
         each.frameworks = ["megatron-core"]
     step = captured_step(logs, "dgx-h100")
     assert step.software is not None and step.software.name == "megatron-core"
-    assert step.host.call > 0 and step.host.read == 261_500
+    assert step.host.call > 0
     assert any("the host takes" in text for text in step.assumptions)
 
 
@@ -71,8 +71,10 @@ def test_what_has_no_price_widens_the_interval_and_is_named() -> None:
 
 def test_what_reading_takes_the_host_delays_what_comes_after() -> None:
     rows = [kernel(), Row(HOST, 0, 0), kernel()]
-    plain = captured_step([log(0, 8, rows)], "dgx-h100", software="torchtitan")
-    slow = captured_step([log(0, 8, rows)], "dgx-h100", software="megatron-core", host_ns=0)
+    plain, slow = (
+        captured_step([log(0, 8, rows)], "dgx-h100", software=name, host_ns=0) for name in ("fsdp2", "nemo")
+    )
+    assert plain.host.read == 0 and slow.host.read > 250_000
     times = [armillary.simulate(step.trace, step.platform).total_ticks for step in (plain, slow)]
     assert times[1] > times[0] + 250_000
     assert host_times(Constants(handshake=2.0)).message == 2000

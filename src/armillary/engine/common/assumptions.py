@@ -221,7 +221,7 @@ OPTIONS = (
         "tcp", "max_rto retries header growth ack_every window handshake persistent jitter", "packet-tcp"
     ),
     *_of_packets(
-        "tcp", "ack_delay", "packet-tcp",
+        "tcp", "ack_delay quick_acks", "packet-tcp",
         needs=("ack_every above 1", lambda options: options.get("ack_every", 2) > 1),
     ),
     *_of_packets(
