@@ -147,6 +147,14 @@ class Command(click.Command):
         self.examples = tuple(examples)
         self.beside = beside or {}
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments; an error names this command, also where click's parser does not know it."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            error.ctx = error.ctx or ctx
+            raise
+
     def headed(self, ctx: click.Context) -> dict[str, list[click.Parameter]]:
         """Return the options by their headings; all under Options where they are few."""
         options = [param for param in self.get_params(ctx) if isinstance(param, click.Option)]
