@@ -54,6 +54,26 @@ def unpacked(data: Data, path: StrPath, most: float = MOST_UNPACKED) -> Data:
     return found.unpack(data, -1 if math.isinf(room) else int(room), path)
 
 
+def beginning(head: bytes, most: int) -> bytes:
+    """Return at most `most` bytes that the first bytes of a file unpack to; none where they are damaged."""
+    if head[:2] == _GZIP:
+        try:
+            return zlib.decompressobj(wbits=31).decompress(head, most)
+        except zlib.error:
+            return b""
+    if head[:4] == _ZSTD:
+        try:
+            import zstandard
+        except ImportError:
+            return b""
+        try:
+            with zstandard.ZstdDecompressor(max_window_size=1 << 27).stream_reader(head) as stream:
+                return stream.read(most)
+        except zstandard.ZstdError:
+            return b""
+    return head[:most]
+
+
 def read_unpacked(path: StrPath, most: float = MOST_UNPACKED) -> Data:
     """Return what a file holds, unpacked: `read_bytes` and `unpacked`."""
     return unpacked(read_bytes(path), path, most)

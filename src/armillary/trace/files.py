@@ -13,6 +13,7 @@ from armillary.base.errors import InputError
 from armillary.base.packing import read_unpacked
 from armillary.trace._decode import Data, decode, decode_many
 from armillary.trace.graph import Graph
+from armillary.trace.other_formats import refuse_other
 from armillary.trace.trace import Trace
 
 StrPath = str | os.PathLike[str]
@@ -61,6 +62,7 @@ def load_trace(prefix: StrPath, ranks: int | None = None, *, bytes_per_node: flo
         if known < len(graphs) + len(pending):
             continue
         if name.endswith(".json"):
+            refuse_other(path, "a Chakra trace")
             from armillary.trace._encode import encode
 
             # By way of the encoder, so that graphs from JSON share the columns of their batch, too.
@@ -145,20 +147,13 @@ def read_graph(path: StrPath) -> Graph:
         InputError: it cannot be read or is not a trace.
     """
     name = os.fspath(path)
+    refuse_other(name, "a Chakra trace")
     data = _read(name)
     is_json = name.endswith(".json") or bytes(data[:1]) in (b"{", b"[")
     return _from_json(data, name) if is_json else decode(data, name)
 
 
 def _from_json(data: Data, path: str) -> Graph:
-    from armillary.trace.json_layout import FORMAT, graph_from_json
+    from armillary.trace.json_layout import graph_from_json
 
-    text = bytes(data)
-    if FORMAT.encode() not in text[:200] and (
-        b'"traceEvents"' in text or (b'"schema"' in text[:200] and b'"nodes"' in text)
-    ):
-        raise InputError(
-            f"{path}: a trace of PyTorch, expected a Chakra trace; `armillary trace convert --from pytorch {path} -o "
-            f"PREFIX` makes one, `armillary run --pytorch {path}` replays it"
-        )
-    return graph_from_json(text, path)
+    return graph_from_json(bytes(data), path)

@@ -28,6 +28,8 @@ change that. All keys and defaults stand in `armillary.platform.files.study_sche
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -44,6 +46,8 @@ from armillary.platform.files.machine import read_machine
 from armillary.platform.files.study_schema import Job, PlatformFile, StudyFile, Workload
 from armillary.platform.model import CollectiveName, Platform, ProfileName
 from armillary.platform.profiles import NOT_ASTRA_SIM, with_roofline
+
+_RANK_FILE = re.compile(r"\.\d+\.et(\.gz|\.zst)?$")
 
 
 @dataclass(frozen=True)
@@ -91,7 +95,27 @@ def load_study(path: str | Path) -> Study:
     Raises:
         InputError: The file is missing or malformed, or has no workload.
     """
+    check_path(path, "study file")
+    if Path(path).suffix not in (".yaml", ".yml"):
+        _refuse_trace(os.fspath(path))
     return study_of(read_document(path, "study file", "yaml"), Path(path))
+
+
+def _refuse_trace(path: str) -> None:
+    """Refuse a trace in whatever format; a Chakra trace by the name of one of its files or their prefix."""
+    from armillary.trace.files import SUFFIXES
+    from armillary.trace.other_formats import refuse_other
+
+    refuse_other(path, "a study file")
+    prefix = _RANK_FILE.sub("", path)
+    of_trace = prefix != path or (
+        not is_there(path) and any(is_there(f"{path}.0{each}") for each in SUFFIXES)
+    )
+    if of_trace:
+        raise InputError(
+            f"{path}: a Chakra trace, expected a study file; `armillary run --workload {prefix} --machine FILE|PRESET` "
+            "runs it"
+        )
 
 
 def study_of(document: Document, path: Path) -> Study:
