@@ -76,7 +76,8 @@ def test_units(read, text: str, units: str) -> None:  # type: ignore[no-untyped-
 @pytest.mark.parametrize(
     ("text", "hint"),
     [("4k", " (write 4000, or 4096)"), ("1.5K", " (write 1500, or 1536)"), ("4Ki", " (write 4096)"), ("4", ""),
-     ("k", ""), ("0.0001k", ""), ("4 x", "")],
+     ("1e3", " (write 1000)"), ("1.5E+6", " (write 1500000)"), ("8,192", " (write 8192)"), ("2.0", " (write 2)"),
+     ("k", ""), ("0.0001k", ""), ("4 x", ""), ("1.5", ""), ("1,5", "")],
 )  # fmt: skip
 def test_counts(text: str, hint: str) -> None:
     assert whole_number(text) == hint

@@ -17,7 +17,9 @@ _LONGEST_WORD = 100
 _MOST_CHOICES = 3
 _ALIKE = 0.5
 """Of `difflib`: 1 is the same word."""
-_COUNT = re.compile(r"\s*(\d{1,12}(?:\.\d{1,6})?)\s*([kKmMgGtT]i?)\s*")
+_COUNT = re.compile(
+    r"\s*(\d{1,3}(?:[,_]\d{3}){1,4}|\d{1,12}(?:\.\d{1,6})?)\s*(?:[eE]\+?(\d|1[0-5])|([kKmMgGtT]i?))?\s*"
+)
 _DIMENSION = "with topology {} in its network"
 Synonyms = Mapping[str, tuple[tuple[str, str], ...]]
 SYNONYMS: Synonyms = {
@@ -102,13 +104,16 @@ def whole_number(text: str) -> str:
     match = _COUNT.fullmatch(text)
     if match is None:
         return ""
-    number, prefix = match[1], match[2].lower()
-    if not prefix:
-        return ""
-    # 4k is 4000 to some and 4096 to others, so both are named; 4Ki is only 4096.
-    decimal, binary = (float(number) * base ** (1 + "kmgt".index(prefix[0])) for base in (1000, 1024))
-    both = [f"{int(each)}" for each in (decimal, binary) if each == int(each)]
-    return f" (write {', or '.join(both[1:] if prefix.endswith('i') else both)})" if both else ""
+    number, power, prefix = match[1].replace(",", "").replace("_", ""), match[2], (match[3] or "").lower()
+    if power:
+        bases: tuple[int, ...] = (10 ** int(power),)
+    elif prefix:
+        # 4k is 4000 to some and 4096 to others, so both are named; 4Ki is only 4096.
+        bases = tuple(base ** (1 + "kmgt".index(prefix[0])) for base in (1000, 1024)[prefix.endswith("i") :])
+    else:
+        bases = (1,)
+    found = [f"{value:.0f}" for base in bases if (value := float(number) * base).is_integer()]
+    return f" (write {', or '.join(found)})" if found and found != [text] else ""
 
 
 def _plain(word: str) -> str:
