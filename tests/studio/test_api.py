@@ -41,6 +41,12 @@ def client() -> Iterator[TestClient]:
         yield made
 
 
+NETWORK = [
+    {"name": "node", "topology": "Switch", "size": 4, "bandwidth": "450 GB/s", "latency": "1 us"},
+    {"topology": "Torus", "shape": [2, 2], "bandwidth": "50 GB/s", "per": "link", "latency": "2 us"},
+]
+
+
 def changed(**more: Any) -> dict[str, Any]:
     return {**ASKED, **more}
 
@@ -51,7 +57,13 @@ def test_a_step_is_that_of_the_command(
     monkeypatch.chdir(tmp_path)
     Path("my.json").write_text(json.dumps(CONFIG))
     own = changed(model="my.json", config=CONFIG, plan={"batch": 64, "sequence": 256, "parallel": {"tp": 2}})
-    for question in (ASKED, own, changed(fabric=2, peak=1.5)):
+    for question in (
+        ASKED,
+        own,
+        changed(fabric=2, peak=1.5),
+        changed(network=NETWORK),
+        changed(network=NETWORK, fabric=2),
+    ):
         found = client.post("/api/train", json=question).json()
         for name, text in found["files"].items():
             (tmp_path / name).write_text(text)
@@ -62,7 +74,8 @@ def test_a_step_is_that_of_the_command(
         told = json.loads(Path("step.json").read_text())
         # A machine of files is called by them there, and so is a device of a file.
         told["assumptions"] = [text for text in told["assumptions"] if "machine.yaml" not in text]
-        assert {**told, "machine": question["machine"]} == found["prediction"]
+        told["machine"] = "machine.yaml" if "network" in question else question["machine"]
+        assert told == found["prediction"]
         names: dict[str, Any] = {}
         exec(found["python"], names)
         assert names["found"].step_time_s == found["prediction"]["step_time_s"]
@@ -117,6 +130,11 @@ def test_a_wrong_plan_is_refused_in_the_words_of_the_command(
         changed(nonsense=1), changed(config=5), changed(config={}), changed(config={"model_type": "<script>"}),
         changed(config={**CONFIG, "num_hidden_layers": 10**9}), changed(config={**CONFIG, "hidden_size": -1}),
         changed(machine="dgx-h100", fabric=2), changed(plan={"batch": 8, "sequence": 10**18}),
+        changed(network=[]), changed(network=5), changed(network=[5]), changed(network=NETWORK * 5),
+        changed(network=[{**NETWORK[0], "in_network": {}}]), changed(network=[{**NETWORK[0], "size": 2**62}]),
+        changed(network=[{**NETWORK[0], "bandwidth": "9" * 300}]), changed(network=[{"topology": "Switch"}]),
+        changed(network=[{**NETWORK[0], "name": ["x"], "latency": {}}]),
+        changed(network=[{**NETWORK[1], "shape": [[2]]}]),
     ],
 )  # fmt: skip
 def test_what_makes_no_sense_is_refused_in_a_line(client: TestClient, question: Any) -> None:

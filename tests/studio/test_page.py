@@ -18,12 +18,40 @@ VIEWS = ("breakdown", "timeline", "memory", "network", "plans", "whatif", "take"
 TRACE_VIEWS = ("breakdown", "timeline", "network", "whatif", "take")
 PYTORCH = Path(__file__).parents[2] / "examples" / "pytorch" / "traces"
 ALT, CTRL, SHIFT = 1, 2, 8
+DRAWN = (
+    '[{"name":"node","topology":"Switch","size":8,"bandwidth":"450 GB/s","latency":"1 us"},'
+    '{"topology":"Torus","shape":[2,2],"bandwidth":"50 GB/s","latency":"2 us"}]'
+)
 
 
 def seconds(headline: str) -> float:
     found = re.match(r"Step (?:time )?([\d.]+) (ms|s|µs)", headline)
     assert found, headline
     return float(found[1]) * {"s": 1, "ms": 1e-3, "µs": 1e-6}[found[2]]
+
+
+def test_which_network_would_i_build(page: Page) -> None:
+    page.open(SMALL)
+    page.click("#drawn summary")
+    page.click("#drawn-more")
+    page.until("/on 64 devices/.test(document.querySelector('#headline').textContent)")
+    assert page.text("#drawn-said").startswith("64 devices: Switch of 2, each joining a Switch of 4")
+    before = seconds(page.text("#headline"))
+    page.set("#drawn-2-bandwidth", "2 GB/s")
+    assert seconds(page.text("#headline")) > 1.2 * before
+    page.set("#drawn-2-size", "x")
+    assert page.text("#status") == "platform file: platform.network[2].size: got 'x', expected a whole number"
+    page.set("#drawn-0-topology", "Torus")
+    page.set("#drawn-0-size", "4x2")
+    page.set("#drawn-2-size", "2")
+    assert "on 64 devices" in page.text("#headline")
+    # The link has it, and the way back to the preset.
+    fragment = page.browser.value("location.hash").removeprefix("#")
+    page.open(fragment)
+    assert "on 64 devices" in page.text("#headline") and "Torus of 4 \u00d7 2" in page.text("#drawn-said")
+    page.click("#drawn-back")
+    page.until("/on 32 devices/.test(document.querySelector('#headline').textContent)")
+    assert not page.problems()
 
 
 def test_is_tp_8_or_4_better(page: Page) -> None:
@@ -232,6 +260,9 @@ def test_a_file_that_is_none_is_refused_on_the_page(page: Page, tmp_path: Path) 
     "model=llama-2-7b&machine=dgx-h100&fabric=NaN&plan.batch=8",
     "model=llama-2-7b&machine=dgx-h100&plan.batch=8&view=constructor",
     "model=a&machine=&trace=../../etc/passwd&trace=<b>&of=<img>,-1,x",
+    'model=llama-2-7b&machine=dgx-h100&plan.batch=8&network=[{"name":"<img src=x onerror=alert(1)>",'
+    '"topology":"Switch","size":1e9,"bandwidth":"<b>","latency":"1 us"}]',
+    'model=llama-2-7b&machine=dgx-h100&plan.batch=8&network=[null,{"shape":"x","size":{}}]',
 ])  # fmt: skip
 def test_a_hostile_link_does_nothing(page: Page, fragment: str) -> None:
     page.open(fragment)
@@ -295,7 +326,7 @@ NAMELESS = """[...document.querySelectorAll('button, select, input, [role=tab], 
 @pytest.mark.parametrize("trace", [False, True], ids=["model", "trace"])
 def test_every_view_can_be_read(page: Page, width: int, dark: bool, trace: bool) -> None:
     page.size(width, 900, dark=dark)
-    page.open(SMALL)
+    page.open(SMALL if trace else f"{SMALL}&network={DRAWN}")
     if trace:
         page.drop(PYTORCH / "device_0.json.gz")
     for view in TRACE_VIEWS if trace else VIEWS:

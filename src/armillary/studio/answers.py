@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -21,7 +21,7 @@ from armillary.explore.training.scaled import Scaled, scaled
 from armillary.explore.training.show import prediction_json
 from armillary.explore.training.takeaway import study
 from armillary.explore.training.train import plan_of, predicted
-from armillary.studio.question import Question, command_line, model_file, python, read_question
+from armillary.studio.question import Question, command_line, model_file, preset_of, python, read_question
 from armillary.workload.models import Model
 
 Progress = Callable[[dict[str, Any]], None]
@@ -46,15 +46,19 @@ class Machines:
         self._count = 0
         self._kept: dict[tuple[str, float, float], Scaled] = {}
 
-    def of(self, name: str, fabric: float, peak: float) -> Scaled:
-        """Return a machine, see `armillary.explore.training.scaled`."""
-        key = (name, fabric, peak)
+    def of(
+        self, name: str, fabric: float, peak: float, network: Sequence[Mapping[str, Any]] | None = None
+    ) -> Scaled:
+        """Return a machine, see `armillary.explore.training.scaled`; `network` takes the place of the preset's."""
+        # Of a drawn network its sizes say how many devices there are.
+        held = {"platform": {"preset": preset_of(name), "network": [*network]}} if network else None
+        key = (json.dumps(held) if held else name, fabric, peak)
         if key not in self._kept:
             # A folder each: the fits of two machines may have one name.
             self._count += 1
             folder = Path(self._folder.name) / str(self._count)
             make_folder(folder)
-            self._kept[key] = scaled(name, folder, fabric=fabric, peak=peak)
+            self._kept[key] = scaled(held or name, folder, fabric=fabric, peak=peak)
         return self._kept[key]
 
 
@@ -74,7 +78,7 @@ def find(asked: Question) -> Found:
 def _found(text: str) -> Found:
     asked = Question(**parse_json(text, "question"))
     model = asked.read_model()
-    machine = machines.of(asked.machine, asked.fabric, asked.peak)
+    machine = machines.of(asked.machine, asked.fabric, asked.peak, asked.network)
     # Of values that are of no type at all, too, the schema speaks first.
     plan_of({"batch": 1, **asked.plan}, machine.machine)
     return Found(asked, model, machine, predicted(model, machine.machine, asked.plan, asked.software))

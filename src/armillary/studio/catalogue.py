@@ -9,6 +9,8 @@ from armillary.base.allowed import limit
 from armillary.explore.training.software import NAMES
 from armillary.platform.files.preset import device_names, preset_names, read_preset
 from armillary.platform.files.sized import counted, devices_of
+from armillary.platform.network import TOPOLOGIES
+from armillary.studio.question import MOST_DIMENSIONS
 from armillary.studio.uploads import MOST_FILE
 from armillary.workload.models import load_model
 from armillary.workload.models import preset_names as model_names
@@ -22,6 +24,8 @@ def catalogue(data: Mapping[str, Any], tell: Callable[[dict[str, Any]], None]) -
         "models": [_model(name) for name in model_names()],
         "machines": [each for name in preset_names() if (each := _machine(name))],
         "software": list(NAMES),
+        "topologies": {name: each.shaped for name, each in TOPOLOGIES.items()},
+        "most_dimensions": MOST_DIMENSIONS,
         "most_file_bytes": int(min(limit(MOST_FILE), 2**53)),
         "plan": [
             {
@@ -61,6 +65,7 @@ def _machine(name: str) -> dict[str, Any] | None:
         "name": name, "title": preset.title, "devices": devices, "domain": sizes[0],
         "counted": name in device_names().values(), "device": preset.scale.get("device"),
         "dimensions": [each["name"] for each in platform["network"]],
+        "network": platform["network"], "between": preset.scale.get("between"),
     }  # fmt: skip
 
 

@@ -45,7 +45,7 @@ def _effect(found: Found, change: Change) -> dict[str, Any]:
     fabric, peak = asked.fabric * change.fabric, asked.peak * change.peak
     row: dict[str, Any] = {"change": change.text, "set": change.plan, "fabric": fabric, "peak": peak}
     try:
-        machine = machines.of(asked.machine, fabric, peak).machine
+        machine = machines.of(asked.machine, fabric, peak, asked.network).machine
         plan = merged(_keys(base), change.plan)
         step = predicted(found.model, machine, plan, base.software.name)
     except InputError as error:

@@ -26,6 +26,10 @@ _QUESTION = _object(
     model=_said("Name of a model, or of the file that `config` holds.", _TEXT),
     config=_said("What a Hugging Face config.json holds, instead of a model of the package.", _MAP),
     machine=_said("A preset, which may be counted: 64xdgx-h100.", _TEXT),
+    network=_said(
+        "Dimensions instead of the preset's, the innermost first: {name, topology, size, bandwidth, latency}.",
+        _LIST,
+    ),
     fabric=_said("Factor of the bandwidth between nodes, 1/64 to 64.", _NUMBER),
     peak=_said("Factor of the peaks of devices, 1/64 to 64.", _NUMBER),
     software=_said("What it is trained with; empty: what suits.", _TEXT),

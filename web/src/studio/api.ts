@@ -92,6 +92,16 @@ export interface ModelName {
   context?: number;
   experts?: number;
 }
+/** A dimension of a network, as study files have it. */
+export interface Dimension {
+  name?: string | undefined;
+  topology: string;
+  size?: number | undefined;
+  shape?: number[] | undefined;
+  bandwidth: string;
+  per?: "npu" | "link" | undefined;
+  latency: string;
+}
 export interface MachineName {
   name: string;
   title: string;
@@ -101,11 +111,17 @@ export interface MachineName {
   /** What is counted in a machine of any size, such as "h100". */
   device: string | null;
   dimensions: string[];
+  network: Dimension[];
+  /** What joins several of it. */
+  between: Dimension | null;
 }
 export interface Catalogue {
   models: ModelName[];
   machines: MachineName[];
   software: string[];
+  /** Name -> whether it may have sides. */
+  topologies: Record<string, boolean>;
+  most_dimensions: number;
   most_file_bytes: number;
   plan: PlanValue[];
 }

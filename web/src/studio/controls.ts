@@ -1,6 +1,7 @@
 // The numbers of a question: each with a slider and a field; an empty field leaves the choice to Armillary.
 import { element } from "../shared/element";
 import type { Catalogue, PlanValue } from "./api";
+import { drawnNetwork, members } from "./drawn";
 import { file } from "./drop";
 import { traceControls } from "./trace";
 import { typed, type State, type Value } from "./state";
@@ -31,6 +32,7 @@ export const counted = (machine: string): [number, string] => {
 };
 
 export function devices(state: State, catalogue: Catalogue): number {
+  if (state.network) return state.network.reduce((product, each) => product * members(each), 1);
   const [count, name] = counted(state.machine);
   return count * (catalogue.machines.find((each) => each.name === name)?.devices ?? 1);
 }
@@ -56,7 +58,8 @@ function sliders(state: State, catalogue: Catalogue): Slider[] {
   const [, name] = counted(state.machine);
   const machine = catalogue.machines.find((each) => each.name === name);
   const found: Slider[] = [];
-  if (machine?.counted) {
+  // Of a drawn network its sizes say how many there are.
+  if (machine?.counted && !state.network) {
     found.push({
       key: "count",
       label: `${machine.domain > 16 ? "domains" : "nodes"} of ${machine.domain}`,
@@ -117,7 +120,8 @@ export function controls(form: HTMLElement, state: () => State, catalogue: Catal
 
 function planControls(state: () => State, catalogue: Catalogue, change: Change): HTMLElement[] {
   const now = state();
-  return [
+  const preset = catalogue.machines.find((each) => each.name === counted(now.machine)[1]);
+  const found = [
     choice("model", "model", names(catalogue.models.map((each) => each.name), now.config ? now.model : ""), now.model, "", (value) =>
       change({ model: value, config: null }, true),
     ),
@@ -125,8 +129,9 @@ function planControls(state: () => State, catalogue: Catalogue, change: Change):
     choice("machine", "machine", catalogue.machines.map((each) => each.name), counted(now.machine)[1], "", (value) => {
       const found = catalogue.machines.find((each) => each.name === value);
       const [count] = counted(state().machine);
-      change({ machine: found?.counted && count > 1 ? `${count}x${value}` : value }, true);
+      change({ machine: found?.counted && count > 1 ? `${count}x${value}` : value, network: null }, true);
     }),
+    preset && drawnNetwork(state, catalogue, change, preset, counted(now.machine)[0]),
     ...sliders(now, catalogue).map((each) => sliderOf(each, state, change)),
     ...CHOICES.map(([key, label]) => ofPlan(catalogue.plan.find((each) => each.path.join(".") === key)!, label, state, change)),
     choice("software", "software", ["", ...catalogue.software], now.software, "What it is trained with.", (value) =>
@@ -134,6 +139,7 @@ function planControls(state: () => State, catalogue: Catalogue, change: Change):
     ),
     ...more(state, catalogue, change),
   ];
+  return found.filter((each) => each !== undefined);
 }
 
 const names = (known: string[], own: string): string[] => (own ? [own, ...known] : known);

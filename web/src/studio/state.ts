@@ -1,5 +1,5 @@
 // What is asked, as an object and as the fragment of the address: every state has a link, and going back undoes.
-import type { Catalogue, PlanValue } from "./api";
+import type { Catalogue, Dimension, PlanValue } from "./api";
 
 export type Value = string | number | boolean | (string | number)[];
 /** The files of a trace, as the server keeps them, and what they are of. */
@@ -19,6 +19,8 @@ export interface State {
   trace: Trace | null;
   /** Of a trace, "": all takes its recorded time. */
   machine: string;
+  /** Drawn by hand, the innermost first; null: that of the machine. */
+  network: Dimension[] | null;
   fabric: number;
   peak: number;
   software: string;
@@ -32,6 +34,7 @@ export const FIRST: State = {
   config: null,
   trace: null,
   machine: "64xdgx-h100",
+  network: null,
   fabric: 1,
   peak: 1,
   software: "",
@@ -51,8 +54,8 @@ export function question(state: State): object {
     if (name === undefined) plan[section] = value;
     else plan[section] = { ...(plan[section] as object | undefined), [name]: value };
   }
-  const { model, machine, fabric, peak, software } = state;
-  return { model, ...(state.config ? { config: state.config } : {}), machine, fabric, peak, software, plan };
+  const { model, machine, network, fabric, peak, software } = state;
+  return { model, ...(state.config ? { config: state.config } : {}), machine, ...(network ? { network } : {}), fabric, peak, software, plan };
 }
 
 /** The keys of a plan in sections as dotted keys; what is deeper or empty is left out. */
@@ -74,6 +77,7 @@ export function fragment(state: State): string {
     found.set("of", [kind, ranks, world, ...(one ? ["one"] : [])].join());
     for (const { name, id } of files) found.append("trace", `${id}/${name}`);
   }
+  if (state.network) found.set("network", JSON.stringify(state.network));
   if (state.fabric !== 1) found.set("fabric", String(state.fabric));
   if (state.peak !== 1) found.set("peak", String(state.peak));
   if (state.software) found.set("software", state.software);
@@ -92,23 +96,36 @@ export function parsed(text: string, catalogue: Catalogue): State {
     const name = key.startsWith("plan.") ? key.slice(5) : "";
     if (name) plan[name] = typed(value, types.get(name));
   }
-  let config: State["config"] = null;
-  try {
-    config = JSON.parse(given.get("config") ?? "null") as State["config"];
-  } catch {
-    // A link that was cut: the model by its name is what is left.
-  }
+  // Of a link that was cut, the model and the machine by their names are what is left.
+  const config = json<State["config"]>(given.get("config"));
+  const network = json<State["network"]>(given.get("network"));
   return {
     model: given.get("model")!,
     config,
     trace: traceOf(given),
     machine: given.get("machine") ?? FIRST.machine,
+    network: Array.isArray(network) && network.length && network.every(isDimension) ? network : null,
     fabric: Number(given.get("fabric") ?? 1),
     peak: Number(given.get("peak") ?? 1),
     software: given.get("software") ?? "",
     plan,
     view: given.get("view") ?? FIRST.view,
   };
+}
+
+/** Whether the page can draw it; whether its values make sense the server says. */
+function isDimension(each: unknown): each is Dimension {
+  const { name, topology, size, shape, bandwidth, latency } = (each ?? {}) as Record<string, unknown>;
+  const texts = [name ?? "", topology, bandwidth, latency].every((text) => typeof text === "string");
+  return texts && (Array.isArray(shape) ? shape.every((side) => typeof side === "number") : shape === undefined && ["number", "string"].includes(typeof size));
+}
+
+function json<T>(text: string | null): T | null {
+  try {
+    return JSON.parse(text ?? "null") as T | null;
+  } catch {
+    return null;
+  }
 }
 
 /** The trace that a link names; whether its files are still there, the server says. */

@@ -25,6 +25,7 @@ from armillary.compute.gpu.device import load_gpu
 from armillary.compute.gpu.power import VOLTAGE
 from armillary.compute.machine import Machine, machine_of
 
+_FILE = "machine.yaml"
 MOST = 64.0
 """Largest factor; its inverse is the smallest."""
 
@@ -42,40 +43,47 @@ class Scaled:
     files: Mapping[str, str]
 
 
-def scaled(name: str, folder: Path, *, fabric: float = 1.0, peak: float = 1.0) -> Scaled:
-    """Return a preset whose networks and peaks are so many times as fast.
+def scaled(
+    source: str | Mapping[str, Any], folder: Path, *, fabric: float = 1.0, peak: float = 1.0
+) -> Scaled:
+    """Return a machine whose networks and peaks are so many times as fast.
 
     Args:
-        name: A preset, which may be counted.
+        source: A preset, which may be counted, or what a platform file holds.
         folder: Where the files that it consists of are written; it exists.
         fabric: Factor of the bandwidth of all dimensions but the first, which joins the devices of a node.
         peak: Factor of the peaks of the devices in every precision, at an unchanged memory.
 
     Raises:
-        InputError: there is no such preset, it has no such network, or a factor is out of range.
+        InputError: there is no such machine, it has no such network, or a factor is out of range.
     """
-    base = machine_of(name)
+    base = machine_of(source)
+    name, its = (_FILE, "what is drawn") if isinstance(source, Mapping) else (source, source)
     for key, factor in (("fabric", fabric), ("peak", peak)):
         if not (isfinite(factor) and 1 / MOST <= factor <= MOST):
             raise InputError(f"{key}: got {factor:g}, expected a factor from 1/{MOST:g} to {MOST:g}")
     if fabric == peak == 1.0:
-        return Scaled(base, {})
+        return Scaled(replace(base, name=name), {_FILE: _yaml(source)} if isinstance(source, Mapping) else {})
     keys: dict[str, Any] = deepcopy(dict(base.keys))
     files: dict[str, str] = {}
     assumed = [*base.assumptions]
     if fabric != 1.0:
         _scale_network(base, keys, fabric, files)
         assumed.append(
-            f"networks between nodes have {fabric:g} times the bandwidth of {name}, at the same latencies"
+            f"networks between nodes have {fabric:g} times the bandwidth of {its}, at the same latencies"
         )
     if peak != 1.0:
         _scale_peaks(base, keys, peak, files)
-        assumed.append(f"peaks of devices are {peak:g} times those of {name}, memory as it is")
+        assumed.append(f"peaks of devices are {peak:g} times those of {its}, memory as it is")
     held = {"software": base.software, "assumptions": assumed, "platform": keys}
-    files["machine.yaml"] = yaml.safe_dump(held, sort_keys=False, width=110, allow_unicode=True)
+    files[_FILE] = _yaml(held)
     for file, text in files.items():
         write_text(folder / file, text)
-    return Scaled(replace(machine_of(folder / "machine.yaml"), name=name), files)
+    return Scaled(replace(machine_of(folder / _FILE), name=name), files)
+
+
+def _yaml(held: Mapping[str, Any]) -> str:
+    return yaml.safe_dump(dict(held), sort_keys=False, width=110, allow_unicode=True)
 
 
 def _scale_network(base: Machine, keys: dict[str, Any], factor: float, files: dict[str, str]) -> None:
