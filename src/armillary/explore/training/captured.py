@@ -100,7 +100,8 @@ class CapturedStep:
         """
         assert self.software is not None
         experts = any(each.type in EXPERTS for log in self.logs for each in log.communications)
-        known = deviation_on(self.device, self.software, parts, mixture=experts)
+        fitted = self.platform.collectives.fit is not None
+        known = deviation_on(self.device, self.software, parts, mixture=experts, fitted=fitted)
         kernels = fsum(parts[name] for name in ("gemm", "attention", "other")) / fsum(parts.values())
         return hypot(known, UNPRICED * unknown * kernels)
 
