@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -85,5 +87,18 @@ def test_a_refused_job_has_failed_and_a_cancelled_one_lets_the_next_begin() -> N
         await second.task
         assert second.state == "done" and json.loads(second.text(0))["result"]["rows"]
         jobs.desk.close()
+
+    asyncio.run(main())
+
+
+def test_nothing_is_left_of_a_process_that_was_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+    async def main() -> None:
+        desk = Desk(300)
+        await desk.ask("train", {**ASKED, "fabric": 2.0})
+        assert any(tmp_path.rglob("machine.yaml"))
+        desk.close()
+        assert list(tmp_path.iterdir()) == []
 
     asyncio.run(main())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import multiprocessing
+import tempfile
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
@@ -54,6 +55,7 @@ class Desk:
         self._waiting = 0
         self._process: BaseProcess | None = None
         self._pipe: Connection | None = None
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
 
     async def ask(self, kind: str, question: Mapping[str, Any], tell: Tell = lambda told: None) -> bytes:
         """Return the answer, as JSON; who is cancelled while it is made ends the process.
@@ -114,7 +116,9 @@ class Desk:
             # Not forked: the server has threads.
             starting = multiprocessing.get_context("spawn")
             self._pipe, theirs = starting.Pipe()
-            self._process = starting.Process(target=serve, args=(theirs,), daemon=True)
+            # The process is killed when it is not wanted any more, and could not clear up what it leaves.
+            self._folder = tempfile.TemporaryDirectory(prefix="armillary-studio-")
+            self._process = starting.Process(target=serve, args=(theirs, self._folder.name), daemon=True)
             self._process.start()
             theirs.close()
         return self._pipe
@@ -132,7 +136,9 @@ class Desk:
         if self._process is not None:
             self._process.kill()
             self._process.join()
-        self._process = self._pipe = None
+        if self._folder is not None:
+            self._folder.cleanup()
+        self._process = self._pipe = self._folder = None
 
 
 class Answers:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import tempfile
 import traceback
 from collections.abc import Callable, Mapping
 from multiprocessing.connection import Connection
@@ -34,8 +35,14 @@ def kinds() -> Mapping[str, Callable[[Mapping[str, Any], Callable[[dict[str, Any
     }
 
 
-def serve(pipe: Connection) -> None:
-    """Answer what comes by a pipe: (kind, question) as JSON; what goes back is ``told``, ``answer`` or ``refused``."""
+def serve(pipe: Connection, folder: str) -> None:
+    """Answer what comes by a pipe: (kind, question) as JSON; what goes back is ``told``, ``answer`` or ``refused``.
+
+    Args:
+        pipe: Of the server.
+        folder: For temporary files, which the server removes.
+    """
+    tempfile.tempdir = folder
     # Ctrl-C is for the server, which then closes the pipe.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
