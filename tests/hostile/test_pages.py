@@ -109,7 +109,8 @@ def test_tables_saved_by_a_page_hold_no_formula(tmp_path: Path) -> None:
     with browser(tmp_path) as chromium:
         chromium.open(tmp_path / "t.html")
         chromium.value(
-            "(() => { const made = URL.createObjectURL; URL.createObjectURL = (blob) => { window.saved = blob; return made(blob) };"
+            "(() => { const made = URL.createObjectURL;"
+            "URL.createObjectURL = (blob) => { window.saved = blob; return made(blob) };"
             "document.getElementById('csv').click() })()"
         )
         lines = chromium.value("window.saved.text()").splitlines()
