@@ -142,7 +142,10 @@ INFRAGRAPH = json.dumps({"infrastructure": {
     "edges": [{"ep1": {"instance": "host[0]", "component": "card[0].port[1]"},
                "ep2": {"instance": "host[1]", "component": "card[-1].port"}, "scheme": "ring", "link": "eth"}],
 }, "annotations": {"nodes": [{"name": f"host.{i}.xpu.{j}", "attributes": [{"attribute": "rank", "value": str(4 * i + j)}]}
-                             for i in range(2) for j in range(4)]}})  # fmt: skip
+                             for i in range(2) for j in range(4)],
+                    "links": [{"name": "eth", "attributes": [{"attribute": "link_latency_ms", "value": 0.002}]}],
+                    "edges": [{"ep1": "host[0]xpu[0:2]", "ep2": "host.0.nvsw.1", "attributes": [{"attribute": "bandwidth", "value": "2 GBps"}]}],
+                    "link_specifications": [{"link_name": "nvlink", "packet_loss_rate": 0.1}]}})  # fmt: skip
 GRAPHML = """<?xml version="1.0" encoding="utf-8"?>
 <graphml xmlns="http://graphml.graphdrawing.org/xmlns">
 <key id="n" for="node" attr.name="npu" attr.type="long"/><key id="b" for="edge" attr.name="bandwidth" attr.type="string"/>

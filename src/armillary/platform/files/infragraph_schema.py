@@ -7,13 +7,13 @@ edges between components of instances. Endpoints are chosen by Python slices, ``
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, model_validator
 
 from armillary.base.document import Document
 from armillary.base.errors import InputError
-from armillary.base.hints import KeyPath
+from armillary.base.hints import KeyPath, show
 from armillary.platform.fields import Count, Part, first_error
 
 Name = Annotated[str, Field(min_length=1, max_length=255, pattern=r"^[\sa-zA-Z0-9\-_()><\[\]]+$")]
@@ -139,26 +139,66 @@ class Infrastructure(Part):
 
 
 class Attribute(Part):
-    """An attribute of a node."""
+    """An attribute of a part."""
 
     attribute: str
-    value: str
+    value: str | int | float
 
 
 class NodeNote(Part):
-    """Attributes of a node, by its expanded name ``host.0.xpu.3``."""
+    """Attributes of nodes, by their expanded name ``host.0.xpu.3`` or by slices, ``host[0:2]xpu[0:3]``."""
 
     name: str
     attributes: list[Attribute] = Field(default=[])
 
 
+class EdgeNote(Part):
+    """Attributes of the edges between nodes."""
+
+    ep1: str
+    ep2: str
+    attributes: list[Attribute] = Field(default=[])
+
+
+class LinkNote(Part):
+    """Attributes of all edges of a link, by its name."""
+
+    name: str
+    attributes: list[Attribute] = Field(default=[])
+
+
+class RankNote(Part):
+    """The rank of an xpu, as the first versions of ASTRA-sim-service write it."""
+
+    rank_identifier: Annotated[int, Field(ge=0, le=2**31)]
+    npu_identifier: str
+
+
 class Annotations(Part):
-    """What stands beside the infrastructure; only ranks of nodes count here."""
+    """What stands beside the infrastructure: InfraGraph's lists, and those of ASTRA-sim-service's first versions."""
 
     nodes: list[NodeNote] = Field(default=[])
-    edges: list[Any] = Field(default=[])
-    links: list[Any] = Field(default=[])
-    graph: list[Any] = Field(default=[])
+    edges: list[EdgeNote] = Field(default=[])
+    links: list[LinkNote] = Field(default=[])
+    graph: list[Attribute] = Field(default=[])
+    rank_assignment: list[RankNote] = Field(default=[])
+    device_specifications: list[dict[str, Any]] = Field(default=[])
+    link_specifications: list[dict[str, Any]] = Field(default=[])
+
+    @model_validator(mode="after")
+    def _one_form(self) -> Self:
+        """Turn link specifications into attributes of links."""
+        for each in self.link_specifications:
+            name = each.get("link_name")
+            if not isinstance(name, str):
+                raise ValueError(
+                    f"link_specifications: link_name is {show(name)}, expected the name of a link"
+                )
+            rows = [
+                {"attribute": str(key), "value": value} for key, value in each.items() if key != "link_name"
+            ]
+            self.links.append(LinkNote.model_validate({"name": name, "attributes": rows}))
+        return self
 
 
 def parsed(document: Document) -> tuple[Infrastructure, Annotations, KeyPath]:
