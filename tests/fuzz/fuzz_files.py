@@ -53,6 +53,7 @@ from armillary.explore.whole_run.failures import load_failures
 from armillary.lab.learned.requests import read_request
 from armillary.lab.obfuscation.restoring import read_legend
 from armillary.platform.files.astra_sim import read_platform
+from armillary.platform.files.astra_sim_service import read_service
 from armillary.platform.files.htsim_machine import read_htsim_machine
 from armillary.platform.files.infragraph import read_infragraph
 from armillary.platform.files.native import load_platform, load_study
@@ -83,6 +84,7 @@ def rows() -> list[Target]:
         ("edges", "edges.csv", made(seeds.EDGES), text, edges),
         ("edges-yaml", "edges.yaml", made(seeds.LINKS), yaml, edges),
         ("infragraph", "infra.yaml", made(seeds.INFRAGRAPH), yaml, infragraph),
+        ("astra-service", "config.json", made(*seeds.SERVICE), mutate.JSON, read_service),
         ("ns3-topology", "star.txt", made(seeds.STAR), text, edges),
         ("ns3-config", "config.txt", made(seeds.NS3), text, ns3_config),
         ("htsim-topology", "tree.topo", made(seeds.TREE), text, edges),
