@@ -67,6 +67,7 @@ from armillary.serving.replica import Engine, serve_replica
 from armillary.serving.step_table import StepTable
 from armillary.studio.question import command_line, python, read_question
 from armillary.trace import GraphBuilder, Trace, load_trace, write_trace
+from armillary.trace.chakra_messages import et_def, open_messages, read_message
 from armillary.workload.models import from_hugging_face, load_model, parameters
 
 PACKAGE = Path(armillary.__file__).parent
@@ -85,6 +86,7 @@ def rows() -> list[Target]:
         ("edges-yaml", "edges.yaml", made(seeds.LINKS), yaml, edges),
         ("infragraph", "infra.yaml", made(seeds.INFRAGRAPH), yaml, infragraph),
         ("astra-service", "config.json", made(*seeds.SERVICE), mutate.JSON, read_service),
+        ("messages", "step.0.et", lambda: [seeds.MESSAGES], mutate.BYTES, messages),
         ("ns3-topology", "star.txt", made(seeds.STAR), text, edges),
         ("ns3-config", "config.txt", made(seeds.NS3), text, ns3_config),
         ("htsim-topology", "tree.topo", made(seeds.TREE), text, edges),
@@ -147,6 +149,13 @@ def rows() -> list[Target]:
         ("store-rows", "rows.json", made({"vals": {"size": "1 MiB", "bandwidth": 50}, "measures": {"step_time": 0.5, "npus": 4}, "status": "ok",
                               "reason": "no", "seconds": 0.5, "document": {"objectives": ["minimize step_time"]}, "path": "x"}), mutate.JSON, partial(store_of, seeds.SWEEP)),
     ]  # fmt: skip
+
+
+def messages(path: Path) -> None:
+    names, stream = et_def(), open_messages(path)
+    if read_message(stream, names["GlobalMetadata"]()):
+        while read_message(stream, names["Node"]()):
+            pass
 
 
 def question(path: Path) -> None:

@@ -166,6 +166,7 @@ SERVICE = [json.dumps({"common_config": _COMMON, "network_backend": {"choice": n
     ("htsim", {"htsim_protocol": {"tcp": {"o": "log", "tcp_protocol": "COUPLED_EPSILON"}}, "topology": {"network_topology_configuration": {
         "network": _RING, "htsim_topology": {"fat_tree": {"nodes": 4, "tiers": 2, "podsize": 4, "tier_0": _TIER, "tier_1": _TIER}}}}}),
 )]  # fmt: skip
+MESSAGES = b"\x07\n\x050.0.4" + b"\x12\x08\x01\x12\x03sum\x18\x07R\x07\n\x03x_y\x38\x05"
 GRAPHML = """<?xml version="1.0" encoding="utf-8"?>
 <graphml xmlns="http://graphml.graphdrawing.org/xmlns">
 <key id="n" for="node" attr.name="npu" attr.type="long"/><key id="b" for="edge" attr.name="bandwidth" attr.type="string"/>

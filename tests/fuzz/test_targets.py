@@ -63,7 +63,8 @@ MODULES: dict[str, str] = {
     "lab/learned/corpus.py": "corpus", "lab/learned/requests.py": "learn-plan",
     "lab/obfuscation/restoring.py": "legend", "platform/files/astra_sim.py": "astra-network",
     "platform/files/astra_sim_1.py": "astra-1-system",
-    "platform/files/astra_sim_service.py": "astra-service",
+    "platform/files/astra_sim_service.py": "astra-service", "trace/chakra_messages.py": "messages",
+    "trace/other_formats.py": "trace",
     "platform/files/astra_sim_custom.py": "astra-system", "platform/files/htsim_topology.py": "htsim-topology",
     "platform/files/infragraph.py": "infragraph", "platform/files/ns3_config.py": "ns3-config",
     "platform/files/ns3_topology.py": "ns3-topology",
@@ -95,7 +96,7 @@ LINES: dict[str, tuple[str, ...]] = {
     "ASTRA-sim's configuration of loggers": ("loggers",),
     "ASTRA-sim system": ("astra-network", "astra-system", "astra-memory", "astra-groups", "groups", "astra-1-network",
                          "astra-1-system"),
-    "Chakra trace (`.et`": ("et", "et-twins", "et-gzip", "trace"),
+    "Chakra trace (`.et`": ("messages", "et", "et-twins", "et-gzip", "trace"),
     "Chakra trace (`.json`": ("json",),
     "`pytorch`": (
         "pytorch", "pytorch-host", "pytorch-device", "pytorch-pair-host", "pytorch-pair-device", "pytorch-joined",
