@@ -64,7 +64,7 @@ MODULES: dict[str, str] = {
     "lab/obfuscation/restoring.py": "legend", "platform/files/astra_sim.py": "astra-network",
     "platform/files/astra_sim_1.py": "astra-1-system",
     "platform/files/astra_sim_service.py": "astra-service", "trace/chakra_messages.py": "messages",
-    "trace/other_formats.py": "trace",
+    "trace/other_formats.py": "json",
     "platform/files/astra_sim_custom.py": "astra-system", "platform/files/htsim_topology.py": "htsim-topology",
     "platform/files/infragraph.py": "infragraph", "platform/files/ns3_config.py": "ns3-config",
     "platform/files/ns3_topology.py": "ns3-topology",
