@@ -64,7 +64,6 @@ MODULES: dict[str, str] = {
     "lab/obfuscation/restoring.py": "legend", "platform/files/astra_sim.py": "astra-network",
     "platform/files/astra_sim_1.py": "astra-1-system",
     "platform/files/astra_sim_service.py": "astra-service", "trace/chakra_messages.py": "messages",
-    "trace/other_formats.py": "json",
     "platform/files/astra_sim_custom.py": "astra-system", "platform/files/htsim_topology.py": "htsim-topology",
     "platform/files/infragraph.py": "infragraph", "platform/files/ns3_config.py": "ns3-config",
     "platform/files/ns3_topology.py": "ns3-topology",
@@ -72,8 +71,8 @@ MODULES: dict[str, str] = {
     "platform/files/topology.py": "edges", "platform/topology/routing.py": "routing-table",
     "report/astra_log/log_files.py": "loggers", "report/issue_log.py": "issue-log",
     "studio/app.py": OURS,
-    "testing/front_end.py": OURS, "trace/files.py": "trace", "workload/models/hugging_face.py": "config",
-    "workload/models/read.py": "model",
+    "testing/front_end.py": OURS, "trace/files.py": "trace", "trace/other_formats.py": "trace",
+    "workload/models/hugging_face.py": "config", "workload/models/read.py": "model",
 }  # fmt: skip
 """Module that reads -> the target that reaches it."""
 LINES: dict[str, tuple[str, ...]] = {
