@@ -11,16 +11,24 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import yaml
-from pydantic import BeforeValidator, Field, ValidationError
+from pydantic import ValidationError
 
 from armillary.base.document import Document, Source, read_document
 from armillary.base.errors import InputError, nearest
 from armillary.base.hints import KeyPath, show
-from armillary.platform.fields import Part, first_error
+from armillary.platform.fields import first_error
 from armillary.platform.files.astra_sim_keys import LOG_KEYS, MEMORY_KEYS, NETWORK_KEYS, SYSTEM_KEYS
+from armillary.platform.files.astra_sim_service_schema import (
+    Config,
+    Dimension,
+    FatTree,
+    Htsim,
+    Ns3,
+    Physical,
+)
 from armillary.platform.files.infragraph import read_infragraph
 from armillary.platform.files.network_convert import convert_graph
 from armillary.platform.files.ns3_config import KEYS as NS3_KEYS
@@ -34,140 +42,6 @@ _TIER_KEYS = (
     "downlink_speed_gbps", "radix_up", "radix_down", "queue_up", "queue_down", "oversubscribed", "bundle",
     "switch_latency_ns", "downlink_latency_ns",
 )  # fmt: skip
-
-
-def _lower(value: object) -> object:
-    return value.lower() if isinstance(value, str) else value
-
-
-# Enumerations of the service are written in lower case by one of its writers and in upper case by another.
-Lower = BeforeValidator(_lower)
-BackEnd = Literal["analytical_congestion_aware", "analytical_congestion_unaware", "ns3", "htsim"]
-Whole = Annotated[int, Field(ge=0, lt=2**53)]
-
-
-class _Arguments(Part):
-    num_queues_per_dim: Whole | None = None
-    comm_scale: float | None = None
-    injection_scale: float | None = None
-    rendezvous_protocol: bool | None = None
-
-
-class _Group(Part):
-    identifier: str
-    npu_list: list[Whole]
-
-
-class _Common(Part):
-    workload: str | None = None
-    system: dict[str, Any] = Field(default={})
-    communicator_group: list[_Group] = Field(default=[])
-    remote_memory: dict[str, Any] = Field(default={})
-    logging: dict[str, Any] | None = None
-    cmd_parameters: _Arguments = Field(default=_Arguments())
-
-
-class _Dimension(Part):
-    topology: Annotated[Literal["ring", "fullyconnected", "switch"], Lower]
-    npus_count: Whole
-    bandwidth: float
-    latency: float
-
-
-class _AnalyticalTopology(Part):
-    choice: Annotated[Literal["network", "infragraph"] | None, Lower] = None
-    network: list[_Dimension] = Field(default=[])
-
-
-class _Analytical(Part):
-    topology: _AnalyticalTopology
-
-
-class _Connection(Part):
-    source_index: Whole
-    destination_index: Whole
-    bandwidth: str
-    latency: str
-    error_rate: str | float = "0"
-
-
-class _Physical(Part):
-    total_nodes: Whole
-    total_switches: Whole
-    total_links: Whole
-    switch_ids: list[Whole] = Field(default=[])
-    connections: list[_Connection] = Field(default=[])
-
-
-class _Ns3Topology(Part):
-    choice: Annotated[Literal["nc_topology", "infragraph"] | None, Lower] = None
-    nc_topology: _Physical | None = None
-
-
-class _Logical(Part):
-    logical_dimensions: list[Whole] = Field(default=[])
-
-
-class _Ns3(Part):
-    network: dict[str, Any] = Field(default={})
-    topology: _Ns3Topology
-    logical_topology: _Logical = Field(default=_Logical())
-    trace: dict[str, Any] | None = None
-
-
-class _FatTree(Part):
-    nodes: Whole
-    tiers: Whole
-    podsize: Whole
-    tier_0: dict[str, Whole | None]
-    tier_1: dict[str, Whole | None]
-    tier_2: dict[str, Whole | None] | None = None
-
-
-class _HtsimGraph(Part):
-    choice: Annotated[Literal["fat_tree"] | None, Lower] = None
-    fat_tree: _FatTree
-
-
-class _HtsimNetwork(Part):
-    network: list[_Dimension] = Field(min_length=1)
-    htsim_topology: _HtsimGraph
-
-
-class _HtsimTopology(Part):
-    choice: Annotated[Literal["network_topology_configuration", "infragraph"] | None, Lower] = None
-    network_topology_configuration: _HtsimNetwork | None = None
-
-
-class _Tcp(Part):
-    o: str | None = None
-    sub: str | Whole | None = None
-    nodes: str | Whole | None = None
-    tcp_protocol: str | None = None
-
-
-class _Protocol(Part):
-    choice: Annotated[Literal["tcp"] | None, Lower] = None
-    tcp: _Tcp = Field(default=_Tcp())
-
-
-class _Htsim(Part):
-    htsim_protocol: _Protocol = Field(default=_Protocol())
-    topology: _HtsimTopology
-
-
-class _Network(Part):
-    choice: Annotated[BackEnd | None, Lower] = None
-    analytical_congestion_aware: _Analytical | None = None
-    analytical_congestion_unaware: _Analytical | None = None
-    ns3: _Ns3 | None = None
-    htsim: _Htsim | None = None
-
-
-class _Config(Part):
-    common_config: _Common
-    network_backend: _Network
-    infragraph: dict[str, Any] | None = None
 
 
 @dataclass
@@ -202,14 +76,14 @@ def read_service(source: Source) -> ServiceInputs:
     """
     document = read_document(source, "configuration of ASTRA-sim-service", "yaml")
     try:
-        found = _Config.model_validate(document.data)
+        found = Config.model_validate(document.data)
     except ValidationError as error:
         raise first_error(document, error) from None
     return _Converter(document, found).inputs()
 
 
 class _Converter:
-    def __init__(self, document: Document, found: _Config) -> None:
+    def __init__(self, document: Document, found: Config) -> None:
         self.document, self.found, self.made = document, found, ServiceInputs([])
 
     def inputs(self) -> ServiceInputs:
@@ -303,7 +177,7 @@ class _Converter:
         self.made.warnings += read.warnings
         return convert_graph(read.topology, to, f"{self.document.name}: infragraph").text
 
-    def _dimensions(self, rows: list[_Dimension]) -> str:
+    def _dimensions(self, rows: list[Dimension]) -> str:
         columns = (
             [_TOPOLOGIES[row.topology] for row in rows], [row.npus_count for row in rows],
             [row.bandwidth for row in rows], [row.latency for row in rows],
@@ -312,7 +186,7 @@ class _Converter:
             dict(zip(NETWORK_KEYS, columns, strict=True)), sort_keys=False, default_flow_style=None
         )
 
-    def _ns3(self, chosen: _Ns3) -> None:
+    def _ns3(self, chosen: Ns3) -> None:
         at = ("network_backend", "ns3")
         self.made.command = ["ns3"]
         if self._by_infragraph(chosen.topology, "nc_topology", (*at, "topology")):
@@ -340,7 +214,7 @@ class _Converter:
         logical = {"logical-dims": [str(size) for size in sizes]}
         self._file("logical-topology-configuration", "logical.json", _json(logical))
 
-    def _physical(self, found: _Physical | None, at: KeyPath) -> str:
+    def _physical(self, found: Physical | None, at: KeyPath) -> str:
         assert found is not None
         for name, count, listed in (
             ("total_switches", found.total_switches, found.switch_ids),
@@ -358,7 +232,7 @@ class _Converter:
         head = f"{found.total_nodes} {found.total_switches} {found.total_links}"
         return "\n".join([head, " ".join(map(str, found.switch_ids)), *rows, ""])
 
-    def _htsim(self, chosen: _Htsim) -> None:
+    def _htsim(self, chosen: Htsim) -> None:
         at = ("network_backend", "htsim", "topology")
         if self._by_infragraph(chosen.topology, "network_topology_configuration", at):
             raise self.document.error(
@@ -382,7 +256,7 @@ class _Converter:
         if tcp.tcp_protocol:
             self.made.options += [tcp.tcp_protocol, *(["1"] if tcp.tcp_protocol == "COUPLED_EPSILON" else [])]
 
-    def _tree(self, tree: _FatTree, at: KeyPath) -> str:
+    def _tree(self, tree: FatTree, at: KeyPath) -> str:
         lines = [f"Nodes {tree.nodes}", f"Tiers {tree.tiers}", f"Podsize {tree.podsize}"]
         for number, tier in enumerate((tree.tier_0, tree.tier_1, tree.tier_2)):
             if tier is None or number >= tree.tiers:
