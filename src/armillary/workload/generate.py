@@ -27,8 +27,9 @@ from armillary.workload.models import Model, default_sequence
 from armillary.workload.models.schema import Decoder
 from armillary.workload.pipeline.partition import partition
 from armillary.workload.pipeline.tasks import chunks_of, tasks, virtual_stage
+from armillary.workload.plan.effects import without_effect
 from armillary.workload.plan.numbers import stores
-from armillary.workload.plan.ranks import microbatches, rank_grid, without_effect
+from armillary.workload.plan.ranks import microbatches, rank_grid
 from armillary.workload.plan.schema import Plan
 from armillary.workload.plan.serving import check_serving
 
@@ -100,7 +101,7 @@ def _about(model: Model, plan: Plan) -> dict[str, Any]:
     said: dict[str, Any] = {"iterations": plan.iterations} if plan.iterations > 1 else {}
     if assumed := assumed_sequence(model, plan):
         said["sequence_assumed"] = assumed
-    if idle := without_effect(plan):
+    if idle := without_effect(plan, model):
         said["without_effect"] = idle
     return said | {"memory": memory_of(model, plan)}
 

@@ -42,7 +42,7 @@ def command(name: str, options: PlanOptions, request: Request) -> None:
     from armillary.report.workload_tables import workload_json, workload_table
     from armillary.workload.generate import generate
     from armillary.workload.models import load_model
-    from armillary.workload.plan.ranks import without_effect
+    from armillary.workload.plan.effects import without_effect
     from armillary.workload.totals import totals
 
     platform = request.platform()
@@ -51,7 +51,7 @@ def command(name: str, options: PlanOptions, request: Request) -> None:
         trace = generate(model, plan)
         found = totals(trace, plan.iterations)
     # A simulation warns itself.
-    for text in () if platform else without_effect(plan):
+    for text in () if platform else without_effect(plan, model):
         say(f"warning: {text}", err=True)
     table = workload_table(model, plan, trace, found)
     if platform:
