@@ -7,18 +7,21 @@ import re
 from pathlib import Path
 
 import pytest
+import yaml
 from click.testing import CliRunner
 
 import armillary
 from armillary.base.document import Document
 from armillary.base.errors import InputError
 from armillary.cli import main
+from armillary.explore.result import Result
 from armillary.explore.training.plan_keys import nested
-from armillary.explore.training.prediction import plan_text
+from armillary.explore.training.prediction import Prediction, plan_text
 from armillary.explore.training.software import NAMES, software_of
 from armillary.explore.training.step import Step, platform_of, seconds, trace_of
 from armillary.explore.training.takeaway import megatron, study
 from armillary.platform.files.native import study_of
+from armillary.report.flop_rate import flops, peak_text
 from armillary.workload import study_trace
 from armillary.workload.models import load_model
 from armillary.workload.plan.request import keys_of
@@ -60,7 +63,7 @@ def test_what_is_left_out_is_chosen_and_said() -> None:
 def test_a_dispatcher_of_experts_that_send_nothing_is_said() -> None:
     alone, shared = (
         armillary.train(
-            "mixtral-8x7b", "4xdgx-h100", tp=8, pp=1, ep=ep, experts={"dispatcher": "deepep"}, **SMALL
+            "mixtral-8x7b", "4xdgx-h100", tp=8, pp=1, ep=ep, etp=1, experts={"dispatcher": "deepep"}, **SMALL
         )
         for ep in (1, 4)
     )
@@ -255,3 +258,22 @@ def test_a_handshake_that_is_given_is_that_of_the_step() -> None:
         for each in ("1 us", "20 ms")
     ]
     assert times[1] > times[0] + 0.02
+
+
+def test_a_run_of_the_study_has_the_same_utilisation(tmp_path: Path) -> None:
+    """Operations that are done twice count for the hardware, not for the model, whoever prints it."""
+    found = armillary.train("llama-2-7b", "dgx-a100", tp=2, recompute="full", **SMALL)
+
+    def run_of(one: Prediction, name: str) -> Result:
+        path = tmp_path / name
+        path.write_text(yaml.safe_dump(study(one, "llama-2-7b")))
+        return armillary.run(str(path))
+
+    run = run_of(found, "again.yaml")
+    assert run.mfu == pytest.approx(found.mfu, rel=1e-3)
+    rate = flops(run.run)
+    assert rate and rate.repeats and rate.utilisation == pytest.approx(found.mfu * 4 / 3, rel=0.02)
+    assert f"{100 * found.mfu:.1f} % without what is computed again (MFU)" in peak_text(rate)
+    plain = armillary.train("llama-2-7b", "dgx-a100", tp=2, **SMALL)
+    rate = flops(run_of(plain, "plain.yaml").run)
+    assert rate and not rate.repeats and peak_text(rate) == f"{100 * plain.mfu:.1f} % of the peak (MFU)"

@@ -24,8 +24,7 @@ from armillary.explore.training.software import Software, software_of, usual
 from armillary.explore.training.step import Step, checkpoint, seconds
 from armillary.platform.fields import first_problem
 from armillary.workload import models
-from armillary.workload.generate import memory_of
-from armillary.workload.layers.lora import adapter_parameters
+from armillary.workload.generate import memory_of, model_flops
 from armillary.workload.models import Model, load_model
 from armillary.workload.models.schema import Decoder
 from armillary.workload.plan.effects import without_effect
@@ -103,7 +102,7 @@ def of_parts(
     model, plan = step.model, plan_of(step.plan, machine)
     time = fsum(parts.values())
     sequence = plan.sequence or models.default_sequence(model)
-    needed = _flops(model, plan) * plan.iterations
+    needed = model_flops(model, plan) * plan.iterations
     peak = _peak(machine, plan)
     held, capacity = memory_of(model, plan), machine.platform.npu.memory.capacity
     return Prediction(
@@ -123,18 +122,6 @@ def of_parts(
         step,
         partial(of_plan, model, machine, software),
     )  # fmt: skip
-
-
-def _flops(model: Model, plan: Plan) -> int:
-    """Return the operations of a step that the model needs, without recomputation.
-
-    Frozen weights need no gradient: two passes instead of three, and the three of what is trained beside them.
-    """
-    found = models.flops(model, plan.batch, plan.sequence, causal=plan.causal)
-    if plan.lora is None or not isinstance(model, Decoder):
-        return found.training
-    tokens = plan.batch * (plan.sequence or model.context)
-    return 2 * found.forward + 6 * tokens * adapter_parameters(model, plan.lora)
 
 
 def _peak(machine: Machine, plan: Plan) -> float:
