@@ -15,6 +15,7 @@ from armillary.base.document import Document
 from armillary.base.errors import InputError
 from armillary.cli import main
 from armillary.explore.result import Result
+from armillary.explore.training.parts import shown as shown_parts
 from armillary.explore.training.plan_keys import nested
 from armillary.explore.training.prediction import Prediction, plan_text
 from armillary.explore.training.software import NAMES, software_of
@@ -216,6 +217,7 @@ def test_communication_beside_a_busy_cpu_is_communication() -> None:
     assert found.limits.startswith("exposed communication")
     shown = {name: value for name, value in found.parts.items() if name in ("communication", "issuing")}
     assert sum(shown.values()) == pytest.approx(free.parts["communication"], rel=0.1)
+    assert "issuing" in shown_parts(found.parts) and "issuing" not in shown_parts(free.parts)
     assert found.parts["outside"] < 0.1 * found.step_time_s
     assert sum(found.parts.values()) == pytest.approx(found.step_time_s)
 

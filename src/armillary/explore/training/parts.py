@@ -58,10 +58,23 @@ def parts_of(step: Step, constants: Constants) -> dict[str, float]:
 
 def limit(parts: Mapping[str, float]) -> tuple[str, float]:
     """Return the title of what takes most of a step, and its seconds: exposed communication counts whole."""
-    joined = {name: value for name, value in parts.items() if name != "issuing"}
-    joined["communication"] = parts["communication"] + parts["issuing"]
+    joined = _moved(parts, "communication")
     name = max(joined, key=lambda each: joined[each])
     return TITLES[name], joined[name]
+
+
+def shown(parts: Mapping[str, float]) -> dict[str, float]:
+    """Return the parts of a table: communication while the CPU issues stands apart where it decides what takes most."""
+    joined = _moved(parts, "outside")
+    name = max(joined, key=lambda each: joined[each])
+    return joined if TITLES[name] == limit(parts)[0] else {**parts}
+
+
+def _moved(parts: Mapping[str, float], to: str) -> dict[str, float]:
+    """Return the parts with communication while the CPU issues as a piece of another one."""
+    found = {name: value for name, value in parts.items() if name != "issuing"}
+    found[to] += parts["issuing"]
+    return found
 
 
 def exposed(parts: Mapping[str, float]) -> float:
