@@ -50,6 +50,7 @@ from armillary.explore.sweep.load import load_sweep
 from armillary.explore.training.among import read_plans
 from armillary.explore.training.train import plan_of
 from armillary.explore.whole_run.failures import load_failures
+from armillary.explore.exchange import read_routing
 from armillary.lab.learned.requests import read_request
 from armillary.lab.obfuscation.restoring import read_legend
 from armillary.platform.files.astra_sim import read_platform
@@ -125,6 +126,7 @@ def rows() -> list[Target]:
         ("configuration", "config.yaml", made(fuzz_named.CONFIGURATION), yaml, fuzz_named.configuration),
         ("plan", "plan.yaml", made(fuzz_named.PLAN), yaml, fuzz_named.plan),
         ("groups", "groups.json", made(fuzz_named.GROUPS), mutate.JSON, fuzz_named.groups),
+        ("routed-tokens", "tokens.csv", made(fuzz_named.TOKENS), text, lambda path: read_routing(path, 4, 8)),
         ("routing-table", "routes.csv", made(fuzz_named.ROUTES), text, fuzz_named.routes),
         ("loggers", "log.toml", made(fuzz_named.LOGGERS), [*text, mutate.nested], fuzz_named.loggers),
         ("kernels-under-load", "system.json", made(fuzz_named.UNDER_LOAD), mutate.JSON, read_loaded),
