@@ -45,12 +45,12 @@ from armillary.evidence.validate.suites import suites
 from armillary.evidence.validate.training.formats import read_cases
 from armillary.explore.compare.sides import read_side
 from armillary.explore.cost.schema import load_costs
+from armillary.explore.exchange import read_routing
 from armillary.explore.sweep.evaluate import evaluate_study
 from armillary.explore.sweep.load import load_sweep
 from armillary.explore.training.among import read_plans
 from armillary.explore.training.train import plan_of
 from armillary.explore.whole_run.failures import load_failures
-from armillary.explore.exchange import read_routing
 from armillary.lab.learned.requests import read_request
 from armillary.lab.obfuscation.restoring import read_legend
 from armillary.platform.files.astra_sim import read_platform
