@@ -134,7 +134,8 @@ def _rates(platform: Platform) -> tuple[int, float, float]:
         # A host's own switches have the number of the host as part; leaves and spines have none.
         own = (graph.tail < graph.npus) & (graph.block[graph.head] == graph.block[graph.tail])
         far = (graph.tail < graph.npus) & ~own
-        return graph.host, *(float(graph.bandwidth[links].sum()) / graph.npus for links in (own, far))
+        inside, outside = (float(graph.bandwidth[links].sum()) / graph.npus for links in (own, far))
+        return graph.host, inside, outside
     if len(platform.dimensions) < 2:
         raise InputError(
             f"{platform.source or 'platform'}: one level, expected nodes that a network joins, e.g. 4xdgx-h100"
