@@ -45,6 +45,7 @@ from armillary.evidence.validate.suites import suites
 from armillary.evidence.validate.training.formats import read_cases
 from armillary.explore.compare.sides import read_side
 from armillary.explore.cost.schema import load_costs
+from armillary.explore.exchange import read_routing
 from armillary.explore.sweep.evaluate import evaluate_study
 from armillary.explore.sweep.load import load_sweep
 from armillary.explore.training.among import read_plans
@@ -129,6 +130,7 @@ def rows() -> list[Target]:
         ("configuration", "config.yaml", made(fuzz_named.CONFIGURATION), yaml, fuzz_named.configuration),
         ("plan", "plan.yaml", made(fuzz_named.PLAN), yaml, fuzz_named.plan),
         ("groups", "groups.json", made(fuzz_named.GROUPS), mutate.JSON, fuzz_named.groups),
+        ("routed-tokens", "tokens.csv", made(fuzz_named.TOKENS), text, lambda path: read_routing(path, 4, 8)),
         ("routing-table", "routes.csv", made(fuzz_named.ROUTES), text, fuzz_named.routes),
         ("loggers", "log.toml", made(fuzz_named.LOGGERS), [*text, mutate.nested], fuzz_named.loggers),
         ("kernels-under-load", "system.json", made(fuzz_named.UNDER_LOAD), mutate.JSON, read_loaded),
