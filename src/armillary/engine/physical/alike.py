@@ -122,16 +122,16 @@ def _same_values(one: Graph, other: Graph) -> bool | None:
     """Return the result of `compare` for graphs whose attributes have equal names and kinds."""
     a, b = one.attr_value, other.attr_value
     same, kinds, names = a == b, one.attr_kind, one.attr_name
-    if one.columns is not other.columns:
-        # Texts and lists have numbers of their own in each batch.
-        for kind in np.unique(kinds).tolist():
-            which = np.flatnonzero(kinds == kind)
-            if kind in _TEXTS:
-                same[which] = _same_parts(_texts(one.columns), a[which], _texts(other.columns), b[which])
-            elif kind & 1 == 0 and kind:
-                # Items of lists of texts are numbers of texts: not compared, hence not the same.
-                found = _same_parts(_lists(one.columns), a[which], _lists(other.columns), b[which])
-                same[which] = found & (kind - 1 not in _TEXTS)
+    apart = one.columns is not other.columns
+    for kind in np.flatnonzero(np.bincount(kinds)).tolist():
+        # Equal texts and lists may have different numbers, and in two batches different ones the same.
+        which = np.flatnonzero((kinds == kind) & (apart | ~same))
+        if kind in _TEXTS:
+            same[which] = _same_parts(_texts(one.columns), a[which], _texts(other.columns), b[which])
+        elif kind & 1 == 0 and kind:
+            # Items of lists of texts are numbers of texts: not compared, hence not the same.
+            found = _same_parts(_lists(one.columns), a[which], _lists(other.columns), b[which])
+            same[which] = found & (kind - 1 not in _TEXTS)
     differ = np.flatnonzero(~same)
     if not len(differ):
         return True

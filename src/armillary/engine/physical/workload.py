@@ -29,6 +29,7 @@ from armillary.engine.physical import layout as lk
 from armillary.engine.physical.alike import Alike
 from armillary.engine.physical.chunk_routes import ChunkRoutes, chunk_routes_of
 from armillary.engine.physical.memory import Groups, RemoteAccesses, refined, uneven
+from armillary.engine.physical.nodes import lower_nodes
 from armillary.platform.model import Platform
 from armillary.platform.network import TOPOLOGIES
 from armillary.trace import Trace
@@ -264,7 +265,8 @@ class ListedWorkload(PhysicalWorkload):
             InputError: it does not fit the platform, or something in it cannot be simulated.
         """
         super().__init__(platform)
-        views, view_of, self.comms, self.structure = read_workload(trace, platform, Alike(), fill=True)
+        how = Alike() if len(trace.graphs) > 1 else lower_nodes
+        views, view_of, self.comms, self.structure = read_workload(trace, platform, how, fill=True)
         if any("comm_splits" in graph.attr_names for graph in trace.graphs):
             from armillary.engine.physical.splits import join_splits
 
