@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -10,7 +11,9 @@ from typing import Any
 
 from armillary.base.errors import ArmillaryError
 from armillary.capture import library as notes
+from armillary.capture.allocator import Allocator, library_bytes, options_of
 from armillary.capture.communications import NAMESPACES, Groups, call_of
+from armillary.capture.device import FakeDevice
 from armillary.capture.fusion import Flow, fuse
 from armillary.capture.kinds import Kind, kind_of, shaped
 from armillary.capture.library import Library
@@ -69,11 +72,12 @@ class Recorder:
         stepped: Called when a step has ended in a CUDA graph.
     """
 
-    def __init__(self, torch: Any, log: Log, library: Library) -> None:
+    def __init__(self, torch: Any, log: Log, library: Library, device: FakeDevice) -> None:
         self.torch, self.log, self._library = torch, log, library
         self.values = Values(torch)
         self.where = Where(torch)
-        self.memory = Memory(torch, self._ended)
+        self.memory = Memory(torch, self._ended, library.stream, Allocator(device.memory))
+        self._workspace = library_bytes(device.capability)
         self.mode = mode_of(torch, self)
         self.optimizers: list[Any] = []
         self.paused = False
@@ -191,8 +195,14 @@ class Recorder:
         if self._flows:
             rows, kinds, gone, kept = fuse(found["rows"], found["kinds"], self._flows, self.memory.alive())
             found |= {"rows": rows, "kinds": kinds}
+        allocator = self.memory.allocator
+        if not allocator.reserved:
+            # The program may have set the variables itself, before its first tensor.
+            allocator.options, others = options_of(os.environ)
+            self.log.notes += [f"the allocator's option {name} is not followed" for name in others]
         peak = self.memory.at_peak(owners, gone, kept)
-        return found | {"peak_bytes": sum(size for _, _, size in peak), "peak_by": peak}
+        sizes = {"peak_bytes": sum(size for _, _, size in peak), "reserved_bytes": allocator.peak}
+        return found | sizes | {"peak_by": peak}
 
     def _flow(self, func: Any, args: Any, tensors: list[Any], results: list[Any]) -> None:
         """Note what the last row reads and writes, where a part of the program is compiled."""
@@ -278,6 +288,8 @@ class Recorder:
             self._wait_for(tensors, stream)
             self._row(OPERATOR, number, stream)
             self._flow(func, args, tensors, results)
+            if log.kinds[number].family == "matmul":
+                self.memory.library(stream, log.places[log.rows[-1].place].backward, self._workspace)
 
     def higher(
         self, name: str, tensors: list[Any], out: Any, flops: int, shape: Attention | None = None

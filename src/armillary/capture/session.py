@@ -81,7 +81,7 @@ class Session:
         log.torch = torch.__version__
         os.environ.update(cluster.environment(log.rank, log.ranks))
         # Not before the recorder is there, which is told of streams from the first one on.
-        self._recorder = Recorder(torch, log, found)
+        self._recorder = Recorder(torch, log, found, self.device)
         self._recorder.stepped = self.step
         count = int(os.environ["LOCAL_WORLD_SIZE"])
         torch_cuda.install(torch, found, self.device, count, self._recorder)

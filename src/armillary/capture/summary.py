@@ -164,7 +164,8 @@ def document(logs: Sequence[Log]) -> dict[str, Any]:
             {
                 "ranks": list(each.ranks), "run": list(each.run), "representative": each.log.rank,
                 "operators": sum(1 for _ in each.log.operators()), "flops": sum(flops(each.log).values()),
-                "flops_by_kind": flops(each.log), "peak_bytes": each.log.peak_bytes, "uneven": each.uneven,
+                "flops_by_kind": flops(each.log), "peak_bytes": each.log.peak_bytes,
+                "reserved_bytes": each.log.reserved_bytes, "uneven": each.uneven,
                 "streams": len(streams(each.log)),
                 "unknown": unknown(each.log), "assumed": dict(each.log.assumed), "notes": list(each.log.notes),
                 "collectives": collectives(each.log),
