@@ -1,4 +1,4 @@
-"""The caching allocator: sizes of PyTorch's segments, and the same as lists of blocks that are searched from the start."""
+"""The caching allocator: sizes of PyTorch's segments, and what lists of blocks would reserve that are searched."""
 
 from __future__ import annotations
 
@@ -77,7 +77,9 @@ def test_a_full_device_gets_back_what_is_free() -> None:
 
 
 def test_options_are_those_of_the_environment_the_newer_name_first() -> None:
-    found, others = options_of({"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True, max_split_size_mb:64,x:1"})
+    found, others = options_of(
+        {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True, max_split_size_mb:64,x:1"}
+    )
     assert found == Options(True, 64 * MIB) and others == ["x"]
     both = {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True", "PYTORCH_ALLOC_CONF": ""}
     assert options_of(both) == (Options(), []) and options_of({}) == (Options(), [])
@@ -112,7 +114,7 @@ class Reference:
             fits = fits[1:]
         limit = 0 if grows else self.options.most_split
         if limit and fits:
-            apart = size < limit <= fits[0][0] or size >= limit and fits[0][0] >= size + 20 * MIB
+            apart = size < limit <= fits[0][0] or (size >= limit and fits[0][0] >= size + 20 * MIB)
             fits = [] if apart else fits
         if fits:
             _, _, which, at = fits[0]

@@ -127,7 +127,7 @@ def test_larger_llamas_of_torchtitan_have_the_flop_and_bytes_of_their_closed_for
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     config: str, ranks: int, batch: int, layers: int, width: int, inner: int,
 ) -> None:  # fmt: skip
-    """Tensor parallel over 8, FSDP over the rest, whole layers made again: torchtitan's checkpoints do not stop early."""
+    """Tensor parallel over 8, FSDP over the rest; layers are made again whole: these checkpoints do not stop early."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(LLAMA.parent))
     monkeypatch.setenv("PYTHONPATH", str(LLAMA.parent), prepend=os.pathsep)

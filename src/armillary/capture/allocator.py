@@ -100,8 +100,8 @@ class Allocator:
     full: int = 0
     failed: int = 0
     _count: int = 0
-    # Free blocks of a pool, by size: the smallest that is large enough is taken, the oldest of equal ones (PyTorch: that
-    # of the lowest address).
+    # Free blocks of a pool, by size: the smallest that is large enough is taken, of equal ones the oldest (PyTorch takes
+    # that of the lowest address).
     _free: dict[tuple[int, bool], list[tuple[int, int]]] = field(default_factory=dict)
     _numbers: dict[_Block, int] = field(default_factory=dict)
     _blocks: dict[int, _Block] = field(default_factory=dict)
@@ -149,13 +149,16 @@ class Allocator:
             # The last block can grow, and is taken last.
             last = self._blocks[held[at][1]] is self._ends.get(pool)
             at += last and at + 1 < len(held)
-        elif limit := self.options.most_split:
-            # A large block is not given for a small one, nor for a large one that is much smaller.
-            if (size < limit <= held[at][0]) or (size >= limit and held[at][0] >= size + LARGE_SEGMENT):
-                return None
+        elif self._too_large(size, held[at][0]):
+            return None
         block = self._blocks[held[at][1]]
         self._forget(block)
         return block
+
+    def _too_large(self, size: int, block: int) -> bool:
+        """Return whether a block that is not split is kept from a small size, or from one that is much smaller."""
+        limit = self.options.most_split
+        return limit > 0 and (size < limit <= block or (size >= limit and block >= size + LARGE_SEGMENT))
 
     def _more(self, pool: tuple[int, bool], size: int) -> _Block:
         if self.options.expandable:

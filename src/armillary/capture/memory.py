@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import weakref
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from armillary.capture.allocator import BLOCK, Allocator
+from armillary.capture.allocator import BLOCK, Allocator, library_bytes, options_of
+from armillary.capture.device import FakeDevice
 
 Change = tuple[int, int, int]
 """Number of a storage, the bytes that it has from now on, and the stream that they are for."""
@@ -24,11 +26,11 @@ class Memory:
         now: Bytes alive.
         peak: Most at a time since `restart`.
         asked_peak: Most at a time since the program began it anew.
-        allocator: What holds them, up to the last step that `at_peak` was asked of.
+        unknown: Options that the program sets of PyTorch's allocator and that are not followed.
     """
 
     def __init__(
-        self, torch: Any, gone: Callable[[int], object], stream: Callable[[], int], allocator: Allocator
+        self, torch: Any, gone: Callable[[int], object], stream: Callable[[], int], device: FakeDevice
     ) -> None:
         """Begin.
 
@@ -36,9 +38,11 @@ class Memory:
             torch: PyTorch.
             gone: Gets the key of each storage that ends, which another may have after it.
             stream: Returns the one that a tensor is made on.
-            allocator: To be told of all that comes and goes.
+            device: That has the memory.
         """
-        self._tell, self._stream, self.allocator = gone, stream, allocator
+        self._tell, self._stream = gone, stream
+        self._allocator, self._workspace = Allocator(device.memory), library_bytes(device.capability)
+        self.unknown: list[str] = []
         self.now = self.peak = self.asked_peak = 0
         self._sizes: dict[int, int] = {}
         self._watched: dict[int, Any] = {}
@@ -109,14 +113,14 @@ class Memory:
         self._set(key, storage.nbytes())
         self._watched[key] = weakref.ref(storage, lambda _, key=key: self._gone(key))  # type: ignore[misc]
 
-    def library(self, stream: int, backward: bool, size: int) -> None:
-        """Count what cuBLAS works in: once for each stream and each thread that calls it, of which gradients have one."""
+    def library(self, stream: int, backward: bool) -> None:
+        """Count what cuBLAS works in, once for each stream and each thread that calls it: gradients have their own."""
         if (stream, backward) not in self._libraries:
             self._libraries.add((stream, backward))
             self._count += 1
             key = -self._count
             self._numbers[key], self._made[self._count] = self._count, "cuBLAS"
-            self._set(key, size)
+            self._set(key, self._workspace)
 
     def number(self, tensor: Any) -> int:
         """Return the number of the storage of a tensor; 0: it is not known."""
@@ -128,8 +132,10 @@ class Memory:
 
     def at_peak(
         self, owners: Mapping[int, Owner], gone: Collection[int] = (), kept: Mapping[int, int] | None = None
-    ) -> list[tuple[str, str, int]]:
-        """Return (what, whose, bytes) of all that was alive at the peak, most first; once for each step.
+    ) -> tuple[list[tuple[str, str, int]], int]:
+        """Return (what, whose, bytes) of all that was alive at the peak, most first, and the most that was reserved.
+
+        To be asked once of each step: the allocator keeps what it has reserved.
 
         Args:
             owners: Key of a storage that is alive now -> what it is; others are tensors of where they were made.
@@ -140,7 +146,10 @@ class Memory:
         alive, now = dict(self._before), sum(self._before.values())
         most, held = now, dict(alive)
         at = 0
-        self.allocator.restart()
+        if not self._allocator.reserved:
+            # The program may have set the variables itself, before its first tensor.
+            self._allocator.options, self.unknown = options_of(os.environ)
+        self._allocator.restart()
         for end, (number, size, stream) in enumerate(changes, 1):
             if number in gone:
                 continue
@@ -156,14 +165,14 @@ class Memory:
         total: Counter[Owner] = Counter()
         for number, size in held.items():
             total[named.get(number, ("tensors", self._made[number]))] += size
-        return [(*owner, size) for owner, size in total.most_common() if size]
+        return [(*owner, size) for owner, size in total.most_common() if size], self._allocator.peak
 
     def _hold(self, number: int, size: int, stream: int) -> None:
         block = self._blocks.pop(number, None)
         if block is not None:
-            self.allocator.give(block)
+            self._allocator.give(block)
         if size:
-            self._blocks[number] = self.allocator.take(size, stream)
+            self._blocks[number] = self._allocator.take(size, stream)
 
     def _kept(self, kept: Mapping[int, int]) -> list[Change]:
         """Return the changes, with the ends of some storages put off to those of others."""

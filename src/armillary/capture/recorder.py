@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -11,7 +10,6 @@ from typing import Any
 
 from armillary.base.errors import ArmillaryError
 from armillary.capture import library as notes
-from armillary.capture.allocator import Allocator, library_bytes, options_of
 from armillary.capture.communications import NAMESPACES, Groups, call_of
 from armillary.capture.device import FakeDevice
 from armillary.capture.fusion import Flow, fuse
@@ -76,8 +74,7 @@ class Recorder:
         self.torch, self.log, self._library = torch, log, library
         self.values = Values(torch)
         self.where = Where(torch)
-        self.memory = Memory(torch, self._ended, library.stream, Allocator(device.memory))
-        self._workspace = library_bytes(device.capability)
+        self.memory = Memory(torch, self._ended, library.stream, device)
         self.mode = mode_of(torch, self)
         self.optimizers: list[Any] = []
         self.paused = False
@@ -117,6 +114,7 @@ class Recorder:
             setattr(self.log, name, value)
         self.log.compiled = self.where.compiles
         self.log.assumed = dict(self.values.assumed)
+        self.log.notes += [f"the allocator's option {name} is not followed" for name in self.memory.unknown]
         return self.log
 
     @property
@@ -195,14 +193,9 @@ class Recorder:
         if self._flows:
             rows, kinds, gone, kept = fuse(found["rows"], found["kinds"], self._flows, self.memory.alive())
             found |= {"rows": rows, "kinds": kinds}
-        allocator = self.memory.allocator
-        if not allocator.reserved:
-            # The program may have set the variables itself, before its first tensor.
-            allocator.options, others = options_of(os.environ)
-            self.log.notes += [f"the allocator's option {name} is not followed" for name in others]
-        peak = self.memory.at_peak(owners, gone, kept)
-        sizes = {"peak_bytes": sum(size for _, _, size in peak), "reserved_bytes": allocator.peak}
-        return found | sizes | {"peak_by": peak}
+        peak, reserved = self.memory.at_peak(owners, gone, kept)
+        held = {"peak_bytes": sum(size for _, _, size in peak), "peak_by": peak, "reserved_bytes": reserved}
+        return found | held
 
     def _flow(self, func: Any, args: Any, tensors: list[Any], results: list[Any]) -> None:
         """Note what the last row reads and writes, where a part of the program is compiled."""
@@ -289,7 +282,7 @@ class Recorder:
             self._row(OPERATOR, number, stream)
             self._flow(func, args, tensors, results)
             if log.kinds[number].family == "matmul":
-                self.memory.library(stream, log.places[log.rows[-1].place].backward, self._workspace)
+                self.memory.library(stream, log.places[log.rows[-1].place].backward)
 
     def higher(
         self, name: str, tensors: list[Any], out: Any, flops: int, shape: Attention | None = None

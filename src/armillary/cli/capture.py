@@ -14,6 +14,8 @@ from armillary.cli.outputs import say, show_table, working, write_json
 from armillary.cli.values import OUTPUT_FOLDER, OutputPrefix
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from armillary.capture.log import Log
 FEW = 3
 
@@ -108,7 +110,17 @@ def present(logs: list[Log]) -> None:
     step = f"step {first.step}" if first.step else "all of the script"
     say(f"{first.script}: {run} ranks run on {first.device}, PyTorch {first.torch}, {step}")
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    for name in ("ranks", "run", "operators", "FLOP", "allocated", "reserved", "collectives", "messages", "streams"):
+    for name in (
+        "ranks",
+        "run",
+        "operators",
+        "FLOP",
+        "allocated",
+        "reserved",
+        "collectives",
+        "messages",
+        "streams",
+    ):
         table.add_column(name, justify="right")
     found = classes(logs)
     for each in found:
@@ -121,6 +133,7 @@ def present(logs: list[Log]) -> None:
             str(len(calls) - messages), str(messages), str(len(streams(log))),
         )  # fmt: skip
     show_table(table)
+    say(_memory([each.log for each in found]))
     if (known := sum(len(each.ranks) for each in found)) < first.ranks:
         say(f"Ranks whose work does not follow from these: {first.ranks - known:,}; --run names more")
     for each in found:
@@ -141,3 +154,20 @@ def present(logs: list[Log]) -> None:
 def _listed(ranks: tuple[int, ...]) -> str:
     """Return ranks as text: all of a few, else how many."""
     return ", ".join(map(str, ranks)) if len(ranks) <= FEW else f"{ranks[0]} … {ranks[-1]} ({len(ranks)})"
+
+
+def _memory(logs: Sequence[Log]) -> str:
+    """Return whether the rank that needs most memory fits on the device."""
+    from armillary.base.units import format_bytes
+    from armillary.capture.device import fake_device
+    from armillary.workload.memory.outside import CHANNELS, CONNECTION, CONTEXT
+
+    def outside(log: Log) -> int:
+        return CONTEXT + CHANNELS * CONNECTION * sum(len(ranks) > 1 for ranks in log.groups)
+
+    most = max(logs, key=lambda log: log.reserved_bytes + outside(log))
+    needed, has = most.reserved_bytes + outside(most), fake_device(most.device).memory
+    return (
+        f"Memory: {'fits' if needed <= has else 'does not fit'}: {format_bytes(needed)} of {format_bytes(has)}, "
+        f"of which PyTorch reserves {format_bytes(most.reserved_bytes)}, and the rest is assumed for CUDA and NCCL"
+    )
