@@ -100,8 +100,8 @@ class Allocator:
     full: int = 0
     failed: int = 0
     _count: int = 0
-    # Free blocks of a pool, by size: the smallest that is large enough is taken, of equal ones the oldest (PyTorch takes
-    # that of the lowest address).
+    # Free blocks of a pool, by size: the smallest that is large enough is taken, of equal ones the oldest; PyTorch
+    # takes that of the lowest address.
     _free: dict[tuple[int, bool], list[tuple[int, int]]] = field(default_factory=dict)
     _numbers: dict[_Block, int] = field(default_factory=dict)
     _blocks: dict[int, _Block] = field(default_factory=dict)

@@ -20,8 +20,8 @@ from armillary.capture.recorder import Recorder
 from armillary.convert.torch_import import torch_part
 
 WHOLE = ("_fused_rms_norm", "silu_backward", "mish_backward")
-"""Operators that are one kernel on CUDA, of which a CPU's wheel knows only the parts: in `native_functions.yaml` they have
-CUDA beside CompositeImplicitAutograd."""
+"""Operators that are one kernel on CUDA, of which a CPU's wheel knows only the parts: `native_functions.yaml` has CUDA
+beside CompositeImplicitAutograd for them."""
 
 
 def install(torch: Any, library: Library, device: FakeDevice, count: int, recorder: Recorder) -> None:
