@@ -121,7 +121,7 @@ def test_llama_3_8b_of_torchtitan_has_the_flop_and_bytes_of_its_closed_form(
 @needs_torchtitan
 @pytest.mark.parametrize(
     ("config", "ranks", "batch", "layers", "width", "inner"),
-    [("llama3_70b", 256, 8, 80, 8192, 28672), ("titan2024.llama3_405b", 128, 2, 126, 16384, 53248)],
+    [("llama3_70b", 256, 1, 80, 8192, 28672), ("titan2024.llama3_405b", 128, 2, 126, 16384, 53248)],
 )
 def test_larger_llamas_of_torchtitan_have_the_flop_and_bytes_of_their_closed_form(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
@@ -132,7 +132,8 @@ def test_larger_llamas_of_torchtitan_have_the_flop_and_bytes_of_their_closed_for
     monkeypatch.syspath_prepend(str(LLAMA.parent))
     monkeypatch.setenv("PYTHONPATH", str(LLAMA.parent), prepend=os.pathsep)
     module, _, name = config.rpartition(".")
-    log = titan(tmp_path, f"--module {module or 'llama3'} --config {name}", ranks)
+    words = f"--module {module or 'llama3'} --config {name} --training.local_batch_size {batch}"
+    log = titan(tmp_path, words, ranks)
     tp, dp, tokens = 8, ranks // 8, batch * TOKENS
     weights = width * (width + 2 * KV) + width**2 + 3 * width * inner
     assert flops(log)["gemm"] == (8 * layers * weights + 6 * WORDS * width) * tokens // tp
