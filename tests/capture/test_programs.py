@@ -132,8 +132,8 @@ def test_larger_llamas_of_torchtitan_have_the_flop_and_bytes_of_their_closed_for
     monkeypatch.syspath_prepend(str(LLAMA.parent))
     monkeypatch.setenv("PYTHONPATH", str(LLAMA.parent), prepend=os.pathsep)
     module, _, name = config.rpartition(".")
-    words = f"--module {module or 'llama3'} --config {name} --training.local_batch_size {batch}"
-    log = titan(tmp_path, words, ranks)
+    flags = f"--module {module or 'llama3'} --config {name} --training.local_batch_size {batch}"
+    log = titan(tmp_path, flags, ranks)
     tp, dp, tokens = 8, ranks // 8, batch * TOKENS
     weights = width * (width + 2 * KV) + width**2 + 3 * width * inner
     assert flops(log)["gemm"] == (8 * layers * weights + 6 * WORDS * width) * tokens // tp
