@@ -137,6 +137,10 @@ def present(logs: list[Log]) -> None:
     if (known := sum(len(each.ranks) for each in found)) < first.ranks:
         say(f"Ranks whose work does not follow from these: {first.ranks - known:,}; --run names more")
     for each in found:
+        if len(each.ranks) == 1 and len(logs) < first.ranks:
+            say(
+                f"Rank {each.ranks[0]} alone differs from the others of its place, which stand for those that were not run"
+            )
         if each.uneven:
             say(f"Ranks {_listed(each.run)} differ in the shapes of {each.uneven} operators: uneven shards")
     assumed = {place: count for each in found for place, count in each.log.assumed.items()}
