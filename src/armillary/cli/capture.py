@@ -139,7 +139,7 @@ def present(logs: list[Log]) -> None:
     for each in found:
         if len(each.ranks) == 1 and len(logs) < first.ranks:
             say(
-                f"Rank {each.ranks[0]} alone differs from the others of its place, which stand for those that were not run"
+                f"Rank {each.ranks[0]} alone differs from others of its place, which stand for those that were not run"
             )
         if each.uneven:
             say(f"Ranks {_listed(each.run)} differ in the shapes of {each.uneven} operators: uneven shards")
