@@ -90,7 +90,6 @@ class Allocator:
         reserved: Bytes that it has from the device.
         peak: Most of them since `restart`.
         full: How often the device had no more: it then gave back what was free.
-        failed: How often that was not enough: a program would end there.
     """
 
     capacity: int = 0
@@ -98,7 +97,6 @@ class Allocator:
     reserved: int = 0
     peak: int = 0
     full: int = 0
-    failed: int = 0
     _count: int = 0
     # Free blocks of a pool, by size: the smallest that is large enough is taken, of equal ones the oldest; PyTorch
     # takes that of the lowest address.
@@ -189,7 +187,6 @@ class Allocator:
         if self.capacity and self.reserved + size > self.capacity:
             self.full += 1
             self._release()
-            self.failed += self.reserved + size > self.capacity
         self.reserved += size
         self.peak = max(self.peak, self.reserved)
 

@@ -26,7 +26,6 @@ class Memory:
         now: Bytes alive.
         peak: Most at a time since `restart`.
         asked_peak: Most at a time since the program began it anew.
-        unknown: Options that the program sets of PyTorch's allocator and that are not followed.
     """
 
     def __init__(
@@ -42,7 +41,7 @@ class Memory:
         """
         self._tell, self._stream = gone, stream
         self._allocator, self._workspace = Allocator(device.memory), library_bytes(device.capability)
-        self.unknown: list[str] = []
+        self._unknown: list[str] = []
         self.now = self.peak = self.asked_peak = 0
         self._sizes: dict[int, int] = {}
         self._watched: dict[int, Any] = {}
@@ -122,6 +121,15 @@ class Memory:
             self._numbers[key], self._made[self._count] = self._count, "cuBLAS"
             self._set(key, self._workspace)
 
+    def notes(self) -> list[str]:
+        """Return what a person should know of the allocator."""
+        found = [f"the allocator's option {name} is not followed" for name in self._unknown]
+        if self._allocator.full:
+            found.append(
+                f"the device was full {self._allocator.full} times, when what was free went back to it"
+            )
+        return found
+
     def number(self, tensor: Any) -> int:
         """Return the number of the storage of a tensor; 0: it is not known."""
         return self._numbers.get(tensor.untyped_storage()._cdata, 0)
@@ -148,7 +156,7 @@ class Memory:
         at = 0
         if not self._allocator.reserved:
             # The program may have set the variables itself, before its first tensor.
-            self._allocator.options, self.unknown = options_of(os.environ)
+            self._allocator.options, self._unknown = options_of(os.environ)
         self._allocator.restart()
         for end, (number, size, stream) in enumerate(changes, 1):
             if number in gone:

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from armillary.base.errors import ArmillaryError
 from armillary.capture import library as notes
 from armillary.capture.communications import NAMESPACES, Groups, call_of
 from armillary.capture.device import FakeDevice
@@ -114,7 +113,7 @@ class Recorder:
             setattr(self.log, name, value)
         self.log.compiled = self.where.compiles
         self.log.assumed = dict(self.values.assumed)
-        self.log.notes += [f"the allocator's option {name} is not followed" for name in self.memory.unknown]
+        self.log.notes += self.memory.notes()
         return self.log
 
     @property
@@ -390,15 +389,3 @@ def _plain(value: Any) -> Any:
     if value is None or isinstance(value, bool | int | str):
         return value
     return "nan" if isinstance(value, float) and math.isnan(value) else str(value)[:80]
-
-
-def check_step(log: Log) -> None:
-    """Refuse a step in which nothing ran.
-
-    Raises:
-        ArmillaryError: nothing was recorded.
-    """
-    if not any(row.kind in (OPERATOR, COMMUNICATION) for row in log.rows):
-        raise ArmillaryError(
-            f"{log.script}: rank {log.rank} ran nothing on the device; expected a program that moves its model to cuda"
-        )

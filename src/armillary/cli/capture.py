@@ -133,7 +133,8 @@ def present(logs: list[Log]) -> None:
             str(len(calls) - messages), str(messages), str(len(streams(log))),
         )  # fmt: skip
     show_table(table)
-    say(_memory([each.log for each in found]))
+    if any(each.log.reserved_bytes for each in found):
+        say(_memory([each.log for each in found]))
     if (known := sum(len(each.ranks) for each in found)) < first.ranks:
         say(f"Ranks whose work does not follow from these: {first.ranks - known:,}; --run names more")
     for each in found:
