@@ -63,6 +63,7 @@ def install(torch: Any, library: Library, device: FakeDevice, count: int, record
     torch.Tensor.pin_memory = lambda self, *_, **__: self
     torch.Tensor.is_pinned = lambda *_, **__: False
     _fake_tensors(torch)
+    _layouts(recorder)
     _moves(torch)
     _data(torch)
     _lengths(torch)
@@ -245,6 +246,21 @@ def _fake_tensors(torch: Any) -> None:
     for name in WHOLE:
         kept.impl(name, _without_memory, "CUDA")
     torch._armillary_kept = kept  # a library that is collected takes its operators away
+
+
+def _layouts(recorder: Recorder) -> None:
+    """Record nothing of what DTensor runs on tensors of global shape, only to learn what an operator gives."""
+    propagator = torch_part("distributed.tensor._sharding_prop").ShardingPropagator
+    ask = propagator._propagate_tensor_meta_non_cached
+
+    def asked(self: Any, schema: Any) -> Any:
+        before, recorder.paused = recorder.paused, True
+        try:
+            return ask(self, schema)
+        finally:
+            recorder.paused = before
+
+    propagator._propagate_tensor_meta_non_cached = asked
 
 
 def _moves(torch: Any) -> None:

@@ -110,17 +110,7 @@ def present(logs: list[Log]) -> None:
     step = f"step {first.step}" if first.step else "all of the script"
     say(f"{first.script}: {run} ranks run on {first.device}, PyTorch {first.torch}, {step}")
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    for name in (
-        "ranks",
-        "run",
-        "operators",
-        "FLOP",
-        "allocated",
-        "reserved",
-        "collectives",
-        "messages",
-        "streams",
-    ):
+    for name in ("ranks", "run", "operators", "FLOP", "peak memory", "collectives", "messages", "streams"):
         table.add_column(name, justify="right")
     found = classes(logs)
     for each in found:
@@ -129,8 +119,8 @@ def present(logs: list[Log]) -> None:
         messages = sum(one.type in ("send", "recv") for one in calls)
         table.add_row(
             _listed(each.ranks), _listed(each.run), f"{sum(1 for _ in log.operators()):,}",
-            f"{sum(flops(log).values()):.4g}", format_bytes(log.peak_bytes), format_bytes(log.reserved_bytes),
-            str(len(calls) - messages), str(messages), str(len(streams(log))),
+            f"{sum(flops(log).values()):.4g}", format_bytes(log.peak_bytes), str(len(calls) - messages), str(messages),
+            str(len(streams(log))),
         )  # fmt: skip
     show_table(table)
     if any(each.log.reserved_bytes for each in found):
