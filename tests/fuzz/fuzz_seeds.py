@@ -281,5 +281,5 @@ CAPTURED: dict[str, Any] = {"format": "armillary-capture-1", "rank": 0, "ranks":
             "communications": [{"type": "all-gather", "input": 8, "output": 32, "group": 0, "own_stream": True, "peer": -1, "tag": 0, "splits": []},
                                {"type": "send", "input": 8, "output": 0, "group": 1, "own_stream": True, "peer": 1, "tag": 3, "splits": []}],
             "rows": [[0, 0, 0, 1, 3], [1, 0, 0, 1, 1], [4, 0, 0, 0, 0], [2, 5, 0, 0, 0], [3, 5, 1, 0, 0], [1, 1, 1, 0, 0], [5, 0, -1, 0, 0], [0, 0, 0, 1, 1]],
-            "peak_bytes": 4096, "assumed": {"train.py:9": 1}, "notes": []}  # fmt: skip
+            "peak_bytes": 4096, "reserved_bytes": 2097152, "assumed": {"train.py:9": 1}, "notes": []}  # fmt: skip
 ISSUES = "issue,npu_id=0,cycle=100,node_id=7,node_name=COMP_NODE_7\ncallback,npu_id=0,cycle=200,node_id=7,node_name=COMP_NODE_7\n"
