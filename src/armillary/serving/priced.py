@@ -18,6 +18,7 @@ from armillary.engine import simulate
 from armillary.platform.model import Platform
 from armillary.serving.kernels import (
     ATTENTION,
+    CHOOSING,
     GRAPHS,
     ISSUE_NS,
     LINEAR,
@@ -98,7 +99,7 @@ def priced(
     head = _each(counts, own[first:second], sequences)
     head[0] = 0
     of_prompts = attention[second:third].reshape(len(chunks), len(before))
-    if model.attention.latent:
+    if model.attention.latent and not model.attention.sparse:
         # Whole prompts were timed: of their scores those of the new tokens count.
         new, past = np.maximum(1, np.array(chunks))[:, None], np.array(before)[None]
         scaled = np.rint(of_prompts * (1 - (past / (new + past)) ** 2)).astype(np.int64)
@@ -108,10 +109,10 @@ def priced(
     of_answers[np.array(decoding) == 0] = 0
     both = of_prompts[:, :, None, None] + of_answers[None, None]
     axes = tuple(np.array(each, np.int64) for each in (chunks, before, decoding, contexts))
-    issued = (0, 0, 0)
+    issued = (0, 0, 0, int(model.attention.sparse is not None))
     if kernels:
         count = sum(issued_kernels(as_engines_run(layer.forward)) for layer in one[0])
-        issued = (count * ISSUE_NS[kernels.engine], *GRAPHS[kernels.engine])
+        issued = (count * ISSUE_NS[kernels.engine], *GRAPHS[kernels.engine], issued[3])
     joined = together if ranks > 1 else np.zeros(1, np.int64)
     return StepTable(dense + overhead_ns, head, axes, both * 1000, issued, joined)  # type: ignore[arg-type]
 
@@ -120,9 +121,9 @@ def _prompt(model: Decoder, plan: Plan, new: int, past: int) -> list[Layer]:
     """Return the layers of `new` tokens of a prompt behind `past` ones, without embedding and head.
 
     With latent attention tokens behind others would be computed as in decoding; engines expand the keys instead, as for
-    a whole prompt.
+    a whole prompt. Where it chooses keys, it reads small vectors as in decoding.
     """
-    tokens = new + past if model.attention.latent else new
+    tokens = new + past if model.attention.latent and not model.attention.sparse else new
     return _layers(model, plan, tokens, new + past, 1)[1:-1]
 
 
@@ -198,7 +199,8 @@ def as_engines_run(steps: Sequence[Step]) -> list[Step]:
 
 def _of_attention(step: Step) -> bool:
     """Return whether the time of a kernel depends on what is before its tokens, or on whose they are."""
-    return step.attention is not None or step.name.startswith(("absorbed.", "core.", "kv.up.", *LINEAR))
+    before = ("absorbed.", "core.", "kv.up.", *CHOOSING, *LINEAR)
+    return step.attention is not None or step.name.startswith(before)
 
 
 def _timed(

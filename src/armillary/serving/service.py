@@ -293,7 +293,8 @@ def _kernels(model: Decoder, machine: Machine, wanted: Wanted, tp: int) -> Kerne
         return None
     inner = machine.platform.dimensions[0]
     link = inner.bandwidth * 1e9 if 1 < all_of <= inner.size else 0.0
-    return kernels_of(machine.device, wanted.engine, link, wanted.scales == "block", routed)
+    cache = wanted.cache_precision or "bf16"
+    return kernels_of(machine.device, wanted.engine, link, wanted.scales == "block", routed, cache)
 
 
 def _within(name: str, value: int | None, usual: int, most: int, least: int = 1) -> int:

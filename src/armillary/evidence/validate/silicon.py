@@ -40,7 +40,7 @@ MODELS = {
     "Llama-3.1-8B-Instruct-FP8": "llama-3.1-8b", "Qwen3-32B": "qwen3-32b",
     "Qwen3-235B-A22B-FP8": "qwen3-235b-a22b", "gpt-oss-120b": "gpt-oss-120b",
     "DeepSeek-V3": "deepseek-v3", "DeepSeek-R1": "deepseek-v3", "Kimi-K2.5": "kimi-k2", "MiniMax-M2.5": "minimax-m2.5",
-    "Qwen3.5-397B-A17B": "qwen3.5-397b-a17b",
+    "Qwen3.5-397B-A17B": "qwen3.5-397b-a17b", "GLM-5": "glm-5", "GLM-5-FP8": "glm-5", "DeepSeek-V3.2": "deepseek-v3.2",
 }  # fmt: skip
 """Last part of ``model_path`` -> model. InferenceX's Llama 70B is 3.3, DeepSeek-V3 is R1: of the same shapes."""
 DEVICES = {"h100_sxm": "h100", "h200_sxm": "h200", "b200_sxm": "b200", "a100_sxm": "a100"}
