@@ -138,6 +138,22 @@ engine_options = _together(
         help="Steps for which prompts wait until each rank of dp has one (TensorRT-LLM).",
     ),
     option(
+        "--drafts",
+        type=int,
+        default=0,
+        show_default=True,
+        metavar="K",
+        heading=ENGINE,
+        help="Tokens drafted before a step, which checks them (MTP, EAGLE).",
+    ),
+    option(
+        "--accepted",
+        type=float,
+        metavar="TOKENS",
+        heading=ENGINE,
+        help="That such a step gives on average, from 1 to K + 1; by default as measured for the model.",
+    ),
+    option(
         "--cached/--no-cached",
         default=True,
         show_default=True,

@@ -48,7 +48,7 @@ splits and sends: what kernels leave of the time to first token of gpt-oss on vL
 LINEAR = ("mixer.conv.", "mixer.keys.", "mixer.scan", "mixer.update")
 """What the names of kernels between the projections of a linear layer begin with, but for its gate."""
 TILE = 64
-"""Heads that kernels of attention over chosen keys compute at least: times are those of 64 from 8 to 64 (dsa tables)."""
+"""Heads that kernels of attention over chosen keys compute at least: from 8 to 64 they take the same (dsa tables)."""
 CHOOSING = ("index.score", "index.probe", "index.top")
 """Names of the kernels that choose keys, before attention over these."""
 ROUTED = ("dispatch.", "experts.", "combine.")
@@ -97,6 +97,7 @@ class Kernels:
         routed: Its experts; None: it has none.
         like: The device whose constants these are.
         cache: Precision of keys and values, ``bf16`` or ``fp8``.
+        drafts: Tokens behind the last one of a sequence that decodes.
     """
 
     gpu: Gpu
@@ -107,6 +108,7 @@ class Kernels:
     routed: Routed | None
     like: str
     cache: str = "bf16"
+    drafts: int = 0
 
     def reduce_ns(self, size: float, members: int) -> float:
         """Return ns of an all-reduce of `size` bytes: the sooner of one shot and two."""
@@ -125,10 +127,10 @@ class Kernels:
         return float(US * (own["launch"] + moved))
 
     def decode_ns(self, rows: float, size: float, keys: int, kind: str = "bf16") -> float:
-        """Return ns of attention of one new token of each sequence.
+        """Return ns of attention of one new token of each sequence, and of drafts behind it.
 
         Args:
-            rows: Sequences times heads of queries.
+            rows: Sequences times heads and tokens of queries.
             size: Bytes of the cache that are read.
             keys: Tokens before each.
             kind: Precision of the cache, ``bf16`` or ``fp8``.
@@ -267,11 +269,15 @@ def take(steps: Sequence[Step], kernels: Kernels, tp: int, taken: Taken, at: int
         shape, kind = step.attention, _kind(step, kernels.blocks)
         if step.collective is CollectiveType.ALL_REDUCE and meets:
             taken.others.append((at, times * kernels.reduce_ns(step.size, tp), OTHER))
-        elif shape and shape.queries == 1 and "decode" in kernels.parts:
+        elif (
+            shape
+            and "decode" in kernels.parts
+            and (shape.queries == 1 or shape.queries <= min(kernels.drafts + 1, shape.keys - 1))
+        ):
             width = shape.key + shape.value
-            cache = max(0, step.bytes - shape.batch * shape.heads * width * 2)
+            rows = shape.batch * shape.heads * shape.queries
+            cache = max(0, step.bytes - rows * width * 2)
             narrow = cache < 1.5 * shape.batch * shape.kv_heads * shape.keys * width
-            rows = shape.batch * shape.heads
             ns = kernels.decode_ns(rows, cache, shape.keys, "fp8" if narrow else "bf16")
             taken.others.append((at, times * ns, ATTENTION))
         elif step.name == "absorbed.attend" and "latent" in kernels.parts:

@@ -360,7 +360,7 @@ def _table(metric: Metric, paths: Iterable[Path], progress: Progress) -> Table:
         "Constants of kernels.yaml are fitted to kernels. Chosen after a look at these rows were what the front end "
         "takes (gpt-oss on vLLM with 4 clients), what a step of TensorRT-LLM holds, its fp8 GEMMs beside their tables, "
         "that MiniMax's norm of queries and keys is summed over devices, 73 us a kernel outside of graphs, which "
-        "devices fuse norms, int4 as MXFP4, and which runs are left out.",
+        "devices fuse norms, int4 as MXFP4, MXFP4 of vLLM on Hopper by its own table, and which runs are left out.",
         *(f"Left out: {count} rows, {why}." for why, count in aside.most_common()),
     )
     title = {

@@ -93,9 +93,15 @@ def bill(found: Serving, costs: Source | Costs) -> Bill:
     values = measures_of(use, platform, counted, tokens=output / machines)
     each, power = values.get("cost_per_token"), values.get("power")
     if each is None and power is None:
-        raise InputError("costs: nothing says what an hour or its energy is, expected npu.rent, npu.price or npu.busy")
+        raise InputError(
+            "costs: nothing says what an hour or its energy is, expected npu.rent, npu.price or npu.busy"
+        )
     hourly = values.get("price_per_hour")
-    told = notes(price(platform, counted), energy(use, platform, counted), known) if known.npu.rent is None else []
+    told = (
+        notes(price(platform, counted), energy(use, platform, counted), known)
+        if known.npu.rent is None
+        else []
+    )
     return Bill(
         found.service.devices,
         None if hourly is None else hourly * machines,
@@ -120,7 +126,10 @@ def _counted(costs: Costs, npus: int) -> tuple[Costs, Sequence[str]]:
     if host and npus % host.npus:
         # Others use the rest of the last host.
         share = npus / (host.npus * -(-npus // host.npus))
-        of = {name: None if (each := getattr(host, name)) is None else share * each for name in ("price", "power")}
+        of = {
+            name: None if (each := getattr(host, name)) is None else share * each
+            for name in ("price", "power")
+        }
         host = host.model_copy(update=of)
         told.append(f"of hosts of {host.npus} devices: {100 * npus / host.npus:g} %")
     return costs.model_copy(update={"links": links, "memory": memory, "host": host}), told

@@ -15,7 +15,9 @@ from armillary.workload.layers.shard import Shard
 from armillary.workload.models.schema import Decoder
 
 SCORE, PROBE = "score", "probe"
-"""Names of the kernel that scores keys: for the queries of prompts, and for one query of each sequence."""
+"""Names of the kernel that scores keys: for the queries of prompts, and for few queries of each sequence."""
+FEW = 9
+"""Queries of a sequence up to which it decodes: a token, and drafts behind it."""
 _SCALE, _LOGIT, _PLACE = 4, 4, 4
 """Bytes of the scale of a key in fp8, of a score, and of the place of a key that was chosen."""
 
@@ -34,7 +36,7 @@ def check_sparse(shard: Shard, model: Decoder) -> None:
 
 
 def chosen(shard: Shard, model: Decoder) -> bool:
-    """Return whether queries see some of the keys only; a whole prompt of no more than those is computed like others."""
+    """Return whether queries see some of the keys only; a whole prompt of no more is computed like others."""
     sparse = model.attention.sparse
     return sparse is not None and (shard.queries < shard.keys or shard.keys > sparse.top)
 
@@ -59,7 +61,7 @@ def index_blocks(shard: Shard, model: Decoder) -> list[Block]:
     found = shard.tokens * min(shard.keys, own.top) * _PLACE
     steps = (
         Step(
-            PROBE if shard.queries == 1 else SCORE,
+            PROBE if shard.queries <= FEW else SCORE,
             2 * scores * own.heads * own.size,
             key_bytes(shard, model) + scores * _LOGIT,
             precision,
