@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from importlib.metadata import version as installed_version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sphinx.application import Sphinx
 
 project = "Armillary"
 copyright = "the Armillary contributors"
@@ -19,12 +25,27 @@ default_role = "code"
 
 html_theme = "furo"
 html_title = f"Armillary {version}"
+html_static_path = ["_static"]
+html_css_files = ["manual.css"]
+# Sphinx opens it from where it was started.
+html_search_scorer = str(Path(__file__).parent / "_static" / "scorer.js")
+
+_FILE = re.compile(r"^<!-- file: (?P<name>[^ >]+) -->\n```(?P<language>\w*)$", re.M)
+
+
+def _name_files(app: Sphinx, page: str, source: list[str]) -> None:
+    """Show above a block the name of the file that it is: the tests write it there."""
+    source[0] = _FILE.sub(r"```{code-block} \g<language>\n:caption: \g<name>\n", source[0])
+
+
+def setup(app: Sphinx) -> None:
+    """Let pages say the names of files."""
+    app.connect("source-read", _name_files)
 
 
 def _write_schema() -> None:
     """Put the JSON Schemas of study and sweep files where the reference includes them."""
     import json
-    from pathlib import Path
 
     from armillary.explore.sweep.schema import sweep_schema
     from armillary.workload.plan.request import study_schema

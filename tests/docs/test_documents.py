@@ -20,6 +20,7 @@ from typing import NamedTuple
 import pytest
 from click.testing import CliRunner
 
+import armillary
 from armillary.cli import main
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -143,3 +144,22 @@ def test_local_links_lead_somewhere() -> None:
     for page in PAGES:
         for target in re.findall(r"\]\((?!https?://|#)([^)#\s]+)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.relative_to(ROOT)} links to {target}"
+
+
+def test_the_reference_has_all_that_the_package_gives() -> None:
+    pages = "".join(page.read_text() for page in (ROOT / "docs" / "reference" / "api").glob("*.md"))
+    names = {name: getattr(armillary, name) for name in dir(armillary) if not name.startswith("_")}
+    lacking = [
+        name
+        for name, what in names.items()
+        if callable(what)
+        and not re.search(rf"armillary\.{name}$|:members:.*\b{name}\b|\.{name}$", pages, re.M)
+    ]
+    assert not lacking
+
+
+def test_every_file_of_a_page_has_its_name_above_it() -> None:
+    """`docs/conf.py` shows the name where the note stands on the line before the block."""
+    for page in PAGES[1:]:
+        notes = page.read_text().count("<!-- file: ")
+        assert notes == sum(bool(block.file) for block in blocks(page)), page

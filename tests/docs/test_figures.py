@@ -21,3 +21,8 @@ def test_the_figure_of_the_rooms_shows_every_package() -> None:
     packages = (IMAGES.parents[1] / "src" / "armillary").glob("*/__init__.py")
     drawn = FIGURES["rooms"]().svg()
     assert [path.parent.name for path in packages if f">{path.parent.name}</text>" not in drawn] == []
+
+
+def test_the_figure_of_the_first_page_is_what_is_simulated_now() -> None:
+    drawn = runpy.run_path(str(IMAGES / "draw_step.py"))["figure"]()
+    assert (IMAGES / "step.svg").read_text(encoding="utf-8") == drawn

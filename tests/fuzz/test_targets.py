@@ -70,8 +70,8 @@ MODULES: dict[str, str] = {
     "platform/files/topology.py": "edges", "platform/topology/routing.py": "routing-table",
     "report/astra_log/log_files.py": "loggers", "report/issue_log.py": "issue-log",
     "studio/app.py": OURS,
-    "testing/front_end.py": OURS, "trace/files.py": "trace", "workload/models/hugging_face.py": "config",
-    "workload/models/read.py": "model",
+    "testing/front_end.py": OURS, "trace/files.py": "trace", "trace/other_formats.py": "trace",
+    "workload/models/hugging_face.py": "config", "workload/models/read.py": "model",
 }  # fmt: skip
 """Module that reads -> the target that reaches it."""
 LINES: dict[str, tuple[str, ...]] = {
