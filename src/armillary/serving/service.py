@@ -265,6 +265,8 @@ def service(model: Model, machine: Machine, requests: Requests, wanted: Wanted) 
         assumptions.append(
             "tokens choose experts by chance, some more often, as in the tables of their kernels"
         )
+    if model.attention.sparse is not None and kernels is not None and wanted.engine != "sglang":
+        assumptions.append("attention over chosen keys (DSA) takes what kernels of SGLang take")
     if wanted.dp > 1 and kernels is not None and kernels.link:
         assumptions.append(
             f"ranks of dp {wanted.dp} gather tokens for experts, and divide sums of what these make, in half the time "
