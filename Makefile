@@ -108,6 +108,7 @@ bench: .venv/.installed-dev  ## the speed claims, one JSON line each
 	$(BIN)/python benchmarks/extrapolate.py
 	$(BIN)/python benchmarks/learn.py
 	$(BIN)/python benchmarks/studio.py
+	$(BIN)/python benchmarks/page.py
 
 clean:  ## everything that make made
 	rm -rf .venv dist out docs/_build web/node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis

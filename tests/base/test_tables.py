@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from armillary.base import jit
 from armillary.base.accessors import compile_inlined
 from armillary.base.jit import Mode
-from armillary.base.tables import Guards, Layout, record
+from armillary.base.tables import Guards, Layout, record, sparse_zeros
 
 DECLARED = """
 from armillary.base.tables import Layout, record
@@ -197,3 +197,18 @@ def test_code_for_the_interpreter_does_what_the_accessors_do(kernels: Kernels) -
     exec(compile_inlined(KERNEL.format(layout="tables_sample_layout"), "some_kernel.py"), names)
     state = kernels.state("interpreted")
     assert names["lane"](state, 1, 7) == (-1, 17, 17, 0) and names["item"](state, 1, 2, 3) == (3, 9, 9)
+
+
+@pytest.mark.parametrize("size", [0, 1, (1 << 19) - 1, 1 << 19, (1 << 20) + 3])
+def test_sparse_zeros_are_zeros_that_can_be_written(size: int) -> None:
+    zeros, others = sparse_zeros(size), sparse_zeros(size)
+    assert zeros.shape == (size,)
+    assert zeros.dtype == np.int64
+    assert not zeros.any()
+    zeros[:] = np.arange(size)
+    assert not others.any()
+
+
+def test_more_zeros_than_memory_are_refused() -> None:
+    with pytest.raises(MemoryError):
+        sparse_zeros(1 << 58)

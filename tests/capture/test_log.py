@@ -30,6 +30,7 @@ def whole() -> Log:
         attention=Attention(1, 8, 8, 64, 64, 128, 128, 0),
     )
     found.kinds = [*KINDS, attends]
+    found.reserved_bytes = 2 << 20
     found.peak_bytes, found.assumed, found.notes = 4096, {"train.py:3": 2}, ["torch.save was left out"]
     return found
 
@@ -53,7 +54,7 @@ def test_equal_ranks_are_equal_files(tmp_path: Path) -> None:
         {"rows": [[0, 0.5, 0, 0, 0]]}, {"rows": 5}, {"rows": [[0, 0, 0, 7, 0]]}, {"groups": [[3, 99]]},
         {"groups": [{"first": 0, "count": 10**12, "step": 1}]}, {"groups": [[]]}, {"kinds": [{}]}, {"kinds": [5]},
         {"format": "other"}, {"communications": [{"type": "send"}]}, {"more": 1}, {"places": [[1]]},
-        {"peak_bytes": "many"}, {"ranks": -1}, {"ranks": 10**9}, {"script": 5}, {"notes": [1]},
+        {"peak_bytes": "many"}, {"reserved_bytes": 0.5}, {"ranks": -1}, {"ranks": 10**9}, {"script": 5}, {"notes": [1]},
         {"assumed": {"a": "b"}},
     ],
     ids=str,

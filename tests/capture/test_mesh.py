@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from armillary.capture.log import Communication
+from armillary.capture.log import HOST, Communication, Log, Row
 from armillary.capture.mesh import mesh_of
-from tests.capture.logs import log
+from armillary.capture.summary import classes, witnesses
+from tests.capture.logs import call, kernel, log
 
 SIZES = st.lists(st.integers(2, 4), min_size=1, max_size=4)
 
@@ -72,3 +73,32 @@ def test_first_and_last_stage_are_some_coordinates_of_an_axis() -> None:
 def test_overlapping_groups_have_no_mesh(groups: list[tuple[int, ...]]) -> None:
     assert mesh_of([log(0, 12, [], groups)]) is None or len(groups) > 1
     assert mesh_of([log(0, 12, [], [(0, 1, 2), (0, 1, 2, 3)])]) is None
+
+
+def of_64(rank: int, *, reads: bool) -> Log:
+    """Return a rank of 64 that all-reduces with all, and may read its loss."""
+    read = [Row(HOST, 0, 0, 1, 0)] if reads else []
+    sums = [Communication("all-reduce", 8, 8, 0, True)]
+    return log(rank, 64, [kernel(), call(0), *read], [tuple(range(64))], sums)
+
+
+def test_the_first_rank_alone_may_read_its_loss() -> None:
+    run = [of_64(rank, reads=rank == 0) for rank in (0, 41, 63)]
+    assert len(classes(run)[0].ranks) == 1 and len(classes(run)[1].ranks) == 2, (
+        "two may be like each other by chance"
+    )
+    more = witnesses(run, 8)
+    assert more == {1, 2, 8, 62}
+    alone, others = classes([*run, *(of_64(rank, reads=False) for rank in more)])
+    assert alone.ranks == (0,) and others.ranks == tuple(range(1, 64))
+    # One of each host: nobody knows which others.
+    found = classes([*run, *(of_64(rank, reads=rank == 8) for rank in more)])
+    assert sum(len(each.ranks) for each in found) == 7
+    assert not witnesses([of_64(rank, reads=True) for rank in (0, 41, 63)], 8)
+
+
+def test_the_last_rank_may_read_its_loss_and_few_are_no_rule() -> None:
+    found = classes([of_64(rank, reads=rank == 63) for rank in (0, 1, 2, 63)])
+    assert [len(each.ranks) for each in found] == [63, 1]
+    found = classes([of_64(rank, reads=rank == 30) for rank in (0, 1, 2, 30)])
+    assert [len(each.ranks) for each in found] == [3, 1]

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from armillary.capture import capture_script
+from armillary.capture.torch_cuda import WHOLE
 
 pytestmark = [
     pytest.mark.slow,
@@ -95,6 +96,15 @@ for _ in range(3):
 """
 
 
+PARTS = """
+import torch, torch.nn as nn
+x = torch.randn(4, 8, 64, device="cuda", dtype=torch.bfloat16, requires_grad=True)
+norm = nn.RMSNorm(64).cuda().bfloat16()
+nn.functional.mish(nn.functional.silu(norm(x))).sum().backward()
+assert x.grad.shape == x.shape and x.grad.dtype == x.dtype and norm.weight.grad.shape == (64,)
+"""
+
+
 def captured(tmp_path: Path, text: str, **options: object) -> list[object]:
     script = tmp_path / "script.py"
     script.write_text(text)
@@ -117,3 +127,29 @@ def test_statistics_of_a_batch_are_gathered_and_collectives_may_come_together(tm
 
 def test_ranks_that_all_differ_are_all_run(tmp_path: Path) -> None:
     assert len(captured(tmp_path, RING, ranks=5)) == 5
+
+
+def test_what_is_one_kernel_on_cuda_is_not_taken_apart(tmp_path: Path) -> None:
+    (log,) = captured(tmp_path, PARTS, step=0)
+    names = [kind.name.removeprefix("aten::") for _, kind in log.operators()]  # type: ignore[attr-defined]
+    assert names[names.index("_fused_rms_norm") :] == [
+        "_fused_rms_norm", "silu", "mish", "sum", "ones_like",
+        "mish_backward", "silu_backward", "_fused_rms_norm_backward",
+    ]  # fmt: skip
+    assert not log.assumed and not any(kind.family == "" for kind in log.kinds)  # type: ignore[attr-defined]
+
+
+def test_all_operators_that_cuda_does_not_take_apart_are_known() -> None:
+    """As the wheel's own list of operators has them: parts for any device, and a kernel for CUDA beside."""
+    import torchgen
+    from yaml import safe_load
+
+    path = Path(torchgen.__file__).with_name("packaged") / "ATen/native/native_functions.yaml"
+    listed = {each["func"].split("(")[0]: each for each in safe_load(path.read_text())}
+
+    def keys(name: str) -> set[str]:
+        dispatch = listed[name].get("dispatch") or {}
+        own = {key.strip() for keys in dispatch for key in keys.split(",")}
+        return own | (keys(sibling) if (sibling := listed[name].get("structured_delegate")) else set())
+
+    assert {name for name in listed if {"CUDA", "CompositeImplicitAutograd"} <= keys(name)} == set(WHOLE)

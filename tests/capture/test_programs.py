@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 from collections import Counter
 from pathlib import Path
 
@@ -115,3 +116,44 @@ def test_llama_3_8b_of_torchtitan_has_the_flop_and_bytes_of_its_closed_form(
     # Layers and embedding twice; the head with its norm once more, for the loss of parts of the sequences.
     assert sent["all-gather"] == 2 * (2 * LAYERS * (layer + 2 * WIDTH) + 2 * words + 3 * (words + WIDTH))
     assert sent["reduce-scatter"] == 4 * (LAYERS * (layer + 2 * WIDTH) + 2 * words + WIDTH)
+
+
+@needs_torchtitan
+@pytest.mark.parametrize(
+    ("config", "ranks", "batch", "layers", "width", "inner"),
+    [("llama3_70b", 256, 1, 80, 8192, 28672), ("titan2024.llama3_405b", 128, 2, 126, 16384, 53248)],
+)
+def test_larger_llamas_of_torchtitan_have_the_flop_and_bytes_of_their_closed_form(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    config: str, ranks: int, batch: int, layers: int, width: int, inner: int,
+) -> None:  # fmt: skip
+    """Tensor parallel over 8, FSDP over the rest; layers are made again whole: these checkpoints do not stop early."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(LLAMA.parent))
+    monkeypatch.setenv("PYTHONPATH", str(LLAMA.parent), prepend=os.pathsep)
+    module, _, name = config.rpartition(".")
+    flags = f"--module {module or 'llama3'} --config {name} --training.local_batch_size {batch}"
+    log = titan(tmp_path, flags, ranks)
+    tp, dp, tokens = 8, ranks // 8, batch * TOKENS
+    weights = width * (width + 2 * KV) + width**2 + 3 * width * inner
+    assert flops(log)["gemm"] == (8 * layers * weights + 6 * WORDS * width) * tokens // tp
+    # A pass over scores in the forward pass, again, and 2.5 in the backward pass.
+    pairs = batch * (TOKENS * (TOKENS + 1) // 2)
+    assert flops(log)["attention"] == layers * 18 * width * pairs // tp
+    sent: Counter[tuple[str, int]] = Counter()
+    for _, each in log.issued():
+        sent[each.type, len(log.groups[each.group])] += each.bytes
+
+    def padded(rows: int, columns: int) -> int:
+        return -(-rows // dp) * dp * columns
+
+    layer = padded((width + 2 * KV) // tp, width) + padded(width, width // tp) + 2 * padded(width, 1)
+    layer += 2 * padded(inner // tp, width) + padded(width, inner // tp)
+    words, norm = padded(WORDS // tp, width), padded(width, 1)
+    # The head is gathered once, or once for each part of the sequences' loss and of its norm.
+    head = 1 if module else 3
+    assert sent["all-gather", dp] == 2 * (2 * layers * layer + 2 * words + head * (words + norm))
+    assert sent["reduce-scatter", dp] == 4 * (layers * layer + 2 * words + norm)
+    # Two gathers in each pass of a layer, three passes; each has a scatter of gradients or sums at its other end.
+    activations = 2 * tokens * width
+    assert sent["all-gather", tp] == sent["reduce-scatter", tp] == (6 * layers + 2) * activations

@@ -271,3 +271,12 @@ def test_converting_warns_of_what_a_plan_does_not_do(tmp_path: Path) -> None:
     assert "is no all-reduce" in found.warnings[0] and found.trace.n_ranks == 2
     with pytest.raises(InputError, match="expected at least 64 bytes"):
         front_end("mscclpp").convert([tmp_path / "plan.json"], size="8 B")
+
+
+def test_converting_warns_of_a_size_that_the_plan_is_not_for(tmp_path: Path) -> None:
+    plan = copy.deepcopy(PLAN) | {"min_message_size": 1 << 10, "max_message_size": 1 << 20}
+    (tmp_path / "plan.json").write_text(json.dumps(plan))
+    convert = front_end("mscclpp").convert
+    assert not convert([tmp_path / "plan.json"], size="1 MiB").warnings
+    [warning] = convert([tmp_path / "plan.json"], size="2 MiB").warnings
+    assert "2097152 bytes: MSCCL++ takes this plan for 1024 to 1048576" in warning

@@ -50,6 +50,7 @@ MAY = {
     "convert/collect_script.py": "the script of the command line", "convert/launch.py": WRITES,
     "convert/processes.py": "the script of the command line", "convert/pytorch/link_files.py": WRITES,
     "convert/torch_import.py": OURS,
+    "convert/stablehlo/bytecode.py": SENT,
     "convert/profilers/database.py": "tables of a checked file, read only",
     "engine/common/timeline.py": "members are checked before",
     "engine/transport/ns3/library.py": OURS, "evidence/replay/run.py": SENT, "evidence/replay/worker.py": SENT,

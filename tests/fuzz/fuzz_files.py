@@ -45,6 +45,7 @@ from armillary.evidence.validate.suites import suites
 from armillary.evidence.validate.training.formats import read_cases
 from armillary.explore.compare.sides import read_side
 from armillary.explore.cost.schema import load_costs
+from armillary.explore.exchange import read_routing
 from armillary.explore.sweep.evaluate import evaluate_study
 from armillary.explore.sweep.load import load_sweep
 from armillary.explore.training.among import read_plans
@@ -53,6 +54,7 @@ from armillary.explore.whole_run.failures import load_failures
 from armillary.lab.learned.requests import read_request
 from armillary.lab.obfuscation.restoring import read_legend
 from armillary.platform.files.astra_sim import read_platform
+from armillary.platform.files.astra_sim_service import read_service
 from armillary.platform.files.htsim_machine import read_htsim_machine
 from armillary.platform.files.infragraph import read_infragraph
 from armillary.platform.files.native import load_platform, load_study
@@ -66,6 +68,7 @@ from armillary.serving.replica import Engine, serve_replica
 from armillary.serving.step_table import StepTable
 from armillary.studio.question import command_line, python, read_question
 from armillary.trace import GraphBuilder, Trace, load_trace, write_trace
+from armillary.trace.chakra_messages import et_def, open_messages, read_message
 from armillary.workload.models import from_hugging_face, load_model, parameters
 
 PACKAGE = Path(armillary.__file__).parent
@@ -83,6 +86,8 @@ def rows() -> list[Target]:
         ("edges", "edges.csv", made(seeds.EDGES), text, edges),
         ("edges-yaml", "edges.yaml", made(seeds.LINKS), yaml, edges),
         ("infragraph", "infra.yaml", made(seeds.INFRAGRAPH), yaml, infragraph),
+        ("astra-service", "config.json", made(*seeds.SERVICE), mutate.JSON, read_service),
+        ("messages", "step.0.et", lambda: [seeds.MESSAGES], mutate.BYTES, messages),
         ("ns3-topology", "star.txt", made(seeds.STAR), text, edges),
         ("ns3-config", "config.txt", made(seeds.NS3), text, ns3_config),
         ("htsim-topology", "tree.topo", made(seeds.TREE), text, edges),
@@ -125,6 +130,7 @@ def rows() -> list[Target]:
         ("configuration", "config.yaml", made(fuzz_named.CONFIGURATION), yaml, fuzz_named.configuration),
         ("plan", "plan.yaml", made(fuzz_named.PLAN), yaml, fuzz_named.plan),
         ("groups", "groups.json", made(fuzz_named.GROUPS), mutate.JSON, fuzz_named.groups),
+        ("routed-tokens", "tokens.csv", made(fuzz_named.TOKENS), text, lambda path: read_routing(path, 4, 8)),
         ("routing-table", "routes.csv", made(fuzz_named.ROUTES), text, fuzz_named.routes),
         ("loggers", "log.toml", made(fuzz_named.LOGGERS), [*text, mutate.nested], fuzz_named.loggers),
         ("kernels-under-load", "system.json", made(fuzz_named.UNDER_LOAD), mutate.JSON, read_loaded),
@@ -145,6 +151,13 @@ def rows() -> list[Target]:
         ("store-rows", "rows.json", made({"vals": {"size": "1 MiB", "bandwidth": 50}, "measures": {"step_time": 0.5, "npus": 4}, "status": "ok",
                               "reason": "no", "seconds": 0.5, "document": {"objectives": ["minimize step_time"]}, "path": "x"}), mutate.JSON, partial(store_of, seeds.SWEEP)),
     ]  # fmt: skip
+
+
+def messages(path: Path) -> None:
+    names, stream = et_def(), open_messages(path)
+    if read_message(stream, names["GlobalMetadata"]()):
+        while read_message(stream, names["Node"]()):
+            pass
 
 
 def question(path: Path) -> None:

@@ -142,7 +142,31 @@ INFRAGRAPH = json.dumps({"infrastructure": {
     "edges": [{"ep1": {"instance": "host[0]", "component": "card[0].port[1]"},
                "ep2": {"instance": "host[1]", "component": "card[-1].port"}, "scheme": "ring", "link": "eth"}],
 }, "annotations": {"nodes": [{"name": f"host.{i}.xpu.{j}", "attributes": [{"attribute": "rank", "value": str(4 * i + j)}]}
-                             for i in range(2) for j in range(4)]}})  # fmt: skip
+                             for i in range(2) for j in range(4)],
+                    "links": [{"name": "eth", "attributes": [{"attribute": "link_latency_ms", "value": 0.002}]}],
+                    "edges": [{"ep1": "host[0]xpu[0:2]", "ep2": "host.0.nvsw.1", "attributes": [{"attribute": "bandwidth", "value": "2 GBps"}]}],
+                    "link_specifications": [{"link_name": "nvlink", "packet_loss_rate": 0.1}]}})  # fmt: skip
+_COMMON = {
+    "workload": "step",
+    "system": {"scheduling_policy": "LIFO", "all_reduce_implementation": ["ring"], "overhead": 1},
+    "communicator_group": [{"identifier": "1", "npu_list": [0, 1]}],
+    "remote_memory": {"memory_type": "NO_MEMORY_EXPANSION"},
+    "cmd_parameters": {"comm_scale": 1.0, "rendezvous_protocol": False},
+}
+_RING = [{"topology": "ring", "npus_count": 4, "bandwidth": 50, "latency": 500}]
+_TIER = {"downlink_speed_gbps": 100, "radix_down": 2, "radix_up": 2, "downlink_latency_ns": 1000}
+SERVICE = [json.dumps({"common_config": _COMMON, "network_backend": {"choice": name, name: each}, "infragraph": json.loads(INFRAGRAPH)})
+           for name, each in (
+    ("analytical_congestion_aware", {"topology": {"choice": "network", "network": _RING}}),
+    ("analytical_congestion_unaware", {"topology": {"choice": "infragraph"}}),
+    ("ns3", {"network": {"cc_mode": 12, "link_down": [0, 0, 0]}, "logical_topology": {"logical_dimensions": [2]},
+             "topology": {"nc_topology": {"total_nodes": 3, "total_switches": 1, "total_links": 2, "switch_ids": [2], "connections": [
+                 {"source_index": i, "destination_index": 2, "bandwidth": "100Gbps", "latency": "0.005ms", "error_rate": "0"} for i in (0, 1)]}}}),
+    ("ns3", {"topology": {"choice": "infragraph"}}),
+    ("htsim", {"htsim_protocol": {"tcp": {"o": "log", "tcp_protocol": "COUPLED_EPSILON"}}, "topology": {"network_topology_configuration": {
+        "network": _RING, "htsim_topology": {"fat_tree": {"nodes": 4, "tiers": 2, "podsize": 4, "tier_0": _TIER, "tier_1": _TIER}}}}}),
+)]  # fmt: skip
+MESSAGES = b"\x07\n\x050.0.4" + b"\x12\x08\x01\x12\x03sum\x18\x07R\x07\n\x03x_y\x38\x05"
 GRAPHML = """<?xml version="1.0" encoding="utf-8"?>
 <graphml xmlns="http://graphml.graphdrawing.org/xmlns">
 <key id="n" for="node" attr.name="npu" attr.type="long"/><key id="b" for="edge" attr.name="bandwidth" attr.type="string"/>
@@ -257,5 +281,5 @@ CAPTURED: dict[str, Any] = {"format": "armillary-capture-1", "rank": 0, "ranks":
             "communications": [{"type": "all-gather", "input": 8, "output": 32, "group": 0, "own_stream": True, "peer": -1, "tag": 0, "splits": []},
                                {"type": "send", "input": 8, "output": 0, "group": 1, "own_stream": True, "peer": 1, "tag": 3, "splits": []}],
             "rows": [[0, 0, 0, 1, 3], [1, 0, 0, 1, 1], [4, 0, 0, 0, 0], [2, 5, 0, 0, 0], [3, 5, 1, 0, 0], [1, 1, 1, 0, 0], [5, 0, -1, 0, 0], [0, 0, 0, 1, 1]],
-            "peak_bytes": 4096, "assumed": {"train.py:9": 1}, "notes": []}  # fmt: skip
+            "peak_bytes": 4096, "reserved_bytes": 2097152, "assumed": {"train.py:9": 1}, "notes": []}  # fmt: skip
 ISSUES = "issue,npu_id=0,cycle=100,node_id=7,node_name=COMP_NODE_7\ncallback,npu_id=0,cycle=200,node_id=7,node_name=COMP_NODE_7\n"

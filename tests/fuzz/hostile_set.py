@@ -101,6 +101,7 @@ def kinds() -> Mapping[str, Kind]:
         "ns3-config": Kind("config.txt", lambda: NS3, ns3.format("config.txt", "logical.json")),
         "ns3-dims": text("dims.json", '{"logical-dims": ["8"]}', ns3.format("ns3.txt", "@")),
         "htsim-topology": of("htsim-topology", "machine show uses-topo.yaml"),
+        "routed-tokens": of("routed-tokens", "collective exchange 2xdgx-h100 --experts 16 --routing @"),
         "nccl": Kind("rank0.json", lambda: fuzz_readers.nccl_seeds()[0], "trace convert --from nccl rank0.json --out x"),
         "triosim": Kind("trace.csv", lambda: fuzz_readers.TRIOSIM, "trace convert --from triosim trace.csv --out x"),
         "goal": Kind("w.goal", lambda: fuzz_readers.GOAL, "trace convert --from goal w.goal --out x"),

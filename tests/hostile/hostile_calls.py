@@ -102,6 +102,7 @@ CALLS: Mapping[str, list[list[str]]] = {
     "collective schedule": [["bad.yaml", "--size", "1 MiB"], ["bad.yaml", "--size", NAME]],
     "collective time": [["h100", NAME, "1 MiB", "--gpus-per-node", "8"], [NAME, "all-reduce", NAME, "--gpus-per-node", "8"],
                         ["fit.yaml", "all-reduce", "1MiB", "--gpus-per-node", "8"]],
+    "collective exchange": [["bad.yaml", "--experts", "8", "--tokens", "2"], ["2xdgx-h100", "--experts", "16", "--routing", FILE]],
     "collective synthesize": [["edges.yaml", "--size", "1 MiB", "--tries", "1", "--msccl", "sy.xml", "--plot", "sy.svg",
                                "--json", "sy.json"], ["bad.yaml", "--size", "1 MiB", "--msccl", f"{FILE}.xml", "--tries", "1"]],
     "validate": [["--data", NAME], ["--data", "mpt.csv", "--html", "v.html", "--rows", "--json", "v.json"], ["--data", "measured.md"], ["--data", "gemm.csv"],

@@ -101,6 +101,10 @@ class Step:
     parts: list[tuple[int, int, int]] = field(default_factory=list)
     """(request, tokens before, new tokens)."""
     makes: list[int] = field(default_factory=list)
+    gives: list[int] = field(default_factory=list)
+    """Of those that it makes tokens for: how many."""
+    drafts: int = 0
+    """Tokens that it checks besides."""
     late: list[bool] = field(default_factory=list)
     """Of those that it makes a token for: whether there was a preemption since the one before."""
     start: int = 0
@@ -129,6 +133,7 @@ class Reference:
         self, requests: Requests, engine: Engine, price: Callable[[Step, Callable[[int], Request]], int]
     ) -> None:
         self.engine, self.price = engine, price
+        self.more = len(engine.accepted)
         self.requests = [
             Request(
                 r,
@@ -187,7 +192,10 @@ class Reference:
                 at += 1
                 continue
             new = min(request.prompt + request.made - request.computed, budget)
-            blocks = -(-(request.computed + new) // engine.block) - len(request.blocks)
+            drafts = self.drafts(request, new)
+            if new + drafts > budget:
+                break
+            blocks = self.lacks(request, request.computed + new + drafts)
             while blocks > len(self.cache.free):
                 preempted = True
                 victim = self.running.pop()
@@ -202,53 +210,73 @@ class Reference:
             if not self.running or at >= len(self.running):
                 break
             self.cache.take(request, blocks)
-            budget -= new
-            self.add(step, request, new)
+            budget -= new + drafts
+            self.add(step, request, new, drafts)
             at += 1
         while not preempted and self.waiting and budget and len(self.running) < engine.sequences:
             request = self.waiting[0]
             tokens = request.prompt + request.made
             found = self.cache.found(request, tokens)
             idle = sum(self.cache.holders[block] == 0 for block in found)
-            if -(-tokens // engine.block) - len(found) > len(self.cache.free) - idle:
+            if -(-(tokens + self.more) // engine.block) - len(found) > len(self.cache.free) - idle:
+                break
+            computed = len(found) * engine.block + self.brings(request)
+            new = min(tokens - computed, budget)
+            drafts = self.more if new == 1 and computed >= request.prompt else 0
+            if new + drafts > budget:
                 break
             self.waiting.popleft()
             self.running.append(request)
             self.cache.share(request, found)
-            request.computed = len(found) * engine.block + self.brings(request)
+            request.computed = computed
             request.hit += len(found) * engine.block
-            new = min(tokens - request.computed, budget)
-            self.cache.take(request, -(-(request.computed + new) // engine.block) - len(request.blocks))
+            self.cache.take(request, self.lacks(request, computed + new + drafts))
             if request.begun < 0:
                 request.begun = self.now
-            budget -= new
-            self.add(step, request, new)
+            budget -= new + drafts
+            self.add(step, request, new, drafts)
         return step
+
+    def drafts(self, request: Request, new: int) -> int:
+        """Return how many drafts go with a token that a request decodes."""
+        return self.more if new == 1 and request.computed >= request.prompt else 0
+
+    def accepted(self, request: Request) -> int:
+        """Return how many of the drafts behind its last token are accepted: Lehmer's generator, from its third draw."""
+        draw = (7919 * request.number + 104729 * request.made + 1) % (2**31 - 1)
+        for _ in range(2):
+            draw = 48271 * draw % (2**31 - 1)
+        return sum(draw < each for each in self.engine.accepted)
 
     def brings(self, request: Request) -> int:
         """Return how many tokens it has keys and values of when it begins."""
         return request.prompt if self.engine.brought and not request.preempted else 0
 
-    def add(self, step: Step, request: Request, new: int) -> None:
+    def add(self, step: Step, request: Request, new: int, drafts: int = 0) -> None:
         step.parts.append((request.number, request.computed, new))
+        step.drafts += drafts
         request.computed += new
-        self.cache.keep(request)
         if request.computed == request.prompt + request.made and request.made < request.output:
-            request.made += 1
+            given = min(1 + (self.accepted(request) if drafts else 0), request.output - request.made)
+            request.made += given
+            # The last of them is not computed yet.
+            request.computed += given - 1
             step.makes.append(request.number)
+            step.gives.append(given)
             step.late.append(request.lost)
             request.lost = False
+        self.cache.keep(request)
 
     def results(self, step: Step) -> None:
         self.now = max(self.now, step.end)
-        for number, late in zip(step.makes, step.late, strict=True):
+        for number, late, given in zip(step.makes, step.late, step.gives, strict=True):
             request = self.requests[number]
             # No token comes before the step that computed the prompt, nor twice.
             assert request.begun >= 0 and step.end > request.begun
-            request.done += 1
+            request.done += given
             request.stalled += step.end - request.ends[-1] if late and request.ends else 0
             request.ends.append(step.end)
-            if request.done == 1 + self.engine.brought:
+            if request.done == given + self.engine.brought:
                 request.first = step.end
             if request.done == request.output:
                 request.last = step.end
@@ -277,7 +305,7 @@ class Reference:
         places = [request.number for request in (*self.running, *self.waiting)]
         assert len(places) == len({*places}), "served twice"
 
-    def begin(self, step: Step, request: Request, found: list[int], new: int) -> None:
+    def begin(self, step: Step, request: Request, found: list[int], new: int, drafts: int = 0) -> None:
         """Let the first that waits run, with `new` tokens behind those of the blocks that it found."""
         self.waiting.popleft()
         self.running.append(request)
@@ -287,16 +315,17 @@ class Reference:
         if request.begun < 0:
             request.begun = self.now
         if new:
-            self.compute(step, request, new)
+            self.compute(step, request, new, drafts)
         else:
             self.cache.take(request, self.lacks(request, request.computed))
 
-    def compute(self, step: Step, request: Request, new: int) -> None:
-        self.cache.take(request, self.lacks(request, request.computed + new))
-        self.add(step, request, new)
+    def compute(self, step: Step, request: Request, new: int, drafts: int = 0) -> None:
+        self.cache.take(request, self.lacks(request, request.computed + new + drafts))
+        self.add(step, request, new, drafts)
 
     def lacks(self, request: Request, tokens: int) -> int:
-        return -(-tokens // self.engine.block) - len(request.blocks)
+        # Drafts that were not accepted have left it some.
+        return max(0, -(-tokens // self.engine.block) - len(request.blocks))
 
 
 class Sglang(Reference):
@@ -357,7 +386,9 @@ class Sglang(Reference):
         def writers() -> list[Request]:
             return [each for each in self.running if not each.cut and each.made < each.output]
 
-        while sum(self.lacks(each, each.computed + 1) for each in writers()) > len(self.cache.free):
+        while sum(self.lacks(each, each.computed + 1 + self.more) for each in writers()) > len(
+            self.cache.free
+        ):
             # The one with the fewest tokens goes; of several that with the longest prompt, the first of these.
             victim = min(self.running, key=lambda each: (each.made, -each.prompt))
             self.running.remove(victim)
@@ -368,14 +399,14 @@ class Sglang(Reference):
             self.less = 0
             self.waiting.appendleft(victim)
         for request in writers():
-            self.compute(step, request, 1)
+            self.compute(step, request, 1, self.more)
 
 
 class TensorRt(Reference):
     """No request begins whose answer the cache cannot hold; prompts are whole."""
 
     def promised(self, request: Request) -> int:
-        return self.lacks(request, request.prompt + request.output)
+        return self.lacks(request, request.prompt + request.output + self.more)
 
     def schedule(self) -> Step:
         step, budget = Step(), self.engine.budget
@@ -383,8 +414,10 @@ class TensorRt(Reference):
             left = request.prompt + request.made - request.computed
             if budget and request.computed < request.prompt + request.output - 1:
                 new = min(left, budget)
-                self.compute(step, request, new)
-                budget -= new
+                drafts = self.drafts(request, new)
+                if new + drafts <= budget:
+                    self.compute(step, request, new, drafts)
+                    budget -= new + drafts
         while self.waiting and budget and len(self.running) < self.engine.sequences:
             request = self.waiting[0]
             found = self.cache.found(request, request.prompt + request.made)
@@ -396,8 +429,12 @@ class TensorRt(Reference):
             if new > budget and not too_long:
                 break
             new = min(new, budget)
-            self.begin(step, request, found, new)
-            budget -= new
+            computed = len(found) * self.engine.block + self.brings(request)
+            drafts = self.more if new == 1 and computed >= request.prompt else 0
+            if drafts and new + drafts > budget:
+                break
+            self.begin(step, request, found, new, drafts)
+            budget -= new + drafts
         return step
 
 

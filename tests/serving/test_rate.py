@@ -22,3 +22,15 @@ def test_what_no_load_meets_and_what_every_load_meets() -> None:
         largest(lambda speed: 0.5, 0.9)
     with pytest.raises(InputError, match="all requests at once still meet the objective"):
         largest(lambda speed: 1.0, 0.9)
+
+
+def test_a_load_that_cannot_be_slower_says_what_is_missed() -> None:
+    """Requests cannot be further apart than a load may last: that is no news about the objective."""
+
+    def good(speed: float) -> float:
+        if speed < 0.1:
+            raise InputError("speed: the last request would come after 1e9 s")
+        return 0.25
+
+    with pytest.raises(InputError, match="of requests far apart 25 % meet the objective, expected 90 %"):
+        largest(good, 0.9)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from armillary.base.errors import InputError
 from armillary.base.jit import load
 from armillary.serving import columns as c
+from armillary.serving.drafts import chances
 from armillary.serving.outcome import joined
 from armillary.serving.replica import Engine, Served, serve_replica
 from armillary.serving.requests import Requests
@@ -33,9 +34,10 @@ def price(step: Step, request: object, each: int = 0) -> int:
     new = sum(each[2] for each in prompts)
     scores = sum(each * (2 * before + each) for _, before, each in prompts)
     before = (scores - new * new) // (2 * new) if new else 0
+    drafts = step.drafts
     return int(
         kernel.step_ns(
-            TOGETHER.arrays(), new + len(decoding), len(step.makes), new, before, len(decoding),
+            TOGETHER.arrays(), new + len(decoding) + drafts, len(step.makes) + drafts, new, before, len(decoding),
             sum(decoding) // len(decoding) if decoding else 0, each,
         )
     )  # fmt: skip
@@ -86,6 +88,44 @@ def test_requests_that_come_with_their_prompts(rule: str, data: st.DataObject) -
     made = (requests.output - 1).sum()
     assert made <= fast.steps[:, c.L_TOKENS].sum() <= made + (fast.again + (fast.preempted > 0)).sum()
     assert not fast.hit.any() and fast.most_blocks <= engine.blocks
+
+
+@pytest.mark.parametrize("rule", c.RULES)
+@settings(max_examples=60)
+@given(st.data())
+def test_drafts_are_those_of_the_reference(rule: str, data: st.DataObject) -> None:
+    requests = data.draw(loads())
+    drafts = data.draw(st.integers(1, 2))
+    engine = data.draw(engines(requests, (rule,)))
+    # As many tokens more as are drafted must fit, too.
+    engine = replace(
+        engine, budget=max(engine.budget, 8), sequences=min(engine.sequences, 8), blocks=engine.blocks + drafts,
+        accepted=chances(drafts, data.draw(st.floats(1, 1 + drafts))),
+    )  # fmt: skip
+    slow, fast = RULES[rule](requests, engine, price), served(requests, engine)
+    slow.run()
+    steps = [
+        (s.start, s.end, sum(each[2] for each in s.parts) + s.drafts, s.running, s.waiting, s.used)
+        for s in slow.steps
+    ]
+    columns = (c.L_START, c.L_END, c.L_TOKENS, c.L_RUNNING, c.L_WAITING, c.L_BLOCKS)
+    assert fast.steps[:, columns].tolist() == [list(each) for each in steps]
+    for name in ("begun", "first", "last", "preempted", "hit", "again", "stalled"):
+        assert getattr(fast, name).tolist() == [getattr(each, name) for each in slow.requests], name
+    # None is lost, and the time of each adds up.
+    assert (fast.last >= fast.first).all() and fast.most_blocks <= engine.blocks
+    waits = joined(requests, [fast], [np.arange(len(requests))]).waits
+    assert all((each >= 0).all() for each in waits.values())
+    assert (sum(waits.values()) == fast.last - fast.requests.arrival).all()
+
+
+def test_a_step_with_drafts_gives_as_many_tokens_as_are_said() -> None:
+    output = 2_000
+    requests = Requests(np.zeros(4, np.int64), np.full(4, 8), np.full(4, output))
+    for drafts, mean in ((1, 1.8), (3, 3.39), (3, 4.0), (2, 1.0)):
+        engine = Engine(64, 4, 16, 1_000, accepted=chances(drafts, mean), ahead=False)
+        steps = served(requests, engine).steps
+        assert 4 * (output - 1) / steps[:, c.L_DECODING].sum() == pytest.approx(mean, rel=0.03)
 
 
 @settings(max_examples=60)

@@ -230,7 +230,7 @@ def test_impossible_plans_name_the_nearest_that_works(changes: dict[str, Any], m
 
 def test_what_has_no_effect_is_said_of_the_trace_and_of_its_run() -> None:
     experts = {"experts": {"dispatcher": "deepep"}, "sequence": 128}
-    wish = {"ranks": 2, "batch": 8, "parallel": {"tp": 2}} | experts
+    wish = {"ranks": 2, "batch": 8} | experts
     alone = generate(load_model("mixtral-8x7b"), Plan.model_validate(wish))
     (said,) = alone.about["without_effect"]
     assert said.startswith("experts.dispatcher deepep has no effect")

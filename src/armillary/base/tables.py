@@ -18,6 +18,7 @@ Working memory of kernels, which grows when one asks for it, stands here, too: `
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -32,6 +33,8 @@ Ints = NDArray[np.int64]
 Part = Ints | Callable[[int], Ints]
 """The values of a table, or a function that returns them for the address at which they will stand."""
 _NO_WORDS = np.zeros(0, np.int64)
+_HUGE = 1 << 22
+"""Bytes from which NumPy asks for pages of 2 MiB."""
 
 
 @dataclass(frozen=True)
@@ -228,9 +231,7 @@ class Layout:
             at += len(before_table())
             where[name] = slice(at, at + length)
             at += length
-        state = np.zeros(
-            at + len(before_table()), np.int64
-        )  # zero pages take no memory until they are written
+        state = sparse_zeros(at + len(before_table()))
         for after in [*where.values(), slice(len(state), len(state))]:
             if len(words := before_table(after.stop - after.start)):
                 state[after.start - len(words) : after.start] = words
@@ -239,6 +240,25 @@ class Layout:
             if name in filled:
                 state[span] = filled[name]
         return (state if mode == "compiled" else state.tolist()), where
+
+
+def sparse_zeros(size: int) -> Ints:
+    """Return `size` integers that are 0, in pages of their own that take memory when they are written, 4 KiB each.
+
+    NumPy asks the operating system for pages of 2 MiB. Each is cleared as a whole when its first word is written, and
+    of the state of a run few words are: of 97 MB for a step of Llama 405B on 16,384 NPUs, 40 MB were cleared for 3 MB.
+
+    Raises:
+        MemoryError: there is not as much.
+    """
+    if 8 * size < _HUGE:
+        return np.zeros(size, np.int64)
+    # Private where the platform knows the word: a forked process writes to pages of its own, as with NumPy.
+    private = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
+    try:
+        return np.frombuffer(mmap.mmap(-1, 8 * size, **private), np.int64)
+    except OSError as error:
+        raise MemoryError(f"no room for {size} integers") from error
 
 
 def before_table(size: int = 0) -> Ints:

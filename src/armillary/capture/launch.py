@@ -27,7 +27,7 @@ from armillary.capture.log import FORMAT, Log, path_of, read
 from armillary.capture.mesh import mesh_of, needs_mesh
 from armillary.capture.script import REFUSED
 from armillary.capture.session import STEP
-from armillary.capture.summary import classes
+from armillary.capture.summary import classes, witnesses
 from armillary.convert.torch_import import import_torch
 
 TOGETHER = 2
@@ -182,7 +182,9 @@ def _usual(processes: _Processes, ranks: int) -> None:
     # By a number that is always the same: two runs of a command run the same ranks.
     drawn = random.Random(ranks).randrange(ranks)
     processes.run({ranks - 1, drawn} - processes.done)
-    # Where these differ (in a ring, each rank may see another part of a mask), what follows from none is run, too.
+    # The first one alone may read its loss and print it.
+    processes.run(witnesses(processes.logs(), cluster.GPUS_PER_NODE))
+    # Where others differ (in a ring, each rank may see another part of a mask), what follows from none is run, too.
     logs = processes.logs()
     rest = set(range(ranks)).difference(*(each.ranks for each in classes(logs)))
     if rest and len(rest) + len(logs) <= MOST_RANKS:

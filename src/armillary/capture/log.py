@@ -105,6 +105,7 @@ class Log:
         communications: In the order of their rows.
         rows: See `Row`.
         peak_bytes: Most memory that tensors had at a time in the step.
+        reserved_bytes: Most that PyTorch's allocator held for them.
         assumed: Place -> reads of values that nobody knows, in the whole run.
         notes: What a person should know.
         frameworks: Training software that the program imported, such as ``megatron-core``.
@@ -134,6 +135,7 @@ class Log:
     sources: dict[str, str] = field(default_factory=dict)
     environment: tuple[list[str], str] = field(default_factory=lambda: ([], ""))
     peak_by: list[tuple[str, str, int]] = field(default_factory=list)
+    reserved_bytes: int = 0
 
     def operators(self) -> Iterator[tuple[Row, Kind]]:
         """Yield what ran on the device, communications left out."""
@@ -205,8 +207,9 @@ def _check(log: Log) -> None:
     Raises:
         ValueError: there is one.
     """
-    if not all(type(each) is int for each in (log.rank, log.ranks, log.step, log.peak_bytes)):
-        raise ValueError("rank, ranks, step or peak_bytes is no integer")
+    sizes = (log.peak_bytes, log.reserved_bytes)
+    if not all(type(each) is int for each in (log.rank, log.ranks, log.step, *sizes)):
+        raise ValueError("rank, ranks, step, peak_bytes or reserved_bytes is no integer")
     if not 0 <= log.rank < log.ranks <= MOST_MEMBERS:
         raise ValueError(f"rank {log.rank} of {log.ranks}")
     texts = (log.device, log.torch, log.script, *log.notes, *log.assumed, *log.frameworks)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import weakref
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-BLOCK = 512
-"""Sizes are rounded up to this, as by PyTorch's caching allocator (`kMinBlockSize`)."""
+from armillary.capture.allocator import BLOCK, Allocator, library_bytes, options_of
+from armillary.capture.device import FakeDevice
+
+Change = tuple[int, int, int]
+"""Number of a storage, the bytes that it has from now on, and the stream that they are for."""
 Owner = tuple[str, str]
 """What a tensor is, ``weights``, ``gradients``, ``optimizer`` or ``tensors``, and its module, or else its line."""
 
@@ -24,9 +28,20 @@ class Memory:
         asked_peak: Most at a time since the program began it anew.
     """
 
-    def __init__(self, torch: Any, gone: Callable[[int], object]) -> None:
-        """Begin; `gone` gets the key of each storage that ends, which another may have after it."""
-        self._tell = gone
+    def __init__(
+        self, torch: Any, gone: Callable[[int], object], stream: Callable[[], int], device: FakeDevice
+    ) -> None:
+        """Begin.
+
+        Args:
+            torch: PyTorch.
+            gone: Gets the key of each storage that ends, which another may have after it.
+            stream: Returns the one that a tensor is made on.
+            device: That has the memory.
+        """
+        self._tell, self._stream = gone, stream
+        self._allocator, self._workspace = Allocator(device.memory), library_bytes(device.capability)
+        self._unknown: list[str] = []
         self.now = self.peak = self.asked_peak = 0
         self._sizes: dict[int, int] = {}
         self._watched: dict[int, Any] = {}
@@ -35,7 +50,9 @@ class Memory:
         self._count = 0
         # What was alive when the step began, and every change since: number, and bytes that it has then.
         self._before: dict[int, int] = {}
-        self._changes: list[tuple[int, int]] = []
+        self._changes: list[Change] = []
+        self._blocks: dict[int, Any] = {}
+        self._libraries: set[tuple[int, bool]] = set()
         storage = torch.UntypedStorage
         resize = storage.resize_
         memory = self
@@ -67,9 +84,9 @@ class Memory:
     def hold(self, mark: int, place: str) -> int:
         """Keep what was alive at the peak since `mark` and is no longer, as a CUDA graph does; return its key."""
         alive = {**self._before}
-        alive.update(self._changes[:mark])
+        alive.update((number, size) for number, size, _ in self._changes[:mark])
         now = most = sum(alive.values())
-        for number, size in self._changes[mark:]:
+        for number, size, _ in self._changes[mark:]:
             now += size - alive.get(number, 0)
             alive[number] = size
             most = max(most, now)
@@ -95,6 +112,24 @@ class Memory:
         self._set(key, storage.nbytes())
         self._watched[key] = weakref.ref(storage, lambda _, key=key: self._gone(key))  # type: ignore[misc]
 
+    def library(self, stream: int, backward: bool) -> None:
+        """Count what cuBLAS works in, once for each stream and each thread that calls it: gradients have their own."""
+        if (stream, backward) not in self._libraries:
+            self._libraries.add((stream, backward))
+            self._count += 1
+            key = -self._count
+            self._numbers[key], self._made[self._count] = self._count, "cuBLAS"
+            self._set(key, self._workspace)
+
+    def notes(self) -> list[str]:
+        """Return what a person should know of the allocator."""
+        found = [f"the allocator's option {name} is not followed" for name in self._unknown]
+        if self._allocator.full:
+            found.append(
+                f"the device was full {self._allocator.full} times, when what was free went back to it"
+            )
+        return found
+
     def number(self, tensor: Any) -> int:
         """Return the number of the storage of a tensor; 0: it is not known."""
         return self._numbers.get(tensor.untyped_storage()._cdata, 0)
@@ -105,8 +140,10 @@ class Memory:
 
     def at_peak(
         self, owners: Mapping[int, Owner], gone: Collection[int] = (), kept: Mapping[int, int] | None = None
-    ) -> list[tuple[str, str, int]]:
-        """Return (what, whose, bytes) of all that was alive at the peak, most first.
+    ) -> tuple[list[tuple[str, str, int]], int]:
+        """Return (what, whose, bytes) of all that was alive at the peak, most first, and the most that was reserved.
+
+        To be asked once of each step: the allocator keeps what it has reserved.
 
         Args:
             owners: Key of a storage that is alive now -> what it is; others are tensors of where they were made.
@@ -117,27 +154,39 @@ class Memory:
         alive, now = dict(self._before), sum(self._before.values())
         most, held = now, dict(alive)
         at = 0
-        for end, (number, size) in enumerate(changes, 1):
+        if not self._allocator.reserved:
+            # The program may have set the variables itself, before its first tensor.
+            self._allocator.options, self._unknown = options_of(os.environ)
+        self._allocator.restart()
+        for end, (number, size, stream) in enumerate(changes, 1):
             if number in gone:
                 continue
+            self._hold(number, size, stream)
             now += size - alive.get(number, 0)
             alive[number] = size
             if now > most:
                 most, at = now, end
-        for number, size in changes[:at]:
+        for number, size, _ in changes[:at]:
             if number not in gone:
                 held[number] = size
         named = {self._numbers[key]: owner for key, owner in owners.items() if key in self._numbers}
         total: Counter[Owner] = Counter()
         for number, size in held.items():
             total[named.get(number, ("tensors", self._made[number]))] += size
-        return [(*owner, size) for owner, size in total.most_common() if size]
+        return [(*owner, size) for owner, size in total.most_common() if size], self._allocator.peak
 
-    def _kept(self, kept: Mapping[int, int]) -> list[tuple[int, int]]:
+    def _hold(self, number: int, size: int, stream: int) -> None:
+        block = self._blocks.pop(number, None)
+        if block is not None:
+            self._allocator.give(block)
+        if size:
+            self._blocks[number] = self._allocator.take(size, stream)
+
+    def _kept(self, kept: Mapping[int, int]) -> list[Change]:
         """Return the changes, with the ends of some storages put off to those of others."""
         if not kept:
             return self._changes
-        ends = {number: at for at, (number, size) in enumerate(self._changes) if not size}
+        ends = {number: at for at, (number, size, _) in enumerate(self._changes) if not size}
         put_off = {
             number: ends[other]
             for number, other in kept.items()
@@ -147,22 +196,22 @@ class Memory:
         for number, at in put_off.items():
             later.setdefault(at, []).append(number)
         found = []
-        for at, (number, size) in enumerate(self._changes):
+        for at, (number, size, stream) in enumerate(self._changes):
             if not (number in put_off and ends[number] == at):
-                found.append((number, size))
-            found += [(other, 0) for other in later.get(at, ())]
+                found.append((number, size, stream))
+            found += [(other, 0, 0) for other in later.get(at, ())]
         return found
 
     def _set(self, key: int, size: int) -> None:
         new = -(-size // BLOCK) * BLOCK
         self.now += new - self._sizes.get(key, 0)
         self._sizes[key] = new
-        self._changes.append((self._numbers[key], new))
+        self._changes.append((self._numbers[key], new, self._stream()))
         self.peak = max(self.peak, self.now)
         self.asked_peak = max(self.asked_peak, self.now)
 
     def _gone(self, key: int) -> None:
         self.now -= self._sizes.pop(key, 0)
         self._watched.pop(key, None)
-        self._changes.append((self._numbers.pop(key), 0))
+        self._changes.append((self._numbers.pop(key), 0, 0))
         self._tell(key)

@@ -7,6 +7,7 @@ device meshes need real numbers.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, Protocol
 
 from armillary.capture.kinds import kept
@@ -53,6 +54,12 @@ def mode_of(torch: Any, recorder: Recorder) -> Any:
     fake = torch_part("_subclasses.fake_tensor").FakeTensorMode(allow_non_fake_inputs=True)
     ruled, sizes, pinned = rules(torch), Sizes(torch, recorder.values), set[int]()
 
+    @cache
+    def in_parts(func: Any) -> bool:
+        """Return whether an operator has no kernel of its own on the device, but calls others."""
+        has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
+        return has_kernel(func.name(), "CompositeImplicitAutograd") and not has_kernel(func.name(), "CUDA")
+
     def on_device(device: Any) -> bool:
         return device is not None and torch.device(device).type == "cuda"
 
@@ -82,7 +89,7 @@ def mode_of(torch: Any, recorder: Recorder) -> Any:
                 made = func(*args, **{**kwargs, "pin_memory": False})
                 pinned.add(made.untyped_storage()._cdata)
                 return made
-            if torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd"):
+            if in_parts(func):
                 # Below autograd such operators come whole; their parts are recorded instead.
                 with self:
                     found = func.decompose(*args, **kwargs)

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from armillary.base.errors import ArmillaryError
 from armillary.capture import library as notes
 from armillary.capture.communications import NAMESPACES, Groups, call_of
+from armillary.capture.device import FakeDevice
 from armillary.capture.fusion import Flow, fuse
 from armillary.capture.kinds import Kind, kind_of, shaped
 from armillary.capture.library import Library
@@ -69,11 +69,11 @@ class Recorder:
         stepped: Called when a step has ended in a CUDA graph.
     """
 
-    def __init__(self, torch: Any, log: Log, library: Library) -> None:
+    def __init__(self, torch: Any, log: Log, library: Library, device: FakeDevice) -> None:
         self.torch, self.log, self._library = torch, log, library
         self.values = Values(torch)
         self.where = Where(torch)
-        self.memory = Memory(torch, self._ended)
+        self.memory = Memory(torch, self._ended, library.stream, device)
         self.mode = mode_of(torch, self)
         self.optimizers: list[Any] = []
         self.paused = False
@@ -113,6 +113,7 @@ class Recorder:
             setattr(self.log, name, value)
         self.log.compiled = self.where.compiles
         self.log.assumed = dict(self.values.assumed)
+        self.log.notes += self.memory.notes()
         return self.log
 
     @property
@@ -191,8 +192,9 @@ class Recorder:
         if self._flows:
             rows, kinds, gone, kept = fuse(found["rows"], found["kinds"], self._flows, self.memory.alive())
             found |= {"rows": rows, "kinds": kinds}
-        peak = self.memory.at_peak(owners, gone, kept)
-        return found | {"peak_bytes": sum(size for _, _, size in peak), "peak_by": peak}
+        peak, reserved = self.memory.at_peak(owners, gone, kept)
+        held = {"peak_bytes": sum(size for _, _, size in peak), "peak_by": peak, "reserved_bytes": reserved}
+        return found | held
 
     def _flow(self, func: Any, args: Any, tensors: list[Any], results: list[Any]) -> None:
         """Note what the last row reads and writes, where a part of the program is compiled."""
@@ -278,6 +280,8 @@ class Recorder:
             self._wait_for(tensors, stream)
             self._row(OPERATOR, number, stream)
             self._flow(func, args, tensors, results)
+            if log.kinds[number].family == "matmul":
+                self.memory.library(stream, log.places[log.rows[-1].place].backward)
 
     def higher(
         self, name: str, tensors: list[Any], out: Any, flops: int, shape: Attention | None = None
@@ -385,15 +389,3 @@ def _plain(value: Any) -> Any:
     if value is None or isinstance(value, bool | int | str):
         return value
     return "nan" if isinstance(value, float) and math.isnan(value) else str(value)[:80]
-
-
-def check_step(log: Log) -> None:
-    """Refuse a step in which nothing ran.
-
-    Raises:
-        ArmillaryError: nothing was recorded.
-    """
-    if not any(row.kind in (OPERATOR, COMMUNICATION) for row in log.rows):
-        raise ArmillaryError(
-            f"{log.script}: rank {log.rank} ran nothing on the device; expected a program that moves its model to cuda"
-        )

@@ -30,6 +30,13 @@ def _reduced(_: Any, x: Any, mean: Any, invstd: Any, weight: Any, *wanted: bool)
     )
 
 
+def _rms_norm(x: Any, normalized: Any, *_: Any) -> tuple[Any, Any]:
+    """Return the norm, and 1 / root mean square of each row, in fp32 for 16-bit types."""
+    rows = (*x.shape[: x.dim() - len(normalized)], *(1 for _ in normalized))
+    single = {"dtype": x.new_empty(0).float().dtype} if x.dtype.itemsize < 4 else {}
+    return x.new_empty(x.shape), x.new_empty(rows, **single)
+
+
 def _gru_cell(gates: Any, _: Any, state: Any, *__: Any) -> tuple[Any, Any]:
     rows, width = state.shape
     return state.new_empty(rows, width), gates.new_empty(rows, 5 * width)
@@ -83,6 +90,7 @@ def rules(torch: Any) -> dict[str, Callable[..., Any]]:
         "aten::batch_norm_elemt": _like(0),
         "aten::batch_norm_backward_reduce": _reduced,
         "aten::batch_norm_backward_elemt": _like(1),
+        "aten::_fused_rms_norm": _rms_norm,
         "aten::_thnn_fused_gru_cell": _gru_cell,
         "aten::_thnn_fused_gru_cell_backward": _gru_cell_backward,
         "aten::_ctc_loss.Tensor": _ctc,

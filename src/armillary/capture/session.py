@@ -10,13 +10,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from armillary.base.errors import InputError
+from armillary.base.errors import ArmillaryError, InputError
 from armillary.base.files import make_folder
 from armillary.capture import cluster, log, torch_cuda, triton_kernels
 from armillary.capture.device import DEFAULT, fake_device
 from armillary.capture.library import Library, library
-from armillary.capture.log import Log
-from armillary.capture.recorder import Recorder, check_step
+from armillary.capture.log import COMMUNICATION, OPERATOR, Log
+from armillary.capture.recorder import Recorder
 from armillary.convert.torch_import import import_torch, torch_part
 
 OLDEST = (2, 9)
@@ -81,7 +81,7 @@ class Session:
         log.torch = torch.__version__
         os.environ.update(cluster.environment(log.rank, log.ranks))
         # Not before the recorder is there, which is told of streams from the first one on.
-        self._recorder = Recorder(torch, log, found)
+        self._recorder = Recorder(torch, log, found, self.device)
         self._recorder.stepped = self.step
         count = int(os.environ["LOCAL_WORLD_SIZE"])
         torch_cuda.install(torch, found, self.device, count, self._recorder)
@@ -130,7 +130,7 @@ class Session:
     def _complete(self, step: dict[str, Any] | None = None) -> None:
         self.done = True
         self.log.frameworks = [name for module, name in FRAMEWORKS.items() if module in sys.modules]
-        check_step(self._recorder.finish(step))
+        _check_step(self._recorder.finish(step))
         if self._before:
             self._before()
         if self.folder is not None:
@@ -216,3 +216,15 @@ def capturing(
         ArmillaryError: nothing ran on the device.
     """
     return Session(Path(folder), rank, ranks, device, step=step)
+
+
+def _check_step(log: Log) -> None:
+    """Refuse a step in which nothing ran.
+
+    Raises:
+        ArmillaryError: nothing was recorded.
+    """
+    if not any(row.kind in (OPERATOR, COMMUNICATION) for row in log.rows):
+        raise ArmillaryError(
+            f"{log.script}: rank {log.rank} ran nothing on the device; expected a program that moves its model to cuda"
+        )

@@ -16,6 +16,9 @@ from armillary.capture.mesh import Mesh, mesh_of
 MOST_LISTED = 1024
 """Largest group whose ranks a JSON file lists; of a larger one it has the rule, where there is one."""
 
+WITNESSES = 3
+"""Ranks of a place that have to do the same where one of it differs."""
+
 
 @dataclass(frozen=True)
 class RankClass:
@@ -37,8 +40,8 @@ class RankClass:
 def classes(logs: Sequence[Log], mesh: Mesh | None = None) -> list[RankClass]:
     """Return the classes of ranks, in the order of their first rank that was run.
 
-    A rank that was not run is in the class of those at its place in the pipeline, if they all do the same; without a
-    mesh, or where they differ, it is in none.
+    A rank that was not run is in the class of those at its place in the pipeline, if they all do the same but for the
+    first or last one; without a mesh, or where they differ, it is in none.
 
     Args:
         logs: Of the ranks that were run.
@@ -53,17 +56,11 @@ def classes(logs: Sequence[Log], mesh: Mesh | None = None) -> list[RankClass]:
     ranks = {at: [log.rank for log in each] for at, each in enumerate(found)}
     if mesh is not None and len(logs) < logs[0].ranks:
         number = {log.rank: at for at, each in enumerate(found) for log in each}
-        stages = mesh.stages(logs)
-        place = np.zeros(mesh.ranks, np.int64)
-        for axis in stages:
-            here = np.arange(mesh.ranks) // mesh.strides[axis] % mesh.sizes[axis]
-            place = place * mesh.sizes[axis] + here
-        at_place: dict[int, set[int]] = {}
-        for rank, at in number.items():
-            at_place.setdefault(int(place[rank]), set()).add(at)
+        place = _places(mesh, logs)
         one = np.full(int(place.max()) + 1, -1, np.int64)
-        for where, those in at_place.items():
-            one[where] = next(iter(those)) if len(those) == 1 else -1
+        for where in np.unique(place[list(number)]).tolist():
+            there = np.flatnonzero(place == where)
+            one[where] = _usual({rank: number[rank] for rank in there.tolist() if rank in number}, there)
         of_rank = one[place]
         of_rank[list(number)] = list(number.values())
         ranks = {at: np.flatnonzero(of_rank == at).tolist() for at in range(len(found))}
@@ -71,6 +68,49 @@ def classes(logs: Sequence[Log], mesh: Mesh | None = None) -> list[RankClass]:
         RankClass(tuple(ranks[at]), tuple(log.rank for log in each), each[0], _uneven(each))
         for at, each in enumerate(found)
     ]
+
+
+def witnesses(logs: Sequence[Log], per_host: int) -> set[int]:
+    """Return ranks that tell, when they are run too, whether only the first or the last one of a place differs.
+
+    Of each place whose ranks that were run differ: the second and third, the one before the last, and the first of
+    the second host of `per_host` ranks, as each host may have one that writes a log.
+    """
+    mesh, found = mesh_of(logs), set[int]()
+    if mesh is None:
+        return found
+    number = {log.rank: structure(log, mesh) for log in logs}
+    place = _places(mesh, logs)
+    for where in np.unique(place[list(number)]).tolist():
+        there = np.flatnonzero(place == where)
+        run = [rank for rank in there.tolist() if rank in number]
+        if len({number[rank] for rank in run}) > 1:
+            host = int(np.searchsorted(there, there[0] + per_host))
+            found |= {int(there[at]) for at in (1, 2, host, -2) if -len(there) <= at < len(there)}
+    return found - number.keys()
+
+
+def _places(mesh: Mesh, logs: Sequence[Log]) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """Return the place of each rank in the pipeline, (ranks,)."""
+    place = np.zeros(mesh.ranks, np.int64)
+    for axis in mesh.stages(logs):
+        here = np.arange(mesh.ranks) // mesh.strides[axis] % mesh.sizes[axis]
+        place = place * mesh.sizes[axis] + here
+    return place
+
+
+def _usual(run: dict[int, int], there: np.ndarray[Any, np.dtype[np.int64]]) -> int:
+    """Return the class of the ranks of a place that were not run; -1: nobody knows.
+
+    One that alone differs, the first or the last of its place, is the one that writes the log of the program, and reads
+    the loss for it. That the others do not is known where enough of them do the same.
+    """
+    kinds = Counter(run.values())
+    for rank in (int(there[0]), int(there[-1])):
+        if len(kinds) > 1 and rank in run and kinds[run[rank]] == 1:
+            del kinds[run[rank]]
+    [(found, count), *others] = kinds.most_common()
+    return found if not others and (count == len(run) or count >= WITNESSES) else -1
 
 
 def structure(log: Log, mesh: Mesh | None) -> str:
@@ -164,7 +204,8 @@ def document(logs: Sequence[Log]) -> dict[str, Any]:
             {
                 "ranks": list(each.ranks), "run": list(each.run), "representative": each.log.rank,
                 "operators": sum(1 for _ in each.log.operators()), "flops": sum(flops(each.log).values()),
-                "flops_by_kind": flops(each.log), "peak_bytes": each.log.peak_bytes, "uneven": each.uneven,
+                "flops_by_kind": flops(each.log), "peak_bytes": each.log.peak_bytes,
+                "reserved_bytes": each.log.reserved_bytes, "uneven": each.uneven,
                 "streams": len(streams(each.log)),
                 "unknown": unknown(each.log), "assumed": dict(each.log.assumed), "notes": list(each.log.notes),
                 "collectives": collectives(each.log),

@@ -19,6 +19,10 @@ from armillary.capture.memory import Memory
 from armillary.capture.recorder import Recorder
 from armillary.convert.torch_import import torch_part
 
+WHOLE = ("_fused_rms_norm", "silu_backward", "mish_backward")
+"""Operators that are one kernel on CUDA, of which a CPU's wheel knows only the parts: `native_functions.yaml` has CUDA
+beside CompositeImplicitAutograd for them."""
+
 
 def install(torch: Any, library: Library, device: FakeDevice, count: int, recorder: Recorder) -> None:
     """Let PyTorch see `count` devices.
@@ -59,6 +63,7 @@ def install(torch: Any, library: Library, device: FakeDevice, count: int, record
     torch.Tensor.pin_memory = lambda self, *_, **__: self
     torch.Tensor.is_pinned = lambda *_, **__: False
     _fake_tensors(torch)
+    _layouts(recorder)
     _moves(torch)
     _data(torch)
     _lengths(torch)
@@ -215,6 +220,11 @@ def _random(torch: Any, count: int) -> dict[str, Any]:
     }
 
 
+def _without_memory(*_: Any) -> Any:
+    """Stand where a kernel of CUDA does: the mode that records takes the call before it comes here."""
+    raise NotImplementedError("a tensor of the device has memory")
+
+
 def _fake_tensors(torch: Any) -> None:
     fake_tensor = torch_part("_subclasses.fake_tensor")
 
@@ -233,7 +243,24 @@ def _fake_tensors(torch: Any) -> None:
 
     for key in ("CUDA", "Meta"):
         kept.impl("_fused_sdp_choice", choice, key)
+    for name in WHOLE:
+        kept.impl(name, _without_memory, "CUDA")
     torch._armillary_kept = kept  # a library that is collected takes its operators away
+
+
+def _layouts(recorder: Recorder) -> None:
+    """Record nothing of what DTensor runs on tensors of global shape, only to learn what an operator gives."""
+    propagator = torch_part("distributed.tensor._sharding_prop").ShardingPropagator
+    ask = propagator._propagate_tensor_meta_non_cached
+
+    def asked(self: Any, schema: Any) -> Any:
+        before, recorder.paused = recorder.paused, True
+        try:
+            return ask(self, schema)
+        finally:
+            recorder.paused = before
+
+    propagator._propagate_tensor_meta_non_cached = asked
 
 
 def _moves(torch: Any) -> None:

@@ -14,6 +14,8 @@ from armillary.cli.outputs import say, show_table, working, write_json
 from armillary.cli.values import OUTPUT_FOLDER, OutputPrefix
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from armillary.capture.log import Log
 FEW = 3
 
@@ -121,9 +123,15 @@ def present(logs: list[Log]) -> None:
             str(len(streams(log))),
         )  # fmt: skip
     show_table(table)
+    if any(each.log.reserved_bytes for each in found):
+        say(_memory([each.log for each in found]))
     if (known := sum(len(each.ranks) for each in found)) < first.ranks:
         say(f"Ranks whose work does not follow from these: {first.ranks - known:,}; --run names more")
     for each in found:
+        if len(each.ranks) == 1 and len(logs) < first.ranks:
+            say(
+                f"Rank {each.ranks[0]} alone differs from others of its place, which stand for those that were not run"
+            )
         if each.uneven:
             say(f"Ranks {_listed(each.run)} differ in the shapes of {each.uneven} operators: uneven shards")
     assumed = {place: count for each in found for place, count in each.log.assumed.items()}
@@ -141,3 +149,20 @@ def present(logs: list[Log]) -> None:
 def _listed(ranks: tuple[int, ...]) -> str:
     """Return ranks as text: all of a few, else how many."""
     return ", ".join(map(str, ranks)) if len(ranks) <= FEW else f"{ranks[0]} … {ranks[-1]} ({len(ranks)})"
+
+
+def _memory(logs: Sequence[Log]) -> str:
+    """Return whether the rank that needs most memory fits on the device."""
+    from armillary.base.units import format_bytes
+    from armillary.capture.device import fake_device
+    from armillary.workload.memory.outside import CHANNELS, CONNECTION, CONTEXT
+
+    def outside(log: Log) -> int:
+        return CONTEXT + CHANNELS * CONNECTION * sum(len(ranks) > 1 for ranks in log.groups)
+
+    most = max(logs, key=lambda log: log.reserved_bytes + outside(log))
+    needed, has = most.reserved_bytes + outside(most), fake_device(most.device).memory
+    return (
+        f"Memory: {'fits' if needed <= has else 'does not fit'}: {format_bytes(needed)} of {format_bytes(has)}, "
+        f"of which PyTorch reserves {format_bytes(most.reserved_bytes)}, and the rest is assumed for CUDA and NCCL"
+    )

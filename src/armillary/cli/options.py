@@ -217,6 +217,11 @@ def with_efficiency(platform: Platform, percent: str | None, trace: Trace | None
         share = 0.0
     if not 0 < share <= 1:
         raise InputError(f"--efficiency '{percent}': expected a percentage above 0, up to 100, e.g. 45")
+    # 0.45 is written for 45 % as often as for 0.45 %; the answer would be a hundred times off.
+    if share < 0.01 and not percent.rstrip().endswith("%"):
+        raise InputError(
+            f"--efficiency '{percent}': a share or a percentage? Expected '{10000 * share:g} %' or '{100 * share:g} %'"
+        )
     # Nodes without a recorded time need a model, even if the machine names none.
     if not platform.compute.model and not any(
         untimed(graph).any() for graph in (trace.graphs if trace else ())

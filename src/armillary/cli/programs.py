@@ -29,6 +29,16 @@ PROGRAMS: Mapping[str, tuple[str, ...]] = {
     "et_converter": ("chakra", "et_converter"),
 }
 """Name -> the words that stand before those of a call."""
+
+
+def _module(name: str) -> str:
+    """Return a module that is a program: ``python -m`` runs it, and so does its ``main``."""
+    return (
+        "import sys\n\nfrom armillary.cli.programs import call\n\n\n"
+        f'def main():\n    call("{name}", sys.argv[1:])\n\n\nif __name__ == "__main__":\n    main()\n'
+    )
+
+
 _BUILD = "build/astra_analytical/build"
 ASTRA_SIM = {
     f"{_BUILD}/bin/AstraSim_Analytical_Congestion_Unaware": "AstraSim_Analytical_Congestion_Unaware",
@@ -43,15 +53,36 @@ ASTRA_SIM = {
 CHAKRA = {name: name for name, words in PROGRAMS.items() if words[0] == "chakra"}
 """The same of Chakra, in a folder on the path."""
 _MARK = "# A program of Armillary under the name of another: `armillary "
+_PROTOLIB = """\
+from armillary.trace.chakra_messages import open_messages as openFileRd
+from armillary.trace.chakra_messages import read_message as decodeMessage
+from armillary.trace.chakra_messages import write_message as encodeMessage
+"""
+_SCHEMA = "from armillary.trace.chakra_messages import et_def\n\nglobals().update(et_def())\n"
+# Today's modules, and those of 2024.
+_TOOLS = ("converter", "trace_link", "visualizer", "jsonizer", "generator", "timeline_visualizer")
+CHAKRA_MODULES = {
+    "chakra/schema/protobuf/et_def_pb2.py": _SCHEMA,
+    "chakra/et_def/et_def_pb2.py": _SCHEMA,
+    "chakra/src/third_party/utils/protolib.py": _PROTOLIB,
+    "chakra/third_party/utils/protolib.py": _PROTOLIB,
+    **{f"chakra/src/{name}/{name}.py": _module(f"chakra_{name}") for name in _TOOLS},
+    "chakra/trace_link/trace_link.py": _module("chakra_trace_link"),
+    "chakra/et_converter/et_converter.py": _module("et_converter"),
+}
+"""Path of a module of Chakra's Python package -> its text here, without the packages around it."""
 
 
-def install(folder: Path, paths: Mapping[str, str], origin: str) -> list[Path]:
+def install(
+    folder: Path, paths: Mapping[str, str], origin: str, modules: Mapping[str, str] | None = None
+) -> list[Path]:
     """Put programs at paths below a folder, all or none of them; those that were put there before are replaced.
 
     Args:
         folder: It is made where it is missing.
         paths: Path below it -> name of the program.
         origin: The command that installs them, ``astra-sim install``.
+        modules: Path below it -> text of a module of Python; the packages around them are made, too.
 
     Returns:
         The files.
@@ -62,7 +93,13 @@ def install(folder: Path, paths: Mapping[str, str], origin: str) -> list[Path]:
     from armillary.base.files import check_folder, replacing
 
     check_folder(origin, folder)
-    for path in paths:
+    tops = {Path(path).parts[0] for path in modules or ()}
+    modules = {**_packages(modules or {}), **(modules or {})}
+    # A folder of that name without our file is another's package, or a checkout of it.
+    foreign = [
+        f"{top}/." for top in tops if (folder / top).exists() and not _ours(folder / top / "__init__.py")
+    ]
+    for path in (*foreign, *paths, *modules):
         at = folder / path
         if os.path.lexists(at) and not _ours(at):
             raise InputError(
@@ -75,7 +112,16 @@ def install(folder: Path, paths: Mapping[str, str], origin: str) -> list[Path]:
         with replacing(folder / path) as temporary:
             temporary.write_text(text, encoding="utf-8")
             temporary.chmod(0o755)
-    return [folder / path for path in paths]
+    for path, text in modules.items():
+        with replacing(folder / path) as temporary:
+            temporary.write_text(f"{_MARK}{origin}`\n{text}", encoding="utf-8")
+    return [folder / path for path in (*paths, *modules)]
+
+
+def _packages(modules: Mapping[str, str]) -> dict[str, str]:
+    """Return the path of the file that makes a package of each folder that modules lie in."""
+    parents = {str(each) for path in modules for each in Path(path).parents if each.name}
+    return {f"{each}/__init__.py": "" for each in sorted(parents)}
 
 
 def _ours(path: Path) -> bool:

@@ -12,7 +12,7 @@ from armillary.cli import COMMANDS
 from armillary.cli.command import FILES, Command, option
 from armillary.cli.options import counted_machine_option, html_option, json_option, seed_option
 from armillary.cli.outputs import say, show_table, working, write_html, write_json
-from armillary.cli.values import complete_models
+from armillary.cli.values import complete_costs, complete_models
 
 _HELP = f"""{COMMANDS["serve"]}
 
@@ -138,6 +138,22 @@ engine_options = _together(
         help="Steps for which prompts wait until each rank of dp has one (TensorRT-LLM).",
     ),
     option(
+        "--drafts",
+        type=int,
+        default=0,
+        show_default=True,
+        metavar="K",
+        heading=ENGINE,
+        help="Tokens drafted before a step, which checks them (MTP, EAGLE).",
+    ),
+    option(
+        "--accepted",
+        type=float,
+        metavar="TOKENS",
+        heading=ENGINE,
+        help="That such a step gives on average, from 1 to K + 1; by default as measured for the model.",
+    ),
+    option(
         "--cached/--no-cached",
         default=True,
         show_default=True,
@@ -165,6 +181,13 @@ engine_options = _together(
     ),
 )
 """How engines run, and how requests find a replica."""
+costs_option = option(
+    "--costs",
+    metavar="COSTS",
+    heading=LOAD,
+    shell_complete=complete_costs,
+    help="Prices and energies, as of plan cost: a file, or a preset.",
+)
 
 
 def with_times(options: Mapping[str, object], overhead: str | None, ingest: str | None) -> dict[str, Any]:
@@ -227,6 +250,7 @@ def with_times(options: Mapping[str, object], overhead: str | None, ingest: str 
 )
 @option("--find-rate", "share", metavar="SHARE", heading=LOAD,
         help="Divide the time between requests until this share of them, e.g. 90%, just meets --slo.")  # fmt: skip
+@costs_option
 @option("--requests", "each", is_flag=True, heading=FILES, help="List every request in the JSON file.")
 @html_option()
 @json_option("Write the same as JSON, in s and tokens.")
@@ -239,6 +263,7 @@ def command(
     slo: str | None,
     share: str | None,
     speed: float,
+    costs: str | None,
     each: bool,
     html: Path | None,
     json_file: Path | None,
@@ -250,6 +275,12 @@ def command(
     from armillary.serving.result import engine_lines, headline, interval_text, load_text, rate_text, use_text
     from armillary.serving.serve import find_rate, serve
     from armillary.serving.show import metrics_table, serving_json, waits_table
+
+    if costs:
+        from armillary.explore.cost import load_costs
+
+        # Read before the load is served: a typo should not cost its time.
+        known = load_costs(costs)
 
     if each and not json_file:
         raise click.UsageError("--requests lists them in the file of --json, which is missing")
@@ -276,9 +307,18 @@ def command(
     for text in engine_lines(found):
         say(text)
     say(use_text(found))
+    result = serving_json(found, requests=each)
+    if costs:
+        from armillary.explore.deploy.cost import bill
+
+        cost = bill(found, known)
+        say(f"Cost: {cost.text}")
+        for text in cost.notes:
+            say(text)
+        result["cost"] = cost.json()
     click.echo()
     show_table(metrics_table(found))
     click.echo("\nWhere the time of a request goes, on average:")
     show_table(waits_table(found))
-    write_json(json_file, serving_json(found, requests=each))
+    write_json(json_file, result)
     write_html(html, found)

@@ -98,6 +98,7 @@ class ExecutionPlan:
         alignment: Bytes to whose multiples chunks are cut.
         document: The file, for errors.
         warnings: What was read past.
+        sizes: Least and most bytes for which MSCCL++ takes it.
     """
 
     name: str
@@ -111,6 +112,7 @@ class ExecutionPlan:
     alignment: int
     document: Document = field(repr=False)
     warnings: tuple[str, ...] = ()
+    sizes: tuple[int, int] = (0, 2**64 - 1)
 
     @property
     def cut(self) -> int:

@@ -100,10 +100,12 @@ class _Reader:
         in_place = data.get("inplace", False)
         if not isinstance(in_place, bool):
             document.reject(("inplace",), in_place, "true or false")
+        least = self._number(data, (), "min_message_size", 0, 2**64 - 1, 0)
+        most = self._number(data, (), "max_message_size", 0, 2**64 - 1, 2**64 - 1)
         return ExecutionPlan(
             name, COLLECTIVES.get(word, word), protocol, n, in_place,
             tuple((one[0], one[1], one[2]) for one in chunks), blocks, semaphores, alignment, document,
-            tuple(dict.fromkeys(self.warnings)),
+            tuple(dict.fromkeys(self.warnings)), (least, most),
         )  # fmt: skip
 
     def _list(

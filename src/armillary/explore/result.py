@@ -67,11 +67,11 @@ class Result(Shown):
 
     @property
     def mfu(self) -> float | None:
-        """FLOP/s over the peak, as a share; None: not known."""
+        """FLOP/s that the model needs, over the peak, as a share; None: not known."""
         from armillary.report.flop_rate import flops
 
         found = flops(self.run)
-        return found.utilisation if found else None
+        return found.mfu if found else None
 
     @property
     def memory(self) -> Mapping[str, Any] | None:

@@ -1,4 +1,7 @@
-"""Achieved FLOP/s, and the share of the peak that they are (MFU).
+"""Achieved FLOP/s, and the share of the peak that they are.
+
+It is the MFU unless a run computes more than its model needs, as recomputation does: then it is the HFU (hardware FLOPs
+utilisation), and only the model's part of it the MFU. Traces of elsewhere do not say what their model needs.
 
 Where kernels differ in precision, each counts against the peak of its own: the share is the time that all
 operations take at their peaks, over the step time, and cannot exceed 100 %.
@@ -15,6 +18,9 @@ from armillary.engine.common.timeline import Timeline
 from armillary.platform.kernels import PRECISIONS
 from armillary.report.plain import class_sizes, nanoseconds
 from armillary.trace.graph import exact_sum
+
+SEEN = 1e-3
+"""Share of the operations beyond which two shares of the peak differ as they are printed, to 0.1 %."""
 
 
 @dataclass(frozen=True)
@@ -34,10 +40,23 @@ class Flops:
     peak: float | None
     """Peak FLOP/s of one NPU for nodes that name no precision (bf16), None if the timeline does not have it."""
     utilisation: float | None
-    """Model FLOPs utilisation (MFU): rate per NPU ÷ peak, each operation against the peak of its precision; None also
-    if that exceeds 1."""
+    """Rate per NPU ÷ peak, each operation against the peak of its precision; None also if that exceeds 1."""
     above_peak: bool = False
     """Whether kernels exceed the peak of the machine: their times were recorded elsewhere, or overridden."""
+    needed: int | None = None
+    """Operations that the model needs; None: not known."""
+
+    @property
+    def repeats(self) -> bool:
+        """Whether more is computed than the model needs, by what can be seen."""
+        return self.needed is not None and self.total > (1 + SEEN) * self.needed
+
+    @property
+    def mfu(self) -> float | None:
+        """Model FLOPs utilisation: the part of `utilisation` that the model needs; all of it if that is not known."""
+        if self.utilisation is None or not self.repeats or self.needed is None:
+            return self.utilisation
+        return self.utilisation * self.needed / self.total
 
 
 def flops(timeline: Timeline) -> Flops | None:
@@ -79,4 +98,15 @@ def flops(timeline: Timeline) -> Flops | None:
         by_precision={name: done for name, done in by_precision.items() if done},
         utilisation=None if above or share is None else min(share, 1.0),
         above_peak=above,
+        needed=timeline.info.get("model_flops"),
     )
+
+
+def peak_text(found: Flops, peak: str = "the peak") -> str:
+    """Return "40.1 % of the peak (MFU)", or where more is computed than needed both shares; "" if not known."""
+    if found.utilisation is None or found.mfu is None:
+        return ""
+    text = f"{100 * found.utilisation:.1f} % of {peak}"
+    if not found.repeats:
+        return f"{text} (MFU)"
+    return f"{text} (HFU), {100 * found.mfu:.1f} % without what is computed again (MFU)"

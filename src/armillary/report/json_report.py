@@ -130,7 +130,8 @@ def _flops(timeline: Timeline) -> dict[str, Any] | None:
         "total_flops_per_s": found.rate,
         "npu_flops_per_s": found.rate_per_npu,
         "npu_peak_flops_per_s": found.peak,
-        "mfu_ratio": found.utilisation,
+        "mfu_ratio": found.mfu,
+        "hfu_ratio": found.utilisation,
         "above_peak": found.above_peak,
         "precisions": [
             {"precision": name or None, "total_flops": done} for name, done in found.by_precision.items()

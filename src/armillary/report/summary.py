@@ -179,7 +179,7 @@ def _rate(timeline: Timeline) -> str:
     """Return "Compute rate 250 TFLOP/s per NPU, 128 PFLOP/s in all, 40.1 % of the peak (MFU)" if known."""
     if not any(timeline.table(cls).flops.any() for cls in range(len(timeline.finish))):
         return ""
-    from armillary.report.flop_rate import flops
+    from armillary.report.flop_rate import flops, peak_text
 
     found = flops(timeline)
     if found is None:
@@ -191,7 +191,7 @@ def _rate(timeline: Timeline) -> str:
         return text
     # Precisions have peaks of their own, so there is no one peak to name.
     several = len(found.by_precision) > 1 and "peaks_flops_per_ns" in timeline.info
-    return f"{text}, {_ratio(found.utilisation)} of {'their peaks' if several else 'the peak'} (MFU)"
+    return f"{text}, {peak_text(found, 'their peaks' if several else 'the peak')}"
 
 
 def assumed(timeline: Timeline) -> str:

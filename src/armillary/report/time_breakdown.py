@@ -151,6 +151,8 @@ class Breakdown:
     """Nothing was running."""
     communication_hidden: int
     """Communication under compute or CPU work; part of those, so not part of the sum."""
+    communication_beside_cpu: int
+    """Communication while a CPU node ran and no compute node; part of `cpu`, so not part of the sum."""
     finish: int
 
     def parts(self) -> dict[str, int]:
@@ -179,8 +181,14 @@ def breakdown(timeline: Timeline, cls: int, late: Late | None = None) -> Breakdo
         parts[part], before = total - before, total
     exposed = parts["communication"] + parts["waiting"]
     # All communication, waiting included, without what was exposed.
-    hidden = measure(*_join(spans.of("communication"), spans.of("waiting"))) - exposed
-    return Breakdown(**parts, idle=spans.finish - before, communication_hidden=hidden, finish=spans.finish)
+    open_ = _join(spans.of("communication"), spans.of("waiting"))
+    hidden = measure(*open_) - exposed
+    # What communication adds to compute alone, without what it adds to both compute and CPU work.
+    beside = measure(*_join(spans.of("compute"), open_)) - parts["compute"] - exposed
+    return Breakdown(
+        **parts, idle=spans.finish - before, communication_hidden=hidden, communication_beside_cpu=beside,
+        finish=spans.finish,
+    )  # fmt: skip
 
 
 def waited_for(

@@ -145,5 +145,5 @@ def share(par, st, pool, req, tables, r, many):
 
 @inner
 def lacking(par, req, r, tokens):
-    """Return how many further blocks a request needs to hold `tokens`."""
-    return -(-tokens // par[P_BLOCK]) - req[R_HELD * par[P_REQUESTS] + r]
+    """Return how many further blocks a request needs to hold `tokens`; drafts may have left it some."""
+    return max(0, -(-tokens // par[P_BLOCK]) - req[R_HELD * par[P_REQUESTS] + r])

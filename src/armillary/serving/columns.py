@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-P_COLUMNS = 18
+MOST_DRAFTS = 8
+"""Tokens that may be drafted ahead of a step."""
+P_COLUMNS = 20 + MOST_DRAFTS
 (
     P_REQUESTS, P_BUDGET, P_SEQUENCES, P_BLOCK, P_BLOCKS, P_DEPTH, P_CACHED, P_CLIENTS, P_LONG, P_INGEST, P_EMIT,
     P_RULE, P_TOKEN, P_POLL, P_RANKS, P_BALANCE, P_BROUGHT,
-    P_UNTIL,
-) = range(P_COLUMNS)  # fmt: skip
+    P_UNTIL, P_DRAFTS, P_ACCEPTED,
+) = range(P_COLUMNS - MOST_DRAFTS)  # fmt: skip
 """Requests; tokens of a step; sequences that run at a time; tokens of a block; blocks; steps that are scheduled before
 the results of the first are known; whether blocks are kept for others; clients of a closed loop, 0: open;
 most new tokens of a prompt in a step, 0: no such limit; ns before a request is in the queue, and after its last step
@@ -15,7 +17,9 @@ until a token is with the client; number of the rule (`RULES`); ps of a token of
 one request after another; steps of tokens between looks for new requests, 1: before each step; ranks that have requests
 of their own and go through each step together; steps for which prompts wait until each rank has one (TensorRT-LLM);
 1: requests come with the keys and values of their prompts, and with the token that follows these; half ns up to which
-it may run, where the results of a ns come before what is scheduled then, half a ns later; -1: no end."""
+it may run, where the results of a ns come before what is scheduled then, half a ns later; -1: no end;
+tokens that are drafted of each request before a step, which checks them; of 2**31 - 1 steps, how many accept one draft
+at least, two at least, and so on: `MOST_DRAFTS` columns."""
 RULES = ("vllm", "sglang", "trtllm")
 VLLM, SGLANG, TRTLLM = range(len(RULES))
 

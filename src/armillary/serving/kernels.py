@@ -23,6 +23,7 @@ from armillary.compute.gpu.gemm import gemm_seconds
 from armillary.compute.model import Floats
 from armillary.trace import CollectiveType
 from armillary.workload.layers.layer import Step
+from armillary.workload.layers.sparse import PROBE
 
 FILE = Path(__file__).with_name("kernels.yaml")
 ENGINES = ("vllm", "sglang", "trtllm")
@@ -46,6 +47,10 @@ splits and sends: what kernels leave of the time to first token of gpt-oss on vL
 7,373 tokens (silicon_sample.csv). BLIS has 15.6 ms, whatever the prompt (inference-sim, defaults.yaml)."""
 LINEAR = ("mixer.conv.", "mixer.keys.", "mixer.scan", "mixer.update")
 """What the names of kernels between the projections of a linear layer begin with, but for its gate."""
+TILE = 64
+"""Heads that kernels of attention over chosen keys compute at least: from 8 to 64 they take the same (dsa tables)."""
+CHOOSING = ("index.score", "index.probe", "index.top")
+"""Names of the kernels that choose keys, before attention over these."""
 ROUTED = ("dispatch.", "experts.", "combine.")
 OTHER, ATTENTION, TOGETHER = range(3)
 """What a kernel's time depends on: tokens of the step, what is before them, tokens of all ranks with requests of their
@@ -91,6 +96,8 @@ class Kernels:
         blocks: Whether operands in fp8 have scales of 1 x 128 and 128 x 128.
         routed: Its experts; None: it has none.
         like: The device whose constants these are.
+        cache: Precision of keys and values, ``bf16`` or ``fp8``.
+        drafts: Tokens behind the last one of a sequence that decodes.
     """
 
     gpu: Gpu
@@ -100,6 +107,8 @@ class Kernels:
     blocks: bool
     routed: Routed | None
     like: str
+    cache: str = "bf16"
+    drafts: int = 0
 
     def reduce_ns(self, size: float, members: int) -> float:
         """Return ns of an all-reduce of `size` bytes: the sooner of one shot and two."""
@@ -118,10 +127,10 @@ class Kernels:
         return float(US * (own["launch"] + moved))
 
     def decode_ns(self, rows: float, size: float, keys: int, kind: str = "bf16") -> float:
-        """Return ns of attention of one new token of each sequence.
+        """Return ns of attention of one new token of each sequence, and of drafts behind it.
 
         Args:
-            rows: Sequences times heads of queries.
+            rows: Sequences times heads and tokens of queries.
             size: Bytes of the cache that are read.
             keys: Tokens before each.
             kind: Precision of the cache, ``bf16`` or ``fp8``.
@@ -142,6 +151,23 @@ class Kernels:
         return US * (
             own["launch"] + portable.hypot(moved, flops / (self.gpu.peaks["bf16"] * own["rate"]) * 1e6)
         )
+
+    def sparse_ns(self, attend: Step, score: Step, top: Step, heads: int) -> float:
+        """Return ns of choosing keys by a small attention, and of attention in the latent space over those (DSA).
+
+        Args:
+            attend: Attention over the keys that were chosen.
+            score: The small attention over all keys.
+            top: What chooses.
+            heads: Of `attend` on this device; kernels have tiles of `TILE`.
+        """
+        own = self.parts["sparse" if score.name.endswith(PROBE) else "sparse prompt"][self.cache]
+        moved = attend.bytes / (self.gpu.bandwidth * own["memory"])
+        computed = attend.flops * max(heads, TILE) / heads / (self.gpu.peaks["bf16"] * own["rate"])
+        scored = score.bytes / (self.gpu.bandwidth * own["read"])
+        scored += score.flops / (self.gpu.peaks["fp8"] * own["score"])
+        chosen = top.bytes / (self.gpu.bandwidth * own["top"])
+        return US * (own["launch"] + 1e6 * (portable.hypot(moved, computed) + scored + chosen))
 
     def linear_ns(self, kind: str, size: float) -> float:
         """Return ns of Gated DeltaNet that moves `size` bytes: ``chunk`` of prompts, ``step`` of single tokens."""
@@ -222,12 +248,17 @@ def take(steps: Sequence[Step], kernels: Kernels, tp: int, taken: Taken, at: int
             ns += 2 * kernels.gather_ns(2 * tokens * of.ranks * of.hidden, of.tp)
         taken.others.append((at, times * ns, TOGETHER if of.ranks > 1 else OTHER))
     fused = kernels.parts.get("fuses", {}).get("all", {})
+    chosen = _sparse(steps, kernels)
+    if chosen:
+        taken.others.append((at, times * kernels.sparse_ns(*chosen), ATTENTION))
     linear = _linear(steps, kernels)
     if linear:
         taken.others.append((at, times * kernels.linear_ns(*linear), ATTENTION))
     for step in steps:
         name, _, last = step.name.rpartition(".")
         if linear and step.name.startswith(LINEAR):
+            continue
+        if chosen and (step.name in CHOOSING or step.name == "absorbed.attend"):
             continue
         if routed and (is_routed(step.name) or _beside(step.name, tokens)):
             if step.collective and not meets:
@@ -238,11 +269,15 @@ def take(steps: Sequence[Step], kernels: Kernels, tp: int, taken: Taken, at: int
         shape, kind = step.attention, _kind(step, kernels.blocks)
         if step.collective is CollectiveType.ALL_REDUCE and meets:
             taken.others.append((at, times * kernels.reduce_ns(step.size, tp), OTHER))
-        elif shape and shape.queries == 1 and "decode" in kernels.parts:
+        elif (
+            shape
+            and "decode" in kernels.parts
+            and (shape.queries == 1 or shape.queries <= min(kernels.drafts + 1, shape.keys - 1))
+        ):
             width = shape.key + shape.value
-            cache = max(0, step.bytes - shape.batch * shape.heads * width * 2)
+            rows = shape.batch * shape.heads * shape.queries
+            cache = max(0, step.bytes - rows * width * 2)
             narrow = cache < 1.5 * shape.batch * shape.kv_heads * shape.keys * width
-            rows = shape.batch * shape.heads
             ns = kernels.decode_ns(rows, cache, shape.keys, "fp8" if narrow else "bf16")
             taken.others.append((at, times * ns, ATTENTION))
         elif step.name == "absorbed.attend" and "latent" in kernels.parts:
@@ -254,6 +289,17 @@ def take(steps: Sequence[Step], kernels: Kernels, tp: int, taken: Taken, at: int
         else:
             left.append(step)
     return left
+
+
+def _sparse(steps: Sequence[Step], kernels: Kernels) -> tuple[Step, Step, Step, int] | None:
+    """Return the kernels of sparse attention, and heads of this device; None: none, or they were not measured."""
+    named = {step.name: step for step in steps}
+    score = named.get(CHOOSING[0]) or named.get(CHOOSING[1])
+    if score is None or kernels.cache not in kernels.parts.get("sparse", {}):
+        return None
+    # `armillary.serving.priced.as_engines_run` names GEMMs of several heads so.
+    keys = named.get("absorbed.grouped") or named["absorbed.keys"]
+    return named["absorbed.attend"], score, named["index.top"], keys.gemms[0].batch
 
 
 def _linear(steps: Sequence[Step], kernels: Kernels) -> tuple[str, int] | None:
@@ -291,7 +337,9 @@ def _constants() -> Mapping[str, Any]:
     return found
 
 
-def kernels_of(device: str, engine: str, link: float, blocks: bool, routed: Routed | None) -> Kernels | None:
+def kernels_of(
+    device: str, engine: str, link: float, blocks: bool, routed: Routed | None, cache: str = "bf16"
+) -> Kernels | None:
     """Return the kernels of an engine on a device, of the device that it is like, or None: none of both was measured.
 
     What an engine lacks is that of another: first of vLLM, then of TensorRT-LLM and SGLang.
@@ -318,4 +366,4 @@ def kernels_of(device: str, engine: str, link: float, blocks: bool, routed: Rout
         experts["int4"] = experts["mxfp4"]
     if routed is not None and routed.stored not in experts:
         parts.pop("experts", None)
-    return Kernels(gpu, engine, parts, link, blocks, routed, like)
+    return Kernels(gpu, engine, parts, link, blocks, routed, like, cache)

@@ -82,6 +82,7 @@ trtllm = use("armillary.serving.trtllm_kernel").schedule
 sglang = use("armillary.serving.sglang_kernel").schedule
 step_ns = use("armillary.serving.price_kernel").step_ns
 _step = use("armillary.serving.step_kernel")
+GIVES = _step.GIVES
 T_TOKENS, T_OUTPUTS, T_NEW, T_SCORES, T_DECODING, T_CONTEXT = (
     _step.T_TOKENS, _step.T_OUTPUTS, _step.T_NEW, _step.T_SCORES, _step.T_DECODING, _step.T_CONTEXT,
 )  # fmt: skip
@@ -174,11 +175,12 @@ def results(par, st, pool, req, tables, lists, flights):
         found = (tables[0], tables[1], tables[2][k])
         for i in range(outputs[k][slot]):
             # Odd: it was preempted since its last token.
-            r = made[k][slot * most + i] >> 1
-            req[R_DONE * n + r] += 1
-            if req[R_DONE * n + r] == 1 + par[P_BROUGHT]:
+            which, gives = made[k][slot * most + i] // GIVES, made[k][slot * most + i] % GIVES
+            r = which >> 1
+            req[R_DONE * n + r] += gives
+            if req[R_DONE * n + r] == gives + par[P_BROUGHT]:
                 req[R_FIRST * n + r] = ends[slot] + par[P_EMIT]
-            elif made[k][slot * most + i] & 1:
+            elif which & 1:
                 req[R_STALLED * n + r] += ends[slot] - req[R_BEFORE * n + r]
             else:
                 req[R_INTERFERED * n + r] += disturbed[slot] - req[R_DISTURBED * n + r]
@@ -209,7 +211,8 @@ def took(par, sums, price, prompts):
     """Return ns of a step: of the rank that takes longest; without `prompts` as if there were none."""
     total = 0
     for k in range(par[P_RANKS]):
-        total += sums[k][T_TOKENS] if prompts else sums[k][T_DECODING]
+        # What is no prompt is a token of each that decodes, and drafts.
+        total += sums[k][T_TOKENS] if prompts else sums[k][T_TOKENS] - sums[k][T_NEW]
     each, longest = -(-total // par[P_RANKS]), 0
     for k in range(par[P_RANKS]):
         own = sums[k]
@@ -218,9 +221,10 @@ def took(par, sums, price, prompts):
         before = (own[T_SCORES] - new * new) // (2 * new) if new > 0 else 0
         context = own[T_CONTEXT] // decoding if decoding > 0 else 0
         if prompts:
-            ns = step_ns(price, own[T_TOKENS], own[T_OUTPUTS], new, before, decoding, context, each)
+            outputs = own[T_OUTPUTS] + own[T_TOKENS] - new - decoding
+            ns = step_ns(price, own[T_TOKENS], outputs, new, before, decoding, context, each)
         else:
-            ns = step_ns(price, decoding, decoding, 0, 0, decoding, context, each)
+            ns = step_ns(price, own[T_TOKENS] - new, own[T_TOKENS] - new, 0, 0, decoding, context, each)
         longest = max(longest, ns)
     return longest
 
@@ -246,8 +250,9 @@ def run(par, st, pool, req, tables, lists, sums, flights, price, log):
         tables: Blocks of the requests, contents of these, and (ranks, contents) the block that has a content.
         lists: (ranks, sequences) Requests that run, in order, and (ranks, requests) a ring of those that wait.
         sums: (ranks, T_COLUMNS) Numbers of the step that is being filled.
-        flights: (steps in flight) Ends; (ranks, steps in flight) how many tokens each gives, (ranks, steps in flight *
-            most sequences) to whom, twice the request, and 1 if it was preempted since its last; `S_DISTURBED` at ends.
+        flights: (steps in flight) Ends; (ranks, steps in flight) how many requests get tokens of each, (ranks, steps in
+            flight * most sequences) which, twice its number, and 1 if it was preempted since its last, and how many;
+            `S_DISTURBED` at ends.
         price: See `armillary.serving.price_kernel.step_ns`.
         log: (steps * L_COLUMNS) Filled.
     """

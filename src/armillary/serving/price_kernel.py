@@ -77,8 +77,9 @@ def step_ns(price, tokens, outputs, chunk, before, decoding, context, each):
 
     Args:
         price: ns of what depends on the tokens alone, and on the sequences that get a token; axes, their ends, and ps
-            of attention; ns that the CPU takes to issue the kernels of a step, and the tokens up to which steps with
-            and without prompts are graphs, which it issues at once; ns of what ranks do together, by tokens of each.
+            of attention; ns that the CPU takes to issue the kernels of a step, the tokens up to which steps with
+            and without prompts are graphs, which it issues at once, whether prompts count by their own lengths, drafts
+            before a step, and layers; ns of what ranks do together, by tokens of each.
         tokens: All tokens.
         outputs: Sequences that get a token.
         chunk: New tokens of prompts.
@@ -88,6 +89,18 @@ def step_ns(price, tokens, outputs, chunk, before, decoding, context, each):
         each: Tokens of a rank, on average over those that go through the step together.
     """
     dense, head, axes, ends, values, issued, together = price
-    ps = attention(axes, ends, values, chunk, before, decoding, context)
+    if issued[3] > 0 and chunk > 0 and before < 0:
+        # As many prompts of equal length as have so many scores; their kernels are launched once.
+        length = max(1, chunk + 2 * before)
+        once = attention(axes, ends, values, 1, 0, 0, 0)
+        each_of = attention(axes, ends, values, length, 0, 0, 0) - once
+        ps = once + max(0, each_of) * chunk // length + attention(axes, ends, values, 0, 0, decoding, context)
+    else:
+        ps = attention(axes, ends, values, chunk, before, decoding, context)
     ns = dense[tokens] + head[outputs] + ps // 1000 + together[min(each, len(together) - 1)]
+    if issued[4] > 0 and decoding > 0:
+        # A draft takes a layer, and the choice of a token.
+        layers = dense[decoding] + attention(axes, ends, values, 0, 0, decoding, context) // 1000
+        layers += together[min(each // (1 + issued[4]), len(together) - 1)]
+        ns += issued[4] * (layers // issued[5] + head[decoding])
     return max(ns, issued[0]) if tokens > issued[1 if chunk > 0 else 2] else ns

@@ -18,6 +18,7 @@ from armillary.engine import simulate
 from armillary.platform.model import Platform
 from armillary.serving.kernels import (
     ATTENTION,
+    CHOOSING,
     GRAPHS,
     ISSUE_NS,
     LINEAR,
@@ -62,6 +63,7 @@ def priced(
     overhead_ns: int = 0,
     kernels: Kernels | None = None,
     ranks: int = 1,
+    drafts: int = 0,
 ) -> StepTable:
     """Return the times of steps.
 
@@ -76,29 +78,30 @@ def priced(
         overhead_ns: What each step takes besides.
         kernels: Those that the engine has of its own; None: none is known.
         ranks: Of a replica that have requests of their own; tokens and sequences are those of each.
+        drafts: Tokens that a step checks behind the last one of each sequence that decodes.
 
     Raises:
         InputError: the plan is impossible for the model.
     """
     tokens = _sizes(budget)
     one = [_layers(model, plan, 1, 1, count) for count in tokens]
-    counts = _counts(sequences)
+    counts = _counts(sequences * (1 + drafts))
     heads = [_layers(model, plan, 1, 1, count)[-1:] for count in counts]
     chunks = [*(each for each in CHUNKS if each < budget), budget]
     before = [0, BEFORE[0], *(each for each in BEFORE[1:] if each < longest)]
     decoding = [each for each in DECODING if each <= sequences]
     contexts = [each for each in CONTEXTS if each < longest] or [1]
     prefill = [_prompt(model, plan, max(1, new), past) for new in chunks for past in before]
-    decode = [_layers(model, plan, 1, past + 1, max(1, many))[1:-1] for many in decoding for past in contexts]
+    decode = [_answers(model, plan, past, max(1, many), 1 + drafts) for many in decoding for past in contexts]
     passes = [*(each[:-1] for each in one), *heads, *prefill, *decode]
     own, attention, joint = _timed(passes, plan, platform, kernels, ranks)
     first, second = len(one), len(one) + len(heads)
     third = second + len(prefill)
     dense, together = (_fill_up(_each(tokens, each[:first], budget), captured) for each in (own, joint))
-    head = _each(counts, own[first:second], sequences)
+    head = _each(counts, own[first:second], sequences * (1 + drafts))
     head[0] = 0
     of_prompts = attention[second:third].reshape(len(chunks), len(before))
-    if model.attention.latent:
+    if model.attention.latent and not model.attention.sparse:
         # Whole prompts were timed: of their scores those of the new tokens count.
         new, past = np.maximum(1, np.array(chunks))[:, None], np.array(before)[None]
         scaled = np.rint(of_prompts * (1 - (past / (new + past)) ** 2)).astype(np.int64)
@@ -112,18 +115,32 @@ def priced(
     if kernels:
         count = sum(issued_kernels(as_engines_run(layer.forward)) for layer in one[0])
         issued = (count * ISSUE_NS[kernels.engine], *GRAPHS[kernels.engine])
+    more = (int(model.attention.sparse is not None), drafts, model.layers)
     joined = together if ranks > 1 else np.zeros(1, np.int64)
-    return StepTable(dense + overhead_ns, head, axes, both * 1000, issued, joined)  # type: ignore[arg-type]
+    return StepTable(dense + overhead_ns, head, axes, both * 1000, (*issued, *more), joined)  # type: ignore[arg-type]
 
 
 def _prompt(model: Decoder, plan: Plan, new: int, past: int) -> list[Layer]:
     """Return the layers of `new` tokens of a prompt behind `past` ones, without embedding and head.
 
     With latent attention tokens behind others would be computed as in decoding; engines expand the keys instead, as for
-    a whole prompt.
+    a whole prompt. Where it chooses keys, it reads small vectors as in decoding.
     """
-    tokens = new + past if model.attention.latent else new
+    tokens = new + past if model.attention.latent and not model.attention.sparse else new
     return _layers(model, plan, tokens, new + past, 1)[1:-1]
+
+
+def _answers(model: Decoder, plan: Plan, past: int, many: int, tokens: int) -> list[Layer]:
+    """Return the layers of `tokens` tokens of `many` sequences that decode, without embedding and head.
+
+    A linear layer moves its state for each token, as for sequences of their own.
+    """
+    found = _layers(model, plan, tokens, past + tokens, many)[1:-1]
+    if tokens > 1 and model.linear:
+        each = _layers(model, plan, 1, past + 1, many * tokens)[1:-1]
+        pairs = enumerate(zip(found, each, strict=True))
+        found = [one if model.mixes(at) == "linear" else all_of for at, (all_of, one) in pairs]
+    return found
 
 
 def _sizes(most: int) -> list[int]:
@@ -198,7 +215,8 @@ def as_engines_run(steps: Sequence[Step]) -> list[Step]:
 
 def _of_attention(step: Step) -> bool:
     """Return whether the time of a kernel depends on what is before its tokens, or on whose they are."""
-    return step.attention is not None or step.name.startswith(("absorbed.", "core.", "kv.up.", *LINEAR))
+    before = ("absorbed.", "core.", "kv.up.", *CHOOSING, *LINEAR)
+    return step.attention is not None or step.name.startswith(before)
 
 
 def _timed(

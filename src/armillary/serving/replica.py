@@ -39,6 +39,8 @@ class Engine:
         balance: Steps for which prompts wait until each rank has one (TensorRT-LLM).
         emit_ns: From the end of a step until its tokens are with the client.
         brought: Whether requests come with the keys and values of their prompts, and with the token that follows these.
+        accepted: Of each draft before a step, of 2**31 - 1 steps how many accept it and all before it; empty: nothing
+            is drafted.
     """
 
     budget: int = 8192
@@ -56,6 +58,7 @@ class Engine:
     ranks: int = 1
     balance: int = 0
     brought: bool = False
+    accepted: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -163,7 +166,7 @@ class Replica:
         """
         n, ranks, depth = len(requests), engine.ranks, 2 if engine.ahead else 1
         self.engine, self.sent = engine, 0 if router else n
-        blocks = -(-(requests.prompt + requests.output) // engine.block)
+        blocks = -(-(requests.prompt + requests.output + len(engine.accepted)) // engine.block)
         check_fits(requests, engine)
         if engine.cached:
             require(
@@ -181,9 +184,10 @@ class Replica:
             (c.P_EMIT, engine.emit_ns), (c.P_RULE, c.RULES.index(engine.rule)), (c.P_TOKEN, engine.token_ps),
             (c.P_POLL, engine.poll), (c.P_RANKS, ranks),
             (c.P_BALANCE, engine.balance if engine.rule == "trtllm" and ranks > 1 else 0),
-            (c.P_BROUGHT, int(engine.brought)),
+            (c.P_BROUGHT, int(engine.brought)), (c.P_DRAFTS, len(engine.accepted)),
         ):  # fmt: skip
             self._par[place] = value
+        self._par[c.P_ACCEPTED : c.P_ACCEPTED + len(engine.accepted)] = engine.accepted
         self._st[:, c.S_RATIO] = c.FIRST_RATIO
         req = np.zeros((c.R_COLUMNS, n), np.int64)
         req[c.R_ARRIVAL], req[c.R_PROMPT], req[c.R_OUTPUT] = (
@@ -274,13 +278,14 @@ def check_fits(requests: Requests, engine: Engine) -> None:
     Raises:
         InputError: it cannot; names the longest.
     """
-    tokens = requests.prompt + requests.output
+    tokens = requests.prompt + requests.output + len(engine.accepted)
     if not len(tokens):
         return
     worst = int(tokens.argmax())
     if -(-int(tokens[worst]) // engine.block) > engine.blocks:
         raise InputError(
-            f"request {worst}: {int(tokens[worst]):,} tokens of prompt and output, expected at most "
+            f"request {worst}: {int(tokens[worst]):,} tokens of prompt{', drafts' if engine.accepted else ''} and "
+            f"output, expected at most "
             f"{engine.blocks * engine.block:,}, which the KV cache holds"
         )
 

@@ -166,7 +166,8 @@ def _engine_text(service: Service) -> str:
         )
     return (
         f"{spread}, {own.numbers.compute} with weights in {kept.weights} and cache in {kept.cache}; {rule}, at most "
-        f"{engine.budget:,} tokens and {engine.sequences:,} sequences a step; {engine.blocks:,} blocks of "
+        f"{engine.budget:,} tokens and {engine.sequences:,} sequences a step"
+        f"{f', {len(engine.accepted)} drafts of each' if engine.accepted else ''}; {engine.blocks:,} blocks of "
         f"{engine.block} tokens{memory}"
     )
 

@@ -11,6 +11,7 @@ from armillary.base.errors import InputError, nearest, one_of
 from armillary.base.units import parse_time
 from armillary.compute.machine import Machine
 from armillary.serving.capacity import Capacity, capacity_of
+from armillary.serving.drafts import chances, gives
 from armillary.serving.kernels import ENGINES, EXPERTS, INGEST_NS, TOKEN_PS, Kernels, Routed, kernels_of
 from armillary.serving.outcome import Outcome, joined
 from armillary.serving.priced import priced
@@ -95,7 +96,8 @@ class Service:
 
     def fitted(self) -> Engine:
         """Return the engine with no more sequences than the table has times for: a load has no more requests."""
-        return replace(self.engine, sequences=min(self.engine.sequences, len(self.table.head) - 1))
+        most = (len(self.table.head) - 1) // (1 + len(self.engine.accepted))
+        return replace(self.engine, sequences=min(self.engine.sequences, most))
 
 
 def serve_all(parts: Sequence[Requests], engine: Engine, table: StepTable) -> list[Served]:
@@ -162,6 +164,22 @@ def service(model: Model, machine: Machine, requests: Requests, wanted: Wanted) 
         raise InputError(
             f"memory {wanted.memory:g}: expected a share of the memory of a device, above 0, up to 1"
         )
+    mean = gives(model.name, wanted.drafts, wanted.accepted)
+    if wanted.drafts:
+        if model.layout is not None:
+            raise InputError(
+                f"drafts {wanted.drafts}: layers of {model.name} have one block each, expected 0"
+            )
+        if budget < 1 + wanted.drafts:
+            raise InputError(
+                f"budget {budget}: expected at least {1 + wanted.drafts}, a token and its drafts"
+            )
+        assumptions.append(
+            f"a step with {wanted.drafts} draft{'s' * (wanted.drafts > 1)} gives {mean:.3g} tokens on average, each "
+            "draft is accepted with the same chance, and takes one layer like those of the model and the choice of a "
+            "token"
+        )
+        assumptions.append("no run with drafts was measured, so means have no interval")
     tokens = requests.prompt + requests.output
     capacity = None
     if wanted.blocks is None:
@@ -169,8 +187,10 @@ def service(model: Model, machine: Machine, requests: Requests, wanted: Wanted) 
             raise InputError(
                 f"machine {machine.name}: npu.memory.capacity is not given, expected it, or a number of blocks"
             )
+        # What drafts has weights and a cache, too.
+        whole = model.model_copy(update={"layers": model.layers + 1}) if wanted.drafts else model
         capacity = capacity_of(
-            model, plan, device, wanted.memory, budget=budget, block=block, tokens=max(1, int(tokens.mean()))
+            whole, plan, device, wanted.memory, budget=budget, block=block, tokens=max(1, int(tokens.mean()))
         )
         assumptions.append(
             "blocks of keys and values follow from weights and the working memory of a step; engines measure it, and "
@@ -216,6 +236,7 @@ def service(model: Model, machine: Machine, requests: Requests, wanted: Wanted) 
         budget, sequences, block, min(blocks, MOST_BLOCKS), ahead=wanted.ahead, cached=wanted.cached,
         rule=wanted.engine, poll=wanted.poll, ingest_ns=ingest, token_ps=TOKEN_PS if wanted.ingest_ns is None else 0,
         ranks=wanted.dp, balance=wanted.balance,
+        accepted=chances(wanted.drafts, mean) if wanted.drafts else (),
     )  # fmt: skip
     # Refused before steps are timed.
     check_fits(requests, engine)
@@ -244,15 +265,19 @@ def service(model: Model, machine: Machine, requests: Requests, wanted: Wanted) 
         assumptions.append(
             "tokens choose experts by chance, some more often, as in the tables of their kernels"
         )
+    if model.attention.sparse is not None and kernels is not None and wanted.engine != "sglang":
+        assumptions.append("attention over chosen keys (DSA) takes what kernels of SGLang take")
     if wanted.dp > 1 and kernels is not None and kernels.link:
         assumptions.append(
             f"ranks of dp {wanted.dp} gather tokens for experts, and divide sums of what these make, in half the time "
             "of a two-shot all-reduce each"
         )
     most = min(sequences, budget, requests.clients or len(requests))
+    # SGLang has no limit of tokens where it decodes.
     table = priced(
-        model, plan, machine.platform, budget=budget, sequences=most, longest=longest, captured=CAPTURED,
-        overhead_ns=wanted.overhead_ns, kernels=kernels, ranks=wanted.dp,
+        model, plan, machine.platform, budget=max(budget, most * (1 + wanted.drafts)), sequences=most,
+        longest=longest + wanted.drafts, captured=CAPTURED, overhead_ns=wanted.overhead_ns, kernels=kernels,
+        ranks=wanted.dp, drafts=wanted.drafts,
     )  # fmt: skip
     return Service(
         model,
@@ -264,7 +289,7 @@ def service(model: Model, machine: Machine, requests: Requests, wanted: Wanted) 
         tuple(assumptions),
         copies * each,
         wanted.router,
-        measured,
+        measured and not wanted.drafts,
     )
 
 
@@ -293,7 +318,9 @@ def _kernels(model: Decoder, machine: Machine, wanted: Wanted, tp: int) -> Kerne
         return None
     inner = machine.platform.dimensions[0]
     link = inner.bandwidth * 1e9 if 1 < all_of <= inner.size else 0.0
-    return kernels_of(machine.device, wanted.engine, link, wanted.scales == "block", routed)
+    cache = wanted.cache_precision or "bf16"
+    found = kernels_of(machine.device, wanted.engine, link, wanted.scales == "block", routed, cache)
+    return found and replace(found, drafts=wanted.drafts)
 
 
 def _within(name: str, value: int | None, usual: int, most: int, least: int = 1) -> int:

@@ -14,6 +14,7 @@ from armillary.serving.columns import (
     P_BLOCK,
     P_BUDGET,
     P_CACHED,
+    P_DRAFTS,
     P_REQUESTS,
     P_SEQUENCES,
     R_AGAIN,
@@ -67,7 +68,7 @@ def prompts(par, st, pool, req, tables, lists, step):
             cut = True
             if short <= st[S_FREE]:
                 take(par, st, pool, req, tables, r, short)
-                add(par, step, req, r, new)
+                add(par, step, req, r, new, 0)
                 keep(par, pool, req, tables, r, computed, computed + new)
                 budget -= new
                 cut = new < left
@@ -106,7 +107,7 @@ def prompts(par, st, pool, req, tables, lists, step):
         if req[R_BEGUN * n + r] < 0:
             req[R_BEGUN * n + r] = st[S_NOW]
         if new > 0:
-            add(par, step, req, r, new)
+            add(par, step, req, r, new, 0)
         keep(par, pool, req, tables, r, computed, computed + new)
     return par[P_BUDGET] - budget
 
@@ -156,16 +157,16 @@ def tokens(par, st, pool, req, tables, lists, step):
         for at in range(st[S_RUNNING]):
             r = running[at]
             if writes(req, n, r):
-                short += lacking(par, req, r, req[R_COMPUTED * n + r] + 1)
+                short += lacking(par, req, r, req[R_COMPUTED * n + r] + 1 + par[P_DRAFTS])
         if short > 0:
             retract(par, st, pool, req, tables, lists)
     for at in range(st[S_RUNNING]):
         r = running[at]
         if writes(req, n, r):
             computed = req[R_COMPUTED * n + r]
-            take(par, st, pool, req, tables, r, lacking(par, req, r, computed + 1))
-            add(par, step, req, r, 1)
-            keep(par, pool, req, tables, r, computed, computed + 1)
+            take(par, st, pool, req, tables, r, lacking(par, req, r, computed + 1 + par[P_DRAFTS]))
+            add(par, step, req, r, 1, par[P_DRAFTS])
+            keep(par, pool, req, tables, r, computed, req[R_COMPUTED * n + r])
 
 
 @inner

@@ -101,7 +101,7 @@ def serving_json(found: Serving, *, requests: bool = False) -> dict[str, Any]:
         },
         "engine": {
             "rule": engine.rule, "budget": engine.budget, "sequences": engine.sequences, "cached": engine.cached,
-            "ahead": engine.ahead,
+            "ahead": engine.ahead, "drafts": len(engine.accepted),
         },
         "plan": {
             "tp": own.parallel.tp, "dp": engine.ranks, "precision": own.numbers.compute, "weights": kept.weights,

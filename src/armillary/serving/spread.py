@@ -47,6 +47,8 @@ class Wanted:
         ingest_ns: From the arrival of a request until it is in the queue; None: as measured, and more for each token.
         poll: Steps of tokens after which the engine looks for new requests.
         balance: Steps for which prompts wait until each rank of dp has one (TensorRT-LLM's attention_dp_config).
+        drafts: Tokens that are drafted of each request before a step, which checks them (MTP, EAGLE); 0: none.
+        accepted: Tokens that a step then gives a request on average; None: as measured for the model.
     """
 
     tp: int | None = None
@@ -75,6 +77,8 @@ class Wanted:
     ingest_ns: int | None = None
     poll: int = 1
     balance: int = 0
+    drafts: int = 0
+    accepted: float | None = None
 
     @property
     def devices(self) -> int:

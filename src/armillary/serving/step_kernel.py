@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from armillary.base.jit import inner
 from armillary.serving.columns import (
+    P_ACCEPTED,
     P_BROUGHT,
+    P_DRAFTS,
     P_REQUESTS,
     R_COMPUTED,
     R_LOST,
@@ -15,8 +17,11 @@ from armillary.serving.columns import (
 )  # fmt: skip
 
 T_TOKENS, T_OUTPUTS, T_NEW, T_SCORES, T_DECODING, T_CONTEXT, T_COLUMNS = range(7)
-"""Tokens; sequences that get a token; new tokens of prompts, and twice their scores but for those among themselves;
-sequences that decode, and the tokens before these."""
+"""Tokens, with drafts; sequences that get a token; new tokens of prompts, and twice their scores but for those among
+themselves; sequences that decode, and the tokens before these."""
+
+GIVES = 16
+"""Above the tokens that a step gives to a request, which stand in one number with the request."""
 
 
 @inner
@@ -27,23 +32,58 @@ def brought(par, req, r):
 
 
 @inner
-def add(par, step, req, r, new):
-    """Add `new` tokens of a request to the step, which is numbers, requests that get a token, and where these begin."""
+def drafted(par, req, r, new):
+    """Return how many drafts go with `new` tokens of a request: all with a token that it decodes."""
+    n = par[P_REQUESTS]
+    return par[P_DRAFTS] if new == 1 and req[R_COMPUTED * n + r] >= req[R_PROMPT * n + r] else 0
+
+
+@inner
+def accepted(par, r, made):
+    """Return how many drafts behind token `made` of a request are accepted.
+
+    The draw depends on nothing else, so it is the same however requests are batched: Lehmer's generator (Park and
+    Miller), whose products stay below 2**63.
+    """
+    draw = (r * 7919 + made * 104729 + 1) % 2147483647
+    draw = draw * 48271 % 2147483647
+    draw = draw * 48271 % 2147483647
+    many = 0
+    for i in range(par[P_DRAFTS]):
+        many += 1 if draw < par[P_ACCEPTED + i] else 0
+    return many
+
+
+@inner
+def add(par, step, req, r, new, drafts):
+    """Add `new` tokens of a request to the step, and `drafts` that it checks behind these; return how many it gives.
+
+    The step is numbers, requests that get tokens, and where these begin.
+    """
     n = par[P_REQUESTS]
     sums, made, first = step
     computed = req[R_COMPUTED * n + r]
     known = req[R_PROMPT * n + r] + req[R_MADE * n + r]
-    sums[T_TOKENS] += new
+    sums[T_TOKENS] += new + drafts
+    gives = 0
     if new == 1 and computed >= req[R_PROMPT * n + r]:
         sums[T_DECODING] += 1
         sums[T_CONTEXT] += computed
     else:
         sums[T_NEW] += new
         sums[T_SCORES] += new * (2 * computed + new)
-    req[R_COMPUTED * n + r] = computed + new
-    # The last token that is known gives the next one.
+    # The last token that is known gives the next one, and those of drafts that are what the model says.
     if computed + new == known and req[R_MADE * n + r] < req[R_OUTPUT * n + r]:
-        req[R_MADE * n + r] += 1
-        made[first + sums[T_OUTPUTS]] = 2 * r + (1 if req[R_LOST * n + r] > req[R_SEEN * n + r] else 0)
+        gives = 1
+        if drafts > 0:
+            gives = min(
+                1 + accepted(par, r, req[R_MADE * n + r]), req[R_OUTPUT * n + r] - req[R_MADE * n + r]
+            )
+        req[R_MADE * n + r] += gives
+        late = 1 if req[R_LOST * n + r] > req[R_SEEN * n + r] else 0
+        made[first + sums[T_OUTPUTS]] = (2 * r + late) * GIVES + gives
         req[R_SEEN * n + r] = req[R_LOST * n + r]
         sums[T_OUTPUTS] += 1
+    # Of what is given the last token is not computed yet.
+    req[R_COMPUTED * n + r] = computed + new + max(0, gives - 1)
+    return gives

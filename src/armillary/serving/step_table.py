@@ -21,7 +21,9 @@ class StepTable:
             tokens before each of these.
         attention: ps of the attention of all layers, in that order.
         issued: ns that the CPU takes to issue the kernels of a step, and the tokens up to which steps with and without
-            prompts are graphs, which it issues at once.
+            prompts are graphs, which it issues at once; 1: prompts that are shorter than their sum take the time of
+            their own lengths, as queries of long ones see no more keys than those of others (sparse attention); drafts
+            before a step, and layers of the model, of which each draft takes one.
         together: (tokens + 1) ns of what ranks with requests of their own do together, their experts, by tokens of each
             on average; of one element: there is nothing.
         assumptions: What it takes from elsewhere, a sentence each.
@@ -31,7 +33,7 @@ class StepTable:
     head: Ints
     axes: tuple[Ints, Ints, Ints, Ints]
     attention: Ints
-    issued: tuple[int, int, int] = (0, 0, 0)
+    issued: tuple[int, int, int, int, int, int] = (0, 0, 0, 0, 0, 1)
     together: Ints = field(default_factory=lambda: np.zeros(1, np.int64))
     assumptions: tuple[str, ...] = ()
 

@@ -13,6 +13,7 @@ from armillary.serving.columns import (
     P_BLOCK,
     P_BUDGET,
     P_CACHED,
+    P_DRAFTS,
     P_REQUESTS,
     P_SEQUENCES,
     R_BEGUN,
@@ -36,25 +37,25 @@ take, keep, found, idle_among, lacking, share = (
     _blocks.take, _blocks.keep, _blocks.found, _blocks.idle_among, _blocks.lacking, _blocks.share,
 )  # fmt: skip
 _step = use("armillary.serving.step_kernel")
-add, brought = _step.add, _step.brought
+add, brought, drafted = _step.add, _step.brought, _step.drafted
 
 
 @inner
 def promised(par, req, r):
-    """Return how many further blocks a request needs for prompt and answer."""
+    """Return how many further blocks a request needs for prompt, answer and drafts."""
     n = par[P_REQUESTS]
-    return lacking(par, req, r, req[R_PROMPT * n + r] + req[R_OUTPUT * n + r])
+    return lacking(par, req, r, req[R_PROMPT * n + r] + req[R_OUTPUT * n + r] + par[P_DRAFTS])
 
 
 @inner
-def compute(par, st, pool, req, tables, step, r, new):
-    """Put `new` tokens of a request into the step, in blocks that were promised to it."""
+def compute(par, st, pool, req, tables, step, r, new, drafts):
+    """Put `new` tokens of a request and drafts behind them into the step, in blocks that were promised to it."""
     n = par[P_REQUESTS]
     computed = req[R_COMPUTED * n + r]
-    short = lacking(par, req, r, computed + new)
+    short = lacking(par, req, r, computed + new + drafts)
     take(par, st, pool, req, tables, r, short)
-    add(par, step, req, r, new)
-    keep(par, pool, req, tables, r, computed, computed + new)
+    add(par, step, req, r, new, drafts)
+    keep(par, pool, req, tables, r, computed, req[R_COMPUTED * n + r])
 
 
 @inner
@@ -69,8 +70,10 @@ def schedule(par, st, pool, req, tables, lists, step):
         if not (req[R_MADE * n + r] == req[R_OUTPUT * n + r] and new <= 1) and budget > 0:
             # Only a prompt that is longer than the budget is ever cut.
             new = min(new, budget)
-            compute(par, st, pool, req, tables, step, r, new)
-            budget -= new
+            drafts = drafted(par, req, r, new)
+            if new + drafts <= budget:
+                compute(par, st, pool, req, tables, step, r, new, drafts)
+                budget -= new + drafts
         reserved += promised(par, req, r)
     while st[S_WAITING] > 0 and st[S_HELD] == 0 and budget > 0 and st[S_RUNNING] < par[P_SEQUENCES]:
         r = waiting[st[S_HEAD]]
@@ -82,6 +85,9 @@ def schedule(par, st, pool, req, tables, lists, step):
         computed = max(hit * par[P_BLOCK], brought(par, req, r))
         new = tokens - computed
         if new > budget and (tokens <= par[P_BUDGET] or budget < par[P_BUDGET]):
+            break
+        drafts = par[P_DRAFTS] if new == 1 and computed >= req[R_PROMPT * n + r] else 0
+        if drafts > 0 and new + drafts > budget:
             break
         if hit > 0:
             share(par, st, pool, req, tables, r, hit)
@@ -95,6 +101,6 @@ def schedule(par, st, pool, req, tables, lists, step):
         if req[R_BEGUN * n + r] < 0:
             req[R_BEGUN * n + r] = st[S_NOW]
         new = min(new, budget)
-        compute(par, st, pool, req, tables, step, r, new)
-        budget -= new
+        compute(par, st, pool, req, tables, step, r, new, drafts)
+        budget -= new + drafts
         reserved += promised(par, req, r)

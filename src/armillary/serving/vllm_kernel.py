@@ -13,6 +13,7 @@ from armillary.serving.columns import (
     P_BLOCK,
     P_BUDGET,
     P_CACHED,
+    P_DRAFTS,
     P_LONG,
     P_REQUESTS,
     P_SEQUENCES,
@@ -40,7 +41,7 @@ take, keep, give_back, found, idle_among, lacking, share = (
     _blocks.take, _blocks.keep, _blocks.give_back, _blocks.found, _blocks.idle_among, _blocks.lacking, _blocks.share,
 )  # fmt: skip
 _step = use("armillary.serving.step_kernel")
-add, brought = _step.add, _step.brought
+add, brought, drafted = _step.add, _step.brought, _step.drafted
 
 
 @inner
@@ -80,7 +81,10 @@ def schedule(par, st, pool, req, tables, lists, step):
         if par[P_LONG] > 0:
             new = min(new, par[P_LONG])
         new = min(new, budget)
-        short = lacking(par, req, r, computed + new)
+        drafts = drafted(par, req, r, new)
+        if new + drafts > budget:
+            break
+        short = lacking(par, req, r, computed + new + drafts)
         gone = False
         while short > st[S_FREE]:
             preempted = True
@@ -90,29 +94,33 @@ def schedule(par, st, pool, req, tables, lists, step):
         if gone:
             break
         take(par, st, pool, req, tables, r, short)
-        budget -= new
-        add(par, step, req, r, new)
-        keep(par, pool, req, tables, r, computed, computed + new)
+        budget -= new + drafts
+        add(par, step, req, r, new, drafts)
+        keep(par, pool, req, tables, r, computed, req[R_COMPUTED * n + r])
         at += 1
     while not preempted and st[S_WAITING] > 0 and budget > 0 and st[S_RUNNING] < par[P_SEQUENCES]:
         r = waiting[st[S_HEAD]]
         tokens = req[R_PROMPT * n + r] + req[R_MADE * n + r]
         hit = found(par, req, tables, r, tokens)
-        # The whole prompt must find room, though only a part of it may be computed now.
-        whole = -(-tokens // par[P_BLOCK]) - hit
+        # The whole prompt must find room, though only a part of it may be computed now, and drafts behind it.
+        whole = -(-(tokens + par[P_DRAFTS]) // par[P_BLOCK]) - hit
         if whole + (idle_among(par, pool, req, tables, r, hit) if par[P_CACHED] else 0) > st[S_FREE]:
             break
-        if hit > 0:
-            share(par, st, pool, req, tables, r, hit)
         computed = max(hit * par[P_BLOCK], brought(par, req, r))
-        req[R_COMPUTED * n + r] = computed
-        req[R_HIT * n + r] += hit * par[P_BLOCK]
         new = tokens - computed
         if par[P_LONG] > 0:
             new = min(new, par[P_LONG])
         new = min(new, budget)
-        take(par, st, pool, req, tables, r, lacking(par, req, r, computed + new))
-        budget -= new
+        # It may decode at once, with what it has brought or found.
+        drafts = par[P_DRAFTS] if new == 1 and computed >= req[R_PROMPT * n + r] else 0
+        if new + drafts > budget:
+            break
+        if hit > 0:
+            share(par, st, pool, req, tables, r, hit)
+        req[R_COMPUTED * n + r] = computed
+        req[R_HIT * n + r] += hit * par[P_BLOCK]
+        take(par, st, pool, req, tables, r, lacking(par, req, r, computed + new + drafts))
+        budget -= new + drafts
         st[S_HEAD] = (st[S_HEAD] + 1) % n
         st[S_WAITING] -= 1
         running[st[S_RUNNING]] = r
@@ -120,5 +128,5 @@ def schedule(par, st, pool, req, tables, lists, step):
         req[R_STATE * n + r] = RUNS
         if req[R_BEGUN * n + r] < 0:
             req[R_BEGUN * n + r] = st[S_NOW]
-        add(par, step, req, r, new)
-        keep(par, pool, req, tables, r, computed, computed + new)
+        add(par, step, req, r, new, drafts)
+        keep(par, pool, req, tables, r, computed, req[R_COMPUTED * n + r])

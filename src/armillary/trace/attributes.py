@@ -214,10 +214,10 @@ class AttributeColumns:
     @_kept
     def _find(self, name: str) -> tuple[I64, I64]:
         """Return the attributes called `name` (indices into the batch) and their nodes."""
-        by_name, bounds, nodes = self._by_name()
         code = self.columns.name_code.get(name, -1)
         if code < 0:
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
+        by_name, bounds, nodes = self._by_name()
         found = by_name[bounds[code] : bounds[code + 1]]
         return found + int(self.columns.rows[c.ATTR_AT, self.first]), nodes[found]
 

@@ -20,15 +20,17 @@ from armillary.workload.emit.places import same_placements
 from armillary.workload.emit.serving import rounds, serving_graph
 from armillary.workload.emit.training import Pieces, Stage
 from armillary.workload.layers.layer import Layer
+from armillary.workload.layers.lora import adapter_parameters
 from armillary.workload.layers.of_model import inference_layers, layers_of, variants
 from armillary.workload.memory.advice import advise
 from armillary.workload.memory.footprint import Footprint
-from armillary.workload.models import Model, default_sequence
+from armillary.workload.models import Model, default_sequence, flops
 from armillary.workload.models.schema import Decoder
 from armillary.workload.pipeline.partition import partition
 from armillary.workload.pipeline.tasks import chunks_of, tasks, virtual_stage
+from armillary.workload.plan.effects import without_effect
 from armillary.workload.plan.numbers import stores
-from armillary.workload.plan.ranks import microbatches, rank_grid, without_effect
+from armillary.workload.plan.ranks import microbatches, rank_grid
 from armillary.workload.plan.schema import Plan
 from armillary.workload.plan.serving import check_serving
 
@@ -100,9 +102,23 @@ def _about(model: Model, plan: Plan) -> dict[str, Any]:
     said: dict[str, Any] = {"iterations": plan.iterations} if plan.iterations > 1 else {}
     if assumed := assumed_sequence(model, plan):
         said["sequence_assumed"] = assumed
-    if idle := without_effect(plan):
+    if idle := without_effect(plan, model):
         said["without_effect"] = idle
+    if plan.serve is None:
+        said["model_flops"] = model_flops(model, plan) * plan.iterations
     return said | {"memory": memory_of(model, plan)}
+
+
+def model_flops(model: Model, plan: Plan) -> int:
+    """Return the operations of a training step that the model needs, without recomputation.
+
+    Frozen weights need no gradient: two passes instead of three, and the three of what is trained beside them.
+    """
+    found = flops(model, plan.batch, plan.sequence, causal=plan.causal)
+    if plan.lora is None or not isinstance(model, Decoder):
+        return found.training
+    tokens = plan.batch * (plan.sequence or model.context)
+    return 2 * found.forward + 6 * tokens * adapter_parameters(model, plan.lora)
 
 
 def assumed_sequence(model: Model, plan: Plan) -> int:

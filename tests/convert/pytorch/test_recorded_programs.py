@@ -205,3 +205,32 @@ def test_calls_of_one_number_both_block_and_count_within_the_recording_only(tmp_
     converted = doc.converted(tmp_path)
     assert facts(converted)["recorded_ns"] == 3_000_000
     assert halved(converted) <= 0.6
+
+
+@pytest.mark.parametrize("told", ["correlation", "nothing"])
+def test_collectives_whose_kernels_have_no_launch_are_there_once(tmp_path: Path, told: str) -> None:
+    """Kernels and calls of NCCL in one order, of which no number says that they belong together."""
+    doc = Document(NVIDIA)
+    for step in range(12):
+        base = 1000.0 * step
+        doc.op("aten::mm", base, base + 20)
+        doc.launched("gemm", base + 5, base + 25, base + 300)
+        for name, kernel, begin in (
+            (
+                "nccl:all_reduce",
+                "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
+                40,
+            ),
+            ("nccl:all_to_all", "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)", 80),
+        ):
+            doc.op(name, base + begin, base + begin + 20, **{"Input Dims": [[256]], "Input type": ["float"]})
+            known = told == "correlation"
+            call = doc.call(NVIDIA.launch, base + begin + 5, base + begin + 10) if known else 0
+            start = base + 300 + 5 * begin
+            doc.kernel(kernel, start, start + 150, call, stream=20)
+    (found,) = report(doc.converted(tmp_path))["per_rank"]
+    assert found["communication_kernels"] == calls(found) == 24
+    assert {kind: each["bytes"] for kind, each in found["comm"].items()} == {
+        "ALL_REDUCE": 12 * 1024, "ALL_TO_ALL": 12 * 1024,
+    }  # fmt: skip
+    assert found["replayed_ns"] == pytest.approx(found["recorded_ns"], rel=0.03)

@@ -223,7 +223,6 @@ def test_groups(tmp_path: Path, groups: str, more: str, expected: set[tuple[int,
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (b"ML\xefR\x06", "stablehlo-translate --deserialize a.mlir"),
         (b"\xff\xfe", "byte 0 is not text"),
         ("HloModule m\n", "`--from hlo` reads it"),
         ("", "no function in it"),
@@ -315,3 +314,54 @@ def test_shards_by_custom_calls(tmp_path: Path) -> None:
     made = of(tmp_path, text)
     assert report(made)["flops_per_rank"] == 128 + 128 and not made.warnings
     assert report(made)["nodes"] == 2 * 4
+
+
+@pytest.mark.parametrize("data", [b"ML\xefR\rStableHLO_v1.15.0\0", b"<\0\0\0" + bytes(90) + b"ML\xefR\x06"])
+def test_bytecode_without_jax_names_the_extra(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, data: bytes
+) -> None:
+    monkeypatch.setattr("armillary.convert.stablehlo.bytecode.find_spec", lambda name: None)
+    with pytest.raises(InputError) as error:
+        of(tmp_path, data)
+    assert "pip install armillary[jax]" in str(error.value) and "\n" not in str(error.value)
+    assert "stablehlo-translate --deserialize a.mlir" in str(error.value)
+
+
+def shapes(made: Converted) -> list[list[object]]:
+    """Return what the nodes of every rank are; names have numbers of the text."""
+    return [
+        [
+            (int(graph.types[at]), [row for row in graph.attrs(at) if row[0] != "pg_name"])
+            for at in range(graph.n_nodes)
+        ]
+        for graph in made.trace.graphs
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["sharded", "global", "layers"])
+def test_a_portable_artifact_is_the_text_that_it_was_made_of(tmp_path: Path, name: str) -> None:
+    pytest.importorskip("jax")
+    from jax.interpreters import mlir
+    from jaxlib.mlir import ir
+    from jaxlib.mlir.dialects import stablehlo
+
+    module = ir.Module.parse((HERE / f"{name}.mlir").read_text(), mlir.make_ir_context())
+    data = stablehlo.serialize_portable_artifact(module, stablehlo.get_current_version(), True)
+    assert data.startswith(b"ML\xefR")
+    made, text = of(tmp_path, data), of(tmp_path, (HERE / f"{name}.mlir").read_bytes())
+    assert shapes(made) == shapes(text) and made.groups == text.groups
+
+
+@pytest.mark.slow
+def test_what_jax_exports(tmp_path: Path) -> None:
+    jax = pytest.importorskip("jax")
+    pytest.importorskip("flatbuffers")
+    from jax import export
+
+    function = jax.jit(lambda x, w: jax.numpy.maximum(x @ w, 0).sum())
+    given = [jax.ShapeDtypeStruct(shape, "bfloat16") for shape in ((64, 128), (128, 256))]
+    made = of(tmp_path, bytes(export.export(function)(*given).serialize()))
+    assert shapes(made) == shapes(of(tmp_path, function.lower(*given).as_text()))
+    with pytest.raises(InputError, match="JAX cannot read this bytecode"):
+        of(tmp_path, b"ML\xefR\rStableHLO_v1.15.0\0" + bytes(200))

@@ -37,14 +37,14 @@ CONVERTED = source(file="2026-04-06.csv")
 @pytest.mark.slow
 def test_rows_are_served_as_their_client_did(tmp_path: Path) -> None:
     path = put(
-        tmp_path / "s.csv", {}, {}, {"mode": "disagg", "tp_size": ""}, {"model_path": "zhipuai/GLM-5"},
+        tmp_path / "s.csv", {}, {}, {"mode": "disagg", "tp_size": ""}, {"model_path": "zhipuai/GLM-9"},
         source("2025-11-02") | {"silicon_tpot_ms": "6"},
     )  # fmt: skip
     tpot, ttft = validate(data=[path])
     assert (tpot.name, ttft.name) == ("serving-tpot", "serving-ttft")
     # Equal rows count once, and before it warmed up only times per token count.
     assert [math.isnan(row.predicted) for row in tpot.rows] == [False, False, True]
-    assert [row.reason for row in tpot.rows] == ["", "", "GLM-5 is not modelled"]
+    assert [row.reason for row in tpot.rows] == ["", "", "GLM-9 is not modelled"]
     assert tpot.rows[0].predicted == tpot.rows[1].predicted and len(ttft.rows) == 2
     # Weights of 8 GB at 3.35 TB/s are a lower bound.
     assert 2.4 < tpot.rows[0].predicted < 8 and 2.4 < ttft.rows[0].predicted < 60

@@ -7,18 +7,22 @@ import re
 from pathlib import Path
 
 import pytest
+import yaml
 from click.testing import CliRunner
 
 import armillary
 from armillary.base.document import Document
 from armillary.base.errors import InputError
 from armillary.cli import main
+from armillary.explore.result import Result
+from armillary.explore.training.parts import shown as shown_parts
 from armillary.explore.training.plan_keys import nested
-from armillary.explore.training.prediction import plan_text
+from armillary.explore.training.prediction import Prediction, plan_text
 from armillary.explore.training.software import NAMES, software_of
 from armillary.explore.training.step import Step, platform_of, seconds, trace_of
 from armillary.explore.training.takeaway import megatron, study
 from armillary.platform.files.native import study_of
+from armillary.report.flop_rate import flops, peak_text
 from armillary.workload import study_trace
 from armillary.workload.models import load_model
 from armillary.workload.plan.request import keys_of
@@ -60,7 +64,7 @@ def test_what_is_left_out_is_chosen_and_said() -> None:
 def test_a_dispatcher_of_experts_that_send_nothing_is_said() -> None:
     alone, shared = (
         armillary.train(
-            "mixtral-8x7b", "4xdgx-h100", tp=8, pp=1, ep=ep, experts={"dispatcher": "deepep"}, **SMALL
+            "mixtral-8x7b", "4xdgx-h100", tp=8, pp=1, ep=ep, etp=1, experts={"dispatcher": "deepep"}, **SMALL
         )
         for ep in (1, 4)
     )
@@ -193,3 +197,85 @@ def test_a_batch_that_no_replicas_share_is_refused_with_one_that_they_do(machine
 def test_a_size_that_leaves_no_plan_is_named_with_those_that_do(axis: str, size: int, words: str) -> None:
     with pytest.raises(InputError, match=words):
         armillary.train("mixtral-8x7b", "8xh100", batch=64, **{axis: size})
+
+
+@pytest.mark.parametrize(("machine", "ranks"), [("8xh100", 8), ("dgx-superpod-h100", 1024)])
+def test_utilisation_is_of_the_peak_that_the_kernels_have(machine: str, ranks: int) -> None:
+    """fp32 runs without tensor cores, whose TF32 rate no kernel of it reaches; its operations are those of bf16."""
+    full, half = (
+        armillary.train("llama-2-7b", machine, batch=ranks, sequence=1024, tp=1, precision=each)
+        for each in ("fp32", "bf16")
+    )
+    assert full.mfu * full.step_time_s * 67e12 == pytest.approx(half.mfu * half.step_time_s * 989e12)
+
+
+def test_communication_beside_a_busy_cpu_is_communication() -> None:
+    """A CPU that takes no time makes this step no shorter: what it waits for is communication, and is called so."""
+    found = armillary.train("llama-3-8b", "8xh100", batch=8, tp=8)
+    free = armillary.train("llama-3-8b", "8xh100", batch=8, tp=8, host={"issue": "0 ns"})
+    assert free.step_time_s == pytest.approx(found.step_time_s, rel=0.01)
+    assert found.limits.startswith("exposed communication")
+    shown = {name: value for name, value in found.parts.items() if name in ("communication", "issuing")}
+    assert sum(shown.values()) == pytest.approx(free.parts["communication"], rel=0.1)
+    assert "issuing" in shown_parts(found.parts) and "issuing" not in shown_parts(free.parts)
+    assert found.parts["outside"] < 0.1 * found.step_time_s
+    assert sum(found.parts.values()) == pytest.approx(found.step_time_s)
+
+
+@pytest.mark.parametrize("software", ["", "torchtitan", "maxtext", "megatron-lm-2022"])
+@pytest.mark.parametrize(
+    ("name", "batch"), [("resnet-50", 256), ("vit-b-16", 256), ("gnmt", 64), ("dlrm-libra", 512)]
+)
+def test_defaults_of_a_software_do_not_rule_out_models(name: str, batch: int, software: str) -> None:
+    """A causal mask, or scores to leave out, are what the software does to decoders; nobody asked for them here."""
+    found = armillary.train(name, "8xh100", batch=batch, software=software)
+    assert not found.plan.causal and found.step_time_s > 0
+    assert any("no step of a model of kind" in text for text in found.assumptions)
+    # Pictures and rows of a replica are one batch, not many that are summed up.
+    assert found.plan.microbatch == batch // 8
+    with pytest.raises(InputError, match="causal"):
+        armillary.train(name, "8xh100", batch=batch, causal=True)
+
+
+def test_defaults_of_a_software_yield_to_what_is_asked_for() -> None:
+    served = armillary.train(
+        "llama-2-7b", "8xh100", batch=14, tp=1, sharding="parameter-server", sequence=1024
+    )
+    assert served.plan.parallel.backward == "any" and any(
+        "parameter servers" in text for text in served.assumptions
+    )
+    assert (
+        armillary.train("llama-2-7b", "8xh100", pp=2, schedule="pipedream", **SMALL).plan.data.sharding
+        == "ddp"
+    )
+    with pytest.raises(InputError, match="pipedream"):
+        armillary.train("llama-2-7b", "8xh100", pp=2, schedule="pipedream", sharding="zero-1", **SMALL)
+
+
+def test_a_handshake_that_is_given_is_that_of_the_step() -> None:
+    times = [
+        armillary.train(
+            "llama-2-7b", "8xh100", pp=2, software="megatron-lm-2022", pipeline={"handshake": each}, **SMALL
+        ).step_time_s
+        for each in ("1 us", "20 ms")
+    ]
+    assert times[1] > times[0] + 0.02
+
+
+def test_a_run_of_the_study_has_the_same_utilisation(tmp_path: Path) -> None:
+    """Operations that are done twice count for the hardware, not for the model, whoever prints it."""
+    found = armillary.train("llama-2-7b", "dgx-a100", tp=2, recompute="full", **SMALL)
+
+    def run_of(one: Prediction, name: str) -> Result:
+        path = tmp_path / name
+        path.write_text(yaml.safe_dump(study(one, "llama-2-7b")))
+        return armillary.run(str(path))
+
+    run = run_of(found, "again.yaml")
+    assert run.mfu == pytest.approx(found.mfu, rel=1e-3)
+    rate = flops(run.run)
+    assert rate and rate.repeats and rate.utilisation == pytest.approx(found.mfu * 4 / 3, rel=0.02)
+    assert f"{100 * found.mfu:.1f} % without what is computed again (MFU)" in peak_text(rate)
+    plain = armillary.train("llama-2-7b", "dgx-a100", tp=2, **SMALL)
+    rate = flops(run_of(plain, "plain.yaml").run)
+    assert rate and not rate.repeats and peak_text(rate) == f"{100 * plain.mfu:.1f} % of the peak (MFU)"

@@ -242,6 +242,7 @@ def device(change: Callable[[Part], Any]) -> Callable[[Part], Any]:
         (device(lambda each: each["edges"][1]["ep1"].update(component="xpu[0:9]")), "beyond the 8 of 'xpu'"),
         (device(lambda each: each["edges"][1]["ep1"].update(component="xpu[3:3]")), "chooses none of the 8"),
         (device(lambda each: each["edges"][1]["ep1"].update(component="xpu[::0]")), "step is 0"),
+        (device(lambda each: each["edges"][1]["ep1"].update(component="xpu[0,1]")), r"got 'xpu\[0,1\]', expected a"),
         (device(lambda each: each["edges"][1]["ep2"].update(component="xpu")), "to itself, expected two"),
         (device(lambda each: each["components"][1].update(name="host8", choice="device")), "contains itself"),
         (device(lambda each: each["components"].pop(0)), "no component of choice xpu"),
@@ -261,6 +262,14 @@ def test_what_the_reference_reads_past_is_said() -> None:
     # A blueprint of the reference names a component that is not there, which leaves its GPUs without NVLink.
     lost = changed(ALONE, device(lambda each: each["edges"][0]["ep2"].update(component="nvlsw")))
     assert "no 'nvlsw' (did you mean 'nvsw'?): it joins nothing" in read_infragraph(lost).assumed[0]
+
+
+def test_keys_without_a_value_and_blanks_in_slices_are_read() -> None:
+    def loosely(file: Part) -> None:
+        file |= {"edges": None, "links": None, "description": None}
+        file["devices"][0]["edges"][1]["ep1"]["component"] = "xpu[ 0 : 8 ]"
+
+    assert links(read_infragraph(changed(ALONE, loosely))) == links(read_infragraph(ALONE))
 
 
 def test_many_links_are_refused_before_they_are_made() -> None:

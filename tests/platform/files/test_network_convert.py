@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,13 @@ from armillary.base.errors import InputError
 from armillary.platform import load_platform
 from armillary.platform.files.infragraph_write import infragraph_of
 from armillary.platform.files.native import platform_of
+from armillary.platform.files.ns3_topology import read_ns3, write_ns3
 from armillary.platform.model import ports
 from armillary.platform.network import Dimension
 from armillary.platform.topology import (
     Topology,
     convert_network,
+    distances,
     dragonfly,
     edges,
     fat_tree,
@@ -69,6 +72,26 @@ def test_a_graph_is_the_same_after_infragraph(graph: Topology) -> None:
     back = read_infragraph(data)
     assert (back.topology.npus, rows(back.topology)) == (graph.npus, rows(graph))
     assert not [text for text in back.assumed if "link" in text] and lost == ["names of nodes"]
+
+
+@given(graphs())
+@settings(deadline=None, max_examples=40)
+def test_a_graph_is_the_same_after_ns3(tmp_path_factory: pytest.TempPathFactory, graph: Topology) -> None:
+    file = tmp_path_factory.mktemp("ns3") / "random.txt"
+    try:
+        text, _ = write_ns3(graph)
+    except InputError as error:
+        # Hosts pass nothing on there.
+        assert "over other NPUs only" in str(error)
+        inner = replace(graph, forwards=np.arange(graph.nodes) >= graph.npus)
+        assert any(distances(inner, npu)[0] < 0 for npu in range(1, graph.npus))
+        return
+    file.write_text(text)
+    back, _ = read_ns3(file)
+    assert back.npus == graph.npus
+    for found, given_row in zip(rows(back), rows(graph), strict=True):
+        # Bits per second and ps, rounded.
+        assert found == pytest.approx(given_row, abs=1e-3)
 
 
 @given(graphs())

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from armillary.base.errors import InputError
+from armillary.platform import load_platform
 from armillary.platform.files.htsim_topology import read_htsim
 from armillary.platform.files.ns3_config import read_ns3_machine
 from armillary.platform.files.ns3_topology import parse_delay, parse_rate, read_ns3
@@ -84,6 +85,14 @@ def test_a_tree_of_three_tiers(tmp_path: Path) -> None:
     assert topology.buffer[topology.between(8, 12)] == 9000
     assert Shortest(topology).paths([0, 0, 0], [1, 2, 7]).hops.tolist() == [2, 4, 6]
     assert links(read_htsim(tmp_path / "eight.topo", nic=12.5))["npu 0 → tor 0"] == (12.5, 1000.0)
+
+
+def test_a_topology_of_another_tool_is_a_machine_by_itself(tmp_path: Path) -> None:
+    (tmp_path / "three.topo").write_text(THREE)
+    assert load_platform(tmp_path / "three.topo").npus == 8
+    (tmp_path / "three.topo").write_text(THREE.replace("200", "200.5"))
+    with pytest.raises(InputError, match=r"three.topo:6: got 'downlink_speed_gbps 200.5'"):
+        load_platform(tmp_path / "three.topo")
 
 
 def test_a_full_tree_is_that_of_its_builder(tmp_path: Path) -> None:

@@ -82,6 +82,16 @@ CONFIGS = {
         | {"model_type": "deepseek_v3", "n_routed_experts": 256, "n_shared_experts": 1}
         | {"num_experts_per_tok": 8, "moe_intermediate_size": 2048, "first_k_dense_replace": 3},
     ),
+    # Printed is 744B only: this is the sum of its shapes.
+    "zai-org/GLM-5": (
+        743_911_218_432,
+        llama(6144, 78, 64, 64, 12288, 154880)
+        | DEEPSEEK
+        | {"model_type": "glm_moe_dsa", "n_routed_experts": 256, "n_shared_experts": 1}
+        | {"num_experts_per_tok": 8, "moe_intermediate_size": 2048, "first_k_dense_replace": 3}
+        | {"q_lora_rank": 2048, "qk_nope_head_dim": 192, "v_head_dim": 256, "n_group": 1, "topk_group": 1}
+        | {"index_n_heads": 32, "index_head_dim": 128, "index_topk": 2048},
+    ),
     "openai-community/gpt2": (
         124_439_808,
         {"model_type": "gpt2", "n_embd": 768, "n_layer": 12, "n_head": 12, "n_positions": 1024}
@@ -128,6 +138,7 @@ def test_published_counts(name, tmp_path):
         ("mistralai/Mixtral-8x7B-v0.1", "mixtral-8x7b"),
         ("Qwen/Qwen3-30B-A3B", "qwen3-30b-a3b"),
         ("deepseek-ai/DeepSeek-V3", "deepseek-v3"),
+        ("zai-org/GLM-5", "glm-5"),
     ],
 )
 def test_presets_are_these_configurations(name, preset, tmp_path):

@@ -52,6 +52,12 @@ PRINTED = {
     "nemotron-3-nano": (31.6, 0.1, "its model card: 31.6B in total"),
     "minimax-m2.5": (230, 10, "its model card: 230 billion in total"),
     "qwen3-32b": (32.8, 0.1, "its model card: 32.8B"),
+    "glm-5": (744, 1, "its announcement: 744B in total"),
+    "deepseek-v3.2": (
+        671.88,
+        0.01,
+        "671.03 of DeepSeek-V3 and 61 x 0.01396 of what chooses keys (arXiv 2512.02556)",
+    ),
     "kimi-k2": (1000, 100, "arXiv 2507.20534, abstract: '1 trillion total parameters'"),
     "gpt-3-175b": (174.6, 0.1, "arXiv 2005.14165, table D.1"),
     "turing-nlg-17b": (17, 1, "the title of its announcement"),

@@ -12,12 +12,17 @@ from armillary.cli.outputs import say
 
 @click.command(
     help=f"{SUBCOMMANDS['install']}\n\nDIR is a folder on the path. A program that is there already, as Chakra's own, "
-    "stays, and is an error."
+    "stays, and is an error. With --python it also gets a package `chakra` for PYTHONPATH=DIR: Chakra's schema "
+    "(et_def_pb2, which needs protobuf), protolib, and the programs as modules, for scripts that make traces."
 )
+@click.option("--python", "modules", is_flag=True, help="Also a Python package `chakra`.")
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
-def command(folder: Path) -> None:
+def command(folder: Path, modules: bool) -> None:
     """Write the programs and name them."""
-    from armillary.cli.programs import CHAKRA, install
+    from armillary.cli.programs import CHAKRA, CHAKRA_MODULES, install
 
-    for path in install(folder, CHAKRA, "chakra install"):
+    programs = install(folder, CHAKRA, "chakra install", CHAKRA_MODULES if modules else None)
+    for path in programs[: len(CHAKRA)]:
         say(f"wrote {path}")
+    if modules:
+        say(f"wrote {folder / 'chakra'}: {len(programs) - len(CHAKRA)} modules of Python")

@@ -11,6 +11,7 @@ SUBCOMMANDS = {
     "show": "The steps of an algorithm, as a table of chunks and members.",
     "schedule": "Compare schedulers of chunks on a machine of several dimensions.",
     "time": "How long a collective takes on a machine that was measured.",
+    "exchange": "Compare all-to-alls of tokens for experts with each other and a bound.",
     "synthesize": "Find a collective for a network, and compare it with the built-in algorithms.",
 }
 """Command name -> one-line help; the module is the name."""

@@ -42,7 +42,7 @@ def command(name: str, options: PlanOptions, request: Request) -> None:
     from armillary.report.workload_tables import workload_json, workload_table
     from armillary.workload.generate import generate
     from armillary.workload.models import load_model
-    from armillary.workload.plan.ranks import without_effect
+    from armillary.workload.plan.effects import without_effect
     from armillary.workload.totals import totals
 
     platform = request.platform()
@@ -51,7 +51,7 @@ def command(name: str, options: PlanOptions, request: Request) -> None:
         trace = generate(model, plan)
         found = totals(trace, plan.iterations)
     # A simulation warns itself.
-    for text in () if platform else without_effect(plan):
+    for text in () if platform else without_effect(plan, model):
         say(f"warning: {text}", err=True)
     table = workload_table(model, plan, trace, found)
     if platform:
@@ -66,7 +66,7 @@ def command(name: str, options: PlanOptions, request: Request) -> None:
 
 
 def _throughput(model: Model, plan: Plan, result: Timeline) -> str:
-    """Return samples and tokens per second, and the utilisation by what the model needs, recomputation left out."""
+    """Return samples and tokens per second."""
     from armillary.report.plain import nanoseconds
     from armillary.workload import models
 
@@ -76,14 +76,4 @@ def _throughput(model: Model, plan: Plan, result: Timeline) -> str:
     text = f"Throughput {samples:,.4g} samples/s"
     if sequence:
         text += f", {float(f'{samples * sequence:.4g}'):,.0f} tokens/s"
-    peak = result.info.get("peak_flops_per_ns")
-    # Recomputation inflates the operations that run: what the model itself needs is shown beside.
-    if plan.recompute != "none" and peak:
-        work = models.flops(model, plan.batch, plan.sequence, causal=plan.causal).training * plan.iterations
-        share = work / seconds / plan.ranks / (float(peak) * 1e9)
-        if share > 1:  # GEMMs of a precision with a higher peak
-            return text
-        # Peaks by precision: utilisation is against the one of bf16.
-        which = "bf16 peak" if "peaks_flops_per_ns" in result.info else "peak"
-        text += f"; {100 * share:.1f} % of the {which} without what is recomputed"
     return text

@@ -11,7 +11,7 @@ from armillary.cli.options import counted_machine_option, html_option, json_opti
 from armillary.cli.outputs import say, show_table, write_html, write_json
 from armillary.cli.plan import SUBCOMMANDS
 from armillary.cli.plan.search import Progress
-from armillary.cli.serve import LOAD, engine_options, load_options, with_times
+from armillary.cli.serve import LOAD, costs_option, engine_options, load_options, with_times
 from armillary.cli.values import complete_models
 
 _HELP = f"""{SUBCOMMANDS["serve"]}
@@ -39,6 +39,7 @@ one to compute prompts and one to decode.
         help="What a good request meets, e.g. ttft=500ms,tpot=50ms; also e2e.")  # fmt: skip
 @option("--share", default="90%", show_default=True, metavar="SHARE", heading=LOAD,
         help="Of the requests that must be good.")  # fmt: skip
+@costs_option
 @engine_options
 @top_option("Replicas", 10, heading="Search")
 @html_option()
@@ -49,6 +50,7 @@ def command(
     load: str,
     slo: str,
     share: str,
+    costs: str | None,
     overhead: str | None,
     ingest: str | None,
     top: int,
@@ -68,6 +70,11 @@ def command(
         least = parse_percent(share)
     except ValueError as error:
         raise InputError(f"--share: {error}") from None
+    known = None
+    if costs:
+        from armillary.explore.cost import load_costs
+
+        known = load_costs(costs)
     found = plan_serving(
         name,
         machine,
@@ -86,11 +93,18 @@ def command(
     click.echo(
         f"\n{len(found.tried)} tried; *: none gives more tokens/s per device and more per user at once"
     )
-    show_table(tried_table(found, top))
+    bills = None
+    if known:
+        from armillary.explore.deploy.cost import bill
+
+        bills = [bill(each.served, known) for each in found.tried]
+    show_table(tried_table(found, top, bills))
+    for text in bills[0].notes if bills else ():
+        say(text)
     for kinds, why in reasons(found):
         say(f"Not {', '.join(kinds)}: {why}")
     click.echo("\nHow to start it:")
     for text in launch(found.best.service):
         click.echo(text)
-    write_json(json_file, deployments_json(found))
+    write_json(json_file, deployments_json(found, bills))
     write_html(html, found)

@@ -130,6 +130,12 @@ def _last_first(gather: Spread) -> Spread:
 
 
 def _routing(network: Topology | Network | Routing) -> Routing:
+    topology = network if isinstance(network, Topology) else network.topology
+    if topology.planes > 1:
+        # A message of a schedule has one route, which would leave all planes but one idle.
+        raise InputError(
+            f"{topology.called}: {topology.planes} planes, expected 1 for a synthesized collective"
+        )
     if isinstance(network, Routing):
         return network
     return network.at() if isinstance(network, Network) else Shortest(network)

@@ -51,6 +51,12 @@ def convert(
             f"{inputs[0]}: {count} bytes are not whole units of {plan.alignment}: {count % plan.alignment} bytes are "
             "not moved"
         )
+    least, most = plan.sizes
+    if not least <= count <= most:
+        warnings.append(
+            f"{inputs[0]}: {count} bytes: MSCCL++ takes this plan for {least} to {most} (min_message_size, "
+            "max_message_size)"
+        )
     if plan.operation in COLLECTIVES.values():
         try:
             check_plan(plan)

@@ -1,4 +1,4 @@
-"""StableHLO programs, before XLA partitions them: one file of MLIR text, which all devices run."""
+"""StableHLO programs, before XLA partitions them: one file of MLIR, text or bytecode, which all devices run."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def convert(
     that says so.
 
     Args:
-        inputs: one file of StableHLO.
+        inputs: one file of StableHLO: text; with JAX also a portable artifact or what `jax.export` serializes.
         ranks: Number of devices, a multiple of the program's partitions; by default partitions times replicas.
         unroll: Instructions up to which a loop is unrolled; a longer one is its body once, with all its costs.
         trips: Iterations of a loop whose number the program does not tell.
@@ -52,16 +52,15 @@ def convert(
 
 
 def _read(path: Path) -> Source:
+    from armillary.convert.stablehlo.bytecode import is_bytecode, text_of
+
     expected = "expected StableHLO as text: what jax.jit(f).lower(…).as_text() returns"
     try:
         data = read_plain(path)
     except OSError as error:
         raise InputError(f"{path}: {error.strerror or error}, {expected}") from error
-    if data.startswith(b"ML\xefR"):
-        raise InputError(
-            f"{path}: is bytecode of MLIR, expected the text that "
-            f"`stablehlo-translate --deserialize {path.name}` makes of it"
-        )
+    if is_bytecode(data):
+        return Source(text_of(data, path), str(path))
     try:
         text = data.decode()
     except UnicodeDecodeError as error:

@@ -6,8 +6,8 @@ from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from armillary.convert.pytorch.communication import Communication, of_kernel
-from armillary.convert.pytorch.communication_kernels import kernel_kind
+from armillary.convert.pytorch.communication import RECV, SEND, Communication, of_kernel
+from armillary.convert.pytorch.communication_kernels import UNSAID, kernel_kind
 from armillary.convert.pytorch.device import DeviceOp, RuntimeCall, StreamWait
 from armillary.convert.pytorch.device_only import said
 from armillary.convert.pytorch.late_kernels import explain
@@ -149,17 +149,25 @@ def _launch(step: Step, threads: dict[int, Thread], call: RuntimeCall | None, ke
             step.item = segment.owner
 
 
+_MESSAGES = ("ALL_TO_ALL", SEND, RECV)
+"""What runs as NCCL's kernel of messages."""
+
+
 class Issuing:
     """The communications that were issued and have no kernel yet."""
 
     def __init__(self, comms: Sequence[Communication], heads: Mapping[int, Step]) -> None:
         self.of = {comm.node: comm for comm in comms}
         self.taken: set[int] = set()
+        self.grouped: set[int] = set()
+        """Nodes of communications that one kernel, which another one has, carries, too."""
         self._waiting: dict[int, deque[tuple[int, Communication]]] = defaultdict(deque)
+        self._by_kind: dict[str, deque[tuple[int, Communication]]] = defaultdict(deque)
         for comm in sorted(comms, key=lambda comm: heads[comm.node].end if comm.node in heads else 0):
             if head := heads.get(comm.node):
                 # In order of issue, on the thread that also calls ``ncclGroupEnd``.
                 self._waiting[head.track].append((head.end, comm))
+                self._by_kind[comm.kind].append((head.end, comm))
 
     def around(self, item: Item | None) -> Communication | None:
         """Return the communication that `item`, or an item around it, issues."""
@@ -186,8 +194,21 @@ class Issuing:
         while call and queue and queue[0][0] <= call.start:
             _, comm = queue.popleft()
             if comm.node not in self.taken:
+                self.grouped.add(comm.node)
                 last = comm
         return last
+
+    def in_order(self, kind: str, start: int) -> Communication | None:
+        """Return the first communication of a kind without a kernel, if it was issued before this start.
+
+        For kernels of which nothing says who launched them: a stream runs its communications in the order of issue.
+        """
+        queues = [self._by_kind[each] for each in (_MESSAGES if kind == UNSAID else (kind,))]
+        for queue in queues:
+            while queue and (queue[0][1].node in self.taken or queue[0][1].node in self.grouped):
+                queue.popleft()
+        first = min((queue for queue in queues if queue), key=lambda queue: queue[0][0], default=None)
+        return first.popleft()[1] if first and first[0][0] <= start else None
 
 
 def _communicate(
@@ -200,6 +221,7 @@ def _communicate(
 ) -> None:
     """Make kernels the communication that launched them, or that their attributes give; let it follow earlier work."""
     issuing = Issuing(comms, heads)
+    unlaunched: list[tuple[Step, DeviceOp]] = []
     # By launch: communications are issued in that order, whichever stream runs first.
     order = sorted(zip(made, kernels, launches, strict=True), key=lambda one: (one[0].key, one[1].start))
     for step, kernel, call in order:
@@ -215,16 +237,25 @@ def _communicate(
         elif issuing.explains(step.item):
             step.communicates = "further kernel"
         else:
-            comm = of_kernel(said(kernel.args), kernel.name)
-            if comm is not None:
-                comms.append(comm)
-                step.kind, step.source = "comm", comm
+            unlaunched.append((step, kernel))
         # NCCL's stream waits for the caller's by an event that most traces lack. Which stream that was is
         # unknown, so it waits for all: times drop those that ended later.
         others = [track for track in streams.tracks(kernel.device) if track.number != step.track]
         step.waits += [
             found for track in others if (found := track.before(step.key)) and found.kind == "kernel"
         ]
+    # Last, as the kernels with a launch have taken their communications.
+    for step, kernel in sorted(unlaunched, key=lambda one: one[1].start):
+        kind = kernel_kind(kernel.name)
+        comm = issuing.in_order(kind, kernel.start) if kind else None
+        if comm is not None:
+            issuing.taken.add(comm.node)
+            step.kind, step.source, step.host = "comm", comm, comm.node
+            if (head := heads[comm.node]).end <= kernel.start:
+                step.waits.append(head)
+        elif (comm := of_kernel(said(kernel.args), kernel.name)) is not None:
+            comms.append(comm)
+            step.kind, step.source = "comm", comm
 
 
 def _synchronise(

@@ -20,8 +20,9 @@ touch = use("armillary.engine.astra_sim.tie_kernel").touch
 chain = use("armillary.engine.astra_sim.chain_kernel").chain
 begin, deliver = phase_kernel.begin, phase_kernel.deliver
 set_up, member_state_size = phase_kernel.set_up, phase_kernel.member_state_size
-node_row, schedule_now, next_seq, CONTENTION = (
+node_row, ticks_of_node, schedule_now, next_seq, CONTENTION = (
     rank_kernel.node_row,
+    rank_kernel.ticks_of_node,
     rank_kernel.schedule_now,
     rank_kernel.next_seq,
     rank_kernel.CONTENTION,
@@ -54,7 +55,7 @@ def issue_part(prog, st, mem, heap, r, node, tick):
     nodes_now.set_node_start(st, ranks.state(prog, r) + node, tick)
     kind = nodes.kind(prog, row)
     if kind == lk.PART:
-        schedule_now(prog, st, mem, heap, r, tick + nodes.ticks(prog, row), tick, lk.EV_NODE, r, node)
+        schedule_now(prog, st, mem, heap, r, tick + ticks_of_node(prog, r, node), tick, lk.EV_NODE, r, node)
         return
     item = ranks.items(prog, r) + nodes.item(prog, row)
     if kind == lk.PART_SEND:

@@ -199,7 +199,8 @@ class _Build:
         items = np.concatenate(tables.items) if tables.items else np.zeros((0, lk.I_COLUMNS), np.int64)
         self._check_length(items)
         program = {
-            "NODES": tables.nodes, "CHILDREN": tables.children, "RANKS": tables.ranks, "ITEMS": items,
+            "NODES": tables.nodes, "CHILDREN": tables.children, "PACES": tables.paces, "RANKS": tables.ranks,
+            "ITEMS": items,
             "PLANS": plans.rows, "PHASES": plans.phase_rows, "ROUTES": plans.route_rows, "AFTER": after,
             "COMMS": comm_rows,
             "RING_ENTRY": rings.ring_entry, "LINE_ROWS": rings.line_rows, "LINES": rings.lines,
@@ -255,8 +256,7 @@ class _Build:
 
     def _rank(self, tables: Tables, cls: int, view: View) -> None:
         nodes = view.nodes
-        base = tables.graph(nodes)
-        row = [base, len(nodes.kind), tables.states, tables.n_items]
+        row = [*tables.graph(nodes), len(nodes.kind), tables.states, tables.n_items]
         counts = np.bincount(nodes.slot, minlength=5)
         row += (tables.states + np.concatenate([[0], np.cumsum(counts)[:-1]])).tolist()
         tables.ranks += row

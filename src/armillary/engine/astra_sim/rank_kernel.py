@@ -8,7 +8,7 @@ from armillary.engine.astra_sim import layout as lk
 
 push = use("armillary.engine.common.heap_kernel").push
 at_rank = use("armillary.engine.astra_sim.congestion.queue_kernel").at_rank
-ranks = accessors(lk.RANKS)
+paces, ranks = accessors(lk.PACES, lk.RANKS)
 CONTENTION = in_variant("contention")
 """Messages wait for links (`armillary.engine.astra_sim.congestion`)."""
 
@@ -17,6 +17,12 @@ CONTENTION = in_variant("contention")
 def node_row(prog, r, node):
     """Return the address of a node row."""
     return ranks.nodes(prog, r) + node
+
+
+@inner
+def ticks_of_node(prog, r, node):
+    """Return how long a node of a rank takes, or of a message of a custom collective its collective."""
+    return paces.ticks(prog, ranks.pace(prog, r) + node)
 
 
 @inner

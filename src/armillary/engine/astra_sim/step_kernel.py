@@ -37,10 +37,11 @@ arrive, complete, finished, receive = (
     phase_kernel.receive,
 )
 bus_event, bus_go_on = bus_kernel.bus_event, bus_kernel.bus_go_on
-schedule, schedule_now, node_row, CONTENTION = (
+schedule, schedule_now, node_row, ticks_of_node, CONTENTION = (
     rank_kernel.schedule,
     rank_kernel.schedule_now,
     rank_kernel.node_row,
+    rank_kernel.ticks_of_node,
     rank_kernel.CONTENTION,
 )
 post_send, post_recv = pair_kernel.post_send, pair_kernel.post_recv
@@ -127,7 +128,7 @@ def issue(prog, st, mem, heap, r, node, slot, tick):
     if slot != lk.NONE:
         busy.set_slot(st, r, slot, 1)
     if kind == lk.FIXED:
-        schedule_now(prog, st, mem, heap, r, tick + nodes.ticks(prog, row), tick, lk.EV_NODE, r, node)
+        schedule_now(prog, st, mem, heap, r, tick + ticks_of_node(prog, r, node), tick, lk.EV_NODE, r, node)
         return
     item = ranks.items(prog, r) + nodes.item(prog, row)
     if kind == lk.COLLECTIVE:
@@ -208,7 +209,9 @@ def complete_part(prog, st, mem, heap, r, row, tick):
         if nodes_now.indegree(st, state + child) == 0:
             issue_part(prog, st, mem, heap, r, child, tick)
     # Its collective: the item of a computation, kept in place of the ticks of a message.
-    owner = nodes.item(prog, row) if nodes.kind(prog, row) == lk.PART else nodes.ticks(prog, row)
+    owner = nodes.item(prog, row)
+    if nodes.kind(prog, row) != lk.PART:
+        owner = ticks_of_node(prog, r, row - node_row(prog, r, 0))
     item = ranks.items(prog, r) + owner
     item_state.add_parts_left(st, item, -1)
     if item_state.parts_left(st, item) == 0:

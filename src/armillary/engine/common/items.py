@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -109,10 +109,15 @@ def views_of(
     differ = any(not set(IGNORED).isdisjoint(names) for names in seen.values())
     key_of_rank = trace.rank_graph if differ else structure
     keys, first, view_of = np.unique(key_of_rank, return_index=True, return_inverse=True)
-    views = [
-        read_view(trace.graph(int(rank)), lowered[int(structure[rank])], platform, comms)
-        for _, rank in zip(keys.tolist(), first.tolist(), strict=True)
-    ]
+    views, known = [], dict[int, View]()
+    for _, rank in zip(keys.tolist(), first.tolist(), strict=True):
+        graph, nodes = trace.graph(int(rank)), lowered[int(structure[rank])]
+        # Views of graphs that differ in durations only share their columns, if each is that of its own graph.
+        of = id(nodes.like or nodes) if nodes.graph is graph else 0
+        view = replace(known[of], nodes=nodes) if of in known else read_view(graph, nodes, platform, comms)
+        if of and nodes.like is None:
+            known[of] = view
+        views.append(view)
     return views, view_of.astype(np.int32)
 
 

@@ -17,7 +17,6 @@ PROGRAM = Layout("program")
 NODES = PROGRAM.rows("NODES", "nodes", "One node of a graph; several ranks may have one graph.")
 N_KIND = NODES.column("kind", "what it is: FIXED, COLLECTIVE ...")
 N_SLOT = NODES.column("slot", "what it occupies while it runs: a slot of its rank")
-N_TICKS = NODES.column("ticks", "how long it takes, if it is FIXED", "ticks")
 N_ITEM = NODES.column("item", "its row among the items of its rank, -1: none")
 N_INDEGREE = NODES.column("indegree", "how many nodes it waits for")
 N_CHILD = NODES.column("child", "the first node that waits for it, in CHILDREN")
@@ -25,6 +24,9 @@ N_CHILDREN = NODES.column("children", "how many wait for it")
 N_COLUMNS = NODES.width
 CHILDREN = PROGRAM.rows("CHILDREN", "children", "Nodes that wait for a node, side by side.")
 CHILDREN.column("node", "number within its graph")
+# Ranks mostly do the same, each at its own pace: rows are shared by all of them, durations by those of one pace.
+PACES = PROGRAM.rows("PACES", "nodes of paces", "Durations of the nodes of a graph on ranks of one pace.")
+PACES.column("ticks", "how long a node takes, if it is FIXED", "ticks")
 
 # Seven words per event. A record, not a table: the heap is an array of its own, because it grows.
 EVENT = record(

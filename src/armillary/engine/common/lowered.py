@@ -192,20 +192,33 @@ class Tables:
     instance_items: int = 0
     arrived: int = 0
     pairs: int = 0
-    graph_at: dict[int, int] = field(default_factory=dict)
+    paces: list[Ints] = field(default_factory=list)
+    rows_at: dict[tuple[int, ...], int] = field(default_factory=dict)
+    pace_at: dict[int, int] = field(default_factory=dict)
+    lowered: list[Nodes] = field(default_factory=list)
+    """Keeps alive what `rows_at` and `pace_at` know by identity."""
     n_nodes: int = 0
     n_children: int = 0
+    n_paces: int = 0
     comm_ordinals: dict[int, dict[int, int]] = field(default_factory=lambda: defaultdict(dict))
     ordinal_at: dict[tuple[int, int], int] = field(default_factory=dict)
     channel_at: dict[Any, int] = field(default_factory=dict)
 
-    def graph(self, nodes: Nodes) -> int:
-        """Add the node rows of a graph; returns the number of its first row."""
-        # By identity: ranks that share a `Nodes` object share its rows.
-        if id(nodes) not in self.graph_at:
-            self.graph_at[id(nodes)] = self.n_nodes
+    def graph(self, nodes: Nodes) -> tuple[int, int]:
+        """Add the rows and durations of a graph; returns the number of the first row, and of the first duration."""
+        # By identity: ranks whose nodes share columns share their rows.
+        columns = (nodes.kind, nodes.slot, nodes.item, nodes.indegree, nodes.child_ptr, nodes.children)
+        shape, pace = tuple(map(id, columns)), id(nodes.ticks)
+        if shape not in self.rows_at or pace not in self.pace_at:
+            self.lowered.append(nodes)
+        if pace not in self.pace_at:
+            self.pace_at[pace] = self.n_paces
+            self.paces.append(nodes.ticks)
+            self.n_paces += len(nodes.ticks)
+        if shape not in self.rows_at:
+            self.rows_at[shape] = self.n_nodes
             rows = np.empty((len(nodes.kind), lk.N_COLUMNS), np.int64)
-            rows[:, lk.N_KIND], rows[:, lk.N_SLOT], rows[:, lk.N_TICKS] = nodes.kind, nodes.slot, nodes.ticks
+            rows[:, lk.N_KIND], rows[:, lk.N_SLOT] = nodes.kind, nodes.slot
             rows[:, lk.N_ITEM], rows[:, lk.N_INDEGREE] = nodes.item, nodes.indegree
             # CSR pointers of one graph, shifted to its place in the table of all.
             rows[:, lk.N_CHILD] = nodes.child_ptr[:-1] + self.n_children
@@ -214,7 +227,7 @@ class Tables:
             self.children.append(nodes.children)
             self.n_nodes += len(rows)
             self.n_children += len(nodes.children)
-        return self.graph_at[id(nodes)]
+        return self.rows_at[shape], self.pace_at[pace]
 
     def ordinal(self, cls: int, comm: int) -> int:
         """Return the counter of the collectives of a class in a communicator."""

@@ -66,6 +66,8 @@ class Nodes:
     """The same of a CPU, which no model times."""
     stored: int = 0
     """Storage and checkpoint nodes that the machine's storage times."""
+    like: Nodes | None = None
+    """Nodes whose graph differs from this one in durations only."""
 
 
 def lower_nodes(graph: Graph, platform: Platform, times: KernelTimes | None) -> Nodes:

@@ -35,6 +35,7 @@ net_queue = use("armillary.engine.transport.queue_kernel")
 full, free_row = net_queue.full, net_queue.free_row
 mover = use("armillary.engine.transport.chosen_kernel")
 advance, change = mover.advance, mover.change
+whole = use("armillary.engine.transport.parts_kernel").whole
 channel_routes, channel_state = accessors(lk.CHANNEL_ROUTE, physical.CHANNEL_STATE)
 channels, dirty, events, items = accessors(physical.CHANNELS, physical.DIRTY, physical.EVENT, physical.ITEMS)
 chunk_flow_runs, chunk_flows, line_routes = accessors(
@@ -298,9 +299,10 @@ def run(prog, st, mem, heap, net_table, net, pool, queue, budget, block):
                 row = st[lk.V_CAME]
                 st[lk.V_CAME] = pool_rows.next(pool, row)
                 # `came` may send, and so reuse the row: read the cookie and free the row before.
-                cookie = pool_rows.cookie(pool, row)
+                cookie = whole(net_table, net, pool, pool_rows.cookie(pool, row))
                 free_row(net, pool, row)
-                came(prog, st, mem, heap, net_table, net, pool, queue, cookie, tick)
+                if cookie >= 0:
+                    came(prog, st, mem, heap, net_table, net, pool, queue, cookie, tick)
             while st[physical.V_HEAP] > 0 and events.tick(heap, 0) <= tick:
                 if not room(st, mem, heap, net, block):
                     return True

@@ -13,8 +13,7 @@ from armillary.engine.messages import layout as lk
 from armillary.engine.physical import layout as physical
 from armillary.engine.transport import layout as tk
 
-mover = use("armillary.engine.transport.chosen_kernel")
-inject = mover.inject
+send_parts = use("armillary.engine.transport.parts_kernel").send_parts
 free_blocks, chunk_flows, line_routes, moves = accessors(
     lk.FREE_BLOCKS, physical.CHUNK_FLOWS, lk.LINE_ROUTES, lk.MOVES
 )
@@ -63,7 +62,7 @@ def send(prog, st, net_table, net, pool, queue, cookie, pair, size, key, tick):
     route = st[lk.V_STAGE] * prog[lk.Z_ROUTES] + pair
     st[lk.V_FLYING] += 1
     st[lk.V_SENT] += 1
-    inject(net_table, net, pool, queue, cookie, route, size, key, tick * tk.PS)
+    send_parts(net_table, net, pool, queue, cookie, route, size, key, tick * tk.PS)
 
 
 @inner

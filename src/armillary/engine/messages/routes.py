@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from armillary.base.errors import InputError
 from armillary.engine.transport.network import Routes, Stage
+from armillary.platform.topology.planes import joined
 from armillary.platform.topology.routing import Paths
 
 Ints = NDArray[np.int64]
@@ -28,7 +29,7 @@ def routes_of(stages: Sequence[Stage], pairs: Ints, links_of: LinksOf) -> Routes
     npus = np.asarray((pairs < stages[0].topology.npus).all(axis=1))
     for stage in stages:
         try:
-            paths = stage.routing.paths(pairs[npus, 0], pairs[npus, 1])
+            paths = stage.paths(pairs[npus, 0], pairs[npus, 1])
         except InputError:
             if before is None:
                 raise
@@ -46,19 +47,16 @@ def _with_links(paths: Paths, pairs: Ints, npus: Bools, links_of: LinksOf) -> Pa
         paths[next(between)] if own else np.array(links_of[(a, b)], np.int64)
         for own, (a, b) in zip(npus.tolist(), pairs.tolist(), strict=True)
     ]
-    return _paths(links)
+    return joined(links)
 
 
 def _some_retained(stage: Stage, pairs: Ints, before: Paths) -> Paths:
-    links_of = []
+    links_of, parts = [], stage.topology.planes
     for number, pair in enumerate(pairs):
         try:
-            links_of.append(stage.routing.paths(pair[:1], pair[1:]).link)
+            found = stage.paths(pair[:1], pair[1:])
+            links_of += [found[part] for part in range(parts)]
         except InputError:
-            links_of.append(before[number])  # its messages wait for what is down
-    return _paths(links_of)
-
-
-def _paths(links_of: Sequence[Ints]) -> Paths:
-    first = np.concatenate([[0], np.cumsum([len(way) for way in links_of])]).astype(np.int64)
-    return Paths(first, np.concatenate(links_of))
+            # Its messages wait for what is down.
+            links_of += [before[number * parts + part] for part in range(parts)]
+    return joined(links_of)

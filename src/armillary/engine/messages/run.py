@@ -49,8 +49,9 @@ def execute(program: MessageProgram, transport: Transport, mode: Mode | None = N
         mode = "interpreted"
     patience = Patience(KERNEL, transport.kernel, mode, events * PER_EVENT)
     mode = patience.mode
+    parts = topology.planes
     table = lower_network(
-        program.stages, program.routes, transport.options(topology), transport.tables(topology)
+        program.stages, program.routes, transport.options(topology), transport.tables(topology), parts
     )
     kernel = load(KERNEL, mode, transport.kernel)
     prog, _ = lk.PROGRAM.program(program.tables, mode, program.scalars)
@@ -71,7 +72,8 @@ def execute(program: MessageProgram, transport: Transport, mode: Mode | None = N
         room((z["ranks"] + z["slots"]) * HEAP_COLUMNS + FIRST_WORDS, mode),
     )
     net = first_net(transport, topology, mode, program.routes.count)
-    rooms = Room(transport, mode, _at_once(program), topology.links)
+    # A message in parts has a row of its own besides those of the parts.
+    rooms = Room(transport, mode, _at_once(program) * (parts + (parts > 1)), topology.links)
     # Address 0 means no block, so the first ones are left out.
     state[lk.V_MEMORY] = 1 << 3
     fire(program, state, heap)
@@ -106,7 +108,8 @@ def _estimate(program: MessageProgram, transport: Transport) -> int:
     moves = int((_sends(program) * program.tables["ROUNDS"][lk.RO_REPEAT :: lk.RO_COLUMNS]).sum())
     messages = z["rows"] * moves // z["ranks"] + z["pairs"]
     largest = max(program.tables[name].max(initial=0) for name in ("SIZES", "CHANNEL_ROUTE"))
-    return z["states"] + messages * HOPS * (1 + int(largest) // transport.grain)
+    parts = program.stages[0].topology.planes
+    return z["states"] + messages * HOPS * (parts + int(largest) // transport.grain)
 
 
 def _at_once(program: MessageProgram) -> int:

@@ -8,8 +8,11 @@ from armillary.engine.transport.network import Stage
 from armillary.platform.model import Platform, ports
 from armillary.platform.network import links_per_npu
 from armillary.platform.topology.failures import stages
+from armillary.platform.topology.graph import Topology
 from armillary.platform.topology.grids import from_dimensions
 from armillary.platform.topology.network import Network, routing_of
+from armillary.platform.topology.planes import parts_of
+from armillary.platform.topology.routing import Routing
 
 
 def network_of(platform: Platform) -> Network:
@@ -30,7 +33,11 @@ def stages_of(platform: Platform) -> list[Stage]:
         InputError: its routing does not fit its graph.
     """
     network = network_of(platform)
+
+    def routing(topology: Topology) -> Routing:
+        return routing_of(network.routing, topology, network.seed, network.table)
+
     return [
-        Stage(time, routing_of(network.routing, topology, network.seed, network.table))
+        Stage(time, over_all := routing(topology), tuple(parts_of(over_all, routing)))
         for time, topology in stages(network.topology, network.failures)
     ]

@@ -16,7 +16,7 @@ share = use("armillary.engine.physical.share_kernel")
 schedule, touch_chunk_flow, room_for = share.schedule, share.touch_chunk_flow, share.room_for
 rank_kernel = use("armillary.engine.physical.rank_kernel")
 node_row, slot_of, complete_node = rank_kernel.node_row, rank_kernel.slot_of, rank_kernel.complete_node
-touch_rank = rank_kernel.touch_rank
+touch_rank, ticks_of_node = rank_kernel.touch_rank, rank_kernel.ticks_of_node
 chunks = use("armillary.engine.physical.chunk_kernel")
 enter, enter_chunk_batch, order_of = chunks.enter, chunks.enter_chunk_batch, chunks.order_of
 channel_state, channels, comms, instances = accessors(lk.CHANNEL_STATE, lk.CHANNELS, lk.COMMS, lk.INSTANCES)
@@ -72,7 +72,7 @@ def issue(prog, st, heap, r, node, tick):
         complete_node(prog, st, r, node, tick)
         return
     if kind == lk.FIXED:
-        schedule(st, heap, tick + nodes.ticks(prog, row), lk.EV_NODE, r, node)
+        schedule(st, heap, tick + ticks_of_node(prog, r, node), lk.EV_NODE, r, node)
         return
     item = ranks.items(prog, r) + nodes.item(prog, row)
     if kind == lk.COLLECTIVE:

@@ -21,11 +21,12 @@ NEVER = 1 << 61
 
 PROGRAM = Layout("physical program", common.PROGRAM)
 NODES, CHILDREN = common.NODES, common.CHILDREN
-N_KIND, N_SLOT, N_TICKS, N_ITEM, N_INDEGREE = range(5)
-N_COLUMNS = common.N_COLUMNS
+PACES, N_COLUMNS = common.PACES, common.N_COLUMNS
+N_KIND, N_SLOT, N_ITEM, N_INDEGREE = common.N_KIND, common.N_SLOT, common.N_ITEM, common.N_INDEGREE
 
 RANKS = PROGRAM.rows("RANKS", "ranks", "One class of ranks that behave alike.")
 R_NODES = RANKS.column("nodes", "the first of its nodes, in NODES")
+R_PACE = RANKS.column("pace", "the duration of the first of them, in PACES")
 R_COUNT = RANKS.column("count", "how many nodes it has")
 # Ranks of one graph share NODES but not the state, hence two addresses.
 R_STATE = RANKS.column("state", "the first of its nodes, in the state")

@@ -31,6 +31,7 @@ class Paces:
     def __init__(self, workload: PhysicalWorkload) -> None:
         self.workload, self.platform = workload, workload.platform
         self._nodes: dict[tuple[int, float, int], PhysicalNodes] = {}
+        self._slots: dict[tuple[int, ...], Ints] = {}
         self._views: dict[tuple[int, int], View] = {}
 
     def view(self, rank: int) -> View:
@@ -40,13 +41,21 @@ class Paces:
         key = (self.workload.kind(rank), speed, rank if self.platform.jitter else -1)
         if key not in self._nodes:
             assert isinstance(view.nodes, PhysicalNodes)
-            slot = slots_of(view, view.nodes)
-            self._nodes[key] = replace(view.nodes, slot=slot, ticks=self._ticks(view.nodes, rank, speed))
+            ticks = self._ticks(view.nodes, rank, speed)
+            self._nodes[key] = replace(view.nodes, slot=self._slot(view, view.nodes), ticks=ticks)
         nodes = self._nodes[key]
         at = (id(view), id(nodes))
         if at not in self._views:
             self._views[at] = replace(view, nodes=nodes)
         return self._views[at]
+
+    def _slot(self, view: View, nodes: PhysicalNodes) -> Ints:
+        """Return `slots_of`, the same array for views that differ in durations only."""
+        # By identity, which the views of the workload keep alive.
+        key = (id(nodes.slot), id(nodes.stream), id(nodes.group), id(view.call), id(view.calls))
+        if key not in self._slots:
+            self._slots[key] = slots_of(view, nodes)
+        return self._slots[key]
 
     def _ticks(self, nodes: PhysicalNodes, rank: int, speed: float) -> Ints:
         jitter, terms = self.platform.jitter, self.platform.terms
@@ -155,7 +164,8 @@ class Build:
         self.chunk_flows += len(tables.channel_at)
         items = np.concatenate(tables.items) if tables.items else np.zeros((0, lk.I_COLUMNS), np.int64)
         flat = {
-            "NODES": tables.nodes, "CHILDREN": tables.children, "RANKS": tables.ranks, "ITEMS": items,
+            "NODES": tables.nodes, "CHILDREN": tables.children, "PACES": tables.paces, "RANKS": tables.ranks,
+            "ITEMS": items,
             "PLANS": plans.rows, "PHASES": plans.phase_rows, "COMMS": comms, "RING_ENTRY": lines.entries,
             "LINE_ROWS": lines.rows, "LINES": lines.members, "LINE_PORTS": lines.ports,
             "PORTS": lines.port_rates(), "CHANNELS": channels, "CHUNKS": plans.chunk_rows,
@@ -210,7 +220,7 @@ class Build:
         count = len(nodes.kind)
         delay = ceil(self.platform.stragglers.get(rank, 0.0))
         slots = int(nodes.slot.max(initial=0)) + 1
-        row = [tables.graph(nodes), count, tables.states, tables.n_items, slots, len(self.slot_ready), delay]
+        row = [*tables.graph(nodes), count, tables.states, tables.n_items, slots, len(self.slot_ready), delay]
         tables.ranks += row
         # The ready heap of a slot has room for all its nodes, so it never grows.
         per_slot = np.bincount(nodes.slot, minlength=slots)

@@ -60,6 +60,8 @@ class PhysicalNodes(Nodes):
     """Of these, those whose bytes take no time for want of a memory bandwidth."""
     untimed: int = 0
     """Of these, those that it timed without being enabled, for want of a recorded time."""
+    recorded: NDArray[np.bool_] | None = None
+    """Which nodes take their recorded time, if the graph alone and no model decides that."""
 
 
 def lower_nodes(graph: Graph, platform: Platform, times: KernelTimes | None) -> PhysicalNodes:
@@ -104,6 +106,7 @@ def lower_nodes(graph: Graph, platform: Platform, times: KernelTimes | None) -> 
         local, together, slots = read_accesses(graph, order, platform, memory, ticks)
         kind[local], kind[together], stream[memory] = lk.FIXED, lk.COLLECTIVE, slots[memory]
     timed, without = platform.compute.modelled, _untimed(graph, platform)
+    named = np.zeros(n, np.bool_)
     if times:
         timed = (modelled(graph, order, times, ticks) and timed) or bool(without.any())
     elif timed or without.any():
@@ -112,7 +115,7 @@ def lower_nodes(graph: Graph, platform: Platform, times: KernelTimes | None) -> 
         named &= (names_work(graph) | ~has_time(graph))[order] if timed else without[order]
         timed = _roofline(graph, order, platform, ticks, named)
     warnings = diagnose(graph)
-    _, stored = store(graph, order, platform, ticks, warnings)
+    stores, stored = store(graph, order, platform, ticks, warnings)
     ptr, parent = graph.parents()
     counts = np.diff(ptr)
     # From positions in the graph to places in issue order.
@@ -121,6 +124,7 @@ def lower_nodes(graph: Graph, platform: Platform, times: KernelTimes | None) -> 
     child_ptr, child = children(place[parent], place[owners(ptr)], n)
     needs_row = np.isin(kind, (lk.COLLECTIVE, lk.SEND, lk.RECV, lk.MEMORY, lk.TRANSFER))
     item = np.where(needs_row, np.cumsum(needs_row) - 1, -1)
+    others = times is not None or bool(memory.any() or stores.any())
     return PhysicalNodes(
         graph, order, kind, slot, ticks, counts[order].astype(np.int64), child_ptr, child,
         item, np.flatnonzero(needs_row), warnings, free=unrecorded(graph, platform), stored=stored,
@@ -128,6 +132,7 @@ def lower_nodes(graph: Graph, platform: Platform, times: KernelTimes | None) -> 
         stream=stream.astype(np.int64), group=graph.strings("pg_name")[0][order].astype(np.int64), roofline=timed,
         untimed=int(without.sum()), unmoved=int((without & (graph.ints("tensor_size", 0) > 0)).sum())
         if platform.npu.memory.bandwidth <= 0 else 0,
+        recorded=None if others else ~(named | delayed),
     )  # fmt: skip
 
 
@@ -157,7 +162,7 @@ def placed_view(view: View, graph: PlacedGraph, platform: Platform) -> tuple[Vie
         idle=int(untimed_on_cpu(graph).sum()) if packed.idle else 0, stream=packed.stream[copies],
         group=packed.group[copies], untimed=int(without.sum()),
         stored=int(np.isin(packed.graph.types[graph.own], STORES).sum()) if packed.stored else 0,
-        unmoved=int((without & (graph.ints("tensor_size", 0) > 0)).sum()) if packed.unmoved else 0,
+        unmoved=int((without & (graph.ints("tensor_size", 0) > 0)).sum()) if packed.unmoved else 0, recorded=None,
     )  # fmt: skip
     # Of calls and routes of all graphs that share the packed nodes, those of this one.
     calls, call = _used(view.call, graph, packed, own)
@@ -205,7 +210,10 @@ def _untimed(graph: Graph, platform: Platform) -> NDArray[np.bool_]:
 
 def exact_durations(graph: Graph, order: Ints) -> Ints:
     """Recorded durations in ns: attribute ``duration_ns`` where a node has it, else `durations`."""
-    ticks, exact = durations(graph, order), graph.ints("duration_ns", -1)[order]
+    ticks = durations(graph, order)
+    if "duration_ns" not in graph.attr_names:
+        return ticks
+    exact = graph.ints("duration_ns", -1)[order]
     given = graph.has("duration_ns")[order]
     bad = given & ((exact < 0) | (exact >= LIMIT))
     refuse(graph, order, bad, "has a duration_ns out of range", f"0 to {LIMIT - 1}")

@@ -222,16 +222,20 @@ def in_memory(call: CollectiveCall, platform: Platform) -> PhysicalPhase:
 
 def _split(call: CollectiveCall, comm: Communicator, platform: Platform) -> list[PhysicalPhase]:
     """An all-to-all with sizes of its own: each dimension is as slow as its fullest line."""
-    grid = spans(platform, comm) is not None
     from armillary.engine.physical.splits import loads
 
-    return [
-        PhysicalPhase(
-            d if grid else -1, "all-to-all", "direct", (), cost.hops * platform.dimensions[d].latency,
-            cost.volume / call.size, Fraction(0), cost.sent / call.size, ((d, 1),), Fraction(1, call.size),
-        )
-        for d, cost in loads(call, comm, platform)
-    ]  # fmt: skip
+    grid = spans(platform, comm) is not None
+    phases = []
+    # A message is sent once, whatever dimensions it crosses.
+    delay = platform.npu.message_delay
+    for d, cost in loads(call, comm, platform):
+        latency = cost.hops * platform.dimensions[d].latency + delay
+        phases.append(PhysicalPhase(
+            d if grid else -1, "all-to-all", "direct", (), latency, cost.volume / call.size, Fraction(0),
+            cost.sent / call.size, ((d, 1),), Fraction(1, call.size),
+        ))  # fmt: skip
+        delay = 0.0
+    return phases
 
 
 def split_at_once(call: CollectiveCall, comm: Communicator, platform: Platform) -> PhysicalPhase:

@@ -12,13 +12,19 @@ channel_state, channels, children, messages = accessors(
     lk.CHANNEL_STATE, lk.CHANNELS, lk.CHILDREN, lk.MESSAGE_STATE
 )
 nodes, progress, rank_state, ranks = accessors(lk.NODES, lk.NODE_STATE, lk.RANK_STATE, lk.RANKS)
-ready, slots, touched = accessors(lk.READY, lk.SLOTS, lk.TOUCHED)
+paces, ready, slots, touched = accessors(lk.PACES, lk.READY, lk.SLOTS, lk.TOUCHED)
 
 
 @inner
 def node_row(prog, r, node):
     """Return the row of NODES of a node."""
     return ranks.nodes(prog, r) + node
+
+
+@inner
+def ticks_of_node(prog, r, node):
+    """Return how long a node of a rank takes."""
+    return paces.ticks(prog, ranks.pace(prog, r) + node)
 
 
 @inner

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from fractions import Fraction
 from functools import cached_property
 from math import ceil
@@ -25,7 +25,9 @@ from armillary.engine.common.items import (
     unreceived,
 )
 from armillary.engine.common.network import CollectiveCall, Communicator, Communicators, between, node_size
+from armillary.engine.common.nodes import Nodes
 from armillary.engine.physical import layout as lk
+from armillary.engine.physical.alike import Alike
 from armillary.engine.physical.chunk_routes import ChunkRoutes, chunk_routes_of
 from armillary.engine.physical.memory import Groups, RemoteAccesses, refined, uneven
 from armillary.engine.physical.nodes import lower_nodes
@@ -264,7 +266,8 @@ class ListedWorkload(PhysicalWorkload):
             InputError: it does not fit the platform, or something in it cannot be simulated.
         """
         super().__init__(platform)
-        views, view_of, self.comms, self.structure = read_workload(trace, platform, lower_nodes, fill=True)
+        how: Callable[..., Nodes] = Alike() if len(trace.graphs) > 1 else lower_nodes
+        views, view_of, self.comms, self.structure = read_workload(trace, platform, how, fill=True)
         if any("comm_splits" in graph.attr_names for graph in trace.graphs):
             from armillary.engine.physical.splits import join_splits
 

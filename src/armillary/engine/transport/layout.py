@@ -20,6 +20,7 @@ T_NODES = TABLE.scalar("nodes")
 T_NPUS = TABLE.scalar("NPUs")
 T_STAGES = TABLE.scalar("stages")
 T_ROUTES = TABLE.scalar("routes")
+T_PARTS = TABLE.scalar("parts of a message, each on a route of its own")
 LINK = TABLE.rows(
     "LINK", "links of stages", "A link in a stage, stage by stage. A byte takes slow / fast ps."
 )
@@ -101,6 +102,10 @@ Q_TIME = EVENT.column("time", "when it happens", "ps")
 Q_SEQUENCE = EVENT.column("sequence", "its place among those of the same ps")
 Q_WHAT = EVENT.column("what", "row * CODES + code")
 Q_COLUMNS = EVENT.width
+WHOLE = record("WHOLE", "A row of the pool: a message that was sent in parts.")
+WHOLE.column("next", "see ROW")
+WHOLE.column("cookie", "what its sender calls it")
+WHOLE.column("left", "parts that have not arrived")
 # A power of two, so that taking an event apart needs no division.
 CODES = 8
 """An event is ``row * CODES + code``."""

@@ -14,6 +14,7 @@ from armillary.base.tables import before_table
 from armillary.base.units import format_time
 from armillary.engine.transport import layout as lk
 from armillary.platform.topology.graph import Floats, Topology
+from armillary.platform.topology.planes import part_paths, side_by_side
 from armillary.platform.topology.routing import Paths, Routing
 
 Ints = NDArray[np.int64]
@@ -22,15 +23,29 @@ LARGEST = 1 << 20
 
 @dataclass(frozen=True)
 class Stage:
-    """The network from `time` (ns) on: the topology as it then is, in its routing."""
+    """The network from `time` (ns) on: the topology as it then is, in its routing.
+
+    `parts` are the routings of the parts of a message, one for each plane; empty where there is one plane.
+    """
 
     time: float
     routing: Routing
+    parts: tuple[Routing, ...] = ()
 
     @property
     def topology(self) -> Topology:
         """The topology as it is in this stage."""
         return self.routing.topology
+
+    def paths(self, source: ArrayLike, target: ArrayLike, flow: ArrayLike | None = None) -> Paths:
+        """Return the routes of messages; in several planes those of the parts of each side by side.
+
+        Raises:
+            InputError: a destination cannot be reached.
+        """
+        if self.topology.planes > 1:
+            return side_by_side(part_paths(self.parts, source, target, flow))
+        return self.routing.paths(source, target, flow)
 
 
 @dataclass
@@ -47,7 +62,7 @@ class Routes:
         Raises:
             InputError: a destination cannot be reached.
         """
-        return self.append(stage.routing.paths(source, target, flow))
+        return self.append(stage.paths(source, target, flow))
 
     def append(self, paths: Paths) -> int:
         """Add routes; returns the number of the first."""
@@ -59,7 +74,7 @@ class Routes:
 
 
 def lower_network(
-    stages: Sequence[Stage], routes: Routes, options: ArrayLike = (), own: Sequence[Ints] = ()
+    stages: Sequence[Stage], routes: Routes, options: ArrayLike = (), own: Sequence[Ints] = (), parts: int = 1
 ) -> Ints:
     """Return the table of a network.
 
@@ -68,11 +83,12 @@ def lower_network(
         routes: All routes that messages take.
         options: Options of the transport, as numbers.
         own: Further tables of the transport, which it finds by ``table[T_OWN + i]``.
+        parts: Of a message; the routes of parts stand side by side, see `parts_kernel`.
     """
     topology = stages[0].topology
     for stage in stages:
         _check_latency(stage.topology, routes)
-    parts = {
+    placed = {
         lk.T_LINK: np.concatenate([link_rows(stage.topology) for stage in stages]),
         lk.T_ROUTE_FIRST: np.concatenate(routes.first),
         lk.T_ROUTE_LINK: np.concatenate(routes.link) if routes.link else np.zeros(0, np.int64),
@@ -80,9 +96,9 @@ def lower_network(
     } | {lk.T_OWN + i: table for i, table in enumerate(own)}
     head = np.zeros(lk.TABLE_HEAD, np.int64)
     head[lk.T_LINKS], head[lk.T_NODES], head[lk.T_NPUS] = topology.links, topology.nodes, topology.npus
-    head[lk.T_STAGES], head[lk.T_ROUTES] = len(stages), routes.count
+    head[lk.T_STAGES], head[lk.T_ROUTES], head[lk.T_PARTS] = len(stages), routes.count, parts
     flat, at = [head], lk.TABLE_HEAD
-    for place, part in parts.items():
+    for place, part in placed.items():
         # In checked mode a guard precedes each table; else this adds nothing.
         at += len(before_table())
         head[place] = at

@@ -13,6 +13,7 @@ from armillary.engine.transport import layout as lk
 from armillary.engine.transport.network import Routes, Stage, lower_network
 from armillary.engine.transport.transport import Room, Transport, first_state
 from armillary.engine.transport.use import LinkUse, link_use
+from armillary.platform.topology.planes import parts_of
 from armillary.platform.topology.routing import Routing
 
 Ints = NDArray[np.int64]
@@ -60,10 +61,13 @@ def offer(
     mode = mode or ("interpreted" if transport.in_python else "compiled")
     given = np.broadcast_arrays(source, target, size, begin, key)
     source, target, size, begin, key = (np.atleast_1d(np.asarray(column, np.int64)) for column in given)
-    topology, routes, stage = routing.topology, Routes(), Stage(0.0, routing)
+    topology, routes = routing.topology, Routes()
+    stage = Stage(0.0, routing, tuple(parts_of(routing)))
     routes.add(stage, source, target, flow)
     transport = transport.on([stage], routes)
-    table = lower_network([stage], routes, transport.options(topology), transport.tables(topology))
+    table = lower_network(
+        [stage], routes, transport.options(topology), transport.tables(topology), topology.planes
+    )
     # Stable: messages that begin in the same ps leave in the order given.
     order = np.argsort(begin, kind="stable")
     rows = np.stack([begin[order], order, size[order], key[order]], axis=1).ravel()
@@ -73,7 +77,7 @@ def offer(
     kernel = load("armillary.engine.transport.offer_kernel", mode, transport.kernel)
     net, room = (
         first_state(transport, topology, mode, routes.count),
-        Room(transport, mode, links=topology.links),
+        Room(transport, mode, topology.planes + 1, topology.links),
     )
     number = 0
     while True:

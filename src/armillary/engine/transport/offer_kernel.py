@@ -7,8 +7,9 @@ from armillary.engine.transport import layout as lk
 
 queue_kernel = use("armillary.engine.transport.queue_kernel")
 full, take_delivered = queue_kernel.full, queue_kernel.take_delivered
-chosen_kernel = use("armillary.engine.transport.chosen_kernel")
-inject, advance = chosen_kernel.inject, chosen_kernel.advance
+parts_kernel = use("armillary.engine.transport.parts_kernel")
+send_parts, whole = parts_kernel.send_parts, parts_kernel.whole
+advance = use("armillary.engine.transport.chosen_kernel").advance
 
 # A message that is offered: begin in ps, route, bytes, key
 OF_BEGIN, OF_ROUTE, OF_SIZE, OF_KEY = range(4)
@@ -37,7 +38,9 @@ def run(table, net, pool, queue, offers, arrived, next_offer, budget):
         # Arrivals are taken first: their rows are free for what begins now.
         cookie = take_delivered(net, pool)
         while cookie >= 0:
-            arrived[cookie] = now
+            message = whole(table, net, pool, cookie)
+            if message >= 0:
+                arrived[message] = now
             budget -= 1
             cookie = take_delivered(net, pool)
         if net[lk.N_STATUS] != lk.OK:
@@ -50,6 +53,8 @@ def run(table, net, pool, queue, offers, arrived, next_offer, budget):
                 net[lk.N_OFFERING] = 1
                 return next_offer
             at = next_offer * OF_COLUMNS
-            inject(table, net, pool, queue, next_offer, offers[at + 1], offers[at + 2], offers[at + 3], now)
+            send_parts(
+                table, net, pool, queue, next_offer, offers[at + 1], offers[at + 2], offers[at + 3], now
+            )
             next_offer += 1
     return next_offer

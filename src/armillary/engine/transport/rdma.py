@@ -188,8 +188,9 @@ class RdmaNetwork(Transport):
         self.place = np.full(routes.count, -1, np.int64)
         some = np.flatnonzero(begin < end)
         out, into = links[begin[some]], links[end[some] - 1]
-        ends = np.stack([topology.tail[out], topology.head[into]], axis=1)
-        # In every stage a pair has a route of its own; they share the connection.
+        plane = topology.plane[into] if topology.planes > 1 else np.full(len(some), -1)
+        ends = np.stack([topology.tail[out], topology.head[into], plane], axis=1)
+        # In every stage a pair has a route of its own; they share the connection, of which there is one in each plane.
         _, chosen, which = np.unique(ends, axis=0, return_index=True, return_inverse=True)
         self.place[some] = which.ravel()
         back = self.reverse[links]
@@ -229,7 +230,9 @@ class RdmaNetwork(Transport):
         wanted = 1024 if rdma.control in RATES and not rdma.window else 4 * -(-self.most // rdma.mtu) + 8
         self.slots = 1 << (wanted - 1).bit_length()
         rows = np.zeros((count, rl.FLOW.width), np.int64)
-        rows[:, rl.C_SOURCE], rows[:, rl.C_GOAL] = ends.T
+        rows[:, rl.C_SOURCE], rows[:, rl.C_GOAL], plane = ends.T
+        # The receiver has a port in every plane, each with a link of its own to fill.
+        rows[:, rl.FLOW.declared["pacer"].offset] = ends[:, 1] * topology.planes + np.maximum(plane, 0)
         rows[:, rl.C_OUT], rows[:, rl.C_BACK] = out, back
         rows[:, rl.C_BASE] = self.base
         rows[:, rl.C_LINKS] = [len(way) for way in ways]
@@ -344,7 +347,7 @@ class RdmaNetwork(Transport):
             np.zeros(topology.nodes * hl.SLOTS * hl.FLOWLET.width, np.int64), self.flows,
             np.zeros(count * self.slots * rl.SLOT.width, np.int64),
             np.zeros(count * self.rdma.paths * rl.PATH.width + 8, np.int64),
-            np.zeros(topology.npus * rl.PACER.width, np.int64),
+            np.zeros(topology.npus * topology.planes * rl.PACER.width, np.int64),
         ]  # fmt: skip
 
     def blocked(self, net: Ints, pool: Ints, table: Ints, topology: Topology) -> list[int]:

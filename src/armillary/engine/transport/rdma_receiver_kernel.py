@@ -91,28 +91,28 @@ def asked(table, net, queue, flow, wants, lost, now):
 
 @inner
 def _pull_later(table, net, queue, flow, now):
-    """Put a connection that is owed credit on the list of its NPU."""
+    """Put a connection that is owed credit on the list of its pacer."""
     if flows.pulling(net, flow) > 0:
         return
-    npu = flows.goal(net, flow)
+    pacer = flows.pacer(net, flow)
     flows.set_pulling(net, flow, 1)
     flows.set_next_pull(net, flow, 0)
-    if pacers.first(net, npu) == 0:
-        pacers.set_first(net, npu, flow + 1)
+    if pacers.first(net, pacer) == 0:
+        pacers.set_first(net, pacer, flow + 1)
     else:
-        flows.set_next_pull(net, pacers.last(net, npu) - 1, flow + 1)
-    pacers.set_last(net, npu, flow + 1)
-    if pacers.armed(net, npu) == 0:
-        pacers.set_armed(net, npu, 1)
-        push(net, queue, max(now, pacers.free(net, npu)), npu * lk.CODES + rl.PULLS)
+        flows.set_next_pull(net, pacers.last(net, pacer) - 1, flow + 1)
+    pacers.set_last(net, pacer, flow + 1)
+    if pacers.armed(net, pacer) == 0:
+        pacers.set_armed(net, pacer, 1)
+        push(net, queue, max(now, pacers.free(net, pacer)), pacer * lk.CODES + rl.PULLS)
 
 
 @inner
-def pulls(table, net, pool, queue, npu, now):
+def pulls(table, net, pool, queue, pacer, now):
     """An NPU may grant credit: to the connection whose turn it is."""
-    pacers.set_armed(net, npu, 0)
-    flow = pacers.first(net, npu) - 1
-    pacers.set_first(net, npu, flows.next_pull(net, flow))
+    pacers.set_armed(net, pacer, 0)
+    flow = pacers.first(net, pacer) - 1
+    pacers.set_first(net, pacer, flows.next_pull(net, flow))
     flows.set_pulling(net, flow, 0)
     options = table[lk.T_OPTIONS]
     grant = min(flows.owed(net, flow), option.quantum(table, options))
@@ -123,9 +123,9 @@ def pulls(table, net, pool, queue, npu, now):
     # The last link of the way is the reverse of the one by which ACKs leave, and as fast.
     size = grant + -(-grant // mtu) * option.header(table, options)
     long = duration(table, link_row(table, net, flows.back(net, flow)), size)
-    pacers.set_free(net, npu, now + long * pk.ONE // option.aim(table, options))
+    pacers.set_free(net, pacer, now + long * pk.ONE // option.aim(table, options))
     if flows.owed(net, flow) > 0:
         _pull_later(table, net, queue, flow, now)
-    if pacers.first(net, npu) > 0 and pacers.armed(net, npu) == 0:
-        pacers.set_armed(net, npu, 1)
-        push(net, queue, pacers.free(net, npu), npu * lk.CODES + rl.PULLS)
+    if pacers.first(net, pacer) > 0 and pacers.armed(net, pacer) == 0:
+        pacers.set_armed(net, pacer, 1)
+        push(net, queue, pacers.free(net, pacer), pacer * lk.CODES + rl.PULLS)

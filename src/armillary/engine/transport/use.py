@@ -168,6 +168,8 @@ class NetworkUse:
                 host=head["host"],
                 shape=tuple(head["shape"]),
                 source="",
+                # What is kept names links and their load; routes are not found on it any more.
+                planes=1,
                 **columns,
             )
             use = LinkUse(bin=head["bin"], **{name: _wide(arrays[f"use.{name}"]) for name in _USED})

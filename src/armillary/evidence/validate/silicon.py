@@ -40,7 +40,7 @@ MODELS = {
     "Llama-3.1-8B-Instruct-FP8": "llama-3.1-8b", "Qwen3-32B": "qwen3-32b",
     "Qwen3-235B-A22B-FP8": "qwen3-235b-a22b", "gpt-oss-120b": "gpt-oss-120b",
     "DeepSeek-V3": "deepseek-v3", "DeepSeek-R1": "deepseek-v3", "Kimi-K2.5": "kimi-k2", "MiniMax-M2.5": "minimax-m2.5",
-    "Qwen3.5-397B-A17B": "qwen3.5-397b-a17b",
+    "Qwen3.5-397B-A17B": "qwen3.5-397b-a17b", "GLM-5": "glm-5", "GLM-5-FP8": "glm-5", "DeepSeek-V3.2": "deepseek-v3.2",
 }  # fmt: skip
 """Last part of ``model_path`` -> model. InferenceX's Llama 70B is 3.3, DeepSeek-V3 is R1: of the same shapes."""
 DEVICES = {"h100_sxm": "h100", "h200_sxm": "h200", "b200_sxm": "b200", "a100_sxm": "a100"}
@@ -360,7 +360,7 @@ def _table(metric: Metric, paths: Iterable[Path], progress: Progress) -> Table:
         "Constants of kernels.yaml are fitted to kernels. Chosen after a look at these rows were what the front end "
         "takes (gpt-oss on vLLM with 4 clients), what a step of TensorRT-LLM holds, its fp8 GEMMs beside their tables, "
         "that MiniMax's norm of queries and keys is summed over devices, 73 us a kernel outside of graphs, which "
-        "devices fuse norms, int4 as MXFP4, and which runs are left out.",
+        "devices fuse norms, int4 as MXFP4, MXFP4 of vLLM on Hopper by its own table, and which runs are left out.",
         *(f"Left out: {count} rows, {why}." for why, count in aside.most_common()),
     )
     title = {

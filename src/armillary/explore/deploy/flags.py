@@ -46,6 +46,9 @@ def _vllm(of: Service, pool: str) -> list[str]:
         found += [f"--num-gpu-blocks-override {engine.blocks}"]
     if kind := _cache(of):
         found += [f"--kv-cache-dtype {kind}"]
+    if engine.accepted:
+        config = f'{{"method": "mtp", "num_speculative_tokens": {len(engine.accepted)}}}'
+        found += [f"--speculative-config '{config}'"]
     found += ["--enable-prefix-caching" if engine.cached else "--no-enable-prefix-caching"]
     if pool:
         found += ["""--kv-transfer-config '{"kv_connector": "NixlConnector", "kv_role": "kv_both"}'"""]
@@ -72,6 +75,11 @@ def _sglang(of: Service, pool: str) -> list[str]:
         found += [f"--kv-cache-dtype {kind}"]
     if not engine.cached:
         found += ["--disable-radix-cache"]
+    if drafts := len(engine.accepted):
+        found += [
+            "--speculative-algorithm EAGLE", f"--speculative-num-steps {drafts}", "--speculative-eagle-topk 1",
+            f"--speculative-num-draft-tokens {drafts + 1}",
+        ]  # fmt: skip
     if engine.poll > 1:
         found += [f"--scheduler-recv-interval {engine.poll}"]
     if pool:
@@ -102,6 +110,10 @@ def _trtllm(of: Service, pool: str) -> list[str]:
         extra.append("enable_attention_dp: true")
         if engine.balance:
             extra.append(f"attention_dp_config: {{enable_balance: true, timeout_iters: {engine.balance}}}")
+    if engine.accepted:
+        extra.append(
+            f"speculative_config: {{decoding_type: MTP, num_nextn_predict_layers: {len(engine.accepted)}}}"
+        )
     if pool:
         extra.append("cache_transceiver_config: {backend: DEFAULT}")
     return [*found, "--extra_llm_api_options FILE, with", "; ".join(extra)]

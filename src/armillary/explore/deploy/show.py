@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from armillary.explore.deploy.choose import Deployments
+from armillary.explore.deploy.cost import Bill
 from armillary.explore.deploy.flags import launch
 from armillary.serving.result import seconds_text
 from armillary.serving.show import serving_json
@@ -14,8 +16,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 
-def tried_table(found: Deployments, top: int) -> Table:
-    """Return the first of those that were tried, and all on the front."""
+def tried_table(found: Deployments, top: int, bills: Sequence[Bill] | None = None) -> Table:
+    """Return the first of those that were tried, and all on the front; with `bills` what each costs."""
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False)
@@ -28,6 +30,7 @@ def tried_table(found: Deployments, top: int) -> Table:
         "TPOT",
         "tokens/s per device",
         "per user",
+        *(["$ per million"] if bills else []),
         "front",
     ):
         table.add_column(name, justify="left" if name in ("replicas", "front") else "right")
@@ -35,11 +38,16 @@ def tried_table(found: Deployments, top: int) -> Table:
         if number > top and not on:
             continue
         devices, good, ttft, tpot, device, user = values
+        cost = [_dollars(bills[number - 1].per_output)] if bills else []
         table.add_row(
             str(number), name, f"{devices:.0f}", f"{100 * good:.1f} %", seconds_text(ttft), seconds_text(tpot),
-            f"{device:,.1f}", "-" if math.isnan(user) else f"{user:,.1f}", "*" if on else "",
+            f"{device:,.1f}", "-" if math.isnan(user) else f"{user:,.1f}", *cost, "*" if on else "",
         )  # fmt: skip
     return table
+
+
+def _dollars(value: float | None) -> str:
+    return "-" if value is None else f"{value:,.3g}"
 
 
 def reasons(found: Deployments) -> list[tuple[list[str], str]]:
@@ -50,11 +58,12 @@ def reasons(found: Deployments) -> list[tuple[list[str], str]]:
     return [(kinds, found.rejected[kinds[-1]]) for kinds in groups.values()]
 
 
-def deployments_json(found: Deployments) -> dict[str, Any]:
+def deployments_json(found: Deployments, bills: Sequence[Bill] | None = None) -> dict[str, Any]:
     """Return deployments as JSON has them: `best` as of served requests, and one entry for each that was tried."""
     keys = ("devices", "good", "ttft_s", "tpot_s", "output_tokens_per_s_device", "tokens_per_s_user")
     tried = []
-    for each, (name, values), on in zip(found.tried, found.rows(), found.front, strict=True):
+    of = bills or [None] * len(found.tried)
+    for each, (name, values), on, cost in zip(found.tried, found.rows(), found.front, of, strict=True):
         before = each.service.prefill
         tried.append(
             {
@@ -65,6 +74,7 @@ def deployments_json(found: Deployments) -> dict[str, Any]:
                 and {
                     "replicas": before.replicas, "tp": before.plan.parallel.tp, "dp": before.engine.ranks,
                 },
+                **({"cost": cost.json()} if cost else {}),
                 **{
                     key: None if math.isnan(value) else value for key, value in zip(keys, values, strict=True)
                 },

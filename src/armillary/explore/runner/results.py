@@ -22,7 +22,7 @@ from armillary.explore.sweep.measures import MEASURES
 from armillary.explore.sweep.point import Row
 from armillary.explore.sweep.prepared import prepare
 from armillary.explore.sweep.sweep import Sweep
-from armillary.workload.plan.ranks import without_effect
+from armillary.workload.plan.effects import without_effect
 
 if TYPE_CHECKING:
     import concurrent.futures

@@ -67,9 +67,8 @@ def of_run(prepared: Prepared, timeline: Timeline, sweep: Sweep) -> dict[str, fl
         }
     if rate := flops(timeline):
         found["flops_per_npu"] = rate.rate_per_npu
-        if rate.utilisation is not None:
-            # The report counts what was executed, recomputation included; MFU must not.
-            found["mfu"] = _model_flops(prepared, timeline, found) or rate.utilisation
+        if rate.mfu is not None:
+            found["mfu"] = rate.mfu
     tokens = _tokens(prepared)
     if plan and found["step_time"]:
         found["samples_per_second"] = plan.batch / found["step_time"]
@@ -81,18 +80,6 @@ def of_run(prepared: Prepared, timeline: Timeline, sweep: Sweep) -> dict[str, fl
             use, prepared.study.platform, sweep.costs, tokens=tokens, run_tokens=sweep.tokens
         )
     return found
-
-
-def _model_flops(prepared: Prepared, timeline: Timeline, found: dict[str, float]) -> float | None:
-    """Return the MFU from the FLOPs that the model needs, without recomputation; None if those of the run count."""
-    model, plan = prepared.model, prepared.plan
-    peak = timeline.info.get("peak_flops_per_ns")
-    if not model or not plan or plan.recompute == "none" or plan.serve or not peak or not found["step_time"]:
-        return None
-    work = models.flops(model, plan.batch, plan.sequence, causal=plan.causal).training
-    share: float = work / found["step_time"] / plan.ranks / (float(peak) * 1e9)
-    # GEMMs of a precision with a higher peak may do more than the peak of bf16 allows.
-    return share if share <= 1 else None
 
 
 def _tokens(prepared: Prepared) -> int | None:

@@ -81,11 +81,13 @@ def _of_model(
     cps = sizes("cp", _powers(16) if sequence >= LONG else [1])
     eps = sizes("ep", _expert_sizes(experts.count) if experts else [1])
     recompute = [given["recompute"]] if "recompute" in given else _recompute(given)
-    micros = [given["microbatch"]] if "microbatch" in given else list(MICROBATCHES)
-    for tp, pp, cp, ep, how, micro in product(tps, pps, cps, eps, recompute, micros):
-        if npus % (tp * pp * cp):
-            continue
-        replicas = npus // (tp * pp * cp)
+    sizes_ = (
+        (*each, micro, npus // prod(each[:3]))
+        for each in product(tps, pps, cps, eps, recompute)
+        if npus % prod(each[:3]) == 0
+        for micro in _microbatches(given, npus // prod(each[:3]), decoder is not None)
+    )
+    for tp, pp, cp, ep, how, micro, replicas in sizes_:
         if given["batch"] % (replicas * micro) or (ep > 1 and (tp * cp * replicas) % ep):
             continue
         parallel: dict[str, Any] = {"tp": tp, "pp": pp, "cp": cp}
@@ -98,8 +100,19 @@ def _of_model(
                 values["pipeline"] = {"schedule": "interleaved", "virtual": virtual}
             yield (
                 values,
-                (RECOMPUTE.index(how) == 2, tp * pp * cp, pp, ep, RECOMPUTE.index(how), micro, -virtual),
-            )
+                (
+                    RECOMPUTE.index(how) == 2, tp * pp * cp, pp, ep, RECOMPUTE.index(how),
+                    micro if decoder else -micro, -virtual,
+                ),
+            )  # fmt: skip
+
+
+def _microbatches(given: Mapping[str, Any], replicas: int, decoder: bool) -> list[int]:
+    """Return the microbatches to try: small ones of sequences; of pictures and rows all of a replica's, or a part."""
+    if "microbatch" in given:
+        return [given["microbatch"]]
+    own = max(1, given["batch"] // replicas)
+    return list(MICROBATCHES) if decoder else [own >> k for k in range(len(MICROBATCHES)) if own >> k]
 
 
 def _recompute(given: Mapping[str, Any]) -> list[str]:

@@ -138,7 +138,7 @@ def plan(
     used = software_of(software or usual(found.software, given), found.device)
     if not software:
         assumed.append(f"software {used.name}: {used.title}")
-    whole = completed(given, used.plan)
+    whole = completed(given, used.plan, read)
     named = (given.get("data") or {}).get("sharding") is not None
     plan_of(whole, found)  # wrong keys are refused before any is tried
     whole, scaled = with_recipe(whole, used.name, found.device)
@@ -163,7 +163,7 @@ def _ranked(
     )
     for done, (each, own) in enumerate(zip(among, whole, strict=True)):
         try:
-            values, _ = with_recipe(completed(own, used.plan), used.name, machine.device)
+            values, _ = with_recipe(completed(own, used.plan, model), used.name, machine.device)
             timed.append(_timed(model, machine, used, values))
         except InputError as error:
             rejected.append(Rejected(each, "impossible", str(error)))

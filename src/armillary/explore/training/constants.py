@@ -105,15 +105,16 @@ class Constants:
     def plan(self, plan: Mapping[str, Any]) -> dict[str, Any]:
         """Return a plan with these constants; what it says of the host itself, e.g. that it has no work, stays.
 
-        A plan that says no more of the host than its graphs leaves its times to them.
+        A plan that says no more of the host than its graphs leaves its times to them. Graphs of parameter servers leave
+        the CPU out.
         """
-        found = {**plan}
+        found, pipeline = {**plan}, plan.get("pipeline", {})
         # ns: a pipeline's messages are short.
-        if wait := round(self.handshake * 1e3):
-            found["pipeline"] = {**plan.get("pipeline", {}), "handshake": f"{wait} ns"}
+        if (wait := round(self.handshake * 1e3)) and pipeline.get("handshake") is None:
+            found["pipeline"] = {**pipeline, "handshake": f"{wait} ns"}
         host = {name: f"{ns} ns" for name in HOST if (ns := round(getattr(self, name) * 1e3))}
-        own = plan.get("host")
-        if host and (own is None or set(own) == {"graphs"}):
+        own, served = plan.get("host"), plan.get("data", {}).get("sharding") == "parameter-server"
+        if host and not served and (own is None or set(own) == {"graphs"}):
             found["host"] = {**(own or {}), **host}
         return found
 

@@ -14,6 +14,7 @@ from armillary.explore.training.plan_keys import PlanError
 from armillary.explore.training.software import TRANSFORMER_ENGINE
 from armillary.platform.files.preset import merged
 from armillary.workload.models import Model, default_sequence
+from armillary.workload.models.schema import Decoder, Vit
 from armillary.workload.pipeline.tasks import DEFERRING
 from armillary.workload.plan.scaling import RECIPES
 from armillary.workload.plan.schema import Plan
@@ -43,20 +44,42 @@ def with_sequence(model: Model, given: Mapping[str, Any]) -> tuple[dict[str, Any
     return {**given, "sequence": length}, [f"sequence {length:,}, {why}"]
 
 
-def completed(given: Mapping[str, Any], usual: Mapping[str, Any]) -> dict[str, Any]:
+def completed(
+    given: Mapping[str, Any], usual: Mapping[str, Any], model: Model | None = None
+) -> dict[str, Any]:
     """Return the keys of a plan with what a software does unless they say otherwise.
+
+    What the keys, or the model, rule out is no default: nobody asked for it.
+
+    Args:
+        given: The keys.
+        usual: What a plan of the software is unless it says otherwise.
+        model: What is trained; None: any decoder.
 
     Raises:
         PlanError: there is no batch.
     """
     if given.get("batch") is None:
         raise PlanError((), "missing key 'batch': samples of one step, over all replicas")
-    schedule = (given.get("pipeline") or {}).get("schedule")
-    if schedule in DEFERRING and "parallel" in usual:
-        # Their gradients of weights follow on their own, so that no order within a backward pass is left to choose.
-        own = {key: value for key, value in usual["parallel"].items() if key != "backward"}
-        usual = {**usual, "parallel": own}
-    whole: dict[str, Any] = merged(usual, given)
+    schedule, sharding = _at(given, ("pipeline", "schedule")), _at(given, ("data", "sharding"))
+    ruled_out: list[tuple[str, ...]] = []
+    # Their gradients of weights follow on their own, so that no order within a backward pass is left to choose;
+    # graphs of parameter servers have no such order either.
+    if schedule in DEFERRING or sharding == "parameter-server":
+        ruled_out.append(("parallel", "backward"))
+    if schedule == "pipedream":  # it updates after every microbatch, which only ddp can
+        ruled_out.append(("data", "sharding"))
+    if model is not None and not isinstance(model, Decoder):
+        ruled_out.append(("causal",))
+        if not isinstance(model, Vit):  # no scores to leave out
+            ruled_out += [("recompute",)] if usual.get("recompute") == "selective" else []
+    own = {**usual}
+    for section, *key in ruled_out:
+        if not key:
+            own.pop(section, None)
+        elif section in own:
+            own[section] = {name: value for name, value in own[section].items() if name not in key}
+    whole: dict[str, Any] = merged(own, given)
     return whole
 
 
@@ -114,7 +137,7 @@ def chosen(model: Model, machine: Machine, given: Mapping[str, Any]) -> tuple[di
         try:
             bytes_ = needed(model, plan)
         except InputError as error:
-            problem = str(error)
+            problem = problem or str(error)  # of the simplest plan
             continue
         if bytes_ <= capacity:
             return values, [_sentence(values, open_, "the simplest plan that fits")]

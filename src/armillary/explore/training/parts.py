@@ -20,14 +20,16 @@ if TYPE_CHECKING:
 
 KERNELS = ("gemm", "attention", "other")
 """Kinds of kernels: GEMMs, fused attention, and what is bound by memory."""
-PARTS = (*KERNELS, "communication", "waiting", "memory", "outside")
-"""Kernels by kind; exposed communication and remote memory; waiting for other ranks, which in a pipeline is its bubble;
-and what a step takes outside of kernels."""
+PARTS = (*KERNELS, "communication", "issuing", "waiting", "memory", "outside")
+"""Kernels by kind; exposed communication, apart from that during which the CPU issues kernels, which a faster CPU does
+not shorten; exposed remote memory; waiting for other ranks, which in a pipeline is its bubble; and what a step takes
+outside of kernels and communication."""
 TITLES = {
     "gemm": "GEMMs",
     "attention": "attention",
     "other": "other kernels",
     "communication": "exposed communication",
+    "issuing": "the same, while the CPU issues",
     "waiting": "waiting for other ranks",
     "memory": "exposed remote memory",
     "outside": "outside of kernels",
@@ -54,8 +56,32 @@ def parts_of(step: Step, constants: Constants) -> dict[str, float]:
     return {name: first[name] + (second[name] - first[name]) * runs.share for name in PARTS} | also
 
 
+def limit(parts: Mapping[str, float]) -> tuple[str, float]:
+    """Return the title of what takes most of a step, and its seconds: exposed communication counts whole."""
+    joined = _moved(parts, "communication")
+    name = max(joined, key=lambda each: joined[each])
+    return TITLES[name], joined[name]
+
+
+def shown(parts: Mapping[str, float]) -> dict[str, float]:
+    """Return the parts of a table: communication while the CPU issues stands apart where it decides what takes most."""
+    joined = _moved(parts, "outside")
+    name = max(joined, key=lambda each: joined[each])
+    return joined if TITLES[name] == limit(parts)[0] else {**parts}
+
+
+def _moved(parts: Mapping[str, float], to: str) -> dict[str, float]:
+    """Return the parts with communication while the CPU issues as a piece of another one."""
+    found = {name: value for name, value in parts.items() if name != "issuing"}
+    found[to] += parts["issuing"]
+    return found
+
+
 def exposed(parts: Mapping[str, float]) -> float:
-    """Return the share of a step that is exposed communication or waiting."""
+    """Return the share of a step that is exposed communication or waiting, not counting what the CPU issues beside.
+
+    It is the share that spreads of software were fitted to.
+    """
     return (parts["communication"] + parts["waiting"]) / fsum(parts.values())
 
 
@@ -71,9 +97,10 @@ def parts_of_run(timeline: Timeline, trace: Trace) -> dict[str, float]:
     scale = found.compute / busy if busy else 0.0
     ticks = {name: value * scale for name, value in kernels.items()} | {
         "communication": found.communication,
+        "issuing": found.communication_beside_cpu,
         "waiting": found.waiting + found.idle,
         "memory": found.memory,
-        "outside": found.cpu + timeline.total_ticks - found.finish,
+        "outside": found.cpu - found.communication_beside_cpu + timeline.total_ticks - found.finish,
     }
     return {name: float(ticks[name]) * 1e-9 for name in PARTS}
 

@@ -12,7 +12,7 @@ from armillary.base.portable import hypot, log
 from armillary.base.units import format_bytes, format_count, format_time
 from armillary.compute.machine import Machine
 from armillary.explore.training.fitted import NORMAL
-from armillary.explore.training.parts import TITLES, exposed
+from armillary.explore.training.parts import TITLES, exposed, limit
 from armillary.explore.training.plan_changes import plan_changes
 from armillary.explore.training.software import Software
 from armillary.explore.training.step import Step, extent, on_machine, simulated
@@ -100,8 +100,8 @@ class Prediction(Shown):
     @property
     def limits(self) -> str:
         """What takes most of the step, in words."""
-        name = max(self.parts, key=lambda each: self.parts[each])
-        return f"{TITLES[name]}, {100 * self.parts[name] / self.step_time_s:.0f} % of the step"
+        title, seconds = limit(self.parts)
+        return f"{title}, {100 * seconds / self.step_time_s:.0f} % of the step"
 
     @property
     def step_time(self) -> float:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from armillary.base.units import format_bytes, format_count
 from armillary.explore.training.choose import Choice
-from armillary.explore.training.parts import TITLES
+from armillary.explore.training.parts import TITLES, shown
 from armillary.explore.training.prediction import (
     Prediction,
     behind,
@@ -30,12 +30,13 @@ def parts_table(found: Prediction) -> Table:
     table = Table(box=None, show_header=False, pad_edge=False)
     for justify in ("left", "right", "right", "left"):
         table.add_column(justify=justify)
-    for name in found.parts:
-        share = found.parts[name] / found.step_time_s
+    parts = shown(found.parts)
+    for name in parts:
+        share = parts[name] / found.step_time_s
         if share > 0:
             table.add_row(
                 TITLES[name],
-                seconds_text(found.parts[name]),
+                seconds_text(parts[name]),
                 f"{100 * share:.1f} %",
                 "█" * round(BAR * share),
             )

@@ -11,6 +11,7 @@ from armillary.explore.training.prediction import Prediction, headline, plan_tex
 from armillary.platform.files.preset import merged
 from armillary.workload.models import default_sequence, load_model
 from armillary.workload.models.schema import Decoder
+from armillary.workload.plan.effects import idle
 from armillary.workload.plan.request import keys_of
 from armillary.workload.plan.schema import Plan
 
@@ -36,6 +37,14 @@ def study(found: Prediction, model: str) -> dict[str, Any]:
         for key, value in constants.plan(keys_of(found.plan)).items()
         if key not in ("ranks", "checkpoint_every")
     }
+    # What a software does by default says nothing of a plan that does not take it: a run would warn of it.
+    for key in idle(Plan.model_validate({"ranks": found.plan.ranks, **values}), found.step.model):
+        section, _, name = key.rpartition(".")
+        if section:
+            values[section] = {other: value for other, value in values[section].items() if other != name}
+        else:
+            del values[name]
+    values = {key: value for key, value in values.items() if value != {}}
     own = constants.platform(found.machine.device)
     return {
         "workload": {"generate": {"model": model, **values}},

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from armillary.base.document import Source
 from armillary.base.units import format_bytes, format_time
+from armillary.compute.gpu.device import load_gpu
 from armillary.compute.machine import Machine, machine_of
 from armillary.explore.training.constants import Constants
 from armillary.explore.training.defaults import chosen, completed, with_recipe, with_sequence
@@ -23,11 +24,10 @@ from armillary.explore.training.software import Software, software_of, usual
 from armillary.explore.training.step import Step, checkpoint, seconds
 from armillary.platform.fields import first_problem
 from armillary.workload import models
-from armillary.workload.generate import memory_of
-from armillary.workload.layers.lora import adapter_parameters
+from armillary.workload.generate import memory_of, model_flops
 from armillary.workload.models import Model, load_model
 from armillary.workload.models.schema import Decoder
-from armillary.workload.plan.ranks import without_effect
+from armillary.workload.plan.effects import without_effect
 from armillary.workload.plan.schema import Plan
 
 
@@ -58,7 +58,7 @@ def predicted(model: Model, machine: Machine, given: Mapping[str, Any], software
     given = nested(given)
     used = software_of(software or usual(machine.software, given), machine.device)
     given, assumed = with_sequence(model, given)
-    whole = completed(given, used.plan)
+    whole = completed(given, used.plan, model)
     plan_of(whole, machine)  # wrong keys are refused before any is chosen
     whole, scaled = with_recipe(whole, used.name, machine.device)
     values, reasons = chosen(model, machine, whole)
@@ -102,7 +102,7 @@ def of_parts(
     model, plan = step.model, plan_of(step.plan, machine)
     time = fsum(parts.values())
     sequence = plan.sequence or models.default_sequence(model)
-    needed = _flops(model, plan) * plan.iterations
+    needed = model_flops(model, plan) * plan.iterations
     peak = _peak(machine, plan)
     held, capacity = memory_of(model, plan), machine.platform.npu.memory.capacity
     return Prediction(
@@ -115,27 +115,24 @@ def of_parts(
         ),
         parts,
         plan.batch * (sequence or 0) * plan.iterations,
-        (*assumed, *without_effect(plan), *_checkpoints(step), *_assumed(machine, software)), step,
+        (
+            *assumed, *without_effect(plan, model, software.plan), *_checkpoints(step),
+            *_assumed(model, plan, machine, software),
+        ),
+        step,
         partial(of_plan, model, machine, software),
     )  # fmt: skip
 
 
-def _flops(model: Model, plan: Plan) -> int:
-    """Return the operations of a step that the model needs, without recomputation.
-
-    Frozen weights need no gradient: two passes instead of three, and the three of what is trained beside them.
-    """
-    found = models.flops(model, plan.batch, plan.sequence, causal=plan.causal)
-    if plan.lora is None or not isinstance(model, Decoder):
-        return found.training
-    tokens = plan.batch * (plan.sequence or model.context)
-    return 2 * found.forward + 6 * tokens * adapter_parameters(model, plan.lora)
-
-
 def _peak(machine: Machine, plan: Plan) -> float:
-    """Return FLOP/s of a device in the precision of the GEMMs of a plan; 0: not known."""
-    peak = machine.platform.npu.peak
-    return peak.get(plan.numbers.compute, peak["bf16"]) if isinstance(peak, dict) else peak
+    """Return FLOP/s of a device in the precision of the GEMMs of a plan; 0: not known.
+
+    What the machine states for the precision, else what its kernels can reach at most, else its peak for any.
+    """
+    peak, precision = machine.platform.npu.peak, plan.numbers.compute
+    stated = peak if isinstance(peak, dict) else {"bf16": peak}
+    of_device = load_gpu(machine.device).peaks if machine.device else {}
+    return float(stated.get(precision) or of_device.get(precision) or stated["bf16"])
 
 
 def plan_of(values: Mapping[str, Any], machine: Machine) -> Plan:
@@ -168,9 +165,19 @@ def _checkpoints(step: Step) -> list[str]:
     ]
 
 
-def _assumed(machine: Machine, software: Software) -> list[str]:
-    """Return what is not known of machine and software, and moves the answer."""
+def _assumed(model: Model, plan: Plan, machine: Machine, software: Software) -> list[str]:
+    """Return what is not known of model, plan, machine and software, and moves the answer."""
     found = [*machine.assumptions, *machine.not_measured()]
+    if plan.data.sharding == "parameter-server":
+        found.append(
+            "graphs of parameter servers have layers, not GEMMs: these take the peak of the data "
+            "sheet, and no time of the CPU"
+        )
+    if not isinstance(model, Decoder):
+        found.append(
+            f"no step of a model of kind {model.kind} was measured: what {software.name} adds, and the interval, are "
+            "those of decoders"
+        )
     if software.fitted.constants == Constants():
         where = machine.device or "this machine"
         found.append(f"no step of {software.name} on {where} was measured: it adds nothing to its kernels")

@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 
 from armillary.base.document import Document, read_document
 from armillary.base.errors import InputError, nearest
-from armillary.base.units import whole
 from armillary.platform.files.infragraph_links import LinkNumbers, assumed, stated
-from armillary.platform.files.infragraph_parts import Expansion, Parts
+from armillary.platform.files.infragraph_notes import Noted, read_notes
+from armillary.platform.files.infragraph_parts import Edges, Expansion, Parts
 from armillary.platform.files.infragraph_schema import Annotations, parsed
 from armillary.platform.topology.graph import UNBOUNDED, Topology
 from armillary.platform.topology.reach import distances
@@ -71,7 +71,8 @@ class _Builder:
         links: dict[str, tuple[float | None, float | None]],
         buffer: int,
     ) -> None:
-        self.document, self.parts, self.notes, self.given, self.buffer = document, parts, notes, links, buffer
+        self.document, self.parts, self.given, self.buffer = document, parts, links, buffer
+        self.annotations, self.notes = notes, Noted()
         self.texts: dict[int, dict[str, None]] = {}
 
     def build(self, forward: bool | None) -> InfraGraph:
@@ -82,6 +83,7 @@ class _Builder:
             raise InputError(
                 f"{document.name}: has no component of choice xpu, expected at least one to compute on"
             )
+        self.notes = read_notes(document.name, self.annotations, parts)
         names = {edges.link.name for edges in parts.edges}
         for name in self.given:
             if name not in names:
@@ -98,7 +100,7 @@ class _Builder:
             topology = replace(topology, forwards=np.ones(topology.nodes, np.bool_))
             if forward is None:
                 texts.append("xpus pass on messages for others: nothing else joins all of them")
-        return InfraGraph(topology, (*parts.missing, *texts), tuple(parts.notes))
+        return InfraGraph(topology, (*parts.missing, *texts), (*parts.notes, *self.notes.warnings))
 
     def _contracted(self) -> Ints:
         """Return (nodes) the node that each is part of: a port may be part of its switch."""
@@ -115,7 +117,8 @@ class _Builder:
             if (
                 not edges.inside
                 or edges.link.name in self.given
-                or stated(edges.link)[0].bandwidth is not None
+                or self._noted(edges)[0].bandwidth is not None
+                or self.notes.of_edges(edges)
             ):
                 continue
             for a, b in zip(edges.a.tolist(), edges.b.tolist(), strict=True):
@@ -137,27 +140,35 @@ class _Builder:
         for edges in self.parts.edges:
             a, b = owner[edges.a], owner[edges.b]
             # What became one node needs no link.
-            a, b = a[a != b], b[a != b]
-            if not len(a):
-                continue
+            apart = a != b
+            special = [(of & apart, numbers) for of, numbers in self.notes.of_edges(edges)]
+            rest = apart & ~np.any([of for of, _ in special], axis=0) if special else apart
             link = edges.link
-            found, note = stated(link)
+            found, note = self._noted(edges)
             own = self.given.get(link.name, (None, None))
-            found = LinkNumbers(
-                *(mine if mine is not None else its for mine, its in zip(own, found, strict=True))
-            )
-            rate, latency, text = assumed(link.name, found, each[link.name])
             kind = kinds.setdefault(link.name, len(kinds))
-            for said in (note if own[0] is None else "", text):
-                if said:
-                    self.texts.setdefault(kind, {})[said] = None
-            rows.append((a, b, kind, rate, latency))
+            for of, numbers in [*special, (rest, LinkNumbers(None, None))]:
+                if not of.any():
+                    continue
+                # The command line's study comes first, then what is said of the very edge, then of its link.
+                numbers = _first(own, numbers, found)
+                rate, latency, text = assumed(link.name, numbers, each[link.name])
+                for said in (note if numbers.bandwidth == found.bandwidth else "", text):
+                    if said:
+                        self.texts.setdefault(kind, {})[said] = None
+                rows.append((a[of], b[of], kind, rate, latency))
         shape = [len(row[0]) for row in rows]
         columns: list[Ints | NDArray[np.float64]] = [
             np.concatenate([row[side] for row in rows]) if rows else np.empty(0, np.int64) for side in (0, 1)
         ]
         columns += [np.repeat(np.array([row[at] for row in rows]), shape) for at in (2, 3, 4)]
         return list(kinds), columns
+
+    def _noted(self, edges: Edges) -> tuple[LinkNumbers, str]:
+        """Return the numbers of a link by its annotations, else as it states them, and what of them is assumed."""
+        found, note = stated(edges.link)
+        noted = self.notes.links.get(edges.link.name, LinkNumbers(None, None))
+        return _first(noted, found), note if noted.bandwidth is None else ""
 
     def _links_of_npus(self) -> dict[str, int]:
         """Return by the name of a link how many of them the NPU with most has."""
@@ -211,22 +222,7 @@ class _Builder:
 
     def _ranked(self, npus: Ints) -> Ints:
         """Return the NPUs by rank: by their annotations, else in order."""
-        ranks: dict[int, str] = {}
-        numbers = {self.parts.names[node]: node for node in npus.tolist()}
-        for note in self.notes.nodes:
-            for each in note.attributes:
-                if each.attribute != "rank":
-                    continue
-                rank = whole(each.value)
-                if note.name not in numbers or rank is None:
-                    raise InputError(
-                        f"{self.document.name}: annotations: rank '{each.value}' of '{note.name}', expected a whole "
-                        f"number of an xpu, e.g. of '{next(iter(numbers))}'"
-                    )
-                if ranks.setdefault(rank, note.name) != note.name:
-                    raise InputError(
-                        f"{self.document.name}: annotations: '{ranks[rank]}' and '{note.name}' both have rank {rank}"
-                    )
+        ranks = self.notes.ranks
         if not ranks:
             return npus
         if sorted(ranks) != list(range(len(npus))) or len(set(ranks.values())) != len(npus):
@@ -234,7 +230,7 @@ class _Builder:
                 f"{self.document.name}: annotations: {len(ranks)} ranks of {len(npus)} xpus, expected 0 to "
                 f"{len(npus) - 1}, each once"
             )
-        return np.array([numbers[ranks[rank]] for rank in range(len(npus))], np.int64)
+        return np.array([ranks[rank] for rank in range(len(npus))], np.int64)
 
     def _topology(self, npus: Ints, kinds: list[str], columns: list[Ints | NDArray[np.float64]]) -> Topology:
         parts = self.parts
@@ -267,6 +263,13 @@ class _Builder:
             labels=tuple(parts.names[node] for node in order),
             block=np.array(parts.instance)[order],
         )
+
+
+def _first(*given: tuple[float | None, float | None]) -> LinkNumbers:
+    """Return the first bandwidth and the first latency that is known."""
+    return LinkNumbers(
+        *(next((each for each in both if each is not None), None) for both in zip(*given, strict=True))
+    )
 
 
 def _joined(topology: Topology) -> bool:

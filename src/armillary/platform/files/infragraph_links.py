@@ -48,7 +48,8 @@ _OTHER = Assumed("", 50.0, 600.0, "400 Gb/s Ethernet")
 _SPEED = re.compile(
     r"(?:eth|ib|roce|ethernet|infiniband)[-_ ]?(\d{1,4})|(\d{1,4})[-_ ]?g(?:be|bps)?$", re.IGNORECASE
 )
-_LANES = 16
+LANES = 16
+"""Of a link whose transfers per second are stated: PCIe x16."""
 
 
 def stated(link: LinkPart) -> tuple[LinkNumbers, str]:
@@ -66,14 +67,14 @@ def _bandwidth(given: BandwidthPart | None, name: str) -> tuple[float | None, st
     values = {
         "gigabits_per_second": 1 / 8,
         "gigabytes_per_second": 1.0,
-        "gigatransfers_per_second": _LANES / 8,
+        "gigatransfers_per_second": LANES / 8,
     }
     for key in [given.choice] if given.choice else values:
         value = getattr(given, key)
         # 0 is what a writer puts where it knows nothing.
         if value:
             rate = value * values[key]
-            note = f"{value:g} GT/s of link '{name}' are of {_LANES} lanes, {rate:g} GB/s"
+            note = f"{value:g} GT/s of link '{name}' are of {LANES} lanes, {rate:g} GB/s"
             return rate, note if key == "gigatransfers_per_second" else ""
     return None, ""
 

@@ -76,6 +76,10 @@ class Parts:
         """
         (name, chosen), rest = path[0], path[1:]
         if name not in self.at:
+            if name.endswith("]"):
+                raise InputError(
+                    f"{where}: got '{name}', expected a component and its slice, e.g. 'nic[0:8]'"
+                )
             # The reference reads past such an edge, and one of its own blueprints has some.
             self.missing.append(
                 f"{where}: no '{name}'{nearest(name, self.at)}: it joins nothing, as in InfraGraph"

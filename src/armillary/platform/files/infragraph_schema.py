@@ -7,13 +7,13 @@ edges between components of instances. Endpoints are chosen by Python slices, ``
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, model_validator
 
 from armillary.base.document import Document
 from armillary.base.errors import InputError
-from armillary.base.hints import KeyPath
+from armillary.base.hints import KeyPath, show
 from armillary.platform.fields import Count, Part, first_error
 
 Name = Annotated[str, Field(min_length=1, max_length=255, pattern=r"^[\sa-zA-Z0-9\-_()><\[\]]+$")]
@@ -21,9 +21,24 @@ Text = str | None
 # As large as the units of our own files allow, so that what is read can be written.
 Amount = Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False)]
 _ONE = re.compile(r"(.+?)(?:\[(-?\d{1,9}|-?\d{0,9}:-?\d{0,9}(?::-?\d{0,9})?)\])?", re.DOTALL)
+# Not from within a run of blanks: that would take the square of its length.
+_BLANKS = re.compile(r"(?<=[\[:])\s+|(?<!\s)\s+(?=[\]:])")
 
 
-class BandwidthPart(Part):
+class _Part(Part):
+    """A mapping of an InfraGraph: a key without a value (``edges:``) is as if it were not there."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_nothing(cls, data: Any) -> Any:
+        return (
+            {key: value for key, value in data.items() if value is not None}
+            if isinstance(data, dict)
+            else data
+        )
+
+
+class BandwidthPart(_Part):
     """A bandwidth: one of three units."""
 
     choice: Literal["gigabits_per_second", "gigabytes_per_second", "gigatransfers_per_second"] | None = None
@@ -32,7 +47,7 @@ class BandwidthPart(Part):
     gigatransfers_per_second: Amount | None = None
 
 
-class LatencyPart(Part):
+class LatencyPart(_Part):
     """A latency: one of three units."""
 
     choice: Literal["ms", "us", "ns"] | None = None
@@ -41,14 +56,14 @@ class LatencyPart(Part):
     ns: Amount | None = None
 
 
-class PhysicalPart(Part):
+class PhysicalPart(_Part):
     """What a link is capable of, in each direction."""
 
     bandwidth: BandwidthPart | None = None
     latency: LatencyPart | None = None
 
 
-class LinkPart(Part):
+class LinkPart(_Part):
     """A sort of links."""
 
     name: Name
@@ -56,7 +71,7 @@ class LinkPart(Part):
     physical: PhysicalPart | None = None
 
 
-class ComponentPart(Part):
+class ComponentPart(_Part):
     """`count` alike parts of a device; one whose choice is device is a device of that name."""
 
     name: Name
@@ -73,14 +88,14 @@ class ComponentPart(Part):
     switch: dict[str, Any] | None = None
 
 
-class DeviceEnd(Part):
+class DeviceEnd(_Part):
     """Components of a device, or of the devices in it."""
 
     component: str = Field(min_length=1)
     device: str | None = Field(default=None, min_length=1)
 
 
-class InstanceEnd(Part):
+class InstanceEnd(_Part):
     """Components of instances."""
 
     instance: str = Field(min_length=1)
@@ -90,7 +105,7 @@ class InstanceEnd(Part):
 SchemeName = Literal["one2one", "many2many", "ring"]
 
 
-class DeviceEdge(Part):
+class DeviceEdge(_Part):
     """Links between components of a device."""
 
     ep1: DeviceEnd
@@ -99,7 +114,7 @@ class DeviceEdge(Part):
     link: Name
 
 
-class InstanceEdge(Part):
+class InstanceEdge(_Part):
     """Links between components of instances."""
 
     ep1: InstanceEnd
@@ -108,7 +123,7 @@ class InstanceEdge(Part):
     link: Name
 
 
-class DevicePart(Part):
+class DevicePart(_Part):
     """A device."""
 
     name: Name
@@ -118,7 +133,7 @@ class DevicePart(Part):
     edges: list[DeviceEdge] = Field(default=[])
 
 
-class InstancePart(Part):
+class InstancePart(_Part):
     """`count` instances of a device."""
 
     name: Name
@@ -127,7 +142,7 @@ class InstancePart(Part):
     count: Count
 
 
-class Infrastructure(Part):
+class Infrastructure(_Part):
     """A whole file."""
 
     name: Name = "infrastructure"
@@ -138,27 +153,67 @@ class Infrastructure(Part):
     edges: list[InstanceEdge] = Field(default=[])
 
 
-class Attribute(Part):
-    """An attribute of a node."""
+class Attribute(_Part):
+    """An attribute of a part."""
 
     attribute: str
-    value: str
+    value: str | int | float
 
 
-class NodeNote(Part):
-    """Attributes of a node, by its expanded name ``host.0.xpu.3``."""
+class NodeNote(_Part):
+    """Attributes of nodes, by their expanded name ``host.0.xpu.3`` or by slices, ``host[0:2]xpu[0:3]``."""
 
     name: str
     attributes: list[Attribute] = Field(default=[])
 
 
-class Annotations(Part):
-    """What stands beside the infrastructure; only ranks of nodes count here."""
+class EdgeNote(_Part):
+    """Attributes of the edges between nodes."""
+
+    ep1: str
+    ep2: str
+    attributes: list[Attribute] = Field(default=[])
+
+
+class LinkNote(_Part):
+    """Attributes of all edges of a link, by its name."""
+
+    name: str
+    attributes: list[Attribute] = Field(default=[])
+
+
+class RankNote(_Part):
+    """The rank of an xpu, as the first versions of ASTRA-sim-service write it."""
+
+    rank_identifier: Annotated[int, Field(ge=0, le=2**31)]
+    npu_identifier: str
+
+
+class Annotations(_Part):
+    """What stands beside the infrastructure: InfraGraph's lists, and those of ASTRA-sim-service's first versions."""
 
     nodes: list[NodeNote] = Field(default=[])
-    edges: list[Any] = Field(default=[])
-    links: list[Any] = Field(default=[])
-    graph: list[Any] = Field(default=[])
+    edges: list[EdgeNote] = Field(default=[])
+    links: list[LinkNote] = Field(default=[])
+    graph: list[Attribute] = Field(default=[])
+    rank_assignment: list[RankNote] = Field(default=[])
+    device_specifications: list[dict[str, Any]] = Field(default=[])
+    link_specifications: list[dict[str, Any]] = Field(default=[])
+
+    @model_validator(mode="after")
+    def _one_form(self) -> Self:
+        """Turn link specifications into attributes of links."""
+        for each in self.link_specifications:
+            name = each.get("link_name")
+            if not isinstance(name, str):
+                raise ValueError(
+                    f"link_specifications: link_name is {show(name)}, expected the name of a link"
+                )
+            rows = [
+                {"attribute": str(key), "value": value} for key, value in each.items() if key != "link_name"
+            ]
+            self.links.append(LinkNote.model_validate({"name": name, "attributes": rows}))
+        return self
 
 
 def parsed(document: Document) -> tuple[Infrastructure, Annotations, KeyPath]:
@@ -205,7 +260,7 @@ def sliced(text: str) -> list[tuple[str, slice]]:
         InputError: It is no such text.
     """
     parts = []
-    for word in text.split("."):
+    for word in _BLANKS.sub("", text).split("."):
         match = _ONE.fullmatch(word)
         if match is None:
             raise InputError(f"got '{text}', expected a component and its slice, e.g. 'nic[0:8]'")

@@ -47,6 +47,8 @@ from armillary.platform.files.study_schema import Job, PlatformFile, StudyFile, 
 from armillary.platform.model import CollectiveName, Platform, ProfileName
 from armillary.platform.profiles import NOT_ASTRA_SIM, with_roofline
 
+_GRAPHS = (".csv", ".graphml", ".topo", ".txt")
+"""Suffixes of networks of other tools: `armillary.platform.files.topology.SUFFIXES` that are no YAML."""
 _RANK_FILE = re.compile(r"\.\d+\.et(\.gz|\.zst)?$")
 
 
@@ -285,6 +287,11 @@ def platform_document(path: Source) -> Document:
         read_preset(str(path))
         return preset_document(str(path))
     # A suffix is meant as a file; reading it gives the usual error if it does not exist.
+    if Path(path).suffix.lower() in _GRAPHS and is_there(path):
+        # The network of another tool is a machine by itself; its reader names its lines.
+        return Document(
+            str(path), {"topology": {"kind": "file", "file": Path(path).name}}, Path(path), "", "yaml"
+        )
     if Path(path).suffix or is_there(path):
         document = read_document(path, "platform file", "yaml")
         if not ("infrastructure" in document.data or {"devices", "instances"} <= document.data.keys()):

@@ -1,4 +1,4 @@
-"""Networks from one file format to another: study, InfraGraph, GraphML, ASTRA-sim."""
+"""Networks from one file format to another: study, InfraGraph, GraphML, ASTRA-sim, its ns-3 back end."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from armillary.platform.files.infragraph_parts import MOST_PARTS
 from armillary.platform.files.infragraph_write import infragraph_of
 from armillary.platform.files.native import load_platform, platform_document
 from armillary.platform.files.network_graph import load_network
+from armillary.platform.files.ns3_topology import write_ns3
 from armillary.platform.files.topology import SUFFIXES, read_graph, to_networkx
 from armillary.platform.network import TOPOLOGIES, Dimension, port
 from armillary.platform.topology.graph import UNBOUNDED, Topology
@@ -25,8 +26,8 @@ from armillary.platform.topology.grids import from_dimensions
 from armillary.platform.topology.network import Network
 from armillary.platform.topology.recognise import recognised
 
-FormatName = Literal["study", "infragraph", "graphml", "astra-sim"]
-FORMATS: tuple[FormatName, ...] = ("study", "infragraph", "graphml", "astra-sim")
+FormatName = Literal["study", "infragraph", "graphml", "astra-sim", "ns3"]
+FORMATS: tuple[FormatName, ...] = ("study", "infragraph", "graphml", "astra-sim", "ns3")
 
 
 @dataclass(frozen=True)
@@ -53,9 +54,10 @@ def convert_network(machine: str | Path, to: FormatName) -> Written:
     """Return the network of a machine in another format.
 
     Args:
-        machine: A study or platform file, a preset, an InfraGraph, an edge list, GraphML, or ASTRA-sim's network
-            file.
-        to: ``study`` (a platform file), ``infragraph``, ``graphml`` or ``astra-sim`` (its analytical network file).
+        machine: A study or platform file, a preset, an InfraGraph, an edge list, GraphML, ASTRA-sim's network file, or
+            a topology of htsim or of its ns-3 back end.
+        to: ``study`` (a platform file), ``infragraph``, ``graphml``, ``astra-sim`` (its analytical network file) or
+            ``ns3`` (the physical topology of its ns-3 back end).
 
     Raises:
         InputError: The file is missing or malformed, or the format cannot say what it describes.
@@ -68,6 +70,9 @@ def convert_network(machine: str | Path, to: FormatName) -> Written:
         text, lost = _astra_sim(found, str(machine))
     elif to == "study":
         text, lost = _study(found)
+    elif to == "ns3":
+        text, lost = write_ns3(found.graph)
+        lost += _of_network(found.network) if found.network else []
     else:
         text, lost = _graphml(found.graph) if to == "graphml" else _infragraph(found.graph)
         if found.network:
@@ -76,6 +81,19 @@ def convert_network(machine: str | Path, to: FormatName) -> Written:
             # A switch joins NPUs of one dimension; to change it, an NPU passes the message on.
             lost = [*lost, "that NPUs pass on messages for others"] if len(found.dimensions) != 1 else lost
     return Written(text, assumed, (*found.rest, *lost))
+
+
+def convert_graph(topology: Topology, to: Literal["astra-sim", "ns3"], name: str) -> Written:
+    """Return a graph as a network file of ASTRA-sim; `name` is what errors call it.
+
+    Raises:
+        InputError: The format cannot say what it is.
+    """
+    if to == "ns3":
+        text, lost = write_ns3(topology)
+    else:
+        text, lost = _astra_sim(_Described((), Network(topology, "ecmp")), name)
+    return Written(text, (), tuple(lost))
 
 
 def _read(machine: str | Path) -> _Described:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from armillary.platform.files.astra_sim_keys import NETWORK_KEYS
 from armillary.platform.files.native import load_platform, platform_document
-from armillary.platform.files.preset import is_preset, read_preset
+from armillary.platform.files.preset import expand, is_preset, read_preset
 from armillary.platform.files.topology_schema import read_topology
 from armillary.platform.topology.failures import degraded
 from armillary.platform.topology.layout import draw
@@ -27,7 +27,11 @@ def load_network(path: str | Path) -> Network | None:
     if all(key in document.data for key in NETWORK_KEYS):  # a file of ASTRA-sim, which has such a key, too
         return None
     # What has dimensions is drawn from those, and a preset may change the graph.
-    if not isinstance(data, dict) or data.get("topology") is None or "preset" in data or "network" in data:
+    if not isinstance(data, dict) or "network" in data:
+        return None
+    document, _ = expand(document, at)
+    data = document.data["platform"] if at else document.data
+    if data.get("topology") is None or "network" in data:
         return None
     return read_topology(document, (*at, "topology"), data["topology"])
 

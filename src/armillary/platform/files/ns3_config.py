@@ -7,6 +7,7 @@ Each key without a counterpart is named in a warning.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -51,6 +52,8 @@ _NEUTRAL = {
     "ACK_HIGH_PRIO": ("0", "ACKs use no bandwidth"),
     "NIC_TOTAL_PAUSE_TIME": ("0", "hosts do not pause by themselves"),
 }
+_COMMENT = re.compile(r"#|(?:^|(?<=\s))//")
+_KEY = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _OUTPUTS = ("FCT_OUTPUT_FILE", "PFC_OUTPUT_FILE", "QLEN_MON_FILE")
 _USED = (
     "TOPOLOGY_FILE",
@@ -61,6 +64,11 @@ _USED = (
     "ERROR_RATE_PER_LINK",
     "LINK_DOWN",
 )
+
+
+_ALL = [key for keys in _CONSTANTS.values() for key in keys]
+KEYS = (*_USED, *_OUTPUTS, *sorted(_QUIET), *_MAPS, *_WINDOWS, *_NEUTRAL, *_ALL)
+"""Every key of a config.txt."""
 
 
 @dataclass(frozen=True)
@@ -154,22 +162,33 @@ def _logical(source: Source) -> tuple[int, ...]:
 
 def _keys(path: Path, warnings: list[str]) -> dict[str, list[str]]:
     """Return the keys of a config.txt and their values; as there, a later one counts and unknown ones do not."""
-    constants = [key for keys in _CONSTANTS.values() for key in keys]
-    known = (*_USED, *_OUTPUTS, *_QUIET, *_MAPS, *_WINDOWS, *_NEUTRAL, *constants)
     found: dict[str, list[str]] = {}
-    for number, line in enumerate(read_text(path, "ns-3 configuration").split("\n"), 1):
-        words = line.partition("#")[0].split()
-        if not words:
+    # A stream of words, as there: line breaks mean nothing, so that one line may hold several keys.
+    words = [
+        (number, word)
+        for number, line in enumerate(read_text(path, "ns-3 configuration").split("\n"), 1)
+        for word in _COMMENT.split(line)[0].split()
+    ]
+    at = 0
+    while at < len(words):
+        number, key = words[at]
+        at += 1
+        if key not in KEYS:
+            # The values of an unknown key are read past, too: only what looks like a key is one.
+            if _KEY.fullmatch(key):
+                hint = nearest(key, KEYS)
+                warnings.append(
+                    f"{path}:{number}: unknown key '{key[:40]}' has no effect, as in ASTRA-sim{hint}"
+                )
             continue
-        if words[0] not in known:
-            hint = nearest(words[0], known)
-            warnings.append(
-                f"{path}:{number}: unknown key '{words[0][:40]}' has no effect, as in ASTRA-sim{hint}"
-            )
-            continue
-        if len(words) < 2:
-            raise InputError(f"{path}:{number}: {words[0]}: no value, expected one")
-        found[words[0]] = words[1:]
+        most = len(words) if key in _MAPS else 3 if key == "LINK_DOWN" else 1
+        end = at
+        while end < min(at + most, len(words)) and words[end][1] not in KEYS:
+            end += 1
+        if end == at:
+            raise InputError(f"{path}:{number}: {key}: no value, expected one")
+        found[key] = [word for _, word in words[at:end]]
+        at = end
     return found
 
 

@@ -12,6 +12,8 @@ Nodes that are no switches are hosts, which are NPUs in order of their numbers a
 from __future__ import annotations
 
 import re
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +21,8 @@ import numpy as np
 from armillary.base.document import read_text
 from armillary.base.errors import InputError
 from armillary.base.units import whole
-from armillary.platform.topology.graph import Topology, check_size
+from armillary.platform.topology.graph import UNBOUNDED, Topology, check_size
+from armillary.platform.topology.reach import distances
 from armillary.platform.topology.wiring import Wiring
 
 _RATE = re.compile(r"(\d+(?:\.\d*)?|\.\d+)([kKMGT]?)(i?)(bps|b/s|Bps|B/s)")
@@ -101,6 +104,53 @@ def read_ns3(path: str | Path, npus: int | None = None) -> tuple[Topology, list[
     wiring.connect(a, b, "link", rates, delays)
     labels = tuple(f"{'npu' if at < len(hosts) else 'switch'} {node}" for at, node in enumerate(chosen))
     return wiring.topology(labels=labels), notes
+
+
+def write_ns3(topology: Topology) -> tuple[str, list[str]]:
+    """Return the text of such a file, which reads as the same graph, and what of the graph it does not say.
+
+    Rates are rounded to bits per second, delays to ps. NPUs come first, in order of rank.
+
+    Raises:
+        InputError: Links differ by direction, or NPUs reach each other over other NPUs only: hosts of ns-3 pass nothing
+            on.
+    """
+    rows: Counter[tuple[int, int, str, str]] = Counter()
+    columns = (topology.tail, topology.head, topology.bandwidth, topology.latency)
+    for tail, head, rate, latency in zip(*(column.tolist() for column in columns), strict=True):
+        if rate > 0:
+            rows[tail, head, _plain(rate * 8, 9), _plain(latency, 3)] += 1
+    for (tail, head, speed, delay), count in rows.items():
+        if rows[head, tail, speed, delay] != count:
+            raise InputError(
+                f"{topology.called}: {topology.node_name(tail)} to {topology.node_name(head)}: links that differ by "
+                "direction, which ns-3's topologies cannot say"
+            )
+    hosts = replace(topology, forwards=np.arange(topology.nodes) >= topology.npus)
+    if (distances(hosts, 0)[: topology.npus] < 0).any():
+        raise InputError(
+            f"{topology.called}: NPUs reach each other over other NPUs only, and hosts of ns-3 pass nothing on; "
+            "expected switches"
+        )
+    switches = range(topology.npus, topology.nodes)
+    lines = [
+        f"{tail} {head} {rate}Gbps {latency}ns 0"
+        for (tail, head, rate, latency), count in rows.items()
+        for _ in range(count)
+        if tail < head
+    ]
+    head = [f"{topology.nodes} {len(switches)} {len(lines)}", " ".join(map(str, switches))]
+    lost = ["names of nodes"]
+    if (topology.buffer < UNBOUNDED).any():
+        lost.append("buffers of links")
+    if topology.host:
+        lost.append("which NPUs share a host")
+    return "\n".join([*head, *lines, ""]), lost
+
+
+def _plain(value: float, digits: int) -> str:
+    """Return a number without an exponent, which ns-3 does not read."""
+    return f"{value:.{digits}f}".rstrip("0").rstrip(".")
 
 
 class _Words:

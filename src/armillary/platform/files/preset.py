@@ -4,7 +4,7 @@
 
     title: NVIDIA HGX H100
     platform: {network: [...], npu: {...}}      # as in a study file, and simulated
-    topology: {kind: rail-optimised, ...}       # optional: the graph, only drawn
+    topology: {kind: rail-optimised, ...}       # optional: the graph, only drawn; in `platform` it is simulated
     notes: What the platform leaves out.
     numbers:                                    # one entry for each number of the platform
       network.nvlink.bandwidth: {source: "https://…", says: 900 GB/s both ways}
@@ -279,9 +279,14 @@ def _expand_platform(document: Document, path: KeyPath) -> tuple[Document, tuple
     # `preset` is no key of a machine and must not reach validation.
     own = {key: value for key, value in given.items() if key != "preset"}
     # By the name of a dimension: changes; a list replaces the whole network.
+    if own.get("network") is not None and "topology" in base:
+        raise document.error(
+            (*path, "network"),
+            f"preset {name} has a topology, expected changes of it, e.g. topology: {{hosts: 16}}",
+        )
     if isinstance(own.get("network"), dict):
         own["network"] = _dimensions(base["network"], own["network"], document, (*path, "network"))
-    elif own.get("topology") is not None:
+    elif own.get("topology") is not None and "topology" not in base:
         raise document.error(
             (*path, "topology"), f"preset {name} has a network, expected no topology beside it"
         )

@@ -30,6 +30,7 @@ from armillary.platform.topology.failures import Failure, degraded
 from armillary.platform.topology.graph import UNBOUNDED, Topology
 from armillary.platform.topology.grids import from_dimensions, hypercube, optical_torus, wafer_mesh
 from armillary.platform.topology.network import Network, RoutingName, routing_of
+from armillary.platform.topology.planes import MOST_PLANES, OVER_PLANES, in_planes
 from armillary.platform.topology.trees import dragonfly, fat_tree, leaf_spine, rail_optimised
 
 
@@ -69,6 +70,10 @@ class _Any(Part):
         default=0, description="Of ecmp, adaptive, valiant, ugal and widest."
     )
     failures: list[FailureEntry] = Field(default=[])
+    assumed: list[str] = Field(
+        default=[],
+        description="What one has to know of its numbers, a sentence each: stands above every result.",
+    )
     in_network: SwitchesInNetwork | None = Field(
         default=None, description="Collectives in the switches: algorithm in-switch."
     )
@@ -86,7 +91,16 @@ class DimensionsKind(_Any):
     network: list[NetworkDimension] = Field(min_length=1, description="As platform.network.")
 
 
-class FatTreeKind(_Links):
+class _Planes(_Links):
+    """Keys of networks that may have several planes; bandwidths and latencies are those of all planes together."""
+
+    planes: Annotated[int, Field(ge=1, le=MOST_PLANES)] = Field(
+        default=1,
+        description="Networks of their own, with an even share of every link; NICs have a port in each.",
+    )
+
+
+class FatTreeKind(_Planes):
     """A k-ary fat tree."""
 
     kind: Literal["fat-tree"]
@@ -94,12 +108,12 @@ class FatTreeKind(_Links):
     oversubscription: Annotated[float, Field(gt=0)] = Field(default=1.0, strict=False)
 
 
-class LeafSpineKind(_Links):
+class LeafSpineKind(_Planes):
     """Leaves and spines."""
 
     kind: Literal["leaf-spine"]
     leaves: Count
-    spines: Count
+    spines: Annotated[int, Field(ge=0)] = Field(description="0: one leaf joins all.")
     npus_per_leaf: Count
     uplink: Bandwidth | None = None
 
@@ -117,7 +131,7 @@ class DragonflyKind(_Links):
     global_latency: Time | None = None
 
 
-class RailKind(_Links):
+class RailKind(_Planes):
     """Hosts on rails; bandwidth and latency are those of the NICs."""
 
     kind: Literal["rail-optimised"]
@@ -262,6 +276,7 @@ def read_topology(document: Document, path: KeyPath, data: Any) -> Network:
     # links join the same NPUs.
     usual: RoutingName = "widest" if named == "infragraph" else "ecmp"
     chosen: RoutingName = kind.routing or ("dimension-order" if topology.dimensions else usual)
+    _check_planes(document, path, topology, chosen, kind)
     table = folder / kind.table if kind.table else None
     if table and chosen != "static":
         raise document.error((*path, "table"), f"expected with routing static only, got '{chosen}'")
@@ -286,9 +301,23 @@ def read_topology(document: Document, path: KeyPath, data: Any) -> Network:
         table,
         in_network_of(kind.in_network),
         switches,
-        built.assumed,
+        (*built.assumed, *kind.assumed),
         built.warnings,
     )
+
+
+def _check_planes(document: Document, path: KeyPath, topology: Topology, routing: str, kind: _Any) -> None:
+    """Refuse what would leave the plane of a part of a message, or use one plane only."""
+    if topology.planes == 1:
+        return
+    if routing not in OVER_PLANES:
+        raise document.error(
+            (*path, "routing"), f"got '{routing}', expected {one_of(OVER_PLANES)} with planes"
+        )
+    if kind.in_network:
+        raise document.error(
+            (*path, "in_network"), "switches of several planes do not add up together, expected planes: 1"
+        )
 
 
 def topology_schema() -> dict[str, Any]:
@@ -327,7 +356,10 @@ def _build(named: str, kind: _Any, document: Document, path: KeyPath, folder: Pa
         dimensions, _ = dimensions_of(kind.network, document, (*path, "network"), "physical")
         return _Built(from_dimensions(dimensions, buffer))
     # What is left are the arguments of the builder.
-    own = {key: value for key, value in kind if key not in _Any.model_fields and key != "kind"}
+    own = {
+        key: value for key, value in kind if key not in _Any.model_fields and key not in ("kind", "planes")
+    }
     # Builders unpack tuples; YAML gives lists.
     own = {key: tuple(value) if isinstance(value, list) else value for key, value in own.items()}
-    return _Built(_BUILDERS[named](**own, buffer=buffer))
+    built = _BUILDERS[named](**own, buffer=buffer)
+    return _Built(in_planes(built, kind.planes) if isinstance(kind, _Planes) else built)

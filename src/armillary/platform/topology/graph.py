@@ -59,6 +59,8 @@ class Topology:
         block: (nodes) part of the machine a node belongs to (host, pod, die), -1 for none: for pictures.
         shape: Sides of the grid of NPUs, innermost first, or empty.
         source: The file, line and key that describe it, or empty.
+        planes: Planes over which messages are spread, see `planes`.
+        plane: (links) the plane of a link, -1 for none; empty where there is one plane.
     """
 
     name: str
@@ -78,6 +80,8 @@ class Topology:
     block: Ints = field(default_factory=lambda: np.empty(0, np.int64))
     shape: tuple[int, ...] = ()
     source: str = ""
+    planes: int = 1
+    plane: Ints = field(default_factory=lambda: np.empty(0, np.int64))
 
     def __post_init__(self) -> None:
         for value in vars(self).values():

@@ -37,8 +37,8 @@ def draw(topology: Topology, *, part: int = 0, most: int = MOST_NODES, widest: i
     if topology.dimensions:
         return _level_panels(topology)
     everyone = np.arange(topology.nodes)
-    # A large graph without parts is drawn whole all the same: rows leave out what does not fit.
-    if topology.nodes <= most or not (topology.block >= 0).any():
+    # A large graph of less than two parts is drawn whole all the same: rows leave out what does not fit.
+    if topology.nodes <= most or not (topology.block > 0).any():
         whole = Panel("all nodes", _legend(topology))
         _place(whole, topology, [[int(node)] for node in everyone], widest)
         return [whole]
@@ -51,7 +51,12 @@ def draw(topology: Topology, *, part: int = 0, most: int = MOST_NODES, widest: i
     one = Panel(f"{_part(topology)} {part}", [_contents(topology, inside)])
     # Switches outside that the part is joined to, so that its uplinks end somewhere.
     around = {int(topology.head[link]) for node in inside for link in _out(topology, node)} - set(inside)
-    _place(one, topology, [[node] for node in (*inside, *sorted(around))][: 2 * most], widest)
+    shown = [*inside, *sorted(around)]
+    if len(shown) > 2 * most:
+        # NPUs are what can be left out: without its switches a part would have no links.
+        one.notes.append(f"{2 * most} of {len(shown)} nodes shown")
+        shown = sorted(shown, key=lambda node: node < topology.npus)[: 2 * most]
+    _place(one, topology, [[node] for node in shown], widest)
     return [overview, one]
 
 

@@ -44,6 +44,7 @@ def describe(network: Network) -> dict[str, Any]:
             if (of := topology.kind == number).any()
         ],
         "routing": network.routing,
+        "planes": topology.planes,
         "seed": network.seed,
         "failures": [vars(failure) for failure in network.failures],
         "assumed": list(network.assumed),
@@ -79,6 +80,8 @@ def table(network: Network) -> Group:
         )
     rest = Table(box=None, show_header=False)
     rest.add_row("routing", network.routing + (f", seed {network.seed}" if network.seed else ""))
+    if topology.planes > 1:
+        rest.add_row("planes", f"{topology.planes}, over which messages are spread")
     for failure in network.failures:
         rest.add_row("failure", failure_text(failure))
     # Larger machines would make `machine show` wait for a search per NPU.

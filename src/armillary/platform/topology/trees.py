@@ -62,7 +62,15 @@ def leaf_spine(
     uplink: float | None = None,
     buffer: int = UNBOUNDED,
 ) -> Topology:
-    """Return leaf switches, each linked to all spines; `uplink` is the bandwidth of those links."""
+    """Return leaf switches, each linked to all spines; `uplink` is the bandwidth of those links.
+
+    Raises:
+        InputError: Several leaves have no spine.
+    """
+    if leaves > 1 and not spines:
+        raise InputError(
+            f"leaf-spine: {leaves} leaves and no spines: nothing joins them, expected spines: 1 or more"
+        )
     check_size("leaf-spine", 2 * leaves * (spines + npus_per_leaf))
     wiring = Wiring("leaf-spine", leaves * npus_per_leaf, buffer)
     npu = np.arange(wiring.npus)

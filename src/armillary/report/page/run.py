@@ -11,7 +11,7 @@ from armillary.base.units import format_flops, format_time
 from armillary.engine.common.timeline import Timeline
 from armillary.report.communication import collectives, dimensions
 from armillary.report.critical import Late, contributors, critical_path
-from armillary.report.flop_rate import flops
+from armillary.report.flop_rate import flops, peak_text
 from armillary.report.links import hot_spot_line, kind_rows
 from armillary.report.lower_bound import bound
 from armillary.report.memory_fit import does_not_fit, fit_line
@@ -50,7 +50,7 @@ def answer(timeline: Timeline) -> Block:
     if found is not None:
         rate = f"{format_flops(found.rate_per_npu)} per NPU"
         if found.utilisation is not None:
-            rate += f", {100 * found.utilisation:.1f} % of the peak (MFU)"
+            rate += f", {peak_text(found)}"
         lines.append(rate)
     fit = fit_line(timeline) if "memory" in timeline.info else ""
     alarm = fit if does_not_fit(timeline) else ""

@@ -10,6 +10,7 @@ from armillary.workload.layers.block import Block
 from armillary.workload.layers.layer import Step
 from armillary.workload.layers.linear import column, gather, norm, reduce, replicated, row
 from armillary.workload.layers.shard import Shard
+from armillary.workload.layers.sparse import chosen, index_blocks, key_bytes
 from armillary.workload.models.decoder_parts import Latent
 from armillary.workload.models.schema import Decoder
 
@@ -33,8 +34,11 @@ def attention_blocks(
     out = row(shard, "out", heads.query * heads.value, model.hidden, bias=out_bias)
     if latent:
         first = _latent_in(shard, model, latent, heads)
+        if model.attention.sparse:
+            first[-1:-1] = index_blocks(shard, model)
+            heads = replace(heads, window=model.attention.sparse.top)
         # With a cache. Prefill sees no earlier tokens, so expanding its own once is cheaper.
-        if not shard.training and shard.queries < shard.keys:
+        if not shard.training and (shard.queries < shard.keys or chosen(shard, model)):
             return [*first[:-1], *_absorbed(shard, latent, heads, first[-1]), out]
         return [*first, core(shard, heads), out]
     gate = model.attention.gate
@@ -153,7 +157,11 @@ def _absorbed(shard: Shard, latent: Latent, heads: Heads, up: Block) -> list[Blo
 
 
 def cache_bytes(shard: Shard, model: Decoder, window: int | None) -> int:
-    """Return the bytes that a layer keeps of earlier tokens: keys and values, or their latent vector whole."""
+    """Return the bytes that a layer keeps of earlier tokens: keys and values, or their latent vector whole.
+
+    Sparse attention keeps a small key besides.
+    """
     heads, latent = heads_of(shard, model, window), model.attention.latent
     size = latent.kv_rank + latent.rotary_size if latent else heads.kv_size
-    return shard.cached(shard.batch * min(shard.keys, window or shard.keys) * size)
+    kept = shard.cached(shard.batch * min(shard.keys, window or shard.keys) * size)
+    return kept + key_bytes(shard, model)

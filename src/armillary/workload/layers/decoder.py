@@ -18,6 +18,7 @@ from armillary.workload.layers.lora import check_lora, with_adapters
 from armillary.workload.layers.mixer import check_mixer, mixer_blocks, state_bytes
 from armillary.workload.layers.scaling import with_scaling
 from armillary.workload.layers.shard import Shard, divisors, inference_shard, near, training_shard
+from armillary.workload.layers.sparse import check_sparse
 from armillary.workload.models.schema import Decoder
 from armillary.workload.plan.schema import Plan
 
@@ -65,6 +66,7 @@ def decoder_layers(model: Decoder, plan: Plan, expert_rank: int) -> list[Layer]:
     shard = training_shard(plan, sequence, expert_rank, longest=model.learned_positions)
     check_experts(shard, model)
     check_mixer(shard, model)
+    check_sparse(shard, model)
     if plan.lora:
         check_lora(model, plan.lora)
     return _all(shard, model, shares_table=model.tied and plan.parallel.pp == 1)

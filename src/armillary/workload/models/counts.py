@@ -109,9 +109,15 @@ def _attention(model: Decoder) -> tuple[int, int]:
         latent, heads = own.latent, own.heads
         query = heads * (latent.plain_size + latent.rotary_size)
         rank = latent.query_rank
+        index = 0
+        if sparse := own.sparse:
+            # Queries, one key with a norm of weight and bias, and a weight of each head.
+            index = (rank or 0) * sparse.heads * sparse.size + hidden * (sparse.size + sparse.heads)
+            index += 2 * sparse.size
         return (
             # Queries, down to the small vectors, up to keys and values, and the output, in this order.
-            (hidden * query if rank is None else rank * (hidden + query))
+            index
+            + (hidden * query if rank is None else rank * (hidden + query))
             + hidden * (latent.kv_rank + latent.rotary_size)
             + latent.kv_rank * heads * (latent.plain_size + latent.value_size)
             + heads * latent.value_size * hidden,

@@ -21,6 +21,14 @@ class Latent(Part):
     value_size: Count
 
 
+class Sparse(Part):
+    """A small attention that chooses which keys of the latent one count (DSA; DeepSeek-V3.2, arXiv 2512.02556)."""
+
+    heads: Count = Field(description="Of its queries; all share one key of each token.")
+    size: Count = Field(description="Elements of a query head, and of the key.")
+    top: Count = Field(description="Keys that a query sees at most.")
+
+
 class Attention(Part):
     """Causal self-attention: multi-head, grouped (fewer `kv_heads`), multi-query (one) or `latent`."""
 
@@ -42,6 +50,7 @@ class Attention(Part):
     window: Count | None = Field(default=None, description="Keys a query sees at most, itself included.")
     full_layers: Natural = Field(default=0, description="First layers, which are without the window.")
     latent: Latent | None = None
+    sparse: Sparse | None = Field(default=None, description="What chooses keys; absent: all count.")
 
     @model_validator(mode="after")
     def _heads_fit(self) -> Attention:
@@ -55,6 +64,9 @@ class Attention(Part):
             self.kv_heads or self.head_size or self.qk_norm or self.gate or self.bias != "none"
         ):
             raise ValueError("latent attention has no kv_heads, head_size, gate, qk_norm or bias of its own")
+        # Its queries come from the small vector of the queries.
+        if self.sparse and not (self.latent and self.latent.query_rank):
+            raise ValueError("got sparse, expected it with latent attention that has a query_rank")
         return self
 
 

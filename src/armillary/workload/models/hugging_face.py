@@ -94,6 +94,8 @@ class _Config:
             self.document.reject((key,), self.document.data[key], f"{value} ({why})")
 
 
+SPARSE = ("deepseek_v32", "glm_moe_dsa")
+"""Architectures of DeepSeek-V3.2 and GLM-5: latent attention over keys that a small attention chooses."""
 _Built = tuple[type[Model], dict[str, Any]]
 
 
@@ -273,6 +275,13 @@ def _deepseek(config: _Config) -> _Built:
             "value_size": config.whole("v_head_dim"),
         },
     }
+    kind = config.document.data["model_type"]
+    if kind in SPARSE:
+        data["attention"]["sparse"] = {
+            "heads": config.whole("index_n_heads"),
+            "size": config.whole("index_head_dim"),
+            "top": config.whole("index_topk"),
+        }
     data["experts"] = {
         "count": config.whole("n_routed_experts"),
         "top_k": config.whole("num_experts_per_tok"),
@@ -280,7 +289,7 @@ def _deepseek(config: _Config) -> _Built:
         "shared": config.whole("n_shared_experts", 0, low=0),
         "dense_first": config.whole("first_k_dense_replace", low=0),
         # V3's ``e_score_correction_bias`` balances the load without a loss.
-        "router_bias": config.document.data["model_type"] == "deepseek_v3",
+        "router_bias": kind != "deepseek_v2",
     }
     # V2 restricts groups only with this method (V2-Lite is greedy), V3 always.
     third = data["experts"]["router_bias"]
@@ -378,6 +387,7 @@ ARCHITECTURES: dict[str, Callable[[_Config], _Built]] = {
     "nemotron_h": _nemotron_h,
     "deepseek_v2": _deepseek,
     "deepseek_v3": _deepseek,
+    **dict.fromkeys(SPARSE, _deepseek),
     "gpt2": _gpt2,
     "gpt_neox": _gpt_neox,
     "opt": _opt,

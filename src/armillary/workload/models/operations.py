@@ -183,10 +183,18 @@ def _attention(model: Decoder, layer: int, batch: int, sequence: int, causal: bo
         key = value = model.head_size
         weights = hidden * key * ((3 if own.gate else 2) * own.heads + 2 * model.kv_heads)
     # A window applies after the first full layers.
-    pairs = batch * _pairs(sequence, own.window if layer >= own.full_layers else None, causal)
+    reach = own.window if layer >= own.full_layers else None
+    index = 0
+    if sparse := own.sparse:
+        # Of each query, keys that are chosen, as many as a window has; before that, scores of all keys.
+        reach = sparse.top
+        rank = own.latent.query_rank if own.latent else None
+        weights += (rank or 0) * sparse.heads * sparse.size + hidden * (sparse.size + sparse.heads)
+        index = 2 * batch * _pairs(sequence, None, causal) * sparse.heads * sparse.size
+    pairs = batch * _pairs(sequence, reach, causal)
     return {
         "attention projections": 2 * tokens * weights,
-        SCORES: 2 * pairs * own.heads * (key + value),
+        SCORES: 2 * pairs * own.heads * (key + value) + index,
     }
 
 

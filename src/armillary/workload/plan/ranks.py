@@ -156,13 +156,3 @@ def _joined(ways: list[list[tuple[str, int]]], own: Parallel) -> RankGrid:
     if "fsdp" not in axes:
         axes["fsdp"], axes["replicate"] = tuple(sorted(axes["cp"] + axes["dp"])), ()
     return RankGrid(sizes, axes, {"pp.ends": ("pp", (0, own.pp - 1))} if own.pp > 1 else {})
-
-
-def without_effect(plan: Plan) -> list[str]:
-    """Return what a plan says and its sizes leave without an effect, a sentence each."""
-    if plan.experts.dispatcher is None or plan.parallel.ep > 1:
-        return []
-    return [
-        f"experts.dispatcher {plan.experts.dispatcher} has no effect: with ep 1 every rank has all experts, and no "
-        "token is sent"
-    ]

@@ -149,11 +149,10 @@ def stretched(program: PhysicalProgram, nodes: Floats, items: Floats) -> Physica
         items: Factor of every item.
     """
     tables = dict(program.tables)
-    rows, ranks = tables["NODES"].reshape(-1, lk.N_COLUMNS), tables["RANKS"].reshape(-1, lk.R_COLUMNS).copy()
-    own = np.concatenate([rows[row[lk.R_NODES] : row[lk.R_NODES] + row[lk.R_COUNT]] for row in ranks])
-    own[:, lk.N_TICKS] = np.ceil(own[:, lk.N_TICKS] * nodes)
-    ranks[:, lk.R_NODES] = np.cumsum(ranks[:, lk.R_COUNT]) - ranks[:, lk.R_COUNT]
-    tables |= {"NODES": own.ravel(), "RANKS": ranks.ravel()}
+    paces, ranks = tables["PACES"], tables["RANKS"].reshape(-1, lk.R_COLUMNS).copy()
+    own = np.concatenate([paces[row[lk.R_PACE] : row[lk.R_PACE] + row[lk.R_COUNT]] for row in ranks])
+    ranks[:, lk.R_PACE] = np.cumsum(ranks[:, lk.R_COUNT]) - ranks[:, lk.R_COUNT]
+    tables |= {"PACES": np.ceil(own * nodes).astype(np.int64), "RANKS": ranks.ravel()}
     return _with_plans(replace(program, tables=tables), items)
 
 

@@ -131,7 +131,7 @@ def rows_of(
         try:
             machine = machine_of(step.ranks)
             given, _ = with_sequence(step.model, step.plan)
-            values = completed(given, software.plan if software else {})
+            values = completed(given, software.plan if software else {}, step.model)
             plan_of(values, machine)
             row = Row(_case(step, values, machine), step.seconds, values, machine)
             parts_of(row.case.step, Constants())  # type: ignore[arg-type]

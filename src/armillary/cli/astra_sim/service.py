@@ -1,0 +1,45 @@
+"""`armillary astra-sim service`: a configuration of ASTRA-sim-service as input files and a command."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import click
+
+from armillary.cli.astra_sim import SUBCOMMANDS
+from armillary.cli.command import Command, option
+from armillary.cli.outputs import say
+
+
+@click.command(
+    cls=Command,
+    help=f"{SUBCOMMANDS['service']}\n\nCONFIG is the JSON or YAML of the service's Config. Its InfraGraph becomes the "
+    "chosen back end's network; what has no effect is named on standard error.",
+    examples=("armillary astra-sim service config.json --out inputs",),
+)
+@click.argument("config", metavar="CONFIG", type=click.Path())
+@option(
+    "-o", "--out", required=True, type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
+    help="Folder of the input files.",
+)  # fmt: skip
+def command(config: str, out: Path) -> None:
+    """Convert, write, and print the command."""
+    from armillary.base.files import check_folder, write_text
+    from armillary.platform.files.astra_sim_service import read_service
+
+    check_folder("--out", out)
+    made = read_service(config)
+    for name, text in made.files.items():
+        write_text(out / name, text)
+    for note in made.assumed:
+        say(f"assumed: {note}", err=True)
+    for note in made.warnings:
+        say(f"armillary: warning: {note}", err=True)
+    for name in made.files:
+        say(f"wrote {out / name}", err=True)
+    of_files = [str(out / word) if word in made.files else word for word in made.options]
+    flags = [
+        f"--{flag}={out / value if value in made.files else value}" for flag, value in made.flags.items()
+    ]
+    click.echo(shlex.join(["armillary", "astra-sim", *made.command, *flags, *of_files]))
