@@ -19,6 +19,8 @@ export interface Cells {
 export function heat(place: HTMLElement, around: Around, of: HTMLSelectElement, across: HTMLSelectElement, up: HTMLSelectElement) {
   const { sweep, filter } = around;
   let cells: Cells = { best: [], blocked: [] };
+  // The chart copies what it is given, and makes of a Map something else.
+  const blocked = ([i, j]: readonly number[]) => cells.blocked[j!]![i!]!;
   const places = () => [Number(across.value), Number(up.value)] as const;
 
   const option = (): EChartsCoreOption => {
@@ -30,7 +32,7 @@ export function heat(place: HTMLElement, around: Around, of: HTMLSelectElement, 
     const log = wide(sweep, measure, 5);
     const level = (row: number) => (log ? Math.log10(measure.values[row]!) : measure.values[row]! / scale);
     const full = cells.best.flatMap((line, j) => line.flatMap((row, i) => (row >= 0 ? [{ value: [i, j, level(row)], row }] : [])));
-    const empty = cells.blocked.flatMap((line, j) => line.flatMap((reasons, i) => (reasons.size ? [{ value: [i, j, 0], reasons }] : [])));
+    const empty = cells.blocked.flatMap((line, j) => line.flatMap((reasons, i) => (reasons.size ? [{ value: [i, j, 0] }] : [])));
     const found = full.map((each) => each.value[2]!);
     const [low, high] = [Math.min(...found), Math.max(...found)];
     const few = x.values.length * y.values.length <= LABELLED;
@@ -39,7 +41,7 @@ export function heat(place: HTMLElement, around: Around, of: HTMLSelectElement, 
     const colours = measure.better === "less" ? levels() : levels().reverse();
     return {
       grid: { left: 8, right: 16, top: 76, bottom: 30, containLabel: true },
-      tooltip: tooltip((params) => (params.data.reasons ? whyEmpty(around, params.data.reasons) : told(sweep, params.data.row))),
+      tooltip: tooltip((params) => (params.seriesId === "empty" ? whyEmpty(around, blocked(params.value)) : told(sweep, params.data.row))),
       xAxis: names(x, { nameLocation: "middle", nameGap: 24 }),
       yAxis: names(y, { nameLocation: "end", nameTextStyle: { color: cssColour("--dim"), align: "left" } }),
       visualMap: full.length === 0 ? undefined : {
@@ -54,7 +56,7 @@ export function heat(place: HTMLElement, around: Around, of: HTMLSelectElement, 
         },
         {
           id: "empty", type: "heatmap", data: empty, itemStyle: { ...edge, color: cssColour("--faint") }, progressive: 0,
-          label: { show: true, color: cssColour("--ink"), formatter: (params: { data: { reasons: Map<number, number> } }) => letter(frequent(params.data.reasons)[0]![0]) },
+          label: { show: true, color: cssColour("--ink"), formatter: (params: { value: number[] }) => letter(frequent(blocked(params.value))[0]![0]) },
         },
       ],
     };
