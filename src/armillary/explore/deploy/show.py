@@ -62,7 +62,7 @@ def deployments_json(found: Deployments, bills: Sequence[Bill] | None = None) ->
     """Return deployments as JSON has them: `best` as of served requests, and one entry for each that was tried."""
     keys = ("devices", "good", "ttft_s", "tpot_s", "output_tokens_per_s_device", "tokens_per_s_user")
     tried = []
-    of = bills or [None] * len(found.tried)
+    of: Sequence[Bill | None] = bills or [None] * len(found.tried)
     for each, (name, values), on, cost in zip(found.tried, found.rows(), found.front, of, strict=True):
         before = each.service.prefill
         tried.append(
