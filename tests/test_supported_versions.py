@@ -37,7 +37,6 @@ PART = (
     "tests/compute/test_models.py",  # scalesim
     "tests/report/test_picture.py",  # matplotlib
     "tests/report/test_links.py",  # perfetto, viztracer
-    "tests/explore/views/test_views.py",  # plotly
     "tests/explore/search/test_sampled.py",  # optuna
     "tests/evidence/calibrate/test_gemm.py",  # scipy: least squares
     "tests/explore/cost/test_allocation.py",  # scipy: linear programs

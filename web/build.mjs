@@ -11,7 +11,13 @@ import { build } from "vite";
 const here = path.dirname(fileURLToPath(import.meta.url));
 const target = process.argv[2] ? path.resolve(process.argv[2]) : path.join(here, "../src/armillary/web");
 const CHARTS = path.join(here, "src/shared/echarts.ts");
-const ENTRIES = { charts: CHARTS, report: "src/report/main.ts", studio: "src/studio/main.ts" };
+const ENTRIES = {
+  charts: CHARTS,
+  report: "src/report/main.ts",
+  studio: "src/studio/main.ts",
+  sweep: "src/sweep/main.ts",
+  validation: "src/validation/main.ts",
+};
 
 const packages = new Map();
 await mkdir(target, { recursive: true });

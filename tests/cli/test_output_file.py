@@ -138,7 +138,6 @@ def test_extras_are_missed_before_the_work(
 ) -> None:
     """Whatever command: without its extra, an output is refused before the input is even read."""
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    monkeypatch.setitem(sys.modules, "plotly", None)
     for path, command in commands:
         for option in command.params:
             if not isinstance(option, click.Option) or not isinstance(option.type, OutputFile):

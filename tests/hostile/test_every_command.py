@@ -103,7 +103,7 @@ def judge(path: Path) -> None:
     if path.suffix not in TEXTS or data[:4] in (b"PK\x03\x04", b"SQLi"):
         return
     text = data.decode("utf-8")
-    # Plotly's own script has a few.
+    # Scripts of parts of others may have a few.
     read = re.sub(r"<script>.*?</script>", "", text, flags=re.DOTALL) if path.suffix == ".html" else text
     assert not COMMANDS.search(read), (path, COMMANDS.search(read))
     {".html": page, ".csv": table, ".json": document, ".svg": xml, ".graphml": xml, ".xml": xml}.get(

@@ -41,7 +41,6 @@ def html_page(
     *,
     data: Any = None,
     scripts: Sequence[str] = (),
-    makes_functions: bool = False,
 ) -> list[str]:
     """Return the pieces of a page.
 
@@ -54,12 +53,10 @@ def html_page(
         body: HTML, in which each text went through `html_text`.
         data: What the scripts find as JSON in the element `DATA`; None: nothing.
         scripts: JavaScript, in order; the last ones run when the body is there.
-        makes_functions: Whether they make functions of text, as drawing with WebGL does.
     """
     # "</script" would end a script, whatever stands around it.
     scripts = [script.replace("</script", "<\\/script") for script in scripts]
-    own = ["'unsafe-eval'"] if makes_functions else []
-    allowed = " ".join([*own, *map(_digest, scripts)]) if scripts else "'none'"
+    allowed = " ".join(map(_digest, scripts)) if scripts else "'none'"
     policy = (
         f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data: blob:; "
         "base-uri 'none'; form-action 'none'"
@@ -77,6 +74,26 @@ def html_page(
     return [*pieces, "</body></html>\n"]
 
 
+def drawn_page(kind: str, title: str, data: Any) -> list[str]:
+    """Return the pieces of a page that scripts draw from its data.
+
+    Args:
+        kind: The script and the style of `armillary/web`, which `make studio` builds from `web/src`.
+        title: A text.
+        data: See `html_page`.
+    """
+    parts = files("armillary") / "web"
+
+    def part(name: str) -> str:
+        return (parts / name).read_text(encoding="utf-8")
+
+    body = [
+        '<main id="page"></main>\n<noscript>This page is drawn by its own scripts, which are off.</noscript>\n'
+    ]
+    scripts = [part("charts.js"), part(f"{kind}.js")]
+    return html_page(title, part(f"{kind}.css"), body, data=data, scripts=scripts)
+
+
 def script_data(value: Any) -> str:
     """Return a value as JSON that may stand inside a script element; what turns text around is spelled out."""
     # Late: `armillary --help` writes no JSON.
@@ -87,11 +104,6 @@ def script_data(value: Any) -> str:
     spelled = COMMANDS.sub(lambda found: f"\\\\u{ord(found[0]):04x}", plain)
     # "</script" would end the script, and "<!--" change how it is parsed.
     return spelled.replace("<", "\\u003c")
-
-
-def text_script() -> str:
-    """Return the functions with which scripts of pages make texts safe for HTML and for CSV."""
-    return (files("armillary.base") / "viewer" / "text.js").read_text(encoding="utf-8")
 
 
 def _digest(script: str) -> str:

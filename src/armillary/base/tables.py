@@ -18,6 +18,7 @@ Working memory of kernels, which grows when one asks for it, stands here, too: `
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -246,7 +247,8 @@ def sparse_zeros(size: int) -> Ints:
     """Return `size` integers that are 0, in pages of their own that take memory when they are written, 4 KiB each.
 
     NumPy asks the operating system for pages of 2 MiB. Each is cleared as a whole when its first word is written, and
-    of the state of a run few words are: of 97 MB for a step of Llama 405B on 16,384 NPUs, 40 MB were cleared for 3 MB.
+    of the state of a run few words are: of 97 MB for a step of Llama 405B on 16,384 NPUs, those that are written lie in
+    40 MB of large pages and in 3 MB of small ones.
 
     Raises:
         MemoryError: there is not as much.
@@ -256,9 +258,14 @@ def sparse_zeros(size: int) -> Ints:
     # Private where the platform knows the word: a forked process writes to pages of its own, as with NumPy.
     private = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
     try:
-        return np.frombuffer(mmap.mmap(-1, 8 * size, **private), np.int64)
+        pages = mmap.mmap(-1, 8 * size, **private)
     except OSError as error:
         raise MemoryError(f"no room for {size} integers") from error
+    if hasattr(mmap, "MADV_NOHUGEPAGE"):
+        # Some systems give large pages to all who do not refuse them. A kernel without them refuses this.
+        with contextlib.suppress(OSError):
+            pages.madvise(mmap.MADV_NOHUGEPAGE)
+    return np.frombuffer(pages, np.int64)
 
 
 def before_table(size: int = 0) -> Ints:

@@ -200,7 +200,5 @@ STORE = OutputFile(stream=False)
 LINKS = OutputFile("armillary.report.link_picture:check_links_file")
 PICTURE = OutputFile("armillary.base.pictures:check_picture")
 PAGE = OutputFile("armillary.base.page:check_page")
-PLOTLY_PAGE = OutputFile("armillary.explore.views.page:check_plotted_page")
-"""A page whose charts plotly draws."""
 PLOTTED_PAGE = OutputFile("armillary.base.pictures:check_matplotlib")
 """A page with pictures in it."""

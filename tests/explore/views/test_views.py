@@ -91,11 +91,10 @@ def page_data(path):
     return text, json.loads(re.search(r'id="page-data">(.*?)</script>', text, re.S)[1])
 
 
-def test_page_holds_every_point_in_less_than_8_mb_and_asks_no_network(synthetic, tmp_path):
-    pytest.importorskip("plotly")
+def test_page_holds_every_point_in_less_than_3_mb_and_asks_no_network(synthetic, tmp_path):
     rows = synthetic.rows()
     write_html(rows, synthetic.sweep(2), tmp_path / "a.html")
-    assert (tmp_path / "a.html").stat().st_size < 8e6
+    assert (tmp_path / "a.html").stat().st_size < 3e6
     text, data = page_data(tmp_path / "a.html")
     assert not re.search(r"<(script|link|img|iframe)[^>]*(src|href)=", text)
     columns = columns_of(rows, synthetic.sweep(2))
@@ -111,7 +110,6 @@ def test_page_holds_every_point_in_less_than_8_mb_and_asks_no_network(synthetic,
 
 
 def test_page_takes_texts_literally(synthetic, tmp_path):
-    pytest.importorskip("plotly")
     rows = synthetic.rows(20)
     sweep = synthetic.sweep()
     sweep.path = "</script><b>.yaml"

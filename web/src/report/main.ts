@@ -1,18 +1,13 @@
 import "../shared/shared.css";
 import "./report.css";
 import { element, pageData } from "../shared/element";
+import { themeButton } from "../shared/theme";
 import { draw, type Block } from "./blocks";
 
 const data = pageData<{ title: string; blocks: Block[] }>();
 const page = document.getElementById("page");
 if (data && page) {
-  const theme = element("button", { type: "button", class: "theme" }, "light or dark");
-  theme.addEventListener("click", () => {
-    const root = document.documentElement;
-    const now = root.dataset.theme ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
-    root.dataset.theme = now === "dark" ? "light" : "dark";
-  });
-  page.append(element("header", {}, element("h1", {}, data.title), theme));
+  page.append(element("header", {}, element("h1", {}, data.title), themeButton()));
   // Drawn one after the other: a chart measures its element, so this must be in the page.
   const sections = data.blocks.map((block) => page.appendChild(draw(block)));
   const links = sections.flatMap((section, index) => {

@@ -1,15 +1,28 @@
 // A chart in an element: follows its width and the theme, and never takes a text for markup.
 import { cssColour, onTheme } from "./colours";
 import { init, type ECharts, type EChartsCoreOption } from "./echarts";
+import { save } from "./save";
 
 /** Draw what `option` returns, which is called again when the theme changes, into an element; return the chart. */
 export function chart(element: HTMLElement, option: () => EChartsCoreOption): ECharts {
   const drawn = init(element, null, { renderer: "canvas" });
-  const draw = () => drawn.setOption({ ...common(), ...option() }, { notMerge: true });
+  const draw = () => redraw(drawn, option());
   draw();
   onTheme(draw);
   new ResizeObserver(() => drawn.resize()).observe(element);
   return drawn;
+}
+
+/** Draw a chart anew. */
+export function redraw(drawn: ECharts, option: EChartsCoreOption): void {
+  drawn.setOption({ ...common(), ...option }, { notMerge: true });
+}
+
+/** Let the reader save what a chart shows, at twice the resolution of the screen. */
+export function savePicture(drawn: ECharts, name: string): void {
+  const url = drawn.getDataURL({ type: "png", pixelRatio: 2, backgroundColor: cssColour("--panel") });
+  const bytes = Uint8Array.from(atob(url.slice(url.indexOf(",") + 1)), (letter) => letter.charCodeAt(0));
+  save(new Blob([bytes], { type: "image/png" }), name);
 }
 
 /** What all charts have in common. Tooltips are plain text: a name may come from a stranger's file. */

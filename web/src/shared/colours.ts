@@ -32,6 +32,11 @@ export const seriesColour = (index: number): string => SERIES[index % SERIES.len
 export const cssColour = (name: string): string =>
   getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
+// Ten steps of Viridis, which are told apart without colours, too.
+const LEVELS = ["#440154", "#482878", "#3e4989", "#31688e", "#26828e", "#1f9e89", "#35b779", "#6ece58", "#b5de2b", "#fde725"];
+/** Colours from the best to the worst: the best is the furthest from the colour of the page. */
+export const levels = (): string[] => (dark() ? [...LEVELS].reverse() : LEVELS);
+
 /** Call back whenever light turns dark or the other way round. */
 export function onTheme(changed: () => void): void {
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", changed);

@@ -3,13 +3,14 @@ export { init, getInstanceByDom } from "echarts/core";
 export type { ECharts, EChartsCoreOption } from "echarts/core";
 export type { CustomSeriesRenderItemAPI, CustomSeriesRenderItemParams, CustomSeriesRenderItemReturn } from "echarts";
 
-import { BarChart, CustomChart, HeatmapChart, LineChart, ScatterChart } from "echarts/charts";
+import { BarChart, CustomChart, HeatmapChart, LineChart, ParallelChart, ScatterChart } from "echarts/charts";
 import {
   AriaComponent,
   DataZoomComponent,
   GridComponent,
   LegendComponent,
   MarkLineComponent,
+  ParallelComponent,
   TooltipComponent,
   VisualMapComponent,
 } from "echarts/components";
@@ -27,6 +28,8 @@ use([
   LegendComponent,
   LineChart,
   MarkLineComponent,
+  ParallelChart,
+  ParallelComponent,
   ScatterChart,
   TooltipComponent,
   VisualMapComponent,

@@ -1,4 +1,4 @@
-import { axis, chart, common, tooltip } from "../shared/charts";
+import { axis, chart, redraw, tooltip } from "../shared/charts";
 import { cssColour } from "../shared/colours";
 import { element } from "../shared/element";
 import { percent, time } from "../shared/numbers";
@@ -42,7 +42,7 @@ export function breakdown(place: HTMLElement) {
   return {
     show: (found: Step) => {
       step = found;
-      drawn.setOption({ ...common(), ...option() }, { notMerge: true });
+      redraw(drawn, option());
       const { parts_s, step_time_s, interval_s, mfu, tokens_per_s } = found.prediction;
       const rows = Object.entries(parts_s)
         .filter(([, seconds]) => seconds > 0)

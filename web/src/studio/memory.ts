@@ -1,4 +1,4 @@
-import { axis, chart, common, tooltip } from "../shared/charts";
+import { axis, chart, redraw, tooltip } from "../shared/charts";
 import { cssColour, seriesColour } from "../shared/colours";
 import { element } from "../shared/element";
 import { percent, size } from "../shared/numbers";
@@ -60,7 +60,7 @@ export function memory(place: HTMLElement) {
   const answer = asking<Found>(place, "api/memory", (given) => {
     found = given;
     about.textContent = `The fullest ranks are those of pipeline stage ${given.stage}; their peak is in the ${given.where}.`;
-    drawn.setOption({ ...common(), ...option() }, { notMerge: true });
+    redraw(drawn, option());
     const rows = Object.entries(given.at_peak_bytes)
       .filter(([, bytes]) => bytes > 0)
       .sort(([, one], [, other]) => other - one)

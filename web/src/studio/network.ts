@@ -1,4 +1,4 @@
-import { axis, chart, common, tooltip } from "../shared/charts";
+import { axis, chart, redraw, tooltip } from "../shared/charts";
 import { cssColour, dark } from "../shared/colours";
 import { element } from "../shared/element";
 import { percent, rate, size, time } from "../shared/numbers";
@@ -49,7 +49,7 @@ export function network(place: HTMLElement) {
     about.textContent = `Collectives of ${given.of}, which finishes last, in ${given.said}.`;
     drawing.style.height = `${given.heat.dimensions.length * 4 + 7}rem`;
     drawn.resize();
-    drawn.setOption({ ...common(), ...option() }, { notMerge: true });
+    redraw(drawn, option());
     numbers.replaceChildren(
       table("dimensions", "Use of each dimension by the collectives of each class of ranks", ["ranks", "dimension", ">sent by a rank", ">busy", ">of the bandwidth, over the step", ">while busy"],
         given.dimensions.map((each) => [each.ranks, each.dimension, size(each.bytes), time(each.busy_s), each.utilisation === null ? "–" : percent(each.utilisation), each.utilisation_busy === null ? "–" : percent(each.utilisation_busy)])),

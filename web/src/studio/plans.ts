@@ -1,4 +1,4 @@
-import { axis, chart, common, tooltip } from "../shared/charts";
+import { axis, chart, redraw, tooltip } from "../shared/charts";
 import { cssColour, seriesColour } from "../shared/colours";
 import { element } from "../shared/element";
 import { percent, size, time } from "../shared/numbers";
@@ -85,7 +85,7 @@ export function plans(place: HTMLElement, around: Around) {
   });
   const draw = () => {
     drawing.dataset.points = String(here.points.length);
-    drawn.setOption({ ...common(), ...option() }, { notMerge: true });
+    redraw(drawn, option());
     const result = here.result;
     if (!result) return numbers.replaceChildren();
     const first = result.plans[0]!;

@@ -1,4 +1,4 @@
-import { axis, chart, common, tooltip } from "../shared/charts";
+import { axis, chart, redraw, tooltip } from "../shared/charts";
 import { cssColour } from "../shared/colours";
 import { element } from "../shared/element";
 import { percent, time } from "../shared/numbers";
@@ -40,7 +40,7 @@ export function timeline(place: HTMLElement) {
     about.textContent = `Drawn is ${given.said}; ${given.classes.length} classes of ranks${given.left_out ? `, ${given.left_out} more are left out` : ""}. The ranks of a class do the same, in three lanes: kernels, communication, and the CPU.`;
     drawing.style.height = `${Math.max(12, given.classes.length * 4 + 7)}rem`;
     drawn.resize();
-    drawn.setOption({ ...common(), ...option() }, { notMerge: true });
+    redraw(drawn, option());
     drawing.dataset.spans = String(given.classes.reduce((sum, each) => sum + each.lanes.reduce((all, lane) => all + (lane.spans?.length ?? lane.shares![0]!.length), 0), 0));
   });
   const zoomed = (from: number, to: number) => {

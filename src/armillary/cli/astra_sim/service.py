@@ -10,6 +10,7 @@ import click
 from armillary.cli.astra_sim import SUBCOMMANDS
 from armillary.cli.command import Command, option
 from armillary.cli.outputs import say
+from armillary.cli.values import OUTPUT_FOLDER
 
 
 @click.command(
@@ -20,15 +21,14 @@ from armillary.cli.outputs import say
 )
 @click.argument("config", metavar="CONFIG", type=click.Path())
 @option(
-    "-o", "--out", required=True, type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
+    "-o", "--out", required=True, type=OUTPUT_FOLDER, metavar="DIR",
     help="Folder of the input files.",
 )  # fmt: skip
 def command(config: str, out: Path) -> None:
     """Convert, write, and print the command."""
-    from armillary.base.files import check_folder, write_text
+    from armillary.base.files import write_text
     from armillary.platform.files.astra_sim_service import read_service
 
-    check_folder("--out", out)
     made = read_service(config)
     for name, text in made.files.items():
         write_text(out / name, text)

@@ -26,7 +26,7 @@ from armillary.cli.options import (
 from armillary.cli.outputs import say, show_table
 from armillary.cli.signals import Ended
 from armillary.cli.sweep import SUBCOMMANDS
-from armillary.cli.values import PLOTLY_PAGE, STORE, OneOf
+from armillary.cli.values import PAGE, STORE, OneOf
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars
@@ -67,7 +67,7 @@ _RUN = "How it runs"
 @top_option("Points", 10, 0, heading=_RUN)
 @csv_option
 @json_option("Write all rows as JSON.")
-@html_option("Write one interactive page.", PLOTLY_PAGE)
+@html_option("Write one interactive page.", PAGE)
 @plot_option("the results")
 @programs_option
 def command(

@@ -10,7 +10,7 @@ from armillary.cli.command import Command
 from armillary.cli.options import csv_option, html_option, plot_option, top_option
 from armillary.cli.outputs import say, show_table
 from armillary.cli.sweep import SUBCOMMANDS
-from armillary.cli.values import PLOTLY_PAGE
+from armillary.cli.values import PAGE
 
 _FILE = click.Path(path_type=Path)
 
@@ -28,7 +28,7 @@ _FILE = click.Path(path_type=Path)
 @click.option(
     "--where", metavar="EXPR", help="Only points for which this holds, e.g. 'tp <= 8 and mfu > 0.4'."
 )
-@html_option("Write one interactive page.", PLOTLY_PAGE)
+@html_option("Write one interactive page.", PAGE)
 @plot_option("the results")
 @click.option(
     "--chart",

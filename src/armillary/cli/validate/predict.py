@@ -16,7 +16,7 @@ from armillary.cli.command import Command, option
 from armillary.cli.options import html_option, json_option, plot_option
 from armillary.cli.outputs import say, show_table
 from armillary.cli.validate import SUBCOMMANDS
-from armillary.cli.values import PLOTLY_PAGE
+from armillary.cli.values import PAGE
 
 if TYPE_CHECKING:
     from armillary.evidence.validate.run import Told
@@ -51,7 +51,7 @@ _FILE = click.Path(path_type=Path)
 )  # fmt: skip
 @option("--rows", is_flag=True, help="Show every row, the worst first.")
 @json_option("Write all of it as JSON.")
-@html_option("Write one interactive page.", PLOTLY_PAGE)
+@html_option("Write one interactive page.", PAGE)
 @plot_option("predicted over measured")
 @option("--check", is_flag=True, help="Exit with 1 if a bar is missed.")
 def command(

@@ -4,49 +4,31 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from armillary.base.files import write_text
-from armillary.base.page import html_page, text_script
+from armillary.base.page import check_page, drawn_page
 from armillary.evidence.validate.accuracy import NEAR, is_refused
 from armillary.evidence.validate.run import Skipped
 from armillary.evidence.validate.saved import row_facts, table_facts
 from armillary.evidence.validate.show import bar_texts
 from armillary.evidence.validate.table import Row, Table
-from armillary.explore.views.page import check_plotted_page, plotly_script
 
 
 def write_html(tables: Sequence[Table], path: Path, skipped: Iterable[Skipped] = ()) -> None:
     """Write the page, which a browser opens without a network.
 
     Raises:
-        InputError: plotly is not installed, the suffix is not .html, or the file cannot be written.
+        InputError: the suffix is not .html, or the file cannot be written.
     """
-    check_plotted_page(path)
-    # Files of the page are beside this module.
-    viewer = files("armillary.evidence.validate") / "viewer"
+    check_page(path)
     facts = {
         "near": NEAR,
         "tables": [_facts(table) for table in tables],
         "skipped": [f"{one.suite.name}: {one.reason}" for one in skipped],
     }
-
-    def part(name: str) -> str:
-        return (viewer / name).read_text(encoding="utf-8")
-
-    scripts = [plotly_script(), text_script() + part("validation.js")]
-    body = [part("validation.html")]
-    pieces = html_page(
-        "Predicted and measured",
-        part("validation.css"),
-        body,
-        data=facts,
-        scripts=scripts,
-        makes_functions=True,
-    )
-    write_text(path, *pieces)
+    write_text(path, *drawn_page("validation", "Predicted and measured", facts))
 
 
 def _facts(table: Table) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Views of the results of a sweep: a ranked table, pictures, and one interactive page.
 
-Names are imported on first use: pictures need matplotlib, pages plotly.
+Names are imported on first use: pictures need matplotlib.
 
 Rows become columns once: codes per axis, measures, costs (less is better), Pareto ranks. All tables,
 pictures and the page read these, so they agree. The page carries them as packed arrays and keeps one filter,

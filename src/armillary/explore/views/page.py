@@ -5,16 +5,14 @@ from __future__ import annotations
 import base64
 import os
 from collections.abc import Sequence
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from armillary.base.errors import InputError
 from armillary.base.files import write_text
-from armillary.base.page import check_page, html_page, text_script
+from armillary.base.page import check_page, drawn_page
 from armillary.explore.sweep.measures import MEASURES
 from armillary.explore.sweep.point import Row
 from armillary.explore.views.assumed import assumed_line
@@ -42,47 +40,11 @@ def write_html(rows: Sequence[Row], sweep: Any, path: str | os.PathLike[str]) ->
         path: An .html file, written complete or not at all.
 
     Raises:
-        InputError: plotly is not installed, the suffix is another, or the file cannot be written.
-    """
-    check_plotted_page(path)
-    columns = columns_of(rows, sweep)
-    viewer = files("armillary.explore.views") / "viewer"
-
-    def part(name: str) -> str:
-        return (viewer / name).read_text(encoding="utf-8")
-
-    pieces = html_page(
-        Path(columns.title).name or "Sweep",
-        part("sweep.css"),
-        [part("sweep.html")],
-        data=page_data(columns),
-        scripts=[plotly_script(), text_script() + part("sweep.js") + part("sweep_charts.js")],
-        makes_functions=True,
-    )
-    write_text(path, *pieces)
-
-
-def check_plotted_page(path: str | os.PathLike[str]) -> None:
-    """Raise early the errors that `write_html` would raise.
-
-    Raises:
-        InputError: the suffix is not .html, or plotly is not installed.
+        InputError: the suffix is another, or the file cannot be written.
     """
     check_page(path)
-    plotly_script()
-
-
-def plotly_script() -> str:
-    """Return plotly's JavaScript.
-
-    Raises:
-        InputError: plotly is not installed.
-    """
-    try:
-        source = files("plotly") / "package_data" / "plotly.min.js"
-    except ImportError as error:
-        raise InputError("interactive pages need plotly: pip install armillary[html]") from error
-    return source.read_text(encoding="utf-8")
+    data = page_data(columns_of(rows, sweep))
+    write_text(path, *drawn_page("sweep", data["title"], data))
 
 
 def page_data(columns: Columns) -> dict[str, Any]:

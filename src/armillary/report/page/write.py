@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from importlib.resources import files
 
 from armillary.base.files import write_text
-from armillary.base.page import html_page
+from armillary.base.page import drawn_page
 from armillary.report.page.blocks import Block
 
 
@@ -26,15 +25,4 @@ def write_page(title: str, blocks: Sequence[Block], path: str | os.PathLike[str]
 
 
 def _pieces(title: str, blocks: Sequence[Block]) -> list[str]:
-    scripts = files("armillary") / "web"
-
-    def part(name: str) -> str:
-        return (scripts / name).read_text(encoding="utf-8")
-
-    body = [
-        '<main id="page"></main>\n<noscript>This page is drawn by its own scripts, which are off.</noscript>\n'
-    ]
-    return html_page(
-        title, part("report.css"), body, data={"title": title, "blocks": list(blocks)},
-        scripts=[part("charts.js"), part("report.js")],
-    )  # fmt: skip
+    return drawn_page("report", title, {"title": title, "blocks": list(blocks)})

@@ -1,0 +1,166 @@
+# ruff: noqa: E501 - pieces of JavaScript
+"""Pages of sweeps and validations in a real browser: they filter by drag, click and brush, and fit a phone."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hostile_browser import Browser, browser, is_there
+
+from armillary.evidence.validate.page import write_html as write_validation
+from armillary.evidence.validate.table import Row, Table
+from armillary.explore.views import write_html
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    if not is_there():
+        pytest.skip("needs chromium")
+    with browser(tmp_path_factory.mktemp("browser")) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def sweep_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The 11,520 points of the made-up sweep of the tests of views."""
+    place = Path(__file__).parents[1] / "explore" / "views" / "synthetic.py"
+    spec = importlib.util.spec_from_file_location("synthetic", place)
+    assert spec and spec.loader
+    synthetic: Any = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(synthetic)
+    path = tmp_path_factory.mktemp("sweep") / "sweep.html"
+    write_html(synthetic.rows(), synthetic.sweep(2), path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def validation_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    rows = [
+        Row(
+            f"row {i}",
+            10.0 * (1 + i),
+            (10.0 + (i % 7 - 3)) * (1 + i),
+            "ab"[i % 2],
+            low=8.0 * (1 + i),
+            high=13.0 * (1 + i),
+        )
+        for i in range(40)
+    ]
+    rows.append(Row("<b>no</b>", 5.0, float("nan"), "a", reason="<i>too small</i>"))
+    path = tmp_path_factory.mktemp("validation") / "validation.html"
+    write_validation([Table("one", "One", "us", "a source", tuple(rows), "blind")], path)
+    return path
+
+
+def opened(chromium: Browser, page: Path, width: int = 1280, theme: str = "light") -> None:
+    chromium.ask(
+        "Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False
+    )
+    chromium.ask("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": theme}])
+    chromium.open(page)
+    chromium.pause()
+
+
+def kept(chromium: Browser) -> str:
+    chromium.pause()
+    chromium.pause()
+    return str(chromium.value("document.getElementById('kept').textContent"))
+
+
+def press(chromium: Browser, words: str) -> None:
+    chromium.value(
+        f"[...document.querySelectorAll('button')].find((each) => each.textContent.startsWith({words!r})).click()"
+    )
+    chromium.pause()
+
+
+def drag(chromium: Browser, place: str, one: tuple[float, float], other: tuple[float, float]) -> None:
+    """Drag the mouse over an element, between two corners as shares of its width and height."""
+    left, top, wide, high = chromium.value(
+        f"(() => {{ const each = document.querySelector('{place}'); each.scrollIntoView({{block: 'center'}});"
+        "const box = each.getBoundingClientRect(); return [box.x, box.y, box.width, box.height] })()"
+    )
+    ends = [(left + wide * x, top + high * y) for x, y in (one, other)]
+    middle = ((ends[0][0] + ends[1][0]) / 2, (ends[0][1] + ends[1][1]) / 2)
+    chromium.mouse("mouseMoved", *ends[0])
+    chromium.mouse("mousePressed", *ends[0])
+    for step in (middle, ends[1]):
+        chromium.ask(
+            "Input.dispatchMouseEvent", type="mouseMoved", x=step[0], y=step[1], button="left", buttons=1
+        )
+    chromium.mouse("mouseReleased", *ends[1])
+    chromium.pause()
+
+
+@pytest.mark.parametrize("kind", ["sweep", "validation"])
+@pytest.mark.parametrize(("width", "theme"), [(1280, "light"), (400, "dark")])
+def test_every_chart_is_drawn_and_nothing_is_wider_than_the_window(
+    chromium: Browser, kind: str, width: int, theme: str, request: pytest.FixtureRequest
+) -> None:
+    opened(chromium, request.getfixturevalue(f"{kind}_page"), width, theme)
+    assert chromium.tripped() == []
+    assert chromium.value("document.documentElement.scrollWidth <= innerWidth")
+    empty = chromium.value(
+        "[...document.querySelectorAll('.chart')].filter((each) => { const c = each.querySelector('canvas'); if (!c) return true;"
+        "const d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data; const found = new Set();"
+        "for (let i = 0; i < d.length; i += 4) found.add(d[i] << 16 | d[i+1] << 8 | d[i+2]); return found.size < 5 }).map((each) => each.id)"
+    )
+    assert empty == []
+
+
+def test_every_control_of_a_sweep_filters(chromium: Browser, sweep_page: Path) -> None:
+    opened(chromium, sweep_page)
+    assert kept(chromium) == ""
+    # A rectangle over the fast half of the points; a chip for each measure ends it.
+    drag(chromium, "#scatter", (0.12, 0.2), (0.4, 0.85))
+    within = kept(chromium)
+    assert within.endswith(" of 4,549 ok points are kept") and not within.startswith(("0 ", "4,549"))
+    press(chromium, "step time from")
+    press(chromium, "headroom from")
+    assert kept(chromium) == ""
+    # A cell keeps one value of both axes, and a second click all.
+    cell = ((0.4, 0.5), (0.4, 0.5))
+    drag(chromium, "#heat", *cell)
+    assert "of 4,549" in kept(chromium)
+    assert chromium.value("document.querySelectorAll('.chip[aria-pressed=true]').length") == 2
+    drag(chromium, "#heat", *cell)
+    assert kept(chromium) == ""
+    # A brush along the first axis: its upper half.
+    x = chromium.value("40 / document.getElementById('parallel').clientWidth")
+    drag(chromium, "#parallel", (x, 0.2), (x, 0.45))
+    assert "of 4,549" in kept(chromium)
+    press(chromium, "clear filters")
+    assert kept(chromium) == ""
+    press(chromium, "interleaved")
+    assert kept(chromium).startswith("1,912 of")
+    press(chromium, "clear filters")
+    # A point of the table goes into the middle of the tornado.
+    chromium.value("document.querySelectorAll('#table button')[3].click()")
+    chromium.pause()
+    number = chromium.value("document.querySelectorAll('#table button')[3].textContent")
+    assert chromium.value("document.getElementById('base').textContent").startswith(f"point {number}:")
+    assert chromium.tripped() == []
+
+
+def test_every_control_of_a_validation_works(chromium: Browser, validation_page: Path) -> None:
+    opened(chromium, validation_page)
+    rows = "[...document.querySelectorAll('section:last-of-type tbody tr')]"
+    assert chromium.value(f"{rows}.length") == 41
+    press(chromium, "b")
+    assert chromium.value(f"{rows}.length") == 20
+    press(chromium, "all")
+    press(chromium, "measured")
+    assert chromium.value(f"{rows}[0].cells[0].textContent") == "row 39"
+    press(chromium, "measured")
+    assert chromium.value(f"{rows}[0].cells[0].textContent") == "<b>no</b>"
+    press(chromium, "show errors")
+    assert chromium.value(
+        "[...document.querySelectorAll('button')].some((each) => each.textContent === 'show predicted')"
+    )
+    assert chromium.tripped() == []
