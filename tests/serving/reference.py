@@ -242,10 +242,11 @@ class Reference:
         return self.more if new == 1 and request.computed >= request.prompt else 0
 
     def accepted(self, request: Request) -> int:
-        """Return how many of the drafts behind its last token are accepted: Lehmer's generator, from its third draw."""
+        """Return how many of the drafts behind its last token are accepted: a hash of the request and of that token."""
         draw = (7919 * request.number + 104729 * request.made + 1) % (2**31 - 1)
-        for _ in range(2):
-            draw = 48271 * draw % (2**31 - 1)
+        for _ in range(3):
+            draw = 73244475 * (draw ^ draw // 2**16) % (2**31 - 1)
+        draw ^= draw // 2**16
         return sum(draw < each for each in self.engine.accepted)
 
     def brings(self, request: Request) -> int:

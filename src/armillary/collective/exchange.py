@@ -95,7 +95,7 @@ def drawn(ranks: int, experts: int, tokens: int, choices: int, skew: float, seed
     weight = portable.power(np.arange(1.0, experts + 1), -skew)[random.permutation(experts)]
     # The choices with the least waiting times at rates in proportion to weights are a draw without repeats.
     waits = -portable.log(random.random((ranks * tokens, experts)) + 2.0**-60) / weight
-    chosen = np.argpartition(waits, choices - 1, axis=1)[:, :choices]
+    chosen = np.argsort(waits, axis=1, kind="stable")[:, :choices]
     source = np.repeat(np.arange(ranks), tokens)
     return Routing(ranks, experts, source, chosen.astype(np.int64), np.ones(len(source), np.int64))
 

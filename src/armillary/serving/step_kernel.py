@@ -42,12 +42,13 @@ def drafted(par, req, r, new):
 def accepted(par, r, made):
     """Return how many drafts behind token `made` of a request are accepted.
 
-    The draw depends on nothing else, so it is the same however requests are batched: Lehmer's generator (Park and
-    Miller), whose products stay below 2**63.
+    The draw depends on nothing else, so it is the same however requests are batched. Products stay below 2**63. The
+    shifts are what makes it chance: without them draws would be linear in `made`, and `made` grows by what was drawn.
     """
     draw = (r * 7919 + made * 104729 + 1) % 2147483647
-    draw = draw * 48271 % 2147483647
-    draw = draw * 48271 % 2147483647
+    for _ in range(3):
+        draw = (draw ^ (draw >> 16)) * 73244475 % 2147483647
+    draw = draw ^ (draw >> 16)
     many = 0
     for i in range(par[P_DRAFTS]):
         many += 1 if draw < par[P_ACCEPTED + i] else 0

@@ -19,6 +19,8 @@ SMALL = "qwen3-30b-a3b"
 def test_the_smaller_models_are_all_presets_that_have_experts() -> None:
     models = {name: load_model(name) for name in preset_names()}
     later = {
+        "deepseek-v3.2",
+        "glm-5",
         "gpt-oss-120b",
         "kimi-k2",
         "llama-4-scout",

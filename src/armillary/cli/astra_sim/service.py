@@ -8,19 +8,16 @@ from pathlib import Path
 import click
 
 from armillary.cli.astra_sim import SUBCOMMANDS
-from armillary.cli.command import Command, option
 from armillary.cli.outputs import say
 from armillary.cli.values import OUTPUT_FOLDER
 
 
 @click.command(
-    cls=Command,
     help=f"{SUBCOMMANDS['service']}\n\nCONFIG is the JSON or YAML of the service's Config. Its InfraGraph becomes the "
     "chosen back end's network; what has no effect is named on standard error.",
-    examples=("armillary astra-sim service config.json --out inputs",),
 )
 @click.argument("config", metavar="CONFIG", type=click.Path())
-@option(
+@click.option(
     "-o", "--out", required=True, type=OUTPUT_FOLDER, metavar="DIR",
     help="Folder of the input files.",
 )  # fmt: skip

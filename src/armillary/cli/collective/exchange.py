@@ -18,6 +18,8 @@ token, the columns rank and experts (numbers with blanks between), and if need b
 experts; their answers go the other way.
 """
 
+_WHAT, _HOW = "What is exchanged", "How it is simulated"
+
 
 @click.command(
     cls=Command,
@@ -28,28 +30,64 @@ experts; their answers go the other way.
     ),
 )
 @machine_argument(required=True)
-@option("--experts", type=click.IntRange(min=2), required=True, metavar="N", help="Experts in all.")
+@option(
+    "--experts", heading=_WHAT, type=click.IntRange(min=2), required=True, metavar="N", help="Experts in all."
+)
 @option(
     "--routing",
+    heading=_WHAT,
     type=click.Path(path_type=Path),
     metavar="CSV",
     help="What each token chose; instead of drawing it.",
 )
-@option("--tokens", type=click.IntRange(min=1), metavar="N", help="Tokens of each rank.  [default: 512]")
-@option("--choices", type=click.IntRange(min=1), metavar="N", help="Experts of a token.  [default: 8]")
+@option(
+    "--tokens",
+    heading=_WHAT,
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Tokens of each rank.  [default: 512]",
+)
+@option(
+    "--choices",
+    heading=_WHAT,
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Experts of a token.  [default: 8]",
+)
 @option(
     "--skew",
+    heading=_WHAT,
     type=click.FloatRange(min=0, max=10),
     metavar="X",
     help="Exponent of a Zipf law over the experts.  [default: 0]",
 )
-@option("--seed", type=click.IntRange(min=0, max=2**63 - 1), metavar="N", help="Random seed.  [default: 0]")
-@option("--token-size", default="7168 B", show_default=True, metavar="SIZE", help="Bytes of a token.")
 @option(
-    "--chunks", type=click.IntRange(1, 1024), default=8, show_default=True, metavar="N",
+    "--seed",
+    heading=_WHAT,
+    type=click.IntRange(min=0, max=2**63 - 1),
+    metavar="N",
+    help="Random seed.  [default: 0]",
+)
+@option(
+    "--token-size",
+    heading=_WHAT,
+    default="7168 B",
+    show_default=True,
+    metavar="SIZE",
+    help="Bytes of a token.",
+)
+@option(
+    "--chunks", heading=_HOW, type=click.IntRange(1, 1024), default=8, show_default=True, metavar="N",
     help="Parts in which the steps of a schedule follow each other.",
 )  # fmt: skip
-@option("--network-model", default="flow", show_default=True, metavar="NAME", help="How messages move.")
+@option(
+    "--network-model",
+    heading=_HOW,
+    default="flow",
+    show_default=True,
+    metavar="NAME",
+    help="How messages move.",
+)
 @json_option("Write the same as JSON, in bytes and ns.")
 def command(
     machine: str,

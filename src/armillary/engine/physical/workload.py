@@ -27,7 +27,6 @@ from armillary.engine.common.items import (
 from armillary.engine.common.network import CollectiveCall, Communicator, Communicators, between, node_size
 from armillary.engine.common.nodes import Nodes
 from armillary.engine.physical import layout as lk
-from armillary.engine.physical.alike import Alike
 from armillary.engine.physical.chunk_routes import ChunkRoutes, chunk_routes_of
 from armillary.engine.physical.memory import Groups, RemoteAccesses, refined, uneven
 from armillary.engine.physical.nodes import lower_nodes
@@ -266,7 +265,12 @@ class ListedWorkload(PhysicalWorkload):
             InputError: it does not fit the platform, or something in it cannot be simulated.
         """
         super().__init__(platform)
-        how: Callable[..., Nodes] = Alike() if len(trace.graphs) > 1 else lower_nodes
+        how: Callable[..., Nodes] = lower_nodes
+        if len(trace.graphs) > 1:
+            # Late: a run of one graph needs nothing of it.
+            from armillary.engine.physical.alike import Alike
+
+            how = Alike()
         views, view_of, self.comms, self.structure = read_workload(trace, platform, how, fill=True)
         if any("comm_splits" in graph.attr_names for graph in trace.graphs):
             from armillary.engine.physical.splits import join_splits
