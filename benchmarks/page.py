@@ -12,20 +12,12 @@ import json
 import sys
 import tempfile
 import time
-from dataclasses import replace
 from pathlib import Path
-
-import numpy as np
-
-import armillary
-from armillary.report.page import write_page
-from armillary.report.page.tracks import tracks
-from armillary.trace import GraphBuilder, Trace
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "hostile"))
 from hostile_browser import Browser, browser
+from large_page import write_large_page
 
-SLICES = 1_000_000
 FRAMES = 120
 CANVAS = "document.querySelector('.timeline canvas')"
 ZOOM = f"""new Promise((done) => {{
@@ -39,25 +31,6 @@ ZOOM = f"""new Promise((done) => {{
   }};
   next();
 }})"""
-
-
-def write(path: Path) -> None:
-    """Write a page of a run whose slices repeat nothing."""
-    rng = np.random.default_rng(0)
-    builder = GraphBuilder()
-    builder.all_reduce("sum", "1 MiB")
-    machine = {"network": [{"topology": "Switch", "size": 16, "bandwidth": "400 GB/s", "latency": "1 us"}]}
-    one = armillary.simulate(Trace.replicate(builder.graph(), ranks=16), machine)
-    end = np.cumsum(rng.integers(1, 1 << 20, SLICES))
-    start = np.concatenate(([0], end[:-1]))
-    zeros = np.zeros(SLICES, np.int64)
-    run = replace(
-        one, finish=end[-1:], phase_class=zeros.astype(np.int32), phase_node=zeros.astype(np.int32),
-        phase_chunk=zeros.astype(np.int32), phase_index=zeros.astype(np.int16), phase_dim=zeros.astype(np.int16),
-        phase_operation=zeros.astype(np.int8), phase_start=start, phase_end=np.maximum((start + end) // 2, start + 1),
-        phase_bytes=rng.integers(1, 1000, SLICES), phase_port_bytes=zeros,
-    )  # fmt: skip
-    write_page("large", [tracks(run)], path)
 
 
 def worked(page: Browser) -> float:
@@ -75,7 +48,7 @@ def main() -> None:
     """Measure all of it."""
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
         path = Path(name, "large.html")
-        write(path)
+        write_large_page(path)
         say("page of a million slices", path.stat().st_size / 1e6, "MB", 5.0)
         with browser(Path(name)) as page:
             page.ask("Performance.enable")

@@ -4,26 +4,17 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hostile_browser import Browser, browser, is_there
+from hostile_browser import Browser
 
 from armillary.evidence.validate.page import write_html as write_validation
 from armillary.evidence.validate.table import Row, Table
 from armillary.explore.views import write_html
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module")
-def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    if not is_there():
-        pytest.skip("needs chromium")
-    with browser(tmp_path_factory.mktemp("browser")) as found:
-        yield found
 
 
 @pytest.fixture(scope="module")

@@ -3,17 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
-from hostile_browser import Browser, browser, is_there
+from hostile_browser import Browser
+from large_page import write_large_page
 
 import armillary
-from armillary.report.page import write_page
-from armillary.report.page.tracks import tracks
 from armillary.trace import GraphBuilder, Trace
 
 pytestmark = pytest.mark.slow
@@ -24,14 +20,6 @@ MACHINE = {
     ]
 }
 CANVAS = "document.querySelector('.timeline canvas')"
-
-
-@pytest.fixture(scope="module")
-def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    if not is_there():
-        pytest.skip("needs chromium")
-    with browser(tmp_path_factory.mktemp("browser")) as found:
-        yield found
 
 
 @pytest.fixture(scope="module")
@@ -140,21 +128,8 @@ def test_text_has_the_contrast_that_readers_need(chromium: Browser, page: Path) 
 
 
 def test_a_million_slices_are_a_page_of_five_megabytes(chromium: Browser, tmp_path: Path) -> None:
-    events, rng = 1_000_000, np.random.default_rng(0)
-    builder = GraphBuilder()
-    builder.all_reduce("sum", "1 MiB")
-    one = armillary.simulate(Trace.replicate(builder.graph(), ranks=16), MACHINE)
-    end = np.cumsum(rng.integers(1, 1 << 20, events))
-    start = np.concatenate(([0], end[:-1]))
-    zeros = np.zeros(events, np.int64)
-    run = replace(
-        one, finish=end[-1:], phase_class=zeros.astype(np.int32), phase_node=zeros.astype(np.int32),
-        phase_chunk=zeros.astype(np.int32), phase_index=zeros.astype(np.int16), phase_dim=zeros.astype(np.int16),
-        phase_operation=zeros.astype(np.int8), phase_start=start, phase_end=np.maximum((start + end) // 2, start + 1),
-        phase_bytes=rng.integers(1, 1000, events), phase_port_bytes=zeros,
-    )  # fmt: skip
     path = tmp_path / "large.html"
-    write_page("large", [tracks(run)], path)
+    write_large_page(path)
     assert path.stat().st_size <= 5_000_000
     resized(chromium, 1400, "light")
     chromium.open(path)
