@@ -27,7 +27,7 @@ def test_the_error_of_links_is_what_fits_say_of_them() -> None:
     """Collectives of the presets with a measured fit, by it and by their links."""
     found = []
     for name in preset_names():
-        if not name.startswith(("dgx-", "gb200")) or name in ("dgx-superpod-h100", "dgx-b300"):
+        if not name.startswith(("dgx-", "gb200-nvl72")) or name in ("dgx-superpod-h100", "dgx-b300"):
             continue
         for count in (1, 8):
             machine = machine_of(f"{count}x{name}" if count > 1 else name)

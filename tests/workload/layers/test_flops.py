@@ -16,7 +16,12 @@ from armillary.workload.models import Decoder, Vit, flops, layer_flops, load_mod
 from armillary.workload.models.operations import SCORES
 from armillary.workload.plan.schema import Plan
 
-DECODERS = [name for name in preset_names() if isinstance(load_model(name), Decoder)]
+# Of sparse attention only inference is modelled.
+DECODERS = [
+    name
+    for name in preset_names()
+    if isinstance(model := load_model(name), Decoder) and not model.attention.sparse
+]
 PARTS = [(1, 1, 1), (2, 1, 1), (8, 1, 1), (1, 2, 1), (4, 2, 1), (2, 4, 8), (1, 8, 4), (8, 2, 2)]
 
 

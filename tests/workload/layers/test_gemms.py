@@ -12,7 +12,7 @@ from armillary.workload.plan.schema import Plan
 SMALL = [
     name
     for name in preset_names()
-    if name not in ("deepseek-v3", "transformer-1t", "megatron-1t", "dlrm-mlperf")
+    if name not in ("deepseek-v3", "deepseek-v3.2", "glm-5", "transformer-1t", "megatron-1t", "dlrm-mlperf")
 ]
 
 

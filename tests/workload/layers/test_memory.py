@@ -82,7 +82,11 @@ def test_head_keeps_probabilities_in_fp32() -> None:
     assert last.saved == SEQUENCE * (2 * 2 * 6144 + 4 * 51200) // 8  # section 4.3: norm, GEMM, loss
 
 
-@pytest.mark.parametrize("name", [n for n in preset_names() if not n.startswith(("dlrm", "gnmt", "resnet"))])
+# Of sparse attention only inference is modelled.
+UNTRAINED = ("dlrm", "gnmt", "resnet", "deepseek-v3.2", "glm-5")
+
+
+@pytest.mark.parametrize("name", [n for n in preset_names() if not n.startswith(UNTRAINED)])
 def test_parameters_of_one_rank_are_those_of_the_model(name: str) -> None:
     made = layers(name, 1)
     assert sum(sum(layer.parameters.values()) for layer in made) == parameters(load_model(name)).total
