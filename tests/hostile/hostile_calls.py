@@ -134,6 +134,7 @@ CALLS: Mapping[str, list[list[str]]] = {
         ["--workload-configuration=bad", "--system-configuration=system.json", "--network-configuration=network.yml",
          f"--{NAME}", "--htsim_opts", NAME],
     ],
+    "astra-sim service": [["service.json", "--out", "sv"], ["keys.yaml", "--out", "sv2"], [NAME, "--out", NAME]],
     "chakra trace_link": [["--rank", "0", "--pytorch-et-file", "host.json", "--kineto-file", "device.json",
                            "--output-file", "cl.json"]],
     "chakra converter PyTorch": [["--input", "joined.json", "--output", "cp"], ["--input", "host.json", "--output", "cp2"]],

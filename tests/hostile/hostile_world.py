@@ -135,6 +135,10 @@ def write_world(folder: Path) -> None:
     )
     put(folder, "costs.yaml", {NAME: NAME})
     put(folder, "plan.yaml", {NAME: NAME})
+    ring = {"topology": "ring", "npus_count": 2, "bandwidth": 50, "latency": 500}
+    common = {"workload": NAME, "communicator_group": [{"identifier": NAME, "npu_list": [0, 1]}]}
+    backend = {"analytical_congestion_aware": {"topology": {"network": [ring]}}}
+    put(folder, "service.json", {"common_config": common, "network_backend": backend})
     (folder / "x.hlo").write_text(
         HLO.format(PLAIN.replace("\\", "").replace('"', "")), "utf-8", "surrogatepass"
     )

@@ -39,4 +39,4 @@ def command(config: str, out: Path) -> None:
     flags = [
         f"--{flag}={out / value if value in made.files else value}" for flag, value in made.flags.items()
     ]
-    click.echo(shlex.join(["armillary", "astra-sim", *made.command, *flags, *of_files]))
+    say(shlex.join(["armillary", "astra-sim", *made.command, *flags, *of_files]))
