@@ -302,7 +302,7 @@ def test_a_model_runs_as_it_is_published(
 ) -> None:
     model = read_model(TINY | ({"published": published} if published else {}))
     assert isinstance(model, Decoder)
-    found, texts = as_published(model, Wanted(**options))
+    found, texts = as_published(model, Wanted(**options), ["bf16", "fp8"])
     assert (found.precision, found.scales) == (precision, scales)
     # What nobody chose is said.
     assert bool(texts) == (published is not None and "precision" not in options)
@@ -321,3 +321,13 @@ def test_scales_without_fp8_have_no_effect(serve: Callable[..., Serving]) -> Non
     found = serve("1xh100", LOAD, scales="block")
     assert "scales block has no effect: no operand is in fp8" in found.service.assumptions
     assert found.ttft_s == serve("1xh100", LOAD).ttft_s
+
+
+def test_weights_of_a_precision_that_the_device_lacks_are_widened() -> None:
+    model = read_model(TINY | {"published": PUBLISHED})
+    assert isinstance(model, Decoder)
+    found, texts = as_published(model, Wanted(), ["bf16", "fp32"])
+    assert (found.precision, found.weight_precision, found.scales) == ("bf16", "fp8", None)
+    assert texts == [
+        "tiny runs as it is published: GEMMs in bf16, as the device has none in fp8, weights in fp8"
+    ]

@@ -9,6 +9,7 @@ import numpy as np
 
 from armillary.base.errors import InputError, nearest, one_of
 from armillary.base.units import parse_time
+from armillary.compute.gpu.device import load_gpu
 from armillary.compute.machine import Machine
 from armillary.serving.capacity import Capacity, capacity_of
 from armillary.serving.drafts import chances, gives
@@ -143,7 +144,8 @@ def service(model: Model, machine: Machine, requests: Requests, wanted: Wanted) 
     assumptions = [*requests.notes, *machine.assumptions, *machine.collectives_not_measured()]
     if not isinstance(model, Decoder):
         raise InputError(f"serving '{model.name}': expected a model of kind 'decoder', got '{model.kind}'")
-    wanted, published = as_published(model, wanted)
+    able = load_gpu(machine.device).peaks if machine.device else ()
+    wanted, published = as_published(model, wanted, able)
     assumptions += published
     if wanted.scales and "fp8" not in (wanted.precision, wanted.experts):
         assumptions.append(f"scales {wanted.scales} has no effect: no operand is in fp8")

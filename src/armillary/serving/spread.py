@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -87,8 +88,14 @@ class Wanted:
         return (self.tp or 1) * self.dp
 
 
-def as_published(model: Decoder, wanted: Wanted) -> tuple[Wanted, list[str]]:
-    """Return `wanted` with the precisions of the published weights where it says none, and sentences about that."""
+def as_published(model: Decoder, wanted: Wanted, able: Collection[str]) -> tuple[Wanted, list[str]]:
+    """Return `wanted` with the precisions of the published weights where it says none, and sentences about that.
+
+    Args:
+        model: The model.
+        wanted: What was said.
+        able: Precisions of the device's GEMMs; empty: not known. Weights in another are widened for each GEMM.
+    """
     own = model.published
     said = (wanted.precision, wanted.weight_precision, wanted.experts)
     if own is None or (own.gemms is None and said != (None, None, None)):
@@ -101,12 +108,15 @@ def as_published(model: Decoder, wanted: Wanted) -> tuple[Wanted, list[str]]:
     if said != (None, None, None):
         alike = wanted.precision == own.gemms
         return (replace(wanted, scales=wanted.scales or own.scales) if alike else wanted), []
+    wide = bool(able) and own.gemms not in able
+    gemms, weights = ("bf16", own.gemms) if wide else (own.gemms, own.weights)
     found = replace(
-        wanted, precision=own.gemms, scales=wanted.scales or own.scales, weight_precision=own.weights,
+        wanted, precision=gemms, scales=wanted.scales or (None if wide else own.scales), weight_precision=weights,
         experts=own.experts, cache_precision=wanted.cache_precision or own.cache,
     )  # fmt: skip
-    words = [f"GEMMs in {own.gemms}" + (" with scales of blocks" if found.scales == "block" else "")]
-    words += [f"weights in {own.weights}"] if own.weights else []
+    words = [f"GEMMs in {gemms}" + (f", as the device has none in {own.gemms}" if wide else "")]
+    words[0] += " with scales of blocks" if found.scales == "block" else ""
+    words += [f"weights in {weights}"] if weights else []
     words += [f"experts in {own.experts}"] if own.experts else []
     words += [f"keys and values in {own.cache}"] if own.cache and found.cache_precision == own.cache else []
     return found, [f"{model.name} runs as it is published: {', '.join(words)}"]
