@@ -294,3 +294,13 @@ def test_offloading_needs_a_memory_outside() -> None:
 def test_quantised_models_say_that_training_widens_them() -> None:
     found = armillary.train("gpt-oss-120b", "2xdgx-h100", batch=16, ep=8, pp=2)
     assert any("published in mxfp4; this plan says bf16" in text for text in found.assumptions)
+
+
+def test_a_plan_that_does_not_fit_says_what_was_left_open() -> None:
+    found = armillary.train("llama-3-70b", "2xdgx-h100", batch=16, pp=2)
+    assert found.memory.fits is False
+    assert any(
+        text.startswith("tp, cp, ep, microbatch, recompute as by default") for text in found.assumptions
+    )
+    fits = armillary.train("llama-3-8b", "1xdgx-h100", batch=8, tp=8)
+    assert fits.memory.fits and not any("as by default" in text for text in fits.assumptions)

@@ -153,6 +153,17 @@ def chosen(model: Model, machine: Machine, given: Mapping[str, Any]) -> tuple[di
     return found, [_sentence(given, found, open_, "no plan that was tried fits, this one lacks least")]
 
 
+def unchosen(given: Mapping[str, Any]) -> list[str]:
+    """Return a sentence about the keys that a plan leaves at their defaults because it says how a model is shared."""
+    left = [path[-1] for path in CHOSEN if _at(given, path) is None]
+    if not left:
+        return []
+    return [
+        f"{', '.join(left)} as by default, since the plan says how the model is shared: `armillary plan` with the same "
+        "options finds what fits"
+    ]
+
+
 def _sentence(
     given: Mapping[str, Any], values: Mapping[str, Any], open_: Sequence[tuple[str, ...]], why: str
 ) -> str:

@@ -15,7 +15,7 @@ from armillary.base.units import format_bytes, format_time
 from armillary.compute.gpu.device import load_gpu
 from armillary.compute.machine import Machine, machine_of
 from armillary.explore.training.constants import Constants
-from armillary.explore.training.defaults import chosen, completed, with_recipe, with_sequence
+from armillary.explore.training.defaults import chosen, completed, unchosen, with_recipe, with_sequence
 from armillary.explore.training.interval import interval_of
 from armillary.explore.training.parts import parts_of
 from armillary.explore.training.plan_keys import PlanError, nested
@@ -63,6 +63,8 @@ def predicted(model: Model, machine: Machine, given: Mapping[str, Any], software
     whole, scaled = with_recipe(whole, used.name, machine.device)
     values, reasons = chosen(model, machine, whole)
     found = of_plan(model, machine, used, values)
+    if found.memory.fits is False and not reasons:
+        reasons = unchosen(whole)
     if not software:
         step = step_of(model, machine, values)
         # Checkpoints take what they take without the software.
