@@ -128,6 +128,8 @@ CALLS: Mapping[str, list[list[str]]] = {
          "--logical-topology-configuration=keys.json"],
         ["--workload-configuration=bad", "--system-configuration=system.json", f"--network-configuration={NAME}",
          f"--logical-topology-configuration={NAME}", f"--{NAME}"],
+        [f"--workload-configuration={FILE}", "--system-configuration=system.json", "--network-configuration=x.txt",
+         "--logical-topology-configuration=keys.json", "--ns3-binary", NAME, "--allow-programs", "--ns3-timeout", NAME],
     ],
     "astra-sim htsim": [
         [f"--workload-configuration={FILE}", "--system-configuration=system.json", "--network-configuration=network.yml",

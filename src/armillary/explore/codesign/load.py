@@ -179,7 +179,8 @@ def _workload(
     drawn = found.load.partition(":")[0] in KINDS and not is_there(folder / found.load)
     try:
         requests = cut(load_requests(found.load if drawn else folder / found.load), found.first)
-    except InputError as error:
+    except (InputError, OSError) as error:
+        # A text may be too long for the name of a file.
         raise document.error((*place, "load"), str(error)) from None
     if requests.clients or len(requests) < 2:
         raise document.error((*place, "load"), "expected an open load of two requests or more")

@@ -33,6 +33,7 @@ from armillary.workload.models.schema import Decoder
 
 LONG_ENOUGH = 10
 """Times that a request takes, for which a load lasts at least if its rate is to be trusted: queues grow as slowly."""
+MOST_FLOP = 10**300
 Tell = Callable[[str, int, int], None]
 
 
@@ -130,7 +131,9 @@ class Training:
         sequence = self.plan.get("sequence")
         whole = flops(self.model, 1, sequence if isinstance(sequence, int) else None, causal=decoder)
         # With adapters, weights that stand still need no gradient of their own.
-        return float(2 * whole.forward if self.plan.get("lora") else whole.training)
+        found = 2 * whole.forward if self.plan.get("lora") else whole.training
+        # What is beyond a float is refused when its plan is made.
+        return float(found) if found < MOST_FLOP else inf
 
     def least(self, machine: Machine) -> float:
         """See `Workload`."""
