@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from armillary.engine import simulate
     from armillary.engine.common.multi_job import simulate_jobs
     from armillary.engine.common.timeline import Timeline
+    from armillary.explore.codesign.search import plan_machine
     from armillary.explore.compare.comparison import compare
     from armillary.explore.deploy.choose import plan_serving
     from armillary.explore.result import run
@@ -39,6 +40,7 @@ __all__ = [
     "load_platform",
     "load_trace",
     "plan",
+    "plan_machine",
     "plan_serving",
     "run",
     "sample",
@@ -58,6 +60,7 @@ _lazy = lazy(
         ".engine": ("simulate",),
         ".engine.common.multi_job": ("simulate_jobs",),
         ".engine.common.timeline": ("Timeline",),
+        ".explore.codesign.search": ("plan_machine",),
         ".explore.compare.comparison": ("compare",),
         ".explore.deploy.choose": ("plan_serving",),
         ".explore.result": ("run",),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from armillary.engine.common.timeline import Timeline
+    from armillary.evidence.ns3_binary import Beside
     from armillary.platform.files.flags import TextFlags
     from armillary.platform.model import Platform
     from armillary.report.astra_log import ResultLog
@@ -129,6 +130,63 @@ def log_ns3(
 
     machine = read_ns3_machine(system, config, logical, memory, comm_groups, cli)
     return machine.heading, _packets(workload, system, machine.platform, network_model, "ns-3")
+
+
+def beside_ns3(
+    binary: str | Path,
+    workload: str | Path,
+    system: str | Path,
+    config: str | Path,
+    logical: str | Path,
+    memory: str | Path | None = None,
+    comm_groups: str | Path | None = None,
+    cli: Iterable[str] = (),
+    network_model: str | None = None,
+    *,
+    timeout: str = "10 min",
+) -> tuple[Beside, ResultLog]:
+    """Simulate inputs of ASTRA-sim's ns-3 back end, run a build of it on the same files, and return both ends.
+
+    The build is started in the current folder only with consent: ``with armillary.allow(programs=True):``, or its path
+    in the user's configuration.
+
+    Args:
+        binary: Path of the build.
+        workload: Prefix of the trace files.
+        system: System JSON, as all others a path.
+        config: The back end's config.txt.
+        logical: JSON with ``logical-dims``.
+        memory: Remote-memory JSON; None: no remote memory, and no flag for the build.
+        comm_groups: Communicator-group JSON.
+        cli: Flags such as ``--num-queues-per-dim=2``, for both.
+        network_model: As of `log_ns3`.
+        timeout: After which the build is ended, with all that it has started.
+
+    Raises:
+        ConsentError: nobody has allowed the build.
+        InputError: as `log_ns3`; or the build fails, does not end, or prints other lines than upstream's.
+        StuckError: the simulation cannot finish; the message says who waits for what.
+    """
+    from armillary.base.errors import InputError
+    from armillary.base.units import parse_time
+    from armillary.evidence.ns3_binary import Beside, allowed, run_binary
+
+    try:
+        seconds = parse_time(timeout) * 1e-9
+    except ValueError as error:
+        raise InputError(f"--ns3-timeout: {error}") from None
+    # Refused before the simulation, which may take long.
+    allowed(binary)
+    cli = list(cli)
+    _, log = log_ns3(workload, system, config, logical, memory, comm_groups, cli, network_model)
+    ours = log.timeline.finish_ticks.tolist()
+    named = {
+        "workload": workload, "system": system, "network": config, "logical-topology": logical,
+        "remote-memory": memory, "comm-group": comm_groups,
+    }  # fmt: skip
+    flags = [f"--{name}-configuration={value}" for name, value in named.items() if value is not None]
+    theirs = run_binary(binary, [*flags, *cli], len(ours), seconds=seconds)
+    return Beside(str(binary), tuple(ours), tuple(theirs)), log
 
 
 def log_htsim(

@@ -43,6 +43,8 @@ from armillary.evidence.validate.sim_to_real import read_points
 from armillary.evidence.validate.sniff import headers, suite_of
 from armillary.evidence.validate.suites import suites
 from armillary.evidence.validate.training.formats import read_cases
+from armillary.explore.codesign.load import load_codesign
+from armillary.explore.codesign.worth import worth
 from armillary.explore.compare.sides import read_side
 from armillary.explore.cost.schema import load_costs
 from armillary.explore.exchange import read_routing
@@ -100,6 +102,7 @@ def rows() -> list[Target]:
         ("astra-memory", "memory.json", made(seeds.MEMORY), mutate.JSON, partial(astra, "memory")),
         ("astra-groups", "groups.json", made({"1": [0, 1, 2], "2": [3, 7]}), mutate.JSON, partial(astra, "comm_groups")),
         ("sweep", "sweep.yaml", made(seeds.SWEEP), yaml, sweep),
+        ("mix", "mix.yaml", made(seeds.MIX), yaml, mix),
         ("side", "side.yaml", made(seeds.STUDY, seeds.GRAPHS), yaml, side),
         ("evaluated", "study.yaml", made(seeds.STUDY, seeds.GRAPHS), yaml, evaluated),
         ("costs", "costs.yaml", made(seeds.COSTS, "preset: h100\n"), yaml, load_costs),
@@ -248,6 +251,15 @@ def sweep(path: Path) -> None:
     found = load_sweep(path)
     for _ in itertools.islice(found.space.points(), 40):
         pass
+
+
+def mix(path: Path) -> None:
+    found = load_codesign(path)
+    for entry in found.entries:
+        for machine in itertools.islice(entry.machines(), 4):
+            worth(machine.platform, entry.costs)
+            for each in found.mix:
+                each.least(machine)
 
 
 def fit(path: Path) -> None:

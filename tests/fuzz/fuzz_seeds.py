@@ -188,6 +188,21 @@ EXPERTS = CONFIG | {
     "n_shared_experts": 1, "first_k_dense_replace": 1, "kv_lora_rank": 16, "q_lora_rank": 16, "qk_nope_head_dim": 8,
     "qk_rope_head_dim": 8, "v_head_dim": 8, "n_group": 2, "topk_group": 1, "moe_layer_freq": 1,
 }  # fmt: skip
+MIX = """\
+mix:
+- {train: llama-3-8b, batch: 16, plan: {sequence: 512, numbers: {compute: fp8}}, software: megatron-core, weight: 60 %}
+- {serve: llama-3.1-8b, load: "poisson:rate=4,requests=8,input=64-128,output=8", slo: "ttft=1s,tpot=50ms", share: 90 %,
+   first: 4, options: {tp: 1, precision: fp8}, weight: 40 %}
+machines:
+- machine: 2xdgx-h100
+  name: h
+  costs: {preset: h100, electricity: 0.1 USD}
+  vary: {platform.network.fabric.size: [2, 4], platform.npu.memory.capacity: {values: [80 GB, 141 GB], when: size > 2}}
+- machine: {preset: dgx-b200}
+  costs: {npu: {price: 40 kUSD, busy: 1 kW, idle: 100 W}, years: 4}
+budget: {capital: 5 MUSD, cost_per_year: 2 MUSD, power: 60 kW}
+reference: dgx-h100
+"""
 COSTS = "years: 4\nutilisation: 80 %\npue: 1.2\n"
 FAILURES = "components:\n  npu: {per: npu, mtbf: 50000 h}\n  nic: {per: host, mtbf: 1000000 h}\n"
 PLANS = "plans:\n- {tp: 2, pp: 2}\n- {parallel: {tp: 4, dp: 2}, recompute: full, microbatch: 2}\n"

@@ -57,7 +57,8 @@ MODULES: dict[str, str] = {
     "evidence/validate/sim_to_real.py": "sim-to-real", "serving/kernels.py": OURS,
     "explore/exchange.py": "routed-tokens",
     "explore/search/storage.py": "trials", "serving/logs.py": "requests", "serving/profile.py": "profile",
-    "explore/compare/sides.py": "side", "explore/cost/schema.py": "costs", "explore/runner/forked.py": OURS,
+    "explore/codesign/load.py": "mix", "explore/compare/sides.py": "side",
+    "explore/cost/schema.py": "costs", "explore/runner/forked.py": OURS,
     "explore/runner/identity.py": OURS, "explore/runner/salvage.py": "store", "explore/runner/store.py": "store",
     "explore/runner/stored.py": "store", "explore/sweep/evaluate.py": "evaluated", "explore/sweep/load.py": "sweep",
     "explore/training/among.py": "plans", "explore/training/fitted.py": OURS,
@@ -80,6 +81,7 @@ MODULES: dict[str, str] = {
 LINES: dict[str, tuple[str, ...]] = {
     "study, platform": ("study", "platform", "side", "evaluated"),
     "sweep (": ("sweep",),
+    "mix of workloads": ("mix",),
     "preset, device": ("platform", "device", "fit", "costs", "failures"),
     "plan, model": ("plan", "plans", "model", "learn-plan"),
     "`config.json`": ("config",),

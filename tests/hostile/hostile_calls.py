@@ -37,6 +37,7 @@ CALLS: Mapping[str, list[list[str]]] = {
              ["model.yaml", "--machine", "dgx-h100", "--plan", "plan.yaml"]],
     "plan serve": [["model.yaml", "--machine", "1xh100", "--load", "requests.jsonl", "--slo", NAME],
                    [NAME, "--machine", NAME, "--load", NAME, "--slo", "ttft=1s"]],
+    "plan machine": [["mix.yaml", "--json", "pm.json", "--store", "pm.db", "--power", "1 MW"], ["mix.yaml", "--power", NAME], ["keys.yaml"], [NAME]],
     "plan search": [["sweep.yaml", "--csv", "ps.csv", "--json", "ps.json", "--store", "ps.db", "--workers", "1"]],
     "plan cost": [["bad.yaml", "--costs", "costs.yaml"]],
     "plan allocate": [["bad.yaml", "--budget", "200 GB/s", "--json", "pa.json"], ["bad.yaml", "--min", NAME, "--budget", NAME]],
@@ -127,6 +128,8 @@ CALLS: Mapping[str, list[list[str]]] = {
          "--logical-topology-configuration=keys.json"],
         ["--workload-configuration=bad", "--system-configuration=system.json", f"--network-configuration={NAME}",
          f"--logical-topology-configuration={NAME}", f"--{NAME}"],
+        [f"--workload-configuration={FILE}", "--system-configuration=system.json", "--network-configuration=x.txt",
+         "--logical-topology-configuration=keys.json", "--ns3-binary", NAME, "--allow-programs", "--ns3-timeout", NAME],
     ],
     "astra-sim htsim": [
         [f"--workload-configuration={FILE}", "--system-configuration=system.json", "--network-configuration=network.yml",

@@ -134,6 +134,13 @@ def write_world(folder: Path) -> None:
         {"study": "bad.yaml", "vary": {NAME: [NAME]}, "where": [NAME], "let": {NAME: NAME}},
     )
     put(folder, "costs.yaml", {NAME: NAME})
+    mix = [{"train": "model.yaml", "batch": 4}]
+    mine = {
+        "machine": f"{FILE}.gpu.yaml",
+        "name": NAME,
+        "costs": {"npu": {"price": "1 USD", "busy": "9 W", "idle": "1 W"}},
+    }
+    put(folder, "mix.yaml", {"mix": mix, "machines": [mine], "budget": {"capital": "1 MUSD"}})
     put(folder, "plan.yaml", {NAME: NAME})
     ring = {"topology": "ring", "npus_count": 2, "bandwidth": 50, "latency": 500}
     common = {"workload": NAME, "communicator_group": [{"identifier": NAME, "npu_list": [0, 1]}]}

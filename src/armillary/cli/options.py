@@ -74,18 +74,18 @@ csv_option: Decorator = option(
 )
 
 
+def consented(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+    """Let this command and its workers, and no other, start programs."""
+    from armillary.base.allowed import allow
+
+    if wanted and not ctx.resilient_parsing:
+        ctx.with_resource(allow(programs=True))
+
+
 def programs_option(function: Any) -> Any:
     """Add ``--allow-programs``, to each command that reads studies: without, none of their programs is started."""
-
-    def consent(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
-        from armillary.base.allowed import allow
-
-        # For this command and its workers only.
-        if wanted and not ctx.resilient_parsing:
-            ctx.with_resource(allow(programs=True))
-
     return option(
-        "--allow-programs", is_flag=True, expose_value=False, callback=consent, heading=MACHINE,
+        "--allow-programs", is_flag=True, expose_value=False, callback=consented, heading=MACHINE,
         help="Let files start the programs that they name, as compute model subprocess does.",
     )(function)  # fmt: skip
 

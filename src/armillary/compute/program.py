@@ -12,29 +12,21 @@ kernel that it does not know. ``"bound"`` (text) and ``"beyond"`` (number, see `
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Thread
-from time import monotonic
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
 from armillary.base.errors import ConsentError, InputError
 from armillary.base.programs import find_program
-from armillary.base.units import format_time
-from armillary.compute._supervised import Supervised
+from armillary.compute.exchange import QUOTED, ExchangeError, TooMuchError, exchange
 from armillary.compute.model import ComputeModel, Device, Times, Work
 
-_QUOTED = 200
-_PATIENCE = 10.0
-"""Seconds for which threads may go on once the program is dead; they end at once."""
-_BLOCK, _ROOM, _LINE = 1 << 16, 1 << 20, 1 << 12
-"""Bytes that are read at a time; of an answer at most, and for each kernel besides."""
+_ROOM, _LINE = 1 << 20, 1 << 12
+"""Bytes of an answer at most, and for each kernel besides."""
 
 
 @dataclass(frozen=True)
@@ -79,49 +71,17 @@ class Program(ComputeModel):
     def _run(self, text: str, count: int) -> str:
         """Exchange texts with the program; what it writes is bounded, as it may never end."""
         try:
-            process = Supervised(self.path, self.command, self.folder)
-        except (OSError, ValueError) as error:
-            raise self._error(f"cannot be started: {error}") from error
-        most, out, err = _ROOM + _LINE * count, bytearray(), bytearray()
-        # Three threads: a program that writes before it has read all would block on a full pipe otherwise.
-        threads = [
-            Thread(target=_feed, args=(process, text.encode()), daemon=True),
-            Thread(target=_drain, args=(process, process.stdout, out, most), daemon=True),
-            Thread(target=_drain, args=(process, process.stderr, err, most), daemon=True),
-        ]
-        code = None
+            answer = exchange(
+                self.path, self.command, self.folder, text, most=_ROOM + _LINE * count, seconds=self.timeout
+            )
+        except TooMuchError as error:
+            raise self._error(f"{error}, expected a line for each of {count} kernels") from error
+        except ExchangeError as error:
+            raise self._error(str(error)) from error
+        if answer.problem:
+            raise self._error(answer.problem)
         try:
-            until = monotonic() + self.timeout
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join(max(until - monotonic(), 0))
-            if max(len(out), len(err)) > most:
-                # The reader stops at the limit and kills the program, so this is checked before the exit
-                # code.
-                raise self._error(
-                    f"wrote more than {most} bytes, expected a line for each of {count} kernels"
-                )
-            said = process.wait(max(until - monotonic(), 0))
-            # A child that inherited the pipes may keep them open after the program has ended.
-            if said is None or any(thread.is_alive() for thread in threads):
-                raise self._error(f"gave no answer within {format_time(self.timeout * 1e9)}")
-            if not isinstance(said, int):
-                raise self._error(said)
-            code = said
-        finally:
-            process.stop()
-            # With every process that held the other ends gone, none of these can wait for long.
-            for thread in threads:
-                if thread.ident is not None:
-                    thread.join(_PATIENCE)
-            process.close()
-        if code:
-            lines = err.decode(errors="replace").strip().splitlines()
-            last = f": {lines[-1][:_QUOTED]}" if lines else ""
-            raise self._error(f"ended with exit code {code}{last}")
-        try:
-            return out.decode()
+            return answer.out.decode()
         except UnicodeDecodeError:
             raise self._error("wrote what is not UTF-8, expected lines of JSON") from None
 
@@ -145,7 +105,7 @@ class Program(ComputeModel):
         return Times(ns, tuple(bound), beyond)
 
     def _answer(self, number: int, line: str, count: int) -> tuple[int, dict[str, Any]]:
-        where = f"line {number} of its answer, {line[:_QUOTED]!r}"
+        where = f"line {number} of its answer, {line[:QUOTED]!r}"
         try:
             answer = json.loads(line)
         except (ValueError, RecursionError):
@@ -197,21 +157,3 @@ def question(work: Work, device: Device) -> str:
 
 def _is_time(value: Any, low: float) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and low <= value < 2.0**63
-
-
-def _feed(process: Supervised, text: bytes) -> None:
-    """Write to a program, which may have ended before it has read all."""
-    with contextlib.suppress(OSError):
-        process.stdin.write(text)
-    with contextlib.suppress(OSError):
-        process.stdin.close()
-
-
-def _drain(process: Supervised, pipe: IO[bytes], kept: bytearray, most: int) -> None:
-    """Read what a program writes; it is killed if that is more than `most` bytes."""
-    # `os.read` returns what is there: a read of whole blocks would wait for more.
-    with contextlib.suppress(OSError):
-        while len(kept) <= most and (block := os.read(pipe.fileno(), _BLOCK)):
-            kept += block
-    if len(kept) > most:
-        process.stop()

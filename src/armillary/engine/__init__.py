@@ -114,6 +114,13 @@ def simulate(
         from armillary.engine.common.assumptions import without_effect
 
         found += without_effect(platform, network_model)
+    if platform.storage and platform.storage.at and (profile != "physical" or network_model == "analytical"):
+        what = f"network model {network_model}" if profile == "physical" else f"profile {profile}"
+        found.append(
+            f"{platform.source or 'platform'}: storage.at and .operations have no effect with {what}: NPUs divide the "
+            "bandwidth, and messages are not slowed; expected a network model that moves messages, such as flow"
+        )
+        platform = replace(platform, storage=replace(platform.storage, at="", operations=0))
     if found:
         platform = replace(platform, warnings=(*platform.warnings, *found))
 

@@ -186,17 +186,26 @@ class Storage:
         latency: ns of every operation, also of those without bytes.
         readers: NPUs that read or write at a time, among which the bandwidth is divided; 0: all.
         client: Bytes per ns of one NPU at most; 0: no limit of its own.
+        at: Where it is joined to a network that moves messages: a dimension, a tier of switches, or a node; "":
+            nowhere, and `readers` and `client` say what an NPU has.
+        operations: Operations that it begins in a second, one after the other; 0: no limit. With `at` only.
     """
 
     bandwidth: float
     latency: float = 0.0
     readers: int = 0
     client: float = 0.0
+    at: str = ""
+    operations: int = 0
 
     def __post_init__(self) -> None:
         """Validate the fields, see `armillary.platform.limits`."""
         readers = Number(high=MOST_COUNT, whole=True)
-        check(self, bandwidth=RATE, latency=TIME, readers=readers, client=Maybe(RATE, 0))
+        check(self, bandwidth=RATE, latency=TIME, readers=readers, client=Maybe(RATE, 0), operations=readers)
+        for name in ("readers", "client") if self.at else ("operations",):
+            if getattr(self, name):
+                why = "with at the links say that" if self.at else "it counts with at only"
+                raise refuse(self, (name,), f"got {getattr(self, name):g}, expected none: {why}")
 
     def sharing(self, npus: int) -> int:
         """Return how many of `npus` NPUs share the bandwidth."""

@@ -89,7 +89,14 @@ def describe(platform: Platform) -> dict[str, Any]:
         else {key: value for key, value in vars(memory).items() if key not in ("options", "folder")}
         | {"stages": [vars(stage) for stage in memory.stages]}
         | ({"options": dict(memory.options)} if memory.plugged else {}),
-        "storage": vars(platform.storage) if platform.storage else None,
+        "storage": {
+            # What a storage beside the network has, others have not.
+            name: value
+            for name, value in vars(platform.storage).items()
+            if value or name not in ("at", "operations")
+        }
+        if platform.storage
+        else None,
         "network_model": platform.network_model.name or None,
         "groups": {str(key): list(ranks) for key, ranks in platform.groups.items()},
         "warnings": list(platform.warnings),

@@ -28,6 +28,7 @@ _OPERATIONS = {
 # The operation's message in the oneof, and where its count is: field, and bytes of a unit.
 _MEMBERS = {10: ("fs", 5, 1), 11: ("page", 4, 4096), 12: ("block", 5, 512)}
 _MOVES = {"read", "write", "pread", "pwrite", "add_to_cache", "readahead_sync", "readahead_async"}
+_READS = _MOVES - {"write", "pwrite"}
 _MOST = 2**62
 
 
@@ -63,6 +64,14 @@ def storage_of(graph: Graph, position: int) -> Storage | None:
             if number == FIELD and isinstance(inner, bytes):
                 return _storage(inner)
     return None
+
+
+def read(graph: Graph, position: int) -> bool:
+    """Return whether a storage node reads; what states no operation does, unless it is a checkpoint."""
+    found = storage_of(graph, position)
+    if found is None or not found.operation:
+        return int(graph.types[position]) != NodeType.CHECKPOINT_NODE
+    return found.operation in _READS
 
 
 def storage_field(operation: str, size: int, path: str = "") -> bytes:

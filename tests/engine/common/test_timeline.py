@@ -202,7 +202,7 @@ def test_import_is_light() -> None:
         "heavy = {'numpy', 'numba', 'yaml', 'pydantic', 'rich', 'matplotlib'} & set(sys.modules)\n"
         "assert not heavy, heavy\n"
         "names = 'PlacedJob Timeline Trace allow astra_sim collect compare load_platform load_trace'.split()\n"
-        "names += 'plan plan_serving run sample search serve simulate simulate_jobs sweep train'.split()\n"
+        "names += 'plan plan_machine plan_serving run sample search serve simulate simulate_jobs sweep train'.split()\n"
         "assert sorted(armillary.__all__) == sorted(names)\n"
         "assert set(armillary.__all__) <= set(dir(armillary))\n"
         "assert all(getattr(armillary, name) for name in armillary.__all__)\n"

@@ -9,7 +9,8 @@ import click
 from armillary.cli.astra_sim import SUBCOMMANDS
 from armillary.cli.astra_sim.back_end import PATH, back_end_flags, scales
 from armillary.cli.astra_sim.run import show_log, unknown_words
-from armillary.cli.outputs import say, working
+from armillary.cli.options import consented
+from armillary.cli.outputs import say, show_table, working
 
 
 @click.command(
@@ -24,6 +25,14 @@ from armillary.cli.outputs import say, working
     "--logical-topology-configuration", required=True, type=PATH, metavar="JSON", help="Sizes of dimensions."
 )
 @back_end_flags
+@click.option(
+    "--ns3-binary", type=PATH, metavar="PATH",
+    help="Your own build of that back end: run it on the same input, too, and print one table; no log is written.",
+)  # fmt: skip
+@click.option("--ns3-timeout", metavar="TIME", help="After which the build is ended.  [default: 10 min]")
+@click.option(
+    "--allow-programs", is_flag=True, help="Let the build be started.", callback=consented, expose_value=False
+)
 def command(
     workload_configuration: str,
     system_configuration: str,
@@ -35,6 +44,8 @@ def command(
     logging_configuration: str | None,
     logging_folder: str,
     terse: bool,
+    ns3_binary: str | None,
+    ns3_timeout: str | None,
     **flags: str | None,
 ) -> None:
     """Simulate, print and write."""
@@ -45,6 +56,29 @@ def command(
     for warning in unknown_words(click.get_current_context()):
         say(f"armillary: warning: {warning}", err=True)
     logging = read_logging(logging_configuration)
+    if ns3_timeout is not None and ns3_binary is None:
+        say("armillary: warning: --ns3-timeout has no effect without --ns3-binary", err=True)
+    if ns3_binary is not None:
+        from armillary.evidence.ns3_binary import beside_table
+
+        with working("simulating, here and there"):
+            found, log = astra_sim.beside_ns3(
+                ns3_binary,
+                workload_configuration,
+                system_configuration,
+                network_configuration,
+                logical_topology_configuration,
+                remote_memory_configuration,
+                comm_group_configuration,
+                scales(flags),
+                network_model,
+                timeout=ns3_timeout or "10 min",
+            )
+        for warning in [*log.timeline.info["warnings"], *log.warnings, *logging.warnings]:
+            say(f"armillary: warning: {warning}", err=True)
+        say(found.headline)
+        show_table(beside_table(found))
+        return
     with nullcontext() if terse else folder_of_logs(logging_folder), working("simulating"):
         heading, log = astra_sim.log_ns3(
             workload_configuration,

@@ -9,6 +9,7 @@ from armillary.cli.command import DefaultGroup
 
 SUBCOMMANDS = {
     "serve": "Find the replicas that serve a load within an objective on the fewest devices.",
+    "machine": "Find the machine within a budget of dollars and watts that does most of a mix of workloads.",
     "search": "Find the best points of a sweep file without simulating all of them.",
     "cost": "Say what a machine and a simulated step cost: price, energy, per token.",
     "allocate": "Spend a budget of bandwidth on the dimensions of a network.",

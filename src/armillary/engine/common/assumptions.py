@@ -37,7 +37,12 @@ def assumptions(
     found = list(platform.topology.assumed) if platform.topology else []
     if untimed:
         found.append(f"the roofline times {_nodes(untimed)} without a recorded time")
-    if stored and platform.storage:
+    if stored and platform.storage and platform.storage.at:
+        rate = format_bandwidth(platform.storage.bandwidth)
+        found.append(
+            f"{_nodes(stored)} of storage: messages share links with what they move, up to {rate} each way"
+        )
+    elif stored and platform.storage:
         each = format_bandwidth(platform.storage.rate(platform.npus))
         sharing = platform.storage.sharing(platform.npus)
         found.append(f"{_nodes(stored)} of storage: {sharing} NPUs use it at a time, and each has {each}")

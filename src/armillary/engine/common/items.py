@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from armillary.base.errors import InputError
 from armillary.engine.common import layout as lk
 from armillary.engine.common.network import LIMIT, CollectiveCall, Communicators
-from armillary.engine.common.nodes import OPERATION, Nodes
+from armillary.engine.common.nodes import OPERATION, Nodes, moved
 from armillary.platform.model import Platform
 from armillary.trace import CollectiveType, Graph, NodeType, Trace
 from armillary.trace.columns import distinct_columns
@@ -138,6 +138,8 @@ def read_view(
     collective, send = kind == lk.COLLECTIVE, kind == lk.SEND
     memory = np.isin(graph.types[at], list(FROM_MEMORY))
     size = np.where(memory, graph.ints_at(at, "tensor_size"), graph.ints_at(at, "comm_size"))
+    if (stored := kind == lk.STORE).any():
+        size = np.where(stored, moved(graph)[at], size)
     for bad in np.flatnonzero((size < 0) | (size >= LIMIT)).tolist():
         name = "tensor_size" if memory[bad] else "comm_size"
         raise InputError(f"{graph.node(at[bad])} has {name} {size[bad]}; expected 0 to {LIMIT - 1} bytes")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from armillary.base.tables import Layout, record
 
-FIXED, COLLECTIVE, SEND, RECV, MEMORY, SKIP, PART, PART_SEND, PART_RECV, TRANSFER = range(10)
+FIXED, COLLECTIVE, SEND, RECV, MEMORY, SKIP, PART, PART_SEND, PART_RECV, TRANSFER, STORE = range(11)
 """Kinds of nodes."""
 CPU, COMPUTE, COMM, NONE, INNER = range(5)
 """Slots of profile astra-sim; a node of slot NONE starts as soon as it may, one of slot INNER with its collective."""

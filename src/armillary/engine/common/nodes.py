@@ -172,12 +172,23 @@ def store(
                 "expected platform.storage"
             )
         return stores[order], 0
-    ns = platform.storage.latency + sizes / platform.storage.rate(platform.npus)
+    alone = np.zeros(len(sizes)) if platform.storage.at else sizes / platform.storage.rate(platform.npus)
+    ns = platform.storage.latency + alone
     bad = np.zeros(len(order), bool)
     bad[place[at]] = ns >= LIMIT
     refuse(graph, order, bad, "takes longer than can be counted", f"less than {LIMIT:.2g} ns")
     ticks[place[at]] = np.ceil(ns).astype(np.int64)
     return stores[order], len(at)
+
+
+def moved(graph: Graph) -> Ints:
+    """Return the bytes that each node of a graph moves to or from a storage; of other nodes 0."""
+    from armillary.trace.storage import storage_nodes
+
+    found = np.zeros(graph.n_nodes, np.int64)
+    at, sizes, _ = storage_nodes(graph)
+    found[at] = sizes
+    return found
 
 
 def unrecorded(graph: Graph, platform: Platform) -> int:

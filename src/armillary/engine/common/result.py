@@ -27,6 +27,7 @@ _KIND_OF = {
     lk.RECV: "recv",
     lk.MEMORY: "memory",
     lk.TRANSFER: "memory",
+    lk.STORE: "memory",
     lk.SKIP: "none",
 }
 

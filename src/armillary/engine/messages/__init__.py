@@ -22,6 +22,8 @@ chunks. Where that engine gives a chunk flow a volume, this one sends the messag
   the program is lowered. A message takes the route of the stage in which it leaves, and keeps it.
 - Within a tick, first the deliveries of the network are processed, in its order, then the events of ranks,
   then whatever starts. The same input gives the same ticks, compiled and interpreted.
+- A storage (`platform.topology.attached`) is a node of the graph that is no rank. An operation waits its turn
+  there, takes its latency, and then is one message, to it or from it, that shares links with all others.
 - Nothing folds, because two ranks with equal work may meet different traffic. Time and memory grow with all
   ranks, and with messages × links, or with packets.
 
@@ -51,6 +53,7 @@ def run_messages(
     Raises:
         InputError: the trace does not fit the platform, or something in it cannot be simulated.
     """
+    from armillary.base.errors import InputError
     from armillary.engine.messages.lower import lower_messages
     from armillary.engine.messages.run import events, execute
     from armillary.engine.messages.stages import stages_of
@@ -60,6 +63,13 @@ def run_messages(
     from armillary.trace.expand import expand_for
 
     platform = physical_view(platform)
+    rdma = network_model == "packet" and platform.packets.protocol == "rdma"
+    if platform.storage and platform.storage.at and (rdma or network_model == "ns3"):
+        what = "protocol rdma" if rdma else "ns-3"
+        raise InputError(
+            f"{platform.source or 'platform'}: storage.at: {what} moves messages between NPUs only; expected network "
+            "model flow or congestion, or packet with protocol lossless, credit or tcp"
+        )
     transport = transport_of(network_model, platform)
     program = lower_messages(
         expand_for(trace, f"network model {network_model}"), platform, stages_of(platform)

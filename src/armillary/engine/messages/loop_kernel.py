@@ -21,10 +21,11 @@ schedule, touch_chunk_flow = share.schedule, share.touch_chunk_flow
 phase_row = use("armillary.engine.physical.choice_kernel").phase_row
 rank_kernel = use("armillary.engine.physical.rank_kernel")
 complete_node, touch_rank = rank_kernel.complete_node, rank_kernel.touch_rank
-arrived = rank_kernel.arrived
+arrived, node_row = rank_kernel.arrived, rank_kernel.node_row
 chunk_kernel = use("armillary.engine.physical.chunk_kernel")
 enter_asking, phase_done = chunk_kernel.enter_asking, chunk_kernel.phase_done
-issue_touched = use("armillary.engine.physical.issue_kernel").issue_touched
+issue_kernel = use("armillary.engine.physical.issue_kernel")
+issue_touched, offer = issue_kernel.issue_touched, issue_kernel.offer
 round_kernel = use("armillary.engine.messages.round_kernel")
 begin_run, one_less, send = round_kernel.begin_run, round_kernel.one_less, round_kernel.send
 give_back, size_row, member_of = round_kernel.give_back, round_kernel.size_row, round_kernel.member_of
@@ -44,7 +45,7 @@ chunk_flow_runs, chunk_flows, line_routes = accessors(
 lines, messages, moves = accessors(physical.LINE_ROWS, physical.MESSAGE_STATE, lk.MOVES)
 phase_shapes, phases, plans, pool_rows = accessors(lk.PHASE_SHAPE, physical.PHASES, physical.PLANS, tk.ROW)
 rows, run_members, runs, shapes, sizes = accessors(physical.ROWS, lk.MEMBER, lk.RUN, lk.SHAPES, lk.SIZES)
-stages = accessors(lk.STAGES)
+nodes, ranks, stages = accessors(physical.NODES, physical.RANKS, lk.STAGES)
 
 
 @inner
@@ -166,6 +167,8 @@ def happen(prog, st, mem, heap, net_table, net, pool, queue, tick):
         one_less(prog, st, mem, net_table, net, pool, queue, a, b, tick)
         if runs.left(mem, a) == 0:
             run_over(prog, st, mem, heap, a, tick)
+    elif code == physical.EV_OFFERED:
+        offer(prog, st, b, ranks.items(prog, a) + nodes.item(prog, node_row(prog, a, b)), tick)
     elif code == lk.EV_OVER:
         run_over(prog, st, mem, heap, a, tick)
     else:

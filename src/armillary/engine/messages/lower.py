@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from armillary.base.errors import InputError
 from armillary.collective.algorithms import rounds_alltoallv, rounds_for
 from armillary.collective.rounds import Rounds
-from armillary.engine.common.items import Channel
+from armillary.engine.common.items import Channel, View
 from armillary.engine.common.lowered import as_table
 from armillary.engine.common.network import LIMIT, CollectiveCall
 from armillary.engine.messages import layout as lk
@@ -20,17 +20,21 @@ from armillary.engine.messages.lines import MessageLines
 from armillary.engine.messages.program import MessageProgram
 from armillary.engine.messages.routes import routes_of
 from armillary.engine.messages.shapes import Shapes, sizes
+from armillary.engine.messages.stages import network_of
 from armillary.engine.messages.window import window_of
+from armillary.engine.physical import layout as physical
 from armillary.engine.physical.chunk_routes import ChunkRoutes, plain_chunk_routes
 from armillary.engine.physical.lower import Build
 from armillary.engine.physical.phases import PhysicalPhase, split_at_once
-from armillary.engine.physical.plans import Channels
+from armillary.engine.physical.plans import Channels, priorities
 from armillary.engine.physical.program import PhysicalProgram, Plan
 from armillary.engine.physical.workload import ListedWorkload
 from armillary.engine.transport.network import Stage
 from armillary.platform.model import Platform, ports
 from armillary.platform.network import InNetwork
+from armillary.platform.topology.attached import ways
 from armillary.trace import Trace
+from armillary.trace.storage import read
 
 Ints = NDArray[np.int64]
 
@@ -58,6 +62,26 @@ class MessageChannels(Channels):
         sends, receives = self.workload.channel(channel)
         used = [(self.lines.port(source, 0, False), 1, 1)]
         return self.add(channel, (source, target), max(len(sends), len(receives)), used), 0, 0
+
+    def fill_stores(self, view: View, items: Ints, rank: int) -> None:
+        """See `Channels`: a channel for each size that a rank reads, or writes; its other end is the storage."""
+        nodes, storage = view.nodes, self.platform.storage
+        which = np.flatnonzero(nodes.kind[nodes.items] == physical.STORE)
+        if not which.size:
+            return
+        assert storage is not None
+        node, service = network_of(self.platform).topology.nodes - 1, 0
+        if storage.operations:
+            service = -(-(10**9) // storage.operations)
+        at = nodes.order[nodes.items[which]]
+        reads = [read(nodes.graph, position) for position in at.tolist()]
+        for size, reading in dict.fromkeys(zip(view.size[which].tolist(), reads, strict=True)):
+            mine = which[(view.size[which] == size) & (np.array(reads) == reading)]
+            ends = (node, rank) if reading else (rank, node)
+            used = [(self.lines.port(int(self.classes[rank]), 0, reading), 1, 1)]
+            number = self.add(("storage", *ends, size), (rank, rank), len(mine), used)
+            items[mine, physical.I_CHANNEL], items[mine, physical.I_SERVICE] = number, service
+        items[which, physical.I_PRIORITY] = priorities(view, self.platform)[which]
 
 
 def lower_messages(trace: Trace, platform: Platform, stages: Sequence[Stage]) -> MessageProgram:
@@ -123,7 +147,10 @@ def _with_messages(build: Build, program: PhysicalProgram, stages: Sequence[Stag
         lk.Z_ROUTES: len(pairs),
         lk.Z_STAGES: len(stages),
     }
-    routes = routes_of(stages, pairs, lines.in_switches.links_of)
+    links_of = dict(lines.in_switches.links_of)
+    if platform.storage and platform.storage.at:
+        links_of |= ways(stages[0].topology).links_of()
+    routes = routes_of(stages, pairs, links_of)
     return MessageProgram(**columns, stages=stages, routes=routes, pairs=pairs, platform=platform)
 
 

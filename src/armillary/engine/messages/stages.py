@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from armillary.base.errors import InputError
 from armillary.engine.transport.network import Stage
 from armillary.platform.model import Platform, ports
 from armillary.platform.network import links_per_npu
+from armillary.platform.topology.attached import with_storage
 from armillary.platform.topology.failures import stages
 from armillary.platform.topology.graph import Topology
 from armillary.platform.topology.grids import from_dimensions
@@ -16,7 +18,23 @@ from armillary.platform.topology.routing import Routing
 
 
 def network_of(platform: Platform) -> Network:
-    """Return the graph of a platform: its own, or that of its dimensions, whose links share what a port has."""
+    """Return the graph of a platform: its own, or that of its dimensions, whose links share what a port has.
+
+    A storage that is joined to it is its last node.
+
+    Raises:
+        InputError: there is no such place for a storage.
+    """
+    network, storage = _alone(platform), platform.storage
+    if storage is None or not storage.at:
+        return network
+    try:
+        return replace(network, topology=with_storage(network.topology, storage.at, storage.bandwidth))
+    except InputError as error:
+        raise InputError(f"{platform.source or 'platform'}: {error}") from None
+
+
+def _alone(platform: Platform) -> Network:
     if platform.topology:
         return platform.topology
     dimensions = [

@@ -62,6 +62,24 @@ def issue_collective(prog, st, heap, r, node, item, tick):
 
 
 @inner
+def offer(prog, st, node, item, tick):
+    """Let the message of a node begin as soon as its channel lets it."""
+    channel = items.channel(prog, item)
+    number = channel_state.sent(st, channel)
+    # The k-th send of a channel meets its k-th receive, whichever is first.
+    channel_state.set_sent(st, channel, number + 1)
+    message = channels.first(prog, channel) + number
+    messages.set_send_node(st, message, node)
+    messages.set_send_priority(st, message, items.priority(prog, item))
+    messages.set_send_key(st, message, order_of(prog, tick))
+    chunk_flow = channels.chunk_flow(prog, channel)
+    chunk_flows.set_line(st, chunk_flow, channels.line(prog, channel))
+    # All messages of a channel have the same bytes and latency: the item of any of them tells both.
+    chunk_flows.set_item(st, chunk_flow, item)
+    touch_chunk_flow(st, chunk_flow)
+
+
+@inner
 def issue(prog, st, heap, r, node, tick):
     """Start one node."""
     row = node_row(prog, r, node)
@@ -86,20 +104,14 @@ def issue(prog, st, heap, r, node, tick):
             start = max(tick, servers.free(st, server))
             servers.set_free(st, server, start + items.service(prog, item))
         schedule(st, heap, start + items.service(prog, item), lk.EV_NODE, r, node)
+    elif kind == lk.STORE:
+        # The storage begins one operation after the other; each then takes its latency, and moves its bytes.
+        server = prog[lk.Z_STORAGE]
+        start = max(tick, servers.free(st, server))
+        servers.set_free(st, server, start + items.service(prog, item))
+        schedule(st, heap, start + ticks_of_node(prog, r, node), lk.EV_OFFERED, r, node)
     elif kind in (lk.SEND, lk.TRANSFER):
-        channel = items.channel(prog, item)
-        number = channel_state.sent(st, channel)
-        # The k-th send of a channel meets its k-th receive, whichever is first.
-        channel_state.set_sent(st, channel, number + 1)
-        message = channels.first(prog, channel) + number
-        messages.set_send_node(st, message, node)
-        messages.set_send_priority(st, message, items.priority(prog, item))
-        messages.set_send_key(st, message, order_of(prog, tick))
-        chunk_flow = channels.chunk_flow(prog, channel)
-        chunk_flows.set_line(st, chunk_flow, channels.line(prog, channel))
-        # All messages of a channel have the same bytes and latency: the item of any of them tells both.
-        chunk_flows.set_item(st, chunk_flow, item)
-        touch_chunk_flow(st, chunk_flow)
+        offer(prog, st, node, item, tick)
     else:
         channel = items.channel(prog, item)
         number = channel_state.posted(st, channel)

@@ -11,7 +11,7 @@ from armillary.base.tables import Layout, record
 from armillary.engine.common import layout as common
 
 FIXED, COLLECTIVE, SEND, RECV = common.FIXED, common.COLLECTIVE, common.SEND, common.RECV
-MEMORY, SKIP, TRANSFER = common.MEMORY, common.SKIP, common.TRANSFER
+MEMORY, SKIP, TRANSFER, STORE = common.MEMORY, common.SKIP, common.TRANSFER, common.STORE
 OK, GROW, MISMATCH, TOO_LONG = common.OK, common.GROW, common.MISMATCH, common.TOO_LONG
 LAST_TICK = (1 << 62) // 1000
 """Where messages are moved a run stops here: links count picoseconds."""
@@ -127,6 +127,7 @@ CHUNKS.column("phase", "its first phase")
 
 Z_POLICY = PROGRAM.scalar("how chunk flows share a port: FAIR, ORDERED")
 Z_SIGN = PROGRAM.scalar("1: who came first is served first; -1: who came last")
+Z_STORAGE = PROGRAM.scalar("server at which operations of the storage wait their turn")
 Z_WITHIN = PROGRAM.scalar("which chunk a chunk flow serves first: EARLIEST_PHASE, FIFO, SMALLEST")
 FAIR, ORDERED = range(2)
 EARLIEST_PHASE, FIFO, SMALLEST = range(3)
@@ -266,5 +267,7 @@ EN_COLUMNS = ENTRY.width
 
 # The first half of a tick processes these in any order with the same result.
 EV_NODE, EV_VOLUME, EV_PHASE, EV_ARRIVED, EV_START = range(5)
+EV_OFFERED = 8
+"""An operation of the storage has had its turn, and its bytes begin (rank, node): where messages are moved only."""
 """Events: a node ends (rank, node); the head of a chunk flow has passed its ports (chunk flow, version); its last byte
 has arrived (chunk flow, row); a message is there (channel); a rank begins (rank)."""

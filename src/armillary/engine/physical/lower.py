@@ -174,6 +174,7 @@ class Build:
         scalars = {
             lk.Z_POLICY: lk.FAIR if scheduling == "fair" else lk.ORDERED,
             lk.Z_SIGN: -1 if scheduling == "lifo" else 1,
+            lk.Z_STORAGE: self.platform.npus,
             lk.Z_WITHIN: WITHIN.index(self.platform.collectives.within_dimension),
         }
         comms_used = self.workload.comms.found.items()
@@ -208,7 +209,7 @@ class Build:
             "instances": tables.instances, "instance_items": tables.instance_items, "arrived": tables.arrived,
             "ports": lines.network_ports + lines.memory.count + lines.host.count, "channels": len(tables.channel_at),
             "slots_per_rank": max([1, *slots]), "pairs": tables.pairs, "lines": lines.count,
-            "slots": len(self.slot_ready), "servers": max(1, self.platform.npus), "most_ports": max([1, *used]),
+            "slots": len(self.slot_ready), "servers": self.platform.npus + 1, "most_ports": max([1, *used]),
             "chosen": self.chosen, "asking": self.asking,
         }  # fmt: skip
 
@@ -231,6 +232,7 @@ class Build:
         fill_messages(view, items, rank, self.channels)
         self.workload.accesses.fill(view, items, rank)
         fill_transfers(view, items, cls, self.channels)
+        self.channels.fill_stores(view, items, rank)
         tables.items.append(items)
         tables.n_items += len(items)
         return view

@@ -20,6 +20,7 @@ from armillary.engine.common.nodes import (
     durations,
     has_time,
     modelled,
+    moved,
     names_work,
     refuse,
     replayed,
@@ -116,13 +117,15 @@ def lower_nodes(graph: Graph, platform: Platform, times: KernelTimes | None) -> 
         timed = _roofline(graph, order, platform, ticks, named)
     warnings = diagnose(graph)
     stores, stored = store(graph, order, platform, ticks, warnings)
+    if platform.storage and platform.storage.at and not platform.compute.replay:
+        kind[stores & (moved(graph)[order] > 0)] = lk.STORE
     ptr, parent = graph.parents()
     counts = np.diff(ptr)
     # From positions in the graph to places in issue order.
     place = np.empty(n, np.int64)
     place[order] = np.arange(n)
     child_ptr, child = children(place[parent], place[owners(ptr)], n)
-    needs_row = np.isin(kind, (lk.COLLECTIVE, lk.SEND, lk.RECV, lk.MEMORY, lk.TRANSFER))
+    needs_row = np.isin(kind, (lk.COLLECTIVE, lk.SEND, lk.RECV, lk.MEMORY, lk.TRANSFER, lk.STORE))
     item = np.where(needs_row, np.cumsum(needs_row) - 1, -1)
     others = times is not None or bool(memory.any() or stores.any())
     return PhysicalNodes(

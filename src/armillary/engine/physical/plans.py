@@ -239,6 +239,9 @@ class Channels:
             self.add(key, (a, b), max(len(sends), len(receives)), used)
         return self.tables.channel_at[key], ceil(latency), self.scale.volume(volume)
 
+    def fill_stores(self, view: View, items: Ints, rank: int) -> None:
+        """Fill in the operations of a storage whose bytes move through the network: here there are none."""
+
     def add(self, key: tuple[Any, ...], ends: tuple[int, int], messages: int, used: list[Use]) -> int:
         """Add a channel between two classes with as many messages, that uses these ports; returns its number."""
         tables = self.tables

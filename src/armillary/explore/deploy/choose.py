@@ -254,6 +254,17 @@ def plan_serving(
     return Deployments(tuple(order), rejected)
 
 
+def spreads_of(model: Model, machine: Machine) -> list[tuple[str, dict[str, Any]]]:
+    """Return the kinds of replica to try, each with its name and options: devices that share matrices, or experts."""
+    sizes = [
+        each for each in range(1, machine.npus + 1) if machine.npus % each == 0 and each & (each - 1) == 0
+    ]
+    found: list[tuple[str, dict[str, Any]]] = [(f"tp {each}", {"tp": each}) for each in sizes]
+    if isinstance(model, Decoder) and model.experts is not None:
+        found += [(f"dp {each}", {"tp": 1, "dp": each, "ep": each}) for each in sizes[1:]]
+    return found
+
+
 def _kinds(
     model: Model, machine: Machine, requests: Requests, wanted: Wanted, tell: Progress
 ) -> tuple[list[Service], dict[str, str]]:
@@ -262,12 +273,7 @@ def _kinds(
     Raises:
         InputError: none does.
     """
-    sizes = [
-        each for each in range(1, machine.npus + 1) if machine.npus % each == 0 and each & (each - 1) == 0
-    ]
-    spreads: list[tuple[str, dict[str, Any]]] = [(f"tp {each}", {"tp": each}) for each in sizes]
-    if isinstance(model, Decoder) and model.experts is not None:
-        spreads += [(f"dp {each}", {"tp": 1, "dp": each, "ep": each}) for each in sizes[1:]]
+    spreads = spreads_of(model, machine)
     found: list[Service] = []
     rejected: dict[str, str] = {}
     for at, (name, keys) in enumerate(spreads):

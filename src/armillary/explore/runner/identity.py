@@ -94,6 +94,11 @@ def digest(value: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
+def named_files(folder: Path, value: Any) -> list[str]:
+    """Return the hashes of all files below a folder that the texts of a document name."""
+    return sorted({_file(folder, text) for text in set(_texts(value))} - {""})
+
+
 def _texts(value: Any) -> list[str]:
     """Return all texts in a document, keys left out."""
     found, left = [], [value]

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from armillary.base import VERSION
 from armillary.base.errors import InputError
 from armillary.base.files import replacing
+from armillary.base.json_text import json_within
 from armillary.base.posix import needs_posix
 from armillary.explore.runner.executor import CutShortError
 from armillary.explore.runner.identity import Identity, sweep_digest
@@ -245,6 +246,20 @@ class Store(Stored):
         if damaged:
             say(f"{self.path}: {damaged} rows of work are damaged; their points are done again")
         return done
+
+    def kept(self, known: Identity) -> tuple[Status, str, dict[str, float]] | None:
+        """Return status, reason and measures of the newest result of some work; None: there is none that is whole."""
+        found = self._base.execute(
+            f"SELECT seal, {_COLUMNS} FROM work WHERE key = ? AND rules = ? ORDER BY id DESC LIMIT 1", known
+        ).fetchone()
+        if found is None or not fits(found[0], tuple(found[1:])):
+            return None
+        _, _, _, status, reason, measures, *_ = found
+        try:
+            known_measures = json_within(measures)
+        except ValueError:
+            return None
+        return (status, reason, known_measures) if isinstance(known_measures, dict) else None
 
     def add(self, rows: Iterable[tuple[Identity, Row]], limits: str = "") -> None:
         """Add results, all or none of them."""

@@ -42,7 +42,7 @@ def load_sweep(source: Source) -> Sweep:
     except ValidationError as error:
         raise first_error(document, error) from None
     base = _base(document, model.study)
-    axes = _axes(document, model.vary, base)
+    axes = axes_of(document, ("vary",), model.vary, base)
     derived = _derived(document, model.let, base, axes)
     names = frozenset(axis.name for axis in axes) | {each.name for each in derived}
     constraints = []
@@ -87,11 +87,22 @@ def _base(document: Document, study: Any) -> Document:
     return read_document(folder / study, "study file", "yaml")
 
 
-def _axes(document: Document, vary: Mapping[str, Any], base: Document) -> tuple[Axis, ...]:
+def axes_of(document: Document, at: KeyPath, vary: Mapping[str, Any], base: Document) -> tuple[Axis, ...]:
+    """Return the axes of a section `vary`, which stands `at` a place of a file.
+
+    Args:
+        document: The file.
+        at: Place of the section.
+        vary: The section.
+        base: The study whose keys are varied.
+
+    Raises:
+        InputError: a key is none of the study's, or its values do not fit; names file and line.
+    """
     axes: list[Axis] = []
     owners: dict[KeyPath, str] = {}
     for text, given in vary.items():
-        place: KeyPath = ("vary", text)
+        place: KeyPath = (*at, text)
         varied = _varied(document, place, given)
         try:
             axis = _axis(str(text), varied, base)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Any, Literal
 
 from armillary.base.document import Source
@@ -36,6 +37,18 @@ SLACK = 1 - 1e-3
 
 
 Kind = Literal["does not fit into memory", "impossible", "cannot be faster, by its lower bound", "slower"]
+
+
+class SlowerError(InputError):
+    """No plan takes as little time as was asked for.
+
+    Attributes:
+        seconds: That all plans take at least.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"no plan takes less than {format_time(seconds * 1e9)}")
+        self.seconds = seconds
 
 
 @dataclass(frozen=True)
@@ -108,6 +121,7 @@ def plan(
     top: int = 10,
     progress: Progress | None = None,
     seen: Seen | None = None,
+    within: float = inf,
     **keys: Any,
 ) -> Choice:
     """Return the plans that train a model fastest.
@@ -121,10 +135,12 @@ def plan(
         top: Plans to return.
         progress: See `Progress`.
         seen: See `Seen`; not called for plans of `among`.
+        within: s within which a step is of use: if the bounds of all plans are above, none is simulated.
         keys: Of a plan, see `armillary.train`; they are the same in all plans that are tried.
 
     Raises:
         InputError: a name or key is wrong, or no plan is possible.
+        SlowerError: no plan takes as little as `within`.
     """
     read = load_model(model) if isinstance(model, str) else model
     found = machine if isinstance(machine, Machine) else machine_of(machine)
@@ -145,7 +161,7 @@ def plan(
     assumed += scaled
     ways = [whole] if named else _shardings(whole, used)
     return _searched(
-        read, found, used, whole, ways, top, tuple(assumed), tell, seen or (lambda plan, time: None)
+        read, found, used, whole, ways, top, tuple(assumed), tell, seen or (lambda plan, time: None), within
     )
 
 
@@ -181,11 +197,14 @@ def _ranked(
 def _searched(
     model: Model, machine: Machine, software: Software, given: Mapping[str, Any],
     ways: Iterable[Mapping[str, Any]], top: int, assumed: tuple[str, ...], tell: Progress, seen: Seen,
+    within: float,
 ) -> Choice:  # fmt: skip
     tried = [each for way in ways for each in candidates(model, machine, way)]
     waiting, rejected = _screened(model, machine, software, tried, tell)
     if not waiting:
         raise InputError(_impossible(model, given, machine, rejected))
+    if waiting[0][0] * SLACK > within:
+        raise SlowerError(waiting[0][0] * SLACK)
     timed: list[_Timed] = []
     for done, (bound, values) in enumerate(waiting):
         limit = timed[top - 1].seconds if len(timed) >= top else float("inf")

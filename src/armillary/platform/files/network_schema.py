@@ -331,13 +331,27 @@ class Storage(Part):
     latency: Time = Field(default=0.0, description="Of every operation.")
     readers: Count | None = Field(default=None, description="NPUs that use it at a time; if absent all.")
     client: Bandwidth | None = Field(default=None, description="Most that one NPU has; if absent its share.")
+    at: str | None = Field(
+        default=None, min_length=1,
+        description="Dimension, tier of switches or node that joins it to a network that moves messages.",
+    )  # fmt: skip
+    operations: Count | None = Field(
+        default=None, description="Operations that it begins in a second (with at)."
+    )
 
 
 def storage(given: Storage | None) -> values.Storage | None:
     """Return the storage that a study file describes."""
     if given is None:
         return None
-    return values.Storage(given.bandwidth, given.latency, given.readers or 0, given.client or 0.0)
+    return values.Storage(
+        given.bandwidth,
+        given.latency,
+        given.readers or 0,
+        given.client or 0.0,
+        given.at or "",
+        given.operations or 0,
+    )
 
 
 def local_memory(given: Memory | None, folder: Path) -> values.LocalMemory:
