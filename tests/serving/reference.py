@@ -50,10 +50,10 @@ class Cache:
         self.free = list(range(count))
         self.holders = [0] * count
         self.content: dict[int, tuple[int, ...]] = {}
-        self.where: dict[tuple[int, ...], int] = {}
+        self.where: dict[tuple[int, ...], list[int]] = {}
 
     def block_of(self, content: tuple[int, ...]) -> int | None:
-        return self.where.get(content)
+        return next(iter(self.where.get(content, ())), None)
 
     def found(self, request: Request, tokens: int) -> list[int]:
         found: list[int] = []
@@ -75,16 +75,17 @@ class Cache:
     def take(self, request: Request, count: int) -> None:
         for _ in range(count):
             block = self.free.pop(0)
-            self.where.pop(self.content.pop(block, ()), None)
+            if block in self.content:
+                self.where[self.content.pop(block)].remove(block)
             self.holders[block] = 1
             request.blocks.append(block)
 
     def keep(self, request: Request) -> None:
         for at in range(request.computed // self.size):
             content, block = tuple(request.text[: (at + 1) * self.size]), request.blocks[at]
-            if self.keeps and block not in self.content and self.block_of(content) is None:
+            if self.keeps and block not in self.content:
                 self.content[block] = content
-                self.where[content] = block
+                self.where.setdefault(content, []).append(block)
 
     def release(self, request: Request) -> None:
         for block in reversed(request.blocks):

@@ -232,6 +232,18 @@ def test_the_last_token_of_a_cut_prompt_is_no_token_of_an_answer() -> None:
     assert steps[:, c.L_NEW].tolist() == [3, 3, 3, 2, 2, 0]
 
 
+def test_a_second_block_of_equal_content_is_found_when_the_first_is_taken() -> None:
+    # Of a prompt one token at least is computed, so two fill a block with the same four; a third takes all free blocks,
+    # among them that of the first, which is done.
+    requests = Requests(
+        np.array([0, 0, 1, 20_000]), np.array([4, 4, 43, 5]), np.array([1, 20, 1, 1]), 0,
+        ((0,), (0,), (), (0,)), 4,
+    )  # fmt: skip
+    found = served(requests, Engine(64, 16, 4, 13, ahead=False))
+    assert found.most_blocks == 13 and found.last[2] < found.begun[3] < found.last[1]
+    assert found.hit.tolist() == [0, 0, 0, 4] and not found.preempted.any()
+
+
 def test_a_front_end_takes_one_prompt_after_another() -> None:
     requests = Requests(np.zeros(3, np.int64), np.full(3, 10), np.ones(3, np.int64))
     engine = Engine(64, 16, 4, 40, ingest_ns=500, token_ps=1_000_000)

@@ -171,7 +171,7 @@ def results(par, st, pool, req, tables, lists, flights):
     main[S_NOW] = max(main[S_NOW], ends[slot])
     for k in range(par[P_RANKS]):
         own, of_rank = st[k], (lists[0][k], lists[1][k])
-        blocks = (pool[0][k], pool[1][k], pool[2][k], pool[3][k])
+        blocks = (pool[0][k], pool[1][k], pool[2][k], pool[3][k], pool[4][k], pool[5][k])
         found = (tables[0], tables[1], tables[2][k])
         for i in range(outputs[k][slot]):
             # Odd: it was preempted since its last token.
@@ -245,7 +245,8 @@ def run(par, st, pool, req, tables, lists, sums, flights, price, log):
     Args:
         par: (P_COLUMNS).
         st: (ranks, S_COLUMNS) The state.
-        pool: Four arrays (ranks, blocks): the free one before and behind each, how many requests hold it, its content.
+        pool: Six arrays (ranks, blocks): the free one before and behind each, how many requests hold it, its content, and
+            the next and the last block of the same content.
         req: (R_COLUMNS, requests).
         tables: Blocks of the requests, contents of these, and (ranks, contents) the block that has a content.
         lists: (ranks, sequences) Requests that run, in order, and (ranks, requests) a ring of those that wait.
@@ -277,7 +278,7 @@ def run(par, st, pool, req, tables, lists, sums, flights, price, log):
             tokens, new, decoding, context, running, waiting, used = 0, 0, 0, 0, 0, 0, 0
             for k in range(ranks):
                 own, of_rank = st[k], (lists[0][k], lists[1][k])
-                blocks = (pool[0][k], pool[1][k], pool[2][k], pool[3][k])
+                blocks = (pool[0][k], pool[1][k], pool[2][k], pool[3][k], pool[4][k], pool[5][k])
                 found = (tables[0], tables[1], tables[2][k])
                 own[S_NOW] = main[S_NOW]
                 for i in range(len(sums[k])):

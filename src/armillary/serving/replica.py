@@ -170,7 +170,7 @@ class Replica:
         check_fits(requests, engine)
         if engine.cached:
             require(
-                ranks * 40 * (int(blocks.sum()) + engine.blocks),
+                ranks * (40 * int(blocks.sum()) + 56 * engine.blocks),
                 f"{n:,} requests have {int(blocks.sum()):,} blocks, which",
                 "fewer or shorter requests, or no prefix cache",
             )  # fmt: skip
@@ -290,14 +290,15 @@ def check_fits(requests: Requests, engine: Engine) -> None:
         )
 
 
-def _pool(engine: Engine, st: Ints) -> tuple[Ints, Ints, Ints, Ints]:
+def _pool(engine: Engine, st: Ints) -> tuple[Ints, ...]:
     """Return (ranks, blocks), all of them free, in their order."""
     many, ranks = engine.blocks if engine.cached else 0, engine.ranks
     before = np.tile(np.arange(-1, many - 1, dtype=np.int64), (ranks, 1))
     behind = np.tile(np.arange(1, many + 1, dtype=np.int64), (ranks, 1))
     behind[:, -1:] = -1
     st[:, [c.S_FREE, c.S_FIRST_FREE, c.S_LAST_FREE]] = engine.blocks, 0 if many else -1, many - 1
-    return before, behind, np.zeros((ranks, many), np.int64), np.full((ranks, many), -1, np.int64)
+    holders, content, following, last = (np.full((ranks, many), each, np.int64) for each in (0, -1, -1, -1))
+    return before, behind, holders, content, following, last
 
 
 def _tables(requests: Requests, engine: Engine, blocks: Ints, req: Ints) -> tuple[Ints, Ints, Ints]:
