@@ -6,7 +6,7 @@ Requests are objects, blocks are numbers in lists, and what a block holds is the
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from armillary.serving.replica import Engine
@@ -122,9 +122,38 @@ def text_of(requests: Requests, r: int) -> list[int]:
     shared = min(len(names) * requests.shared_block, int(requests.prompt[r]))
     unit = max(1, requests.shared_block)
     # Numbers, which hash faster than pairs.
-    return [
+    own = [
         names[at // unit] * 100 + at % unit if at < shared else -(r * 1000 + at + 1) for at in range(tokens)
     ]
+    if requests.follows and (reused := int(requests.follows.reused[r])):
+        own[:reused] = text_of(requests, int(requests.follows.of(r)[0]))[:reused]
+    return own
+
+
+class Sessions:
+    """Which requests still wait for others."""
+
+    def __init__(self, requests: Requests) -> None:
+        own = requests.follows
+        many = len(requests)
+        self.waits = {r: {*own.of(r).tolist()} for r in range(many) if len(own.of(r))} if own else {}
+        self.delay = own.delay.tolist() if own else []
+
+    def come(self, finished: Request, of: list[Request]) -> list[Request]:
+        """Return the requests that come because one is done."""
+        found = []
+        for r, waits in list(self.waits.items()):
+            waits.discard(finished.number)
+            if not waits:
+                del self.waits[r]
+                of[r].arrival = finished.last + self.delay[r]
+                found.append(of[r])
+        return found
+
+
+def in_order(requests: Iterable[Request]) -> deque[Request]:
+    """Return requests in the order in which they come."""
+    return deque(sorted(requests, key=lambda each: (each.arrival, each.number)))
 
 
 class Reference:
@@ -151,7 +180,8 @@ class Reference:
         """Those that may have blocks here."""
         self.clients = requests.clients
         self.cache = Cache(engine.blocks, engine.block, engine.cached)
-        self.ahead = deque(self.requests)
+        self.sessions = Sessions(requests)
+        self.ahead = deque(each for each in self.requests if each.number not in self.sessions.waits)
         self.waiting: deque[Request] = deque()
         self.running: list[Request] = []
         self.flights: deque[Step] = deque()
@@ -183,6 +213,11 @@ class Reference:
 
     def idle(self) -> None:
         """Nothing was there to do."""
+
+    def come(self, finished: Request) -> deque[Request]:
+        """Return what is ahead since a request is done."""
+        new = self.sessions.come(finished, self.requests)
+        return in_order([*self.ahead, *new]) if new else self.ahead
 
     def schedule(self) -> Step:
         engine, step, budget = self.engine, Step(), self.engine.budget
@@ -285,6 +320,7 @@ class Reference:
                 (self.running if request in self.running else self.waiting).remove(request)
                 self.cache.release(request)
                 self.finished += 1
+                self.ahead = self.come(request)
                 if (
                     self.clients
                     and self.ahead
@@ -456,11 +492,15 @@ class Together:
         self.ranks = [Reference(requests, engine, lambda step, of: 0) for _ in range(engine.ranks)]
         self.requests = self.ranks[0].requests
         for rank in self.ranks:
-            rank.requests, rank.own, rank.ahead, rank.clients = self.requests, [], deque(), 0
+            rank.requests, rank.own, rank.clients = self.requests, [], 0
+            rank.sessions = self.ranks[0].sessions
+        self.ahead = self.ranks[0].ahead
+        for rank in self.ranks:
+            rank.ahead = deque()
         self.steps: list[tuple[int, int, int, int, int, int]] = []
 
     def run(self) -> None:
-        ahead, flights = deque(self.requests), deque[list[Step]]()
+        ahead, flights = self.ahead, deque[list[Step]]()
         now = device = 0
         while any(request.last < 0 for request in self.requests):
             while ahead and 0 <= ahead[0].arrival <= now:
@@ -494,6 +534,8 @@ class Together:
                 parts = flights.popleft()
                 for rank, step in zip(self.ranks, parts, strict=True):
                     rank.results(step)
+                for rank in self.ranks:
+                    ahead, rank.ahead = in_order([*ahead, *rank.ahead]) if rank.ahead else ahead, deque()
                 now = max(now, parts[0].end)
                 for finished in range(done + 1, 1 + sum(each.last >= 0 for each in self.requests)):
                     if self.clients and self.clients + finished - 1 < len(self.requests):

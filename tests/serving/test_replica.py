@@ -17,7 +17,7 @@ from armillary.serving.outcome import joined
 from armillary.serving.replica import Engine, Served, serve_replica
 from armillary.serving.requests import Requests
 
-from .conftest import apart, engines, loads, table
+from .conftest import apart, engines, loads, sessions, table
 from .reference import RULES, Reference, Step, Together
 
 TABLE = table()
@@ -51,7 +51,7 @@ def served(requests: Requests, engine: Engine) -> Served:
 @settings(max_examples=60)
 @given(st.data())
 def test_it_is_the_reference_step_by_step(rule: str, data: st.DataObject) -> None:
-    requests = data.draw(loads())
+    requests = data.draw(loads() | sessions())
     engine = data.draw(engines(requests, (rule,)))
     slow, fast = RULES[rule](requests, engine, price), served(requests, engine)
     slow.run()
@@ -131,7 +131,7 @@ def test_a_step_with_drafts_gives_as_many_tokens_as_are_said() -> None:
 @settings(max_examples=60)
 @given(st.data())
 def test_ranks_that_share_experts_are_the_reference(data: st.DataObject) -> None:
-    requests = data.draw(loads())
+    requests = data.draw(loads() | sessions())
     engine = replace(data.draw(engines(requests)), ranks=data.draw(st.integers(1, 3)))
     slow = Together(requests, engine, price)
     slow.run()
@@ -176,10 +176,15 @@ def test_prompts_wait_until_each_rank_has_one() -> None:
 @settings(max_examples=60)
 @given(st.data())
 def test_what_every_engine_keeps(data: st.DataObject) -> None:
-    requests = data.draw(loads())
+    requests = data.draw(loads() | sessions())
     engine = data.draw(engines(requests, c.RULES))
     found = served(requests, engine)
     arrival, steps = found.requests.arrival, found.steps
+    if follows := requests.follows:
+        # None comes before those that it follows are done.
+        for r in range(len(requests)):
+            if len(former := follows.of(r)):
+                assert arrival[r] == found.last[former].max() + follows.delay[r]
     # No token before its request, its prompt and the tokens before it.
     assert (arrival <= found.begun).all() and (found.begun < found.first).all()
     assert (found.last - found.first >= 1000 * (requests.output - 1)).all()

@@ -23,10 +23,11 @@ from armillary.serving.kernels import INGEST_NS, TOKEN_PS
 from armillary.serving.load import load_requests
 from armillary.serving.replica import serve_replica
 from armillary.serving.result import Serving, engine_lines
+from armillary.serving.router import shares
 from armillary.serving.serve import find_rate
-from armillary.serving.service import serve_all, share_of, shares_of
+from armillary.serving.service import serve_all, share_of
 
-from .conftest import engines, loads, table
+from .conftest import engines, loads, sessions, table
 
 TINY = {
     "kind": "decoder", "name": "tiny", "hidden": 256, "layers": 2, "vocabulary": 1024, "context": 2048,
@@ -71,7 +72,7 @@ def test_replicas_share_a_load(serve: Callable[..., Serving]) -> None:
     assert two.outcome.replica.tolist() == [0, 1] * 6
     # Each replica is served as if it were alone.
     requests = load_requests(LOAD)
-    for at, mine in enumerate(shares_of(requests, 2)):
+    for at, mine in enumerate(shares(requests, 2, "round-robin") or ()):
         alone = serve("1xh100", share_of(requests, mine, 2, at))
         assert two.outcome.last[mine].tolist() == alone.outcome.last.tolist()
 
@@ -79,10 +80,11 @@ def test_replicas_share_a_load(serve: Callable[..., Serving]) -> None:
 @pytest.mark.parametrize(("clients", "replicas"), [(5, 2), (1, 4), (3, 3)])
 def test_clients_are_divided(clients: int, replicas: int) -> None:
     requests = load_requests(f"closed:clients={clients},requests=11,input=4,output=2")
-    shares = shares_of(requests, replicas)
-    parts = [share_of(requests, mine, len(shares), at) for at, mine in enumerate(shares)]
+    found = shares(requests, replicas, "round-robin")
+    assert found is not None
+    parts = [share_of(requests, mine, len(found), at) for at, mine in enumerate(found)]
     assert sum(each.clients for each in parts) == clients and all(each.clients for each in parts)
-    assert sorted(np.concatenate(shares)) == list(range(11))
+    assert sorted(np.concatenate(found)) == list(range(11))
     assert all((each.arrival == 0).sum() == min(each.clients, len(each)) for each in parts)
 
 
@@ -160,7 +162,7 @@ def test_a_model_that_is_no_decoder_is_refused() -> None:
 @settings(max_examples=25)
 @given(st.data())
 def test_a_fleet_by_classes_is_each_replica_by_itself(data: st.DataObject) -> None:
-    one = data.draw(loads(4))
+    one = data.draw(loads(4) | sessions(4))
     # Some later, some equal, some longer.
     parts = [
         one,

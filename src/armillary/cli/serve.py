@@ -17,8 +17,8 @@ from armillary.cli.values import complete_costs, complete_models
 _HELP = f"""{COMMANDS["serve"]}
 
 MODEL is a name of `armillary generate list`, a model file, or a Hugging Face config.json. A load is drawn, as
-poisson:rate=4,requests=500,input=1024,output=256 (or gamma, constant, closed), or is the file of a log: JSON lines with
-arrival_s, input_tokens and output_tokens, or one of Mooncake, vLLM, Azure or BurstGPT.
+poisson:rate=4,requests=500,input=1024,output=256 (or gamma, constant, closed, sessions), or is the file of a log: JSON
+lines with arrival_s, input_tokens and output_tokens, or one of Mooncake, vLLM, Azure or BurstGPT.
 """
 LOAD, REPLICA, ENGINE = "Load", "Replica", "Engine"
 
@@ -83,7 +83,8 @@ engine_options = _together(
         show_default=True,
         metavar="NAME",
         heading=REPLICA,
-        help="How a request finds its replica: round-robin, or least-loaded, that with the fewest.",
+        help="How a request finds its replica: round-robin; least-loaded, that with the fewest; prefix, that which has "
+        "most of its prompt; session, that of the requests it follows.",
     ),
     option(
         "--engine",

@@ -76,6 +76,8 @@ from armillary.serving.columns import (
     WAITS,
 )  # fmt: skip
 
+_ahead = use("armillary.serving.ahead_kernel")
+upcoming, pop, done = _ahead.upcoming, _ahead.pop, _ahead.done
 give_back = use("armillary.serving.blocks_kernel").give_back
 vllm = use("armillary.serving.vllm_kernel").schedule
 trtllm = use("armillary.serving.trtllm_kernel").schedule
@@ -119,11 +121,12 @@ def arrive(par, st, req, lists):
             if st[k][S_RUNNING] > 0:
                 return
     main[S_POLLED] = 0
-    while main[S_ARRIVED] < n:
-        r = main[S_ARRIVED]
-        if req[R_ARRIVAL * n + r] < 0 or ready(par, main, req, r) > main[S_NOW]:
+    while True:
+        r = upcoming(par, main, req, lists[2])
+        if r < 0 or ready(par, main, req, r) > main[S_NOW]:
             return
         main[S_READY] = ready(par, main, req, r)
+        pop(par, main, req, lists[2])
         k = rank_of(par, st, r)
         own = st[k]
         lists[1][k][(own[S_HEAD] + own[S_WAITING]) % n] = r
@@ -134,8 +137,8 @@ def arrive(par, st, req, lists):
 
 
 @inner
-def end(par, main, own, pool, req, tables, lists, r):
-    """Let a request go that has all its tokens; in a closed loop the next one comes at once."""
+def end(par, main, own, pool, req, tables, lists, graph, r):
+    """Let a request go that has all its tokens; in a closed loop the next one comes at once, and others may follow."""
     n = par[P_REQUESTS]
     running, waiting = lists
     if req[R_STATE * n + r] == RUNS:
@@ -156,6 +159,7 @@ def end(par, main, own, pool, req, tables, lists, r):
     give_back(par, own, pool, req, tables, r)
     req[R_STATE * n + r] = ENDED
     main[S_DONE] += 1
+    done(par, main, req, graph, r)
     if par[P_CLIENTS] > 0:
         follower = par[P_CLIENTS] + main[S_DONE] - 1
         if follower < n:
@@ -167,6 +171,7 @@ def results(par, st, pool, req, tables, lists, flights):
     """Take the results of the oldest step in flight."""
     n, most, main = par[P_REQUESTS], par[P_SEQUENCES], st[0]
     ends, outputs, made, disturbed = flights
+    graph = (lists[2], lists[3], lists[4])
     slot = main[S_OLDEST]
     main[S_NOW] = max(main[S_NOW], ends[slot])
     for k in range(par[P_RANKS]):
@@ -188,7 +193,7 @@ def results(par, st, pool, req, tables, lists, flights):
             req[R_DISTURBED * n + r] = disturbed[slot]
             if req[R_DONE * n + r] == req[R_OUTPUT * n + r]:
                 req[R_LAST * n + r] = ends[slot] + par[P_EMIT]
-                end(par, main, own, blocks, req, found, of_rank, r)
+                end(par, main, own, blocks, req, found, of_rank, graph, r)
     main[S_OLDEST] = (slot + 1) % par[P_DEPTH]
     main[S_FLIGHT] -= 1
 
@@ -245,11 +250,12 @@ def run(par, st, pool, req, tables, lists, sums, flights, price, log):
     Args:
         par: (P_COLUMNS).
         st: (ranks, S_COLUMNS) The state.
-        pool: Six arrays (ranks, blocks): the free one before and behind each, how many requests hold it, its content, and
-            the next and the last block of the same content.
+        pool: Six arrays (ranks, blocks): the free one before and behind each, how many requests hold it, its content,
+            and the next and the last block of the same content.
         req: (R_COLUMNS, requests).
         tables: Blocks of the requests, contents of these, and (ranks, contents) the block that has a content.
-        lists: (ranks, sequences) Requests that run, in order, and (ranks, requests) a ring of those that wait.
+        lists: (ranks, sequences) Requests that run, in order, and (ranks, requests) a ring of those that wait; where
+            some follow others, a heap of those ahead, and which follow each (`armillary.serving.ahead_kernel`).
         sums: (ranks, T_COLUMNS) Numbers of the step that is being filled.
         flights: (steps in flight) Ends; (ranks, steps in flight) how many requests get tokens of each, (ranks, steps in
             flight * most sequences) which, twice its number, and 1 if it was preempted since its last, and how many;
@@ -322,9 +328,10 @@ def run(par, st, pool, req, tables, lists, sums, flights, price, log):
             results(par, st, pool, req, tables, lists, flights)
             continue
         # Nothing to do: wait for the next request.
-        if main[S_ARRIVED] == n or req[R_ARRIVAL * n + main[S_ARRIVED]] < 0:
+        r = upcoming(par, main, req, lists[2])
+        if r < 0:
             return PAUSED if stops(par, main, NEVER, 1) else STUCK
-        ahead = ready(par, main, req, main[S_ARRIVED])
+        ahead = ready(par, main, req, r)
         if stops(par, main, 2 * ahead + 1, 1):
             return PAUSED
         if ahead <= main[S_NOW]:

@@ -10,7 +10,8 @@ from armillary.base.errors import InputError
 from armillary.base.jit import Mode, load
 from armillary.base.memory import require
 from armillary.serving import columns as c
-from armillary.serving.requests import Ints, Requests
+from armillary.serving.contents import contents_of
+from armillary.serving.requests import Follows, Ints, Requests
 from armillary.serving.step_table import StepTable
 
 FIRST_LOG = 1024
@@ -125,7 +126,7 @@ def serve_replica(requests: Requests, engine: Engine, table: StepTable, mode: Mo
         ShortageError: blocks or steps need more memory than there is.
     """
     # Where nothing is shared, only a preempted request could find blocks: its own.
-    if engine.cached and requests.shared is None:
+    if engine.cached and not requests.alike:
         plain = serve_replica(requests, replace(engine, cached=False), table, mode)
         if not plain.preempted.any():
             return replace(plain, engine=engine)
@@ -166,6 +167,7 @@ class Replica:
         """
         n, ranks, depth = len(requests), engine.ranks, 2 if engine.ahead else 1
         self.engine, self.sent = engine, 0 if router else n
+        self._running: list[int] = []
         blocks = -(-(requests.prompt + requests.output + len(engine.accepted)) // engine.block)
         check_fits(requests, engine)
         if engine.cached:
@@ -197,6 +199,11 @@ class Replica:
         )
         req[[c.R_BEGUN, c.R_FIRST, c.R_LAST]] = -1
         req[[c.R_MADE, c.R_DONE]] = int(engine.brought)
+        follows = None if router else requests.follows
+        if follows:
+            req[c.R_OPEN], req[c.R_DELAY] = follows.counts, follows.delay
+            self._par[c.P_FOLLOWS] = 1
+            self._st[0, c.S_AHEAD] = int((requests.arrival >= 0).sum())
         tables = _tables(requests, engine, blocks, req)
         self._known = req[[c.R_PROMPT, c.R_OUTPUT, c.R_TABLE]] if router else None
         if router:
@@ -209,7 +216,10 @@ class Replica:
         self._log = np.zeros(FIRST_LOG * c.L_COLUMNS, np.int64)
         self._arrays = (
             self._par, self._st, _pool(engine, self._st), req.ravel(), tables,
-            (np.zeros((ranks, engine.sequences), np.int64), np.zeros((ranks, max(1, n)), np.int64)),
+            (
+                np.zeros((ranks, engine.sequences), np.int64), np.zeros((ranks, max(1, n)), np.int64),
+                *_ahead(requests.arrival, follows),
+            ),
             np.zeros((ranks, 6), np.int64),
             (
                 np.zeros(depth, np.int64), np.zeros((ranks, depth), np.int64),
@@ -234,7 +244,34 @@ class Replica:
         self._req[[c.R_PROMPT, c.R_OUTPUT, c.R_TABLE], self.sent] = self._known[:, r]
         self._req[c.R_ARRIVAL, self.sent] = ns
         self._st[0, c.S_NEXT] = 0
+        self._running.append(self.sent)
         self.sent += 1
+
+    def ended(self) -> list[tuple[int, int]]:
+        """Return places, in the order of `send`, and last ns of the requests that ended since it was last asked."""
+        if len(self._running) == self.has:
+            return []
+        last = self._req[c.R_LAST]
+        found = [(at, int(last[at])) for at in self._running if last[at] >= 0]
+        self._running = [at for at in self._running if last[at] < 0]
+        return found
+
+    def prompt(self, r: int) -> int:
+        """Return the tokens of the prompt of request r of the load."""
+        assert self._known is not None
+        return int(self._known[0, r])
+
+    def found(self, r: int) -> int:
+        """Return how many tokens of the prompt of request r of the load are in the cache of a rank that has most."""
+        assert self._known is not None
+        if not self.engine.cached:
+            return 0
+        _, contents, where = self._arrays[4]
+        first, most = int(self._known[2, r]), (self.prompt(r) - 1) // self.engine.block
+        has = where[:, contents[first : first + most]] >= 0
+        return self.engine.block * int(
+            np.where(has.all(axis=1), most, has.argmin(axis=1) if most else 0).max()
+        )
 
     def advance(self, until: int = -1) -> None:
         """Go on up to some half ns: results of a ns are known then, and what is scheduled then half a ns later.
@@ -301,6 +338,18 @@ def _pool(engine: Engine, st: Ints) -> tuple[Ints, ...]:
     return before, behind, holders, content, following, last
 
 
+def _ahead(arrival: Ints, follows: Follows | None) -> tuple[Ints, Ints, Ints]:
+    """Return a heap of the requests whose time is known, with room for all, and which follow each."""
+    if not follows:
+        none = np.zeros(1, np.int64)
+        return none, none, none
+    known = np.flatnonzero(arrival >= 0)
+    # What ascends is a heap.
+    heap = np.zeros(len(arrival), np.int64)
+    heap[: len(known)] = known[np.argsort(arrival[known], kind="stable")]
+    return heap, *follows.later
+
+
 def _tables(requests: Requests, engine: Engine, blocks: Ints, req: Ints) -> tuple[Ints, Ints, Ints]:
     """Return the blocks of each request, their contents, and the block of each rank that has each content."""
     if not engine.cached:
@@ -309,34 +358,5 @@ def _tables(requests: Requests, engine: Engine, blocks: Ints, req: Ints) -> tupl
     ends = np.cumsum(blocks)
     req[c.R_TABLE] = ends - blocks
     total = int(ends[-1]) if len(ends) else 0
-    contents, count = np.arange(total, dtype=np.int64), total
-    if requests.shared is not None:
-        places, names = _shared(requests, engine, req[c.R_TABLE])
-        # Those of the requests' own stand before them.
-        _, same = np.unique(names, return_inverse=True)
-        contents[places] = total + same
-        count = total + (int(same.max()) + 1 if len(same) else 0)
+    contents, count = contents_of(requests, engine.block, req[c.R_TABLE], total)
     return np.zeros(total, np.int64), contents, np.full((engine.ranks, count), -1, np.int64)
-
-
-def _shared(requests: Requests, engine: Engine, first: Ints) -> tuple[Ints, Ints]:
-    """Return places of the blocks whose tokens others may have, and numbers that are equal where tokens are.
-
-    A block is the same as another if its tokens are, and all before it: if the last of its names is, all names before
-    that one, and its place.
-    """
-    assert requests.shared is not None
-    chains: dict[tuple[int, int], int] = {}
-    places, names = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
-    size, unit = engine.block, requests.shared_block
-    longest = int((requests.prompt.max() + size) // size) + 1
-    for r, own in enumerate(requests.shared):
-        chain, found = -1, []
-        for name in own:
-            chain = chains.setdefault((chain, name), len(chains))
-            found.append(chain)
-        at = np.arange(min(len(own) * unit, int(requests.prompt[r])) // size)
-        if len(at):
-            places.append(first[r] + at)
-            names.append(np.array(found, np.int64)[(at * size + size - 1) // unit] * longest + at)
-    return np.concatenate(places), np.concatenate(names)

@@ -201,8 +201,10 @@ def load_text(found: Serving) -> str:
     """Return what was served."""
     requests = found.outcome.requests
     rate = len(requests) / found.outcome.duration_s
+    follows = requests.follows
+    sessions = f" in {int(follows.sessions.max()) + 1:,} sessions" if follows else ""
     return (
-        f"{requests.about or 'requests'}: {len(requests):,} requests of {requests.prompt.mean():,.0f} and "
+        f"{requests.about or 'requests'}: {len(requests):,} requests{sessions} of {requests.prompt.mean():,.0f} and "
         f"{requests.output.mean():,.0f} tokens on average, in {seconds_text(found.outcome.duration_s)}, "
         f"{rate:.3g} requests/s"
     )

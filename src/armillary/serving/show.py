@@ -127,7 +127,9 @@ def _each(found: Serving) -> list[dict[str, Any]]:
         if outcome.moved
         else {}
     )
+    follows = outcome.requests.follows
     values = {
+        **({"session": follows.sessions} if follows else {}),
         "replica": outcome.replica, **pools, "arrival_s": outcome.requests.arrival / 1e9,
         "input_tokens": outcome.requests.prompt, "output_tokens": outcome.requests.output,
         "ttft_s": outcome.ttft, "tpot_s": outcome.tpot, "e2e_s": outcome.e2e,
